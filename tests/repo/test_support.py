@@ -1,0 +1,118 @@
+"""The tests' own helpers: the summary of skips, what a missing program does, the guarded browser."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import web
+
+PROBE = """
+import pytest
+
+@pytest.mark.browser
+def test_in_a_browser__runs(): pass
+
+@pytest.mark.program("no-such-program")
+def test_with_a_program__runs(): pass
+
+@pytest.mark.gpu
+def test_on_a_gpu__runs(): pass
+
+def test_anywhere__runs(): pass
+"""
+
+
+def run_probe(
+    repository: Path, folder: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the probe under this repository's conftest.py with a Chromium that is not there and no GPU."""
+    (folder / "test_probe.py").write_text(PROBE)
+    (folder / "conftest.py").write_text((repository / "tests" / "conftest.py").read_text())
+    clean = {
+        name: value for name, value in os.environ.items() if name not in {"CI", "CUTECOURSE_REQUIRE_GPU"}
+    }
+    return subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
+            "-c", str(repository / "pyproject.toml"), "--rootdir", str(folder), "-o", f"pythonpath={repository / 'tests'}", str(folder), *arguments,
+        ],
+        capture_output=True, text=True, timeout=120, cwd=folder,
+        env={
+            **clean,
+            "CUTECOURSE_CHROMIUM": str(folder / "no-chromium"),
+            "CUDA_VISIBLE_DEVICES": "",
+            **environment,
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2", "--dist", "loadfile"]], ids=["one-process", "xdist"])
+def test_summary__names_every_test_that_did_not_run(
+    repository: Path, tmp_path: Path, workers: list[str]
+) -> None:
+    result = run_probe(repository, tmp_path, *workers)
+    assert result.returncode == 0, result.stdout
+    _, _, summary = result.stdout.partition("TESTS THAT DID NOT RUN ON THIS MACHINE")
+    assert "1 did not run: no Chromium on this machine" in summary
+    assert "test_probe.py::test_in_a_browser__runs" in summary
+    assert "1 did not run: no no-such-program on this machine" in summary
+    assert "1 did not run: no NVIDIA GPU" in summary
+    assert "1 passed, 3 skipped" in summary
+
+
+def test_missing_chromium__fails_in_ci(repository: Path, tmp_path: Path) -> None:
+    result = run_probe(repository, tmp_path, CI="true")
+    assert result.returncode == 1
+    assert "no Chromium on this machine" in result.stdout
+    assert "1 passed, 2 skipped, 1 error" in result.stdout
+
+
+def test_missing_gpu__fails_when_required(repository: Path, tmp_path: Path) -> None:
+    result = run_probe(repository, tmp_path, "-m", "gpu", CUTECOURSE_REQUIRE_GPU="1")
+    assert result.returncode == 1
+    assert "no NVIDIA GPU" in result.stdout
+
+
+def test_skip_table__tells_long_groups_by_file(request: pytest.FixtureRequest, repository: Path) -> None:
+    conftest = request.config.pluginmanager.get_plugin(str(repository / "tests" / "conftest.py"))
+    assert conftest is not None
+    many = [("no GPU", f"tests/a.py::test[{i}]") for i in range(40)] + [("no GPU", "tests/b.py::test")]
+    assert conftest.skip_table([*many, ("slow", "tests/c.py::test")]) == [
+        "41 did not run: no GPU",
+        "    tests/a.py: 40",
+        "    tests/b.py: 1",
+        "1 did not run: slow",
+        "    tests/c.py::test",
+    ]
+
+
+@pytest.mark.browser
+def test_guarded_context__reaches_this_machine_and_nothing_else(browser: Any, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(
+        "<p id=here>here</p>"
+        "<script>fetch('https://example.org/x.json').catch(() => { document.title = 'refused' })</script>"
+    )
+    with web.serve(tmp_path) as url, web.guarded_context(browser) as context:
+        page = context.new_page()
+        page.goto(url + "/index.html")
+        page.wait_for_function("document.title === 'refused'")
+        assert page.inner_text("#here") == "here"
+        assert context.outside == ["https://example.org/x.json"]
+        context.outside.clear()
+
+
+@pytest.mark.browser
+def test_guarded_context__fails_on_a_page_that_throws(browser: Any, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<script>throw new Error('a defect')</script>")
+    with web.serve(tmp_path) as url, pytest.raises(AssertionError, match="a defect"):
+        with web.guarded_context(browser) as context:
+            page = context.new_page()
+            page.goto(url + "/index.html")
+            page.wait_for_load_state()
+            page.evaluate("new Promise(done => setTimeout(done, 50))")

@@ -1,0 +1,82 @@
+"""What this machine has of the things that only some tests need."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+from pathlib import Path
+
+MIN_COMPUTE_CAPABILITY = (8, 0)
+"""The course's PTX is sm_80's, so an older GPU cannot run it."""
+
+# Where Linux distributions put Chromium; $CUTECOURSE_CHROMIUM comes first.
+_CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_CU_CC_MAJOR, _CU_CC_MINOR = 75, 76
+
+
+def in_ci() -> bool:
+    """Tell whether this is a CI run, where a missing browser is a failure and not a skip."""
+    return os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+def gpu_required() -> bool:
+    """Tell whether the caller asked for the GPU (`make test-gpu`), so that its absence is a failure."""
+    return os.environ.get("CUTECOURSE_REQUIRE_GPU", "") == "1"
+
+
+def find_chromium() -> Path | None:
+    """Return Chromium's path, or None.
+
+    `$CUTECOURSE_CHROMIUM`, when set, is the only place looked at, so that a wrong value shows.
+    """
+    named = os.environ.get("CUTECOURSE_CHROMIUM")
+    if named is not None:
+        path = Path(named)
+        return path if path.is_file() and os.access(path, os.X_OK) else None
+    for name in _CHROMIUM_NAMES:
+        found = shutil.which(name)
+        if found:
+            return Path(found)
+    return None
+
+
+def find_program(name: str) -> Path | None:
+    """Return a CUDA toolkit program's path (`nvcc`, `ptxas`, `cuobjdump`), or None.
+
+    Looks on the PATH, then under `$CUDA_HOME` and `/usr/local/cuda`.
+    """
+    found = shutil.which(name)
+    if found:
+        return Path(found)
+    for root in (os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
+        if root and os.access(candidate := Path(root) / "bin" / name, os.X_OK):
+            return candidate
+    return None
+
+
+@functools.cache
+def find_gpu() -> tuple[int, int] | None:
+    """Return the first GPU's compute capability when the course's PTX runs on it, else None.
+
+    Asks the driver through ctypes and not through `cutecourse.runtime`: the tests of the runtime
+    must not take its own word for what there is.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    count, device = ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value == 0:
+        return None
+    if driver.cuDeviceGet(ctypes.byref(device), 0):
+        return None
+    numbers = []
+    for attribute in (_CU_CC_MAJOR, _CU_CC_MINOR):
+        value = ctypes.c_int()
+        if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device):
+            return None
+        numbers.append(value.value)
+    capability = (numbers[0], numbers[1])
+    return capability if capability >= MIN_COMPUTE_CAPABILITY else None

@@ -1,0 +1,102 @@
+"""A folder served on this machine, and a headless Chromium that may reach nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+CHROMIUM_ARGS = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    # Without these, Chromium itself asks the outside for updates, whatever the page does.
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+"""Arguments for Chromium; :func:`launch_arguments` adds what root needs."""
+
+_LOCAL_HOSTS = {"127.0.0.1", "localhost", "::1"}
+_LOCAL_SCHEMES = {"file", "data", "blob", "about"}
+
+
+def launch_arguments() -> list[str]:
+    """Return Chromium's arguments for this user: root has no sandbox."""
+    return [*CHROMIUM_ARGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+
+
+def is_local(url: str) -> bool:
+    """Tell whether a request stays on this machine.
+
+    >>> is_local("http://127.0.0.1:8000/index.html"), is_local("blob:http://localhost/1")
+    (True, True)
+    >>> is_local("https://example.org/a.js")
+    False
+    """
+    parts = urlsplit(url)
+    return parts.scheme in _LOCAL_SCHEMES or parts.hostname in _LOCAL_HOSTS
+
+
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None:
+        """Keep requests out of the tests' output."""
+
+
+@contextlib.contextmanager
+def serve(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """Serve a folder on a free port of the loopback address and yield its URL (no slash at the end)."""
+    handler = functools.partial(_QuietHandler, directory=str(Path(folder).resolve()))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextlib.contextmanager
+def guarded_context(browser: Any, **options: Any) -> Iterator[Any]:
+    """Open a browser context that reaches only this machine, and fail if it tried more.
+
+    Requests to the outside are aborted and noted; uncaught JavaScript errors are noted. Leaving the
+    context fails with both lists unless they are empty. `context.outside` and `context.errors` are
+    the lists, for a test that expects an entry: take it out of the list.
+    """
+    context = browser.new_context(**options)
+    context.outside = []
+    context.errors = []
+
+    def route(route: Any) -> None:
+        if is_local(route.request.url):
+            route.continue_()
+        else:
+            context.outside.append(route.request.url)
+            route.abort()
+
+    def socket(socket: Any) -> None:
+        if is_local(socket.url):
+            socket.connect_to_server()
+        else:
+            context.outside.append(socket.url)
+
+    context.route("**/*", route)
+    context.route_web_socket("**/*", socket)
+    context.on("weberror", lambda error: context.errors.append(str(error.error)))
+    try:
+        yield context
+        assert context.outside == [], f"requests to the outside: {context.outside}"
+        assert context.errors == [], f"JavaScript errors: {context.errors}"
+    finally:
+        context.close()
