@@ -37,19 +37,25 @@ def run_probe(
     clean = {
         name: value for name, value in os.environ.items() if name not in {"CI", "CUTECOURSE_REQUIRE_GPU"}
     }
+    arguments = ("-p", "no:cacheprovider", "-p", "xdist", "-p", "pytest_timeout", *arguments)
     return subprocess.run(
         [
-            sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
-            "-c", str(repository / "pyproject.toml"), "--rootdir", str(folder), "-o", f"pythonpath={repository / 'tests'}", str(folder), *arguments,
+            *(sys.executable, "-m", "pytest", "-c", str(repository / "pyproject.toml")),
+            *("--rootdir", str(folder), "-o", f"pythonpath={repository / 'tests'}"),
+            *(str(folder), *arguments),
         ],
-        capture_output=True, text=True, timeout=120, cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
         env={
             **clean,
             "CUTECOURSE_CHROMIUM": str(folder / "no-chromium"),
             "CUDA_VISIBLE_DEVICES": "",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             **environment,
         },
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2", "--dist", "loadfile"]], ids=["one-process", "xdist"])
