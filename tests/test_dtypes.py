@@ -8,6 +8,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
+
 from cutecourse import dtypes
 from cutecourse.dtypes import DTYPES, DTypeError, dtype, from_numpy
 from cutecourse.errors import CourseError
@@ -31,7 +32,7 @@ def test_dtype__finds_every_name_with_and_without_its_dot(name: str) -> None:
 
 
 def test_dtype__unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(DTypeError, match="'half'.*f16, bf16") as caught:
+    with pytest.raises(DTypeError, match=r"'half'.*f16, bf16") as caught:
         dtype("half")
     assert isinstance(caught.value, CourseError)
 

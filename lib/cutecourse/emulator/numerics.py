@@ -1,0 +1,383 @@
+"""Floating-point formats as bits, and the exact conversions between them and the integers.
+
+Everything here is a pure function on NumPy arrays of any shape. Bits go in as unsigned integers of any
+width and come out as uint64 with the value in the low bits. A number on its way from one format to another
+is taken apart into a sign, an integer magnitude and a power of two, so no step in between rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "FORMATS",
+    "FloatFormat",
+    "Rounding",
+    "Unpacked",
+    "clamp_relu",
+    "clamp_unit",
+    "convert_float",
+    "float_to_integer",
+    "flush_subnormals",
+    "integer_to_float",
+    "integer_to_integer",
+    "pack",
+    "round_magnitude",
+    "round_to_integral",
+    "to_float64",
+    "unpack",
+]
+
+Rounding = Literal["rn", "rz", "rm", "rp", "rna"]
+Bits = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+
+_ONE = np.uint64(1)
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """How the bits of one floating-point type are divided, and what stands for infinity and NaN.
+
+    `padding_bits` low bits are always written as zero: tf32 keeps its 19 bits at the top of a register.
+    Source: PTX ISA 9.0, Floating-point types and Alternate Floating-Point Data Formats.
+    """
+
+    name: str
+    exponent_bits: int
+    fraction_bits: int
+    padding_bits: int = 0
+    has_infinity: bool = True
+
+    @cached_property
+    def bits(self) -> int:
+        """How many bits a value takes, padding included."""
+        return 1 + self.exponent_bits + self.fraction_bits + self.padding_bits
+
+    @cached_property
+    def bias(self) -> int:
+        """What the exponent field holds beyond the exponent."""
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @cached_property
+    def min_exponent(self) -> int:
+        """The exponent of the smallest normal number, which the subnormal numbers share."""
+        return 1 - self.bias
+
+    @cached_property
+    def sign_bit(self) -> np.uint64:
+        """The topmost bit."""
+        return np.uint64(1 << (self.bits - 1))
+
+    @cached_property
+    def infinity(self) -> np.uint64:
+        """The bits of +Inf; in e4m3, which has none, of the NaN that stands in its place."""
+        if not self.has_infinity:
+            return self.nan
+        all_ones = (1 << self.exponent_bits) - 1
+        return np.uint64(all_ones << (self.fraction_bits + self.padding_bits))
+
+    @cached_property
+    def max_finite(self) -> np.uint64:
+        """The bits of the largest finite number."""
+        step = 1 << self.padding_bits
+        return np.uint64(int(self.infinity) - step)
+
+    @cached_property
+    def nan(self) -> np.uint64:
+        """The canonical NaN: what an operation writes when its result is no number.
+
+        All ones below the sign, but for f64, where it is the quiet NaN with an empty payload.
+        """
+        if self.name == "f64":
+            return np.uint64(0x7FF8_0000_0000_0000)
+        return np.uint64((1 << (self.bits - 1)) - 1)
+
+
+FORMATS: dict[str, FloatFormat] = {
+    known.name: known
+    for known in (
+        FloatFormat("f64", 11, 52),
+        FloatFormat("f32", 8, 23),
+        FloatFormat("tf32", 8, 10, padding_bits=13),
+        FloatFormat("f16", 5, 10),
+        FloatFormat("bf16", 8, 7),
+        FloatFormat("e4m3", 4, 3, has_infinity=False),
+        FloatFormat("e5m2", 5, 2),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """Numbers taken apart: a finite one is (-1)^sign * magnitude * 2^exponent, exactly."""
+
+    sign: Mask
+    magnitude: Bits
+    exponent: NDArray[np.int64]
+    infinite: Mask
+    nan: Mask
+
+
+def as_bits(bits: ArrayLike) -> Bits:
+    """Unsigned integers of any width as uint64, without copying what already is."""
+    return np.asarray(bits).astype(np.uint64, copy=False)
+
+
+def unpack(bits: ArrayLike, fmt: FloatFormat) -> Unpacked:
+    """Take numbers of a format apart; a normal one keeps its hidden bit, a subnormal one is not normalized.
+
+    Infinities and NaNs come out with magnitude zero and their flag set.
+    """
+    held = as_bits(bits)
+    below = held & (fmt.sign_bit - _ONE)
+    field = (below >> np.uint64(fmt.fraction_bits + fmt.padding_bits)).astype(np.int64)
+    fraction = (below >> np.uint64(fmt.padding_bits)) & np.uint64((1 << fmt.fraction_bits) - 1)
+    if fmt.has_infinity:
+        # The bits that tf32 ignores cannot turn an infinity into a NaN.
+        special = field == (1 << fmt.exponent_bits) - 1
+        infinite = special & (fraction == 0)
+        nan = special & (fraction != 0)
+    else:
+        nan = below == fmt.nan
+        special = nan
+        infinite = np.zeros_like(nan)
+    magnitude = np.where(field > 0, fraction | np.uint64(1 << fmt.fraction_bits), fraction)
+    magnitude = np.where(special, np.uint64(0), magnitude)
+    exponent = np.maximum(field, 1) - (fmt.bias + fmt.fraction_bits)
+    return Unpacked((held & fmt.sign_bit) != 0, magnitude, exponent, infinite, nan)
+
+
+def to_float64(bits: ArrayLike, fmt: FloatFormat) -> NDArray[np.float64]:
+    """The values as float64, exactly: every format of at most 32 bits fits into it."""
+    held = as_bits(bits)
+    if fmt.name == "f64":
+        return held.view(np.float64)
+    if fmt.name == "f32":
+        with np.errstate(invalid="ignore"):
+            return held.astype(np.uint32).view(np.float32).astype(np.float64)
+    taken = unpack(held, fmt)
+    value = np.ldexp(taken.magnitude.astype(np.float64), taken.exponent.astype(np.int32))
+    value = np.where(taken.infinite, np.inf, value)
+    value = np.where(taken.nan, np.nan, value)
+    return np.where(taken.sign, -value, value)
+
+
+def bit_length(magnitude: Bits) -> NDArray[np.int64]:
+    """How many bits each integer needs; zero needs none."""
+    guess = np.frexp(magnitude.astype(np.float64))[1].astype(np.int64)
+    # The way through float64 rounds, and may round up to the next power of two.
+    top = np.maximum(guess - 1, 0).astype(np.uint64)
+    too_long = (guess == 65) | ((guess > 0) & ((magnitude >> np.minimum(top, np.uint64(63))) == 0))
+    return guess - too_long
+
+
+def round_magnitude(
+    magnitude: ArrayLike, drop: ArrayLike, sign: ArrayLike, rounding: Rounding, sticky: ArrayLike = False
+) -> tuple[Bits, Mask]:
+    """Drop the low bits of integers, rounding as asked; a negative count shifts left instead.
+
+    `sticky` says that the exact value is a little larger in magnitude than the integer.
+    Returns what is kept, and where something was lost. From 64 dropped bits on the magnitude must be
+    below 2^63, so that less than a half is dropped.
+    """
+    held, count = np.broadcast_arrays(as_bits(magnitude), np.asarray(drop, dtype=np.int64))
+    below = np.asarray(sticky, dtype=np.bool_)
+    negative = np.asarray(sign, dtype=np.bool_)
+    right = np.clip(count, 0, 63).astype(np.uint64)
+    gone = count > 63
+    kept = np.where(gone, np.uint64(0), held >> right)
+    rest = held & ((_ONE << right) - _ONE)
+    half_bit = ((held >> (np.maximum(right, _ONE) - _ONE)) & _ONE).astype(np.bool_) & (right > 0) & ~gone
+    under_half = (rest & ~(_ONE << (np.maximum(right, _ONE) - _ONE))) != 0
+    under_half = np.where(gone, held != 0, under_half & (right > 0)) | below
+    lost = half_bit | under_half
+    if rounding == "rn":
+        up = half_bit & (under_half | ((kept & _ONE) != 0))
+    elif rounding == "rna":
+        up = half_bit
+    elif rounding == "rz":
+        up = np.zeros_like(lost)
+    elif rounding == "rm":
+        up = lost & negative
+    elif rounding == "rp":
+        up = lost & ~negative
+    else:
+        raise ValueError(f"unknown rounding {rounding!r}")
+    left = np.clip(-count, 0, 63).astype(np.uint64)
+    return (kept << left) + up.astype(np.uint64), lost
+
+
+def pack(
+    sign: ArrayLike,
+    magnitude: ArrayLike,
+    exponent: ArrayLike,
+    fmt: FloatFormat,
+    rounding: Rounding = "rn",
+    *,
+    sticky: ArrayLike = False,
+    satfinite: bool = False,
+) -> Bits:
+    """Round (-1)^sign * magnitude * 2^exponent once into a format and give its bits.
+
+    What is too large becomes infinity or the largest finite number, as the rounding direction says;
+    always the latter with `satfinite`. A zero keeps the sign it is given.
+    """
+    held = as_bits(magnitude)
+    negative = np.asarray(sign, dtype=np.bool_)
+    scale = np.asarray(exponent, dtype=np.int64)
+    top = scale + bit_length(held) - 1
+    binade = np.maximum(top, fmt.min_exponent)
+    binade = np.where(held == 0, fmt.min_exponent, binade)
+    kept, _ = round_magnitude(held, binade - fmt.fraction_bits - scale, negative, rounding, sticky)
+    # A number that rounds up to the next power of two carries into the exponent's field by itself.
+    field = np.clip(binade + fmt.bias - 1, 0, 1 << fmt.exponent_bits).astype(np.uint64)
+    bits = (field << np.uint64(fmt.fraction_bits)) + kept
+    bits = bits << np.uint64(fmt.padding_bits)
+    away = {"rn": True, "rna": True, "rz": False, "rm": negative, "rp": ~negative}[rounding]
+    overflow = np.where(np.asarray(away) & (not satfinite), fmt.infinity, fmt.max_finite)
+    bits = np.where(bits > fmt.max_finite, overflow, bits)
+    return np.where(negative, bits | fmt.sign_bit, bits)
+
+
+def flush_subnormals(bits: ArrayLike, fmt: FloatFormat) -> Bits:
+    """What `.ftz` does to an operand or a result: a subnormal number becomes a zero of its sign."""
+    held = as_bits(bits)
+    field = np.uint64(((1 << fmt.exponent_bits) - 1) << (fmt.fraction_bits + fmt.padding_bits))
+    return np.where((held & field) == 0, held & fmt.sign_bit, held)
+
+
+def clamp_unit(bits: ArrayLike, fmt: FloatFormat) -> Bits:
+    """What `.sat` does to a result: into [0.0, 1.0], and NaN to +0.0."""
+    held = as_bits(bits)
+    one = np.uint64(fmt.bias << (fmt.fraction_bits + fmt.padding_bits))
+    clamped = np.where((held & fmt.sign_bit) != 0, np.uint64(0), np.minimum(held, one))
+    return np.where(unpack(held, fmt).nan, np.uint64(0), clamped)
+
+
+def clamp_relu(bits: ArrayLike, fmt: FloatFormat) -> Bits:
+    """What `.relu` does to a result: below zero to +0.0, and NaN to the canonical NaN."""
+    held = as_bits(bits)
+    clamped = np.where((held & fmt.sign_bit) != 0, np.uint64(0), held)
+    return np.where(unpack(held, fmt).nan, fmt.nan, clamped)
+
+
+def convert_float(
+    bits: ArrayLike,
+    source: FloatFormat,
+    target: FloatFormat,
+    rounding: Rounding = "rn",
+    *,
+    ftz: bool = False,
+    sat: bool = False,
+    relu: bool = False,
+    satfinite: bool = False,
+) -> Bits:
+    """A float of one format as a float of another, rounded once.
+
+    NaN becomes the target's canonical NaN; with `satfinite` an infinity becomes the largest finite number.
+    `ftz` flushes subnormal f32 operands and results, `sat` and `relu` clamp the result.
+    """
+    held = as_bits(bits)
+    if ftz and source.name == "f32":
+        held = flush_subnormals(held, source)
+    taken = unpack(held, source)
+    result = pack(taken.sign, taken.magnitude, taken.exponent, target, rounding, satfinite=satfinite)
+    largest = target.max_finite if satfinite else target.infinity
+    result = np.where(taken.infinite, np.where(taken.sign, largest | target.sign_bit, largest), result)
+    result = np.where(taken.nan, target.nan, result)
+    if ftz and target.name == "f32":
+        result = flush_subnormals(result, target)
+    if relu:
+        result = clamp_relu(result, target)
+    return clamp_unit(result, target) if sat else result
+
+
+def round_to_integral(
+    bits: ArrayLike, fmt: FloatFormat, rounding: Rounding, *, ftz: bool = False, sat: bool = False
+) -> Bits:
+    """A float rounded to a whole number in its own format, as `cvt.rni.f32.f32` does."""
+    held = flush_subnormals(bits, fmt) if ftz and fmt.name == "f32" else as_bits(bits)
+    taken = unpack(held, fmt)
+    # Below 2^53 the whole part fits; a larger exponent means that the number is whole already.
+    drop = np.maximum(-taken.exponent, 0)
+    whole, _ = round_magnitude(taken.magnitude, drop, taken.sign, rounding)
+    exponent = np.maximum(taken.exponent, 0)
+    result = pack(taken.sign, whole, exponent, fmt, "rz")
+    infinity = np.where(taken.sign, fmt.infinity | fmt.sign_bit, fmt.infinity)
+    result = np.where(taken.infinite, infinity, result)
+    result = np.where(taken.nan, fmt.nan, result)
+    return clamp_unit(result, fmt) if sat else result
+
+
+def float_to_integer(
+    bits: ArrayLike,
+    source: FloatFormat,
+    width: int,
+    signed: bool,
+    rounding: Rounding,
+    *,
+    ftz: bool = False,
+) -> Bits:
+    """A float rounded to a whole number and clamped into an integer type of `width` bits.
+
+    NaN becomes zero, but the integer with only its top bit set where the float is f64 or the integer has
+    64 bits. The result's bits are two's complement in the low `width` bits.
+    Source: PTX ISA 9.0, Data Movement and Conversion Instructions: cvt.
+    """
+    held = flush_subnormals(bits, source) if ftz and source.name == "f32" else as_bits(bits)
+    taken = unpack(held, source)
+    whole, _ = round_magnitude(taken.magnitude, np.maximum(-taken.exponent, 0), taken.sign, rounding)
+    left = np.maximum(taken.exponent, 0)
+    huge = taken.infinite | ((whole != 0) & (bit_length(whole) + left > 64))
+    whole = np.where(huge, np.uint64(2**64 - 1), whole << np.minimum(left, 63).astype(np.uint64))
+    largest = np.uint64((1 << (width - 1)) - 1 if signed else (1 << width) - 1)
+    lowest = np.uint64(1 << (width - 1)) if signed else np.uint64(0)
+    clamped = np.where(taken.sign, np.minimum(whole, lowest), np.minimum(whole, largest))
+    result = np.where(taken.sign, np.negative(clamped), clamped)
+    no_number = np.uint64(1 << (width - 1)) if source.name == "f64" or width == 64 else np.uint64(0)
+    result = np.where(taken.nan, no_number, result)
+    return result & np.uint64((1 << width) - 1)
+
+
+def split_integer(bits: ArrayLike, width: int, signed: bool) -> tuple[Mask, Bits]:
+    """Sign and magnitude of the integers in the low `width` bits."""
+    held = as_bits(bits) & np.uint64((1 << width) - 1)
+    if not signed:
+        return np.zeros(held.shape, dtype=np.bool_), held
+    negative = (held >> np.uint64(width - 1)) != 0
+    magnitude = np.where(negative, (np.negative(held)) & np.uint64((1 << width) - 1), held)
+    return negative, magnitude
+
+
+def integer_to_float(
+    bits: ArrayLike, width: int, signed: bool, target: FloatFormat, rounding: Rounding, *, sat: bool = False
+) -> Bits:
+    """An integer of `width` bits as a float, rounded once; zero is +0.0."""
+    negative, magnitude = split_integer(bits, width, signed)
+    result = pack(negative, magnitude, np.zeros(magnitude.shape, dtype=np.int64), target, rounding)
+    return clamp_unit(result, target) if sat else result
+
+
+def integer_to_integer(
+    bits: ArrayLike,
+    source_width: int,
+    source_signed: bool,
+    width: int,
+    signed: bool,
+    *,
+    sat: bool = False,
+) -> Bits:
+    """Widen an integer by its own sign or cut it to its low bits; `sat` clamps it into the new range."""
+    negative, magnitude = split_integer(bits, source_width, source_signed)
+    if sat:
+        largest = np.uint64((1 << (width - 1)) - 1 if signed else (1 << width) - 1)
+        lowest = np.uint64(1 << (width - 1)) if signed else np.uint64(0)
+        magnitude = np.where(negative, np.minimum(magnitude, lowest), np.minimum(magnitude, largest))
+    result = np.where(negative, np.negative(magnitude), magnitude)
+    return result & np.uint64((1 << width) - 1)
