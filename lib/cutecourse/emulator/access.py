@@ -1,0 +1,420 @@
+"""How instructions reach memory, with every access checked.
+
+An `Access` belongs to one instruction. It turns lane addresses into positions in an array of words, and refuses
+what the hardware would fault on or leave undefined: addresses outside every allocation, misaligned ones, and
+reads of shared or local memory that nobody has written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.errors import (
+    AddressError,
+    AlignmentError,
+    EmulatorError,
+    ReadOnlyError,
+    UninitializedRead,
+)
+from cutecourse.emulator.memory import (
+    LOCAL_WINDOW,
+    RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BITS,
+    Allocation,
+)
+from cutecourse.emulator.site import Site
+
+__all__ = ["Access", "Part"]
+
+_RANK_MASK = (1 << RANK_SHIFT) - 1
+
+
+class Part:
+    """Some lanes of an access and where their words lie.
+
+    `words[index]` are the words: shape of `index`, and a last axis of the vector's words if it has several.
+    `lanes` are flattened lanes, or None when `index` has shape (n, 32) and covers all lanes in order.
+    """
+
+    __slots__ = ("index", "lanes", "written", "words")
+
+    def __init__(
+        self,
+        words: NDArray[Any],
+        index: NDArray[np.int64],
+        lanes: NDArray[np.int64] | None,
+        written: NDArray[Any] | None = None,
+    ) -> None:
+        self.words = words
+        self.index = index
+        self.lanes = lanes
+        self.written = written
+
+
+class Access:
+    """One instruction's access to memory: `count` words of `bytes_` bytes for each lane, aligned to all of them.
+
+    `space` is "global", "shared" (also for shared::cta), "shared::cluster", "local", "const", "param" or "generic".
+    """
+
+    def __init__(
+        self, site: Site, space: str, bytes_: int, count: int = 1, *, reads: bool = False, writes: bool = False
+    ) -> None:
+        self.site = site
+        self.space = space
+        self.bytes = bytes_
+        self.count = count
+        self.size = bytes_ * count
+        self.shift = self.size.bit_length() - 1
+        if self.size != 1 << self.shift:
+            site.invalid(f"an access of {self.size} bytes is no power of two")
+        self.reads = reads
+        self.writes = writes
+        self._last: Allocation | None = None
+        self._low = self.size - 1
+
+    # --- what instructions use ------------------------------------------------------------------------------
+
+    def load(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> NDArray[Any]:
+        """The words of the active lanes in lane order: shape (k,) or (k, count); (n, 32[, count]) without a mask."""
+        parts = self.parts(bundle, address, mask)
+        if len(parts) == 1:
+            return parts[0].words[parts[0].index]
+        return self._join(bundle, parts, mask)
+
+    def store(self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any]) -> None:
+        """Write words; `values` has the shape that `load` returns. Of lanes that collide the last one wins."""
+        parts = self.parts(bundle, address, mask)
+        if len(parts) == 1:
+            part = parts[0]
+            part.words[part.index] = values
+            if part.written is not None:
+                part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
+            return
+        position = np.zeros(bundle.n * WARP_SIZE, dtype=np.int64)
+        active = bundle.lanes(mask)
+        position[active] = np.arange(len(active))
+        flat = values.reshape(len(active), *values.shape[2 if mask is None else 1 :])
+        for part in parts:
+            part.words[part.index] = flat[position[part.lanes]]
+            if part.written is not None:
+                part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
+
+    def parts(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:
+        """Where the lanes' words lie: one part, or several where generic addresses or allocations differ.
+
+        For read-modify-write: change `part.words` at `part.index`, and mark `part.written` where it is not None.
+        """
+        lanes = None
+        if mask is not None:
+            lanes = np.flatnonzero(mask)
+            address = address.reshape(-1)[lanes]
+        space = self.space
+        if space == "shared":
+            return [self._shared(bundle, address, lanes)]
+        if space in {"global", "const", "param"}:
+            return self._allocated(bundle, address, lanes)
+        if space == "local":
+            return [self._local(bundle, address, lanes)]
+        if space == "shared::cluster":
+            return [self._shared(bundle, address, lanes)]
+        return self._generic(bundle, address, lanes)
+
+    # --- the spaces ---------------------------------------------------------------------------------------------
+
+    def _shared(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
+        cohort = bundle.cohort
+        limit = bundle.program.shared_bytes
+        base = bundle.shared_base if lanes is None else bundle.shared_base.reshape(-1)[lanes]
+        offset = address
+        if cohort.size > 1:
+            # The rank in the address decides whose memory it is; blocks lie rank by rank in one array.
+            rank = (address >> RANK_SHIFT).astype(np.int64)
+            offset = address & _RANK_MASK
+            if (rank >= cohort.size).any():
+                self._fault_shared(bundle, address, lanes, rank >= cohort.size)
+            base = base + (rank - bundle.rank) * (cohort.n * cohort.shared_stride)
+        # An unsigned offset that went below zero is huge, so one comparison sees both ends.
+        bad = offset > limit - self.size if limit >= self.size else np.ones(offset.shape, dtype=np.bool_)
+        if self._low:
+            bad = bad | ((offset & self._low) != 0)
+        if b"\x01" in bad.tobytes():
+            self._fault_shared(bundle, address, lanes, bad)
+        index = (base + offset.astype(np.int64)) >> self.shift
+        words, written = cohort.shared_words(self.bytes, self.count)
+        if self.reads:
+            seen = written[index].tobytes()
+            if b"\x00" in seen:
+                self._unwritten(bundle, "shared", address, lanes, seen)
+        return Part(words, index, lanes, written if self.writes else None)
+
+    def _local(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
+        limit = bundle.program.local_bytes
+        base = bundle.local_base if lanes is None else bundle.local_base.reshape(-1)[lanes]
+        bad = address > limit - self.size if limit >= self.size else np.ones(address.shape, dtype=np.bool_)
+        bad = bad | ((address & self._low) != 0)
+        if b"\x01" in bad.tobytes():
+            self._fault_local(bundle, address, lanes, bad)
+        index = (base + address.astype(np.int64)) >> self.shift
+        words, written = bundle.local.view(f"u{self.bytes}"), bundle.local_written.view(f"u{self.bytes}")
+        if self.count > 1:
+            words, written = words.reshape(-1, self.count), written.reshape(-1, self.count)
+        if self.reads:
+            # Compilers copy padding along with the fields around it: only a wholly unwritten access is a read of nothing.
+            seen = written[index]
+            nothing = (seen == 0) if self.count == 1 else (seen == 0).all(axis=-1)
+            if b"\x01" in nothing.tobytes():
+                self._unwritten(bundle, "local", address, lanes, None, nothing)
+        return Part(words, index, lanes, written if self.writes else None)
+
+    def _allocated(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
+    ) -> list[Part]:
+        found = self._last
+        if found is not None:
+            part = self._inside(found, address, lanes)
+            if part is not None:
+                return [part]
+        flat = address.reshape(-1)
+        if not len(flat):
+            return [Part(np.zeros(0, dtype=f"u{self.bytes}"), flat.astype(np.int64), lanes)]
+        first = bundle.machine.memory.find(int(flat[0]))
+        if first is None or (self.writes and not first.writable):
+            self._fault(bundle, address, lanes)
+        self._last = first
+        part = self._inside(first, address, lanes)
+        if part is not None:
+            return [part]
+        return self._scattered(bundle, address, lanes)
+
+    def _inside(
+        self, allocation: Allocation, address: NDArray[Any], lanes: NDArray[np.int64] | None
+    ) -> Part | None:
+        offset = address.astype(np.uint64, copy=False) - np.uint64(allocation.base)
+        last = allocation.nbytes - self.size
+        if last < 0:
+            return None
+        bad = offset > last
+        if self._low:
+            bad |= (offset & self._low) != 0
+        if b"\x01" in bad.tobytes():
+            return None
+        return Part(
+            allocation.words(self.bytes, self.count), (offset >> self.shift).view(np.int64), lanes
+        )
+
+    def _scattered(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
+    ) -> list[Part]:
+        """Lanes that point into several allocations, or somewhere wrong."""
+        flat = address.reshape(-1).astype(np.uint64, copy=False)
+        which = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
+        left = np.ones(len(flat), dtype=np.bool_)
+        parts = []
+        while left.any():
+            where = int(np.argmax(left))
+            allocation = bundle.machine.memory.find(int(flat[where]))
+            if allocation is None or (self.writes and not allocation.writable):
+                self._fault(bundle, address, lanes)
+            inside = left & (flat >= np.uint64(allocation.base)) & (flat < np.uint64(allocation.end))
+            part = self._inside(allocation, flat[inside], which[inside])
+            if part is None:
+                self._fault(bundle, address, lanes)
+            parts.append(part)
+            left &= ~inside
+        return parts
+
+    def _generic(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
+    ) -> list[Part]:
+        found = self._last
+        if found is not None:
+            part = self._inside(found, address, lanes)
+            if part is not None:
+                return [part]
+        flat = address.reshape(-1).astype(np.uint64, copy=False)
+        window = flat >> np.uint64(WINDOW_BITS)
+        shared = window == SHARED_WINDOW >> WINDOW_BITS
+        local = window == LOCAL_WINDOW >> WINDOW_BITS
+        if not shared.any() and not local.any():
+            return self._allocated(bundle, address, lanes)
+        low = flat & np.uint64((1 << WINDOW_BITS) - 1)
+        if shared.all():
+            return [self._shared(bundle, low.reshape(address.shape), lanes)]
+        if local.all():
+            return [self._local(bundle, low.reshape(address.shape), lanes)]
+        which = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
+        parts = []
+        if shared.any():
+            parts.append(self._shared(bundle, low[shared], which[shared]))
+        if local.any():
+            parts.append(self._local(bundle, low[local], which[local]))
+        rest = ~(shared | local)
+        if rest.any():
+            parts += self._allocated(bundle, flat[rest], which[rest])
+        return parts
+
+    def _join(self, bundle: Bundle, parts: list[Part], mask: Mask) -> NDArray[Any]:
+        tail = (self.count,) if self.count > 1 else ()
+        every = np.zeros((bundle.n * WARP_SIZE, *tail), dtype=f"u{self.bytes}")
+        for part in parts:
+            every[part.lanes] = part.words[part.index]
+        if mask is None:
+            return every.reshape(bundle.n, WARP_SIZE, *tail)
+        return every[np.flatnonzero(mask)]
+
+    # --- faults ---------------------------------------------------------------------------------------------------
+
+    def _lane(self, lanes: NDArray[np.int64] | None, position: int) -> int:
+        return position if lanes is None else int(lanes[position])
+
+    def _raise(
+        self,
+        kind: type[EmulatorError],
+        problem: str,
+        bundle: Bundle,
+        lane: int,
+        address: int,
+        allocation: str | None,
+    ) -> NoReturn:
+        raise self.site.error(kind, problem, bundle, lane, address=address, allocation=allocation)
+
+    def _verb(self) -> str:
+        return "read" if not self.writes else "write" if not self.reads else "update"
+
+    def _misaligned(self, bundle: Bundle, lane: int, address: int, name: str | None) -> NoReturn:
+        self._raise(
+            AlignmentError,
+            f"{self._verb()} of {self.size} bytes at 0x{address:x}, which is no multiple of {self.size}"
+            + (f" (in {name})" if name else ""),
+            bundle,
+            lane,
+            address,
+            name,
+        )
+
+    def _fault(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> NoReturn:
+        """Find the first lane whose address is wrong, and say in which way."""
+        memory = bundle.machine.memory
+        flat = [int(a) for a in address.reshape(-1)]
+        for position, one in enumerate(flat):
+            lane = self._lane(lanes, position)
+            inside = memory.find(one)
+            if inside is not None and one + self.size <= inside.end:
+                if self.writes and not inside.writable:
+                    self._raise(
+                        ReadOnlyError,
+                        f"write of {self.size} bytes at 0x{one:x} in {inside.name}, which is {inside.space} memory"
+                        " and read-only",
+                        bundle,
+                        lane,
+                        one,
+                        inside.name,
+                    )
+                if one % self.size:
+                    self._misaligned(bundle, lane, one, inside.name)
+                continue
+            name = None
+            where = "no allocation is near"
+            if inside is not None:
+                name = inside.name
+                where = f"it starts inside {name} and ends {one + self.size - inside.end} bytes past its end"
+            else:
+                near = memory.nearest(one)
+                if near is not None:
+                    allocation, distance = near
+                    name = allocation.name
+                    side = (
+                        f"{distance} bytes past the end" if distance >= 0 else f"{-distance} bytes before the start"
+                    )
+                    where = f"{side} of the nearest allocation, {name} ({allocation.nbytes} bytes)"
+            if one == 0:
+                where = "a null pointer"
+            self._raise(
+                AddressError,
+                f"{self._verb()} of {self.size} bytes at 0x{one:x} in {self.space} memory: {where}",
+                bundle,
+                lane,
+                one,
+                name,
+            )
+        raise AssertionError("a fault without a faulty lane")
+
+    def _fault_shared(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, bad: NDArray[np.bool_]
+    ) -> NoReturn:
+        position = int(np.flatnonzero(bad.reshape(-1))[0])
+        lane = self._lane(lanes, position)
+        one = int(address.reshape(-1)[position])
+        size = bundle.cohort.size
+        offset, rank = (one & _RANK_MASK, one >> RANK_SHIFT) if size > 1 else (one, 0)
+        limit = bundle.program.shared_bytes
+        name = bundle.program.shared_name(offset)
+        if rank >= size:
+            problem = f"the address names block {rank} of a cluster of {size}"
+        elif offset + self.size > limit:
+            problem = f"{offset + self.size - limit} bytes past the end of the block's {limit} bytes"
+        else:
+            self._misaligned(bundle, lane, one, name)
+        self._raise(
+            AddressError,
+            f"{self._verb()} of {self.size} bytes at 0x{one:x} in shared memory: {problem}"
+            + (f"; the nearest variable is {name}" if name else ""),
+            bundle,
+            lane,
+            one,
+            name,
+        )
+
+    def _fault_local(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, bad: NDArray[np.bool_]
+    ) -> NoReturn:
+        position = int(np.flatnonzero(bad.reshape(-1))[0])
+        lane = self._lane(lanes, position)
+        one = int(address.reshape(-1)[position])
+        limit = bundle.program.local_bytes
+        if one + self.size <= limit:
+            self._misaligned(bundle, lane, one, "local memory")
+        self._raise(
+            AddressError,
+            f"{self._verb()} of {self.size} bytes at 0x{one:x} in local memory:"
+            f" {one + self.size - limit} bytes past the end of the thread's {limit} bytes",
+            bundle,
+            lane,
+            one,
+            "local memory",
+        )
+
+    def _unwritten(
+        self,
+        bundle: Bundle,
+        space: str,
+        address: NDArray[Any],
+        lanes: NDArray[np.int64] | None,
+        seen: bytes | None,
+        nothing: NDArray[np.bool_] | None = None,
+    ) -> NoReturn:
+        if nothing is not None:
+            position = int(np.flatnonzero(nothing.reshape(-1))[0])
+            byte = 0
+        else:
+            first = (seen or b"").index(b"\x00")
+            position, byte = divmod(first, self.size)
+        lane = self._lane(lanes, position)
+        one = int(address.reshape(-1)[position]) + byte
+        name = bundle.program.shared_name(one & _RANK_MASK) if space == "shared" else "local memory"
+        self._raise(
+            UninitializedRead,
+            f"read of {self.size} bytes of {space} memory where byte 0x{one:x}"
+            + (f" (in {name})" if name and space == "shared" else "")
+            + " was never written: a missing store, barrier or wait before it?",
+            bundle,
+            lane,
+            one,
+            name,
+        )

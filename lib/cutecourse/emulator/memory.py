@@ -1,0 +1,111 @@
+"""Memory of a launch: allocations with their addresses, and the windows of the generic address space.
+
+Each array argument and each module variable is an allocation of its own with unmapped gaps around it, so an
+access past its end is seen. Shared memory belongs to cohorts and local memory to bundles; the generic address
+space shows them through windows, as `cvta` and `isspacep` expect.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "CONST_WINDOW",
+    "GLOBAL_BASE",
+    "LOCAL_WINDOW",
+    "PARAM_WINDOW",
+    "POISON",
+    "RANK_SHIFT",
+    "SHARED_WINDOW",
+    "WINDOW_BITS",
+    "Allocation",
+    "Memory",
+]
+
+WINDOW_BITS = 32
+GLOBAL_BASE = 0x0002_0000_0000
+CONST_WINDOW = 0x6FFE_0000_0000
+PARAM_WINDOW = 0x6FFF_0000_0000
+SHARED_WINDOW = 0x7000_0000_0000
+LOCAL_WINDOW = 0x7100_0000_0000
+RANK_SHIFT = 24
+"""Where an address of shared memory carries the block's rank in its cluster."""
+POISON = 0xCB
+"""The byte that fills shared and local memory and registers before anything is written."""
+
+_ALIGNMENT = 1024
+_GAP = 1 << 16
+
+
+@dataclass(eq=False)
+class Allocation:
+    """A range of addresses with bytes behind it."""
+
+    name: str
+    space: str
+    base: int
+    data: NDArray[np.uint8]
+    writable: bool = True
+    views: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self.data)
+
+    def words(self, bytes_: int, words: int = 1) -> NDArray[Any]:
+        """The bytes as unsigned words, shape (N,) or (N, words); what is left at the end is cut off."""
+        try:
+            return self.views[bytes_, words]
+        except KeyError:
+            whole = len(self.data) - len(self.data) % (bytes_ * words)
+            view = self.data[:whole].view(f"u{bytes_}")
+            if words > 1:
+                view = view.reshape(-1, words)
+            self.views[bytes_, words] = view
+            return view
+
+
+class Memory:
+    """The allocations of a launch in global, constant and parameter memory."""
+
+    def __init__(self) -> None:
+        self.allocations: list[Allocation] = []
+        self._bases: list[int] = []
+        self._next = {"global": GLOBAL_BASE, "const": CONST_WINDOW, "param": PARAM_WINDOW}
+
+    def allocate(self, name: str, space: str, data: NDArray[np.uint8], *, writable: bool = True) -> Allocation:
+        """Give bytes an address, aligned to 1024, with a gap that belongs to nobody in front and behind."""
+        base = self._next[space]
+        size = max(len(data), 1)
+        self._next[space] = base + -(-(size + _GAP) // _ALIGNMENT) * _ALIGNMENT
+        allocation = Allocation(name, space, base, data, writable)
+        position = bisect_right(self._bases, base)
+        self._bases.insert(position, base)
+        self.allocations.insert(position, allocation)
+        return allocation
+
+    def find(self, address: int) -> Allocation | None:
+        """The allocation that the address lies in."""
+        position = bisect_right(self._bases, address) - 1
+        if position >= 0 and address < self.allocations[position].end:
+            return self.allocations[position]
+        return None
+
+    def nearest(self, address: int) -> tuple[Allocation, int] | None:
+        """The allocation closest to an address, and how many bytes past its end (or, negative, before its start)."""
+        best: tuple[Allocation, int] | None = None
+        position = bisect_right(self._bases, address)
+        for allocation in self.allocations[max(0, position - 1) : position + 1]:
+            distance = address - allocation.base if address < allocation.base else address - allocation.end
+            if best is None or abs(distance) < abs(best[1]):
+                best = (allocation, distance)
+        return best

@@ -1,0 +1,281 @@
+"""One instruction of a kernel as its definition sees it before the kernel runs.
+
+A `Site` hands out *slots*: positions in the lists `bundle.rows[kind]`, where registers, constants and special
+registers all look alike. It also keeps account of the modifiers, so that a form nobody modelled is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import KINDS, Bundle, Mask
+from cutecourse.emulator.errors import EmulatorError, InvalidOperand, UnsupportedInstruction
+from cutecourse.ptx.scopes import LabelSymbol, Register, Scope, type_bits
+from cutecourse.ptx.syntax import (
+    Address,
+    FloatLiteral,
+    Function,
+    Instruction,
+    IntLiteral,
+    Name,
+    Negated,
+    Operand,
+    Pair,
+    Sink,
+    SymbolOffset,
+    Variable,
+    Vector,
+)
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.machine import Machine
+    from cutecourse.emulator.program import Program
+
+__all__ = ["AddressSource", "Site"]
+
+
+class AddressSource:
+    """An address operand: `lanes(bundle)` gives each lane's address, uint32 or uint64, shape (n, 32)."""
+
+    __slots__ = ("constant", "kind", "lanes", "symbol")
+
+    def __init__(
+        self,
+        lanes: Callable[[Bundle], NDArray[Any]],
+        symbol: Variable | None,
+        constant: int | None,
+    ) -> None:
+        self.lanes = lanes
+        self.symbol = symbol
+        """The variable named in the brackets, if one is."""
+        self.constant = constant
+        """The address itself where it is known before the launch (symbol or number plus offset)."""
+
+
+class Site:
+    """An instruction, its operands and its place, while it is being translated."""
+
+    def __init__(self, program: Program, instruction: Instruction, scope: Scope, used: int) -> None:
+        self.program = program
+        self.machine: Machine = program.machine
+        self.instruction = instruction
+        self.scope = scope
+        self.line = instruction.line
+        self.operands = instruction.operands
+        self.modifiers = list(instruction.modifiers[used:])
+        """Those not taken yet."""
+        self.convergence: tuple[str, int | None, int | None] | None = None
+        self.refresh: list[tuple[str, int, str]] = []
+        self.written: set[tuple[str, int]] = set()
+
+    # --- modifiers --------------------------------------------------------------------------------------
+
+    def has(self, *names: str) -> bool:
+        """Take a modifier (or each of several, in any order) if it is there."""
+        found = False
+        for name in names:
+            if name in self.modifiers:
+                self.modifiers.remove(name)
+                found = True
+        return found
+
+    def one_of(self, *names: str, default: str | None = None) -> str | None:
+        """Take the first modifier that is one of the names and return it."""
+        for modifier in self.modifiers:
+            if modifier in names:
+                self.modifiers.remove(modifier)
+                return modifier
+        return default
+
+    def expect(self, *names: str) -> str:
+        """Take one of the modifiers; it is an error that none is there."""
+        found = self.one_of(*names)
+        if found is None:
+            self.unsupported(f"none of the modifiers {', '.join('.' + n for n in names)} is there")
+        return found
+
+    def type(self, *allowed: str) -> str:
+        """Take the first modifier that is a type, such as "s32"; only one of `allowed` if any are given."""
+        for modifier in self.modifiers:
+            if type_bits(modifier) is not None or modifier in KINDS or modifier in allowed:
+                if allowed and modifier not in allowed:
+                    self.unsupported(f"type .{modifier} is not one of {', '.join('.' + a for a in allowed)}")
+                self.modifiers.remove(modifier)
+                return modifier
+        self.unsupported("no type modifier")
+
+    # --- operands ---------------------------------------------------------------------------------------
+
+    def operand(self, index: int) -> Operand:
+        """The operand as written; it is an error that there are fewer."""
+        if index >= len(self.operands):
+            self.invalid(f"{self.instruction.name} has {len(self.operands)} operands, operand {index + 1} is missing")
+        return self.operands[index]
+
+    def source(self, index: int, kind: str) -> int:
+        """The slot in `bundle.rows[kind]` of an operand that is read: register, constant, special register."""
+        return self.read(self.operand(index), kind)
+
+    def sources(self, index: int, kind: str) -> list[int]:
+        """The slots of a vector operand `{a, b}`, or of a single operand as a list of one."""
+        operand = self.operand(index)
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        return [self.read(item, kind) for item in items]
+
+    def destination(self, index: int, kind: str) -> int:
+        """The slot in `bundle.rows[kind]` of a register that is written; `_` gives a row nobody reads."""
+        return self.write(self.operand(index), kind)
+
+    def destinations(self, index: int, kind: str) -> list[int]:
+        """The slots of a vector of destinations."""
+        operand = self.operand(index)
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        return [self.write(item, kind) for item in items]
+
+    def pair(self, index: int, kind: str) -> tuple[int, int | None]:
+        """The slots of `%r|%p`: the value's, and the predicate's or None where there is none."""
+        operand = self.operand(index)
+        if isinstance(operand, Pair):
+            return self.write(operand.first, kind), self.write(operand.second, "pred")
+        return self.write(operand, kind), None
+
+    def negated(self, index: int) -> bool:
+        """Whether the operand is written `!%p`; `source(index, "pred")` takes the negation into account."""
+        return isinstance(self.operand(index), Negated)
+
+    def constant(self, index: int) -> int | None:
+        """The integer that an operand is, or None where it is no integer constant."""
+        operand = self.operand(index)
+        return operand.value if isinstance(operand, IntLiteral) else None
+
+    def is_sink(self, index: int) -> bool:
+        """Whether an operand is `_`."""
+        return isinstance(self.operand(index), Sink)
+
+    def register(self, operand: Operand) -> Register | None:
+        """The register that an operand names, or None."""
+        if isinstance(operand, Name):
+            found = self.scope.lookup(operand.text)
+            if isinstance(found, Register):
+                return found
+        return None
+
+    def width(self, index: int) -> int | None:
+        """How many bits the register of an operand has (of its first item, for a vector); None for no register."""
+        operand = self.operand(index)
+        if isinstance(operand, Vector):
+            widths = [r.bits for r in map(self.register, operand.items) if r is not None]
+            return widths[0] if widths else None
+        found = self.register(operand)
+        return found.bits if found else None
+
+    def address(self, index: int) -> AddressSource:
+        """The address in brackets."""
+        operand = self.operand(index)
+        if not isinstance(operand, Address):
+            self.invalid(f"operand {index + 1} has to be an address in brackets, and is {operand}")
+        return self.program.address_source(self, operand)
+
+    def label(self, index: int) -> LabelSymbol:
+        """The label that a branch names."""
+        operand = self.operand(index)
+        found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
+        if not isinstance(found, LabelSymbol):
+            self.invalid(f"{operand} is no label of this function")
+        return found
+
+    def function(self, index: int) -> Function:
+        """The function that a call names."""
+        operand = self.operand(index)
+        found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
+        if not isinstance(found, Function):
+            self.invalid(f"{operand} is no function of this module; indirect calls are not supported")
+        return found
+
+    def read(self, operand: Operand, kind: str) -> int:
+        """As `source`, for an operand found inside another."""
+        return self.program.source_slot(self, operand, kind)
+
+    def write(self, operand: Operand, kind: str) -> int:
+        """As `destination`, for an operand found inside another."""
+        return self.program.destination_slot(self, operand, kind)
+
+    # --- convergence ------------------------------------------------------------------------------------
+
+    def converge(self, mask_operand: int | None = None) -> None:
+        """Run only when lanes have come together: all of the warp, or those that a membermask operand names.
+
+        The machine makes lanes wait in front of the instruction. With a mask operand, each active lane then
+        finds every live lane that its mask names among the active lanes.
+        """
+        if mask_operand is None:
+            self.convergence = ("warp", None, None)
+        else:
+            constant = self.constant(mask_operand)
+            self.convergence = (
+                "mask",
+                self.source(mask_operand, "u32"),
+                None if constant is None else constant & 0xFFFFFFFF,
+            )
+
+    # --- errors -----------------------------------------------------------------------------------------
+
+    def unsupported(self, why: str) -> NoReturn:
+        """Refuse a form of the instruction while translating."""
+        raise UnsupportedInstruction(
+            f"{self.instruction.name} is not supported: {why}",
+            kernel=self.program.kernel,
+            line=self.line,
+            text=self.program.module.line_text(self.line),
+        )
+
+    def invalid(self, why: str) -> NoReturn:
+        """Refuse operands while translating."""
+        raise InvalidOperand(
+            why,
+            kernel=self.program.kernel,
+            line=self.line,
+            text=self.program.module.line_text(self.line),
+        )
+
+    def error(
+        self,
+        kind: type[EmulatorError],
+        problem: str,
+        bundle: Bundle,
+        lane: int | np.integer[Any] | None = None,
+        *,
+        address: int | None = None,
+        allocation: str | None = None,
+    ) -> EmulatorError:
+        """An error met while running; `lane` is a flattened lane, as `bundle.lanes(mask)` gives them."""
+        block, warp, in_warp = bundle.where(int(lane)) if lane is not None else (None, bundle.warp, None)
+        return kind(
+            problem,
+            kernel=self.program.kernel,
+            line=self.line,
+            text=self.program.module.line_text(self.line),
+            block=block,
+            warp=warp,
+            lane=in_warp,
+            address=address,
+            allocation=allocation,
+        )
+
+    def finish(self) -> None:
+        """Refuse the instruction if a modifier is left that its definition did not take."""
+        if self.modifiers:
+            self.unsupported(f"no model of {', '.join('.' + m for m in self.modifiers)}")
+
+    # --- small conveniences -----------------------------------------------------------------------------
+
+    @staticmethod
+    def active(bundle: Bundle, mask: Mask) -> NDArray[np.bool_]:
+        """The mask as an array, also when all lanes are active."""
+        return bundle.full if mask is None else mask
+
+
