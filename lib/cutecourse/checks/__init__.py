@@ -1,0 +1,17 @@
+"""What an exercise is checked by: `check("02.3", answer)` says what was expected, what came, and where they differ."""
+
+from cutecourse.checks.registry import UnknownExercise, check, collecting, exercise, exercises, hint
+from cutecourse.checks.result import CheckFailed, CheckResult, Hint, WrongAnswer
+
+__all__ = [
+    "CheckFailed",
+    "CheckResult",
+    "Hint",
+    "UnknownExercise",
+    "WrongAnswer",
+    "check",
+    "collecting",
+    "exercise",
+    "exercises",
+    "hint",
+]

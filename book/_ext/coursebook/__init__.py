@@ -1,0 +1,21 @@
+"""The book's Sphinx extension: recorded outputs, errata, status, and pages that need nothing from outside."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+# The book is built by Jupyter Book's own command, which does not know the repository's root.
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from coursebook import assets, errata, recordings, status  # noqa: E402
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect the parts; Sphinx calls this."""
+    for part in (recordings, errata, status, assets):
+        part.setup(app)
+    return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

@@ -1,0 +1,66 @@
+"""Our stylesheet and the widgets' mount script on every page, and nothing that asks anything of the network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cutecourse.widgets
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+
+HERE = Path(__file__).parent
+# Not under `_static`: Jupyter Book loads every script that lies there on every page, as a classic script.
+OWN_ASSETS = HERE / "assets"
+WIDGET_ASSETS = Path(cutecourse.widgets.__file__).parent / "static"
+
+
+def add_assets(app: Sphinx, *_: Any) -> None:
+    """Serve our assets, and load the mount script on every page.
+
+    As a classic script: browsers refuse a module that a page opened from a file asks for.
+    """
+    app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS)]
+    app.add_css_file("coursebook.css")
+    app.add_js_file("mount.js", loading_method="defer")
+
+
+def drop_outside_scripts(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Take out what other extensions add from elsewhere: Thebe's loader (never used here) and MathJax."""
+    context["script_files"] = [script for script in context["script_files"] if not _is_outside(script)]
+    context["css_files"] = [sheet for sheet in context["css_files"] if not _is_outside(sheet)]
+
+
+def _is_outside(asset: Any) -> bool:
+    filename = str(getattr(asset, "filename", asset) or "")
+    body = str(getattr(asset, "attributes", {}).get("body") or "")
+    return filename.startswith(("http:", "https:", "//")) or "thebe" in f"{filename}{body[:400]}".lower()
+
+
+def refuse_math(app: Sphinx, doctree: nodes.document) -> None:
+    """Formulas stand as code: typeset mathematics would need MathJax from outside."""
+    for node in doctree.findall(lambda node: isinstance(node, (nodes.math, nodes.math_block))):
+        raise ExtensionError(f"{app.env.docname}, line {node.line}: write formulas as code, not as mathematics")
+
+
+def keep_state_scripts_valid(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Fail when a page's widget state is not JSON: the mount script would find nothing."""
+    for script in context["script_files"]:
+        attributes = getattr(script, "attributes", {})
+        if str(attributes.get("type", "")).endswith("widget-state+json"):
+            json.loads(attributes["body"])
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to Sphinx's events."""
+    app.connect("builder-inited", add_assets)
+    app.connect("doctree-read", refuse_math)
+    # After the extensions that add scripts (their priority is 500).
+    app.connect("html-page-context", drop_outside_scripts, priority=900)
+    app.connect("html-page-context", keep_state_scripts_valid, priority=901)

@@ -1,0 +1,123 @@
+"""Merge recorded outputs into the pages, refuse recordings that are not of these pages, and say where they are from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import myst_nb.core.read
+import nbformat
+from docutils import nodes
+from nbformat import NotebookNode
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+
+from tools.notebooks import (
+    METADATA_KEY,
+    check_pages,
+    code_cells,
+    differences,
+    read_recording,
+)
+from tools.paths import BOOK, CHAPTERS, notebook_of, notebook_sources, relative
+
+logger = logging.getLogger(__name__)
+_read_markdown = myst_nb.core.read.read_myst_markdown_notebook
+
+
+def read_with_outputs(text: str, *args: Any, path: str | Path | None = None, **kwargs: Any) -> NotebookNode:
+    """MyST-NB's reader of a page, with the outputs of its recording in the code cells.
+
+    It stands in place of a private function of MyST-NB, which is why that package is pinned.
+    """
+    notebook = _read_markdown(text, *args, path=path, **kwargs)
+    source = Path(path).resolve() if path else None
+    if source is None or source not in notebook_sources():
+        return notebook
+    recording = read_recording(source)
+    _refuse([str(difference) for difference in differences(source, recording, code_cells(notebook))])
+    for cell, recorded in zip(code_cells(notebook), code_cells(recording), strict=True):
+        cell.outputs = recorded.outputs
+        cell.execution_count = recorded.execution_count
+    if "widgets" in recording.metadata:
+        notebook.metadata["widgets"] = recording.metadata["widgets"]
+    return notebook
+
+
+def refuse_stale_recordings(app: Sphinx) -> None:
+    """Before anything is read: all that differs, of all pages, in one message, also when Sphinx would skip a page."""
+    _refuse([str(difference) for difference in check_pages()])
+
+
+def _refuse(found: list[str]) -> None:
+    if found:
+        listing = "\n".join(f"  {line}" for line in found)
+        raise ExtensionError(
+            f"the recordings are not of these pages:\n{listing}\n"
+            "record them anew with: python -m tools.record NN (see book/AUTHORING.md)"
+        )
+
+
+def reread_when_recorded_anew(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
+    """Pages whose recording is younger than Sphinx's last reading of them."""
+    stale = []
+    for source in notebook_sources():
+        docname = source.relative_to(BOOK).with_suffix("").as_posix()
+        read_at = env.all_docs.get(docname)
+        if read_at is not None and notebook_of(source).stat().st_mtime > read_at / 1_000_000:
+            stale.append(docname)
+    return stale
+
+
+def add_provenance(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the note on where the page was recorded under its title."""
+    source = BOOK / f"{app.env.docname}.md"
+    if source not in notebook_sources():
+        return
+    facts = read_recording(source).metadata[METADATA_KEY]
+    title = next(iter(doctree.findall(nodes.title)), None)
+    if title is None or title.parent is None:
+        raise ExtensionError(f"{relative(source)} has no title")
+    title.parent.insert(title.parent.index(title) + 1, provenance(facts))
+
+
+def provenance(facts: NotebookNode) -> nodes.container:
+    """When and where a page was recorded, with which versions, and which kernels ran where."""
+    machine = f"{facts['gpu']}, driver {facts['driver']}" if facts["gpu"] else "a machine without a GPU"
+    commit = f", commit {facts['commit']}" if facts["commit"] else ""
+    sentence = (
+        f"Recorded on {facts['date']} on {machine}, with cutecourse {facts['version']}{commit}. "
+        f"{_runs_sentence(facts['runs'])}"
+    )
+    packages = ", ".join(f"{name} {version}" for name, version in sorted(facts["packages"].items()))
+    note = nodes.container(classes=["cute-provenance"])
+    note += nodes.paragraph(text=sentence)
+    note += nodes.paragraph(
+        text=f"{facts['machine']}, Python {facts['python']}, {packages}.", classes=["cute-provenance-versions"]
+    )
+    return note
+
+
+def _runs_sentence(runs: list[NotebookNode]) -> str:
+    if not runs:
+        return "No kernel runs on this page; Python computed what it shows."
+    places: dict[str, list[str]] = {}
+    for run in runs:
+        places.setdefault(f"on {where_in_words(run)}, compiled for {run['target']}", []).append(run["kernel"])
+    parts = [f"{', '.join(sorted(set(kernels)))} ran {place}" for place, kernels in sorted(places.items())]
+    return "; ".join(parts) + "."
+
+
+def where_in_words(run: NotebookNode) -> str:
+    """Where a kernel ran: the GPU's name, or the emulator."""
+    return "the emulator" if run["where"] == "emulator" else f"{run['device']}"
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to Sphinx's events."""
+    myst_nb.core.read.read_myst_markdown_notebook = read_with_outputs
+    app.connect("builder-inited", refuse_stale_recordings)
+    app.connect("env-get-outdated", reread_when_recorded_anew)
+    app.connect("doctree-read", add_provenance)

@@ -1,0 +1,269 @@
+"""Comparators for checks: each raises WrongAnswer that points at a difference, and gives no answer away."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cutecourse.checks.pictures import Picture, grid
+from cutecourse.checks.result import WrongAnswer
+from cutecourse.errors import CourseError
+from cutecourse.layout import Layout, rank, size
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_MAX_PICTURE_CELLS = 32 * 32
+
+
+def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int, str] | None = None) -> None:
+    """Accept one whole number; a number in `mistakes` gets its own message.
+
+    `meaning` says in words what is asked ("the offset of (3, 5), in elements"); the number itself is not shown.
+    """
+    if isinstance(answer, bool) or not hasattr(answer, "__index__"):
+        raise WrongAnswer(
+            f"The answer is to be one whole number: {meaning}.", expected="an int", got=_type_and_value(answer)
+        )
+    value = answer.__index__()
+    if value == right:
+        return
+    explained = (mistakes or {}).get(value)
+    direction = "too small" if value < right else "too large"
+    raise WrongAnswer(explained or f"That is {direction}.", expected=meaning, got=str(value))
+
+
+def same_choice(answer: object, right: str, *, options: Mapping[str, str]) -> None:
+    """Accept one of several texts; `options` maps each text to what is said to whoever chose it wrongly."""
+    if not isinstance(answer, str) or answer.strip() not in options:
+        raise WrongAnswer(
+            "The answer is to be one of the texts offered.",
+            expected=" or ".join(repr(option) for option in options),
+            got=_type_and_value(answer),
+        )
+    if answer.strip() != right:
+        raise WrongAnswer(options[answer.strip()], got=repr(answer.strip()))
+
+
+def same_sequence(
+    answer: object, right: Sequence[object], *, meaning: str, mistakes: Mapping[tuple[object, ...], str] | None = None
+) -> None:
+    """Accept a tuple, list or one-dimensional array; says the first place that differs and how many do."""
+    try:
+        values = tuple(_plain(value) for value in answer)  # type: ignore[attr-defined]
+    except TypeError:
+        raise WrongAnswer(
+            f"The answer is to be a sequence: {meaning}.", expected=f"{len(right)} values", got=_type_and_value(answer)
+        ) from None
+    wanted = tuple(right)
+    if values == wanted:
+        return
+    explained = (mistakes or {}).get(values)
+    if len(values) != len(wanted):
+        raise WrongAnswer(
+            explained or f"The number of values is not right: {meaning}.",
+            expected=f"{len(wanted)} values",
+            got=f"{len(values)} values",
+        )
+    wrong = [index for index in range(len(wanted)) if values[index] != wanted[index]]
+    raise WrongAnswer(
+        explained or f"{len(wrong)} of {len(wanted)} values differ: {meaning}.",
+        where=f"index {wrong[0]}",
+        expected=str(wanted[wrong[0]]),
+        got=str(values[wrong[0]]),
+    )
+
+
+def same_layout(
+    answer: object,
+    right: Layout | str,
+    *,
+    exact: bool = False,
+    mistakes: Mapping[str, str] | None = None,
+) -> None:
+    """Accept a layout, or its text; compares as functions from coordinates to indices.
+
+    Law:      the layouts are equal when `size(answer) == size(right)` and `answer(i) == right(i)` for all `i`.
+    exact     asks for the same shape and stride besides.
+    mistakes  maps the text of a plausible wrong layout to what to say to it; it is matched as a function too.
+    """
+    layout = _as_layout(answer)
+    wanted = right if isinstance(right, Layout) else Layout.parse(right)
+    explained = _explained_layout(layout, mistakes or {})
+    if size(layout) != size(wanted):
+        raise WrongAnswer(
+            explained or "The layout does not have the right number of elements.",
+            where="size(layout)",
+            expected=str(size(wanted)),
+            got=f"{size(layout)}, of {layout}",
+        )
+    wrong = [index for index in range(size(wanted)) if layout(index) != wanted(index)]
+    if wrong:
+        first = wrong[0]
+        raise WrongAnswer(
+            explained or f"The layout sends {len(wrong)} of {size(wanted)} coordinates elsewhere.",
+            where=f"coordinate {wanted.get_hier_coord(first) if hasattr(wanted, 'get_hier_coord') else first}",
+            expected=str(wanted(first)),
+            got=f"{layout(first)}, by {layout}",
+            picture=_layout_picture(layout, wanted),
+        )
+    if exact and str(layout) != str(wanted):
+        raise WrongAnswer(
+            explained or "As a function the layout is right, but its shape or stride is written otherwise than asked.",
+            expected=f"{rank(wanted)} modes, {_depth_words(wanted)}",
+            got=f"{layout}: {rank(layout)} modes, {_depth_words(layout)}",
+        )
+
+
+def _as_layout(answer: object) -> Layout:
+    if isinstance(answer, Layout):
+        return answer
+    if isinstance(answer, str):
+        try:
+            return Layout.parse(answer)
+        except CourseError as error:
+            raise WrongAnswer(f"The text is no layout: {error}", expected="(shape):(stride)", got=answer) from None
+    raise WrongAnswer(
+        "The answer is to be a layout, or its text.", expected="Layout(shape, stride)", got=_type_and_value(answer)
+    )
+
+
+def _explained_layout(layout: Layout, mistakes: Mapping[str, str]) -> str | None:
+    for text, message in mistakes.items():
+        other = Layout.parse(text)
+        if size(other) == size(layout) and all(other(i) == layout(i) for i in range(size(other))):
+            return message
+    return None
+
+
+def _depth_words(layout: Layout) -> str:
+    return "nested" if "(" in str(layout.shape)[1:] else "flat"
+
+
+def _layout_picture(layout: Layout, wanted: Layout) -> Picture | None:
+    if rank(wanted) != 2 or size(wanted) > _MAX_PICTURE_CELLS:
+        return None
+    rows, cols = size(wanted[0]), size(wanted[1])
+    # Index i is the coordinate (i % rows, i // rows): the first mode runs fastest.
+    table = [[layout(row + col * rows) for col in range(cols)] for row in range(rows)]
+    right = [[wanted(row + col * rows) for col in range(cols)] for row in range(rows)]
+    return grid("index at each coordinate, by your layout", table, right)
+
+
+def same_array(
+    answer: object,
+    right: np.ndarray[Any, Any],
+    *,
+    name: str = "the array",
+    mistakes: Sequence[tuple[np.ndarray[Any, Any], str]] = (),
+) -> None:
+    """Accept an array equal to `right`, element by element; NaN equals NaN.
+
+    Shapes:   answer and right alike; the message says both when they are not.
+    mistakes  pairs a plausible wrong array with what to say to it.
+    Shows the first element that differs, how many do, and for up to two dimensions where.
+    """
+    import numpy as np
+
+    if not isinstance(answer, np.ndarray):
+        raise WrongAnswer(f"{name} is to be a NumPy array.", expected=_shape_words(right), got=_type_and_value(answer))
+    if answer.shape != right.shape:
+        raise WrongAnswer(
+            f"{name} does not have the right shape.", expected=_shape_words(right), got=_shape_words(answer)
+        )
+    differs = ~((answer == right) | ((answer != answer) & (right != right)))
+    if not differs.any():
+        return
+    explained = next((text for other, text in mistakes if np.array_equal(answer, other)), None)
+    first = tuple(int(index) for index in np.argwhere(differs)[0])
+    raise WrongAnswer(
+        explained or f"{int(differs.sum())} of {right.size} elements of {name} differ.",
+        where=f"{name}[{', '.join(map(str, first))}], the first of {int(differs.sum())}",
+        expected=str(right[first]),
+        got=str(answer[first]),
+        picture=_array_picture(name, answer, right),
+    )
+
+
+def _array_picture(name: str, answer: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Picture | None:
+    if right.ndim not in (1, 2) or right.size > _MAX_PICTURE_CELLS:
+        return None
+    return grid(name, answer.reshape(-1, right.shape[-1]).tolist(), right.reshape(-1, right.shape[-1]).tolist())
+
+
+def _shape_words(array: np.ndarray[Any, Any]) -> str:
+    return f"shape {array.shape}, {array.dtype}"
+
+
+def same_outputs(
+    spec: Any,
+    inputs: Mapping[str, np.ndarray[Any, Any]],
+    expected: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    mistakes: Mapping[str, Sequence[tuple[np.ndarray[Any, Any], str]]] | None = None,
+) -> None:
+    """Run a kernel's launch specification on this machine's device or the emulator, and compare its outputs.
+
+    An error of the emulator or of a compiler is a wrong answer with that error's message, which names
+    line, block, warp and lane.
+    """
+    from cutecourse.kernels.spec import LaunchSpec
+    from cutecourse.runtime import run
+
+    if not isinstance(spec, LaunchSpec):
+        raise WrongAnswer(
+            "The answer is to be a launch specification of your kernel.", expected="LaunchSpec(...)", got=_type_and_value(spec)
+        )
+    try:
+        outcome = run(spec, **{name: array.copy() for name, array in inputs.items()})
+    except CourseError as error:
+        raise WrongAnswer(f"The kernel did not run to its end: {type(error).__name__}: {error}") from error
+    for name, right in expected.items():
+        same_array(outcome[name], right, name=name, mistakes=(mistakes or {}).get(name, ()))
+
+
+def on_many(answer: object, cases: Sequence[tuple[Any, ...]], reference: Any, *, what: str) -> None:
+    """Call the learner's function and a reference on each case; points at the first case that differs.
+
+    Cases are argument tuples. Errors: an exception of the learner's function passes through.
+    """
+    if not callable(answer):
+        raise WrongAnswer(f"The answer is to be a function: {what}.", expected="a function", got=_type_and_value(answer))
+    name = getattr(answer, "__name__", "your function")
+    wrong: list[tuple[tuple[Any, ...], Any, Any]] = []
+    for case in cases:
+        got, right = _plain(answer(*case)), _plain(reference(*case))
+        if got is None:
+            raise WrongAnswer(f"`{name}` returned None: return the answer.", where=_call(name, case), got="None")
+        if got != right:
+            wrong.append((case, got, right))
+    if wrong:
+        case, got, right = wrong[0]
+        raise WrongAnswer(
+            f"{len(wrong)} of {len(cases)} cases differ: {what}.",
+            where=_call(name, case),
+            expected=str(right),
+            got=str(got),
+        )
+
+
+def _call(name: str, case: tuple[Any, ...]) -> str:
+    return f"{name}({', '.join(map(str, case))})"
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as a Python number, sequences as tuples: what is equal is to compare equal."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return tuple(_plain(item) for item in value) if isinstance(value, (tuple, list)) else value
+
+
+def _type_and_value(value: object) -> str:
+    text = repr(value)
+    return f"{type(value).__name__}: {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def all_coordinates(shape: Sequence[int]) -> list[tuple[int, ...]]:
+    """All coordinates of a flat shape, the first mode running fastest, as CuTe counts."""
+    return [crd[::-1] for crd in itertools.product(*(range(extent) for extent in reversed(shape)))]

@@ -1,0 +1,1 @@
+"""What authors run: recording notebooks, generating exercises, building the book."""

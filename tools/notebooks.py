@@ -1,0 +1,174 @@
+"""Read a MyST source as a notebook, and compare a source with its recording."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+
+import cutecourse
+from tools.paths import AuthoringError, exercise_sources, notebook_of, notebook_sources, relative
+
+METADATA_KEY = "cutecourse"
+RECORD_COMMAND = "python -m tools.record"
+
+
+class StaleRecording(AuthoringError):
+    """A recording does not belong to what is in the tree now."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which a recording is not that of its source, in words."""
+
+    source: Path
+    text: str
+
+    def __str__(self) -> str:
+        return f"{relative(self.source)}: {self.text}"
+
+
+def read_source(path: Path) -> NotebookNode:
+    """A MyST page as a notebook without outputs; cell ids follow from the cells' text, so diffs stay small."""
+    return as_notebook(path.read_text(encoding="utf-8"), where=relative(path))
+
+
+def as_notebook(text: str, *, where: str) -> NotebookNode:
+    """MyST text as a notebook without outputs, with stable cell ids and a plain Python 3 kernel."""
+    notebook = jupytext.reads(text, fmt="md:myst")
+    if not any(cell.cell_type == "code" for cell in notebook.cells):
+        raise AuthoringError(
+            f"{where} has no code cell: is the jupytext header there, and does the cell start with ```{{code-cell}}?"
+        )
+    notebook.metadata = nbformat.from_dict(
+        {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    )
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    give_stable_ids(notebook)
+    return notebook
+
+
+def give_stable_ids(notebook: NotebookNode) -> None:
+    """Set each cell's id to a hash of its text, numbered where the same text comes again."""
+    seen: dict[str, itertools.count[int]] = {}
+    for cell in notebook.cells:
+        digest = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:12]
+        number = next(seen.setdefault(digest, itertools.count()))
+        cell["id"] = digest if number == 0 else f"{digest}-{number}"
+
+
+def write_notebook(notebook: NotebookNode, path: Path) -> None:
+    """Write a notebook the same way each time: keys sorted, one space a level, a newline at the end."""
+    nbformat.validate(notebook)
+    path.write_text(nbformat.writes(notebook, version=4).rstrip("\n") + "\n", encoding="utf-8")
+
+
+def read_recording(source: Path) -> NotebookNode:
+    """The recorded notebook of a source. Errors: StaleRecording when there is none."""
+    path = notebook_of(source)
+    if not path.exists():
+        raise StaleRecording(f"{relative(source)} has no recording {relative(path)}; {how_to_record(source)}")
+    return nbformat.read(path, as_version=4)
+
+
+def how_to_record(source: Path) -> str:
+    """The command that records a source anew, as a sentence's end."""
+    return f"record it with: {RECORD_COMMAND} {source.stem}"
+
+
+def kernel_hash(module: str) -> str | None:
+    """sha256 of a kernel module's source as it is in the tree now; None where there is no such module."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    if spec is None or spec.origin is None:
+        return None
+    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+
+
+def differences(source: Path, recording: NotebookNode, cells: list[NotebookNode]) -> list[Difference]:
+    """What in a recording is not as the tree has it now: cells, library version, kernels.
+
+    `cells` are the code cells of the source, read by whoever compares.
+    """
+    found = [Difference(source, text) for text in _cell_differences(cells, recording)]
+    facts = recording.metadata.get(METADATA_KEY)
+    if facts is None:
+        return [*found, Difference(source, f"the recording carries no '{METADATA_KEY}' metadata")]
+    if facts["version"] != cutecourse.__version__:
+        found.append(
+            Difference(source, f"recorded with cutecourse {facts['version']}, this is {cutecourse.__version__}")
+        )
+    for module, recorded in sorted(facts["kernels"].items()):
+        current = kernel_hash(module)
+        if current is None:
+            found.append(Difference(source, f"the kernel module {module} that was recorded is gone"))
+        elif current != recorded:
+            found.append(Difference(source, f"the kernel module {module} has changed since the recording"))
+    return found
+
+
+def _cell_differences(cells: list[NotebookNode], recording: NotebookNode) -> list[str]:
+    recorded = [cell for cell in recording.cells if cell.cell_type == "code"]
+    for number, (cell, old) in enumerate(zip(cells, recorded, strict=False), start=1):
+        if cell.source.strip() != old.source.strip():
+            line, new_line, old_line = _first_different_line(cell.source.strip(), old.source.strip())
+            return [
+                f"code cell {number} differs from the recording at its line {line}:\n"
+                f"    page:      {new_line}\n    recording: {old_line}"
+            ]
+        if tags(cell) != tags(old):
+            return [
+                f"code cell {number} is tagged {sorted(tags(cell))} on the page, {sorted(tags(old))} in the recording"
+            ]
+    if len(cells) != len(recorded):
+        return [f"the page has {len(cells)} code cells, the recording {len(recorded)}"]
+    return []
+
+
+def _first_different_line(new: str, old: str) -> tuple[int, str, str]:
+    pairs = itertools.zip_longest(new.splitlines(), old.splitlines(), fillvalue="(no such line)")
+    for number, (new_line, old_line) in enumerate(pairs, start=1):
+        if new_line != old_line:
+            return number, new_line, old_line
+    return 1, new, old
+
+
+def tags(cell: NotebookNode) -> set[str]:
+    """The tags of a cell."""
+    return set(cell.metadata.get("tags", []))
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """The code cells of a notebook, in order."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def check_pages() -> list[Difference]:
+    """Compare every page with its recording; nothing is executed."""
+    return [found for source in notebook_sources() for found in _check_one(source, read_source(source))]
+
+
+def check_solutions() -> list[Difference]:
+    """Compare every exercise source with the recording of its solutions; nothing is executed."""
+    from tools.exercises import solution_notebook
+
+    found: list[Difference] = []
+    for source in exercise_sources():
+        found += _check_one(source, solution_notebook(source))
+    return found
+
+
+def _check_one(source: Path, notebook: NotebookNode) -> list[Difference]:
+    try:
+        recording = read_recording(source)
+    except StaleRecording as error:
+        return [Difference(source, str(error))]
+    return differences(source, recording, code_cells(notebook))

@@ -1,0 +1,72 @@
+"""Where the course's files lie, and which chapters there are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from cutecourse.errors import CourseError
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = ROOT / "book"
+CHAPTERS = BOOK / "chapters"
+NOTEBOOKS = ROOT / "notebooks"
+EXERCISES = ROOT / "exercises"
+EXERCISE_SOURCES = EXERCISES / "sources"
+SOLUTIONS = EXERCISES / "solutions"
+
+
+class AuthoringError(CourseError):
+    """A source of the course is not as the tools need it; the message says which file and what to do."""
+
+
+class UnknownChapter(AuthoringError):
+    """A chapter was named that has no source file."""
+
+
+def notebook_sources() -> list[Path]:
+    """Every book page with cells: the chapters, and the notation page, whose values are computed too.
+
+    Errors: AuthoringError when there is none, because a check over nothing passes.
+    """
+    pages = sorted(CHAPTERS.glob("[0-9][0-9]_*.md"))
+    if not pages:
+        raise AuthoringError(f"no chapter found in {relative(CHAPTERS)}: a chapter is named NN_slug.md")
+    return [BOOK / "notation.md", *pages]
+
+
+def exercise_sources() -> list[Path]:
+    """Every exercise source. Errors: AuthoringError when there is none."""
+    sources = sorted(EXERCISE_SOURCES.glob("[0-9][0-9]_*.md"))
+    if not sources:
+        raise AuthoringError(f"no exercises found in {relative(EXERCISE_SOURCES)}: a source is named NN_slug.md")
+    return sources
+
+
+def notebook_of(source: Path) -> Path:
+    """The recorded notebook that belongs to a page or to an exercise source."""
+    folder = SOLUTIONS if source.parent == EXERCISE_SOURCES else NOTEBOOKS
+    return folder / f"{source.stem}.ipynb"
+
+
+def choose(sources: Iterable[Path], names: Iterable[str]) -> list[Path]:
+    """The sources that a command line names: `02`, `02_hello_mma` or the file's path; no names mean all."""
+    sources = list(sources)
+    wanted = list(names)
+    if not wanted:
+        return sources
+    chosen = []
+    for name in wanted:
+        stem = Path(name).stem
+        found = [source for source in sources if source.stem == stem or source.stem.startswith(f"{stem}_")]
+        if not found:
+            known = ", ".join(source.stem for source in sources)
+            raise UnknownChapter(f"there is no chapter {name!r}; there are: {known}")
+        chosen += [source for source in found if source not in chosen]
+    return chosen
+
+
+def relative(path: Path) -> str:
+    """A path as it is written in messages and recordings: from the repository's root, with slashes."""
+    return Path(os.path.relpath(path, ROOT)).as_posix()

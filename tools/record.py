@@ -1,0 +1,98 @@
+"""Record chapters and exercise solutions: run their cells here, keep the outputs in the paired notebooks.
+
+    python -m tools.record                 every page and every exercise solution
+    python -m tools.record 01 02           those chapters (by number, slug or file) and their exercises
+    python -m tools.record --pages 02      the page alone
+    python -m tools.record --check         nothing is run: do the recordings belong to what is in the tree?
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import nbformat
+
+from cutecourse.errors import CourseError
+from tools import exercises, facts, tidy
+from tools.execute import Execution, execute
+from tools.notebooks import METADATA_KEY, check_pages, check_solutions, kernel_hash, read_source, write_notebook
+from tools.paths import (
+    EXERCISE_SOURCES,
+    choose,
+    exercise_sources,
+    notebook_of,
+    notebook_sources,
+    relative,
+)
+
+
+def record(source: Path) -> Path:
+    """Run the cells of one page or exercise source and write its notebook, outputs and facts included.
+
+    Errors: CellFailed when a cell raises that is not tagged `raises-exception`, or writes to stderr.
+    """
+    is_exercise = source.parent == EXERCISE_SOURCES
+    notebook = exercises.solution_notebook(source) if is_exercise else read_source(source)
+    target = notebook_of(source)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    execution = execute(notebook, where=source, cwd=target.parent)
+    tidy.tidy(notebook, name=source.stem)
+    notebook.metadata[METADATA_KEY] = nbformat.from_dict(_facts(source, execution))
+    write_notebook(notebook, target)
+    return target
+
+
+def _facts(source: Path, execution: Execution) -> dict[str, object]:
+    kernels = {module: kernel_hash(module) for module in execution.kernel_modules}
+    return {
+        "source": relative(source),
+        **facts.of_this_machine(),
+        **execution.environment,
+        "kernels": kernels,
+        "runs": execution.runs,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.record", description=__doc__.splitlines()[0])
+    parser.add_argument("chapters", nargs="*", help="02, 02_hello_mma or a file; none means all")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--pages", action="store_true", help="record the pages alone")
+    only.add_argument("--exercises", action="store_true", help="record the exercises' solutions alone")
+    parser.add_argument("--check", action="store_true", help="run nothing; say which recordings are stale")
+    options = parser.parse_args(arguments)
+    try:
+        if options.check:
+            return _check()
+        exercises.generate_learners()
+        for source in _chosen(options):
+            print(f"recording {relative(source)} ...", flush=True)
+            print(f"  wrote {relative(record(source))}", flush=True)
+    except CourseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _chosen(options: argparse.Namespace) -> list[Path]:
+    pages = [] if options.exercises else notebook_sources()
+    solutions = [] if options.pages else exercise_sources()
+    return choose([*pages, *solutions], options.chapters)
+
+
+def _check() -> int:
+    found = [*check_pages(), *check_solutions(), *exercises.stale_learners()]
+    for difference in found:
+        print(difference, file=sys.stderr)
+    if found:
+        print(f"{len(found)} differences; record anew with: python -m tools.record", file=sys.stderr)
+        return 1
+    print("every recording belongs to what is in the tree")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
