@@ -1,0 +1,8 @@
+"""The kernels of the chapters, one a file, each with the specification it is launched from.
+
+Importing this package imports neither the CuTe DSL nor numba; importing a kernel's module does.
+"""
+
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor
+
+__all__ = ["LaunchSpec", "Scalar", "SpecError", "Tensor"]

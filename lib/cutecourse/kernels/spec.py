@@ -1,0 +1,256 @@
+"""What a launch needs to be told beside the kernel: the grid, the shared memory, and each parameter in order.
+
+A launch specification is the one description from which a kernel runs everywhere: on the emulator and, with
+the same PTX, on a GPU. Nothing here needs the CuTe DSL or numba.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cutecourse.dtypes import DType
+from cutecourse.dtypes import dtype as named_dtype
+from cutecourse.errors import CourseError
+
+__all__ = ["Front", "LaunchSpec", "Scalar", "SpecError", "Tensor", "compute_capability_of", "runs_on"]
+
+Front = Literal["cutedsl", "numba", "ptx"]
+Extents = tuple[Any, ...]
+
+_RESERVED_NAMES = frozenset({"device", "seed"})
+_TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
+
+
+class SpecError(CourseError):
+    """A launch specification that contradicts itself."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A parameter that is an array in global memory: a pointer, with the layout its elements are stored by.
+
+    `shape` and `stride` are CuTe's, in elements, nested tuples allowed; the array that a caller passes has
+    one axis for each leaf mode. An extent of None is left open: the array that is passed decides it.
+    Without a stride the array is stored row-major (the last mode contiguous), as NumPy and numba do;
+    a CuTe DSL tensor of rank two or more must say its stride.
+
+    >>> Tensor("c", "f32", (16, 8), (1, 16)).cosize
+    128
+    """
+
+    name: str
+    dtype: DType
+    shape: Extents
+    stride: Extents | None = None
+
+    def __init__(
+        self, name: str, dtype: DType | str, shape: int | Extents, stride: int | Extents | None = None
+    ) -> None:
+        _check_name(name)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "dtype", named_dtype(dtype))
+        object.__setattr__(self, "shape", shape if isinstance(shape, tuple) else (shape,))
+        as_tuple = stride if isinstance(stride, tuple) or stride is None else (stride,)
+        object.__setattr__(self, "stride", as_tuple)
+        if as_tuple is not None:
+            if _profile(self.shape) != _profile(as_tuple):
+                raise SpecError(
+                    f"parameter {name}: shape {self.shape} and stride {as_tuple} have different nesting; "
+                    f"give one stride for each extent."
+                )
+            if any(not isinstance(step, int) or step < 0 for step in leaves(as_tuple)):
+                raise SpecError(f"parameter {name}: stride {as_tuple} must be of non-negative integers.")
+        for extent in leaves(self.shape):
+            if extent is not None and (not isinstance(extent, int) or extent < 1):
+                raise SpecError(
+                    f"parameter {name}: extent {extent!r} of {self.shape} is no positive integer."
+                )
+
+    @property
+    def extents(self) -> tuple[int | None, ...]:
+        """The extents of the leaf modes, left to right; None where the array decides."""
+        return tuple(leaves(self.shape))
+
+    def strides_for(self, extents: tuple[int, ...]) -> tuple[int, ...]:
+        """The strides of the leaf modes in elements; row-major when the specification leaves them out."""
+        if self.stride is not None:
+            return tuple(leaves(self.stride))
+        strides: list[int] = []
+        step = 1
+        for extent in reversed(extents):
+            strides.append(step)
+            step *= extent
+        return tuple(reversed(strides))
+
+    def cosize_for(self, extents: tuple[int, ...]) -> int:
+        """How many elements the memory has: the largest offset, plus one."""
+        pairs = zip(extents, self.strides_for(extents), strict=True)
+        return sum((extent - 1) * step for extent, step in pairs) + 1
+
+    @property
+    def cosize(self) -> int:
+        """`cosize_for` the specification's own extents. Errors: SpecError while one is open."""
+        if any(extent is None for extent in self.extents):
+            raise SpecError(f"parameter {self.name}: shape {self.shape} is open, so it has no size yet.")
+        return self.cosize_for(tuple(extent for extent in self.extents if extent is not None))
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A parameter that is one number, passed by value.
+
+    >>> Scalar("n", "s32").dtype.bits
+    32
+    """
+
+    name: str
+    dtype: DType
+
+    def __init__(self, name: str, dtype: DType | str) -> None:
+        _check_name(name)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "dtype", named_dtype(dtype))
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """One kernel and how it is launched, the same on the emulator and on a GPU.
+
+    front        "cutedsl": `host` is the `@cute.jit` function that launches `kernel`; "numba": `kernel` is
+                 the `@cuda.jit` function; "ptx": `ptx` is the module's text and `entry` the kernel in it.
+    target       the lowest architecture that has the kernel's instructions: "sm_80"; with a letter ("sm_90a")
+                 it is tied to that one generation.
+    grid, block  CTAs and threads along x, y, z; `cluster` CTAs; `dynamic_smem` bytes.
+    params       `Tensor` and `Scalar`, in the kernel's order.
+    """
+
+    name: str
+    front: Front
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    params: tuple[Tensor | Scalar, ...]
+    kernel: Callable[..., Any] | None = None
+    host: Callable[..., Any] | None = None
+    ptx: str | None = dataclasses.field(default=None, repr=False)
+    entry: str | None = None
+    target: str = "sm_80"
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    dynamic_smem: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise SpecError(f"a kernel's name must be an identifier, not {self.name!r}.")
+        for field in ("grid", "block", "cluster"):
+            object.__setattr__(self, field, _three(self.name, field, getattr(self, field)))
+        object.__setattr__(self, "params", tuple(self.params))
+        if any(ctas % size for ctas, size in zip(self.grid, self.cluster, strict=True)):
+            raise SpecError(
+                f"{self.name}: the grid {self.grid} is no multiple of the cluster {self.cluster}."
+            )
+        if self.dynamic_smem < 0:
+            raise SpecError(f"{self.name}: dynamic_smem is {self.dynamic_smem} bytes; it cannot be negative.")
+        compute_capability_of(self.target)
+        names = [param.name for param in self.params]
+        for name in names:
+            if names.count(name) > 1:
+                raise SpecError(f"{self.name}: two parameters are called {name}.")
+        self._check_front()
+
+    def _check_front(self) -> None:
+        needed = {"cutedsl": "host", "numba": "kernel", "ptx": "ptx"}.get(self.front)
+        if needed is None:
+            raise SpecError(f'{self.name}: front is "cutedsl", "numba" or "ptx", not {self.front!r}.')
+        if getattr(self, needed) is None:
+            raise SpecError(f'{self.name}: a kernel with front "{self.front}" needs `{needed}`.')
+        if self.front != "cutedsl":
+            return
+        for tensor in self.tensors:
+            if None in tensor.extents:
+                raise SpecError(f"{self.name}: the CuTe DSL compiles for one shape; {tensor.name}'s is open.")
+            if tensor.stride is None and len(tensor.extents) > 1:
+                raise SpecError(
+                    f"{self.name}: say {tensor.name}'s stride; CuTe and NumPy differ in what they assume."
+                )
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The parameters that are arrays."""
+        return tuple(param for param in self.params if isinstance(param, Tensor))
+
+    def launched(
+        self,
+        *,
+        grid: int | tuple[int, ...] | None = None,
+        block: int | tuple[int, ...] | None = None,
+        dynamic_smem: int | None = None,
+    ) -> LaunchSpec:
+        """The same kernel launched with another grid or block. A CuTe DSL host function fixes its own.
+
+        Errors: SpecError for the CuTe DSL front.
+        """
+        if self.front == "cutedsl":
+            raise SpecError(f"{self.name}: its host function fixes the launch; change it there.")
+        changes = {"grid": grid, "block": block, "dynamic_smem": dynamic_smem}
+        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        return dataclasses.replace(self, **given)
+
+
+def compute_capability_of(target: str) -> tuple[int, int]:
+    """The compute capability that an architecture's name says.
+
+    >>> compute_capability_of("sm_103a")
+    (10, 3)
+    """
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise SpecError(f"{target!r} is no target; write for example sm_80, sm_90a or sm_100a.")
+    return int(match[1]), int(match[2])
+
+
+def runs_on(target: str, compute_capability: tuple[int, int]) -> bool:
+    """Whether PTX for this target runs on a GPU of this compute capability.
+
+    PTX without a letter runs on that capability and every later one (the driver compiles it); with `a` on
+    that one alone; with `f` on later ones of the same major number.
+
+    >>> runs_on("sm_80", (9, 0)), runs_on("sm_90a", (10, 0)), runs_on("sm_100f", (10, 3))
+    (True, False, True)
+    """
+    needed = compute_capability_of(target)
+    if target.endswith("a"):
+        return compute_capability == needed
+    if target.endswith("f"):
+        return compute_capability[0] == needed[0] and compute_capability >= needed
+    return compute_capability >= needed
+
+
+def leaves(nested: Any) -> Iterator[Any]:
+    """The leaves of a nested tuple, left to right."""
+    if isinstance(nested, tuple):
+        for item in nested:
+            yield from leaves(item)
+    else:
+        yield nested
+
+
+def _profile(nested: Any) -> Any:
+    return tuple(_profile(item) for item in nested) if isinstance(nested, tuple) else None
+
+
+def _check_name(name: str) -> None:
+    if not name.isidentifier() or name in _RESERVED_NAMES:
+        raise SpecError(
+            f"{name!r} cannot name a parameter: it must be an identifier, and not device or seed."
+        )
+
+
+def _three(kernel: str, field: str, given: int | tuple[int, ...]) -> tuple[int, int, int]:
+    extents = given if isinstance(given, tuple) else (given,)
+    if not 1 <= len(extents) <= 3 or any(not isinstance(extent, int) or extent < 1 for extent in extents):
+        raise SpecError(f"{kernel}: {field} {given!r} must be one to three positive integers (x, y, z).")
+    x, y, z = (*extents, 1, 1)[:3]
+    return x, y, z

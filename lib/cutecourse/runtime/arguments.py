@@ -1,0 +1,140 @@
+"""From the caller's arrays to what a kernel is launched with, and back: pure functions, no device.
+
+The caller speaks in logical arrays, `c[m, n]`; the kernel sees memory, where the specification's stride says
+at which offset each element lies. Here the one is turned into the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cutecourse.dtypes import from_numpy
+from cutecourse.errors import CourseError
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor
+from cutecourse.runtime.errors import ArgumentError
+
+__all__ = ["GAP_BYTE", "Bound", "bind", "flat_arguments"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Memory between the elements of a tensor that is not compact; a kernel has no business there.
+GAP_BYTE = 0xA5
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One tensor of one launch: its buffer as the kernel sees it, and how to read the elements back."""
+
+    tensor: Tensor
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    buffer: Array
+
+    def logical(self) -> Array:
+        """A copy of the elements as a row-major array with one axis for each leaf mode."""
+        return np.ascontiguousarray(_view(self.buffer, self.extents, self.strides))
+
+
+def bind(spec: LaunchSpec, given: Mapping[str, Any]) -> dict[str, Bound | np.generic]:
+    """Check what the caller passed against the specification, and lay the arrays out in memory.
+
+    Arrays are copied: the caller's stay as they are.
+    Errors: ArgumentError, which names the parameter, what it should be and what came.
+    """
+    names = [param.name for param in spec.params]
+    signature = f"{spec.name}({', '.join(names)})"
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ArgumentError(f"{signature} was given no {' and no '.join(missing)}.")
+    extra = [name for name in given if name not in names]
+    if extra:
+        raise ArgumentError(f"{signature} has no parameter {' or '.join(extra)}.")
+    return {
+        param.name: (
+            _bind_tensor(spec.name, param, given[param.name])
+            if isinstance(param, Tensor)
+            else _bind_scalar(spec.name, param, given[param.name])
+        )
+        for param in spec.params
+    }
+
+
+def _bind_tensor(kernel: str, tensor: Tensor, given: Any) -> Bound:
+    if not isinstance(given, np.ndarray):
+        raise ArgumentError(
+            f"{kernel}: {tensor.name} must be a NumPy array of {tensor.dtype}, not {type(given).__name__}."
+        )
+    wanted = tensor.dtype.numpy
+    if given.dtype != wanted:
+        try:
+            came = f"{given.dtype} ({from_numpy(given.dtype)})"
+        except CourseError:
+            came = str(given.dtype)
+        raise ArgumentError(
+            f"{kernel}: {tensor.name} must hold {tensor.dtype} (NumPy {wanted}), not {came}. "
+            f"Convert it yourself, so that no rounding happens unseen."
+        )
+    fits = len(given.shape) == len(tensor.extents) and all(
+        extent in (None, came) for extent, came in zip(tensor.extents, given.shape, strict=True)
+    )
+    if not fits or 0 in given.shape:
+        shape = ", ".join("any" if extent is None else str(extent) for extent in tensor.extents)
+        trailing = "," if len(tensor.extents) == 1 else ""
+        raise ArgumentError(
+            f"{kernel}: {tensor.name} must have shape ({shape}{trailing}), not {given.shape}."
+        )
+    extents = given.shape
+    strides = tensor.strides_for(extents)
+    buffer = np.full(tensor.cosize_for(extents) * wanted.itemsize, GAP_BYTE, dtype=np.uint8).view(wanted)
+    _view(buffer, extents, strides)[...] = given
+    return Bound(tensor, extents, strides, buffer)
+
+
+def _bind_scalar(kernel: str, scalar: Scalar, given: Any) -> np.generic:
+    wanted = scalar.dtype.numpy
+    came = f"{given!r} ({type(given).__name__})"
+    is_integer = isinstance(given, int | np.integer) and not isinstance(given, bool)
+    is_float = isinstance(given, float | np.floating)
+    if scalar.dtype.kind != "float" and not is_integer:
+        raise ArgumentError(f"{kernel}: {scalar.name} must be an integer ({scalar.dtype}), not {came}.")
+    if not (is_integer or is_float):
+        raise ArgumentError(f"{kernel}: {scalar.name} must be a number ({scalar.dtype}), not {came}.")
+    if scalar.dtype.kind != "float":
+        limits = np.iinfo(wanted)
+        if not limits.min <= given <= limits.max:
+            raise ArgumentError(
+                f"{kernel}: {scalar.name} = {given} is not in {limits.min} to {limits.max} ({scalar.dtype})."
+            )
+    value: np.generic = wanted.type(given)
+    return value
+
+
+def _view(buffer: Array, extents: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    byte_strides = tuple(step * buffer.itemsize for step in strides)
+    return np.lib.stride_tricks.as_strided(buffer, extents, byte_strides)
+
+
+def flat_arguments(spec: LaunchSpec, bound: Mapping[str, Bound | np.generic]) -> list[Array | np.generic]:
+    """The kernel's parameters in the order of its PTX: an array stands for a pointer to its memory.
+
+    numba passes an array as several parameters: meminfo, parent, number of elements, bytes of one element,
+    the pointer, the extents, and the strides in bytes; the first two matter to the host only and are 0.
+    """
+    flat: list[Array | np.generic] = []
+    for param in spec.params:
+        value = bound[param.name]
+        if not isinstance(value, Bound):
+            flat.append(value)
+        elif spec.front != "numba":
+            flat.append(value.buffer)
+        else:
+            itemsize = value.buffer.itemsize
+            count = int(np.prod(value.extents))
+            flat += [np.uint64(0), np.uint64(0), np.int64(count), np.int64(itemsize), value.buffer]
+            flat += [np.int64(extent) for extent in value.extents]
+            flat += [np.int64(step * itemsize) for step in value.strides]
+    return flat

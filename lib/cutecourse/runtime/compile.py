@@ -1,0 +1,67 @@
+"""One door to the compilers: a launch specification in, PTX out, each kernel once per process and target."""
+
+from __future__ import annotations
+
+import re
+import time
+from types import ModuleType
+from typing import Any
+
+from cutecourse.kernels.spec import LaunchSpec, compute_capability_of
+from cutecourse.runtime.compile_cutedsl import compile_cutedsl
+from cutecourse.runtime.compile_numba import compile_numba
+from cutecourse.runtime.compiled import Compiled, PtxText, only_entry
+from cutecourse.runtime.errors import CompileError
+
+__all__ = ["compile", "specification"]
+
+_TARGET_LINE = re.compile(r"^\.target\s+([\w]+)", re.MULTILINE)
+_cache: dict[tuple[Any, ...], Compiled] = {}
+
+
+def specification(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
+    """The launch specification of a kernel module (its `LAUNCH`), or the specification itself."""
+    spec = kernel if isinstance(kernel, LaunchSpec) else getattr(kernel, "LAUNCH", None)
+    if not isinstance(spec, LaunchSpec):
+        raise CompileError(
+            f"{kernel!r} is no kernel: pass a LaunchSpec, or a module that has one called LAUNCH."
+        )
+    return spec
+
+
+def compile(kernel: LaunchSpec | ModuleType, *, target: str | None = None) -> Compiled:  # noqa: A001
+    """Compile a kernel to PTX for its own target, or for another; needs no GPU.
+
+    A kernel is compiled once per process and target; redefining it in a notebook's cell compiles it anew.
+    Errors: CompileError if a compiler is missing or refuses the kernel.
+    """
+    spec = specification(kernel)
+    asked = target or spec.target
+    compute_capability_of(asked)
+    key = (spec.front, spec.name, spec.params, spec.kernel, spec.host, spec.ptx, spec.entry, asked)
+    done = _cache.get(key)
+    if done is None:
+        start = time.perf_counter()
+        text = PtxText(_FRONTS[spec.front](spec, asked))
+        seconds = time.perf_counter() - start
+        done = Compiled(text, spec.entry or only_entry(spec.name, text), asked, seconds)
+        _cache[key] = done
+    return done
+
+
+def _retarget(spec: LaunchSpec, target: str) -> str:
+    """PTX written by hand is its own compile; another target changes the one line that names it."""
+    text = spec.ptx or ""
+    written = _TARGET_LINE.search(text)
+    if written is None:
+        raise CompileError(f"{spec.name}: the PTX text has no .target line.")
+    if target == spec.target:
+        if written[1] != target:
+            raise CompileError(
+                f"{spec.name}: the PTX text says .target {written[1]}, its specification {target}."
+            )
+        return text
+    return text[: written.start(1)] + target + text[written.end(1) :]
+
+
+_FRONTS = {"cutedsl": compile_cutedsl, "numba": compile_numba, "ptx": _retarget}

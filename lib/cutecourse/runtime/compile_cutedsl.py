@@ -1,0 +1,80 @@
+"""A CuTe DSL host function to PTX, for any target and with no GPU: the one module that imports cutlass."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from cutecourse.dtypes import DType
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor
+from cutecourse.runtime.errors import CompileError
+
+__all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl"]
+
+# What cuMemAlloc gives is aligned to 256 bytes; 16 lets the compiler use its widest loads.
+ASSUMED_ALIGN_BYTES = 16
+
+_NAMES = {
+    "f16": "Float16",
+    "bf16": "BFloat16",
+    "tf32": "TFloat32",
+    "f32": "Float32",
+    "f64": "Float64",
+    "e4m3": "Float8E4M3FN",
+    "e5m2": "Float8E5M2",
+    **{f"s{bits}": f"Int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"Uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"b{bits}": f"Uint{bits}" for bits in (8, 16, 32, 64)},
+}
+
+
+def compile_cutedsl(spec: LaunchSpec, target: str) -> str:
+    """Compile the specification's host function for `target` and return the PTX module's text.
+
+    The tensors are stand-ins that have a type and a layout and no memory, so nothing of a GPU is needed.
+    The kernel is given the specification's name, which keeps the text readable and the same in each process.
+    Errors: CompileError if the CuTe DSL is missing or refuses the kernel.
+    """
+    try:
+        import cutlass
+        from cutlass import cute
+        from cutlass.base_dsl.compiler import DumpDir
+    except ImportError as error:
+        raise CompileError(
+            f"{spec.name} is a CuTe DSL kernel, and the CuTe DSL cannot be imported ({error}). "
+            f"Install nvidia-cutlass-dsl."
+        ) from error
+    if spec.kernel is not None:
+        rename: Any = spec.kernel
+        rename.set_name_prefix(spec.name, remove_cutlass_symbol=True, keep_mangled_name=False)
+    arguments = [_stand_in(cutlass, param) for param in spec.params]
+    # Keeping the PTX also writes it to a file, by default into the reader's current directory.
+    with tempfile.TemporaryDirectory(prefix="cutecourse-") as folder:
+        options = (cute.GPUArch(target), cute.KeepPTX(True), DumpDir(folder))
+        try:
+            compiled = cute.compile[options](spec.host, *arguments)
+        except Exception as error:
+            raise CompileError(
+                f"{spec.name}: the CuTe DSL did not compile it for {target}. {error}"
+            ) from error
+        ptx: str | None = compiled.__ptx__
+    if ptx is None:
+        raise CompileError(f"{spec.name}: the CuTe DSL compiled it for {target} but kept no PTX.")
+    return ptx
+
+
+def _stand_in(cutlass: Any, param: Tensor | Scalar) -> Any:
+    from cutlass.cute.runtime import make_fake_tensor
+
+    numeric = getattr(cutlass, _name(param.dtype))
+    if isinstance(param, Scalar):
+        return numeric(0)
+    stride = param.stride if param.stride is not None else (1,)
+    return make_fake_tensor(numeric, param.shape, stride, assumed_align=ASSUMED_ALIGN_BYTES)
+
+
+def _name(dtype: DType) -> str:
+    name = _NAMES.get(dtype.name)
+    if name is None:
+        raise CompileError(f"the CuTe DSL has no type for {dtype}; these it has: {', '.join(_NAMES)}.")
+    return name

@@ -1,0 +1,88 @@
+"""A numba-cuda kernel to PTX, for any target and with no GPU: the one module that imports numba."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, compute_capability_of
+from cutecourse.runtime.compiled import only_entry
+from cutecourse.runtime.errors import CompileError
+
+__all__ = ["PTX_VERSION", "array_layout", "compile_numba"]
+
+# numba's compiler writes the newest version of PTX that it knows, and a driver refuses a text newer than
+# itself. The lowest that has every target of the course is 8.8 (it added sm_103); the CuTe DSL writes it too.
+# ptxas checks in the tests that the text keeps to it.
+PTX_VERSION = (8, 8)
+
+_VERSION = re.compile(r"^\.version (\d+)\.(\d+)", re.MULTILINE)
+
+
+def compile_numba(spec: LaunchSpec, target: str) -> str:
+    """Compile the specification's kernel for `target` and return the PTX module's text.
+
+    numba mangles a counter into the kernel's name; it is replaced by the specification's name, and the
+    module's `.version` lowered to PTX_VERSION, so that one kernel gives one text in each process.
+    Errors: CompileError if numba-cuda is missing or refuses the kernel.
+    """
+    try:
+        from numba import cuda
+        from numba.core.errors import NumbaError
+        from numba.cuda import types
+    except ImportError as error:
+        raise CompileError(
+            f"{spec.name} is a numba-cuda kernel, and numba-cuda cannot be imported ({error}). "
+            f"Install numba-cuda[cu13]."
+        ) from error
+    signature = types.void(*(_type(types, param) for param in spec.params))
+    function = getattr(spec.kernel, "py_func", spec.kernel)
+    try:
+        ptx, _ = cuda.compile(
+            function, signature, device=False, abi="numba", cc=compute_capability_of(target), output="ptx"
+        )
+    except (NumbaError, RuntimeError, OSError) as error:
+        raise CompileError(f"{spec.name}: numba-cuda did not compile it for {target}. {error}") from error
+    return _settled(spec.name, ptx)
+
+
+def array_layout(tensor: Tensor) -> str:
+    """Give numba's letter for how an array lies in memory: C row-major, F column-major, A any strides."""
+    if tensor.stride is None or len(tensor.extents) < 2:
+        return "C" if tensor.stride in (None, (1,)) else "A"
+    extents = tensor.extents
+    if None in extents:
+        return "A"
+    closed = tuple(extent for extent in extents if extent is not None)
+    strides = tensor.strides_for(closed)
+    row_major = Tensor(tensor.name, tensor.dtype, closed).strides_for(closed)
+    if strides == row_major:
+        return "C"
+    column_major = Tensor(tensor.name, tensor.dtype, closed[::-1]).strides_for(closed[::-1])[::-1]
+    return "F" if strides == column_major else "A"
+
+
+def _type(types: Any, param: Tensor | Scalar) -> Any:
+    name = param.dtype.numpy.name
+    element = getattr(types, name, None)
+    if element is None:
+        raise CompileError(
+            f"parameter {param.name}: numba-cuda has no type for {param.dtype} (NumPy {name})."
+        )
+    if isinstance(param, Scalar):
+        return element
+    return types.Array(element, len(param.extents), array_layout(param))
+
+
+def _settled(name: str, ptx: str) -> str:
+    mangled = only_entry(name, ptx)
+    # The environment pointer, which numba emits beside each kernel, carries the same mangled name.
+    environment = mangled.replace("_ZN", "_ZN08NumbaEnv", 1)
+    ptx = ptx.replace(environment, f"NumbaEnv_{name}").replace(mangled, name)
+    return _VERSION.sub(_lowered, ptx, count=1)
+
+
+def _lowered(match: re.Match[str]) -> str:
+    written = int(match[1]), int(match[2])
+    major, minor = min(written, PTX_VERSION)
+    return f".version {major}.{minor}"

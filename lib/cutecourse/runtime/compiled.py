@@ -1,0 +1,61 @@
+"""What a compile returns, and the text of PTX as a notebook shows it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from cutecourse.runtime.errors import CompileError
+
+__all__ = ["Compiled", "PtxText"]
+
+_ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
+
+
+class PtxText(str):
+    """A PTX module's text; it prints and shows in a notebook as text, not as one escaped line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_markdown_(self) -> str:
+        return f"```text\n{self.strip()}\n```"
+
+    def lines_with(self, *words: str) -> PtxText:
+        """The lines that hold one of the words, in order, with an instruction's continuation lines."""
+        kept: list[str] = []
+        open_instruction = False
+        for line in self.splitlines():
+            if open_instruction or any(word in line for word in words):
+                kept.append(line.strip() if not open_instruction else "    " + line.strip())
+                statement = line.split("//")[0].rstrip()
+                open_instruction = bool(statement) and not statement.endswith((";", ":", "}", "{", ")"))
+        return PtxText("\n".join(kept))
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the text's bytes."""
+        return hashlib.sha256(self.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel as PTX: the module's text, the entry in it, the target, and how long the compiler took."""
+
+    ptx: PtxText
+    entry: str
+    target: str
+    seconds: float
+
+
+def only_entry(kernel: str, ptx: str) -> str:
+    """The name of the one kernel in a module. Errors: CompileError if there is none or more than one."""
+    entries = _ENTRY.findall(ptx)
+    if len(entries) != 1:
+        raise CompileError(
+            f"{kernel}: the PTX module has {len(entries)} entries {entries}; name the one to launch."
+        )
+    return entries[0]

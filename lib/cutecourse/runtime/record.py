@@ -1,0 +1,88 @@
+"""What happened in one run: where, why there, how long, and the PTX that ran."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Literal
+
+from cutecourse.runtime.compiled import PtxText
+
+__all__ = ["Launch", "RunRecord"]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The launch as it was made; `dynamic_smem` in bytes."""
+
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    dynamic_smem: int
+
+    def __str__(self) -> str:
+        cluster = "" if self.cluster == (1, 1, 1) else f" cluster {self.cluster}"
+        smem = f" with {self.dynamic_smem} bytes of dynamic shared memory" if self.dynamic_smem else ""
+        return f"{self.entry} <<<grid {self.grid}, block {self.block}>>>{cluster}{smem}"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Where and how one kernel ran. Prints as a short table.
+
+    where     "gpu" or "emulator", and `why` it was that one.
+    target    what the PTX was compiled for; `compute_capability` and `driver` (its CUDA version) are the
+              GPU's, None on the emulator.
+    compile_s seconds the compiler took (0.0 when the PTX was at hand); `run_s` seconds of the launch: on a
+              GPU between two events, on the emulator by the host's clock. They are not to be compared.
+    """
+
+    kernel: str
+    front: str
+    where: Literal["gpu", "emulator"]
+    why: str
+    device: str
+    compute_capability: str | None
+    driver: str | None
+    target: str
+    compile_s: float
+    run_s: float
+    ptx: PtxText
+    ptx_sha256: str
+    launch: Launch
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The table's rows."""
+        gpu = f"{self.device}, compute capability {self.compute_capability}, driver for CUDA {self.driver}"
+        return [
+            ("kernel", f"{self.kernel} ({_FRONT_NAMES[self.front]})"),
+            ("ran on", gpu if self.where == "gpu" else self.device),
+            ("because", self.why),
+            ("launch", str(self.launch)),
+            ("PTX", f"{self.target}, {len(self.ptx.splitlines())} lines, sha256 {self.ptx_sha256[:12]}"),
+            ("time", f"compile {_duration(self.compile_s)}, run {_duration(self.run_s)}"),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<8} {text}" for name, text in self.rows())
+
+    __repr__ = __str__
+
+    def _repr_markdown_(self) -> str:
+        body = "\n".join(f"| {name} | {text.replace('<', '&lt;')} |" for name, text in self.rows())
+        return f"| run record | |\n| --- | --- |\n{body}"
+
+
+_FRONT_NAMES = {"cutedsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX"}
+
+
+def emulator_name() -> str:
+    """What stands in a record for the emulator: the machine's processor is all there was."""
+    return f"the emulator, on this machine's CPU ({platform.machine()})"
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.1f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} µs"

@@ -1,0 +1,125 @@
+"""Run a kernel: on a GPU that can, else on the emulator, from the same PTX and the same specification."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.runtime.arguments import Bound, bind, flat_arguments
+from cutecourse.runtime.compile import compile as compile_kernel
+from cutecourse.runtime.compile import specification
+from cutecourse.runtime.compiled import PtxText
+from cutecourse.runtime.devices import choose, discover, dotted
+from cutecourse.runtime.errors import ArgumentError
+from cutecourse.runtime.gpu import GpuKernel
+from cutecourse.runtime.record import Launch, RunRecord, emulator_name
+
+__all__ = ["Run", "history", "run"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_history: list[RunRecord] = []
+
+
+def history() -> tuple[RunRecord, ...]:
+    """The records of all runs in this process, in order; what records a notebook asks for them."""
+    return tuple(_history)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left behind: `run["c"]` is an array after the kernel, `run.record` says where it ran.
+
+    `run.memory["c"]` holds the same elements as the kernel saw them: flat, at the offsets the stride gives,
+    with the bytes 0xA5 where the layout has gaps.
+    """
+
+    arrays: dict[str, Array]
+    memory: dict[str, Array] = field(repr=False)
+    record: RunRecord
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.arrays:
+            raise ArgumentError(
+                f"{self.record.kernel} has no array {name!r}; it has {', '.join(self.arrays)}."
+            )
+        return self.arrays[name]
+
+    @property
+    def ptx(self) -> PtxText:
+        """The text of the PTX that ran."""
+        return self.record.ptx
+
+
+def run(
+    kernel: LaunchSpec | ModuleType, /, *, device: str | None = None, seed: int = 0, **arrays: Any
+) -> Run:
+    """Compile a kernel, run it once, and return its arrays and the record of the run.
+
+    kernel   a kernel module (with `LAUNCH`) or a `LaunchSpec`.
+    device   "auto", "emulator" or "cuda:0"; without it what CUTECOURSE_DEVICE says, else "auto".
+    seed     orders the emulator's scheduling; a GPU ignores it.
+    arrays   one NumPy array or number for each parameter, by its name. They are copied and stay as they are.
+    Errors:  ArgumentError, CompileError, DeviceError, GpuError, or the emulator's own.
+
+    >>> import numpy as np
+    >>> from cutecourse.kernels import hello_ptx
+    >>> run(hello_ptx, device="emulator", out=np.zeros(32, np.uint32))["out"][:4]
+    array([0, 1, 4, 9], dtype=uint32)
+    """
+    spec = specification(kernel)
+    bound = bind(spec, arrays)
+    choice = choose(spec.target, device)
+    start = time.perf_counter()
+    compiled = compile_kernel(spec)
+    compile_s = min(compiled.seconds, time.perf_counter() - start)
+    args = flat_arguments(spec, bound)
+    if choice.device is None:
+        from cutecourse import emulator
+
+        start = time.perf_counter()
+        emulator.launch(
+            compiled.ptx,
+            grid=spec.grid,
+            block=spec.block,
+            cluster=spec.cluster,
+            args=args,
+            dynamic_smem=spec.dynamic_smem,
+            entry=compiled.entry,
+            seed=seed,
+        )
+        run_s = time.perf_counter() - start
+    else:
+        ordinal = choice.device.ordinal
+        with GpuKernel(
+            compiled.ptx, compiled.entry, ordinal=ordinal, dynamic_smem=spec.dynamic_smem
+        ) as loaded:
+            (run_s,) = loaded.launch(args, grid=spec.grid, block=spec.block, cluster=spec.cluster)
+    gpu = choice.device
+    record = RunRecord(
+        kernel=spec.name,
+        front=spec.front,
+        where="gpu" if gpu else "emulator",
+        why=choice.why,
+        device=gpu.name if gpu else emulator_name(),
+        compute_capability=dotted(gpu.compute_capability) if gpu else None,
+        driver=discover().driver if gpu else None,
+        target=compiled.target,
+        compile_s=compile_s,
+        run_s=run_s,
+        ptx=compiled.ptx,
+        ptx_sha256=compiled.ptx.sha256,
+        launch=Launch(compiled.entry, spec.grid, spec.block, spec.cluster, spec.dynamic_smem),
+    )
+    _history.append(record)
+    after = {name: value for name, value in bound.items() if isinstance(value, Bound)}
+    return Run(
+        arrays={name: value.logical() for name, value in after.items()},
+        memory={name: value.buffer for name, value in after.items()},
+        record=record,
+    )
