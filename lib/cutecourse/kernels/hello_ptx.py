@@ -9,14 +9,14 @@ PTX = """
 
 .visible .entry hello_ptx(.param .u64 out)
 {
-    .reg .b32 %tid, %square;
+    .reg .b32 %thread, %square;
     .reg .b64 %base, %offset;
 
     ld.param.u64        %base, [out];
     cvta.to.global.u64  %base, %base;
-    mov.u32             %tid, %tid.x;
-    mul.lo.u32          %square, %tid, %tid;
-    mul.wide.u32        %offset, %tid, 4;
+    mov.u32             %thread, %tid.x;
+    mul.lo.u32          %square, %thread, %thread;
+    mul.wide.u32        %offset, %thread, 4;
     add.u64             %base, %base, %offset;
     st.global.u32       [%base], %square;
     ret;

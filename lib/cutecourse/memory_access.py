@@ -1,0 +1,147 @@
+"""Count what one memory instruction of a warp costs, from its addresses alone.
+
+Global memory moves in sectors of 32 bytes: a warp's access costs as many as it touches. Shared memory has 32
+banks of 4 bytes: threads that want different words of one bank are served one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cutecourse.errors import CourseError
+
+__all__ = [
+    "BANKS",
+    "BANK_BYTES",
+    "SECTOR_BYTES",
+    "BankAccess",
+    "MemoryAccessError",
+    "bank_conflicts",
+    "ldmatrix_bank_conflicts",
+    "sectors_of_warp_store",
+    "sectors_touched",
+]
+
+SECTOR_BYTES = 32
+BANKS = 32
+BANK_BYTES = 4
+WARP_LANES = 32
+LDMATRIX_ROW_BYTES = 16
+
+
+class MemoryAccessError(CourseError):
+    """Addresses that no single warp instruction could have."""
+
+
+@dataclass(frozen=True)
+class BankAccess:
+    """What one access to shared memory takes.
+
+    wavefronts   passes over the banks that were needed.
+    ideal        passes that the same bytes need when no two words want the same bank.
+    conflicts    the difference, which is what a profiler reports.
+    """
+
+    wavefronts: int
+    ideal: int
+
+    @property
+    def conflicts(self) -> int:
+        """Passes lost to conflicts."""
+        return self.wavefronts - self.ideal
+
+
+def sectors_touched(addresses: Iterable[int], access_bytes: int) -> frozenset[int]:
+    """The sectors (address // 32) that hold any byte of the access.
+
+    Units:  `addresses` in bytes, one for each active lane; `access_bytes` for each lane: 1, 2, 4, 8 or 16.
+    Errors: MemoryAccessError for another width or an address that is no multiple of it.
+
+    >>> sorted(sectors_touched([0, 4, 60], 4))
+    [0, 1]
+    """
+    checked = _checked(addresses, access_bytes)
+    return frozenset(address // SECTOR_BYTES for address in checked)
+
+
+def sectors_of_warp_store(addresses: Iterable[int], access_bytes: int) -> int:
+    """How many 32-byte sectors one store (or load) instruction of a warp touches.
+
+    The best possible is bytes / 32: 4 for 32 lanes of 4 bytes. Loads and stores count alike.
+    Simplified: caches and the merging of stores in L2 are left out.
+    Source:     CUDA C++ Best Practices Guide, Coalesced Access to Global Memory.
+
+    >>> sectors_of_warp_store([4 * lane for lane in range(32)], 4)
+    4
+    >>> sectors_of_warp_store([64 * lane for lane in range(32)], 4)
+    32
+    """
+    return len(sectors_touched(addresses, access_bytes))
+
+
+def bank_conflicts(addresses: Iterable[int], access_bytes: int) -> BankAccess:
+    """How many passes over the 32 banks one shared-memory instruction of a warp takes.
+
+    Lanes that read the same word share it. Accesses of 8 and 16 bytes are served for 16 and for 8 lanes at a
+    time, so without a conflict they take 2 and 4 passes for a full warp.
+    Units:      `addresses` in bytes, lane 0 first; `access_bytes` for each lane: 1, 2, 4, 8 or 16.
+    Errors:     MemoryAccessError for another width, a misaligned address or more than 32 lanes.
+    Simplified: a half or quarter of the warp is always served by itself; hardware may merge two halves that
+                want the same words.
+    Source:     CUDA C++ Programming Guide, Shared Memory (32 banks of 4 bytes).
+
+    >>> bank_conflicts([4 * lane for lane in range(32)], 4)
+    BankAccess(wavefronts=1, ideal=1)
+    >>> bank_conflicts([128 * lane for lane in range(32)], 4).wavefronts
+    32
+    """
+    checked = _checked(addresses, access_bytes)
+    lanes_at_once = WARP_LANES * BANK_BYTES // max(access_bytes, BANK_BYTES)
+    wavefronts = ideal = 0
+    for start in range(0, len(checked), lanes_at_once):
+        words = {
+            (address + byte) // BANK_BYTES
+            for address in checked[start : start + lanes_at_once]
+            for byte in range(0, max(access_bytes, BANK_BYTES), BANK_BYTES)
+        }
+        wavefronts += _deepest_bank(words)
+        ideal += -(-len(words) // BANKS)
+    return BankAccess(wavefronts, ideal)
+
+
+def ldmatrix_bank_conflicts(row_addresses: Sequence[int]) -> BankAccess:
+    """How many passes an ldmatrix takes: each 8x8 matrix is 8 rows of 16 bytes, all 32 banks once at best.
+
+    `row_addresses` in bytes: 8, 16 or 32 of them, lane 0 first, for .x1, .x2 and .x4.
+    Errors: MemoryAccessError for another number of rows or a row that is not aligned to 16 bytes.
+
+    >>> ldmatrix_bank_conflicts([16 * row for row in range(8)])
+    BankAccess(wavefronts=1, ideal=1)
+    >>> ldmatrix_bank_conflicts([128 * row for row in range(8)]).conflicts
+    7
+    """
+    if len(row_addresses) not in (8, 16, 32):
+        raise MemoryAccessError(f"ldmatrix takes 8, 16 or 32 rows (.x1, .x2, .x4), not {len(row_addresses)}.")
+    return bank_conflicts(row_addresses, LDMATRIX_ROW_BYTES)
+
+
+def _deepest_bank(words: Iterable[int]) -> int:
+    wanted = [0] * BANKS
+    for word in words:
+        wanted[word % BANKS] += 1
+    return max(wanted)
+
+
+def _checked(addresses: Iterable[int], access_bytes: int) -> list[int]:
+    if access_bytes not in (1, 2, 4, 8, 16):
+        raise MemoryAccessError(f"a lane accesses 1, 2, 4, 8 or 16 bytes at once, not {access_bytes}.")
+    listed = [int(address) for address in addresses]
+    if not 1 <= len(listed) <= WARP_LANES:
+        raise MemoryAccessError(f"a warp has 1 to {WARP_LANES} active lanes, not {len(listed)}.")
+    for lane, address in enumerate(listed):
+        if address < 0 or address % access_bytes:
+            raise MemoryAccessError(
+                f"lane {lane}'s address {address} is no multiple of {access_bytes} bytes; a GPU would fault."
+            )
+    return listed
