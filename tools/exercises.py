@@ -15,6 +15,7 @@ import ast
 import re
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,18 +109,18 @@ def _refuse_lone_markers(text: str, source: Path) -> None:
         raise BadExerciseSource(f"{relative(source)}: the marker '{rest[0]}' has no partner, or text beside it")
 
 
-def _read(source: Path) -> NotebookNode:
-    return as_notebook(source.read_text(encoding="utf-8"), where=relative(source))
+def _read(source: Path, notebooks: str = "") -> NotebookNode:
+    return as_notebook(source.read_text(encoding="utf-8"), where=relative(source), notebooks=notebooks)
 
 
 def solution_notebook(source: Path) -> NotebookNode:
     """The notebook with the solutions in place, without outputs."""
-    return _fill(source, lambda exercise: exercise.solution)
+    return _fill(source, lambda exercise: exercise.solution, "../../notebooks/")
 
 
 def learner_notebook(source: Path) -> NotebookNode:
     """The notebook that a learner opens: a skeleton in place of each solution."""
-    return _fill(source, lambda exercise: exercise.skeleton)
+    return _fill(source, lambda exercise: exercise.skeleton, "../notebooks/")
 
 
 def variant_notebook(source: Path, identifier: str, code: str) -> NotebookNode:
@@ -127,18 +128,19 @@ def variant_notebook(source: Path, identifier: str, code: str) -> NotebookNode:
     known = [exercise.id for exercise in exercises_in(source)]
     if identifier not in known:
         raise BadExerciseSource(f"{relative(source)} has no exercise {identifier}; it has {', '.join(known)}")
-    return _fill(source, lambda exercise: code if exercise.id == identifier else exercise.solution)
+    text_for = {exercise.id: exercise.solution for exercise in exercises_in(source)} | {identifier: code}
+    return _fill(source, lambda exercise: text_for[exercise.id], "../../notebooks/")
 
 
-def _fill(source: Path, text_for) -> NotebookNode:  # type: ignore[no-untyped-def]
-    notebook = _read(source)
+def _fill(source: Path, text_for: Callable[[Exercise], str], notebooks: str) -> NotebookNode:
+    notebook = _read(source, notebooks)
     texts: dict[int, list[str]] = {}
     for exercise in exercises_in(source):
         texts.setdefault(exercise.cell, []).append(text_for(exercise))
     for index, replacements in texts.items():
         remaining = iter(replacements)
 
-        def replace(match: re.Match[str], remaining=remaining) -> str:  # type: ignore[no-untyped-def]
+        def replace(match: re.Match[str], remaining: Iterator[str] = remaining) -> str:
             return textwrap.indent(next(remaining).rstrip("\n"), match["indent"])
 
         notebook.cells[index].source = _REGION.sub(replace, notebook.cells[index].source)

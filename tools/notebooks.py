@@ -14,6 +14,7 @@ from nbformat import NotebookNode
 
 import cutecourse
 from tools.paths import AuthoringError, exercise_sources, notebook_of, notebook_sources, relative
+from tools.plain_markdown import plain
 
 METADATA_KEY = "cutecourse"
 RECORD_COMMAND = "python -m tools.record"
@@ -39,8 +40,11 @@ def read_source(path: Path) -> NotebookNode:
     return as_notebook(path.read_text(encoding="utf-8"), where=relative(path))
 
 
-def as_notebook(text: str, *, where: str) -> NotebookNode:
-    """MyST text as a notebook without outputs, with stable cell ids and a plain Python 3 kernel."""
+def as_notebook(text: str, *, where: str, notebooks: str = "") -> NotebookNode:
+    """MyST text as a notebook without outputs, with stable cell ids and a plain Python 3 kernel.
+
+    `notebooks` is the way from where it will lie to the folder of the chapters' notebooks.
+    """
     notebook = jupytext.reads(text, fmt="md:myst")
     if not any(cell.cell_type == "code" for cell in notebook.cells):
         raise AuthoringError(
@@ -50,6 +54,9 @@ def as_notebook(text: str, *, where: str) -> NotebookNode:
         {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     )
     notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = plain(cell.source, where=where, notebooks=notebooks)
     give_stable_ids(notebook)
     return notebook
 

@@ -1,9 +1,112 @@
-"""The errata: statements of the material that the course started from, and what is right, with what shows it."""
+"""The `{status}` directive: what was recorded where, read from the recordings themselves."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+from coursebook.recordings import where_in_words
+from tools.notebooks import METADATA_KEY, read_recording
+from tools.paths import ROOT, exercise_sources, notebook_of, notebook_sources, relative
+
+EMULATOR_RECORDINGS = ROOT / "tests" / "emulator" / "recordings"
+BENCHMARK_RESULTS = ROOT / "benchmarks" / "results"
+
+Rows = list[list[str]]
+
+
+def notebook_rows() -> tuple[list[str], Rows, list[Path]]:
+    """Each page's and each solution's recording: when, where, with what, and where its kernels ran."""
+    rows, files = [], []
+    for source in [*notebook_sources(), *exercise_sources()]:
+        facts = read_recording(source).metadata[METADATA_KEY]
+        files.append(notebook_of(source))
+        places = sorted({f"{run['kernel']} on {where_in_words(run)}" for run in facts["runs"]})
+        rows.append(
+            [
+                relative(files[-1]),
+                facts["date"],
+                facts["gpu"] or facts["machine"],
+                facts["driver"] or "none",
+                f"{facts['version']}, {facts['commit'] or 'no commit'}",
+                ", ".join(places) or "none",
+            ]
+        )
+    return ["recording", "date", "machine", "driver", "cutecourse, commit", "kernels"], rows, files
+
+
+def emulator_rows() -> tuple[list[str], Rows, list[Path]]:
+    """Each recording of the emulator's cases on hardware: where, when, and how many cases."""
+    return _json_rows(EMULATOR_RECORDINGS, "cases")
+
+
+def benchmark_rows() -> tuple[list[str], Rows, list[Path]]:
+    """Each file of measurements: where, when, and how many."""
+    return _json_rows(BENCHMARK_RESULTS, "results")
+
+
+def _json_rows(folder: Path, counted: str) -> tuple[list[str], Rows, list[Path]]:
+    rows = []
+    files = sorted(folder.glob("*.json"))
+    for path in files:
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            facts = [data["date"], data["machine"], data["driver"], data["commit"], str(len(data[counted]))]
+        except KeyError as error:
+            raise ExtensionError(f"{relative(path)} does not say its {error}") from error
+        rows.append([relative(path), *map(str, facts)])
+    return ["file", "date", "machine", "driver", "commit", counted], rows, files
+
+
+_KINDS: dict[str, Callable[[], tuple[list[str], Rows, list[Path]]]] = {
+    "notebooks": notebook_rows,
+    "emulator": emulator_rows,
+    "benchmarks": benchmark_rows,
+}
+
+
+class StatusDirective(SphinxDirective):
+    """A table of recordings: `{status} notebooks`, `emulator` or `benchmarks`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        kind = directives.choice(self.arguments[0], tuple(_KINDS))
+        header, rows, files = _KINDS[kind]()
+        for path in files:
+            self.env.note_dependency(str(path))
+        if not rows:
+            return [nodes.paragraph(text="Nothing has been recorded yet.")]
+        return [table(header, rows)]
+
+
+def table(header: Sequence[str], rows: Rows) -> nodes.container:
+    """A plain table that scrolls by itself on a narrow screen."""
+    group = nodes.tgroup("", cols=len(header))
+    group += [nodes.colspec("", colwidth=1) for _ in header]
+    head, body = nodes.thead(), nodes.tbody()
+    head += _row(header)
+    body += [_row(row) for row in rows]
+    group += [head, body]
+    node = nodes.table("", group, classes=["cute-status"])
+    return nodes.container("", node, classes=["cute-scroll"])
+
+
+def _row(texts: Sequence[str]) -> nodes.row:
+    row = nodes.row()
+    row += [nodes.entry("", nodes.paragraph(text=text)) for text in texts]
+    return row
 
 
 def setup(app: Sphinx) -> None:
-    """Add the directive."""
+    """Add the directive; the page is read anew on each build, since files may come and go."""
+    app.add_directive("status", StatusDirective)
+    app.connect("env-get-outdated", lambda app, env, *_: ["status"] if "status" in env.found_docs else [])
