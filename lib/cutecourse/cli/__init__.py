@@ -1,0 +1,31 @@
+"""The command `cutecourse`. Each subcommand is a module of this package that has `register(subparsers)`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+from cutecourse.errors import CourseError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status; an error meant for the reader is one line."""
+    parser = argparse.ArgumentParser(
+        prog="cutecourse", description="CuTe Course: layouts, tensor cores and PTX, with or without a GPU."
+    )
+    subparsers = parser.add_subparsers(title="commands", dest="command", required=True)
+    for module in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
+        if not module.name.startswith("_"):
+            importlib.import_module(f"{__name__}.{module.name}").register(subparsers)
+    arguments = parser.parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except CourseError as error:
+        print(f"cutecourse: {error}", file=sys.stderr)
+        return 1
+    return status

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import tempfile
 from typing import Any
 
@@ -14,6 +16,7 @@ __all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl"]
 # What cuMemAlloc gives is aligned to 256 bytes; 16 lets the compiler use its widest loads.
 ASSUMED_ALIGN_BYTES = 16
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _NAMES = {
     "f16": "Float16",
     "bf16": "BFloat16",
@@ -55,12 +58,19 @@ def compile_cutedsl(spec: LaunchSpec, target: str) -> str:
             compiled = cute.compile[options](spec.host, *arguments)
         except Exception as error:
             raise CompileError(
-                f"{spec.name}: the CuTe DSL did not compile it for {target}. {error}"
+                f"{spec.name}: the CuTe DSL did not compile it for {target}: {plain_reason(error)}"
             ) from error
         ptx: str | None = compiled.__ptx__
     if ptx is None:
         raise CompileError(f"{spec.name}: the CuTe DSL compiled it for {target} but kept no PTX.")
     return ptx
+
+
+def plain_reason(error: BaseException) -> str:
+    """The compiler's reason in one line, without its colours and its suggestions."""
+    text = _COLOURS.sub("", str(error))
+    lines = itertools.takewhile(lambda line: "suggestion:" not in line, text.splitlines())
+    return " ".join(" ".join(lines).split())
 
 
 def _stand_in(cutlass: Any, param: Tensor | Scalar) -> Any:
