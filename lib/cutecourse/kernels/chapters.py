@@ -1,0 +1,75 @@
+"""Which kernels each chapter runs and what these need: data, so that it can be read without any compiler."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+from cutecourse.kernels.spec import runs_on
+
+__all__ = ["CHAPTERS", "COMPUTE_CAPABILITIES", "REFUSED", "Chapter", "kernel_module"]
+
+COMPUTE_CAPABILITIES = ((8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
+"""The columns of the doctor's table: the GPUs that the course speaks of."""
+
+REFUSED = ("mn_major_ldmatrix_refused",)
+"""Kernels that are there to be refused by their compiler."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One chapter's kernels, by module, and the lowest target that has all their instructions."""
+
+    number: int
+    slug: str
+    title: str
+    kernels: tuple[str, ...]
+    target: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The chapter's file name without its ending: "02_hello_mma"."""
+        return f"{self.number:02d}_{self.slug}"
+
+    def native_on(self, compute_capability: tuple[int, int]) -> bool:
+        """Whether a GPU of this compute capability runs the chapter's PTX; elsewhere the emulator does."""
+        return runs_on(self.target, compute_capability)
+
+
+CHAPTERS = (
+    Chapter(
+        number=1,
+        slug="hello_layout",
+        title="Hello, Layout",
+        kernels=("hello_ptx", "stamp_layout", "stamp_composition", "stamp_tiles", "copy_transposed"),
+        target="sm_80",
+        reason="plain integer and memory instructions; the course compiles everything for sm_80 or later",
+    ),
+    Chapter(
+        number=2,
+        slug="hello_mma",
+        title="Hello, MMA",
+        kernels=(
+            "mma_ownership_map",
+            "micro_gemm",
+            "micro_gemm_ldmatrix",
+            "mn_major_partition",
+            "mn_major_fragment_like",
+            "mn_major_raw",
+            "mn_major_ldmatrix",
+            "mn_major_ldmatrix_trans",
+            "mma_raw",
+            "epilogue_direct",
+            "mma_timing",
+        ),
+        target="sm_80",
+        reason="mma.sync.m16n8k16 on f16 came with compute capability 8.0 and later GPUs still have it",
+    ),
+)
+
+
+def kernel_module(name: str) -> ModuleType:
+    """Import a kernel's module by its name; this imports the compiler that the kernel is written for."""
+    return importlib.import_module(f"cutecourse.kernels.{name}")
