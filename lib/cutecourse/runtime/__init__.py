@@ -5,7 +5,7 @@ from cutecourse.runtime.compiled import Compiled, PtxText
 from cutecourse.runtime.devices import DEVICE_VARIABLE, Device, Discovery, choose, devices, discover
 from cutecourse.runtime.errors import ArgumentError, CompileError, DeviceError, GpuError
 from cutecourse.runtime.gpu import GpuKernel
-from cutecourse.runtime.record import Launch, RunRecord, history
+from cutecourse.runtime.record import Launch, RunRecord
 from cutecourse.runtime.run import Run, history, run
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "compile",
     "devices",
     "discover",
-    "history",
     "history",
     "run",
     "specification",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from cutecourse.runtime.compiled import PtxText
 
-__all__ = ["Launch", "RunRecord", "history", "remember"]
+__all__ = ["Launch", "RunRecord"]
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,6 @@ class RunRecord:
     def _repr_markdown_(self) -> str:
         body = "\n".join(f"| {name} | {text.replace('<', '&lt;')} |" for name, text in self.rows())
         return f"| run record | |\n| --- | --- |\n{body}"
-
-
-_history: list[RunRecord] = []
-
-
-def remember(record: RunRecord) -> RunRecord:
-    """Keep a run's record in the process's history."""
-    _history.append(record)
-    return record
-
-
-def history() -> tuple[RunRecord, ...]:
-    """The records of all runs in this process, oldest first: what says where a notebook's kernels ran."""
-    return tuple(_history)
 
 
 _FRONT_NAMES = {"cutedsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX"}

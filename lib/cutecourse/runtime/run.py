@@ -17,7 +17,7 @@ from cutecourse.runtime.compiled import PtxText
 from cutecourse.runtime.devices import choose, discover, dotted
 from cutecourse.runtime.errors import ArgumentError
 from cutecourse.runtime.gpu import GpuKernel
-from cutecourse.runtime.record import Launch, RunRecord, emulator_name, remember
+from cutecourse.runtime.record import Launch, RunRecord, emulator_name
 
 __all__ = ["Run", "history", "run"]
 
@@ -101,22 +101,20 @@ def run(
         ) as loaded:
             (run_s,) = loaded.launch(args, grid=spec.grid, block=spec.block, cluster=spec.cluster)
     gpu = choice.device
-    record = remember(
-        RunRecord(
-            kernel=spec.name,
-            front=spec.front,
-            where="gpu" if gpu else "emulator",
-            why=choice.why,
-            device=gpu.name if gpu else emulator_name(),
-            compute_capability=dotted(gpu.compute_capability) if gpu else None,
-            driver=discover().driver if gpu else None,
-            target=compiled.target,
-            compile_s=compile_s,
-            run_s=run_s,
-            ptx=compiled.ptx,
-            ptx_sha256=compiled.ptx.sha256,
-            launch=Launch(compiled.entry, spec.grid, spec.block, spec.cluster, spec.dynamic_smem),
-        )
+    record = RunRecord(
+        kernel=spec.name,
+        front=spec.front,
+        where="gpu" if gpu else "emulator",
+        why=choice.why,
+        device=gpu.name if gpu else emulator_name(),
+        compute_capability=dotted(gpu.compute_capability) if gpu else None,
+        driver=discover().driver if gpu else None,
+        target=compiled.target,
+        compile_s=compile_s,
+        run_s=run_s,
+        ptx=compiled.ptx,
+        ptx_sha256=compiled.ptx.sha256,
+        launch=Launch(compiled.entry, spec.grid, spec.block, spec.cluster, spec.dynamic_smem),
     )
     _history.append(record)
     after = {name: value for name, value in bound.items() if isinstance(value, Bound)}
