@@ -8,9 +8,10 @@ pip and writes:
   `make book` on a fresh clone does not wait for compilers it never calls;
 - `environment.yml`: the same set for conda users.
 
-A version that differs between Pythons gets one line for each with a marker. Without `--upgrade` the versions of
-the present lock are kept wherever `pyproject.toml` still allows them. `--check` asks nothing outside and says
-whether the files are current: every requirement has a pin that meets it, and the files are what this tool writes.
+A version that differs between Pythons gets one line for each with a marker. Without `--upgrade` the
+versions of the present lock are kept wherever `pyproject.toml` still allows them. `--check` asks nothing
+outside and says whether the files are current: every requirement has a pin that meets it, and the files are
+what this tool writes.
 
 The files name no package index: pip's own configuration says where packages come from. They hold no
 hashes either, since an index may serve wheels that it built itself.
@@ -210,7 +211,9 @@ def problems(pyproject: Mapping[str, Any], root: Path) -> list[str]:
                 if pin is None:
                     found.append(f"requirements/{which}.txt has no pin for {text!r} on Python {python}")
                 elif not requirement.specifier.contains(pin, prereleases=True):
-                    found.append(f"requirements/{which}.txt pins {pin}, which {text!r} refuses on Python {python}")
+                    found.append(
+                        f"requirements/{which}.txt pins {pin}, which {text!r} refuses on Python {python}"
+                    )
     for name, versions in locks["book"].items():
         for python, pin in versions.items():
             if (other := locks["all"].get(name, {}).get(python)) != pin:
@@ -223,8 +226,12 @@ def problems(pyproject: Mapping[str, Any], root: Path) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="say whether the files are current; write nothing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="say whether the files are current; write nothing"
+    )
     parser.add_argument("--upgrade", action="store_true", help="forget the present versions")
     options = parser.parse_args(argv)
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -1,0 +1,91 @@
+"""The Makefile's doors: help lists each, the documents name only those there are, refusals are readable."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+DOCUMENTS = ("README.md", "CONTRIBUTING.md")
+
+
+def make(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "--no-print-directory", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=repository, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def doors(repository: Path) -> set[str]:
+    makefile = (repository / "Makefile").read_text()
+    [phony] = re.findall(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)
+    return set(phony.split())
+
+
+def test_make_help__lists_every_door_with_what_it_does(repository: Path, doors: set[str]) -> None:
+    listed = dict(re.findall(r"^  ([a-z-]+) +(\S.*)$", make(repository, "help").stdout, re.MULTILINE))
+    assert set(listed) == doors
+    assert all(len(text.split()) > 2 for text in listed.values())
+
+
+def test_make__without_a_door_is_help(repository: Path) -> None:
+    assert make(repository).stdout == make(repository, "help").stdout != ""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_document__names_only_doors_there_are(repository: Path, doors: set[str], document: str) -> None:
+    text = (repository / document).read_text()
+    named = set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", "\n".join(code_of(text))))
+    assert {"book", "test"} <= named
+    assert named <= doors
+
+
+def test_documents__name_every_door(repository: Path, doors: set[str]) -> None:
+    text = "\n".join(part for document in DOCUMENTS for part in code_of((repository / document).read_text()))
+    assert {door for door in doors if f"make {door}" not in text} == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_document__links_only_to_files_there_are(repository: Path, document: str) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", (repository / document).read_text())
+    assert links
+    assert [link for link in links if not (repository / link).exists()] == []
+
+
+@pytest.mark.parametrize("version", ["3.10.13", "3.14.0", "2.7.18"])
+def test_environment__refuses_another_python_in_words(repository: Path, tmp_path: Path, version: str) -> None:
+    other = tmp_path / "other-python"
+    # Answers as that Python would: the version test fails, and --version says which one it is.
+    other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "Python {version}" && exit 0\nexit 1\n')
+    other.chmod(0o755)
+    result = make(repository, "book", f"VENV={tmp_path / 'venv'}", f"PYTHON={other}")
+    assert result.returncode != 0
+    assert f"is Python {version}; CuTe Course needs Python 3.11, 3.12 or 3.13" in result.stderr
+    assert "make book PYTHON=/path/to/python3.12" in result.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_environment__says_so_when_no_python_fits(repository: Path, tmp_path: Path) -> None:
+    result = make(repository, "test", f"VENV={tmp_path / 'venv'}", "PYTHON=")
+    assert result.returncode != 0
+    assert "needs Python 3.11, 3.12 or 3.13, and none was found" in result.stderr
+
+
+def test_environment__is_renewed_when_a_lock_file_changes(repository: Path) -> None:
+    def would_install(*newer: str) -> set[str]:
+        flags = [flag for file in newer for flag in ("-W", file)]
+        plan = make(repository, "-n", "test", "PYTHON=python", *flags).stdout
+        return set(re.findall(r"-r (requirements/\w+\.txt)", plan))
+
+    everything = {"requirements/all.txt", "requirements/book.txt"}
+    assert would_install("requirements/all.txt") >= {"requirements/all.txt"}
+    assert would_install("requirements/book.txt") == everything
+    assert would_install("pyproject.toml") == everything
+
+
+def code_of(markdown: str) -> list[str]:
+    """Return the code in a document: blocks and inline spans."""
+    blocks = re.findall(r"^```.*?\n(.*?)^```", markdown, re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
+    return blocks + re.findall(r"`([^`\n]+)`", rest)
