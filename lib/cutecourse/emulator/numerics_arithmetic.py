@@ -216,9 +216,11 @@ def _finish_f64(
     nearly: Floats, terms: tuple[Floats, Floats, Floats], rounding: Rounding, clamps: dict[str, bool]
 ) -> Bits:
     """Replace what NumPy rounded by x * y + z rounded once, wherever all three are finite."""
-    result = np.asarray(nearly).copy()
     x, y, z = terms
-    finite: Mask = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
+    result, done = (
+        _fma_to_nearest(np.asarray(nearly), x, y, z) if rounding == "rn" else (nearly.copy(), False)
+    )
+    finite: Mask = np.isfinite(x) & np.isfinite(y) & np.isfinite(z) & ~np.asarray(done)
     exact, zeros = [], []
     for left, right, addend in zip(x[finite].tolist(), y[finite].tolist(), z[finite].tolist(), strict=True):
         exact.append(Fraction(left) * Fraction(right) + Fraction(addend))
@@ -227,6 +229,29 @@ def _finish_f64(
         zeros.append(bool(product_negative if same else rounding == "rm"))
     _replace(result, finite, exact, rounding, zeros)
     return _clamped(_canonical(result), _F64, clamps)
+
+
+def _fma_to_nearest(nearly: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Floats, Mask]:
+    """X * y + z to nearest, and where it holds: where no step below can leave f64's normal numbers.
+
+    The exact sum is kept as a leading part and a rest that is rounded to odd, so adding them rounds only
+    once.
+    """
+    with np.errstate(all="ignore"):
+        product = x * y
+        rest = -_minus_product(product, x, y)
+        part = z + rest
+        part_error = (z - (part - (part - z))) + (rest - (part - z))
+        total = product + part
+        total_error = (product - (total - (total - product))) + (part - (total - product))
+        result = total + _odd_sum(total_error, part_error)
+        tame = np.ones(nearly.shape, dtype=np.bool_)
+        for one in (x, y, product):
+            tame &= (np.abs(one) > 2.0**-400) & (np.abs(one) < 2.0**400)
+        tame &= (z == 0) | ((np.abs(z) > 2.0**-400) & (np.abs(z) < 2.0**400))
+    # An exact zero keeps the sign that the other way works out.
+    tame &= result != 0
+    return np.where(tame, result, nearly), tame
 
 
 def _replace(
