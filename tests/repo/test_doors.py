@@ -37,7 +37,7 @@ def test_make__without_a_door_is_help(repository: Path) -> None:
 def test_document__names_only_doors_there_are(repository: Path, doors: set[str], document: str) -> None:
     text = (repository / document).read_text()
     named = set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", "\n".join(code_of(text))))
-    assert {"book", "test"} <= named
+    assert "test" in named
     assert named <= doors
 
 
