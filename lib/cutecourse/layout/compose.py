@@ -1,0 +1,310 @@
+"""Composition: one layout applied to what another one returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .basis import ArithTuple, ScaledBasis
+from .simplify import from_leaves
+from .composed import ComposedLayout
+from .errors import DivisibilityError, OperandError, ProfileError
+from .explanation import explained, note
+from .int_tuple import ceil_div, flatten_to_tuple, is_node, pretty_str, wrap
+from .layout import Layout
+from .swizzle import Swizzle, swizzle_from_masks
+
+__all__ = ["composition"]
+
+_DIVIDE_STRIDE = "stride divisibility: an extent of A divides the stride that is left, or is larger than it"
+_DIVIDE_SHAPE = "shape divisibility: what is taken from a mode of A divides the extent that is left"
+
+
+@explained("composition(A, B)(c) = A(B(c))")
+def composition(lhs: Any, rhs: Any) -> Any:
+    """Apply `lhs` to what `rhs` returns, as one layout: choose and reorder the elements of `lhs` by `rhs`.
+
+    Law: `composition(A, B)(c) = A(B(c))` for every coordinate `c` of `B`, and the result has the shape of
+    `B` up to splitting of modes. `rhs` may be a tiler: an integer `n` stands for `n:1`, a tuple composes
+    mode by mode (modes behind the tuple's end are dropped), `None` keeps a mode.
+    Errors: `DivisibilityError` when no layout is the answer by CuTe's rules, `ProfileError` when the
+    tiler has more modes than `lhs`.
+    Simplified: CuTe checks that an extent of A is at least the stride, not that the stride divides it.
+    Where it does not, CuTe's result (and this one) can leave the law: `(6,4):(7,1) o 4:4`.
+
+    >>> print(composition(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))))
+    ((2,2),3):((24,2),8)
+    >>> print(composition(Layout((4, 8), (1, 4)), (2, Layout((2, 2), (1, 4)))))
+    (2,(2,2)):(1,(4,16))
+    """
+    if not isinstance(lhs, Layout):
+        return _compose_onto(lhs, rhs)
+    if isinstance(rhs, ComposedLayout):
+        if rhs.offset != 0:
+            raise OperandError(
+                "the right operand has an offset",
+                operation="composition",
+                operands=(("lhs", lhs), ("rhs", rhs)),
+                rule="only a composed layout without offset can stand on the right",
+            )
+        result = composition(composition(lhs, rhs.inner), rhs.outer)
+        note("result", "first with the inner function, then with the outer layout", result=result)
+        return result
+    if isinstance(rhs, Swizzle):
+        return _layout_after_swizzle(lhs, rhs)
+    if rhs is None:
+        raise OperandError(
+            "`_` alone is no tiler",
+            operation="composition",
+            operands=(("lhs", lhs),),
+            advice="a tuple with `_` in it",
+        )
+    _refuse_empty(lhs, rhs)
+    result = _compose_tiler(lhs, rhs, _Operands(lhs, rhs), ())
+    note("result", "the composed modes, nested as the right operand is", result=result)
+    return result
+
+
+class _Operands:
+    """The operands as the user gave them, for messages."""
+
+    def __init__(self, lhs: Layout, rhs: Any) -> None:
+        self.pairs = (("lhs", lhs), ("rhs", rhs))
+
+    def indivisible(self, problem: str, rule: str, path: tuple[int, ...]) -> DivisibilityError:
+        return DivisibilityError(problem, operation="composition", operands=self.pairs, mode=path, rule=rule)
+
+
+def _compose_onto(lhs: Any, rhs: Any) -> Any:
+    if isinstance(lhs, ComposedLayout):
+        result = lhs.replace_outer(composition(lhs.outer, rhs))
+        note("result", "the inner function stays, the outer layout is composed", result=result)
+        return result
+    if isinstance(lhs, Swizzle) and isinstance(rhs, Layout):
+        result = ComposedLayout(lhs, 0, rhs)
+        note("result", "a swizzle is no layout: it is kept in front", result=result)
+        return result
+    raise OperandError(
+        f"cannot compose {lhs!r} with {rhs!r}",
+        operation="composition",
+        operands=(("lhs", lhs), ("rhs", rhs)),
+        advice="a Layout, ComposedLayout or Swizzle on the left; a Layout or tiler on the right",
+    )
+
+
+def _refuse_empty(lhs: Layout, rhs: Any) -> None:
+    if () in (lhs.shape, getattr(rhs, "shape", rhs)):
+        raise OperandError(
+            "an operand is the empty layout",
+            operation="composition",
+            operands=(("lhs", lhs), ("rhs", rhs)),
+            rule="both operands have at least one mode",
+        )
+
+
+def _compose_tiler(lhs: Layout, tiler: Any, operands: _Operands, path: tuple[int, ...]) -> Layout:
+    if tiler is None:
+        note("keep", f"`_` keeps mode {list(path)} as it is", mode=lhs)
+        return lhs
+    if isinstance(tiler, Layout):
+        flat = open_ended(lhs, coprofile(tiler.stride))
+        note("coalesce", "only the order of A's elements counts, so its modes are merged first", A=flat)
+        shape, stride = _compose(flat.shape, flat.stride, tiler.shape, tiler.stride, operands, path)
+        return Layout.unchecked(shape, stride)
+    if isinstance(tiler, int) and not isinstance(tiler, bool) and tiler > 0:
+        flat = open_ended(lhs, 0)
+        note("tile", f"the extent {tiler} stands for the layout {tiler}:1", A=flat)
+        return Layout.unchecked(*_compose(flat.shape, flat.stride, tiler, 1, operands, path))
+    if not isinstance(tiler, tuple) or not tiler:
+        raise OperandError(
+            f"{tiler!r} is no tiler",
+            operation="composition",
+            operands=operands.pairs,
+            mode=path,
+            advice="a layout, a positive integer, or a tuple of these and None",
+        )
+    if len(tiler) > len(lhs):
+        raise ProfileError(
+            f"the tiler has {len(tiler)} modes, the layout {len(lhs)}",
+            operation="composition",
+            operands=operands.pairs,
+            mode=path,
+            rule="rank(tiler) <= rank(layout), mode by mode",
+        )
+    modes = []
+    for position, part in enumerate(tiler):
+        note("mode", f"mode {[*path, position]} of A with {pretty_str(part)}", A=lhs[position])
+        modes.append(_compose_tiler(lhs[position], part, operands, (*path, position)))
+    return Layout.unchecked(tuple(mode.shape for mode in modes), tuple(mode.stride for mode in modes))
+
+
+def coprofile(stride: Any) -> Any:
+    """Say how the values of a layout are nested: 0 for offsets, a tuple of zeros for coordinates."""
+    profile: Any = 0
+    for leaf in flatten_to_tuple(stride):
+        profile = _join(profile, _leaf_profile(leaf))
+    return profile
+
+
+def _leaf_profile(stride: Any) -> Any:
+    if isinstance(stride, ScaledBasis):
+        return _leaf_profile(stride.as_arith_tuple())
+    if isinstance(stride, ArithTuple):
+        return tuple(_leaf_profile(element) for element in stride)
+    return 0
+
+
+def _join(a: Any, b: Any) -> Any:
+    if not isinstance(a, tuple):
+        return b
+    if not isinstance(b, tuple):
+        return a
+    width = max(len(a), len(b))
+    padded = zip(a + (0,) * (width - len(a)), b + (0,) * (width - len(b)), strict=True)
+    return tuple(_join(x, y) for x, y in padded)
+
+
+def open_ended(layout: Layout, profile: Any) -> Layout:
+    """Coalesce each leaf of the profile, with the last mode taken as going on for ever.
+
+    The last mode is never dropped, whatever its extent: its stride says where the elements behind the
+    end of the layout would be.
+    """
+    if is_node(profile):
+        if len(profile) > len(layout):
+            raise ProfileError(
+                f"the right operand steps through {len(profile)} coordinates, the left one has {len(layout)}",
+                operation="composition",
+                operands=(("lhs", layout), ("coordinates", profile)),
+                rule="every basis element of the right operand names a mode of the left one",
+            )
+        modes = [open_ended(layout[i], part) for i, part in enumerate(profile)]
+        modes += [layout[i] for i in range(len(profile), len(layout))]
+        return Layout.unchecked(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
+    leaves = list(layout.leaves())
+    if leaves[-1][0] == 1:
+        leaves[-1] = (2, leaves[-1][1])
+    merged: list[tuple[int, Any]] = []
+    for extent, stride in leaves:
+        if extent == 1:
+            continue
+        if merged and merged[-1][0] * merged[-1][1] == stride:
+            merged[-1] = (merged[-1][0] * extent, merged[-1][1])
+        else:
+            merged.append((extent, stride))
+    return from_leaves(merged)
+
+
+def _compose(
+    a_shape: Any, a_stride: Any, shape: Any, stride: Any, operands: _Operands, path: tuple[int, ...]
+) -> tuple[Any, Any]:
+    """Compose modes of A with one mode of B, and give the shape and stride of that mode of the result."""
+    if is_node(shape):
+        modes = [
+            _compose(a_shape, a_stride, s, d, operands, (*path, i))
+            for i, (s, d) in enumerate(zip(shape, stride, strict=True))
+        ]
+        return tuple(s for s, _ in modes), tuple(d for _, d in modes)
+    b = Layout.unchecked(shape, stride)
+    if isinstance(stride, ArithTuple):
+        raise OperandError(
+            f"the stride {b} steps along several coordinates at once",
+            operation="composition",
+            operands=operands.pairs,
+            mode=path,
+            rule="each stride of the right operand is an integer or one basis element",
+        )
+    if isinstance(stride, ScaledBasis):
+        for position in stride.mode:
+            extents, strides = wrap(a_shape), wrap(a_stride)
+            if position >= len(extents):
+                raise ProfileError(
+                    f"the stride {stride} names a mode that A does not have",
+                    operation="composition",
+                    operands=operands.pairs,
+                    mode=path,
+                    rule="every basis element of the right operand names a mode of the left one",
+                )
+            a_shape, a_stride = extents[position], strides[position]
+        note("choose", f"{b} steps along that mode of A", A=Layout.unchecked(a_shape, a_stride))
+        return _compose(a_shape, a_stride, shape, stride.value, operands, path)
+    if stride == 0:
+        note("repeat", f"{b} stays at offset 0 of A", mode=b)
+        return shape, stride
+    if not is_node(a_shape):
+        result = Layout.unchecked(shape, stride * a_stride)
+        note("scale", f"A has one mode: stride {stride} becomes {stride} * {a_stride}", mode=result)
+        return result.shape, result.stride
+    return _walk(a_shape, a_stride, b, operands, path)
+
+
+def _walk(
+    a_shape: tuple[Any, ...], a_stride: tuple[Any, ...], b: Layout, operands: _Operands, path: tuple[int, ...]
+) -> tuple[Any, Any]:
+    """Lead one mode `extent:stride` of B through the modes of A, the last of which never ends."""
+    taken: list[tuple[int, Any]] = []
+    extent, stride = b.shape, b.stride
+    for a_extent, a_step in zip(a_shape[:-1], a_stride[:-1], strict=True):
+        if is_node(a_extent):
+            raise operands.indivisible(
+                f"{b} counts through a mode of A that is still nested",
+                "an integer stride meets flat modes of A only",
+                path,
+            )
+        mode = Layout.unchecked(a_extent, a_step)
+        if a_extent == 0:
+            raise operands.indivisible(f"A has the mode {mode} without coordinates", _DIVIDE_STRIDE, path)
+        if abs(stride) >= a_extent and stride % a_extent != 0:
+            raise operands.indivisible(
+                f"{b} reaches mode {mode} of A with stride {stride}, which {a_extent} does not divide",
+                _DIVIDE_STRIDE,
+                path,
+            )
+        # The stride jumps over whole coordinates of this mode: what stays is the number of distinct ones.
+        available = ceil_div(a_extent, abs(stride))
+        next_stride = ceil_div(abs(stride), a_extent)
+        assert isinstance(available, int) and isinstance(next_stride, int)
+        next_stride = -next_stride if stride < 0 else next_stride
+        if available == 1 or extent == 1:
+            note("skip", f"stride {stride} steps over all of {mode}", **{"stride left": next_stride})
+        else:
+            count = min(available, extent)
+            if count <= 0 or extent % count != 0:
+                raise operands.indivisible(
+                    f"{b} takes {count} coordinates of mode {mode} of A, and {count} does not divide {extent}",
+                    _DIVIDE_SHAPE,
+                    path,
+                )
+            taken.append((count, stride * a_step))
+            extent //= count
+            note(
+                "take",
+                f"stride {stride} finds {available} coordinates in {mode}, {count} of them are wanted",
+                taken=from_leaves(taken),
+                **{"extent left": extent, "stride left": next_stride},
+            )
+        stride = next_stride
+    if is_node(a_shape[-1]):
+        raise operands.indivisible(
+            f"{b} counts through a mode of A that is still nested",
+            "an integer stride meets flat modes of A only",
+            path,
+        )
+    if not taken or extent != 1:
+        taken.append((extent, stride * a_stride[-1]))
+        last = Layout.unchecked(a_shape[-1], a_stride[-1])
+        note("last", f"the rest comes from the last mode {last} of A", taken=from_leaves(taken))
+    result = from_leaves(taken)
+    return result.shape, result.stride
+
+
+def _layout_after_swizzle(layout: Layout, swizzle: Swizzle) -> ComposedLayout:
+    """Move a swizzle from behind a layout to in front of it, where its bits pass through one by one."""
+    read, flipped = layout(swizzle.yyy_mask), layout(swizzle.zzz_mask)
+    moved = swizzle_from_masks(read, flipped)
+    result = ComposedLayout(moved, 0, layout)
+    note(
+        "result",
+        f"the layout sends the bits {swizzle.yyy_mask:#b} to {read:#b} and {swizzle.zzz_mask:#b} to {flipped:#b}",
+        result=result,
+    )
+    return result
