@@ -19,7 +19,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 # Locked files install as they are: pip resolves nothing, builds nothing in an environment of its own, and
 # leaves byte-compiling to the first import.
-PIP := $(PY) -m pip --disable-pip-version-check install --quiet --no-compile --no-deps
+PIP := $(PY) -m pip --disable-pip-version-check install -qq --no-compile --no-deps
 # As many workers as cores, at most 8. A notebook's cells, and a module's browser, stay in one worker.
 PYTEST := $(PY) -m pytest --nbval -n logical --maxprocesses 8 --dist loadfile
 
