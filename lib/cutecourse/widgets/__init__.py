@@ -1,0 +1,23 @@
+"""The course's widgets: layouts to edit, owners of matrix cells, predictions; in JupyterLab and on built pages alike."""
+
+from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.figures import PrintFigure, draw_layout, draw_layouts, draw_ownership
+from cutecourse.widgets.layout_explorer import OPERATIONS, LayoutExplorer, apply_operation
+from cutecourse.widgets.mma_ownership import MmaOwnership
+from cutecourse.widgets.predict import Predict, Reveal
+from cutecourse.widgets.tilers import parse_tiler
+
+__all__ = [
+    "OPERATIONS",
+    "LayoutExplorer",
+    "MmaOwnership",
+    "Predict",
+    "PrintFigure",
+    "Reveal",
+    "WidgetError",
+    "apply_operation",
+    "draw_layout",
+    "draw_layouts",
+    "draw_ownership",
+    "parse_tiler",
+]

@@ -1,0 +1,35 @@
+"""What every widget of the course shares: a repr without an address, code and style."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import anywidget
+
+from cutecourse.widgets.figures import PrintFigure
+
+
+class CourseWidget(anywidget.AnyWidget):
+    """An anywidget that prints the same way each time, so that recorded notebooks can be compared.
+
+    Subclasses say in `_repr_traits` what identifies them: `LayoutExplorer('(4,8):(8,1)')`.
+    """
+
+    def _repr_arguments(self) -> list[str]:
+        raise NotImplementedError
+
+    def figure(self) -> PrintFigure:
+        """What the widget shows, as a static figure."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._repr_arguments())})"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is not None:
+            bundle[0]["text/plain"] = repr(self)
+            # For print, and for readers whose page runs no JavaScript.
+            bundle[0]["image/png"] = base64.b64encode(self.figure().png()).decode("ascii")
+        return bundle

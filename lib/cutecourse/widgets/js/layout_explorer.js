@@ -1,0 +1,298 @@
+// Edit a layout, see what goes where, and step through an operation on it.
+import { OPERATIONS, perform } from "./algebra.js";
+import { el, field, follow, roving, update, words } from "./dom.js";
+import { dotProduct, facts, layoutTable, memoryTable, preimages } from "./layout_grid.js";
+import { parseTiler } from "./tiler.js";
+import { cosize, flatten, formatLayout, formatTuple, idx2crd, offsetAt, parseLayout, size } from "./notation.js";
+
+const MAX_CELLS = 1024;
+const MAX_OFFSETS = 4096;
+const MINI_CELLS = 128;
+
+/** A layout that can be drawn, or an error in words. */
+function drawable(text) {
+  const layout = parseLayout(text);
+  if (flatten(layout.stride).some((step) => step < 0))
+    throw new Error(`layout "${text.trim()}": a negative stride leads before offset 0; write strides of 0 and more`);
+  if (size(layout) > MAX_CELLS || cosize(layout) > MAX_OFFSETS)
+    throw new Error(
+      `layout "${text.trim()}" has size ${size(layout)} and cosize ${cosize(layout)}; up to ${MAX_CELLS} cells and ${MAX_OFFSETS} offsets are drawn here`,
+    );
+  return layout;
+}
+
+function textInput(name, label) {
+  return el("input", { type: "text", spellcheck: "false", autocomplete: "off", autocapitalize: "off", "data-cc": name, "aria-label": label });
+}
+
+function render({ model, el: host }) {
+  const whole = field("Layout, shape:stride", textInput("notation"), "15em");
+  const shape = field("Shape", textInput("shape"), "7.5em");
+  const stride = field("Stride", textInput("stride"), "7.5em");
+  const select = el("select", { "data-cc": "operation" }, [
+    el("option", { value: "", text: "none" }),
+    ...Object.keys(OPERATIONS).map((name) => el("option", { value: name, text: name })),
+  ]);
+  const chooser = field("Operation", select);
+  const operand = field("Operand", textInput("operand"), "9em");
+  const prev = el("button", { type: "button", "data-cc": "prev", text: "◀ Prev", "aria-label": "previous step" });
+  const next = el("button", { type: "button", "data-cc": "next", text: "Next ▶", "aria-label": "next step" });
+  const left = el("section", { class: "cc-panel" });
+  const right = el("section", { class: "cc-panel" });
+  const state = el("div", { class: "cc-state", "data-cc": "state" });
+  const heading = el("h4", { "data-cc": "step" });
+  const step = el("div", { "aria-live": "polite" });
+  const steps = el("div", { class: "cc-steps", "data-cc": "steps" }, el("div", { class: "cc-steprow" }, prev, next, heading), step);
+  const root = el(
+    "section",
+    { class: "cc-widget cc-explorer", "data-cc": "explorer", "aria-label": "Layout explorer", "data-lm-suppress-shortcuts": "true" },
+    el("div", { class: "cc-controls" }, whole.box, shape.box, stride.box, chooser.box, operand.box),
+    el("div", { class: "cc-panels" }, left, right),
+    state,
+    steps,
+  );
+  host.append(root);
+
+  let layout = null; // what the model holds
+  let drawn = null; // what the panels show: the layout, or one that a step made
+  let shownAs = ""; // how the panels name it
+  let owners = [];
+  let hover = null;
+  let cells = new Map();
+  let places = new Map();
+
+  // ---- the fields ----
+  // An edit leaves a recorded explanation behind; what only Python can do leaves with it.
+  const fresh = () => ({ explanation: null, step: 0, operation: OPERATIONS[model.get("operation")] ? model.get("operation") : "" });
+  const take = (text, where) => {
+    try {
+      const good = drawable(text);
+      for (const one of [whole, shape, stride]) one.complain("");
+      const notation = formatLayout(good);
+      if (notation !== model.get("notation")) update(model, { notation, ...fresh(), selected: {} });
+    } catch (error) {
+      where.complain(error.message);
+    }
+  };
+  whole.control.addEventListener("input", () => take(whole.control.value, whole));
+  for (const part of [shape, stride])
+    part.control.addEventListener("input", () => take(`${shape.control.value}:${stride.control.value}`, part));
+  select.addEventListener("change", () =>
+    update(model, { operation: select.value, operand: OPERATIONS[select.value]?.example ?? "", explanation: null, step: 0 }),
+  );
+  operand.control.addEventListener("input", () => update(model, { operand: operand.control.value, ...fresh() }));
+  const go = (by) => update(model, { step: Math.max(0, Math.min(explanation.steps.length, model.get("step") + by)) });
+  prev.addEventListener("click", () => go(-1));
+  next.addEventListener("click", () => go(1));
+
+  const fill = () => {
+    const texts = [formatLayout(layout), formatTuple(layout.shape), formatTuple(layout.stride)];
+    [whole, shape, stride].forEach((one, i) => {
+      if (document.activeElement !== one.control) one.control.value = texts[i]; // never under the reader's cursor
+      one.complain("");
+    });
+  };
+  for (const one of [whole, shape, stride])
+    one.control.addEventListener("change", () => one.control.getAttribute("aria-invalid") !== "true" && rewrite(one));
+  const rewrite = (one) => {
+    const texts = new Map([[whole, formatLayout(layout)], [shape, formatTuple(layout.shape)], [stride, formatTuple(layout.stride)]]);
+    one.control.value = texts.get(one);
+  };
+
+  // ---- the panels ----
+  const draw = (what, name) => {
+    [drawn, shownAs, hover] = [what, name, null];
+    owners = preimages(drawn);
+    const text = formatLayout(drawn);
+    const grid = layoutTable(drawn, { label: `offsets of the layout ${text}, by coordinate` });
+    const memory = memoryTable(drawn, owners, { label: `memory of the layout ${text}, by offset` });
+    const title = (label) => el("h4", {}, `${label} `, el("code", { text }));
+    left.replaceChildren(title(shownAs ? `${shownAs}:` : "Coordinates to offsets:"), el("div", { class: "cc-scroll" }, grid.table));
+    right.replaceChildren(el("h4", { text: "Memory: which coordinate lies at an offset" }), el("div", { class: "cc-scroll" }, memory.table));
+    cells = new Map(grid.rows.flat().map((cell) => [Number(cell.dataset.index), cell]));
+    places = new Map(memory.rows.flat().map((cell) => [Number(cell.dataset.offset), cell]));
+    for (const [index, cell] of cells) if (owners[Number(cell.dataset.offset)].length > 1) cells.get(index).classList.add("cc-collision");
+    const grids = [
+      [grid.table, roving(grid.table, grid.rows), (cell) => ({ index: Number(cell.dataset.index) })],
+      [memory.table, roving(memory.table, memory.rows), (cell) => ({ offset: Number(cell.dataset.offset) })],
+    ];
+    for (const [table, , what_of] of grids) {
+      const cellOf = (event) => event.target.closest("td");
+      table.addEventListener("focusin", (event) => cellOf(event) && update(model, { selected: what_of(cellOf(event)) }));
+      table.addEventListener("mouseover", (event) => cellOf(event) && point(what_of(cellOf(event))));
+      table.addEventListener("mouseleave", () => point(null));
+      table.addEventListener("keydown", (event) => event.key === "Escape" && update(model, { selected: {} }));
+    }
+  };
+  const point = (what) => {
+    hover = what;
+    light();
+  };
+
+  // ---- what is lit, and the state in words ----
+  const light = () => {
+    const chosen = hover ?? model.get("selected") ?? {};
+    const fits = chosen.index !== undefined ? cells.has(chosen.index) : places.has(chosen.offset);
+    const offset = !fits ? null : chosen.index !== undefined ? offsetAt(drawn, chosen.index) : chosen.offset;
+    const indices = offset === null ? [] : chosen.index !== undefined ? [chosen.index] : owners[offset];
+    for (const [index, cell] of cells) {
+      cell.classList.toggle("cc-lit", indices.includes(index));
+      cell.setAttribute("aria-selected", String(indices.includes(index)));
+    }
+    for (const [at, cell] of places) {
+      cell.classList.toggle("cc-lit", at === offset);
+      cell.setAttribute("aria-selected", String(at === offset));
+    }
+    const f = facts(drawn, owners);
+    const number = (name, value) => el("b", { "data-cc": name, text: value });
+    const kind = f.compact
+      ? `injective and compact: every offset below ${f.cosize} is used exactly once`
+      : f.injective
+        ? `injective, not compact: ${f.holes} of ${f.cosize} offsets are holes`
+        : `not injective: ${f.collisions} ${f.collisions === 1 ? "offset is" : "offsets are"} shared by several coordinates` +
+          (f.holes ? `, ${f.holes} ${f.holes === 1 ? "is a hole" : "are holes"}` : "");
+    const first = el(
+      "p",
+      {},
+      shownAs ? [el("span", { text: `Drawn: ${shownAs}. ` })] : [],
+      "size ",
+      number("size", f.size),
+      ", cosize ",
+      number("cosize", f.cosize),
+      "; ",
+      el("span", { "data-cc": "kind", text: kind }),
+      ".",
+    );
+    state.replaceChildren(first, el("p", {}, sentence(offset, indices, chosen)));
+  };
+  const sentence = (offset, indices, chosen) => {
+    const at = (value) => el("b", { "data-cc": "offset", text: value });
+    if (offset === null) return el("span", { class: "cc-muted", text: "Point at a cell, or reach it with the arrow keys, to see where it goes." });
+    if (indices.length === 0) return el("span", {}, "offset ", at(offset), " is a hole: no coordinate goes there.");
+    const crds = indices.map((index) => idx2crd(index, drawn.shape));
+    const sum = (crd) => dotProduct(crd, drawn);
+    if (chosen.index !== undefined)
+      return el(
+        "span",
+        {},
+        "coordinate ",
+        el("b", { "data-cc": "coord", text: formatTuple(crds[0]) }),
+        " → offset ",
+        at(offset),
+        ` = ${sum(crds[0])}`,
+        el("span", { class: "cc-muted", text: `  (index ${indices[0]})` }),
+      );
+    return el(
+      "span",
+      {},
+      "offset ",
+      at(offset),
+      indices.length === 1 ? " ← coordinate " : ` ← ${indices.length} coordinates: `,
+      el("b", { "data-cc": "coord", text: crds.map(formatTuple).join(", ") }),
+      el("span", { class: "cc-muted", text: `  (${indices.length === 1 ? "index" : "indices"} ${indices.join(", ")})` }),
+    );
+  };
+
+  // ---- the operation and its steps ----
+  /** What the operand field says: nothing for one operand, and an empty field where it may be left out. */
+  const operands = (name, text) => {
+    const { operand: wanted, optional } = OPERATIONS[name];
+    return !wanted || (optional && text.trim() === "") ? [] : [parseTiler(text)];
+  };
+  let explanation = null;
+  const explain = () => {
+    const name = model.get("operation");
+    const wants = OPERATIONS[name] ? OPERATIONS[name].operand : model.get("operand") && "as recorded";
+    if (name && !OPERATIONS[name] && ![...select.options].some((option) => option.value === name))
+      select.append(el("option", { value: name, text: name })); // an explanation of an operation that only Python does
+    select.value = name;
+    operand.box.hidden = !wants;
+    operand.box.querySelector("label").textContent = wants ? `Operand: ${wants}` : "Operand";
+    if (operand.control.value !== model.get("operand")) operand.control.value = model.get("operand");
+    operand.complain("");
+    chooser.complain("");
+    const given = model.get("explanation");
+    if (given && given.steps) {
+      explanation = given;
+      return;
+    }
+    if (!name) {
+      explanation = null;
+      return;
+    }
+    try {
+      explanation = perform(name, layout, operands(name, model.get("operand")));
+    } catch (error) {
+      (wants ? operand : chooser).complain(error.message);
+      if (explanation?.operation !== name) explanation = null;
+    }
+  };
+  const valueNode = ({ name, value }) => {
+    const text = String(value);
+    const node = el("div", { class: "cc-value" }, el("div", {}, `${name} = `, el("code", { "data-cc": "value", text })));
+    let parsed = null;
+    if (/:/.test(text)) {
+      try {
+        parsed = drawable(text);
+      } catch {
+        // not a layout that can be drawn; its text stands
+      }
+    }
+    if (!parsed) return node;
+    const on = drawn && shownAs !== "" && formatLayout(drawn) === formatLayout(parsed) && shownAs === name;
+    const button = el("button", { type: "button", class: "cc-quiet", "data-cc": "draw", "aria-pressed": String(on), text: "Draw above" });
+    button.addEventListener("click", () => {
+      const back = button.getAttribute("aria-pressed") === "true";
+      for (const other of steps.querySelectorAll('[data-cc="draw"]')) other.setAttribute("aria-pressed", "false");
+      button.setAttribute("aria-pressed", String(!back));
+      if (back) draw(layout, "");
+      else draw(parsed, name);
+      light();
+    });
+    if (size(parsed) <= MINI_CELLS)
+      node.append(el("div", { class: "cc-scroll" }, layoutTable(parsed, { mini: true, label: `offsets of ${text}` }).table));
+    node.append(button);
+    return node;
+  };
+  const tell = () => {
+    const count = explanation?.steps.length ?? 0;
+    const at = Math.min(model.get("step"), count);
+    steps.hidden = !explanation;
+    if (!explanation) return;
+    prev.disabled = at === 0;
+    next.disabled = at === count;
+    const done = at === count;
+    const now = done ? { operation: explanation.operation, level: 0, values: [{ name: "result", value: explanation.result }] } : explanation.steps[at];
+    const inside = now.level > 0 ? `, inside its ${now.operation}` : "";
+    heading.textContent = `${explanation.operation}: ${done ? "the result" : `step ${at + 1} of ${count}`}${inside}`;
+    step.replaceChildren(
+      el("p", {}, done ? [el("strong", { "data-cc": "result", text: explanation.result })] : [el("strong", { text: now.rule }), " — ", ...words(now.text)]),
+      el("div", { class: "cc-values" }, now.values.map(valueNode)),
+    );
+  };
+
+  const redraw = () => {
+    try {
+      layout = drawable(model.get("notation"));
+    } catch (error) {
+      whole.complain(error.message);
+      return;
+    }
+    fill();
+    draw(layout, "");
+    explain();
+    tell();
+    light();
+  };
+  const stops = [
+    follow(model, ["notation"], redraw),
+    follow(model, ["operation", "operand", "explanation"], () => layout && (explain(), tell())),
+    follow(model, ["step"], () => layout && tell()),
+    follow(model, ["selected"], () => drawn && light()),
+  ];
+  return () => stops.forEach((stop) => stop());
+}
+
+// For tests: the arithmetic without the picture.
+export const _math = { parseLayout, formatLayout, idx2crd, offsetAt, size, cosize, parseTiler, perform, OPERATIONS };
+export default { render };

@@ -1,0 +1,145 @@
+"""Edit a layout, see where each coordinate goes, step through an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import traitlets
+
+from cutecourse import layout as algebra
+from cutecourse.layout import Layout
+from cutecourse.widgets._base import CourseWidget
+from cutecourse.widgets._bundle import module, stylesheet
+from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.figures import PrintFigure, draw_layouts
+from cutecourse.widgets.snapshots import drawable_layout
+from cutecourse.widgets.tilers import parse_tiler
+
+OPERATIONS = (
+    "coalesce",
+    "filter",
+    "composition",
+    "complement",
+    "right_inverse",
+    "left_inverse",
+    "logical_divide",
+    "zipped_divide",
+    "logical_product",
+    "blocked_product",
+    "raked_product",
+)
+NO_OPERAND = frozenset({"filter", "right_inverse", "left_inverse"})
+OPTIONAL_OPERAND = frozenset({"coalesce", "complement"})
+
+DEFAULT_LAYOUT = "(4,8):(8,1)"
+
+
+class LayoutExplorer(CourseWidget):
+    """A layout one can edit: its grid of coordinates, the memory it leads to, and what the algebra makes of it.
+
+    `layout` is a `Layout` or its notation. With `operation` (one of `OPERATIONS`) and, where it takes one, `operand`, the
+    widget steps through that operation on whatever layout stands in the fields. With `explanation` (what
+    `cutecourse.layout.explain` returns, or its snapshot) it steps through exactly that, until the reader edits something.
+
+    Synced with every view: `notation`, `operation`, `operand`, `step`, `selected` (`{}`, `{"index": i}` or `{"offset": o}`).
+
+    Errors: WidgetError, for a layout, operation, operand or explanation that cannot be shown.
+    """
+
+    _esm = module("layout_explorer.js")
+    _css = stylesheet()
+
+    notation = traitlets.Unicode(DEFAULT_LAYOUT).tag(sync=True)
+    operation = traitlets.Unicode("").tag(sync=True)
+    operand = traitlets.Unicode("").tag(sync=True)
+    explanation = traitlets.Dict(None, allow_none=True).tag(sync=True)
+    step = traitlets.Int(0, min=0).tag(sync=True)
+    selected = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        layout: Any = None,
+        operation: str = "",
+        operand: Any = "",
+        explanation: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        snapshot = None if explanation is None else _explanation_snapshot(explanation)
+        if snapshot is not None:
+            operation = snapshot["operation"]
+            layout = layout if layout is not None else snapshot["operands"][0]["value"]
+        super().__init__(
+            notation=str(drawable_layout(DEFAULT_LAYOUT if layout is None else layout)),
+            operation=operation,
+            operand=_operand_text(snapshot["operands"][1:] if snapshot else operand),
+            explanation=snapshot,
+            **kwargs,
+        )
+
+    @traitlets.validate("notation")
+    def _check_notation(self, proposal: Any) -> str:
+        return str(drawable_layout(proposal["value"]))
+
+    @traitlets.validate("operation")
+    def _check_operation(self, proposal: Any) -> str:
+        name: str = proposal["value"]
+        if name and name not in OPERATIONS and self.explanation is None:
+            raise WidgetError(
+                f"{name!r} is no operation the explorer steps through; it knows {', '.join(OPERATIONS)}."
+            )
+        return name
+
+    def result(self) -> Any:
+        """What the operation makes of the layout in the field, computed here; `None` without an operation.
+
+        Errors: WidgetError for an operand that cannot be read, `LayoutError` for what the algebra refuses.
+        """
+        if self.explanation is not None:
+            return Layout.parse(self.explanation["result"])
+        if not self.operation:
+            return None
+        return apply_operation(self.operation, self.notation, self.operand)
+
+    def figure(self) -> PrintFigure:
+        """The grid and the memory of the layout, and below them of the operation's result, for print."""
+        shown = [("", self.notation)]
+        result = self.result()
+        if result is not None:
+            shown.append((f"{self.operation}: ", str(result)))
+        return draw_layouts([(f"{name}{notation}", notation) for name, notation in shown])
+
+    def _repr_arguments(self) -> list[str]:
+        named = [(name, getattr(self, name)) for name in ("operation", "operand")]
+        return [repr(self.notation)] + [f"{name}={value!r}" for name, value in named if value]
+
+
+def apply_operation(operation: str, layout: Any, operand: str = "") -> Any:
+    """Do one of `OPERATIONS` on a layout, with the operand as a reader types it."""
+    shown = layout if isinstance(layout, Layout) else Layout.parse(layout)
+    function = getattr(algebra, operation)
+    if operation in NO_OPERAND or (operation in OPTIONAL_OPERAND and not operand.strip()):
+        return function(shown)
+    return function(shown, parse_tiler(operand))
+
+
+def _operand_text(operand: Any) -> str:
+    if isinstance(operand, list):  # of a snapshot: the operands after the first
+        return ", ".join(str(entry["value"]) for entry in operand)
+    if isinstance(operand, tuple):
+        return "(" + ",".join(_operand_text(part) for part in operand) + ")"
+    return "_" if operand is None else str(operand).replace(" ", "")
+
+
+def _explanation_snapshot(explanation: Any) -> dict[str, Any]:
+    snapshot = explanation.to_snapshot() if hasattr(explanation, "to_snapshot") else explanation
+    if not isinstance(snapshot, Mapping):
+        raise WidgetError(
+            f"{explanation!r} is neither an explanation nor the snapshot of one; use cutecourse.layout.explain."
+        )
+    missing = [name for name in ("operation", "operands", "steps", "result") if name not in snapshot]
+    if missing or not snapshot["operands"]:
+        raise WidgetError(
+            f"The snapshot of the explanation has no {', '.join(missing) or 'operand'}; make it with to_snapshot()."
+        )
+    return dict(snapshot)

@@ -1,0 +1,98 @@
+"""Which thread holds which cell of A, B and C, and in which register."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from cutecourse.atoms import MMA_ATOMS
+from cutecourse.widgets._base import CourseWidget
+from cutecourse.widgets._bundle import module, stylesheet
+from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.figures import PrintFigure, draw_ownership
+from cutecourse.widgets.snapshots import atom_snapshot
+
+DEFAULT_ATOM = "SM80_16x8x16_F32F16F16F32_TN"
+# One atom of each fragment shape and each way of packing values into registers; the others look like one of these.
+DEFAULT_ATOMS = (
+    "SM80_16x8x8_F16F16F16F16_TN",
+    "SM80_16x8x8_F32F16F16F32_TN",
+    "SM80_16x8x16_F16F16F16F16_TN",
+    "SM80_16x8x16_F32F16F16F32_TN",
+    "SM80_16x8x8_F32BF16BF16F32_TN",
+    "SM80_16x8x16_F32BF16BF16F32_TN",
+    "SM80_16x8x4_F32TF32TF32F32_TN",
+    "SM80_16x8x8_F32TF32TF32F32_TN",
+    "SM80_8x8x4_F64F64F64F64_TN",
+    "SM80_8x8x16_S32S8S8S32_TN",
+    "SM80_16x8x16_S32S8S8S32_TN",
+    "SM80_16x8x32_S32S8S8S32_TN",
+)
+
+
+class MmaOwnership(CourseWidget):
+    """The operands of an MMA atom with the owner of every cell: choose a thread, or a cell.
+
+    `atoms` are names (looked up in `cutecourse.atoms`), atoms or their snapshots; without any, `DEFAULT_ATOMS`. `atom` names the
+    one that is drawn first.
+
+    Synced with every view: `atom`, `thread`, `cell` (`{}` or `{"operand": "A", "crd": [m, k]}`).
+
+    Errors: WidgetError, for an atom that is not known or has no such thread.
+    """
+
+    _esm = module("mma_ownership.js")
+    _css = stylesheet()
+
+    atoms = traitlets.List(traitlets.Dict()).tag(sync=True)
+    atom = traitlets.Unicode().tag(sync=True)
+    thread = traitlets.Int(0).tag(sync=True)
+    cell = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self, atoms: Sequence[Any] | None = None, atom: str | None = None, thread: int = 0, **kwargs: Any
+    ) -> None:
+        chosen = [_known(entry) for entry in (DEFAULT_ATOMS if atoms is None else atoms)]
+        snapshots = [dict(atom_snapshot(entry).plain) for entry in chosen]
+        if not snapshots:
+            raise WidgetError("MmaOwnership needs at least one atom to draw.")
+        names = [snapshot["name"] for snapshot in snapshots]
+        first = atom or (DEFAULT_ATOM if DEFAULT_ATOM in names else names[0])
+        super().__init__(atoms=snapshots, atom=first, thread=thread, **kwargs)
+
+    @traitlets.validate("atom")
+    def _check_atom(self, proposal: Any) -> str:
+        name: str = proposal["value"]
+        names = [snapshot["name"] for snapshot in self.atoms]
+        if name not in names:
+            raise WidgetError(f"{name!r} is not among the atoms of this widget: {', '.join(names)}.")
+        return name
+
+    @traitlets.validate("thread")
+    def _check_thread(self, proposal: Any) -> int:
+        threads = self._chosen()["threads"]
+        if not 0 <= proposal["value"] < threads:
+            raise WidgetError(
+                f"{self.atom} has threads 0 to {threads - 1}; there is no thread {proposal['value']}."
+            )
+        return int(proposal["value"])
+
+    def _chosen(self) -> dict[str, Any]:
+        return next(snapshot for snapshot in self.atoms if snapshot["name"] == self.atom)
+
+    def figure(self) -> PrintFigure:
+        """A, B and C of the chosen atom with the thread and register of every cell, for print."""
+        return draw_ownership(self._chosen())
+
+    def _repr_arguments(self) -> list[str]:
+        return [repr(self.atom)] + ([f"thread={self.thread}"] if self.thread else [])
+
+
+def _known(entry: Any) -> Any:
+    if not isinstance(entry, str):
+        return entry
+    if entry not in MMA_ATOMS:
+        raise WidgetError(f"{entry!r} is no atom of cutecourse.atoms; it knows {', '.join(MMA_ATOMS)}.")
+    return MMA_ATOMS[entry]

@@ -1,0 +1,66 @@
+"""A static page with widgets on it, built the way a built book holds them: state, views, mount.js, no kernel."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cutecourse import widgets as package
+
+MOUNT = Path(package.__file__).parent / "static" / "mount.js"
+
+PAGE = """<!doctype html>
+<html lang="en" data-theme="{theme}">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>widgets</title><link rel="icon" href="data:,">
+<style>body {{ margin: 0 auto; padding: 8px; max-width: 800px; }} html[data-theme=dark] body {{ background: #14181e; }}</style>
+<script src="mount.js" defer></script></head>
+<body>
+<script type="application/vnd.jupyter.widget-state+json">{state}</script>
+{views}
+</body></html>
+"""
+
+
+def build_page(folder: Path, widgets: list[Any], theme: str = "light") -> None:
+    """Write `index.html` with a view for each widget (twice the same widget: two views of one model)."""
+    from ipywidgets.embed import embed_data
+
+    data = embed_data(views=widgets, drop_defaults=False)
+    views = "\n".join(
+        f'<div><script type="application/vnd.jupyter.widget-view+json">{json.dumps(view)}</script></div>'
+        for view in data["view_specs"]
+    )
+    state = json.dumps(data["manager_state"]).replace("</", "<\\/")
+    (folder / "index.html").write_text(PAGE.format(theme=theme, state=state, views=views), encoding="utf-8")
+    shutil.copy(MOUNT, folder)
+
+
+@pytest.fixture
+def mount(page: Any, tmp_path: Path, serve: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Return `mount(*widgets, theme=, width=)`: the page with these widgets on it, alive.
+
+    The test fails if the page wrote an error or a warning to the console.
+    """
+    said: list[str] = []
+    page.on(
+        "console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None
+    )
+    with ExitStack() as stack:
+
+        def open_page(*widgets: Any, theme: str = "light", width: int | None = None) -> Any:
+            build_page(tmp_path, list(widgets), theme)
+            if width:
+                page.set_viewport_size({"width": width, "height": 800})
+            page.goto(stack.enter_context(serve(tmp_path)) + "/index.html")
+            page.wait_for_selector("html[data-cc-widgets=ready]", timeout=20_000)
+            return page
+
+        yield open_page
+        assert said == []
