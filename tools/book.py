@@ -1,7 +1,7 @@
 """Build the pages, warnings as errors, and say where they are.
 
-    python -m tools.book            rebuild what changed
-    python -m tools.book --all      rebuild every page
+python -m tools.book            rebuild what changed
+python -m tools.book --all      rebuild every page
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ def main(arguments: list[str] | None = None) -> int:
     if stale:
         print("the recordings are not of these pages:", *stale, sep="\n  ", file=sys.stderr)
         return 1
-    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build", str(BOOK), "-W", "-n", "--keep-going", "-q"]
+    command = [
+        sys.executable,
+        "-c",
+        "from jupyter_book.cli.main import main; main()",
+        "build",
+        str(BOOK),
+        "-W",
+        "-n",
+        "--keep-going",
+        "-q",
+    ]
     status = subprocess.run([*command, *further]).returncode
     if status != 0:
         print("the book was not built; the messages above say why", file=sys.stderr)

@@ -15,7 +15,19 @@ ERRATA = BOOK / "errata.yml"
 HOW_SURE = ("certain", "very likely", "likely")
 
 _ID = re.compile(r"E(\d\d)-(\d+)")
-_FIELDS = {"id", "chapter", "document", "lines", "claim", "right", "cells", "tests", "sure", "because", "easy_to_make"}
+_FIELDS = {
+    "id",
+    "chapter",
+    "document",
+    "lines",
+    "claim",
+    "right",
+    "cells",
+    "tests",
+    "sure",
+    "because",
+    "easy_to_make",
+}
 
 
 class BadErratum(AuthoringError):
@@ -56,7 +68,8 @@ def load(path: Path = ERRATA) -> list[Erratum]:
     """
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     documents = {
-        key: Document(key, entry["title"], entry["source"]) for key, entry in (data["documents"] or {}).items()
+        key: Document(key, entry["title"], entry["source"])
+        for key, entry in (data["documents"] or {}).items()
     }
     entries = [_entry(raw, documents) for raw in data["errata"] or []]
     ids = [entry.id for entry in entries]
@@ -74,7 +87,9 @@ def _entry(raw: dict[str, Any], documents: dict[str, Document]) -> Erratum:
         raise BadErratum(f"{name}: missing fields {missing}, unknown fields {unknown}")
     match = _ID.fullmatch(str(name))
     if match is None:
-        raise BadErratum(f"{name!r} is no id: write E, the chapter's number, a hyphen and a number, as in E02-1")
+        raise BadErratum(
+            f"{name!r} is no id: write E, the chapter's number, a hyphen and a number, as in E02-1"
+        )
     if not (CHAPTERS / f"{raw['chapter']}.md").exists() or not raw["chapter"].startswith(match[1]):
         raise BadErratum(f"{name}: there is no chapter {raw['chapter']!r}, or the id is of another one")
     if raw["document"] not in documents:
@@ -104,7 +119,9 @@ def _require_test(name: str, test: str) -> None:
     file, _, function = test.partition("::")
     function = function.partition("[")[0].rpartition("::")[2]
     path = ROOT / file
-    if not path.is_file() or not re.search(rf"^\s*def {re.escape(function)}\(", path.read_text("utf-8"), re.MULTILINE):
+    if not path.is_file() or not re.search(
+        rf"^\s*def {re.escape(function)}\(", path.read_text("utf-8"), re.MULTILINE
+    ):
         raise BadErratum(f"{name}: there is no test {test!r}")
 
 

@@ -85,7 +85,9 @@ def execute(notebook: NotebookNode, *, where: Path, cwd: Path) -> Execution:
             try:
                 client.execute_cell(cell, index, execution_count=client.code_cells_executed + 1)
             except CellExecutionError as error:
-                raise CellFailed(f"{relative(where)}, code cell {_number(notebook, cell)}:\n{error}") from error
+                raise CellFailed(
+                    f"{relative(where)}, code cell {_number(notebook, cell)}:\n{error}"
+                ) from error
         client.set_widgets_metadata()
         answer = _ask(client)
     _refuse_stderr(notebook, where)

@@ -66,10 +66,14 @@ def exercises_in(source: Path) -> list[Exercise]:
         for _, match in sorted(events, key=lambda event: event[0]):
             if match.re is _REGION:
                 if waiting:
-                    raise BadExerciseSource(f"{relative(source)}: two solutions before one check, near {found[-1:]}")
+                    raise BadExerciseSource(
+                        f"{relative(source)}: two solutions before one check, near {found[-1:]}"
+                    )
                 waiting = (index, match)
             elif waiting is None:
-                raise BadExerciseSource(f"{relative(source)}: check({match['id']!r}) has no solution before it")
+                raise BadExerciseSource(
+                    f"{relative(source)}: check({match['id']!r}) has no solution before it"
+                )
             else:
                 found.append(_exercise(match["id"], *waiting))
                 waiting = None
@@ -98,7 +102,11 @@ def _default_skeleton(solution: str, *, top_level: bool) -> str:
     """`name = ...` for each name that a solution assigns, or `...` where it is more than assignments."""
     statements = ast.parse(solution).body
     targets = [s.targets[0] for s in statements if isinstance(s, ast.Assign) and len(s.targets) == 1]
-    if top_level and len(targets) == len(statements) and all(isinstance(target, ast.Name) for target in targets):
+    if (
+        top_level
+        and len(targets) == len(statements)
+        and all(isinstance(target, ast.Name) for target in targets)
+    ):
         return "".join(f"{ast.unparse(target)} = ...\n" for target in targets)
     return "...\n"
 
@@ -106,7 +114,9 @@ def _default_skeleton(solution: str, *, top_level: bool) -> str:
 def _refuse_lone_markers(text: str, source: Path) -> None:
     rest = _MARKER.search(_REGION.sub("", text))
     if rest:
-        raise BadExerciseSource(f"{relative(source)}: the marker '{rest[0]}' has no partner, or text beside it")
+        raise BadExerciseSource(
+            f"{relative(source)}: the marker '{rest[0]}' has no partner, or text beside it"
+        )
 
 
 def _read(source: Path, notebooks: str = "") -> NotebookNode:
@@ -169,7 +179,9 @@ def stale_learners() -> list[Difference]:
         path = learner_path(source)
         fresh = nbformat.writes(learner_notebook(source), version=4).rstrip("\n") + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != fresh:
-            found.append(Difference(source, f"{relative(path)} is stale; write it with: python -m tools.exercises"))
+            found.append(
+                Difference(source, f"{relative(path)} is stale; write it with: python -m tools.exercises")
+            )
     return found
 
 

@@ -111,7 +111,9 @@ def differences(source: Path, recording: NotebookNode, cells: list[NotebookNode]
         return [*found, Difference(source, f"the recording carries no '{METADATA_KEY}' metadata")]
     if facts["version"] != cutecourse.__version__:
         found.append(
-            Difference(source, f"recorded with cutecourse {facts['version']}, this is {cutecourse.__version__}")
+            Difference(
+                source, f"recorded with cutecourse {facts['version']}, this is {cutecourse.__version__}"
+            )
         )
     for module, recorded in sorted(facts["kernels"].items()):
         current = kernel_hash(module)

@@ -40,7 +40,9 @@ def exercise_sources() -> list[Path]:
     """Every exercise source. Errors: AuthoringError when there is none."""
     sources = sorted(EXERCISE_SOURCES.glob("[0-9][0-9]_*.md"))
     if not sources:
-        raise AuthoringError(f"no exercises found in {relative(EXERCISE_SOURCES)}: a source is named NN_slug.md")
+        raise AuthoringError(
+            f"no exercises found in {relative(EXERCISE_SOURCES)}: a source is named NN_slug.md"
+        )
     return sources
 
 

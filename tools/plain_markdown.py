@@ -111,7 +111,9 @@ def _inline(text: str, where: str, notebooks: str) -> str:
 
 def _role(match: re.Match[str], where: str) -> str:
     if match["name"] not in _ROLES:
-        raise UntranslatableMarkdown(f"{where}: the role {{{match['name']}}} has no plain form for JupyterLab")
+        raise UntranslatableMarkdown(
+            f"{where}: the role {{{match['name']}}} has no plain form for JupyterLab"
+        )
     title = re.fullmatch(r"(?P<title>.*?)\s*<[^<>]+>", match["text"], re.DOTALL)
     return title["title"] if title else match["text"]
 

@@ -1,9 +1,9 @@
 """Record chapters and exercise solutions: run their cells here, keep the outputs in the paired notebooks.
 
-    python -m tools.record                 every page and every exercise solution
-    python -m tools.record 01 02           those chapters (by number, slug or file) and their exercises
-    python -m tools.record --pages 02      the page alone
-    python -m tools.record --check         nothing is run: do the recordings belong to what is in the tree?
+python -m tools.record                 every page and every exercise solution
+python -m tools.record 01 02           those chapters (by number, slug or file) and their exercises
+python -m tools.record --pages 02      the page alone
+python -m tools.record --check         nothing is run: do the recordings belong to what is in the tree?
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ import nbformat
 from cutecourse.errors import CourseError
 from tools import exercises, facts, tidy
 from tools.execute import Execution, execute
-from tools.notebooks import METADATA_KEY, check_pages, check_solutions, kernel_hash, read_source, write_notebook
+from tools.notebooks import (
+    METADATA_KEY,
+    check_pages,
+    check_solutions,
+    kernel_hash,
+    read_source,
+    write_notebook,
+)
 from tools.paths import (
     EXERCISE_SOURCES,
     choose,

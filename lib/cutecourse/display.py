@@ -45,7 +45,9 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
     try:
         return Source(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))  # type: ignore[arg-type]
     except (OSError, TypeError) as error:
-        raise NoSuchLine(f"Python keeps no source for {thing!r}: it was not read from a file or a cell") from error
+        raise NoSuchLine(
+            f"Python keeps no source for {thing!r}: it was not read from a file or a cell"
+        ) from error
 
 
 def excerpt(text: object, first: str, last: str | None = None) -> str:
@@ -72,7 +74,9 @@ class Panels:
         self.texts = dict(texts)
 
     def __repr__(self) -> str:
-        return "\n\n".join(f"{_TITLES[key]}:\n{textwrap.indent(text, '    ')}" for key, text in self.texts.items())
+        return "\n\n".join(
+            f"{_TITLES[key]}:\n{textwrap.indent(text, '    ')}" for key, text in self.texts.items()
+        )
 
     def _repr_html_(self) -> str:
         panels = "".join(
@@ -93,7 +97,9 @@ def _highlighted(text: str, lexer: str) -> str:
         from pygments.lexers import get_lexer_by_name
     except ImportError:  # Jupyter always brings it
         return f"<pre>{html.escape(text)}</pre>"
-    return highlight(text, get_lexer_by_name(lexer), HtmlFormatter(nowrap=False, wrapcode=True, cssclass="code"))
+    return highlight(
+        text, get_lexer_by_name(lexer), HtmlFormatter(nowrap=False, wrapcode=True, cssclass="code")
+    )
 
 
 def side_by_side(**texts: object) -> Panels:

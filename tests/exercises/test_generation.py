@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tools.exercises import BadExerciseSource, exercises_in, learner_notebook, solution_notebook, variant_notebook
+from tools.exercises import (
+    BadExerciseSource,
+    exercises_in,
+    learner_notebook,
+    solution_notebook,
+    variant_notebook,
+)
 
 HEAD = """---
 jupytext:
@@ -14,6 +20,7 @@ jupytext:
     extension: .md
     format_name: myst
 kernelspec:
+  display_name: Python 3
   name: python3
 ---
 
@@ -23,7 +30,9 @@ kernelspec:
 
 def _source(tmp_path: Path, *cells: str) -> Path:
     path = tmp_path / "07_sample.md"
-    path.write_text(HEAD + "".join(f"\n```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells), encoding="utf-8")
+    path.write_text(
+        HEAD + "".join(f"\n```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells), encoding="utf-8"
+    )
     return path
 
 
@@ -91,6 +100,8 @@ def test_exercises_in__finds_a_solution_in_another_cell_than_its_check(tmp_path:
         ([ASSIGNS.partition("\n\n")[0], ASSIGNS], "two solutions before one check"),
     ],
 )
-def test_exercises_in__refuses_markers_that_do_not_pair(tmp_path: Path, cells: list[str], message: str) -> None:
+def test_exercises_in__refuses_markers_that_do_not_pair(
+    tmp_path: Path, cells: list[str], message: str
+) -> None:
     with pytest.raises(BadExerciseSource, match=message):
         exercises_in(_source(tmp_path, *cells))

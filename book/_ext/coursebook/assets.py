@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
-import cutecourse.widgets
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
@@ -14,7 +14,8 @@ from sphinx.errors import ExtensionError
 HERE = Path(__file__).parent
 # Not under `_static`: Jupyter Book loads every script that lies there on every page, as a classic script.
 OWN_ASSETS = HERE / "assets"
-WIDGET_ASSETS = Path(cutecourse.widgets.__file__).parent / "static"
+# Found, not imported: the pages need the script alone.
+WIDGET_ASSETS = Path(importlib.util.find_spec("cutecourse").origin).parent / "widgets" / "static"
 
 
 def add_assets(app: Sphinx, *_: Any) -> None:
@@ -44,7 +45,9 @@ def _is_outside(asset: Any) -> bool:
 def refuse_math(app: Sphinx, doctree: nodes.document) -> None:
     """Formulas stand as code: typeset mathematics would need MathJax from outside."""
     for node in doctree.findall(lambda node: isinstance(node, (nodes.math, nodes.math_block))):
-        raise ExtensionError(f"{app.env.docname}, line {node.line}: write formulas as code, not as mathematics")
+        raise ExtensionError(
+            f"{app.env.docname}, line {node.line}: write formulas as code, not as mathematics"
+        )
 
 
 def keep_state_scripts_valid(

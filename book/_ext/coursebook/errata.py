@@ -24,7 +24,9 @@ class ErrataDirective(SphinxDirective):
         except CourseError as error:
             raise ExtensionError(str(error)) from error
         container = nodes.container(classes=["cute-errata"])
-        self.state.nested_parse(StringList(text.splitlines(), str(errata.ERRATA)), self.content_offset, container)
+        self.state.nested_parse(
+            StringList(text.splitlines(), str(errata.ERRATA)), self.content_offset, container
+        )
         return [container]
 
 

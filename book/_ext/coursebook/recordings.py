@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
 import myst_nb.core.read
-import nbformat
 from docutils import nodes
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
-from sphinx.util import logging
 
 from tools.notebooks import (
     METADATA_KEY,
@@ -21,9 +21,9 @@ from tools.notebooks import (
     differences,
     read_recording,
 )
-from tools.paths import BOOK, CHAPTERS, notebook_of, notebook_sources, relative
+from tools.paths import BOOK, notebook_of, notebook_sources, relative
+from tools.tidy import WIDGET_VIEW
 
-logger = logging.getLogger(__name__)
 _read_markdown = myst_nb.core.read.read_myst_markdown_notebook
 
 
@@ -39,11 +39,30 @@ def read_with_outputs(text: str, *args: Any, path: str | Path | None = None, **k
     recording = read_recording(source)
     _refuse([str(difference) for difference in differences(source, recording, code_cells(notebook))])
     for cell, recorded in zip(code_cells(notebook), code_cells(recording), strict=True):
-        cell.outputs = recorded.outputs
+        cell.outputs = [shown for output in recorded.outputs for shown in with_static_figure(output)]
         cell.execution_count = recorded.execution_count
     if "widgets" in recording.metadata:
         notebook.metadata["widgets"] = recording.metadata["widgets"]
     return notebook
+
+
+def with_static_figure(output: NotebookNode) -> list[NotebookNode]:
+    """A widget's output, followed by its figure as an output of its own; any other output alone.
+
+    The page shows one form of an output; a widget is to have two: itself, and its figure for print and for
+    readers without JavaScript.
+    """
+    data = output.get("data", {})
+    if WIDGET_VIEW not in data:
+        return [output]
+    if "image/png" not in data:
+        raise ExtensionError(f"the widget {data.get('text/plain')} has no figure in its recording")
+    figure = (
+        '<figure class="cute-static-figure">'
+        f'<img alt="{html.escape(data["text/plain"], quote=True)}" src="data:image/png;base64,{data["image/png"].strip()}">'
+        "</figure>"
+    )
+    return [output, new_output("display_data", data={"text/html": figure})]
 
 
 def refuse_stale_recordings(app: Sphinx) -> None:
@@ -95,7 +114,8 @@ def provenance(facts: NotebookNode) -> nodes.container:
     note = nodes.container(classes=["cute-provenance"])
     note += nodes.paragraph(text=sentence)
     note += nodes.paragraph(
-        text=f"{facts['machine']}, Python {facts['python']}, {packages}.", classes=["cute-provenance-versions"]
+        text=f"{facts['machine']}, Python {facts['python']}, {packages}.",
+        classes=["cute-provenance-versions"],
     )
     return note
 

@@ -17,7 +17,9 @@ def check_offset(answer: object) -> str:
         answer,
         29,
         meaning="the offset of (3, 5) in (4,8):(8,1), in elements",
-        mistakes={23: "That takes the first mode as the contiguous one: here the strides are 8 and 1, not 1 and 4."},
+        mistakes={
+            23: "That takes the first mode as the contiguous one: here the strides are 8 and 1, not 1 and 4."
+        },
     )
     return "Each coordinate times its stride, added up."
 
@@ -25,7 +27,10 @@ def check_offset(answer: object) -> str:
 @exercise(
     "01.2",
     "Column by column",
-    hints=["Which mode has stride 1 when a column is contiguous?", "The other stride is the length of a column."],
+    hints=[
+        "Which mode has stride 1 when a column is contiguous?",
+        "The other stride is the length of a column.",
+    ],
 )
 def check_columns(answer: object) -> str:
     """A column-major layout."""

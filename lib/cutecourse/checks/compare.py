@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cutecourse.checks.pictures import Picture, grid
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.errors import CourseError
-from cutecourse.layout import Layout, rank, size
+from cutecourse.layout import Layout, depth, idx2crd, rank, size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,11 +23,16 @@ def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int,
 
     `meaning` says in words what is asked ("the offset of (3, 5), in elements"); the number itself is not shown.
     """
-    if isinstance(answer, bool) or not hasattr(answer, "__index__"):
+    try:
+        value = operator.index(answer)  # type: ignore[arg-type]  # what has no index is refused here
+    except TypeError:
+        value = None
+    if value is None or isinstance(answer, bool):
         raise WrongAnswer(
-            f"The answer is to be one whole number: {meaning}.", expected="an int", got=_type_and_value(answer)
+            f"The answer is to be one whole number: {meaning}.",
+            expected="an int",
+            got=_type_and_value(answer),
         )
-    value = answer.__index__()
     if value == right:
         return
     explained = (mistakes or {}).get(value)
@@ -47,14 +53,20 @@ def same_choice(answer: object, right: str, *, options: Mapping[str, str]) -> No
 
 
 def same_sequence(
-    answer: object, right: Sequence[object], *, meaning: str, mistakes: Mapping[tuple[object, ...], str] | None = None
+    answer: object,
+    right: Sequence[object],
+    *,
+    meaning: str,
+    mistakes: Mapping[tuple[object, ...], str] | None = None,
 ) -> None:
     """Accept a tuple, list or one-dimensional array; says the first place that differs and how many do."""
     try:
         values = tuple(_plain(value) for value in answer)  # type: ignore[attr-defined]
     except TypeError:
         raise WrongAnswer(
-            f"The answer is to be a sequence: {meaning}.", expected=f"{len(right)} values", got=_type_and_value(answer)
+            f"The answer is to be a sequence: {meaning}.",
+            expected=f"{len(right)} values",
+            got=_type_and_value(answer),
         ) from None
     wanted = tuple(right)
     if values == wanted:
@@ -103,14 +115,15 @@ def same_layout(
         first = wrong[0]
         raise WrongAnswer(
             explained or f"The layout sends {len(wrong)} of {size(wanted)} coordinates elsewhere.",
-            where=f"coordinate {wanted.get_hier_coord(first) if hasattr(wanted, 'get_hier_coord') else first}",
+            where=f"coordinate {idx2crd(first, wanted.shape)}",
             expected=str(wanted(first)),
             got=f"{layout(first)}, by {layout}",
             picture=_layout_picture(layout, wanted),
         )
     if exact and str(layout) != str(wanted):
         raise WrongAnswer(
-            explained or "As a function the layout is right, but its shape or stride is written otherwise than asked.",
+            explained
+            or "As a function the layout is right, but its shape or stride is written otherwise than asked.",
             expected=f"{rank(wanted)} modes, {_depth_words(wanted)}",
             got=f"{layout}: {rank(layout)} modes, {_depth_words(layout)}",
         )
@@ -123,9 +136,13 @@ def _as_layout(answer: object) -> Layout:
         try:
             return Layout.parse(answer)
         except CourseError as error:
-            raise WrongAnswer(f"The text is no layout: {error}", expected="(shape):(stride)", got=answer) from None
+            raise WrongAnswer(
+                f"The text is no layout: {error}", expected="(shape):(stride)", got=answer
+            ) from None
     raise WrongAnswer(
-        "The answer is to be a layout, or its text.", expected="Layout(shape, stride)", got=_type_and_value(answer)
+        "The answer is to be a layout, or its text.",
+        expected="Layout(shape, stride)",
+        got=_type_and_value(answer),
     )
 
 
@@ -138,7 +155,7 @@ def _explained_layout(layout: Layout, mistakes: Mapping[str, str]) -> str | None
 
 
 def _depth_words(layout: Layout) -> str:
-    return "nested" if "(" in str(layout.shape)[1:] else "flat"
+    return "nested" if depth(layout) > 1 else "flat"
 
 
 def _layout_picture(layout: Layout, wanted: Layout) -> Picture | None:
@@ -167,7 +184,9 @@ def same_array(
     import numpy as np
 
     if not isinstance(answer, np.ndarray):
-        raise WrongAnswer(f"{name} is to be a NumPy array.", expected=_shape_words(right), got=_type_and_value(answer))
+        raise WrongAnswer(
+            f"{name} is to be a NumPy array.", expected=_shape_words(right), got=_type_and_value(answer)
+        )
     if answer.shape != right.shape:
         raise WrongAnswer(
             f"{name} does not have the right shape.", expected=_shape_words(right), got=_shape_words(answer)
@@ -189,7 +208,9 @@ def same_array(
 def _array_picture(name: str, answer: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Picture | None:
     if right.ndim not in (1, 2) or right.size > _MAX_PICTURE_CELLS:
         return None
-    return grid(name, answer.reshape(-1, right.shape[-1]).tolist(), right.reshape(-1, right.shape[-1]).tolist())
+    return grid(
+        name, answer.reshape(-1, right.shape[-1]).tolist(), right.reshape(-1, right.shape[-1]).tolist()
+    )
 
 
 def _shape_words(array: np.ndarray[Any, Any]) -> str:
@@ -213,7 +234,9 @@ def same_outputs(
 
     if not isinstance(spec, LaunchSpec):
         raise WrongAnswer(
-            "The answer is to be a launch specification of your kernel.", expected="LaunchSpec(...)", got=_type_and_value(spec)
+            "The answer is to be a launch specification of your kernel.",
+            expected="LaunchSpec(...)",
+            got=_type_and_value(spec),
         )
     try:
         outcome = run(spec, **{name: array.copy() for name, array in inputs.items()})
@@ -229,13 +252,17 @@ def on_many(answer: object, cases: Sequence[tuple[Any, ...]], reference: Any, *,
     Cases are argument tuples. Errors: an exception of the learner's function passes through.
     """
     if not callable(answer):
-        raise WrongAnswer(f"The answer is to be a function: {what}.", expected="a function", got=_type_and_value(answer))
+        raise WrongAnswer(
+            f"The answer is to be a function: {what}.", expected="a function", got=_type_and_value(answer)
+        )
     name = getattr(answer, "__name__", "your function")
     wrong: list[tuple[tuple[Any, ...], Any, Any]] = []
     for case in cases:
         got, right = _plain(answer(*case)), _plain(reference(*case))
         if got is None:
-            raise WrongAnswer(f"`{name}` returned None: return the answer.", where=_call(name, case), got="None")
+            raise WrongAnswer(
+                f"`{name}` returned None: return the answer.", where=_call(name, case), got="None"
+            )
         if got != right:
             wrong.append((case, got, right))
     if wrong:

@@ -38,7 +38,9 @@ _hints_given: dict[str, int] = {}
 _collectors: list[list[CheckResult]] = []
 
 
-def exercise(identifier: str, title: str, *, hints: Sequence[str]) -> Callable[[CheckFunction], CheckFunction]:
+def exercise(
+    identifier: str, title: str, *, hints: Sequence[str]
+) -> Callable[[CheckFunction], CheckFunction]:
     """Register a function as the check of an exercise, in the module `cutecourse.checks.chNN` of its chapter.
 
     The function takes the answer, raises WrongAnswer (the comparators of `cutecourse.checks.compare` do), and
@@ -73,7 +75,9 @@ def _find(identifier: str) -> _Exercise:
     chapter = str(identifier).partition(".")[0]
     _load(chapter)
     if identifier not in _exercises:
-        raise UnknownExercise(f"there is no exercise {identifier!r}; there are: {', '.join(exercises(chapter))}")
+        raise UnknownExercise(
+            f"there is no exercise {identifier!r}; there are: {', '.join(exercises(chapter))}"
+        )
     return _exercises[identifier]
 
 
@@ -104,7 +108,14 @@ def _evaluate(found: _Exercise, answer: object) -> CheckResult:
         return CheckResult(found.id, found.title, "untouched", UNTOUCHED)
     except WrongAnswer as wrong:
         return CheckResult(
-            found.id, found.title, "wrong", wrong.message, wrong.expected, wrong.got, wrong.where, wrong.picture
+            found.id,
+            found.title,
+            "wrong",
+            wrong.message,
+            wrong.expected,
+            wrong.got,
+            wrong.where,
+            wrong.picture,
         )
     except Exception as error:  # whatever the learner's code raises is an answer to show, not to die of
         return CheckResult(found.id, found.title, "raised", _describe(error))
@@ -126,7 +137,9 @@ def hint(identifier: str, *, restart: bool = False) -> Hint:
     given = 0 if restart else _hints_given.get(identifier, 0)
     total = len(found.hints)
     if given >= total:
-        return Hint(identifier, total, total, "that was the last hint; hint(..., restart=True) shows them again.")
+        return Hint(
+            identifier, total, total, "that was the last hint; hint(..., restart=True) shows them again."
+        )
     _hints_given[identifier] = given + 1
     return Hint(identifier, given + 1, total, found.hints[given])
 

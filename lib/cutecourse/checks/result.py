@@ -18,7 +18,12 @@ _HEADLINES: dict[Status, str] = {
     "raised": "your code raised an error",
 }
 _MARKS: dict[Status, str] = {"passed": "✓", "untouched": "…", "wrong": "✗", "raised": "✗"}
-_COLOURS: dict[Status, str] = {"passed": "#2e7d32", "untouched": "#757575", "wrong": "#c62828", "raised": "#c62828"}
+_COLOURS: dict[Status, str] = {
+    "passed": "#2e7d32",
+    "untouched": "#757575",
+    "wrong": "#c62828",
+    "raised": "#c62828",
+}
 
 
 class WrongAnswer(CourseError):

@@ -24,7 +24,9 @@ def refuse_untouched(answer: object) -> None:
         return
     name = _function_with_gap(answer)
     if name is not None:
-        raise Untouched(f"`{name}` still has a `...` in its body: replace it with your code, then check again.")
+        raise Untouched(
+            f"`{name}` still has a `...` in its body: replace it with your code, then check again."
+        )
 
 
 def _function_with_gap(answer: object) -> str | None:

@@ -1,0 +1,268 @@
+"""Checks: what they say to a right, a wrong, an untouched and a failing answer, and what they never say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cutecourse import checks
+from cutecourse.checks import CheckFailed, CheckResult, UnknownExercise, WrongAnswer, compare, registry
+from cutecourse.checks.pictures import grid
+from cutecourse.layout import Layout
+
+
+@pytest.fixture
+def exercise(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Register exercises of a chapter 99 that exists in this test alone."""
+    monkeypatch.setattr(registry, "_exercises", {})
+    monkeypatch.setattr(registry, "_hints_given", {})
+    monkeypatch.setattr(registry, "_load", lambda chapter: None)
+    monkeypatch.delenv("CUTECOURSE_STRICT", raising=False)
+
+    def add(function: Any, hints: tuple[str, ...] = ("first", "second")) -> None:
+        checks.exercise("99.1", "A title", hints=hints)(function)
+
+    return add
+
+
+def _refused(comparison: Any, *args: Any, **kwargs: Any) -> WrongAnswer:
+    with pytest.raises(WrongAnswer) as caught:
+        comparison(*args, **kwargs)
+    return caught.value
+
+
+def test_check__shows_a_pass_as_text_and_html(exercise: Any) -> None:
+    exercise(lambda answer: "Well <done>.")
+    result = checks.check("99.1", 1)
+    assert result
+    assert repr(result) == "✓ 99.1 A title: passed\n  Well <done>."
+    assert "Well &lt;done&gt;." in result._repr_html_()
+
+
+def test_check__shows_a_wrong_answer_without_raising(exercise: Any) -> None:
+    def wrong(answer: object) -> str:
+        raise WrongAnswer(
+            "The rows differ.", where="C[0, 1]", expected="3", got="<4>", picture=grid("C", [[4]], [[3]])
+        )
+
+    exercise(wrong)
+    result = checks.check("99.1", 1)
+    assert not result
+    assert repr(result).splitlines()[:5] == [
+        "✗ 99.1 A title: not yet",
+        "  The rows differ.",
+        "  where:    C[0, 1]",
+        "  expected: 3",
+        "  came:     <4>",
+    ]
+    assert "[4]" in repr(result)
+    assert "&lt;4&gt;" in result._repr_html_()
+
+
+@pytest.mark.parametrize("answer", [..., NotImplemented, None, (1, ...), [...], {"m": ...}])
+def test_check__knows_an_untouched_placeholder(exercise: Any, answer: object) -> None:
+    exercise(lambda answer: pytest.fail("an untouched answer reached its check"))
+    result = checks.check("99.1", answer)
+    assert result.status == "untouched"
+    assert "replace the `...` with your answer" in result.message
+
+
+def test_check__knows_an_untouched_function(exercise: Any) -> None:
+    def owner(m: int, n: int) -> int:
+        """Say which lane."""
+        lane: Any = m
+        ...
+        return lane
+
+    exercise(lambda answer: pytest.fail("an untouched answer reached its check"))
+    assert "`owner` still has a `...` in its body" in checks.check("99.1", owner).message
+
+
+def test_check__does_not_take_an_index_for_a_gap(exercise: Any) -> None:
+    def first(array: Any) -> Any:
+        return array[..., 0]
+
+    exercise(lambda answer: "fine")
+    assert checks.check("99.1", first)
+
+
+def test_check__tells_what_the_learners_code_raised_and_where(exercise: Any) -> None:
+    def owner(m: int) -> float:
+        return m / 0
+
+    def calls(answer: Any) -> str:
+        return str(answer(1))
+
+    exercise(calls)
+    result = checks.check("99.1", owner)
+    assert result.status == "raised"
+    assert "ZeroDivisionError: division by zero" in result.message
+    assert "in owner" in result.message
+    assert "return m / 0" in result.message
+
+
+def test_check__raises_when_strict(exercise: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    exercise(lambda answer: compare.same_int(answer, 3, meaning="three"))
+    with pytest.raises(CheckFailed, match="too small"):
+        checks.check("99.1", 2, strict=True)
+    monkeypatch.setenv("CUTECOURSE_STRICT", "1")
+    with pytest.raises(CheckFailed, match="not started"):
+        checks.check("99.1", ...)
+    assert not checks.check("99.1", 2, strict=False)
+
+
+def test_check__refuses_an_id_that_does_not_exist() -> None:
+    with pytest.raises(UnknownExercise, match=r"no exercise '01\.99'; there are: 01\.1"):
+        checks.check("01.99", 1)
+    with pytest.raises(UnknownExercise, match="no chapter '77'"):
+        checks.check("77.1", 1)
+    with pytest.raises(UnknownExercise, match="no chapter"):
+        checks.hint("first")
+
+
+def test_exercise__is_registered_once_and_with_hints(exercise: Any) -> None:
+    exercise(lambda answer: None)
+    with pytest.raises(UnknownExercise, match="twice"):
+        exercise(lambda answer: None)
+    with pytest.raises(UnknownExercise, match="no hint"):
+        checks.exercise("99.2", "Another", hints=())(lambda answer: None)
+
+
+def test_hint__comes_one_at_a_time_and_says_when_there_is_no_more(exercise: Any) -> None:
+    exercise(lambda answer: None)
+    assert [checks.hint("99.1").text for _ in range(2)] == ["first", "second"]
+    assert "last hint" in checks.hint("99.1").text
+    assert repr(checks.hint("99.1", restart=True)) == "Hint 1 of 2 for 99.1: first"
+
+
+def test_collecting__sees_the_checks_of_its_block_alone(exercise: Any) -> None:
+    exercise(lambda answer: None)
+    checks.check("99.1", 1)
+    with checks.collecting() as results:
+        checks.check("99.1", ...)
+        checks.check("99.1", 2)
+    checks.check("99.1", 3)
+    assert [result.status for result in results] == ["untouched", "passed"]
+    assert all(isinstance(result, CheckResult) for result in results)
+
+
+def test_same_int__accepts_numpy_and_says_the_direction_but_not_the_number() -> None:
+    compare.same_int(np.int64(29), 29, meaning="the offset")
+    error = _refused(compare.same_int, 23, 29, meaning="the offset")
+    assert (error.message, error.expected, error.got) == ("That is too small.", "the offset", "23")
+    assert "29" not in f"{error.message}{error.expected}"
+
+
+@pytest.mark.parametrize("answer", ["29", 29.0, True, (29,), np.array([29, 29])])
+def test_same_int__refuses_what_is_no_whole_number(answer: object) -> None:
+    error = _refused(compare.same_int, answer, 29, meaning="the offset")
+    assert "is to be one whole number" in error.message
+
+
+def test_same_int__says_what_a_known_mistake_is() -> None:
+    assert (
+        _refused(compare.same_int, 8, 4, meaning="x", mistakes={8: "bytes, not elements"}).message
+        == "bytes, not elements"
+    )
+
+
+def test_same_choice__answers_to_the_choice() -> None:
+    options = {"K": "right", "M": "That is how it is read.", "N": "B has N."}
+    compare.same_choice(" K ", "K", options=options)
+    assert _refused(compare.same_choice, "M", "K", options=options).message == "That is how it is read."
+    assert "'K' or 'M' or 'N'" in str(_refused(compare.same_choice, "k-major", "K", options=options).expected)
+
+
+def test_same_sequence__points_at_the_first_difference() -> None:
+    compare.same_sequence(np.array([0, 1, 4]), (0, 1, 4), meaning="squares")
+    error = _refused(compare.same_sequence, [0, 1, 5, 8], (0, 1, 4, 9), meaning="squares")
+    assert (error.where, error.expected, error.got) == ("index 2", "4", "5")
+    assert error.message.startswith("2 of 4 values differ")
+    assert _refused(compare.same_sequence, [0, 1], (0, 1, 4), meaning="s").got == "2 values"
+    assert "is to be a sequence" in _refused(compare.same_sequence, 3, (0, 1), meaning="s").message
+
+
+def test_same_layout__compares_functions_not_spellings() -> None:
+    compare.same_layout(Layout((2, 2, 8), (8, 16, 1)), "((2,2),8):((8,16),1)")
+    compare.same_layout("(4,8):(8,1)", Layout((4, 8), (8, 1)))
+    error = _refused(compare.same_layout, "(4,8):(8,1)", "((2,2),8):((8,16),1)", exact=True)
+    assert "shape or stride is written otherwise" in error.message
+
+
+def test_same_layout__shows_the_first_coordinate_and_a_picture() -> None:
+    error = _refused(compare.same_layout, Layout((4, 8), (1, 4)), "(4,8):(8,1)")
+    assert error.where == "coordinate (1, 0)"
+    assert error.expected == "8"
+    assert error.got == "1, by (4,8):(1,4)"
+    assert error.message == "The layout sends 30 of 32 coordinates elsewhere."
+    assert "(8,1)" not in str(error.message)
+    picture = str(error.picture).splitlines()
+    assert picture[1].split()[0] == "0"
+    assert "[ 1]" in picture[2]
+
+
+def test_same_layout__knows_a_mistake_under_any_spelling() -> None:
+    error = _refused(
+        compare.same_layout, "(4,(2,4)):(1,(4,8))", "(4,8):(8,1)", mistakes={"(4,8):(1,4)": "column-major"}
+    )
+    assert error.message == "column-major"
+
+
+@pytest.mark.parametrize("answer", ["4:8:1", "(4,8)(8,1)", 12, (4, 8)])
+def test_same_layout__refuses_what_is_no_layout(answer: object) -> None:
+    assert "layout" in _refused(compare.same_layout, answer, "(4,8):(8,1)").message
+
+
+def test_same_array__points_at_the_first_element_and_counts() -> None:
+    right = np.arange(12.0).reshape(3, 4)
+    compare.same_array(right.copy(), right)
+    wrong = right.copy()
+    wrong[1, 2], wrong[2, 0] = -1, -2
+    error = _refused(compare.same_array, wrong, right, name="C")
+    assert error.where == "C[1, 2], the first of 2"
+    assert (error.expected, error.got) == ("6.0", "-1.0")
+    assert str(error.picture).count("[") == 2
+    assert error.picture is not None
+    assert error.picture.html().count("#c62828") == 2
+
+
+def test_same_array__takes_nan_for_nan_and_refuses_shapes_and_lists() -> None:
+    right = np.array([1.0, np.nan])
+    compare.same_array(right.copy(), right)
+    assert _refused(compare.same_array, np.array([np.nan, np.nan]), right).got == "nan"
+    assert _refused(compare.same_array, np.zeros((2, 1)), right).got == "shape (2, 1), float64"
+    assert "is to be a NumPy array" in _refused(compare.same_array, [1.0, 2.0], right).message
+
+
+def test_same_array__says_what_a_known_mistake_is() -> None:
+    right = np.arange(4).reshape(2, 2)
+    assert (
+        _refused(compare.same_array, right.T.copy(), right, mistakes=[(right.T, "transposed")]).message
+        == "transposed"
+    )
+
+
+def test_on_many__points_at_the_first_case() -> None:
+    cases = compare.all_coordinates((2, 3))
+    assert cases == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
+
+    def owner(m: int, n: int) -> int:
+        return m + n
+
+    compare.on_many(owner, cases, lambda m, n: m + n, what="the sum")
+    error = _refused(compare.on_many, owner, cases, lambda m, n: m + 2 * n, what="the sum")
+    assert (error.where, error.expected, error.got) == ("owner(0, 1)", "2", "1")
+    assert error.message.startswith("4 of 6 cases differ")
+    nothing = _refused(compare.on_many, lambda m, n: None, cases, lambda m, n: 0, what="the sum")
+    assert "returned None" in nothing.message
+    assert "is to be a function" in _refused(compare.on_many, 3, cases, owner, what="the sum").message
+
+
+def test_picture__cuts_what_is_too_large_and_says_so() -> None:
+    table = [[0] * 40 for _ in range(50)]
+    text = str(grid("big", table, table))
+    assert "the first 32 x 32 of 50 x 40 cells" in text
+    assert len(text.splitlines()) == 33

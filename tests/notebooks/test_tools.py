@@ -1,0 +1,196 @@
+"""The tools behind the notebooks: what counts as stale, what is tidied, what plain text becomes of MyST."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+import cutecourse
+from tools import notebooks, tidy
+from tools.execute import CellFailed, execute
+from tools.notebooks import METADATA_KEY, as_notebook, differences, kernel_hash
+from tools.paths import AuthoringError, UnknownChapter, choose
+from tools.plain_markdown import UntranslatableMarkdown, plain
+
+KERNEL = "cutecourse.kernels.spec"  # any module: its hash is taken the same way
+
+
+def _recording(
+    *sources: str, version: str = cutecourse.__version__, kernels: dict[str, str] | None = None
+) -> NotebookNode:
+    notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
+    notebook.metadata[METADATA_KEY] = nbformat.from_dict({"version": version, "kernels": kernels or {}})
+    return notebook
+
+
+def _texts(recording: NotebookNode, *sources: str) -> list[str]:
+    cells = [new_code_cell(source) for source in sources]
+    return [difference.text for difference in differences(notebooks.notebook_sources()[0], recording, cells)]
+
+
+def test_differences__are_none_for_the_same_cells_version_and_kernels() -> None:
+    recording = _recording("a = 1", "a + 1", kernels={KERNEL: kernel_hash(KERNEL) or ""})
+    assert _texts(recording, "a = 1", "a + 1") == []
+
+
+def test_differences__name_the_cell_and_the_line() -> None:
+    (text,) = _texts(_recording("a = 1", "b = 2\na + b"), "a = 1", "b = 2\na - b")
+    assert "code cell 2 differs from the recording at its line 2" in text
+    assert "a - b" in text
+    assert "a + b" in text
+
+
+def test_differences__see_a_missing_cell_and_other_tags() -> None:
+    assert _texts(_recording("a = 1"), "a = 1", "a") == ["the page has 2 code cells, the recording 1"]
+    recording = _recording("a = 1")
+    recording.cells[0].metadata["tags"] = ["hide-input"]
+    assert "tagged [] on the page, ['hide-input'] in the recording" in _texts(recording, "a = 1")[0]
+
+
+def test_differences__see_another_library_version() -> None:
+    (text,) = _texts(_recording("a", version="0.0.1"), "a")
+    assert text == f"recorded with cutecourse 0.0.1, this is {cutecourse.__version__}"
+
+
+def test_differences__see_a_changed_and_a_missing_kernel() -> None:
+    recording = _recording("a", kernels={KERNEL: "0" * 64, "cutecourse.kernels.gone": "0" * 64})
+    assert _texts(recording, "a") == [
+        "the kernel module cutecourse.kernels.gone that was recorded is gone",
+        f"the kernel module {KERNEL} has changed since the recording",
+    ]
+
+
+def test_differences__see_a_notebook_that_no_recorder_wrote() -> None:
+    assert "carries no 'cutecourse' metadata" in _texts(new_notebook(cells=[new_code_cell("a")]), "a")[0]
+
+
+def test_stable_ids__follow_from_the_text_alone() -> None:
+    first = new_notebook(cells=[new_code_cell("a"), new_markdown_cell("a"), new_code_cell("a")])
+    second = new_notebook(
+        cells=[new_code_cell("new"), new_code_cell("a"), new_markdown_cell("a"), new_code_cell("a")]
+    )
+    for notebook in (first, second):
+        notebooks.give_stable_ids(notebook)
+    assert [cell["id"] for cell in first.cells] == [cell["id"] for cell in second.cells[1:]]
+    assert len({cell["id"] for cell in second.cells}) == 4
+
+
+def _with_widget(model: str) -> NotebookNode:
+    child = model.replace("a", "b")
+    view = {"model_id": model, "version_major": 2, "version_minor": 0}
+    output = new_output("display_data", data={tidy.WIDGET_VIEW: view, "text/plain": "W()"})
+    notebook = new_notebook(cells=[new_code_cell("w", outputs=[output])])
+    state = {
+        "f" * 32: {"model_name": "Layout", "state": {}},
+        model: {"model_name": "AnyModel", "state": {"layout": f"IPY_MODEL_{child}"}},
+        child: {"model_name": "LayoutModel", "state": {}},
+    }
+    notebook.metadata["widgets"] = {tidy.WIDGET_STATE: {"state": state, "version_major": 2}}
+    return notebook
+
+
+def test_tidy__numbers_widgets_and_drops_those_that_nothing_shows() -> None:
+    first, second = _with_widget("a1" * 16), _with_widget("a2" * 16)
+    for notebook in (first, second):
+        tidy.tidy(notebook, name="07_sample")
+        notebooks.give_stable_ids(notebook)
+    assert json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+    state = first.metadata["widgets"][tidy.WIDGET_STATE]["state"]
+    view = first.cells[0].outputs[0].data[tidy.WIDGET_VIEW]
+    assert len(state) == 2
+    assert state[view["model_id"]]["state"]["layout"].removeprefix("IPY_MODEL_") in state
+
+
+def test_tidy__leaves_no_address_and_no_traceback() -> None:
+    outputs = [
+        new_output("execute_result", data={"text/plain": "<object at 0x7f00aa>, mask 0x7f00aa"}),
+        new_output(
+            "error", ename="LayoutError", evalue="no", traceback=["\x1b[31m/home/someone/file.py", "line 3"]
+        ),
+    ]
+    notebook = new_notebook(cells=[new_code_cell("a", outputs=outputs)])
+    tidy.tidy(notebook, name="07_sample")
+    assert notebook.cells[0].outputs[0].data["text/plain"] == "<object at 0x0>, mask 0x7f00aa"
+    assert notebook.cells[0].outputs[1].traceback == ["LayoutError: no"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "tags", "message"),
+    [
+        ("import sys\nprint('careful', file=sys.stderr)", [], "code cell 2 wrote to stderr"),
+        ("1 / 0", [], "ZeroDivisionError"),
+        ("1 + 1", ["raises-exception"], "tagged raises-exception and raised nothing"),
+    ],
+)
+def test_execute__refuses_what_a_page_may_not_show(
+    tmp_path: Path, cell: str, tags: list[str], message: str
+) -> None:
+    notebook = new_notebook(cells=[new_code_cell("a = 1"), new_code_cell(cell, metadata={"tags": tags})])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    with pytest.raises(CellFailed, match=message):
+        execute(notebook, where=tmp_path / "page.md", cwd=tmp_path)
+
+
+def test_execute__says_which_kernels_and_versions_were_used(tmp_path: Path) -> None:
+    notebook = new_notebook(cells=[new_code_cell("from cutecourse.kernels import hello_ptx\n6 * 7")])
+    execution = execute(notebook, where=tmp_path / "page.md", cwd=tmp_path)
+    assert execution.kernel_modules == ["cutecourse.kernels.hello_ptx"]
+    assert execution.runs == []
+    assert execution.environment["version"] == cutecourse.__version__
+    assert len(notebook.cells) == 1
+    assert notebook.cells[0].outputs[0].data["text/plain"] == "42"
+
+
+def test_as_notebook__refuses_a_page_without_cells() -> None:
+    with pytest.raises(AuthoringError, match=r"page\.md has no code cell"):
+        as_notebook("# A title\n\ntext\n", where="page.md")
+
+
+def test_choose__takes_numbers_names_and_files() -> None:
+    sources = [Path("book/chapters/01_hello_layout.md"), Path("book/chapters/02_hello_mma.md")]
+    assert choose(sources, []) == sources
+    assert choose(sources, ["02"]) == choose(sources, ["book/chapters/02_hello_mma.md"]) == sources[1:]
+    with pytest.raises(UnknownChapter, match="no chapter '03'; there are: 01_hello_layout, 02_hello_mma"):
+        choose(sources, ["03"])
+
+
+def test_plain__turns_admonitions_labels_and_roles_into_markdown() -> None:
+    text = (
+        "(tn-strides)=\n:::{admonition} Predict\n:class: tip\n\nWhich {term}`mode`, {ref}`as above <x>`?\n:::\n"
+        "See [the words](../notation.md#glossary) and [the rest](../errata.md).\n"
+    )
+    assert plain(text, where="page.md") == (
+        "> **Predict**\n>\n> Which mode, as above?\n"
+        "See [the words](notation.ipynb#glossary) and [the rest](../book/errata.md)."
+    )
+
+
+def test_plain__nests_and_leaves_code_alone() -> None:
+    text = "::::{note}\n:::{tip}\ninner\n:::\n::::\n```python\nx = '{term}`a`'  # [b](c.md)\n```"
+    assert plain(text, where="page.md") == (
+        "> **Note**\n>\n> > **Tip**\n> >\n> > inner\n```python\nx = '{term}`a`'  # [b](c.md)\n```"
+    )
+
+
+def test_plain__lists_a_glossary() -> None:
+    text = ":::{glossary}\nshape\n  How many.\n  Per mode.\n\nstride\n  How far.\n:::"
+    assert plain(text, where="page.md") == "- **shape**: How many. Per mode.\n- **stride**: How far."
+
+
+@pytest.mark.parametrize("text", [":::{figure} a.png\n:::", "{math}`x^2`", ":::{note}\nnot closed"])
+def test_plain__refuses_what_it_cannot_say(text: str) -> None:
+    with pytest.raises(UntranslatableMarkdown, match=r"page\.md"):
+        plain(text, where="page.md")
+
+
+@pytest.mark.parametrize(
+    ("source", "link"), [("../notebooks/", "../book/errata.md"), ("../../notebooks/", "../../book/errata.md")]
+)
+def test_plain__finds_its_way_from_the_exercises(source: str, link: str) -> None:
+    text = plain("[1](../chapters/01_hello_layout.md) [e](../errata.md)", where="x", notebooks=source)
+    assert text == f"[1]({source}01_hello_layout.ipynb) [e]({link})"
