@@ -11,7 +11,7 @@ from cutecourse.dtypes import DType
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor
 from cutecourse.runtime.errors import CompileError
 
-__all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl"]
+__all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl", "compile_host"]
 
 # What cuMemAlloc gives is aligned to 256 bytes; 16 lets the compiler use its widest loads.
 ASSUMED_ALIGN_BYTES = 16
@@ -34,8 +34,19 @@ _NAMES = {
 def compile_cutedsl(spec: LaunchSpec, target: str) -> str:
     """Compile the specification's host function for `target` and return the PTX module's text.
 
-    The tensors are stand-ins that have a type and a layout and no memory, so nothing of a GPU is needed.
     The kernel is given the specification's name, which keeps the text readable and the same in each process.
+    Errors: CompileError if the CuTe DSL is missing or refuses the kernel.
+    """
+    ptx: str | None = compile_host(spec, target).__ptx__
+    if ptx is None:
+        raise CompileError(f"{spec.name}: the CuTe DSL compiled it for {target} but kept no PTX.")
+    return ptx
+
+
+def compile_host(spec: LaunchSpec, target: str) -> Any:
+    """Compile the host function and return the CuTe DSL's own object, which holds more than the PTX.
+
+    The tensors are stand-ins that have a type and a layout and no memory, so nothing of a GPU is needed.
     Errors: CompileError if the CuTe DSL is missing or refuses the kernel.
     """
     try:
@@ -51,19 +62,16 @@ def compile_cutedsl(spec: LaunchSpec, target: str) -> str:
         rename: Any = spec.kernel
         rename.set_name_prefix(spec.name, remove_cutlass_symbol=True, keep_mangled_name=False)
     arguments = [_stand_in(cutlass, param) for param in spec.params]
-    # Keeping the PTX also writes it to a file, by default into the reader's current directory.
+    # Keeping the PTX also writes it to a file, by default into the reader's current directory. As an option
+    # of this compile, and not as an environment variable, it works whoever imported cutlass first.
     with tempfile.TemporaryDirectory(prefix="cutecourse-") as folder:
         options = (cute.GPUArch(target), cute.KeepPTX(True), DumpDir(folder))
         try:
-            compiled = cute.compile[options](spec.host, *arguments)
+            return cute.compile[options](spec.host, *arguments)
         except Exception as error:
             raise CompileError(
                 f"{spec.name}: the CuTe DSL did not compile it for {target}: {plain_reason(error)}"
             ) from error
-        ptx: str | None = compiled.__ptx__
-    if ptx is None:
-        raise CompileError(f"{spec.name}: the CuTe DSL compiled it for {target} but kept no PTX.")
-    return ptx
 
 
 def plain_reason(error: BaseException) -> str:

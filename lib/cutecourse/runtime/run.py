@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from cutecourse import emulator
+from cutecourse.emulator import LaunchResult
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime.arguments import Bound, bind, flat_arguments
 from cutecourse.runtime.compile import compile as compile_kernel
@@ -36,12 +38,13 @@ class Run:
     """What a run left behind: `run["c"]` is an array after the kernel, `run.record` says where it ran.
 
     `run.memory["c"]` holds the same elements as the kernel saw them: flat, at the offsets the stride gives,
-    with the bytes 0xA5 where the layout has gaps.
+    with the bytes 0xA5 where the layout has gaps. `run.emulated` is what the emulator counted, None on a GPU.
     """
 
     arrays: dict[str, Array]
     memory: dict[str, Array] = field(repr=False)
     record: RunRecord
+    emulated: LaunchResult | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.arrays:
@@ -79,11 +82,10 @@ def run(
     compiled = compile_kernel(spec)
     compile_s = min(compiled.seconds, time.perf_counter() - start)
     args = flat_arguments(spec, bound)
+    emulated = None
     if choice.device is None:
-        from cutecourse import emulator
-
         start = time.perf_counter()
-        emulator.launch(
+        emulated = emulator.launch(
             compiled.ptx,
             grid=spec.grid,
             block=spec.block,
@@ -122,4 +124,5 @@ def run(
         arrays={name: value.logical() for name, value in after.items()},
         memory={name: value.buffer for name, value in after.items()},
         record=record,
+        emulated=emulated,
     )

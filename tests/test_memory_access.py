@@ -1,0 +1,100 @@
+"""Sectors and bank conflicts, against cases counted by hand on paper."""
+
+import pytest
+
+from cutecourse.memory_access import (
+    BankAccess,
+    MemoryAccessError,
+    bank_conflicts,
+    ldmatrix_bank_conflicts,
+    sectors_of_warp_store,
+    sectors_touched,
+)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "access_bytes", "sectors"),
+    [
+        ([4 * lane for lane in range(32)], 4, 4),  # 128 contiguous bytes
+        ([16 + 4 * lane for lane in range(32)], 4, 5),  # the same, begun in the middle of a sector
+        ([16 * lane for lane in range(32)], 16, 16),  # 512 contiguous bytes
+        ([0] * 32, 4, 1),  # all lanes at one place
+        ([8 * lane for lane in range(32)], 4, 8),  # every second word
+        ([128 * lane for lane in range(32)], 4, 32),  # one word of each line
+        ([96], 2, 1),  # one active lane
+    ],
+)
+def test_sectors_of_warp_store__counts_what_was_counted_by_hand(addresses, access_bytes, sectors):
+    assert sectors_of_warp_store(addresses, access_bytes) == sectors
+
+
+def test_sectors_of_warp_store__row_major_and_column_major_c_of_the_mma():
+    # m16n8 C: lane = 4 g + t holds (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1), all f32.
+    lanes = [(lane // 4, lane % 4) for lane in range(32)]
+    column_major = [[4 * (g + 8 * (v // 2) + 16 * (2 * t + v % 2)) for g, t in lanes] for v in range(4)]
+    # One value: 8 rows of 4 bytes are one sector, in each of 4 columns.
+    assert [sectors_of_warp_store(addresses, 4) for addresses in column_major] == [4, 4, 4, 4]
+    row_major = [[4 * (8 * (g + 8 * half) + 2 * t) for g, t in lanes] for half in range(2)]
+    # One pair: a row of 8 floats is one sector, and there are 8 rows.
+    assert [sectors_of_warp_store(addresses, 8) for addresses in row_major] == [8, 8]
+    # Both ways each sector is written whole over the four or two stores: 16 sectors in all.
+    assert len(set().union(*(sectors_touched(addresses, 4) for addresses in column_major))) == 16
+    assert len(set().union(*(sectors_touched(addresses, 8) for addresses in row_major))) == 16
+
+
+@pytest.mark.parametrize(
+    ("addresses", "access_bytes", "access"),
+    [
+        ([4 * lane for lane in range(32)], 4, BankAccess(1, 1)),
+        ([0] * 32, 4, BankAccess(1, 1)),  # one word for all: a broadcast
+        ([2 * lane for lane in range(32)], 2, BankAccess(1, 1)),  # two lanes share a word
+        ([8 * lane for lane in range(32)], 4, BankAccess(2, 1)),  # even banks only, two words each
+        ([128 * lane for lane in range(32)], 4, BankAccess(32, 1)),  # bank 0 only
+        ([132 * lane for lane in range(32)], 4, BankAccess(1, 1)),  # rows padded by one word
+        ([8 * lane for lane in range(32)], 8, BankAccess(2, 2)),  # two halves of the warp
+        ([16 * lane for lane in range(32)], 16, BankAccess(4, 4)),  # four quarters
+        ([128 * lane for lane in range(32)], 16, BankAccess(32, 4)),  # each quarter on four banks: 8 deep
+    ],
+)
+def test_bank_conflicts__counts_what_was_counted_by_hand(addresses, access_bytes, access):
+    assert bank_conflicts(addresses, access_bytes) == access
+
+
+def test_bank_conflicts__of_the_micro_gemms_a_fragment():
+    # K-major A, rows of 32 bytes: lane 4g+t reads the word at 32 g + 4 t. Words 8g + t: g and g+4 share a bank.
+    fragment = [32 * (lane // 4) + 4 * (lane % 4) for lane in range(32)]
+    assert bank_conflicts(fragment, 4) == BankAccess(wavefronts=2, ideal=1)
+    # Rows padded from 16 to 24 halves: words 12 g + t, and g*12 mod 32 are 8 different starts, 4 apart.
+    padded = [48 * (lane // 4) + 4 * (lane % 4) for lane in range(32)]
+    assert bank_conflicts(padded, 4).conflicts == 0
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "rows", "access"),
+    [
+        (16, 8, BankAccess(1, 1)),  # 8 rows side by side fill the 32 banks
+        (32, 8, BankAccess(2, 1)),  # every second place: banks 0-3, 8-11, 16-19, 24-27 twice
+        (128, 8, BankAccess(8, 1)),
+        (144, 8, BankAccess(1, 1)),  # padded by 16 bytes
+        (16, 32, BankAccess(4, 4)),
+        (32, 16, BankAccess(4, 2)),
+    ],
+)
+def test_ldmatrix_bank_conflicts__counts_what_was_counted_by_hand(row_bytes, rows, access):
+    assert ldmatrix_bank_conflicts([row_bytes * row for row in range(rows)]) == access
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sectors_of_warp_store([0, 2], 4), "lane 1's address 2 is no multiple of 4"),
+        (lambda: sectors_of_warp_store([0], 3), "1, 2, 4, 8 or 16 bytes at once, not 3"),
+        (lambda: sectors_of_warp_store([], 4), "1 to 32 active lanes, not 0"),
+        (lambda: bank_conflicts(range(0, 132, 4), 4), "1 to 32 active lanes, not 33"),
+        (lambda: ldmatrix_bank_conflicts([0, 16]), "8, 16 or 32 rows"),
+        (lambda: ldmatrix_bank_conflicts([8 * row for row in range(8)]), "lane 1's address 8"),
+    ],
+)
+def test_memory_access__refuses_what_no_warp_does(call, message):
+    with pytest.raises(MemoryAccessError, match=message):
+        call()
