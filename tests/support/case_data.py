@@ -1,0 +1,231 @@
+"""Inputs for the emulator's cases: arrays whose values would show a wrong owner, rounding or special value.
+
+A case says of an input its element type, shape, kinds of values and seed, and gets the same array on every
+machine. The kinds in a list go in turn over the first axis, so one launch tries several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.dtypes import DType, dtype
+
+__all__ = ["KINDS", "make"]
+
+Array = NDArray[Any]
+Maker = Callable[[np.random.Generator, DType, tuple[int, ...]], Array]
+
+# (bits of the exponent, bits of the fraction), how far the exponents of `wide` spread.
+_FLOATS = {
+    "f16": (5, 10, 5.0),
+    "bf16": (8, 7, 25.0),
+    "f32": (8, 23, 25.0),
+    "f64": (11, 52, 200.0),
+    "e4m3": (4, 3, 3.0),
+    "e5m2": (5, 2, 5.0),
+}
+
+
+def make(name: str, shape: Sequence[int], kinds: str | Sequence[str], seed: int) -> Array:
+    """An array of elements of a type by PTX's name, filled with kinds of values in turn over the first axis.
+
+    >>> make("u32", [4], "index", 0).tolist()
+    [0, 1, 2, 3]
+    """
+    element = dtype(name)
+    rng = np.random.default_rng(seed)
+    if isinstance(kinds, str):
+        return KINDS[kinds](rng, element, tuple(shape))
+    parts = [KINDS[kinds[i % len(kinds)]](rng, element, tuple(shape[1:])) for i in range(shape[0])]
+    return np.stack(parts)
+
+
+def _unsigned(element: DType) -> np.dtype[Any]:
+    return np.dtype(f"u{element.numpy.itemsize}")
+
+
+def _from_bits(element: DType, bits: Array) -> Array:
+    return np.asarray(bits).astype(_unsigned(element)).view(element.numpy)
+
+
+def _zeros(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Nothing but zeros: for results, or a term that is to have no part."""
+    return _from_bits(element, np.zeros(shape, dtype=np.uint64))
+
+
+def _poison(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Bytes that no case computes: for results, so that what was not written shows."""
+    size = element.numpy.itemsize
+    return _from_bits(element, np.full(shape, int.from_bytes(b"\xa5" * size, "little"), dtype=np.uint64))
+
+
+def _index(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """0, 1, 2, ...: every place has a value of its own."""
+    return np.arange(int(np.prod(shape))).reshape(shape).astype(element.numpy)
+
+
+def _bits(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Any bit pattern."""
+    width = 8 * element.numpy.itemsize
+    return _from_bits(element, rng.integers(0, 2**width, shape, dtype=np.uint64))
+
+
+def _whole(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Small whole numbers, whose sums of products every type holds exactly."""
+    low = 0 if element.kind == "uint" else -8
+    return rng.integers(low, 9, shape).astype(element.numpy)
+
+
+def _near(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Floats around 1, or integers of all sizes."""
+    if element.kind != "float":
+        return (_bits(rng, element, shape) >> rng.integers(0, element.bits, shape)).astype(element.numpy)
+    return _around_one(rng, shape).astype(element.numpy)
+
+
+def _around_one(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    # Whole numbers scaled by a power of two: the same on every machine, as a logarithm's last bit is not.
+    return rng.integers(-(2**53) + 1, 2**53, shape) * 2.0**-52
+
+
+def _finite(element: DType, values: Array) -> Array:
+    exponent_bits, fraction_bits, _ = _FLOATS[element.name]
+    bits = values.astype(element.numpy).view(_unsigned(element)).astype(np.uint64)
+    top = np.uint64(((1 << exponent_bits) - 1) << fraction_bits)
+    sign = np.uint64(1 << (element.bits - 1))
+    largest = top - np.uint64(1) if element.name != "e4m3" else np.uint64(0x7E)
+    return _from_bits(element, np.where((bits & ~sign) > largest, largest | (bits & sign), bits))
+
+
+def _wide(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Finite floats whose exponents lie far apart."""
+    spread = int(_FLOATS[element.name][2])
+    exponents = rng.integers(-spread, spread + 1, shape) + rng.integers(-spread, spread + 1, shape)
+    with np.errstate(over="ignore", under="ignore"):
+        return _finite(element, np.ldexp(_around_one(rng, shape), exponents))
+
+
+def _middle(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Floats whose exponents lie some way apart: sums that lose a few of their low bits."""
+    return _finite(element, np.ldexp(_around_one(rng, shape), rng.integers(-7, 4, shape)))
+
+
+def _tiny(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Floats around the smallest normal number: subnormal ones, zeros, and the first normal ones."""
+    fraction_bits = _FLOATS[element.name][1]
+    bits = rng.integers(0, 4 << fraction_bits, shape, dtype=np.uint64) >> rng.integers(
+        0, fraction_bits + 2, shape, dtype=np.uint64
+    )
+    sign = rng.integers(0, 2, shape, dtype=np.uint64) << np.uint64(element.bits - 1)
+    return _from_bits(element, bits | sign)
+
+
+def _huge(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Floats in the last two binades of the finite numbers, of either sign."""
+    exponent_bits, fraction_bits, _ = _FLOATS[element.name]
+    top = ((1 << exponent_bits) - 1) << fraction_bits
+    bits = rng.integers(top - (2 << fraction_bits), top, shape, dtype=np.uint64)
+    sign = rng.integers(0, 2, shape, dtype=np.uint64) << np.uint64(element.bits - 1)
+    return _from_bits(element, bits | sign)
+
+
+def _root(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Floats around the roots of the smallest and largest numbers: products that leave the range."""
+    bias = (1 << (_FLOATS[element.name][0] - 1)) - 1
+    exponents = (2 * rng.integers(0, 2, shape) - 1) * (bias // 2 + rng.integers(-2, 3, shape))
+    return _finite(element, np.ldexp(_around_one(rng, shape), exponents))
+
+
+def _special(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Zeros, infinities, NaNs and the borders of the format, each with both signs, among ordinary floats."""
+    exponent_bits, fraction_bits, _ = _FLOATS[element.name]
+    top = ((1 << exponent_bits) - 1) << fraction_bits
+    one = ((1 << (exponent_bits - 1)) - 1) << fraction_bits
+    borders = [0, 1, (1 << fraction_bits) - 1, 1 << fraction_bits, one, one + 1, top - 1, top, top + 1]
+    borders += [top + (1 << (fraction_bits - 1)), top + (1 << fraction_bits) - 1]
+    signs = [border | (1 << (element.bits - 1)) for border in borders]
+    chosen = np.array(borders + signs, dtype=np.uint64)[rng.integers(0, 2 * len(borders), shape)]
+    ordinary = _near(rng, element, shape).view(_unsigned(element)).astype(np.uint64)
+    return _from_bits(element, np.where(rng.integers(0, 2, shape) == 0, chosen, ordinary))
+
+
+def _sparse(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """As `special`, but only one value in thirty is one, so that most sums of products stay numbers."""
+    values, ordinary = _special(rng, element, shape), _near(rng, element, shape)
+    return np.where(rng.integers(0, 30, shape) == 0, values, ordinary)
+
+
+def _opposite(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Wide floats; each odd lane (the axis before the last) holds those of its even neighbour, negated."""
+    values = _wide(rng, element, shape).copy()
+    values[..., 1::2, :] = -values[..., 0::2, :]
+    return values
+
+
+def _twins(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Wide floats; each odd lane holds those of its even neighbour, half of them changed in the last bit."""
+    bits = _wide(rng, element, shape).view(_unsigned(element)).astype(np.uint64)
+    flips = rng.integers(0, 2, bits[..., 0::2, :].shape, dtype=np.uint64)
+    bits[..., 1::2, :] = bits[..., 0::2, :] ^ flips
+    return _from_bits(element, bits)
+
+
+def _edge(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Integers next to the ends of the range, zero and minus one."""
+    low, high = int(np.iinfo(element.numpy).min), int(np.iinfo(element.numpy).max)
+    near = rng.integers(0, 5, shape)
+    ends = [np.array([low, high, 0, high], dtype=object)[k] for k in rng.integers(0, 4, shape).ravel()]
+    values = [e + n if e == low else e - n for e, n in zip(ends, near.ravel().tolist(), strict=True)]
+    return np.array([(v - low) % (high - low + 1) + low for v in values], dtype=element.numpy).reshape(shape)
+
+
+def _top(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """The largest integer of the type everywhere."""
+    return np.full(shape, np.iinfo(element.numpy).max, dtype=element.numpy)
+
+
+def _bottom(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """The smallest integer of the type everywhere."""
+    return np.full(shape, np.iinfo(element.numpy).min, dtype=element.numpy)
+
+
+def _halves(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """The largest integer in the first half of the last axis, the smallest in the second."""
+    values = _top(rng, element, shape)
+    values[..., shape[-1] // 2 :] = np.iinfo(element.numpy).min
+    return values
+
+
+def _lane_halves(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """The largest integer in lanes 0 and 1 of each four (the axis before the last), else the smallest."""
+    values = _top(rng, element, shape)
+    values[..., np.arange(shape[-2]) % 4 >= 2, :] = np.iinfo(element.numpy).min
+    return values
+
+
+KINDS: dict[str, Maker] = {
+    "zeros": _zeros,
+    "poison": _poison,
+    "index": _index,
+    "bits": _bits,
+    "whole": _whole,
+    "near": _near,
+    "wide": _wide,
+    "middle": _middle,
+    "tiny": _tiny,
+    "huge": _huge,
+    "root": _root,
+    "special": _special,
+    "sparse": _sparse,
+    "opposite": _opposite,
+    "twins": _twins,
+    "edge": _edge,
+    "top": _top,
+    "bottom": _bottom,
+    "halves": _halves,
+    "lane_halves": _lane_halves,
+}
