@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib.resources
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ from types import ModuleType
 
 from cutecourse.errors import CourseError
 
-__all__ = ["NoSuchLine", "Panels", "Source", "excerpt", "side_by_side", "source"]
+__all__ = ["NoSuchLine", "Panels", "Source", "excerpt", "side_by_side", "source", "source_file"]
 
 _TITLES = {"cpp": "CuTe C++", "dsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX", "python": "Python"}
 _LEXERS = {"cpp": "cuda", "dsl": "python", "numba": "python", "ptx": "ptx", "python": "python"}
@@ -48,6 +49,18 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
         raise NoSuchLine(
             f"Python keeps no source for {thing!r}: it was not read from a file or a cell"
         ) from error
+
+
+def source_file(name: str) -> str:
+    """The text of a file beside the kernels that a page quotes but does not import: `micro_gemm.cu`.
+
+    A test compiles each such file, runs it and compares. Errors: NoSuchLine for a name that is not there.
+    """
+    kernels = importlib.resources.files("cutecourse.kernels")
+    for folder in (kernels, kernels / "cpp"):
+        if (file := folder / name).is_file():
+            return file.read_text(encoding="utf-8")
+    raise NoSuchLine(f"cutecourse.kernels has no file {name!r}")
 
 
 def excerpt(text: object, first: str, last: str | None = None) -> str:

@@ -1,0 +1,88 @@
+"""The C++ and DSL texts that pages show beside Python say the same: they are compiled, run and compared."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cutecourse import emulator
+from cutecourse.layout import (
+    Layout,
+    blocked_product,
+    coalesce,
+    complement,
+    composition,
+    make_layout,
+    make_ordered_layout,
+    right_inverse,
+    zipped_divide,
+)
+
+KERNELS = Path(__file__).resolve().parents[2] / "lib" / "cutecourse" / "kernels"
+
+
+def cutlass_include() -> Path:
+    files = importlib.metadata.files("nvidia-cutlass") or []
+    for file in files:
+        if str(file).endswith("include/cute/layout.hpp"):
+            return Path(str(file.locate())).parents[1]
+    pytest.fail("the package nvidia-cutlass has no include/cute/layout.hpp")
+
+
+def nvcc(find_program, source: Path, output: Path, *options: str) -> None:
+    command = [str(find_program("nvcc")), "-w", "-std=c++17", "--expt-relaxed-constexpr", *options]
+    command += ["-I", str(cutlass_include()), "-o", str(output), str(source)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+def computed_layouts() -> dict[str, Layout]:
+    row_major = make_layout((4, 8), stride=(8, 1))
+    square = make_layout((8, 8), stride=(8, 1))
+    return {
+        "row_major": row_major,
+        "ordered": make_ordered_layout((4, 8), order=(1, 0)),
+        "merged": coalesce(Layout.parse("(2,(1,6)):(1,(6,2))")),
+        "every_second": composition(square, (make_layout(4, stride=2), make_layout(2))),
+        "rest": complement(make_layout(4, stride=2), 24),
+        "zipped": zipped_divide(row_major, (2, 4)),
+        "blocked": blocked_product(make_layout((2, 2)), make_layout((2, 3))),
+        "inverse": right_inverse(row_major),
+    }
+
+
+def parsed(printed: str) -> dict[str, Layout]:
+    return {name: Layout.parse(text) for name, text in (line.split() for line in printed.splitlines())}
+
+
+@pytest.mark.program("nvcc")
+def test_layouts_cu__prints_the_librarys_layouts(tmp_path, find_program):
+    nvcc(find_program, KERNELS / "cpp" / "layouts.cu", tmp_path / "layouts")
+    printed = subprocess.run(
+        [tmp_path / "layouts"], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert parsed(printed) == computed_layouts()
+
+
+def test_layouts_dsl__prints_the_librarys_layouts(capfd):
+    from cutecourse.kernels.layouts_dsl import layouts
+
+    layouts()
+    assert parsed(capfd.readouterr().out) == computed_layouts()
+
+
+@pytest.mark.program("nvcc")
+def test_micro_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
+    nvcc(find_program, KERNELS / "cpp" / "micro_gemm.cu", tmp_path / "micro_gemm.ptx", "-arch=sm_80", "-ptx")
+    rng = np.random.default_rng(5)
+    a = rng.integers(-8, 9, (16, 16)).astype(np.float16)
+    b = rng.integers(-8, 9, (8, 16)).astype(np.float16)
+    c = np.full((8, 16), np.nan, np.float32)  # column-major: one row of this array is a column of C
+    emulator.launch(
+        (tmp_path / "micro_gemm.ptx").read_text(), grid=(1, 1, 1), block=(32, 1, 1), args=[a, b, c]
+    )
+    np.testing.assert_array_equal(c.T, a.astype(np.float32) @ b.astype(np.float32).T)
