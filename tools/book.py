@@ -1,47 +1,51 @@
 """Build the pages, warnings as errors, and say where they are.
 
-python -m tools.book            rebuild what changed
-python -m tools.book --all      rebuild every page
+    python -m tools.book                 rebuild what changed
+    python -m tools.book --all           rebuild every page
+    python -m tools.book --output DIR    build into DIR/_build/html
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+from pathlib import Path
 
 from tools.notebooks import check_pages
 from tools.paths import BOOK, relative
 
-PAGES = BOOK / "_build" / "html"
+_JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line; further arguments go to `jupyter-book build`."""
-    further = sys.argv[1:] if arguments is None else arguments
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tools.book", description="Build the pages.")
+    parser.add_argument("--all", action="store_true", help="rebuild every page")
+    parser.add_argument("--output", type=Path, default=BOOK, help="the folder that gets _build/html")
+    options = parser.parse_args(arguments)
     # The extension refuses stale recordings as well, but Jupyter Book wraps its message in three tracebacks.
     stale = check_pages()
     if stale:
         print("the recordings are not of these pages:", *stale, sep="\n  ", file=sys.stderr)
+        print("record them anew with: python -m tools.record", file=sys.stderr)
         return 1
-    command = [
-        sys.executable,
-        "-c",
-        "from jupyter_book.cli.main import main; main()",
-        "build",
-        str(BOOK),
-        "-W",
-        "-n",
-        "--keep-going",
-        "-q",
-    ]
-    status = subprocess.run([*command, *further]).returncode
+    status = build(options.output, everything=options.all)
     if status != 0:
         print("the book was not built; the messages above say why", file=sys.stderr)
         return status
-    index = relative(PAGES / "index.html")
-    print(f"The pages are in {relative(PAGES)}. Open {index} in a browser, or serve them:")
-    print(f"    python -m http.server --directory {relative(PAGES)} 8000    then http://localhost:8000")
+    pages = relative(options.output / "_build" / "html")
+    print(f"The pages are in {pages}. Open {pages}/index.html in a browser, or serve them:")
+    print(f"    python -m http.server --directory {pages} 8000    then http://localhost:8000")
     return 0
+
+
+def build(output: Path, *, everything: bool = False) -> int:
+    """Run Jupyter Book on the book's folder: warnings are errors, missing references warnings."""
+    command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(BOOK), "--path-output", str(output)]
+    flags = ["-W", "-n", "--keep-going", "-q", *(["--all"] if everything else [])]
+    # Its closing message repeats ours, with a path of this machine.
+    return subprocess.run([*command, *flags], stdout=subprocess.DEVNULL).returncode
 
 
 if __name__ == "__main__":

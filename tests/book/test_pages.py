@@ -1,0 +1,136 @@
+"""The built pages: recorded outputs, links that lead somewhere, nothing from outside."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+
+from support.pages import parse
+from tools.notebooks import METADATA_KEY, code_cells, read_recording, tags
+from tools.paths import BOOK, notebook_sources
+from tools.tidy import WIDGET_STATE, WIDGET_VIEW
+
+PAGES = notebook_sources()
+
+
+def _page(book: Path, source: Path) -> Path:
+    return (book / source.relative_to(BOOK)).with_suffix(".html")
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _name(source: Path) -> str:
+    return source.stem
+
+
+def test_book__has_each_page_of_its_contents(book: Path) -> None:
+    contents = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
+    files = [contents["root"], *(entry["file"] for part in contents["parts"] for entry in part["chapters"])]
+    assert {source.relative_to(BOOK).with_suffix("").as_posix() for source in PAGES} <= set(files)
+    assert [name for name in files if not (book / f"{name}.html").is_file()] == []
+
+
+@pytest.mark.parametrize("source", PAGES, ids=_name)
+def test_page__shows_every_recorded_text(book: Path, source: Path) -> None:
+    shown = _words(parse(_page(book, source)).get_text())
+    for number, cell in enumerate(code_cells(read_recording(source)), start=1):
+        if tags(cell) & {"remove-output", "remove-cell"}:
+            continue
+        for output in cell.outputs:
+            data = output.get("data", {})
+            text = output.get("text") or (data["text/plain"] if set(data) == {"text/plain"} else "")
+            assert _words(text) in shown, f"code cell {number}"
+
+
+@pytest.mark.parametrize("source", PAGES, ids=_name)
+def test_page__says_where_and_when_it_was_recorded(book: Path, source: Path) -> None:
+    facts = read_recording(source).metadata[METADATA_KEY]
+    (note,) = parse(_page(book, source)).select(".cute-provenance")
+    text = note.get_text()
+    for fact in (facts["date"], facts["version"], facts["python"], facts["machine"], facts["commit"] or ""):
+        assert fact in text
+    if facts["gpu"]:
+        assert facts["gpu"] in text
+        assert facts["driver"] in text
+    for run in facts["runs"]:
+        assert run["kernel"] in text
+        assert ("the emulator" if run["where"] == "emulator" else run["device"]) in text
+
+
+@pytest.mark.parametrize("source", PAGES, ids=_name)
+def test_page__holds_each_widgets_state_and_figure(book: Path, source: Path) -> None:
+    page = parse(_page(book, source))
+    views = page.find_all("script", type=WIDGET_VIEW)
+    recorded = [
+        output
+        for cell in code_cells(read_recording(source))
+        for output in cell.outputs
+        if WIDGET_VIEW in output.get("data", {})
+    ]
+    assert len(views) == len(recorded)
+    assert len(page.select("figure.cute-static-figure img[alt]")) == len(recorded)
+    assert len(page.find_all("script", type=WIDGET_STATE)) == (1 if recorded else 0)
+
+
+def test_pages__take_nothing_from_outside(book: Path) -> None:
+    found = []
+    for path in book.rglob("*.html"):
+        page = parse(path)
+        for element in page.find_all(["script", "link", "img", "iframe", "source", "video", "audio", "object"]):
+            for attribute in ("src", "href", "data", "srcset"):
+                address = str(element.get(attribute) or "")
+                if address.startswith(("http:", "https:", "//")):
+                    found.append(f"{path.name}: {address}")
+        assert "thebe" not in " ".join(str(script.get("src")) for script in page.find_all("script")).lower()
+        assert "mathjax" not in str(page.head).lower()
+    for path in book.rglob("*.css"):
+        found += [
+            f"{path.name}: {match}"
+            for match in re.findall(r"(?:url\(|@import)\s*[\"']?(https?://[^\"')]+)", path.read_text(encoding="utf-8"))
+        ]
+    assert found == []
+
+
+def test_links__lead_to_pages_and_places_that_exist(book: Path) -> None:
+    anchors: dict[Path, set[str]] = {}
+    for path in book.rglob("*.html"):
+        page = parse(path)
+        anchors[path] = {str(element["id"]) for element in page.find_all(id=True)}
+    broken, checked = [], 0
+    for path in anchors:
+        for link in parse(path).find_all("a", href=True):
+            parts = urlsplit(str(link["href"]))
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            checked += 1
+            known = anchors.get(target)
+            if not target.exists() or (parts.fragment and known is not None and unquote(parts.fragment) not in known):
+                broken.append(f"{path.relative_to(book)}: {link['href']}")
+    assert checked > 100
+    assert sorted(set(broken)) == []
+
+
+def test_pages__name_no_path_of_a_machine(book: Path) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    assert [path.name for path in book.rglob("*.html") if root in path.read_text(encoding="utf-8")] == []
+
+
+def test_status__lists_every_recording(book: Path) -> None:
+    text = parse(book / "status.html").get_text()
+    for source in PAGES:
+        assert f"notebooks/{source.stem}.ipynb" in text
+
+
+def test_landing_page__leads_to_every_chapter_with_its_minutes(book: Path) -> None:
+    page = parse(book / "intro.html")
+    rows = {row.find("a")["href"]: row.get_text() for row in page.select("table tr") if row.find("a")}
+    for source in PAGES:
+        if source.parent.name == "chapters":
+            assert re.search(r"\d+ min.*\d+ min", _words(rows[f"chapters/{source.stem}.html"]))

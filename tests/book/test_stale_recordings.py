@@ -1,0 +1,87 @@
+"""The build refuses a recording that is not of the page: tried on a copy of the tree."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.pages import ROOT, build_book
+from tools.paths import notebook_sources
+
+CHAPTER = notebook_sources()[-1].stem
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Copy what building needs; the library is the installed one."""
+    for name in ("book", "tools", "notebooks", "exercises"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("_build", "__pycache__"))
+    return tmp_path
+
+
+def _change_page(tree: Path) -> str:
+    page = tree / "book" / "chapters" / f"{CHAPTER}.md"
+    text = page.read_text(encoding="utf-8")
+    head, fence, rest = text.partition("```{code-cell} ipython3\n")
+    while rest.startswith(":tags:"):
+        fence, rest = fence + rest.partition("\n")[0] + "\n", rest.partition("\n")[2]
+    page.write_text(f"{head}{fence}changed = True\n{rest}", encoding="utf-8")
+    return "code cell 1 differs from the recording"
+
+
+def _change_version(tree: Path) -> str:
+    _edit_facts(tree, lambda facts: facts.update(version="0.0.1"))
+    return "recorded with cutecourse 0.0.1"
+
+
+def _change_kernel(tree: Path) -> str:
+    _edit_facts(tree, lambda facts: facts["kernels"].update({"cutecourse.kernels.spec": "0" * 64}))
+    return "the kernel module cutecourse.kernels.spec has changed since the recording"
+
+
+def _remove_recording(tree: Path) -> str:
+    (tree / "notebooks" / f"{CHAPTER}.ipynb").unlink()
+    return f"has no recording notebooks/{CHAPTER}.ipynb"
+
+
+def _edit_facts(tree: Path, edit: Callable[[dict[str, object]], None]) -> None:
+    path = tree / "notebooks" / f"{CHAPTER}.ipynb"
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    edit(notebook["metadata"]["cutecourse"])
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+
+
+@pytest.mark.parametrize("change", [_change_page, _change_version, _change_kernel, _remove_recording])
+def test_build__refuses_a_stale_recording(tree: Path, tmp_path: Path, change: Callable[[Path], str]) -> None:
+    expected = change(tree)
+    built = build_book(tmp_path / "out", root=tree)
+    assert built.returncode == 1
+    assert expected in built.stderr
+    assert f"book/chapters/{CHAPTER}.md" in built.stderr
+    assert "python -m tools.record" in built.stderr
+    assert not (tmp_path / "out" / "_build" / "html" / "intro.html").exists()
+
+
+def test_jupyter_books_own_command__refuses_a_stale_recording_too(tree: Path) -> None:
+    expected = _change_page(tree)
+    command = "from jupyter_book.cli.main import main; main()"
+    built = subprocess.run(
+        [sys.executable, "-c", command, "build", "book"], cwd=tree, capture_output=True, text=True, timeout=300
+    )
+    assert built.returncode != 0
+    assert expected in built.stderr
+
+
+def test_check__says_the_same_without_building(tree: Path) -> None:
+    expected = _change_page(tree)
+    checked = subprocess.run(
+        [sys.executable, "-m", "tools.record", "--check"], cwd=tree, capture_output=True, text=True, timeout=300
+    )
+    assert checked.returncode == 1
+    assert expected in checked.stderr
