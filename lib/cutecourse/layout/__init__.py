@@ -9,7 +9,7 @@ from .simplify import coalesce, filter, filter_zeros
 from .complements import complement
 from .composed import ComposedLayout, get_nonswizzle_portion, get_swizzle_portion, make_composed_layout
 from .compose import composition
-from .divides import flat_divide, logical_divide, tiled_divide, zipped_divide
+from .divides import ceil_div, flat_divide, logical_divide, tiled_divide, zipped_divide
 from .errors import (
     CoordinateError,
     DivisibilityError,
@@ -20,7 +20,6 @@ from .errors import (
 )
 from .explanation import Explanation, Step, explain
 from .int_tuple import (
-    ceil_div,
     flatten_to_tuple,
     has_underscore,
     is_congruent,

@@ -8,10 +8,10 @@ from .basis import ScaledBasis, make_basis_like
 from .simplify import coalesce, filter, flat_modes, from_leaves
 from .composed import ComposedLayout
 from .compose import coprofile
-from .errors import OperandError
+from .errors import DivisibilityError, OperandError
 from .explanation import explained, note
-from .int_tuple import IntTuple, ceil_div, flatten_to_tuple, is_node, product, quotient
-from .layout import Layout, compact_stride, coshape, has_basis
+from .int_tuple import IntTuple, ceil_divide_shape, is_node, product, quotient
+from .layout import Layout, coshape, has_basis
 
 __all__ = ["complement"]
 
@@ -42,7 +42,7 @@ def complement(layout: Any, cotarget: Any = None) -> Any:
         return result
     filtered = filter(layout)
     target = _target_shape(filtered, cotarget)
-    if has_basis(filtered.stride):
+    if has_basis(layout.stride):
         result = _complement_by_coordinate(filtered, target, layout)
     else:
         result = coalesce(from_leaves(_fill(flat_modes(filtered), target, filtered), unpack=False))
@@ -62,7 +62,7 @@ def _fill(modes: list[tuple[int, int]], target: IntTuple, shown: Layout) -> list
     """List the gaps below, between and above the modes, from the smallest stride up."""
     if all(stride == 0 for _, stride in modes):
         note("all", f"{shown} stays at one offset: everything is left out", size=product(target))
-        return [(product(target), compact_stride(product(target)))]
+        return [(product(target), 1)]
     ordered = sorted(modes, key=lambda mode: mode[1])
     note("sort", "go through the modes from the smallest stride up", modes=from_leaves(ordered, unpack=False))
     gaps: list[tuple[int, int]] = []
@@ -75,7 +75,7 @@ def _fill(modes: list[tuple[int, int]], target: IntTuple, shown: Layout) -> list
             text += ": the modes overlap, the layout is not injective"
         filled = stride * extent
         note("gap", text, gaps=from_leaves(gaps, unpack=False), filled=filled)
-    rest = product(ceil_div(target, filled))
+    rest = product(ceil_divide_shape(target, filled))
     gaps.append((rest, filled))
     note("rest", f"{rest} blocks of {filled} fill the rest", gaps=from_leaves(gaps, unpack=False))
     return gaps
@@ -108,6 +108,7 @@ def modes_by_coordinate(layout: Layout, operation: str, whole: Layout) -> dict[t
 
 
 def _complement_by_coordinate(layout: Layout, target: Any, whole: Layout) -> Layout:
+    modes_by_coordinate(whole, "complement", whole)
     groups = modes_by_coordinate(layout, "complement", whole)
     modes = layout.leaves()
 
@@ -115,17 +116,24 @@ def _complement_by_coordinate(layout: Layout, target: Any, whole: Layout) -> Lay
         if is_node(profile):
             targets = extent if is_node(extent) else (extent,)
             targets += (1,) * (len(profile) - len(targets))
-            profiles = profile + (0,) * (len(targets) - len(profile))
+            profiles = profile + (None,) * (len(targets) - len(profile))
             parts = [build(p, t, (*path, i)) for i, (p, t) in enumerate(zip(profiles, targets, strict=True))]
             return Layout.unchecked(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
-        if path not in groups:
+        if profile is None:
             result = Layout.unchecked(extent, make_basis_like(extent, path))
             note("free", f"nothing steps along coordinate {list(path)}: all of it is left out", mode=result)
             return result
-        steps = [(modes[i][0], modes[i][1].value) for i in groups[path]]
+        steps = [(modes[i][0], modes[i][1].value) for i in groups.get(path, [])]
         note("coordinate", f"fill coordinate {list(path)} on its own", modes=from_leaves(steps, unpack=False))
-        gaps = _fill(steps, extent, layout)
+        gaps = _fill(steps, product(extent), layout)
+        if any(gap == 0 for gap, _ in gaps):
+            raise DivisibilityError(
+                f"the steps along coordinate {list(path)} overlap",
+                operation="complement",
+                operands=(("layout", whole), ("cotarget", target)),
+                rule="a coordinate tensor with a complement is injective",
+            )
         wanted = [gap for gap in gaps if gap[0] != 1] or gaps[-1:]
         return from_leaves([(gap, ScaledBasis(stride, path)) for gap, stride in wanted])
 
-    return build(coprofile(flatten_to_tuple(layout.stride)), target, ())
+    return build(coprofile(whole.stride), target, ())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .basis import ArithTuple, ScaledBasis
+from .basis import ArithTuple, ScaledBasis, is_basis
 from .simplify import from_leaves
 from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note
-from .int_tuple import ceil_div, flatten_to_tuple, is_node, pretty_str, wrap
+from .int_tuple import ceil_divide, flatten_to_tuple, is_node, pretty_str, wrap
 from .layout import Layout
 from .swizzle import Swizzle, swizzle_from_masks
 
@@ -92,12 +92,23 @@ def _compose_onto(lhs: Any, rhs: Any) -> Any:
 
 
 def _refuse_empty(lhs: Layout, rhs: Any) -> None:
-    if () in (lhs.shape, getattr(rhs, "shape", rhs)):
+    if lhs.shape == ():
         raise OperandError(
-            "an operand is the empty layout",
+            "the left operand is the empty layout",
             operation="composition",
             operands=(("lhs", lhs), ("rhs", rhs)),
-            rule="both operands have at least one mode",
+            rule="the left operand has at least one mode",
+        )
+
+
+def _refuse_mixture(tiler: Layout, operands: _Operands) -> None:
+    strides = flatten_to_tuple(tiler.stride)
+    if any(is_basis(d) for d in strides) and any(d != 0 for d in strides if not is_basis(d)):
+        raise OperandError(
+            "the right operand steps both through offsets and through coordinates",
+            operation="composition",
+            operands=operands.pairs,
+            rule="the strides of the right operand are integers, or basis elements and zeros",
         )
 
 
@@ -105,16 +116,16 @@ def _compose_tiler(lhs: Layout, tiler: Any, operands: _Operands, path: tuple[int
     if tiler is None:
         note("keep", f"`_` keeps mode {list(path)} as it is", mode=lhs)
         return lhs
+    if isinstance(tiler, int) and not isinstance(tiler, bool) and tiler > 0:
+        tiler = Layout(tiler)
+        note("tile", f"an extent stands for the layout {tiler}", tiler=tiler)
     if isinstance(tiler, Layout):
+        _refuse_mixture(tiler, operands)
         flat = open_ended(lhs, coprofile(tiler.stride))
         note("coalesce", "only the order of A's elements counts, so its modes are merged first", A=flat)
         shape, stride = _compose(flat.shape, flat.stride, tiler.shape, tiler.stride, operands, path)
         return Layout.unchecked(shape, stride)
-    if isinstance(tiler, int) and not isinstance(tiler, bool) and tiler > 0:
-        flat = open_ended(lhs, 0)
-        note("tile", f"the extent {tiler} stands for the layout {tiler}:1", A=flat)
-        return Layout.unchecked(*_compose(flat.shape, flat.stride, tiler, 1, operands, path))
-    if not isinstance(tiler, tuple) or not tiler:
+    if not isinstance(tiler, tuple):
         raise OperandError(
             f"{tiler!r} is no tiler",
             operation="composition",
@@ -260,9 +271,8 @@ def _walk(
                 path,
             )
         # The stride jumps over whole coordinates of this mode: what stays is the number of distinct ones.
-        available = ceil_div(a_extent, abs(stride))
-        next_stride = ceil_div(abs(stride), a_extent)
-        assert isinstance(available, int) and isinstance(next_stride, int)
+        available = ceil_divide(a_extent, abs(stride))
+        next_stride = ceil_divide(abs(stride), a_extent)
         next_stride = -next_stride if stride < 0 else next_stride
         if available == 1 or extent == 1:
             note("skip", f"stride {stride} steps over all of {mode}", **{"stride left": next_stride})

@@ -11,10 +11,10 @@ from .composed import ComposedLayout
 from .compose import composition
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note
-from .int_tuple import flatten_to_tuple, is_node, pretty_str
+from .int_tuple import IntTuple, flatten_to_tuple, is_node, pretty_str, product, wrap
 from .layout import Layout
 
-__all__ = ["flat_divide", "logical_divide", "tiled_divide", "zipped_divide"]
+__all__ = ["ceil_div", "flat_divide", "logical_divide", "tiled_divide", "zipped_divide"]
 
 
 @explained("logical_divide(A, B) = composition(A, (B, complement(B, shape(A))))")
@@ -177,3 +177,27 @@ def spread(layout: Layout, positions: tuple[int, ...]) -> Layout:
     for position, mode in enumerate(layout):
         modes += list(mode) if position in positions else [mode]
     return Layout.unchecked(tuple(mode.shape for mode in modes), tuple(mode.stride for mode in modes))
+
+
+def ceil_div(shape: IntTuple, tiler: Any) -> Any:
+    """Count the tiles that cover a shape, mode by mode.
+
+    Law: `ceil_div(s, n) = ceil(product(s) / n)`; a layout as tiler gives the shape of its complement in the
+    shape, a tuple goes mode by mode and leaves the modes it does not name.
+    Errors: `ProfileError` when the tiler has more modes than the shape.
+
+    >>> ceil_div(10, 4), ceil_div((10, 6), (3, 4)), ceil_div((4, 6), 8)
+    (3, (4, 2), 3)
+    """
+    operands = (("shape", shape), ("tiler", tiler))
+    if isinstance(tiler, tuple):
+        modes = wrap(shape)
+        if len(tiler) > len(modes):
+            raise ProfileError("there are more tilers than modes", operation="ceil_div", operands=operands)
+        counts = tuple(ceil_div(mode, part) for mode, part in zip(modes, tiler, strict=False))
+        return counts + modes[len(counts) :] if is_node(shape) else counts[0]
+    if isinstance(tiler, int) and not isinstance(tiler, bool) and tiler > 0:
+        tiler = Layout(tiler)
+    if not isinstance(tiler, Layout):
+        raise OperandError(f"{pretty_str(tiler)} is no tiler", operation="ceil_div", operands=operands)
+    return complement(tiler, product(shape)).shape

@@ -19,7 +19,6 @@ T = TypeVar("T")
 __all__ = [
     "Coord",
     "IntTuple",
-    "ceil_div",
     "flatten_to_tuple",
     "has_underscore",
     "is_congruent",
@@ -154,33 +153,23 @@ def quotient(numerator: int, denominator: int) -> int:
     return result if (numerator < 0) == (denominator < 0) else -result
 
 
-def ceil_div(shape: IntTuple, divisor: IntTuple) -> IntTuple:
-    """Count how many tiles of a size cover a shape.
+def ceil_divide(numerator: int, denominator: int) -> int:
+    """Divide and round up."""
+    if denominator == 0:
+        raise OperandError("division by zero", operation="ceil_div", operands=(("numerator", numerator),))
+    exact = quotient(numerator, denominator)
+    return exact if exact * denominator == numerator else quotient(numerator, denominator) + 1
 
-    Law: `ceil_div(a, b) = (a + b - 1) // b`; a tuple by an integer uses the integer up from the left,
-    a tuple by a tuple goes mode by mode and leaves the modes without a divisor as they are.
 
-    >>> ceil_div(10, 4), ceil_div((10, 6), (3, 4)), ceil_div((4, 6), 8)
-    (3, (4, 2), (1, 3))
-    """
-    if is_node(divisor):
-        if not is_node(shape) or len(divisor) > len(shape):  # type: ignore[arg-type]
-            raise ProfileError(
-                "there are more divisors than modes",
-                operation="ceil_div",
-                operands=(("shape", shape), ("divisor", divisor)),
-            )
-        quotients = tuple(ceil_div(s, d) for s, d in zip(shape, divisor, strict=False))  # type: ignore[arg-type]
-        return quotients + shape[len(quotients) :]  # type: ignore[index]
-    if is_node(shape):
-        result = []
-        for mode in shape:  # type: ignore[union-attr]
-            result.append(ceil_div(mode, divisor))
-            divisor = ceil_div(divisor, product(mode))
-        return tuple(result)
-    if divisor == 0:
-        raise OperandError("division by zero", operation="ceil_div", operands=(("shape", shape),))
-    return -quotient(-shape, divisor) if shape % divisor == 0 else quotient(shape, divisor) + 1  # type: ignore[operator]
+def ceil_divide_shape(shape: Any, divisor: int) -> Any:
+    """Divide a shape by an extent, using the extent up from the left mode on, and round up."""
+    if not is_node(shape):
+        return ceil_divide(shape, divisor)
+    result = []
+    for mode in shape:
+        result.append(ceil_divide_shape(mode, divisor))
+        divisor = ceil_divide(divisor, product(mode))
+    return tuple(result)
 
 
 def shape_div(shape: IntTuple, divisor: IntTuple) -> IntTuple:
@@ -215,7 +204,7 @@ def shape_div(shape: IntTuple, divisor: IntTuple) -> IntTuple:
             operation="shape_div",
             operands=(("shape", shape), ("divisor", divisor)),
         )
-    return ceil_div(shape, divisor)
+    return ceil_divide(shape, divisor)  # type: ignore[arg-type]
 
 
 def is_congruent(a: Any, b: Any) -> bool:

@@ -66,8 +66,9 @@ def _invert(layout: Layout, invert: Callable[[list[_Mode], Layout], Layout], ope
         start *= extent
     starts = tuple(begin for _, _, begin in modes)
     note("count", "an index counts through these modes, each from a start on", modes=flat, starts=starts)
-    if not has_basis(flat.stride):
+    if not has_basis(layout.stride):
         return invert(modes, layout)
+    modes_by_coordinate(layout, operation, layout)
     groups = modes_by_coordinate(flat, operation, layout)
 
     def build(profile: Any, path: tuple[int, ...]) -> Layout:
@@ -78,7 +79,7 @@ def _invert(layout: Layout, invert: Callable[[list[_Mode], Layout], Layout], ope
         note("coordinate", f"invert coordinate {list(path)} on its own", count=len(steps))
         return invert(steps, layout)
 
-    return build(coprofile(flatten_to_tuple(flat.stride)), ())
+    return build(coprofile(layout.stride), ())
 
 
 def _right(modes: list[_Mode], layout: Layout) -> Layout:

@@ -19,7 +19,6 @@ from .int_tuple import (
     product,
     product_like,
     quotient,
-    unflatten,
     wrap,
 )
 
@@ -294,13 +293,10 @@ def make_layout_like(layout: Layout) -> Layout:
     >>> print(make_layout_like(Layout((4, 8, 2), (16, 1, 0))))
     (4,8,2):(8,1,0)
     """
-    extents = tuple(1 if d == 0 else s for s, d in layout.leaves())
-    order = [0] * len(extents)
-    strides = flatten_to_tuple(layout.stride)
-    for position, leaf in enumerate(sorted(range(len(extents)), key=lambda i: abs(strides[i]))):
-        order[leaf] = position
-    compact = make_ordered_layout(extents, tuple(order))
-    return Layout.unchecked(layout.shape, unflatten(flatten_to_tuple(compact.stride), layout.shape))
+    if has_basis(layout.stride):
+        raise OperandError("coordinates have no order", operation="make_layout_like", operands=(("layout", layout),))
+    extents = map_leaves(lambda s, d: 1 if d == 0 else s, layout.shape, layout.stride)
+    return Layout.unchecked(layout.shape, make_ordered_layout(extents, layout.stride).stride)
 
 
 def crd2idx(coord: Coord, layout: Any) -> Any:

@@ -190,7 +190,9 @@ def group_modes(value: Any, begin: int, end: int | None = None) -> Any:
         return value.replace_outer(group_modes(value.outer, first, last))
     if isinstance(value, Layout):
         return Layout.unchecked(group_modes(value.shape, first, last), group_modes(value.stride, first, last))
-    modes = wrap(value)
+    if not is_node(value):
+        return (value,)
+    modes = value
     return (*modes[:first], tuple(modes[first:last]), *modes[last:])
 
 

@@ -12,7 +12,7 @@ from .compose import composition
 from .divides import spread, tile_unzip
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note
-from .int_tuple import IntTuple, ceil_div, flatten_to_tuple, is_node, pretty_str, product, product_each, wrap
+from .int_tuple import IntTuple, ceil_divide, flatten_to_tuple, is_node, pretty_str, product, product_each, wrap
 from .layout import Layout, make_ordered_layout
 from .modes import append, cosize, rank, size
 
@@ -202,6 +202,15 @@ def _same_rank_product(block: Layout, tiler: Layout) -> tuple[Layout, Layout]:
 
 
 def _zip(first: Layout, second: Layout) -> Layout:
+    if not is_node(first.shape):
+        return Layout.unchecked(((first.shape, second.shape),), ((first.stride, second.stride),))
+    if not is_node(second.shape) or len(first.shape) != len(second.shape):
+        raise ProfileError(
+            f"{first} and {second} do not pair up",
+            operation="product",
+            operands=(("first", first), ("second", second)),
+            rule="what comes first in the pairs is a single mode, or both have the same rank",
+        )
     return Layout.unchecked(
         tuple(zip(wrap(first.shape), wrap(second.shape), strict=True)),
         tuple(zip(wrap(first.stride), wrap(second.stride), strict=True)),
@@ -241,7 +250,7 @@ def tile_to_shape(block: Any, trg_shape: IntTuple, order: IntTuple | None = None
         )
     padded = append(block, None, rank(target))
     repetition = tuple(
-        ceil_div(product(wanted), product(given))
+        ceil_divide(product(wanted), product(given))
         for wanted, given in zip(wrap(product_each(target)), wrap(product_each(padded.shape)), strict=True)
     )
     note("count", "how many blocks each mode needs", block=padded, repetition=repetition)

@@ -9,7 +9,7 @@ from .basis import is_basis
 from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError
 from .explanation import explained, note
-from .int_tuple import ceil_div, flatten_to_tuple, is_node
+from .int_tuple import ceil_divide, flatten_to_tuple, is_node
 from .layout import Layout
 from .swizzle import Swizzle
 
@@ -125,7 +125,7 @@ def _upcast(layout: Any, n: int, *, strict: bool, operation: str) -> Any:
                 rule="elements join up whole",
             )
         sign = 1 if stride > 0 else -1
-        new = (ceil_div(shape, ceil_div(n, distance)), sign * ceil_div(distance, n))  # type: ignore[operator]
+        new = (ceil_divide(shape, ceil_divide(n, distance)), sign * ceil_divide(distance, n))
         note(
             "mode", f"{Layout.unchecked(shape, stride)}: {n} elements become one", mode=Layout.unchecked(*new)
         )

@@ -10,7 +10,7 @@ from .compose import composition
 from .divides import zipped_divide
 from .errors import CoordinateError, OperandError
 from .int_tuple import Coord, is_node, pretty_str, product_each
-from .layout import Layout, crd2idx
+from .layout import Layout
 from .modes import depth, rank
 from .swizzle import Swizzle
 
@@ -166,6 +166,13 @@ def local_tile(layout: AnyLayout, tiler: Any, coord: Coord, proj: Any = None) ->
     if proj is not None:
         tiler, coord = dice(tiler, proj), dice(coord, proj)
     divided = zipped_divide(layout, tiler)
+    if not isinstance(coord, tuple) or len(coord) != rank(divided[1]):
+        raise CoordinateError(
+            f"the tiles are numbered by {rank(divided[1])} modes",
+            operation="local_tile",
+            operands=(("layout", layout), ("tiler", tiler), ("coord", coord)),
+            rule="the coordinate is a tuple with one entry for each mode of the rest",
+        )
     open_tile = (None,) * rank(divided[0]) if depth(divided[0]) else None
     where: Any = (open_tile, coord)
     return slice_and_offset(where, divided)
@@ -194,8 +201,3 @@ def local_partition(layout: AnyLayout, tile: Any, index: int, proj: Any = None) 
     divided = zipped_divide(layout, tiler if is_node(tiler) else Layout(tiler))
     rest: Any = (None,) * rank(divided[1]) if depth(divided[1]) else None
     return slice_and_offset((tile.get_flat_coord(index), rest), divided)
-
-
-def domain_offset(coord: Coord, layout: AnyLayout) -> tuple[Any, Any]:
-    """Move the origin of a layout to a coordinate: the layout as it is, and the offset of the coordinate."""
-    return layout, crd2idx(coord, layout)

@@ -79,12 +79,13 @@ class Swizzle:
 
 
 def make_swizzle(num_bits: int, num_base: int, num_shift: int) -> Swizzle:
-    """Make a swizzle; the CuTe DSL's name for `Swizzle`.
+    """Make a swizzle, as the CuTe DSL does: without bits, always the same one that changes nothing.
 
     >>> print(make_swizzle(2, 3, 3))
     S<2,3,3>
     """
-    return Swizzle(num_bits, num_base, num_shift)
+    swizzle = Swizzle(num_bits, num_base, num_shift)
+    return swizzle if num_bits else Swizzle(0, 4, 3)
 
 
 def swizzle_from_masks(yyy: int, zzz: int) -> Swizzle:
