@@ -61,7 +61,7 @@ def test_bank_conflicts__counts_what_was_counted_by_hand(addresses, access_bytes
 
 
 def test_bank_conflicts__of_the_micro_gemms_a_fragment():
-    # K-major A, rows of 32 bytes: lane 4g+t reads the word at 32 g + 4 t. Words 8g + t: g and g+4 share a bank.
+    # K-major A, rows of 32 bytes: lane 4g+t reads word 8g + t, so g and g+4 share a bank.
     fragment = [32 * (lane // 4) + 4 * (lane % 4) for lane in range(32)]
     assert bank_conflicts(fragment, 4) == BankAccess(wavefronts=2, ideal=1)
     # Rows padded from 16 to 24 halves: words 12 g + t, and g*12 mod 32 are 8 different starts, 4 apart.

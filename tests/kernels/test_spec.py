@@ -2,6 +2,7 @@
 
 import pytest
 
+from cutecourse.kernels.mma_timing import timing_spec
 from cutecourse.kernels.spec import (
     LaunchSpec,
     Scalar,
@@ -100,3 +101,9 @@ def test_runs_on__keeps_nvidias_rule_of_compatibility(target, native_on):
 def test_compute_capability_of__reads_two_and_three_digits():
     assert compute_capability_of("sm_86") == (8, 6)
     assert compute_capability_of("sm_120") == (12, 0)
+
+
+@pytest.mark.parametrize(("chains", "warps"), [(0, 1), (17, 1), (1, 0), (1, 33)])
+def test_timing_spec__keeps_to_what_fits(chains, warps):
+    with pytest.raises(SpecError, match="1 to 16 chains and 1 to 32 warps"):
+        timing_spec(chains, warps)

@@ -1,0 +1,81 @@
+"""What the doctor's table promises: every kernel compiles for every column that says native."""
+
+import pkgutil
+import shutil
+import subprocess
+
+import pytest
+
+import cutecourse.kernels
+from cutecourse import runtime
+from cutecourse.kernels.chapters import CHAPTERS, COMPUTE_CAPABILITIES, REFUSED, kernel_module
+from cutecourse.kernels.spec import LaunchSpec, compute_capability_of, runs_on
+
+
+def specs(name):
+    """All launch specifications of a kernel's module, the alternatives too."""
+    return [value for value in vars(kernel_module(name)).values() if isinstance(value, LaunchSpec)]
+
+
+def architecture(capability):
+    return f"sm_{capability[0]}{capability[1]}"
+
+
+KERNELS = [(chapter, name) for chapter in CHAPTERS for name in chapter.kernels]
+CELLS = [
+    pytest.param(chapter, name, capability, id=f"{name}-{architecture(capability)}")
+    for chapter, name in KERNELS
+    for capability in COMPUTE_CAPABILITIES
+    if chapter.native_on(capability)
+]
+
+
+def assemble(ptx, arch, folder):
+    source = folder / "kernel.ptx"
+    source.write_text(ptx)
+    done = subprocess.run(
+        [shutil.which("ptxas"), f"-arch={arch}", "-o", folder / "kernel.cubin", source],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, f"{arch}: {done.stderr or done.stdout}"
+
+
+@pytest.mark.parametrize(("chapter", "name", "capability"), CELLS)
+def test_column__that_says_native_compiles(chapter, name, capability):
+    arch = architecture(capability)
+    for spec in specs(name):
+        compiled = runtime.compile(spec, target=arch)
+        assert f".target {arch}" in compiled.ptx
+        assert compiled.entry in compiled.ptx
+
+
+@pytest.mark.program("ptxas")
+@pytest.mark.parametrize(("chapter", "name", "capability"), CELLS)
+def test_column__that_says_native_assembles_the_ptx_that_runs_there(chapter, name, capability, tmp_path):
+    # The runtime hands every GPU the PTX of the kernel's own target, and the GPU's driver assembles it.
+    for spec in specs(name):
+        compiled = runtime.compile(spec)
+        assert runs_on(compiled.target, capability)
+        assemble(compiled.ptx, architecture(capability), tmp_path)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.name)
+def test_chapter__needs_the_highest_target_of_its_kernels(chapter):
+    targets = {spec.target for name in chapter.kernels for spec in specs(name)}
+    assert max(targets, key=compute_capability_of) == chapter.target
+
+
+def test_chapters__list_every_kernel_there_is():
+    modules = {info.name for info in pkgutil.iter_modules(cutecourse.kernels.__path__)}
+    assert {name for name in modules if hasattr(kernel_module(name), "LAUNCH")} == {
+        name for _, name in KERNELS
+    } | set(REFUSED)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused__is_refused_for_every_target(name):
+    for capability in COMPUTE_CAPABILITIES:
+        with pytest.raises(runtime.CompileError, match="alignment"):
+            runtime.compile(kernel_module(name), target=architecture(capability))

@@ -1,0 +1,44 @@
+"""On a GPU: the CuTe DSL host function called as usual, against the runtime's own launch."""
+
+import numpy as np
+import pytest
+
+from cutecourse import runtime
+from cutecourse.kernels.chapters import CHAPTERS, kernel_module
+from cutecourse.kernels.spec import LaunchSpec
+
+SPECS = {
+    f"{name}.{attribute}": spec
+    for chapter in CHAPTERS
+    for name in chapter.kernels
+    for attribute, spec in vars(kernel_module(name)).items()
+    if isinstance(spec, LaunchSpec) and spec.front == "cutedsl"
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SPECS)
+def test_host_function__does_what_the_runtime_does(name):
+    torch = pytest.importorskip(
+        "torch", reason="PyTorch makes the tensors that the host function is called with"
+    )
+    from cutlass.cute.runtime import from_dlpack
+
+    spec = SPECS[name]
+    random = np.random.default_rng(7)
+    arrays = {
+        tensor.name: random.integers(-8, 8, tensor.extents, endpoint=True).astype(tensor.dtype.numpy)
+        for tensor in spec.tensors
+    }
+    ours = runtime.run(spec, device="cuda:0", **arrays)
+
+    theirs = {}
+    for tensor in spec.tensors:
+        kind = getattr(torch, tensor.dtype.numpy.name)
+        theirs[tensor.name] = torch.empty_strided(tensor.shape, tensor.stride, dtype=kind, device="cuda")
+        theirs[tensor.name].copy_(torch.from_numpy(arrays[tensor.name]))
+    spec.host(*(from_dlpack(theirs[param.name], assumed_align=16) for param in spec.params))
+    torch.cuda.synchronize()
+    for tensor in spec.tensors:
+        assert np.array_equal(theirs[tensor.name].cpu().numpy(), ours[tensor.name]), tensor.name
+    assert ours.record.where == "gpu"

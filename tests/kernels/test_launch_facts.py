@@ -1,0 +1,70 @@
+"""Each CuTe DSL specification against what the compiler's IR says of the host function's launch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cutecourse.kernels.chapters import CHAPTERS, kernel_module
+from cutecourse.kernels.spec import LaunchSpec
+
+NAMES = [
+    name for chapter in CHAPTERS for name in chapter.kernels if kernel_module(name).LAUNCH.front == "cutedsl"
+]
+SPECS = {
+    f"{name}.{attribute}": spec
+    for name in NAMES
+    for attribute, spec in vars(kernel_module(name)).items()
+    if isinstance(spec, LaunchSpec)
+}
+ELEMENTS = {"f16": "f16", "f32": "f32", "s32": "i32"}
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ir")
+    environment = {**os.environ, "CUTE_DSL_KEEP": "ptx,ir", "CUTE_DSL_DUMP_DIR": str(folder)}
+    script = Path(__file__).with_name("launch_facts.py")
+    done = subprocess.run(
+        [sys.executable, script, *NAMES],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def text(nested):
+    return f"({','.join(text(item) for item in nested)})" if isinstance(nested, tuple) else str(nested)
+
+
+def test_facts__were_found_for_every_specification(facts):
+    assert set(facts) == set(SPECS)
+    assert len(SPECS) >= 9
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_specification__is_what_the_host_function_launches(facts, name):
+    spec, fact = SPECS[name], facts[name]
+    assert tuple(fact["grid"]) == spec.grid
+    assert tuple(fact["block"]) == spec.block
+    assert tuple(fact.get("cluster", (1, 1, 1))) == spec.cluster
+    assert fact["smem"] == spec.dynamic_smem
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_specification__has_the_kernels_parameters_in_order(facts, name):
+    spec, fact = SPECS[name], facts[name]
+    assert fact["passed"] == [f"%arg{index}" for index in range(len(spec.params))]
+    assert fact["parameters"] == [memref(param) for param in spec.params]
+
+
+def memref(tensor):
+    layout = f"{text(tensor.shape)}:{text(tensor.stride)}"
+    return f'!cute.memref<{ELEMENTS[tensor.dtype.name]}, gmem, align<16>, "{layout}">'
