@@ -1,0 +1,46 @@
+"""A PTX emulator for learning and debugging: `launch` runs a kernel's PTX text on the CPU.
+
+Public names: `launch` and its result, `supported_instructions` for the coverage table, and the errors.
+"""
+
+from __future__ import annotations
+
+from cutecourse.emulator.errors import (
+    AddressError,
+    AlignmentError,
+    BarrierError,
+    BudgetExceeded,
+    DeadlockError,
+    DivergedWarp,
+    EmulatorError,
+    InvalidOperand,
+    KernelTrap,
+    LaunchError,
+    NonUniformOperand,
+    ReadOnlyError,
+    UninitializedRead,
+    UnsupportedInstruction,
+)
+from cutecourse.emulator.launch import LaunchResult, launch
+from cutecourse.emulator.registry import InstructionInfo, supported_instructions
+
+__all__ = [
+    "AddressError",
+    "AlignmentError",
+    "BarrierError",
+    "BudgetExceeded",
+    "DeadlockError",
+    "DivergedWarp",
+    "EmulatorError",
+    "InstructionInfo",
+    "InvalidOperand",
+    "KernelTrap",
+    "LaunchError",
+    "LaunchResult",
+    "NonUniformOperand",
+    "ReadOnlyError",
+    "UninitializedRead",
+    "UnsupportedInstruction",
+    "launch",
+    "supported_instructions",
+]

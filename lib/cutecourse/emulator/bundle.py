@@ -53,6 +53,7 @@ KINDS: dict[str, tuple[int, np.dtype[Any], int]] = {
     "u8x4": (32, np.dtype(np.uint8), 4),
     "s8x4": (32, np.dtype(np.int8), 4),
     "f32x2": (64, np.dtype(np.float32), 2),
+    "u32x2": (64, np.dtype(np.uint32), 2),
 }
 for _bits in (8, 16, 32, 64):
     KINDS[f"b{_bits}"] = KINDS[f"u{_bits}"]

@@ -37,10 +37,7 @@ Step = Callable[..., Any]
 
 # Modules that register instructions; the rest of the package asks the registry and imports none of them.
 FAMILIES = (
-    "arithmetic_integer",
-    "arithmetic_float",
-    "arithmetic_half",
-    "arithmetic_packed",
+    "arithmetic",
     "approximate",
     "bits",
     "compare",
@@ -49,7 +46,6 @@ FAMILIES = (
     "load_store",
     "control_flow",
     "barriers",
-    "miscellaneous",
     "atomics",
     "shuffle",
     "cp_async",

@@ -1,0 +1,394 @@
+"""Launching a kernel on the emulator: the one door that everything else uses."""
+
+from __future__ import annotations
+
+import numbers
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.errors import LaunchError
+from cutecourse.emulator.frame import align_up, alignment_of, size_of
+from cutecourse.emulator.machine import Machine
+from cutecourse.emulator.memory import Allocation, Memory
+from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.program import Program
+from cutecourse.emulator.scheduler import Scheduler
+from cutecourse.ptx.checks import check
+from cutecourse.ptx.parser import parse
+from cutecourse.ptx.scopes import type_bits
+from cutecourse.ptx.syntax import Function, Module, Variable
+
+__all__ = ["DEFAULT_BUDGET", "LaunchResult", "Parameters", "launch"]
+
+DEFAULT_BUDGET = 20_000_000
+"""Instructions that a launch may issue, one for each bundle of warps, before it is taken for endless."""
+
+_MAX_GRID = (2**31 - 1, 65535, 65535)
+_MAX_BLOCK = (1024, 1024, 64)
+_MAX_BLOCKS = 1 << 24
+_SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227,
+                     110: 227, 120: 99, 121: 99}  # fmt: skip
+_STATIC_LIMIT = 48 << 10
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What a launch did."""
+
+    entry: str
+    seed: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    warps: int
+    """How many warps ran."""
+    instructions: dict[str, int] = field(repr=False)
+    """How often each instruction was executed by a warp, by its full name."""
+    issued: int
+    """Instructions that the machine issued, each for a bundle of warps."""
+    printed: str = ""
+    """What the kernel printed."""
+
+    @property
+    def total(self) -> int:
+        """Instructions executed, counted for each warp."""
+        return sum(self.instructions.values())
+
+    def count(self, prefix: str) -> int:
+        """How often instructions whose name starts with `prefix` were executed by a warp."""
+        return sum(n for name, n in self.instructions.items() if name == prefix or name.startswith(prefix + "."))
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The bytes that a kernel finds in parameter space, and where each parameter starts."""
+
+    data: bytes
+    offsets: dict[str, int]
+
+
+def launch(
+    ptx: str | Module,
+    *,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any] = (),
+    cluster: int | Sequence[int] = (1, 1, 1),
+    dynamic_smem: int = 0,
+    entry: str | None = None,
+    seed: int = 0,
+    max_instructions: int = DEFAULT_BUDGET,
+    arithmetic: str = DEFAULT_ARITHMETIC,
+) -> LaunchResult:
+    """Run a kernel from its PTX text on this machine's CPU.
+
+    NumPy arrays among `args` are pointers: the kernel works on their memory in place. Other arguments are scalars of
+    the parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field.
+    `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes. `arithmetic` names the GPU
+    whose tensor cores' sums mma.sync gives (see cutecourse.emulator.mma_arithmetic); the PTX's target does not.
+
+    Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does wrong.
+    """
+    module = ptx if isinstance(ptx, Module) else parse(ptx)
+    check(module)
+    function = _entry(module, entry)
+    shape = _extents("grid", grid, _MAX_GRID, function)
+    threads = _extents("block", block, _MAX_BLOCK, function)
+    clusters = _cluster(cluster, function, module)
+    _check_launch(module, function, shape, threads, clusters)
+    if not isinstance(seed, numbers.Integral):
+        raise LaunchError(f"the seed has to be an integer, not {seed!r}", kernel=function.name)
+    if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= dynamic_smem < 1 << 30:
+        raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
+    machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
+    machine.arithmetic = _arithmetic(arithmetic, function)
+    machine.set_parameters(_bind(function, args, machine.memory))
+    machine.program = Program(machine, module, function)
+    _check_shared(module, machine)
+    scheduler = Scheduler(machine, max_instructions)
+    scheduler.run()
+    n_blocks = shape[0] * shape[1] * shape[2]
+    counts: Counter[str] = Counter()
+    for index, runs in scheduler.block_runs.items():
+        for instruction in machine.program.blocks[index].instructions:
+            counts[instruction.name] += runs
+    return LaunchResult(
+        entry=function.name,
+        seed=int(seed),
+        grid=shape,
+        block=threads,
+        warps=n_blocks * machine.warps_per_block,
+        instructions=dict(sorted(counts.items())),
+        issued=machine.issued,
+        printed="".join(machine.printed),
+    )
+
+
+# --- what is launched ----------------------------------------------------------------------------------
+
+
+def _entry(module: Module, name: str | None) -> Function:
+    entries = module.entries
+    known = ", ".join(entries) or "none"
+    if name is None:
+        if len(entries) != 1:
+            raise LaunchError(f"the module has {len(entries)} entries, say which with entry=: {known}")
+        name = next(iter(entries))
+    if name not in entries:
+        raise LaunchError(f"the module has no entry {name!r}; its entries: {known}")
+    if entries[name].body is None:
+        raise LaunchError(f"entry {name} is declared and has no body", line=entries[name].line)
+    return entries[name]
+
+
+def _arithmetic(name: str, function: Function) -> str:
+    if name not in TENSOR_CORES:
+        known = ", ".join(TENSOR_CORES)
+        raise LaunchError(f"arithmetic={name!r} is no GPU whose sums are known: {known}", kernel=function.name)
+    return name
+
+
+def _extents(
+    what: str, value: int | Sequence[int], limits: tuple[int, int, int], function: Function
+) -> tuple[int, int, int]:
+    items = [value] if isinstance(value, numbers.Integral) else value
+    try:
+        extents = [int(v) for v in items if isinstance(v, numbers.Integral)]  # type: ignore[union-attr]
+        wrong = len(extents) != len(items) or not 1 <= len(extents) <= 3  # type: ignore[arg-type]
+    except TypeError:
+        wrong, extents = True, []
+    if wrong:
+        raise LaunchError(f"{what} is one to three integers, not {value!r}", kernel=function.name)
+    extents += [1] * (3 - len(extents))
+    for axis, extent, limit in zip("xyz", extents, limits, strict=True):
+        if not 1 <= extent <= limit:
+            raise LaunchError(f"{what}.{axis} is {extent}, and has to be in 1..{limit}", kernel=function.name)
+    return (extents[0], extents[1], extents[2])
+
+
+def _cluster(value: int | Sequence[int], function: Function, module: Module) -> tuple[int, int, int]:
+    cluster = _extents("cluster", value, (16, 16, 16), function)
+    required = function.directive("reqnctapercluster")
+    if required:
+        full = (*required, 1, 1)[:3]
+        if cluster not in {(1, 1, 1), full}:
+            raise LaunchError(f"the kernel requires clusters of {full}, not {cluster}", kernel=function.name)
+        cluster = (full[0], full[1], full[2])
+    size = cluster[0] * cluster[1] * cluster[2]
+    if size > 16:
+        raise LaunchError(f"a cluster of {size} blocks: at most 16 are possible", kernel=function.name)
+    if size > 1 and _capability(module) < 90:
+        raise LaunchError(
+            f"clusters need sm_90 or later, and the text is for {module.target[0]}", kernel=function.name
+        )
+    return cluster
+
+
+def _capability(module: Module) -> int:
+    digits = "".join(c for c in module.target[0] if c.isdecimal())
+    return int(digits) if digits and len(digits) < 5 else 0
+
+
+def _check_launch(
+    module: Module,
+    function: Function,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    cluster: tuple[int, int, int],
+) -> None:
+    name = function.name
+    if module.address_size != 64:
+        raise LaunchError(f"addresses of {module.address_size} bits are not supported, only 64", kernel=name)
+    threads = block[0] * block[1] * block[2]
+    if threads > 1024:
+        raise LaunchError(f"a block of {block} has {threads} threads, at most 1024 are possible", kernel=name)
+    blocks = grid[0] * grid[1] * grid[2]
+    if blocks > _MAX_BLOCKS:
+        raise LaunchError(f"a grid of {grid} has {blocks} blocks: too many to emulate", kernel=name)
+    for axis, extent, part in zip("xyz", grid, cluster, strict=True):
+        if extent % part:
+            raise LaunchError(f"grid.{axis} = {extent} is no multiple of cluster.{axis} = {part}", kernel=name)
+    required = function.directive("reqntid")
+    if required and (*required, 1, 1)[:3] != block:
+        raise LaunchError(f"the kernel requires blocks of {(*required, 1, 1)[:3]}, not {block}", kernel=name)
+    most = function.directive("maxntid")
+    if most and threads > (most[0] * (*most, 1, 1)[1] * (*most, 1, 1)[2]):
+        raise LaunchError(f"a block of {block} is larger than the kernel's .maxntid {most}", kernel=name)
+
+
+def _check_shared(module: Module, machine: Machine) -> None:
+    program = machine.program
+    if program.shared_static > _STATIC_LIMIT:
+        raise LaunchError(
+            f"{program.shared_static} bytes of static shared memory: at most {_STATIC_LIMIT} are possible",
+            kernel=program.kernel,
+        )
+    limit = _SHARED_LIMIT_KIB.get(_capability(module), 227) << 10
+    if program.shared_bytes > limit:
+        raise LaunchError(
+            f"{program.shared_bytes} bytes of shared memory ({program.shared_static} static,"
+            f" {machine.dynamic_smem} dynamic) do not fit: {module.target[0]} has {limit} for a block",
+            kernel=program.kernel,
+        )
+
+
+# --- arguments -------------------------------------------------------------------------------------------
+
+
+def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters:
+    """Lay the arguments out in parameter space as the kernel declares them."""
+    if isinstance(args, np.ndarray | str | bytes):
+        raise LaunchError("args is a sequence of arguments; put the one argument into a list", kernel=function.name)
+    given = list(args)
+    if len(given) != len(function.params):
+        raise LaunchError(
+            f"{len(given)} arguments for {len(function.params)} parameters: {_signature(function)}",
+            kernel=function.name,
+        )
+    pointers = _Pointers(memory)
+    data = bytearray()
+    offsets: dict[str, int] = {}
+    for parameter, argument in zip(function.params, given, strict=True):
+        size = size_of(parameter)
+        if size > 1 << 16:
+            raise LaunchError(f"parameter {parameter.name} has {size} bytes: too many", kernel=function.name)
+        start = align_up(len(data), alignment_of(parameter))
+        data.extend(b"\0" * (start - len(data)))
+        offsets[parameter.name] = start
+        try:
+            data.extend(_encode(parameter, size, argument, pointers))
+        except LaunchError as error:
+            raise LaunchError(
+                f"parameter {parameter.name} (.{parameter.type}, {size} bytes): {error.problem}",
+                kernel=function.name,
+            ) from None
+    return Parameters(bytes(data), offsets)
+
+
+def _signature(function: Function) -> str:
+    shown = []
+    for parameter in function.params:
+        dims = "".join(f"[{d}]" for d in parameter.dims)
+        shown.append(f".{parameter.type}{dims}")
+    return f"({', '.join(shown)})"
+
+
+class _Pointers:
+    """Addresses of array arguments: arrays that overlap share one allocation."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.known: list[tuple[int, int, Allocation]] = []
+
+    def address(self, array: NDArray[Any]) -> int:
+        if array.dtype.hasobject:
+            raise LaunchError("an array of Python objects is no memory of a kernel")
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            raise LaunchError(
+                f"an array of shape {array.shape} and strides {array.strides} is not contiguous;"
+                " pass numpy.ascontiguousarray(...)"
+            )
+        if not array.flags.writeable:
+            raise LaunchError("a read-only array; pass a copy, kernels write through their pointers")
+        start = array.__array_interface__["data"][0]
+        end = start + array.nbytes
+        for low, high, allocation in self.known:
+            if start < high and low < end or (start == low and end == high):
+                if start < low or end > high:
+                    raise LaunchError("two arrays overlap in part; pass the one that holds both first")
+                return allocation.base + (start - low)
+        flat = array.reshape(-1, order="A").view(np.uint8) if array.size else np.zeros(0, dtype=np.uint8)
+        allocation = self.memory.allocate(f"argument {len(self.known)}", "global", flat)
+        allocation.name = f"array argument {len(self.known)} ({array.dtype}, shape {array.shape})"
+        self.known.append((start, end, allocation))
+        return allocation.base
+
+
+def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) -> bytes:
+    if isinstance(argument, np.ndarray) and argument.dtype.names is None or isinstance(argument, np.ndarray):
+        if size != 8 or (parameter.type[0] == "f"):
+            raise LaunchError("an array is a pointer of 8 bytes, and the parameter is none")
+        return pointers.address(argument).to_bytes(8, "little")
+    if parameter.dims:
+        return _encode_bytes(size, argument, pointers)
+    return _encode_scalar(parameter.type, size, argument)
+
+
+def _encode_bytes(size: int, argument: Any, pointers: _Pointers) -> bytes:
+    """A parameter that is declared as an array of bytes: a struct."""
+    if isinstance(argument, tuple | list):
+        data = bytearray()
+        for item in argument:
+            if isinstance(item, np.ndarray):
+                raw = pointers.address(item).to_bytes(8, "little")
+            elif isinstance(item, np.generic | bytes):
+                raw = bytes(item) if isinstance(item, bytes) else item.tobytes()
+            else:
+                raise LaunchError(
+                    f"a field of type {type(item).__name__} has no size; use a NumPy scalar such as numpy.int32"
+                )
+            step = 1 if isinstance(item, bytes) else len(raw)
+            data.extend(b"\0" * (align_up(len(data), step) - len(data)))
+            data.extend(raw)
+        if len(data) > size:
+            raise LaunchError(f"the fields take {len(data)} bytes")
+        return bytes(data).ljust(size, b"\0")
+    if isinstance(argument, np.generic):
+        argument = argument.tobytes()
+    if isinstance(argument, bytes | bytearray | memoryview):
+        raw = bytes(argument)
+        if len(raw) != size:
+            raise LaunchError(f"{len(raw)} bytes were given")
+        return raw
+    raise LaunchError(
+        f"a value of type {type(argument).__name__}; give bytes, a NumPy scalar of that size, or a tuple of fields"
+    )
+
+
+def _encode_scalar(kind: str, size: int, argument: Any) -> bytes:
+    bits = type_bits(kind) or 8
+    if isinstance(argument, numbers.Integral | np.bool_):
+        if kind[0] == "f" or kind == "bf16":
+            return _encode_float(kind, float(argument))
+        value = int(argument)
+        if kind[0] == "b" and isinstance(argument, np.generic) and argument.nbytes != size:
+            raise LaunchError(f"numpy.{argument.dtype} has {argument.nbytes} bytes")
+        low, high = {
+            "s": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+            "u": (0, (1 << bits) - 1),
+        }.get(kind[0], (-(1 << (bits - 1)), (1 << bits) - 1))
+        if kind[0] == "u":
+            # Compilers declare signed parameters as .u32 as well.
+            low = -(1 << (bits - 1))
+        if not low <= value <= high:
+            raise LaunchError(f"{value} does not fit: it has to be in {low}..{high}")
+        return (value & ((1 << bits) - 1)).to_bytes(size, "little")
+    is_float = isinstance(argument, numbers.Real) or (
+        isinstance(argument, np.generic) and argument.dtype.name in {"float16", "bfloat16"}
+    )
+    if is_float:
+        if kind[0] in "su":
+            raise LaunchError(f"the number {argument!r} is no integer")
+        if kind[0] == "b" and isinstance(argument, np.generic):
+            if argument.nbytes != size:
+                raise LaunchError(f"numpy.{argument.dtype} has {argument.nbytes} bytes")
+            return argument.tobytes()
+        return _encode_float({16: "f16", 32: "f32", 64: "f64"}.get(bits, kind) if kind[0] == "b" and kind != "bf16"
+                             else kind, float(argument))  # fmt: skip
+    raise LaunchError(f"a value of type {type(argument).__name__} is no scalar")
+
+
+def _encode_float(kind: str, value: float) -> bytes:
+    if kind == "bf16":
+        import ml_dtypes
+
+        return np.float32(value).astype(ml_dtypes.bfloat16).tobytes()
+    types = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+    if kind not in types:
+        raise LaunchError(f"the number {value!r} for a parameter of type .{kind}")
+    with np.errstate(over="ignore"):
+        return types[kind](value).tobytes()

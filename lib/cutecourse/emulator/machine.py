@@ -1,0 +1,376 @@
+"""The machine: one launch's memory, its cohorts of blocks, and the movements of lanes.
+
+What moves lanes is here: divergence, reconvergence, waiting, leaving. Which warps run next is the scheduler's
+business (cutecourse.emulator.scheduler).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Mask, Split
+from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchError
+from cutecourse.emulator.frame import align_up, initial_bytes, size_of
+from cutecourse.emulator.memory import (
+    CONST_WINDOW,
+    LOCAL_WINDOW,
+    POISON,
+    SHARED_WINDOW,
+    Allocation,
+    Memory,
+)
+from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC
+from cutecourse.emulator.program import Gate, Program
+from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.launch import Parameters
+
+__all__ = ["GateWait", "Machine", "PendingWork"]
+
+WAIT = -1
+"""What a control instruction returns when its split does not simply go on."""
+
+
+@dataclass(frozen=True)
+class GateWait:
+    """A split waits in front of an instruction for other lanes of its warp."""
+
+    gate: Gate
+
+    def describe(self) -> str:
+        what = "all lanes of the warp" if self.gate.kind == "warp" else "the lanes that its membermask names"
+        return f"waits at {self.gate.instruction.name} for {what}"
+
+
+class PendingWork:
+    """Asynchronous work that has been issued and not completed, such as the copies of one cp.async.
+
+    `finish()` completes it now, once; the scheduler may do so at any time in an order that the seed chooses.
+    """
+
+    __slots__ = ("_complete", "_machine", "done")
+
+    def __init__(self, machine: Machine, complete: Callable[[], None]) -> None:
+        self._machine = machine
+        self._complete = complete
+        self.done = False
+
+    def finish(self) -> None:
+        """Complete the work if it is not complete yet."""
+        if not self.done:
+            self.done = True
+            self._machine.pending.remove(self)
+            self._complete()
+
+
+class Machine:
+    """One launch: grid, memory, program, cohorts."""
+
+    def __init__(
+        self,
+        module: Module,
+        entry: Function,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        cluster: tuple[int, int, int],
+        dynamic_smem: int,
+        seed: int,
+    ) -> None:
+        self.module = module
+        self.entry = entry
+        self.grid = grid
+        self.block = block
+        self.cluster = cluster
+        self.dynamic_smem = dynamic_smem
+        self.random = random.Random(seed)
+        self.threads_per_block = block[0] * block[1] * block[2]
+        self.warps_per_block = -(-self.threads_per_block // WARP_SIZE)
+        self.memory = Memory()
+        self.arithmetic = DEFAULT_ARITHMETIC
+        """Whose tensor cores' sums mma.sync gives."""
+        self.parameters: Parameters | None = None
+        self._parameters_allocation: Allocation | None = None
+        self._variables: dict[tuple[str, int, int], Allocation] = {}
+        self.issued = 0
+        """Instructions issued so far, one for each bundle that runs one."""
+        self.pending: list[PendingWork] = []
+        """Asynchronous work that is not complete; add with `defer`."""
+        self.wake: Callable[[Bundle], None] = lambda bundle: None
+        """The scheduler's door: a bundle has something to run again."""
+        self.printed: list[str] = []
+        self.recorder: Any = None
+        """A hook for traces: None, or an object that families may tell events."""
+        self.program: Program
+
+    # --- asynchronous work ----------------------------------------------------------------------------------
+
+    def defer(self, complete: Callable[[], None]) -> PendingWork:
+        """Issue asynchronous work: `complete()` runs later, at a time that the seed chooses."""
+        work = PendingWork(self, complete)
+        self.pending.append(work)
+        return work
+
+    # --- variables and parameters -----------------------------------------------------------------------------
+
+    def set_parameters(self, parameters: Parameters) -> None:
+        """Put the arguments where ld.param finds them."""
+        self.parameters = parameters
+        data = np.frombuffer(bytes(parameters.data), dtype=np.uint8).copy()
+        self._parameters_allocation = self.memory.allocate("kernel parameters", "param", data, writable=False)
+
+    def parameter_address(self, name: str) -> int:
+        """Where a parameter of the entry lies."""
+        assert self.parameters is not None
+        assert self._parameters_allocation is not None
+        return self._parameters_allocation.base + self.parameters.offsets[name]
+
+    def variable(self, variable: Variable) -> Allocation:
+        """The memory of a variable in .global or .const, made when first asked for."""
+        key = (variable.name, variable.line, variable.column)
+        found = self._variables.get(key)
+        if found is not None:
+            return found
+        if variable.space not in {"global", "const"}:
+            raise LaunchError(f"{variable.name} in .{variable.space} has no address of its own", line=variable.line)
+        if "extern" in variable.linkage:
+            raise LaunchError(
+                f"{variable.name} is declared .extern and nothing in this module defines it", line=variable.line
+            )
+        size = size_of(variable)
+        try:
+            data = np.zeros(size, dtype=np.uint8)
+        except MemoryError:
+            raise LaunchError(f"no memory for {variable.name} ({size} bytes)", line=variable.line) from None
+        allocation = self.memory.allocate(
+            variable.name, variable.space, data, writable=variable.space == "global"
+        )
+        self._variables[key] = allocation
+        initial_bytes(variable, data, self._symbol_address)
+        return allocation
+
+    def _symbol_address(self, symbol: SymbolOffset) -> int:
+        for candidate in self.module.variables:
+            if candidate.name == symbol.symbol:
+                if candidate.space == "shared":
+                    raise LaunchError(f"{symbol}: the address of shared memory is not known", line=symbol.line)
+                return self.variable(candidate).base + symbol.offset
+        raise LaunchError(f"{symbol}: no variable of that name", line=symbol.line)
+
+    def to_generic(self, space: str) -> int:
+        """What is added to an address of a space to make it generic."""
+        return {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
+
+    const_window = CONST_WINDOW
+
+    # --- blocks -----------------------------------------------------------------------------------------------
+
+    def make_cohort(self, clusters: NDArray[np.int64]) -> Cohort:
+        """Blocks that run side by side: `clusters` are the numbers of independent clusters of the grid."""
+        per_axis = [g // c for g, c in zip(self.grid, self.cluster, strict=True)]
+        size = self.cluster[0] * self.cluster[1] * self.cluster[2]
+        ranks = np.arange(size)
+        within = np.stack(
+            [
+                ranks % self.cluster[0],
+                ranks // self.cluster[0] % self.cluster[1],
+                ranks // (self.cluster[0] * self.cluster[1]),
+            ],
+            axis=-1,
+        )
+        origin = np.stack(
+            [
+                clusters % per_axis[0],
+                clusters // per_axis[0] % per_axis[1],
+                clusters // (per_axis[0] * per_axis[1]),
+            ],
+            axis=-1,
+        ) * np.array(self.cluster)
+        stride = align_up(max(self.program.shared_bytes, 1), 128)
+        total = len(clusters) * size * stride
+        cohort = Cohort(
+            machine=self,
+            n=len(clusters),
+            size=size,
+            blocks=(origin[:, None, :] + within[None, :, :]).astype(np.int64),
+            shared_stride=stride,
+            shared=np.full(total, POISON, dtype=np.uint8),
+            shared_written=np.zeros(total, dtype=np.uint8),
+        )
+        start = self.program.starts[self.entry.name]
+        for rank in range(size):
+            for warp in range(self.warps_per_block):
+                bundle = Bundle(self, self.program, cohort, rank, warp)
+                cohort.bundles.append(bundle)
+                self.add_split(bundle, start, bundle.live.copy(), ())
+        return cohort
+
+    # --- splits -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def assign(split: Split, mask: Mask) -> None:
+        """Give a split its lanes, with what is derived from them."""
+        if mask is None:
+            split.mask, split.key = None, b""
+            return
+        key = mask.tobytes()
+        if b"\x00" not in key:
+            split.mask, split.key = None, b""
+            split.warps = len(key) // WARP_SIZE
+        else:
+            split.mask, split.key = mask, key
+            split.warps = int(mask.any(axis=1).sum())
+
+    def add_split(self, bundle: Bundle, at: int, mask: NDArray[np.bool_], stack: tuple[int, ...]) -> Split:
+        """Let lanes of a bundle stand at a block, as a split of their own."""
+        split = Split(at, None, stack)
+        self.assign(split, mask)
+        split.turn = self.issued
+        bundle.splits.append(split)
+        return split
+
+    def fork(self, bundle: Bundle, split: Split, away: NDArray[np.bool_], at: int) -> Split:
+        """Take the lanes `away` out of a split and let them stand at another block."""
+        mask = bundle.full if split.mask is None else split.mask
+        other = self.add_split(bundle, at, mask & away, split.stack)
+        self.assign(split, mask & ~away)
+        return other
+
+    def divide(
+        self, bundle: Bundle, split: Split, condition: NDArray[np.bool_], yes: int, no: int
+    ) -> int:
+        """Send the lanes of a split two ways; returns where the split itself goes on."""
+        held = condition if split.mask is None else condition & split.mask
+        seen = held.tobytes()
+        if b"\x01" not in seen:
+            return no
+        if b"\x00" not in seen or seen == split.key:
+            return yes
+        self.fork(bundle, split, ~held, no)
+        return yes
+
+    def park(self, bundle: Bundle, split: Split, reason: Any, at: int) -> int:
+        """Make a split wait, standing at block `at`; somebody has to `unpark` it. Returns WAIT."""
+        split.at = at
+        split.waiting = reason
+        return WAIT
+
+    def unpark(self, bundle: Bundle, split: Split, at: int | None = None) -> None:
+        """Let a waiting split run again, at another block if one is named."""
+        split.waiting = None
+        if at is not None:
+            split.at = at
+        self.wake(bundle)
+
+    def leave(self, bundle: Bundle, split: Split, following: int = WAIT) -> int:
+        """The lanes of a split return from a device function, or exit at the end of the kernel."""
+        if split.stack:
+            split.stack, at = split.stack[:-1], split.stack[-1]
+            return at
+        return self.exit(bundle, split)
+
+    def exit(self, bundle: Bundle, split: Split) -> int:
+        """The lanes of a split are done."""
+        mask = bundle.full if split.mask is None else split.mask
+        bundle.live &= ~mask
+        bundle.splits.remove(split)
+        for other in bundle.splits:
+            # Who waits for all live lanes may have nobody left to wait for.
+            if isinstance(other.waiting, GateWait):
+                other.waiting = None
+        for hook in bundle.cohort.state.get("on exit", ()):
+            hook(bundle, mask)
+        return WAIT
+
+    # --- gates ------------------------------------------------------------------------------------------------
+
+    def pass_gate(self, bundle: Bundle, split: Split, gate: Gate) -> bool:
+        """Whether the split may run the gated block it stands at; lanes that may not are parked in front of it."""
+        if split.mask is None:
+            if gate.constant == 0xFFFFFFFF or gate.kind == "warp":
+                return True
+            if bundle.rows["u32"][gate.slot].tobytes() == b"\xff" * (4 * WARP_SIZE * bundle.n):
+                return True
+        self._absorb(bundle, split)
+        mask = bundle.full if split.mask is None else split.mask
+        if gate.kind == "warp":
+            ready = mask & (mask == bundle.live).all(axis=1, keepdims=True)
+        else:
+            ready = mask & self._members_present(bundle, mask, gate)
+        if ready.tobytes() == mask.tobytes():
+            return True
+        rest = mask & ~ready
+        if not ready.any():
+            self.park(bundle, split, GateWait(gate), split.at)
+            return False
+        waiting = self.fork(bundle, split, rest, split.at)
+        waiting.waiting = GateWait(gate)
+        return True
+
+    def _absorb(self, bundle: Bundle, split: Split) -> None:
+        """Join the splits that wait in front of the same gate."""
+        for other in list(bundle.splits):
+            same_place = other.at == split.at and other.stack == split.stack
+            if other is not split and same_place and isinstance(other.waiting, GateWait | None):
+                self.join(bundle, split, other)
+
+    def join(self, bundle: Bundle, split: Split, other: Split) -> None:
+        """Add the lanes of one split to another and drop the one."""
+        bundle.splits.remove(other)
+        if split.mask is None or other.mask is None:
+            raise AssertionError("two splits share lanes")
+        self.assign(split, split.mask | other.mask)
+
+    def _members_present(self, bundle: Bundle, mask: NDArray[np.bool_], gate: Gate) -> NDArray[np.bool_]:
+        members = bundle.rows["u32"][gate.slot]
+        bit = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
+        own = (members & bit) != 0
+        wrong = mask & ~own
+        if wrong.any():
+            lane = int(np.flatnonzero(wrong)[0])
+            raise self.error(
+                InvalidOperand,
+                f"membermask 0x{int(members.reshape(-1)[lane]):08x} does not name the lane that executes it",
+                gate.instruction.line,
+                bundle,
+                lane,
+            )
+        active = (mask * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
+        live = (bundle.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
+        missing = members & live & ~active
+        result: NDArray[np.bool_] = missing == 0
+        return result
+
+    # --- errors -----------------------------------------------------------------------------------------------
+
+    def error(
+        self,
+        kind: type[EmulatorError],
+        problem: str,
+        line: int | None,
+        bundle: Bundle | None = None,
+        lane: int | None = None,
+    ) -> EmulatorError:
+        """An error at a line of the kernel."""
+        block = warp = in_warp = None
+        if bundle is not None and lane is not None:
+            block, warp, in_warp = bundle.where(lane)
+        return kind(
+            problem,
+            kernel=self.entry.name,
+            line=line,
+            text=self.module.line_text(line) if line else "",
+            block=block,
+            warp=warp,
+            lane=in_warp,
+        )
+
+    def fail(self, kind: type[EmulatorError], problem: str, line: int | None) -> NoReturn:
+        """Raise an error at a line of the kernel."""
+        raise self.error(kind, problem, line)

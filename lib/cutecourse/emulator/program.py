@@ -1,0 +1,750 @@
+"""A kernel translated for one launch: basic blocks of steps, rows of registers, and where variables live.
+
+Each instruction is decoded once, when the kernel is loaded; what runs later are Python callables bound to rows.
+All instructions that the entry can reach are decoded before anything runs, so everything unsupported is
+reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import KINDS, WARP_SIZE, Bundle, Mask, Split
+from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchError, UnsupportedInstruction
+from cutecourse.emulator.frame import align_up, alignment_of, size_of
+from cutecourse.emulator.memory import POISON, RANK_SHIFT
+from cutecourse.emulator.order import weak_topological_order
+from cutecourse.emulator.registry import Step, lookup
+from cutecourse.emulator.site import AddressSource, Site
+from cutecourse.emulator.special import DYNAMIC, dynamic_value, special_row
+from cutecourse.ptx.checks import is_special
+from cutecourse.ptx.scopes import FlatFunction, LabelSymbol, Register, flatten, type_bits
+from cutecourse.ptx.syntax import (
+    Address,
+    BranchTargets,
+    FloatLiteral,
+    Function,
+    Instruction,
+    IntLiteral,
+    Module,
+    Name,
+    Negated,
+    Operand,
+    Sink,
+    SymbolOffset,
+    Variable,
+)
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.machine import Machine
+
+__all__ = ["BasicBlock", "Gate", "Program"]
+
+_DYNAMIC_ALIGNMENT = 1024
+Control = Callable[[Bundle, Split, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Lanes have to come together before a block: those of a warp, or those that `slot` names."""
+
+    kind: str
+    slot: int | None
+    constant: int | None
+    instruction: Instruction
+
+
+@dataclass(eq=False, slots=True)
+class BasicBlock:
+    """Instructions that run one after another, and the one that decides where to go next."""
+
+    index: int
+    steps: list[Step] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+    """Those of the steps, and last the control instruction if there is one."""
+    control: Control | None = None
+    next: int = -1
+    gate: Gate | None = None
+    count: int = 0
+    function: str = ""
+
+
+class Program:
+    """One entry of a module, decoded for one machine."""
+
+    def __init__(self, machine: Machine, module: Module, entry: Function) -> None:
+        self.machine = machine
+        self.module = module
+        self.entry = entry
+        self.kernel = entry.name
+        self.flat: dict[str, FlatFunction] = {}
+        self.starts: dict[str, int] = {}
+        self.blocks: list[BasicBlock] = []
+        self.rank: list[int] = []
+        self._order_edges: list[tuple[int, int]] = []
+        # Registers: how many rows of each width, and where a register's row is.
+        self._rows: dict[int, int] = {1: 0, 8: 0, 16: 0, 32: 0, 64: 0}
+        self._register: dict[tuple[str, int], tuple[int, int]] = {}
+        self._recipes: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in KINDS}
+        self._slots: dict[tuple[str, tuple[Any, ...]], int] = {}
+        # Memory.
+        self._offsets: dict[tuple[str, str, int, int], int] = {}
+        self.shared_names: list[tuple[int, int, str]] = []
+        self.shared_static = 0
+        self.local_bytes = 0
+        self._function_now = entry.name
+        self._reach()
+        self._lay_out()
+        self.local_stride = align_up(max(self.local_bytes, 1), 16)
+        self._decode()
+
+    # --- which functions ----------------------------------------------------------------------------------
+
+    def _reach(self) -> None:
+        """Flatten the entry and every device function that it may call; calls must not be recursive."""
+        defined = self.module.defined
+        calls: dict[str, dict[str, Instruction]] = {}
+        todo = [self.entry.name]
+        while todo:
+            name = todo.pop()
+            if name in self.flat:
+                continue
+            flat = flatten(self.module, defined[name])
+            self.flat[name] = flat
+            calls[name] = {}
+            for instruction in flat.instructions:
+                if instruction.opcode != "call":
+                    continue
+                for operand in instruction.operands:
+                    if isinstance(operand, Name) and operand.text in defined:
+                        calls[name][operand.text] = instruction
+                        todo.append(operand.text)
+        self._no_recursion(calls)
+
+    def _no_recursion(self, calls: dict[str, dict[str, Instruction]]) -> None:
+        done: set[str] = set()
+        path: list[str] = []
+        work: list[tuple[str, bool]] = [(self.entry.name, False)]
+        while work:
+            name, leaving = work.pop()
+            if leaving:
+                path.pop()
+                done.add(name)
+                continue
+            if name in done:
+                continue
+            path.append(name)
+            work.append((name, True))
+            for callee, instruction in calls[name].items():
+                if callee in path:
+                    raise UnsupportedInstruction(
+                        f"recursive calls are not supported: {' calls '.join([*path[path.index(callee) :], callee])}",
+                        kernel=self.kernel,
+                        line=instruction.line,
+                        text=self.module.line_text(instruction.line),
+                    )
+                work.append((callee, False))
+
+    # --- where variables live -----------------------------------------------------------------------------
+
+    @staticmethod
+    def _variable_key(function: str, variable: Variable) -> tuple[str, str, int, int]:
+        return (function, variable.name, variable.line, variable.column)
+
+    def _lay_out(self) -> None:
+        """Give shared, local and parameter variables their offsets: one place each, since nothing recurs."""
+        for name, flat in self.flat.items():
+            formal = () if flat.function is self.entry else (*flat.function.returns, *flat.function.params)
+            for variable in (*formal, *flat.variables):
+                if variable.space in {"local", "param"}:
+                    for member in self._members(variable):
+                        self._place_local(name, member)
+        used = self._used_names()
+        shared = [("", v) for v in self.module.variables if v.space == "shared" and self._is_used(v, used)]
+        for name, flat in self.flat.items():
+            shared += [(name, v) for v in flat.variables if v.space == "shared"]
+        static = [(f, m) for f, v in shared if not self._is_dynamic(v) for m in self._members(v)]
+        offset = 0
+        for function, variable in static:
+            offset = align_up(offset, alignment_of(variable))
+            self._offsets[self._variable_key(function, variable)] = offset
+            self.shared_names.append((offset, offset + size_of(variable), variable.name))
+            offset += size_of(variable)
+        self.shared_static = offset
+        dynamic = [(f, v) for f, v in shared if self._is_dynamic(v)]
+        self.shared_bytes = offset
+        if dynamic or self.machine.dynamic_smem:
+            # LLVM folds masks that assume the alignment that the CuTe DSL declares: 1024.
+            start = align_up(offset, _DYNAMIC_ALIGNMENT)
+            for function, variable in dynamic:
+                self._offsets[self._variable_key(function, variable)] = start
+            self.shared_bytes = start + self.machine.dynamic_smem
+            name = dynamic[0][1].name if dynamic else "dynamic shared memory"
+            self.shared_names.append((start, self.shared_bytes, name))
+
+    def _used_names(self) -> set[str]:
+        used: set[str] = set()
+        for flat in self.flat.values():
+            for instruction in flat.instructions:
+                stack: list[Any] = list(instruction.operands)
+                while stack:
+                    operand = stack.pop()
+                    if isinstance(operand, Name):
+                        used.add(operand.text)
+                    elif isinstance(operand, SymbolOffset):
+                        used.add(operand.symbol)
+                    elif isinstance(operand, Address):
+                        stack.extend(operand.coordinates)
+                        if operand.base:
+                            used.add(operand.base.text)
+                    elif hasattr(operand, "items"):
+                        stack.extend(operand.items)
+        return used
+
+    @staticmethod
+    def _is_used(variable: Variable, used: set[str]) -> bool:
+        if variable.count is None:
+            return variable.name in used
+        return any(name.startswith(variable.name) for name in used)
+
+    @staticmethod
+    def _is_dynamic(variable: Variable) -> bool:
+        return "extern" in variable.linkage
+
+    def _members(self, variable: Variable) -> list[Variable]:
+        if variable.count is None:
+            return [variable]
+        if variable.count > 1 << 16:
+            raise LaunchError(f"{variable.name}<{variable.count}>: too many variables", line=variable.line)
+        scope_free = []
+        for number in range(variable.count):
+            scope_free.append(
+                Variable(
+                    variable.line, variable.column, variable.space, variable.type, f"{variable.name}{number}",
+                    variable.dims, variable.alignment, variable.vector, None, variable.initializer,
+                    variable.linkage, variable.attributes,
+                )  # fmt: skip
+            )
+        return scope_free
+
+    def _place_local(self, function: str, variable: Variable) -> None:
+        offset = align_up(self.local_bytes, max(alignment_of(variable), 1))
+        self._offsets[self._variable_key(function, variable)] = offset
+        self.local_bytes = offset + size_of(variable)
+        if self.local_bytes > 512 << 10:
+            raise LaunchError(
+                f"variable {variable.name} takes a thread's local memory past 512 KiB",
+                kernel=self.kernel,
+                line=variable.line,
+            )
+
+    def local_offset(self, variable: Variable, function: str | None = None) -> int | None:
+        """Where a local or parameter variable of a function lies in each thread's memory."""
+        return self._offsets.get(self._variable_key(function or self._function_now, variable))
+
+    def shared_name(self, offset: int) -> str | None:
+        """The shared variable at or nearest before an offset."""
+        best = None
+        for start, end, name in self.shared_names:
+            if start <= offset < end:
+                return name
+            if start <= offset:
+                best = name
+        return best
+
+    # --- rows ---------------------------------------------------------------------------------------------
+
+    def _slot(self, kind: str, recipe: tuple[Any, ...]) -> int:
+        key = (kind, recipe)
+        found = self._slots.get(key)
+        if found is None:
+            found = self._slots[key] = len(self._recipes[kind])
+            self._recipes[kind].append(recipe)
+        return found
+
+    def _register_row(self, register: Register) -> tuple[int, int]:
+        key = (self._function_now, register.index)
+        found = self._register.get(key)
+        if found is None:
+            bits = register.bits
+            if bits not in self._rows:
+                raise UnsupportedInstruction(
+                    f"registers of {bits} bits ({register.name}) are not supported", kernel=self.kernel
+                )
+            found = self._register[key] = (bits, self._rows[bits])
+            self._rows[bits] += 1
+        return found
+
+    def source_slot(self, site: Site, operand: Operand, kind: str) -> int:
+        """Where to read an operand as a kind."""
+        if isinstance(operand, IntLiteral):
+            return self._slot(kind, ("const", self._bits_of_int(site, operand.value, kind)))
+        if isinstance(operand, FloatLiteral):
+            return self._slot(kind, ("const", self._bits_of_float(site, operand, kind)))
+        if isinstance(operand, Negated):
+            inner = self.source_slot(site, operand.name, kind)
+            if kind != "pred":
+                site.invalid(f"{operand} is no predicate")
+            slot = self._slot("pred", ("temporary", site.line, str(operand), len(site.refresh)))
+            site.refresh.append(("pred", slot, f"!{inner}"))
+            return slot
+        if isinstance(operand, SymbolOffset):
+            found = site.scope.lookup(operand.symbol)
+            if isinstance(found, Variable):
+                return self._symbol_slot(site, found, operand.offset, kind)
+            site.invalid(f"{operand.symbol} has no address")
+        if isinstance(operand, Name):
+            found = site.scope.lookup(operand.text)
+            if isinstance(found, Register):
+                return self._read_register(site, found, kind)
+            if isinstance(found, Variable):
+                return self._symbol_slot(site, found, 0, kind)
+            if found is None and is_special(operand.text):
+                slot = self._slot(kind, ("special", operand.text))
+                if operand.text in DYNAMIC:
+                    site.refresh.append((kind, slot, operand.text))
+                return slot
+        site.invalid(f"{operand} cannot be read as .{kind}")
+
+    def _read_register(self, site: Site, register: Register, kind: str) -> int:
+        width = KINDS[kind][0]
+        if register.bits == width:
+            return self._slot(kind, ("reg", *self._register_row(register)))
+        if register.bits > width > 1:
+            # ld, st and cvt may use a register wider than the type: its low bits.
+            return self._slot(kind, ("part", *self._register_row(register)))
+        site.invalid(
+            f"{register.name} is a register of type .{register.type}, and the instruction reads .{kind}"
+        )
+
+    def destination_slot(self, site: Site, operand: Operand, kind: str) -> int:
+        """Where to write an operand as a kind."""
+        if isinstance(operand, Sink):
+            return self._slot(kind, ("sink",))
+        if isinstance(operand, Name):
+            found = site.scope.lookup(operand.text)
+            if isinstance(found, Register):
+                if found.bits == KINDS[kind][0]:
+                    return self._slot(kind, ("reg", *self._register_row(found)))
+                site.invalid(
+                    f"{found.name} is a register of type .{found.type}, and the instruction writes .{kind}"
+                )
+        site.invalid(f"{operand} cannot be written")
+
+    def _symbol_slot(self, site: Site, variable: Variable, offset: int, kind: str) -> int:
+        if variable.space == "shared":
+            return self._slot(kind, ("shared", self._shared_offset(site, variable) + offset))
+        return self._slot(kind, ("const", self.variable_address(site, variable) + offset))
+
+    def _shared_offset(self, site: Site, variable: Variable) -> int:
+        for function in (self._function_now, ""):
+            found = self._offsets.get(self._variable_key(function, variable))
+            if found is not None:
+                return found
+        site.invalid(f"shared variable {variable.name} has no place")
+
+    def variable_address(self, site: Site, variable: Variable) -> int:
+        """The address of a variable that is not shared, in its own state space."""
+        if variable.space in {"local", "param"}:
+            offset = self.local_offset(variable)
+            if offset is not None:
+                return offset
+            if variable in self.entry.params:
+                return self.machine.parameter_address(variable.name)
+        try:
+            return self.machine.variable(variable).base
+        except LaunchError as error:
+            site.invalid(error.problem)
+
+    @staticmethod
+    def _bits_of_int(site: Site, value: int, kind: str) -> int:
+        width, kind_dtype, parts = KINDS[kind]
+        if kind == "pred":
+            return int(value != 0)
+        if parts == 1 and kind in {"f32", "f64"}:
+            site.invalid(f"the integer {value} where a .{kind} number is wanted: write 0f... or 0d...")
+        return value & ((1 << width) - 1)
+
+    @staticmethod
+    def _bits_of_float(site: Site, literal: FloatLiteral, kind: str) -> int:
+        width = KINDS[kind][0]
+        if literal.bits == width:
+            return literal.value
+        if width == 32 and literal.bits == 64:
+            return int(np.float32(np.uint64(literal.value).view(np.float64)).view(np.uint32))
+        if width == 64 and literal.bits == 32:
+            return int(np.float64(np.uint32(literal.value).view(np.float32)).view(np.uint64))
+        site.invalid(f"the number {literal} where .{kind} is wanted")
+
+    def address_source(self, site: Site, operand: Address) -> AddressSource:
+        """How to compute an address operand in each lane."""
+        base = operand.base
+        if base is None:
+            slot = self._slot("u64", ("const", operand.offset & ((1 << 64) - 1)))
+            return AddressSource(lambda bundle: bundle.rows["u64"][slot], None, operand.offset)
+        found = site.scope.lookup(base.text)
+        if isinstance(found, Variable):
+            if found.space == "shared":
+                offset = self._shared_offset(site, found) + operand.offset
+                slot = self._slot("u32", ("shared", offset))
+                return AddressSource(lambda bundle: bundle.rows["u32"][slot], found, offset)
+            number = self.variable_address(site, found) + operand.offset
+            slot = self._slot("u64", ("const", number & ((1 << 64) - 1)))
+            return AddressSource(lambda bundle: bundle.rows["u64"][slot], found, number)
+        if not isinstance(found, Register) or found.bits not in {32, 64}:
+            site.invalid(f"{operand} is no address: a variable or a register of 32 or 64 bits is needed")
+        kind = f"u{found.bits}"
+        slot = self._read_register(site, found, kind)
+        if not operand.offset:
+            return AddressSource(lambda bundle: bundle.rows[kind][slot], None, None)
+        distance = self._slot(kind, ("const", operand.offset & ((1 << found.bits) - 1)))
+
+        def lanes(bundle: Bundle) -> NDArray[Any]:
+            rows = bundle.rows[kind]
+            return np.add(rows[slot], rows[distance])  # type: ignore[no-any-return]
+
+        return AddressSource(lanes, None, None)
+
+    def make_rows(self, bundle: Bundle) -> dict[str, list[NDArray[Any]]]:
+        """The rows of one bundle: registers filled with poison, constants and special registers with their values."""
+        n = bundle.n
+        storage: dict[int, NDArray[Any]] = {}
+        for bits, count in self._rows.items():
+            if bits == 1:
+                storage[1] = np.zeros((count, n, WARP_SIZE), dtype=np.bool_)
+            else:
+                poison = int.from_bytes(bytes([POISON]) * (bits // 8), "little")
+                storage[bits] = np.full((count, n, WARP_SIZE), poison, dtype=f"u{bits // 8}")
+        rows: dict[str, list[NDArray[Any]]] = {}
+        views: dict[str, NDArray[Any]] = {}
+        for kind, recipes in self._recipes.items():
+            if not recipes:
+                continue
+            bits, dtype, parts = KINDS[kind]
+            if kind not in views:
+                view = storage[bits] if bits == 1 else storage[bits].view(dtype)
+                views[kind] = view.reshape(-1, n, WARP_SIZE, parts) if parts > 1 else view
+            rows[kind] = [self._make_row(bundle, storage, views[kind], kind, r) for r in recipes]
+        return rows
+
+    @staticmethod
+    def _make_row(
+        bundle: Bundle,
+        storage: dict[int, NDArray[Any]],
+        view: NDArray[Any],
+        kind: str,
+        recipe: tuple[Any, ...],
+    ) -> NDArray[Any]:
+        what = recipe[0]
+        if what == "reg":
+            row: NDArray[Any] = view[recipe[2]]
+            return row
+        bits, dtype, parts = KINDS[kind]
+        shape = (bundle.n, WARP_SIZE)
+        if what == "part":
+            wide = storage[recipe[1]][recipe[2]]
+            pieces = wide.view(dtype).reshape(*shape, -1)
+            return pieces[..., 0] if parts == 1 else pieces[..., :parts]
+        if what in {"temporary", "sink"}:
+            return np.zeros(shape if parts == 1 else (*shape, parts), dtype=dtype)
+        if what == "const":
+            held = np.full(shape, recipe[1] & ((1 << bits) - 1), dtype=np.uint64)
+        elif what == "shared":
+            number = ((bundle.rank << RANK_SHIFT) + recipe[1]) & ((1 << bits) - 1)
+            held = np.full(shape, number, dtype=np.uint64)
+        else:
+            name = recipe[1]
+            held = np.zeros(shape, dtype=np.uint64) if name in DYNAMIC else special_row(name, bundle)
+        if bits == 1:
+            return held.astype(np.bool_)
+        raw = held.astype(f"u{bits // 8}")
+        raw = raw.view(dtype)
+        return raw.reshape(*shape, parts) if parts > 1 else raw
+
+    # --- translation --------------------------------------------------------------------------------------
+
+    def _decode(self) -> None:
+        faults: list[EmulatorError] = []
+        plans: list[tuple[str, FlatFunction, list[list[int]], dict[int, int]]] = []
+        start = 0
+        for name, flat in self.flat.items():
+            pieces, where = self._cut(flat)
+            self.starts[name] = start
+            plans.append((name, flat, pieces, {p: start + b for p, b in where.items()}))
+            start += len(pieces)
+        for name, flat, pieces, where in plans:
+            self._function_now = name
+            self._labels = where
+            for piece in pieces:
+                self._translate(flat, piece, where, faults)
+        if faults:
+            raise self._all_faults(faults)
+        self._rank_blocks()
+
+    def _all_faults(self, faults: list[EmulatorError]) -> EmulatorError:
+        """One error for everything that cannot be decoded, each fault with its line."""
+        unsupported = [f for f in faults if isinstance(f, UnsupportedInstruction)]
+        first = (unsupported or faults)[0]
+        if len(faults) == 1:
+            return first
+        seen: dict[str, list[int]] = {}
+        for fault in faults:
+            seen.setdefault(fault.problem, []).append(fault.line or 0)
+        shown = []
+        for problem, lines in list(seen.items())[:20]:
+            more = f" and {len(lines) - 5} more" if len(lines) > 5 else ""
+            shown.append(f"  line {', '.join(map(str, lines[:5]))}{more}: {problem}")
+        if len(seen) > 20:
+            shown.append(f"  and {len(seen) - 20} more")
+        return type(first)(
+            f"{len(faults)} instructions cannot be run:\n" + "\n".join(shown),
+            kernel=self.kernel,
+            line=first.line,
+        )
+
+    @staticmethod
+    def _is_control(instruction: Instruction) -> bool:
+        found = lookup(instruction.opcode, instruction.modifiers)
+        return found is not None and found[0].control
+
+    def _cut(self, flat: FlatFunction) -> tuple[list[list[int]], dict[int, int]]:
+        """Cut a function into pieces that are entered at the top only.
+
+        Returns the pieces as instruction numbers, and for each instruction number that starts a piece (and for
+        the end of the function) the piece's number. A call's results are copied at the start of a piece of their own.
+        """
+        total = len(flat.instructions)
+        starts = {0, total} | {label.position for label in flat.labels}
+        for position, instruction in enumerate(flat.instructions):
+            if self._is_control(instruction):
+                starts.add(position + 1)
+            elif self._is_gated(instruction):
+                starts.add(position)
+                if instruction.guard is not None:
+                    starts.add(position + 1)
+        pieces: list[list[int]] = []
+        where: dict[int, int] = {}
+        ordered = sorted(starts)
+        for begin, end in zip(ordered, [*ordered[1:], total], strict=True):
+            where[begin] = len(pieces)
+            if begin == total:
+                pieces.append([total])
+                break
+            members = list(range(begin, end))
+            instruction = flat.instructions[begin]
+            if instruction.guard is not None and self._is_gated(instruction):
+                # One piece decides which lanes take part, the next waits for them.
+                pieces.append([-1, begin])
+            pieces.append(members)
+            if flat.instructions[end - 1].opcode == "call":
+                pieces.append([-2, end - 1])
+        return pieces, where
+
+    @staticmethod
+    def _is_gated(instruction: Instruction) -> bool:
+        found = lookup(instruction.opcode, instruction.modifiers)
+        if found is None or found[0].control:
+            return False
+        return "sync" in instruction.modifiers or "aligned" in instruction.modifiers
+
+    def _translate(
+        self, flat: FlatFunction, piece: list[int], where: dict[int, int], faults: list[EmulatorError]
+    ) -> None:
+        block = BasicBlock(len(self.blocks), function=self._function_now)
+        self.blocks.append(block)
+        block.next = block.index + 1
+        if piece[0] == len(flat.instructions):
+            # Running off the end of a body is leaving it.
+            block.control = self.machine.leave
+            return
+        if piece[0] == -1:
+            instruction, scope = flat.instructions[piece[1]], flat.scopes[piece[1]]
+            self._fork_on_guard(block, Site(self, instruction, scope, 0))
+            return
+        if piece[0] == -2:
+            site = Site(self, flat.instructions[piece[1]], flat.scopes[piece[1]], 0)
+            from cutecourse.emulator.control_flow import copy_results
+
+            try:
+                block.steps.extend(copy_results(site))
+            except EmulatorError:
+                pass  # the call itself reports it
+            return
+        for position in piece:
+            instruction, scope = flat.instructions[position], flat.scopes[position]
+            try:
+                self._translate_one(block, instruction, scope)
+            except EmulatorError as fault:
+                faults.append(fault)
+        block.count = len(block.instructions)
+
+    def _fork_on_guard(self, block: BasicBlock, site: Site) -> None:
+        """Send the lanes whose guard is false past the next block."""
+        guard = site.instruction.guard
+        assert guard is not None
+        slot = site.read(Name(guard.line, guard.column, guard.name), "pred")
+        negated = guard.negated
+        past = block.index + 2
+        self._order_edges.append((block.index, past))
+
+        def control(bundle: Bundle, split: Split, following: int) -> int:
+            row = bundle.rows["pred"][slot]
+            return bundle.machine.divide(bundle, split, ~row if negated else row, following, past)
+
+        block.control = control
+
+    def _translate_one(self, block: BasicBlock, instruction: Instruction, scope: Any) -> None:
+        found = lookup(instruction.opcode, instruction.modifiers)
+        if found is None:
+            raise UnsupportedInstruction(
+                f"{instruction.name} is not supported",
+                kernel=self.kernel,
+                line=instruction.line,
+                text=self.module.line_text(instruction.line),
+            )
+        info, used = found
+        site = Site(self, instruction, scope, used)
+        block.instructions.append(instruction)
+        step = info.define(site)
+        site.finish()
+        if site.refresh:
+            step = _refreshed(step, site.refresh, control=info.control)
+        if site.convergence is not None and not info.control:
+            kind, slot, constant = site.convergence
+            if block.steps:
+                raise AssertionError(f"{instruction.name} waits for lanes and is not first in its block")
+            block.gate = Gate(kind, slot, constant, instruction)
+        guard = instruction.guard
+        if guard is None:
+            if info.control:
+                block.control = step
+            else:
+                block.steps.append(step)
+            return
+        slot = site.read(Name(guard.line, guard.column, guard.name), "pred")
+        if info.control:
+            block.control = _guarded_control(step, slot, guard.negated)
+        elif site.convergence is None:
+            block.steps.append(_guarded(step, slot, guard.negated))
+        else:
+            block.steps.append(step)
+
+    @property
+    def in_entry(self) -> bool:
+        """Whether the instruction being decoded belongs to the kernel itself, not to a device function."""
+        return self._function_now == self.kernel
+
+    def formal_register(self, callee: Function, name: str) -> Register:
+        """The register that a device function declares as a parameter or result."""
+        found = self.flat[callee.name].scope.lookup(name)
+        assert isinstance(found, Register)
+        return found
+
+    def formal_slot(self, callee: Function, register: Register, kind: str) -> int:
+        """The slot of another function's register."""
+        now, self._function_now = self._function_now, callee.name
+        try:
+            return self._slot(kind, ("reg", *self._register_row(register)))
+        finally:
+            self._function_now = now
+
+    def named_slot(self, kind: str, name: str) -> int:
+        """A row of its own that a family of instructions shares, such as the carry flag."""
+        return self._slot(kind, ("temporary", name))
+
+    def constant_slot(self, kind: str, bits: int) -> int:
+        """A row that holds a constant bit pattern."""
+        return self._slot(kind, ("const", bits))
+
+    def label_block(self, label: LabelSymbol) -> int:
+        """The block that a label of the function being decoded starts."""
+        return self._labels[label.position]
+
+    def edge(self, target: int) -> None:
+        """Note that the block being decoded may go to another one than the next."""
+        self._order_edges.append((len(self.blocks) - 1, target))
+
+    def _rank_blocks(self) -> None:
+        successors: list[list[int]] = [[] for _ in self.blocks]
+        for block in self.blocks:
+            falls = block.control is None or not getattr(block.control, "never_falls", False)
+            if falls and block.next < len(self.blocks) and block.control != self.machine.leave:
+                successors[block.index].append(block.next)
+        for source, target in self._order_edges:
+            successors[source].insert(0, target)
+        self.rank = weak_topological_order(successors, [self.starts[self.entry.name], *self.starts.values()])
+
+
+def _guarded(step: Step, slot: int, negated: bool) -> Step:
+    """An instruction behind @p: it runs in the lanes where p holds."""
+
+    def guarded(bundle: Bundle, mask: Mask) -> None:
+        held = bundle.rows["pred"][slot]
+        if negated:
+            held = ~held
+        if mask is not None:
+            held = held & mask
+        seen = held.tobytes()
+        if b"\x00" not in seen:
+            step(bundle, None)
+        elif b"\x01" in seen:
+            # The instruction may write the very predicate that guards it, so the mask is a copy.
+            step(bundle, held if negated or mask is not None else held.copy())
+
+    return guarded
+
+
+def _guarded_control(control: Control, slot: int, negated: bool) -> Control:
+    """A branch, exit or barrier behind @p: the other lanes go on to the next block."""
+
+    def guarded(bundle: Bundle, split: Split, following: int) -> int:
+        held = bundle.rows["pred"][slot]
+        if negated:
+            held = ~held
+        if split.mask is not None:
+            held = held & split.mask
+        seen = held.tobytes()
+        if b"\x01" not in seen:
+            return following
+        if split.mask is None:
+            if b"\x00" not in seen:
+                return control(bundle, split, following)
+        elif seen == split.key:
+            return control(bundle, split, following)
+        bundle.machine.fork(bundle, split, ~held, following)
+        return control(bundle, split, following)
+
+    return guarded
+
+
+def _refreshed(step: Step, refresh: list[tuple[str, int, str]], *, control: bool) -> Step:
+    """Compute the operands that are no plain rows before the instruction: !%p and registers that count."""
+
+    def update(bundle: Bundle) -> None:
+        for kind, slot, name in refresh:
+            row = bundle.rows[kind][slot]
+            if name[0] == "!":
+                np.logical_not(bundle.rows["pred"][int(name[1:])], out=row)
+            else:
+                bits = KINDS[kind][0]
+                row.view(f"u{bits // 8}")[...] = dynamic_value(name, bundle.machine) & ((1 << bits) - 1)
+
+    if control:
+
+        def refreshed_control(bundle: Bundle, split: Split, following: int) -> int:
+            update(bundle)
+            result: int = step(bundle, split, following)
+            return result
+
+        return refreshed_control
+
+    def refreshed(bundle: Bundle, mask: Mask) -> None:
+        update(bundle)
+        step(bundle, mask)
+
+    return refreshed

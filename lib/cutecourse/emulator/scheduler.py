@@ -1,0 +1,316 @@
+"""Which warps run, in which order, for how long: all chosen by the launch's seed.
+
+Warps of one block never run in lockstep: one runs until it waits or until its turn is over, so an order in which a
+missing barrier shows is tried. The warps of equal rank in independent blocks run together (a bundle), since
+nothing but global memory lies between them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split
+from cutecourse.emulator.errors import BudgetExceeded, DeadlockError, DivergedWarp, EmulatorError
+from cutecourse.emulator.machine import WAIT, GateWait, Machine
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.program import BasicBlock
+
+__all__ = ["Scheduler"]
+
+_TURNS = (30, 100, 400, 2000)
+"""Instructions that a bundle may run before another has its turn; the seed picks."""
+_STARVED = 2000
+_RESCUE = 400
+_RESIDENT_WARPS = 2048
+_COHORT_CLUSTERS = 64
+_COHORT_BYTES = 32 << 20
+
+
+class Scheduler:
+    """Runs a machine's grid to its end."""
+
+    def __init__(self, machine: Machine, budget: int) -> None:
+        self.machine = machine
+        self.budget = budget
+        self.block_runs: Counter[int] = Counter()
+        self.ready: list[Bundle] = []
+        self._is_ready: set[int] = set()
+        self._cohorts: list[Cohort] = []
+        self._resident_warps = 0
+        machine.wake = self._wake
+        n_clusters = 1
+        for g, c in zip(machine.grid, machine.cluster, strict=True):
+            n_clusters *= g // c
+        self._n_clusters = n_clusters
+        self._next_cluster = 0
+        generator = np.random.default_rng(machine.random.getrandbits(64))
+        self._order = generator.permutation(n_clusters)
+        size = machine.cluster[0] * machine.cluster[1] * machine.cluster[2]
+        per_cluster = size * (machine.program.shared_bytes * 2 + 4096)
+        per_cluster += size * machine.threads_per_block * machine.program.local_stride * 2
+        self._cohort_clusters = max(1, min(_COHORT_CLUSTERS, _COHORT_BYTES // max(per_cluster, 1)))
+        self._warps_per_cluster = size * machine.warps_per_block
+
+    # --- the grid -----------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run until every block has ended."""
+        machine = self.machine
+        randrange, choice = machine.random.randrange, machine.random.choice
+        # Lanes that do not take part compute garbage, which is no reason to warn.
+        with np.errstate(all="ignore"):
+            self._admit()
+            while True:
+                if machine.pending and (not self.ready or randrange(4) == 0):
+                    choice(machine.pending).finish()
+                    continue
+                if not self.ready:
+                    if self._cohorts:
+                        self._stuck()
+                    return
+                position = randrange(len(self.ready))
+                bundle = self.ready[position]
+                if not self._run_bundle(bundle, choice(_TURNS)):
+                    self.ready[position] = self.ready[-1]
+                    self.ready.pop()
+                    self._is_ready.discard(id(bundle))
+                    if any(s.waiting is None for s in bundle.splits):
+                        self._wake(bundle)
+                    elif not bundle.splits:
+                        self._ended(bundle)
+
+    def _wake(self, bundle: Bundle) -> None:
+        if id(bundle) not in self._is_ready:
+            self._is_ready.add(id(bundle))
+            self.ready.append(bundle)
+
+    def _admit(self) -> None:
+        """Start more blocks while there is room for them."""
+        while self._next_cluster < self._n_clusters:
+            left = self._n_clusters - self._next_cluster
+            room = (_RESIDENT_WARPS - self._resident_warps) // self._warps_per_cluster
+            if room < 1 and self._cohorts:
+                return
+            count = max(1, min(left, room, self._cohort_clusters))
+            if room > 4 and left > 1:
+                # Different cohorts end up at different places: blocks are not all in step.
+                count = self.machine.random.randint(1 + count // 2, count)
+            numbers = self._order[self._next_cluster : self._next_cluster + count]
+            self._next_cluster += count
+            cohort = self.machine.make_cohort(np.asarray(numbers, dtype=np.int64))
+            self._cohorts.append(cohort)
+            self._resident_warps += count * self._warps_per_cluster
+            for bundle in cohort.bundles:
+                self._wake(bundle)
+
+    def _ended(self, bundle: Bundle) -> None:
+        cohort = bundle.cohort
+        if all(not b.splits for b in cohort.bundles):
+            for hook in cohort.state.get("on end", ()):
+                hook(cohort)
+            self._cohorts.remove(cohort)
+            self._resident_warps -= cohort.n * self._warps_per_cluster
+            self._admit()
+
+    # --- one bundle -----------------------------------------------------------------------------------------
+
+    def _pick(self, bundle: Bundle) -> tuple[Split, list[tuple[int, ...]], int] | None:
+        """The split to run, the places of the other runnable ones, and for how many instructions at most."""
+        splits = bundle.splits
+        if len(splits) == 1:
+            only = splits[0]
+            return None if only.waiting is not None else (only, [], 1 << 60)
+        runnable = [s for s in splits if s.waiting is None]
+        if not runnable:
+            return None
+        if len(runnable) == 1:
+            return runnable[0], [], 1 << 60
+        rank = bundle.program.rank
+        keyed = sorted(((_place(s, rank), i) for i, s in enumerate(runnable)))
+        first = runnable[keyed[0][1]]
+        best = keyed[0][0]
+        kept = [first]
+        others: list[tuple[int, ...]] = []
+        for place, i in keyed[1:]:
+            other = runnable[i]
+            if place == best and other.at == first.at and other.stack == first.stack:
+                self.machine.join(bundle, first, other)
+            else:
+                kept.append(other)
+                others.append(place)
+        oldest = min(kept, key=lambda s: s.turn)
+        if oldest is not first and self.machine.issued - oldest.turn > _STARVED:
+            # Lanes that spin must not keep away the lane that they wait for.
+            return oldest, [], _RESCUE
+        return first, others, 1 << 60
+
+    def _run_bundle(self, bundle: Bundle, turn: int) -> bool:
+        """Run a bundle for about `turn` instructions; False if it has nothing left to run."""
+        machine = self.machine
+        blocks = bundle.program.blocks
+        runs = self.block_runs
+        while turn > 0:
+            picked = self._pick(bundle)
+            if picked is None:
+                return False
+            split, others, limit = picked
+            limit = min(limit, turn)
+            front = others[0] if others else None
+            started = machine.issued
+            at = split.at
+            while True:
+                block = blocks[at]
+                gate = block.gate
+                if gate is not None:
+                    split.at = at
+                    if not machine.pass_gate(bundle, split, gate):
+                        break
+                mask = split.mask
+                steps = iter(block.steps)
+                try:
+                    for step in steps:
+                        step(bundle, mask)
+                    machine.issued += block.count
+                    runs[at] += split.warps
+                    control = block.control
+                    if control is None:
+                        at = block.next
+                    else:
+                        split.at = at
+                        at = control(bundle, split, block.next)
+                        if at == WAIT:
+                            break
+                except EmulatorError:
+                    raise
+                except Exception as failure:
+                    failure.add_note(self._place(bundle, block, length_hint(steps)))
+                    raise
+                if machine.issued - started >= limit:
+                    split.at = at
+                    break
+                if front is not None or len(bundle.splits) > 1:
+                    split.at = at
+                    if front is None or _place(split, bundle.program.rank) >= front:
+                        break
+            used = machine.issued - started
+            split.turn = machine.issued
+            turn -= used + 1
+            if machine.issued > self.budget:
+                self._over_budget()
+        return True
+
+    @staticmethod
+    def _place(bundle: Bundle, block: BasicBlock, left: int) -> str:
+        position = max(0, len(block.steps) - left - 1)
+        if position < len(block.instructions):
+            found = block.instructions[position]
+            return f"while the emulator ran PTX line {found.line}: {found}"
+        return f"while the emulator ran block {block.index} of {block.function}"
+
+    # --- when nothing goes on -----------------------------------------------------------------------------------
+
+    def _over_budget(self) -> None:
+        program = self.machine.program
+        hot: Counter[int] = Counter()
+        for index, runs in self.block_runs.items():
+            for instruction in program.blocks[index].instructions:
+                hot[instruction.line] += runs
+        lines = "\n".join(
+            f"    line {line}, {count} times: {program.module.line_text(line).strip()}"
+            for line, count in hot.most_common(4)
+        )
+        raise BudgetExceeded(
+            f"the kernel did not end within {self.budget} instructions; it ran most often\n{lines}\n"
+            "  Does a loop wait for something that never comes? Else raise max_instructions.",
+            kernel=self.machine.entry.name,
+        )
+
+    def _stuck(self) -> None:
+        """Explain why no warp can go on."""
+        rows: list[str] = []
+        gates: list[tuple[Bundle, Split]] = []
+        first: tuple[Bundle, Split] | None = None
+        total = 0
+        for cohort in self._cohorts:
+            for bundle in cohort.bundles:
+                for split in bundle.splits:
+                    first = first or (bundle, split)
+                    if isinstance(split.waiting, GateWait):
+                        gates.append((bundle, split))
+                    mask = bundle.full if split.mask is None else split.mask
+                    for warp in np.flatnonzero(mask.any(axis=1)).tolist():
+                        total += 1
+                        if len(rows) < 16:
+                            rows.append(self._row(bundle, split, warp, mask[warp]))
+        if total > len(rows):
+            rows.append(f"  and {total - len(rows)} more")
+        if gates:
+            bundle, split = gates[0]
+            instruction = split.waiting.gate.instruction
+            raise self._waiting_error(
+                DivergedWarp,
+                f"{instruction.name} has to be executed by"
+                + (
+                    " all lanes of the warp together"
+                    if split.waiting.gate.kind == "warp"
+                    else " all lanes that its membermask names"
+                )
+                + ", and some of them wait elsewhere:\n"
+                + "\n".join(rows),
+                bundle,
+                split,
+                instruction.line,
+            )
+        assert first is not None
+        bundle, split = first
+        raise self._waiting_error(
+            DeadlockError,
+            "no warp can go on:\n" + "\n".join(rows),
+            bundle,
+            split,
+            self._line(bundle, split),
+        )
+
+    def _waiting_error(
+        self, kind: type[EmulatorError], problem: str, bundle: Bundle, split: Split, line: int | None
+    ) -> EmulatorError:
+        mask = bundle.full if split.mask is None else split.mask
+        return self.machine.error(kind, problem, line, bundle, int(np.flatnonzero(mask)[0]))
+
+    def _row(self, bundle: Bundle, split: Split, warp: int, lanes: Any) -> str:
+        block, rank, _ = bundle.where(warp * WARP_SIZE)
+        active = np.flatnonzero(lanes).tolist()
+        live = np.flatnonzero(bundle.live[warp]).tolist()
+        which = "" if active == live else f" lanes {_ranges(active)}"
+        reason = split.waiting.describe() if split.waiting is not None else "could run"
+        return f"  block {block} warp {rank}{which}: line {self._line(bundle, split)}, {reason}"
+
+    @staticmethod
+    def _line(bundle: Bundle, split: Split) -> int | None:
+        line = getattr(split.waiting, "line", None)
+        if line is not None:
+            return int(line)
+        block = bundle.program.blocks[split.at]
+        return block.instructions[0].line if block.instructions else None
+
+
+def _place(split: Split, rank: list[int]) -> tuple[int, ...]:
+    """Where a split stands in the order of blocks; inside a call it stands before the place to return to."""
+    return (*(2 * rank[frame] for frame in split.stack), 2 * rank[split.at] + 1)
+
+
+def _ranges(lanes: list[int]) -> str:
+    """[0, 1, 2, 5] as "0-2, 5"."""
+    parts: list[str] = []
+    start = previous = lanes[0]
+    for lane in [*lanes[1:], -2]:
+        if lane != previous + 1:
+            parts.append(str(start) if start == previous else f"{start}-{previous}")
+            start = lane
+        previous = lane
+    return ", ".join(parts)

@@ -1,0 +1,149 @@
+"""Checks of a parsed module that need no machine: every name is declared, every branch has a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cutecourse.ptx.errors import PtxError, PtxNameError
+from cutecourse.ptx.scopes import FlatFunction, Register, Scope, flatten
+from cutecourse.ptx.syntax import (
+    Address,
+    BranchTargets,
+    Function,
+    Instruction,
+    Module,
+    Name,
+    Negated,
+    Operand,
+    Pair,
+    Sequence,
+    SymbolOffset,
+    Variable,
+    Vector,
+)
+
+__all__ = ["SPECIAL_REGISTERS", "check", "is_special"]
+
+_XYZ = ("x", "y", "z")
+SPECIAL_REGISTERS: frozenset[str] = frozenset(
+    [
+        *(f"%{name}.{c}" for name in ("tid", "ntid", "ctaid", "nctaid") for c in _XYZ),
+        *(f"%{name}.{c}" for name in ("clusterid", "nclusterid") for c in _XYZ),
+        *(f"%{name}.{c}" for name in ("cluster_ctaid", "cluster_nctaid") for c in _XYZ),
+        *(f"%pm{i}" for i in range(8)),
+        *(f"%pm{i}_64" for i in range(8)),
+        *(f"%envreg{i}" for i in range(32)),
+        *("%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid"),
+        *(f"%lanemask_{c}" for c in ("eq", "le", "lt", "ge", "gt")),
+        *("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"),
+        *("%total_smem_size", "%aggr_smem_size", "%dynamic_smem_size", "%current_graph_exec"),
+        *("%is_explicit_cluster", "%cluster_ctarank", "%cluster_nctarank"),
+        *(f"%reserved_smem_offset_{c}" for c in ("begin", "end", "cap", "0", "1")),
+    ]
+)
+"""Source: PTX ISA 9.0, Special Registers (#special-registers)."""
+
+
+def is_special(name: str) -> bool:
+    """Whether a name is a special register, such as %tid.x."""
+    return name in SPECIAL_REGISTERS
+
+
+def check(module: Module) -> None:
+    """Refuse a module in which a name is used and not declared, or a guard is no predicate.
+
+    Raises PtxNameError or PtxError with the line.
+    """
+    for function in module.functions:
+        if function.body is not None:
+            flat = flatten(module, function)
+            _check_variables(module, flat)
+            for instruction, scope in zip(flat.instructions, flat.scopes, strict=True):
+                _check_instruction(module, instruction, scope)
+    for variable in module.variables:
+        _check_initializer(module, variable, None)
+
+
+def _check_variables(module: Module, flat: FlatFunction) -> None:
+    for variable in flat.variables:
+        _check_initializer(module, variable, flat.scope)
+
+
+def _check_initializer(module: Module, variable: Variable, scope: Scope | None) -> None:
+    known = {v.name for v in module.variables} | {f.name for f in module.functions}
+    for value in variable.initializer or ():
+        if isinstance(value, SymbolOffset) and value.symbol not in known:
+            if scope is None or scope.lookup(value.symbol) is None:
+                _undeclared(module, value.symbol, value)
+
+
+def _check_instruction(module: Module, instruction: Instruction, scope: Scope) -> None:
+    guard = instruction.guard
+    if guard is not None:
+        found = scope.lookup(guard.name)
+        if found is None:
+            _undeclared(module, guard.name, guard)
+        if not isinstance(found, Register) or found.type != "pred":
+            raise PtxError(
+                f"{guard.name} guards an instruction and is no predicate register",
+                line=guard.line,
+                column=guard.column,
+                text=module.line_text(guard.line),
+                expected="a register declared as .pred",
+            )
+    for item in instruction.operands:
+        for name in _names(item):
+            if scope.lookup(name.text) is None and not is_special(name.text):
+                base = name.text.rpartition(".")[0]
+                if not (base and isinstance(scope.lookup(base), Register)):
+                    _undeclared(module, name.text, name)
+    if instruction.opcode in {"bra", "brx"}:
+        target = instruction.operands[-1] if instruction.operands else None
+        found = scope.lookup(target.text) if isinstance(target, Name) else None
+        if isinstance(found, Register | Variable | Function):
+            raise PtxError(
+                f"{instruction.name} needs a label, and {target} is none",
+                line=instruction.line,
+                column=instruction.column,
+                text=module.line_text(instruction.line),
+                expected="a label or a list of branch targets",
+            )
+        if isinstance(found, BranchTargets):
+            for label in found.labels:
+                if scope.lookup(label) is None:
+                    _undeclared(module, label, found)
+
+
+def _undeclared(module: Module, name: str, node: Name | SymbolOffset | BranchTargets | object) -> None:
+    line, column = getattr(node, "line", 1), getattr(node, "column", 1)
+    what = "register" if name.startswith("%") else "name"
+    raise PtxNameError(
+        f"{name!r} is used and nowhere declared",
+        line=line,
+        column=column,
+        text=module.line_text(line),
+        expected=f"a declared {what}",
+    )
+
+
+def _names(operand: Operand) -> Iterator[Name]:
+    match operand:
+        case Name():
+            yield operand
+        case Negated(name=name):
+            yield name
+        case Pair(first=first, second=second):
+            yield from _names(first)
+            yield from _names(second)
+        case Vector(items=items) | Sequence(items=items):
+            for item in items:
+                yield from _names(item)
+        case Address(base=base, coordinates=coordinates):
+            if base is not None:
+                yield base
+            for item in coordinates:
+                yield from _names(item)
+        case SymbolOffset():
+            yield Name(operand.line, operand.column, operand.symbol)
+        case _:
+            return
