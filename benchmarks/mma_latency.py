@@ -4,9 +4,9 @@
     python -m benchmarks.mma_latency --output F  writes F
 
 One block on one multiprocessor runs 1 to 16 warps with 1 to 8 independent chains of mma.sync.m16n8k16 (f16
-in, f32 out). The time of `TURNS` turns is taken from that of twice as many, so what surrounds the loop falls out;
-the least of `REPEATS` launches counts, since anything else on the GPU only adds. The sums that the kernel
-writes show that each instruction ran.
+in, f32 out). The time of `TURNS` turns is taken from that of twice as many, so what surrounds the loop falls
+out; the least of `REPEATS` launches counts, since anything else on the GPU only adds. The sums that the
+kernel writes show that each instruction ran.
 """
 
 from __future__ import annotations
@@ -79,10 +79,11 @@ def measure() -> list[dict[str, float]]:
 def table(rows: list[dict[str, float]]) -> str:
     """Cycles for one mma on the multiprocessor: a line for each number of warps, a column for the chains."""
     by_place = {(row["warps"], row["chains"]): row["cycles_per_mma_on_the_multiprocessor"] for row in rows}
-    lines = ["cycles per mma on one multiprocessor", "warps \\ chains" + "".join(f"{n:>8}" for n in CHAINS)]
-    for warps in WARPS:
-        lines.append(f"{warps:>14}" + "".join(f"{by_place[warps, chains]:>8.2f}" for chains in CHAINS))
-    return "\n".join(lines)
+    head = ["cycles per mma on one multiprocessor", "warps \\ chains" + "".join(f"{n:>8}" for n in CHAINS)]
+    lines = [
+        f"{warps:>14}" + "".join(f"{by_place[warps, chains]:>8.2f}" for chains in CHAINS) for warps in WARPS
+    ]
+    return "\n".join(head + lines)
 
 
 def file_name(gpu: str) -> str:
@@ -121,10 +122,10 @@ def main(arguments: list[str] | None = None) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
     print(table(rows))
-    print(
-        f"latency of one mma: {one_chain['cycles_per_round']:.1f} cycles; at best {best['fmas_per_cycle']:.0f} "
-    )
-    print(f"multiply-adds a cycle, with {best['warps']} warps of {best['chains']} chains. Written: {output}")
+    print(f"latency of one mma: {one_chain['cycles_per_round']:.1f} cycles")
+    how = f"{best['warps']} warps of {best['chains']} chains"
+    print(f"at best {best['fmas_per_cycle']:.0f} multiply-adds a cycle, with {how}")
+    print(f"written: {output}")
     return 0
 
 

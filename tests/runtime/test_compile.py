@@ -95,7 +95,12 @@ def test_compile__recompiles_a_kernel_that_was_defined_anew():
 
     def spec(function):
         return LaunchSpec(
-            name="cell", front="numba", kernel=function, grid=1, block=1, params=(Tensor("out", "s32", (None,)),)
+            name="cell",
+            front="numba",
+            kernel=function,
+            grid=1,
+            block=1,
+            params=(Tensor("out", "s32", (None,)),),
         )
 
     def one(out):
@@ -168,7 +173,12 @@ def test_compile__tells_what_numba_refused():
         out[0] = "one"
 
     spec = LaunchSpec(
-        name="bad", front="numba", kernel=returns_a_string, grid=1, block=1, params=(Tensor("out", "s32", (1,)),)
+        name="bad",
+        front="numba",
+        kernel=returns_a_string,
+        grid=1,
+        block=1,
+        params=(Tensor("out", "s32", (1,)),),
     )
     with pytest.raises(CompileError, match="bad: numba-cuda did not compile it for sm_80"):
         runtime.compile(spec)
@@ -197,7 +207,10 @@ def test_compile__without_the_compiler_says_what_to_install(monkeypatch, compile
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ptx": ".version 7.0\n.target sm_90\n.entry k() {}"}, "says .target sm_90, its specification sm_80"),
+        (
+            {"ptx": ".version 7.0\n.target sm_90\n.entry k() {}"},
+            "says .target sm_90, its specification sm_80",
+        ),
         ({"ptx": ".version 7.0\n.entry k() {}"}, "no .target line"),
         ({"ptx": ".target sm_80\n.entry a() {}\n.entry b() {}"}, "2 entries"),
         ({"ptx": ".target sm_80\n"}, "0 entries"),
@@ -227,6 +240,8 @@ def test_kernels_package__imports_no_compiler():
         "import sys, cutecourse.runtime, cutecourse.cli, cutecourse.kernels.chapters\n"
         "print(sorted(name for name in ('cutlass', 'numba', 'cuda') if name in sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "[]"
     assert Path(runtime.__file__).exists()

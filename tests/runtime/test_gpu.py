@@ -105,7 +105,9 @@ def on_host(monkeypatch):
     from cuda.bindings import driver as real
 
     def install(kernel=lambda parameters: None, fail=None):
-        fake = HostDriver(real, kernel, {name: getattr(real.CUresult, status) for name, status in (fail or {}).items()})
+        fake = HostDriver(
+            real, kernel, {name: getattr(real.CUresult, status) for name, status in (fail or {}).items()}
+        )
         monkeypatch.setattr(cuda.bindings, "driver", fake)
         return fake
 
