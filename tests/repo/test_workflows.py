@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,9 +82,86 @@ def test_workflow__runs_only_doors_there_are(repository: Path, name: str) -> Non
     assert named <= set(phony.split())
 
 
-def test_ci_run__is_shell_and_runs_both_commands(repository: Path) -> None:
-    script = repository / ".ci" / "run"
-    assert subprocess.run(["bash", "-n", str(script)], timeout=30).returncode == 0
-    text = script.read_text()
-    assert "export CI=true" in text
-    assert text.rstrip().endswith('make book\nmake "${1:-test}"')
+def run_ci(
+    repository: Path, folder: Path, *arguments: str, chromium: bool, apt_fails: int = 0, make_fails: str = ""
+) -> tuple[int, list[str], str]:
+    """Run .ci/run where `apt-get`, `make` and `sleep` only note their calls; return status, calls, output."""
+    bin_folder = folder / "bin"
+    bin_folder.mkdir()
+    calls = folder / "calls"
+    for name in ("bash", "cat", "dirname", "grep", "mktemp", "rm", "wc"):
+        found = shutil.which(name)
+        assert found is not None
+        (bin_folder / name).symlink_to(found)
+    # The first `apt_fails` calls of apt-get fail, as a registry that does not answer makes them.
+    stubs = {
+        "apt-get": f'[ "$(grep -c apt-get {calls})" -gt {apt_fails} ] || {{ echo "no answer"; exit 100; }}',
+        "make": f'[ "$1" != "{make_fails}" ]',
+        "sleep": "true",
+        "id": "echo 0",
+    }
+    if chromium:
+        stubs["chromium"] = "true"
+    for name, body in stubs.items():
+        note = "" if name == "id" else f'echo "{name} $*" CI=$CI >> {calls}\n'
+        (bin_folder / name).write_text(f"#!/bin/bash\n{note}{body}\n")
+        (bin_folder / name).chmod(0o755)
+    run = subprocess.run(
+        ["bash", str(repository / ".ci" / "run"), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": str(bin_folder)},
+    )
+    return run.returncode, calls.read_text().splitlines(), run.stdout + run.stderr
+
+
+def test_ci_run__runs_the_readmes_two_commands(repository: Path, tmp_path: Path) -> None:
+    status, calls, _ = run_ci(repository, tmp_path, chromium=True)
+    assert (status, calls) == (0, ["make book CI=true", "make test CI=true"])
+
+
+def test_ci_run__takes_another_door_for_the_tests(repository: Path, tmp_path: Path) -> None:
+    status, calls, _ = run_ci(repository, tmp_path, "test-gpu", chromium=True)
+    assert (status, calls) == (0, ["make book CI=true", "make test-gpu CI=true"])
+
+
+def test_ci_run__installs_chromium_where_there_is_none(repository: Path, tmp_path: Path) -> None:
+    status, calls, output = run_ci(repository, tmp_path, chromium=False)
+    assert status == 0
+    assert [call.split()[:2] for call in calls] == [
+        ["apt-get", "update"],
+        ["apt-get", "install"],
+        ["make", "book"],
+        ["make", "test"],
+    ]
+    assert " -y " in calls[1]
+    assert " chromium " in calls[1]
+    assert "Installing Chromium" in output
+
+
+def test_ci_run__tries_again_when_the_registry_does_not_answer(repository: Path, tmp_path: Path) -> None:
+    status, calls, output = run_ci(repository, tmp_path, chromium=False, apt_fails=2)
+    assert status == 0
+    assert [call.split()[1] for call in calls if call.startswith("apt-get")] == [
+        "update",
+        "update",
+        "update",
+        "install",
+    ]
+    assert "attempt 2 of 3" in output
+
+
+def test_ci_run__fails_without_a_browser(repository: Path, tmp_path: Path) -> None:
+    status, calls, output = run_ci(repository, tmp_path, chromium=False, apt_fails=99)
+    assert status != 0
+    assert "apt-get could not install: chromium" in output
+    assert "no answer" in output
+    assert not any(call.startswith("make") for call in calls)
+
+
+@pytest.mark.parametrize("door", ["book", "test"])
+def test_ci_run__fails_when_a_door_fails(repository: Path, tmp_path: Path, door: str) -> None:
+    status, _, _ = run_ci(repository, tmp_path, chromium=True, make_fails=door)
+    assert status != 0
