@@ -45,10 +45,10 @@ class PrintFigure(Figure):
         return f"<figure with {panels} panel{'' if panels == 1 else 's'}>"
 
 
-def _board(axes: Axes, rows: int, columns: int, title: str) -> None:
+def _board(axes: Axes, rows: int, columns: int, title: str, wide: float = 1.0) -> None:
     axes.set_xlim(-0.05, columns + 0.05)
     axes.set_ylim(rows + 0.05, -0.05)
-    axes.set_aspect("equal")
+    axes.set_aspect(1 / wide)
     axes.set_title(title, fontsize=9, color=INK, loc="left")
     axes.tick_params(length=0, labelsize=7, labelcolor=MUTED, pad=1)
     axes.xaxis.tick_top()
@@ -56,12 +56,13 @@ def _board(axes: Axes, rows: int, columns: int, title: str) -> None:
         spine.set_visible(False)
 
 
-def _cell(axes: Axes, row: int, column: int, colour: str, text: str, **style: Any) -> None:
+def _cell(
+    axes: Axes, row: int, column: int, colour: str, text: str, wide: float = 1.0, **style: Any
+) -> None:
     box = {"edgecolor": "white", "linewidth": 1.0} | style
     axes.add_patch(Rectangle((column + 0.02, row + 0.02), 0.96, 0.96, facecolor=colour, **box))
-    lines = text.count("\n") + 1
     longest = max(len(line) for line in text.split("\n"))
-    points = min(7.5 if lines == 1 else 6.0, 26.0 / max(longest, 3))
+    points = min(7.5, CELL_IN * 72 * wide * 0.9 / (0.602 * longest))  # 0.602: width of a letter to its size
     axes.text(
         column + 0.5,
         row + 0.5,
@@ -71,6 +72,7 @@ def _cell(axes: Axes, row: int, column: int, colour: str, text: str, **style: An
         fontsize=points,
         color=INK,
         linespacing=1.0,
+        alpha=style.get("alpha"),
         **MONO,
     )
 
@@ -132,22 +134,22 @@ def _draw_grid(axes: Axes, layout: Layout, offsets: Sequence[int], title: str) -
         axes.set_yticks([])
 
 
-def _draw_memory(axes: Axes, layout: Layout, offsets: Sequence[int], width: int) -> None:
+def _draw_memory(axes: Axes, layout: Layout, offsets: Sequence[int], width: int, wide: float) -> None:
     span = max(offsets) + 1
     owners: list[list[int]] = [[] for _ in range(span)]
     for index, offset in enumerate(offsets):
         owners[offset].append(index)
     rows = -(-span // width)
-    _board(axes, rows, min(width, span), "memory: the coordinate at each offset")
+    _board(axes, rows, min(width, span), "memory: the coordinate at each offset", wide)
     for offset, indices in enumerate(owners):
         row, column = divmod(offset, width)
         colour = palette.RAMP_LIGHT[palette.ramp_step(offset, span)]
         if not indices:
-            _cell(axes, row, column, palette.MEANINGS_LIGHT["hole"], "·", hatch="////", edgecolor=LINE)
+            _cell(axes, row, column, palette.MEANINGS_LIGHT["hole"], "·", wide, hatch="////", edgecolor=LINE)
         elif len(indices) == 1:
-            _cell(axes, row, column, colour, _crd_text(indices[0], layout))
+            _cell(axes, row, column, colour, _crd_text(indices[0], layout), wide)
         else:
-            _cell(axes, row, column, colour, f"×{len(indices)}", edgecolor=COLLISION, linewidth=1.6)
+            _cell(axes, row, column, colour, f"×{len(indices)}", wide, edgecolor=COLLISION, linewidth=1.6)
     axes.set_xticks([i + 0.5 for i in range(min(width, span))], [f"+{i}" for i in range(min(width, span))])
     axes.set_yticks([r + 0.5 for r in range(rows)], [str(r * width) for r in range(rows)])
 
@@ -175,18 +177,18 @@ def draw_layouts(layouts: Sequence[tuple[str, Layout | str]]) -> PrintFigure:
         offsets = [shown(index) for index in range(size(shown))]
         down, across = (_product(leaves) for leaves in _grid_axes(shown))
         span = max(offsets) + 1
-        width = min(8, span)
-        deepest = max(len(_crd_text(index, shown)) for index in range(len(offsets)))
+        longest = max(len(_crd_text(index, shown)) for index in range(len(offsets)))
+        width, wide = (min(8, span), 1.25) if longest <= 6 else (min(4, span), 1.25 * longest / 6)
         height_in = (max(down, -(-span // width)) + 2.2) * CELL_IN
-        memory_in = (width + 2) * CELL_IN * (1.3 if deepest > 5 else 1.0)
-        panels.append((title, shown, offsets, width, max((across + 2) * CELL_IN, 2.2), memory_in, height_in))
+        memory_in = (width * wide + 1.5) * CELL_IN
+        panels.append((title, shown, offsets, (width, wide), max((across + 2) * CELL_IN, 2.2), memory_in, height_in))
     widest = [max(panel[i] for panel in panels) for i in (4, 5)]
     heights = [panel[6] for panel in panels]
     figure = PrintFigure(max(sum(widest), 5.0), sum(heights))
     board = figure.subplots(len(panels), 2, squeeze=False, width_ratios=widest, height_ratios=heights)
-    for (left, right), (title, shown, offsets, width, *_) in zip(board, panels, strict=True):
+    for (left, right), (title, shown, offsets, places, *_) in zip(board, panels, strict=True):
         _draw_grid(left, shown, offsets, title)
-        _draw_memory(right, shown, offsets, width)
+        _draw_memory(right, shown, offsets, *places)
         left.set_anchor("NW")
         right.set_anchor("NW")
     return figure

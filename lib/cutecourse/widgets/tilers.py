@@ -62,6 +62,14 @@ def parse_tiler(text: str) -> Any:
         return value
 
     result = item()
+    if not _positive(result):
+        raise wrong("an extent is at least 1")
     if position < len(tokens):
         raise wrong(f"{''.join(tokens[position:])!r} stands after its end")
     return result
+
+
+def _positive(part: Any) -> bool:
+    if isinstance(part, tuple):
+        return all(_positive(inner) for inner in part)
+    return not isinstance(part, int) or part > 0

@@ -1,6 +1,5 @@
 // The layout algebra, step by step: the same functions, refusals and steps as `cutecourse.layout`, for integer strides.
 import {
-  checkLayout,
   compactStride,
   cosize,
   flatten,
@@ -30,6 +29,9 @@ function note(rule, text, values = {}) {
 }
 
 const isLayout = (value) => value !== null && typeof value === "object" && !isTuple(value);
+
+/** An extent stands for the compact layout of that size. */
+const asLayout = (tiler) => (typeof tiler === "number" ? makeLayout(tiler, compactStride(tiler)) : tiler);
 
 /** A value as a snapshot holds it: numbers as they are, layouts and tilers as their notation. */
 function plain(value) {
@@ -202,15 +204,14 @@ function composeTiler(lhs, tiler, path) {
     note("keep", `\`_\` keeps mode [${path.join(", ")}] as it is`, { mode: lhs });
     return lhs;
   }
+  if (typeof tiler === "number") {
+    tiler = asLayout(tiler);
+    note("tile", `an extent stands for the layout ${plain(tiler)}`, { tiler });
+  }
   if (isLayout(tiler)) {
     const flat = openEnded(lhs);
     note("coalesce", "only the order of A's elements counts, so its modes are merged first", { A: flat });
     return composeModes(flat, tiler.shape, tiler.stride, path);
-  }
-  if (!isTuple(tiler)) {
-    const flat = openEnded(lhs);
-    note("tile", `the extent ${tiler} stands for the layout ${tiler}:1`, { A: flat });
-    return composeModes(flat, tiler, 1, path);
   }
   tooManyModes(tiler, lhs, path);
   return fromModes(
@@ -252,7 +253,7 @@ function fill(list, target, shown) {
   if (list.every(([, stride]) => stride === 0)) {
     const all = product(target);
     note("all", `${plain(shown)} stays at one offset: everything is left out`, { size: all });
-    return [[all, compactStride(all)]];
+    return [[all, 1]];
   }
   const ordered = [...list].sort((a, b) => a[1] - b[1]);
   note("sort", "go through the modes from the smallest stride up", { modes: fromLeaves(ordered, false) });
@@ -351,8 +352,6 @@ function byMode(layout, tiler, path, what, work) {
   return fromModes([...done, ...modes(layout).slice(tiler.length)]);
 }
 
-const asLayout = (tiler) => (typeof tiler === "number" ? checkLayout(tiler, compactStride(tiler)) : tiler);
-
 function divide(layout, given, path) {
   if (given === null) {
     note("keep", `\`_\` keeps mode [${path.join(", ")}] as it is`, { mode: layout });
@@ -426,10 +425,16 @@ function sameRankProduct(given, tiler) {
   const width = Math.max(rank(given), rank(tiler));
   const [block, places] = [padded(given, width), padded(tiler, width)];
   note("rank", `both get ${width} modes`, { block, tiler: places });
-  return modes(logical_product(block, places)).map(modes);
+  return modes(logical_product(block, places));
 }
 
-const zip = (first, second) => fromModes(first.map((one, i) => beside(one, second[i])));
+/** Pair two layouts up, mode by mode; a single mode in front takes the other whole. */
+function zip(first, second) {
+  if (!isTuple(first.shape)) return fromModes([beside(first, second)]);
+  if (!isTuple(second.shape) || rank(first) !== rank(second))
+    throw new AlgebraError(`${plain(first)} and ${plain(second)} do not pair up; both need the same rank`);
+  return fromModes(modes(first).map((one, i) => beside(one, mode(second, i))));
+}
 
 export const blocked_product = explained("blocked_product", (block, tiler) => {
   const [blocks, places] = sameRankProduct(block, tiler);

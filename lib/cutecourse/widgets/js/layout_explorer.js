@@ -1,7 +1,7 @@
 // Edit a layout, see what goes where, and step through an operation on it.
-import { OPERATIONS, perform } from "./algebra.js";
+import { OPERATIONS, formatTiler, perform } from "./algebra.js";
 import { el, field, follow, roving, update, words } from "./dom.js";
-import { dotProduct, facts, layoutTable, memoryTable, preimages } from "./layout_grid.js";
+import { dotProduct, facts, layoutTable, memoryTable, preimages, rampStep } from "./layout_grid.js";
 import { parseTiler } from "./tiler.js";
 import { cosize, flatten, formatLayout, formatTuple, idx2crd, offsetAt, parseLayout, size } from "./notation.js";
 
@@ -294,5 +294,5 @@ function render({ model, el: host }) {
 }
 
 // For tests: the arithmetic without the picture.
-export const _math = { parseLayout, formatLayout, idx2crd, offsetAt, size, cosize, parseTiler, perform, OPERATIONS };
+export const _math = { parseLayout, formatLayout, idx2crd, offsetAt, size, cosize, parseTiler, formatTiler, perform, rampStep };
 export default { render };

@@ -36,6 +36,8 @@ export function parseTiler(text) {
     return value;
   };
   const result = item();
+  const positive = (part) => part === null || (Array.isArray(part) ? part.every(positive) : typeof part === "object" || part > 0);
+  if (!positive(result)) fail("an extent is at least 1");
   if (at < tokens.length) fail(`"${tokens.slice(at).join("")}" stands after its end`);
   return result;
 }

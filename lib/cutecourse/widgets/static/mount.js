@@ -4,7 +4,10 @@
 // and, at each widget's place, a script of type `application/vnd.jupyter.widget-view+json` that names its model.
 // Each anywidget's code (`_esm`) and style (`_css`) are part of its state: the code is imported from a Blob, the
 // style goes into the head, each distinct one once. Views of one model share one model object.
+//
+// A classic script (a page opened from a file may load no module), so its names stay inside this function.
 
+(() => {
 const TYPE = "application/vnd.jupyter.widget-";
 
 function makeModel(state) {
@@ -58,3 +61,4 @@ async function mountAll() {
 
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", mountAll);
 else mountAll();
+})();
