@@ -34,16 +34,13 @@ def run_probe(
     """Run the probe under this repository's conftest.py with a Chromium that is not there and no GPU."""
     (folder / "test_probe.py").write_text(PROBE)
     (folder / "conftest.py").write_text((repository / "tests" / "conftest.py").read_text())
+    settings = f"[pytest]\npythonpath = {repository / 'tests'}\nmarkers =\n  gpu\n  browser\n  program\n"
+    (folder / "pytest.ini").write_text(settings)
     clean = {
         name: value for name, value in os.environ.items() if name not in {"CI", "CUTECOURSE_REQUIRE_GPU"}
     }
-    arguments = ("-p", "no:cacheprovider", "-p", "xdist", "-p", "pytest_timeout", *arguments)
     return subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-c", str(repository / "pyproject.toml")),
-            *("--rootdir", str(folder), "-o", f"pythonpath={repository / 'tests'}"),
-            *(str(folder), *arguments),
-        ],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *arguments, str(folder)],
         capture_output=True,
         text=True,
         timeout=120,
