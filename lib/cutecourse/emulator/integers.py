@@ -62,7 +62,7 @@ def _ufunc(kind: str, target: int, a: int, b: int, ufunc: np.ufunc) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         rows = bundle.rows[kind]
         if mask is None:
-            ufunc(rows[a], rows[b], rows[target])
+            ufunc(rows[a], rows[b], out=rows[target])
         else:
             np.copyto(rows[target], ufunc(rows[a], rows[b]), where=mask)
 
