@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cutecourse.cli import doctor, main
-from cutecourse.runtime.devices import Device, Discovery
+from cutecourse.runtime.discovery import Device, Discovery
 
 H200 = Discovery((Device(0, "NVIDIA H200", (9, 0), 150 * 2**30, 132),), "13.0", None)
 ORIN = Discovery((Device(0, "Orin", (8, 7), 32 * 2**30, 16),), "12.6", None)

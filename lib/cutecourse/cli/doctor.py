@@ -16,7 +16,7 @@ from typing import Any
 
 import cutecourse
 from cutecourse.kernels.chapters import CHAPTERS, COMPUTE_CAPABILITIES
-from cutecourse.runtime.devices import DEVICE_VARIABLE, Discovery, discover, dotted
+from cutecourse.runtime.discovery import DEVICE_VARIABLE, Discovery, discover, dotted
 
 __all__ = ["examine", "register", "report"]
 

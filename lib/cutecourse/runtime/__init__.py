@@ -1,12 +1,12 @@
 """One call that runs a kernel on a GPU that can, else on the emulator, and says which of the two it was."""
 
-from cutecourse.runtime.compile import compile, specification  # noqa: A004 - the runtime's own verb
 from cutecourse.runtime.compiled import Compiled, PtxText
-from cutecourse.runtime.devices import DEVICE_VARIABLE, Device, Discovery, choose, devices, discover
+from cutecourse.runtime.compiling import compile, specification  # noqa: A004 - the runtime's own verb
+from cutecourse.runtime.discovery import DEVICE_VARIABLE, Device, Discovery, choose, devices, discover
 from cutecourse.runtime.errors import ArgumentError, CompileError, DeviceError, GpuError
 from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord
-from cutecourse.runtime.run import Run, history, run
+from cutecourse.runtime.running import Run, history, run
 
 __all__ = [
     "DEVICE_VARIABLE",

@@ -13,10 +13,10 @@ from cutecourse import emulator
 from cutecourse.emulator import LaunchResult
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime.arguments import Bound, bind, flat_arguments
-from cutecourse.runtime.compile import compile as compile_kernel
-from cutecourse.runtime.compile import specification
 from cutecourse.runtime.compiled import PtxText
-from cutecourse.runtime.devices import choose, discover, dotted
+from cutecourse.runtime.compiling import compile as compile_kernel
+from cutecourse.runtime.compiling import specification
+from cutecourse.runtime.discovery import choose, discover, dotted
 from cutecourse.runtime.errors import ArgumentError
 from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord, emulator_name

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from cutecourse import runtime
-from cutecourse.runtime.devices import Device, Discovery, choose, discover
+from cutecourse.runtime.discovery import Device, Discovery, choose, discover
 from cutecourse.runtime.errors import DeviceError
 from support import machine
 
