@@ -23,6 +23,19 @@ PIP := $(PY) -m pip --disable-pip-version-check install -qq --no-compile --no-de
 # As many workers as cores, at most 8. A notebook's cells, and a module's browser, stay in one worker.
 PYTEST := $(PY) -m pytest --nbval -n logical --maxprocesses 8 --dist loadfile
 
+# An environment keeps the Python it was made with; asking for another one must not pass unnoticed.
+ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
+ifneq ($(wildcard $(PY)),)
+ifeq ($(filter help clean,$(MAKECMDGOALS)),)
+VERSION := import sys; print("%d.%d" % sys.version_info[:2])
+ifneq ($(shell $(PYTHON) -c '$(VERSION)'),$(shell $(PY) -c '$(VERSION)'))
+$(error $(VENV) was made with Python $(shell $(PY) -c '$(VERSION)'), not with $(PYTHON); \
+make clean first, or give another VENV)
+endif
+endif
+endif
+endif
+
 .PHONY: help book serve lab test test-gpu lint check record exercises doctor lock lock-upgrade clean
 
 help: ## List the doors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -13,7 +14,10 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md")
 
 def make(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["make", "--no-print-directory", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=repository, timeout=60)
+    # These tests may run under `make test` themselves, whose variables and flags are not theirs.
+    outer = {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "PYTHON", "VENV"}
+    clean = {name: value for name, value in os.environ.items() if name not in outer}
+    return subprocess.run(command, capture_output=True, text=True, cwd=repository, timeout=60, env=clean)
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +76,20 @@ def test_environment__says_so_when_no_python_fits(repository: Path, tmp_path: Pa
     assert "needs Python 3.11, 3.12 or 3.13, and none was found" in result.stderr
 
 
+def test_environment__refuses_to_change_its_python(repository: Path, tmp_path: Path) -> None:
+    for name, version in (("venv/bin/python", "3.11"), ("other", "3.12")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / name).chmod(0o755)
+    result = make(repository, "test", f"VENV={tmp_path / 'venv'}", f"PYTHON={tmp_path / 'other'}")
+    assert result.returncode != 0
+    assert f"venv was made with Python 3.11, not with {tmp_path / 'other'}; make clean first" in result.stderr
+
+
 def test_environment__is_renewed_when_a_lock_file_changes(repository: Path) -> None:
     def would_install(*newer: str) -> set[str]:
         flags = [flag for file in newer for flag in ("-W", file)]
-        plan = make(repository, "-n", "test", "PYTHON=python", *flags).stdout
+        plan = make(repository, "-n", "test", *flags).stdout
         return set(re.findall(r"-r (requirements/\w+\.txt)", plan))
 
     everything = {"requirements/all.txt", "requirements/book.txt"}
