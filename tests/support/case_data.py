@@ -83,7 +83,8 @@ def _whole(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> 
 def _near(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Floats around 1, or integers of all sizes."""
     if element.kind != "float":
-        return (_bits(rng, element, shape) >> rng.integers(0, element.bits, shape)).astype(element.numpy)
+        values = _bits(rng, element, shape)
+        return values >> rng.integers(0, element.bits, shape).astype(element.numpy)
     return _around_one(rng, shape).astype(element.numpy)
 
 
@@ -207,6 +208,57 @@ def _lane_halves(rng: np.random.Generator, element: DType, shape: tuple[int, ...
     return values
 
 
+def _ties(target: str) -> Maker:
+    """Floats on and right beside the middles between two neighbours of a narrower format."""
+
+    def make_ties(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+        shift = 13 if target == "tf32" else 0
+        narrow = dtype("f32" if target == "tf32" else target)
+        exponent_bits, fraction_bits, _ = _FLOATS[narrow.name]
+        last = 0x7D if target == "e4m3" else (((1 << exponent_bits) - 1) << fraction_bits) - 1
+        place = rng.integers(0, last >> shift, shape, dtype=np.uint64)
+        # Half of them among the small ones, where the numbers are subnormal.
+        place = np.where(
+            rng.integers(0, 2, shape) == 0, place & np.uint64((2 << (fraction_bits - shift)) - 1), place
+        )
+        below = _from_bits(narrow, place << np.uint64(shift)).astype(np.float64)
+        above = _from_bits(narrow, (place + np.uint64(1)) << np.uint64(shift)).astype(np.float64)
+        middle = ((below + above) / 2).astype(element.numpy)
+        bits = middle.view(_unsigned(element)).astype(np.int64) + rng.integers(-1, 2, shape)
+        sign = rng.integers(0, 2, shape, dtype=np.uint64) << np.uint64(element.bits - 1)
+        return _from_bits(element, np.maximum(bits, 0).astype(np.uint64) | sign)
+
+    return make_ties
+
+
+def _halves_of_one(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Multiples of a quarter up to a few thousand: what integer roundings tell apart."""
+    return ((rng.integers(-(2**13), 2**13, shape) >> rng.integers(0, 12, shape)) * 0.25).astype(element.numpy)
+
+
+def _limits(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Floats around the ends of the integer types, as near to them as the format comes."""
+    ends = np.array([2.0**n for n in (7, 8, 15, 16, 31, 32, 63, 64)])
+    chosen = ends[rng.integers(0, len(ends), shape)] * (2 * rng.integers(0, 2, shape) - 1)
+    with np.errstate(over="ignore"):
+        bits = _finite(element, chosen).view(_unsigned(element)).astype(np.int64)
+    return _from_bits(element, bits + rng.integers(-3, 4, shape))
+
+
+def _long(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Integers with one significant bit more than a float format keeps, somewhere in the word."""
+    kept = np.array([3, 8, 11, 24, 53], dtype=np.int64)[rng.integers(0, 5, shape)]
+    kept = np.minimum(kept, element.bits - 2)
+    odd = (rng.integers(0, 2**62, shape) & ((np.int64(1) << kept) - 1)) * 2 + 1 + (np.int64(1) << (kept + 1))
+    odd = np.where(kept + 2 > element.bits - 1, odd >> 3, odd)
+    room = np.maximum(element.bits - 1 - (kept + 2), 1)
+    values = odd << (rng.integers(0, 2**62, shape) % room)
+    values = values + rng.integers(-1, 2, shape)
+    if element.kind == "int":
+        values = values * (2 * rng.integers(0, 2, shape) - 1)
+    return values.astype(_unsigned(element)).view(element.numpy)
+
+
 KINDS: dict[str, Maker] = {
     "zeros": _zeros,
     "poison": _poison,
@@ -228,4 +280,8 @@ KINDS: dict[str, Maker] = {
     "bottom": _bottom,
     "halves": _halves,
     "lane_halves": _lane_halves,
+    "quarters": _halves_of_one,
+    "limits": _limits,
+    "long": _long,
+    **{f"ties_{target}": _ties(target) for target in ("e4m3", "e5m2", "f16", "bf16", "tf32", "f32")},
 }

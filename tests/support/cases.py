@@ -14,7 +14,8 @@ The header stands at the top of the file, between two lines `// ---`, as YAML be
     //   d: [1, 2, 3]
     // ---
 
-`kinds` are those of `support.case_data`. Arrays marked `out` are the case's results.
+`kinds` are those of `support.case_data`; instead of them `values` or `bits` give the elements one by one. Arrays
+marked `out` are the case's results.
 """
 
 from __future__ import annotations
@@ -71,14 +72,11 @@ def _argument(spec: dict[str, Any]) -> Any:
     element = dtype(spec["dtype"])
     if "value" in spec:
         return element.numpy.type(spec["value"])
+    if "bits" in spec:
+        unsigned = np.array(spec["bits"], dtype=f"u{element.numpy.itemsize}")
+        return unsigned.view(element.numpy).reshape(spec["shape"]).copy()
     if "values" in spec:
-        values = np.array(spec["values"])
-        if element.kind == "float" and values.dtype.kind in "iu":
-            # Whole numbers stand for bits: 0x7fc00000 says which NaN is meant.
-            return (
-                values.astype(f"u{element.numpy.itemsize}").view(element.numpy).reshape(spec["shape"]).copy()
-            )
-        return values.astype(element.numpy).reshape(spec["shape"]).copy()
+        return np.array(spec["values"], dtype=element.numpy).reshape(spec["shape"]).copy()
     return make(spec["dtype"], spec["shape"], spec["kinds"], spec.get("seed", 0)).copy()
 
 
