@@ -63,8 +63,8 @@ class Erratum:
 def load(path: Path = ERRATA) -> list[Erratum]:
     """All entries, in the file's order.
 
-    Errors: BadErratum, for a missing or unknown field, an unknown document or chapter, a test that is not there,
-    an id that comes twice, or an entry that nothing shows.
+    Errors: BadErratum, for a missing or unknown field, an unknown document or chapter, a test that is not
+    there, an id that comes twice, or an entry that nothing shows.
     """
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     documents = {
@@ -135,7 +135,7 @@ def of_chapter(entries: list[Erratum], chapter: str) -> list[Erratum]:
 
 
 def markdown(entry: Erratum, *, links: bool) -> str:
-    """One entry as Markdown; with `links` a cell is a link to its label, without (in JupyterLab) only named."""
+    """One entry as Markdown; a cell is a link to its label, or without `links` (in JupyterLab) only named."""
     shown = [f"{{ref}}`the cell <{cell}>`" if links else f"the cell '{cell}'" for cell in entry.cells]
     shown += [f"the test `{test}`" for test in entry.tests]
     facts = [

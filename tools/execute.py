@@ -32,10 +32,10 @@ def _cutecourse_question():
     runtime = sys.modules.get("cutecourse.runtime")
     runs = []
     for record in getattr(runtime, "history", lambda: [])():
-        entry = {"kernel": record.kernel, "where": record.where, "device": record.device, "target": record.target}
+        entry = {name: getattr(record, name) for name in ("kernel", "where", "device", "target")}
         if entry not in runs:
             runs.append(entry)
-    names = ["numpy", "matplotlib", "ipywidgets", "anywidget", "nvidia-cutlass-dsl", "numba-cuda", "cuda-bindings"]
+    names = ["numpy", "matplotlib", "anywidget", "nvidia-cutlass-dsl", "numba-cuda", "cuda-bindings"]
     packages = {}
     for name in names:
         try:
@@ -108,16 +108,12 @@ def _ask(client: nbclient.NotebookClient) -> dict[str, Any]:
 
 def _refuse_stderr(notebook: NotebookNode, where: Path) -> None:
     for cell in code_cells(notebook):
+        name = f"{relative(where)}, code cell {_number(notebook, cell)}"
         for output in cell.outputs:
             if output.output_type == "stream" and output.name == "stderr":
-                raise CellFailed(
-                    f"{relative(where)}, code cell {_number(notebook, cell)} wrote to stderr, which a reader would"
-                    f" see on the page; silence or fix it:\n{output.text}"
-                )
+                raise CellFailed(f"{name} wrote to stderr, and a reader would see it:\n{output.text}")
         if "raises-exception" in tags(cell) and not any(o.output_type == "error" for o in cell.outputs):
-            raise CellFailed(
-                f"{relative(where)}, code cell {_number(notebook, cell)} is tagged raises-exception and raised nothing"
-            )
+            raise CellFailed(f"{name} is tagged raises-exception and raised nothing")
 
 
 def _number(notebook: NotebookNode, cell: NotebookNode) -> int:

@@ -3,9 +3,10 @@
     python -m tools.exercises              write exercises/NN_slug.ipynb for every source
     python -m tools.exercises --check      write nothing; say which are stale
 
-A source is a MyST page like a chapter's. A solution stands between `### BEGIN SOLUTION` and `### END SOLUTION`,
-one before each `check("NN.k", ...)`. The learner gets `name = ...` for a solution that only assigns names, and `...`
-otherwise, or what stands, commented out, between `### BEGIN SKELETON` and `### END SKELETON` just above it.
+A source is a MyST page like a chapter's. A solution stands between `### BEGIN SOLUTION` and
+`### END SOLUTION`, one before each `check("NN.k", ...)`. The learner gets `name = ...` for a solution that
+only assigns names, and `...` otherwise, or what stands, commented out, between `### BEGIN SKELETON` and
+`### END SKELETON` just above it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import platform
 import subprocess
@@ -14,7 +14,7 @@ def of_this_machine() -> dict[str, object]:
     """Date, machine, GPU, driver and commit, as they go into a recording."""
     name, driver = gpu()
     return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPU cores",
         "gpu": name,
         "driver": driver,
@@ -30,6 +30,7 @@ def gpu() -> tuple[str | None, str | None]:
             capture_output=True,
             text=True,
             timeout=60,
+            check=False,
         )
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return None, None
@@ -45,7 +46,9 @@ def commit() -> str | None:
     if given:
         return given[:12]
     try:
-        answer = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+        answer = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+        )
     except FileNotFoundError:
         return None
     return answer.stdout.strip()[:12] if answer.returncode == 0 else None

@@ -36,7 +36,7 @@ class Difference:
 
 
 def read_source(path: Path) -> NotebookNode:
-    """A MyST page as a notebook without outputs; cell ids follow from the cells' text, so diffs stay small."""
+    """A MyST page as a notebook without outputs."""
     return as_notebook(path.read_text(encoding="utf-8"), where=relative(path))
 
 
@@ -48,7 +48,7 @@ def as_notebook(text: str, *, where: str, notebooks: str = "") -> NotebookNode:
     notebook = jupytext.reads(text, fmt="md:myst")
     if not any(cell.cell_type == "code" for cell in notebook.cells):
         raise AuthoringError(
-            f"{where} has no code cell: is the jupytext header there, and does the cell start with ```{{code-cell}}?"
+            f"{where} has no code cell: is its head there, and a cell that starts with ```{{code-cell}}?"
         )
     notebook.metadata = nbformat.from_dict(
         {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
@@ -125,18 +125,16 @@ def differences(source: Path, recording: NotebookNode, cells: list[NotebookNode]
 
 
 def _cell_differences(cells: list[NotebookNode], recording: NotebookNode) -> list[str]:
+    """The first difference between the cells: those that follow it would only repeat it."""
     recorded = [cell for cell in recording.cells if cell.cell_type == "code"]
     for number, (cell, old) in enumerate(zip(cells, recorded, strict=False), start=1):
         if cell.source.strip() != old.source.strip():
             line, new_line, old_line = _first_different_line(cell.source.strip(), old.source.strip())
-            return [
-                f"code cell {number} differs from the recording at its line {line}:\n"
-                f"    page:      {new_line}\n    recording: {old_line}"
-            ]
+            where = f"code cell {number} differs from the recording at its line {line}"
+            return [f"{where}:\n    page:      {new_line}\n    recording: {old_line}"]
         if tags(cell) != tags(old):
-            return [
-                f"code cell {number} is tagged {sorted(tags(cell))} on the page, {sorted(tags(old))} in the recording"
-            ]
+            new_tags, old_tags = sorted(tags(cell)), sorted(tags(old))
+            return [f"code cell {number} is tagged {new_tags} on the page, {old_tags} in the recording"]
     if len(cells) != len(recorded):
         return [f"the page has {len(cells)} code cells, the recording {len(recorded)}"]
     return []

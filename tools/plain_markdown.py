@@ -36,7 +36,7 @@ class UntranslatableMarkdown(AuthoringError):
 
 
 def plain(text: str, *, where: str, notebooks: str = "") -> str:
-    """MyST text as plain Markdown; `notebooks` is the way from the notebook to the folder of the chapters' ones.
+    """MyST text as plain Markdown; `notebooks` is the way from where it lies to the chapters' notebooks.
 
     Errors: UntranslatableMarkdown, naming the directive or role.
     """

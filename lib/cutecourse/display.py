@@ -95,7 +95,8 @@ class Panels:
         panels = "".join(
             f'<section class="cute-panel" style="flex:1 1 18rem;min-width:0">'
             f'<div class="cute-panel-title"><strong>{_TITLES[key]}</strong></div>'
-            f'<div class="highlight" tabindex="0" style="overflow-x:auto">{_highlighted(text, _LEXERS[key])}</div>'
+            '<div class="highlight" tabindex="0" style="overflow-x:auto">'
+            f"{_highlighted(text, _LEXERS[key])}</div>"
             "</section>"
             for key, text in self.texts.items()
         )
@@ -110,16 +111,16 @@ def _highlighted(text: str, lexer: str) -> str:
         from pygments.lexers import get_lexer_by_name
     except ImportError:  # Jupyter always brings it
         return f"<pre>{html.escape(text)}</pre>"
-    return highlight(
-        text, get_lexer_by_name(lexer), HtmlFormatter(nowrap=False, wrapcode=True, cssclass="code")
-    )
+    formatter = HtmlFormatter(wrapcode=True, cssclass="code")
+    return str(highlight(text, get_lexer_by_name(lexer), formatter))
 
 
 def side_by_side(**texts: object) -> Panels:
     """Show one step in several languages: `side_by_side(cpp="...", dsl=..., ptx=...)`.
 
-    The keys are `cpp`, `dsl`, `numba`, `ptx`, `python`. Take what ran from `source()` and `excerpt()`, so that
-    the panel cannot differ from it. Errors: NoSuchLine for a panel of another name or with nothing in it.
+    The keys are `cpp`, `dsl`, `numba`, `ptx`, `python`. Take what ran from `source()` and `excerpt()`, so
+    that the panel cannot differ from it.
+    Errors: NoSuchLine for a panel of another name or with nothing in it.
     """
     for key, text in texts.items():
         if key not in _TITLES:

@@ -13,7 +13,7 @@ from tools import errata
 from tools.errata import BadErratum, load, markdown, of_chapter
 from tools.paths import CHAPTERS
 
-CHAPTER = sorted(CHAPTERS.glob("01_*.md"))[0].stem
+CHAPTER = next(CHAPTERS.glob("01_*.md")).stem
 GOOD: dict[str, Any] = {
     "id": "E01-1",
     "chapter": CHAPTER,
@@ -45,7 +45,7 @@ def test_load__reads_a_complete_entry(tmp_path: Path) -> None:
         "",
         "- **It says:** It says this.",
         "- **Right is:** That is right.",
-        "- **Shown by:** {ref}`the cell <a-cell>`, the test `tests/book/test_errata.py::test_load__reads_a_complete_entry`",
+        f"- **Shown by:** {{ref}}`the cell <a-cell>`, the test `{GOOD['tests'][0]}`",
         "- **How sure:** certain: computed",
         "- **Easy to make, because:** they look alike",
     ]

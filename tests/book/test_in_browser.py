@@ -82,7 +82,9 @@ def test_widgets__are_mounted_and_their_figures_wait_for_print(open_page: Any, n
 
 
 def test_layout_explorer__computes_without_a_kernel(open_page: Any) -> None:
-    name = next(name for name in CHAPTERS if any(text.startswith("LayoutExplorer") for text in _widgets(name)))
+    name = next(
+        name for name in CHAPTERS if any(text.startswith("LayoutExplorer") for text in _widgets(name))
+    )
     page = open_page(name)
     page.wait_for_selector(READY)
     explorer = page.locator("[data-cc=explorer]").first
@@ -99,7 +101,9 @@ def test_layout_explorer__computes_without_a_kernel(open_page: Any) -> None:
 
 
 def _choice(name: str) -> re.Match[str] | None:
-    texts = [re.match(r"Predict\('(?P<key>[^']+)'.*options=\[(?P<options>.*)\]", text) for text in _widgets(name)]
+    texts = [
+        re.match(r"Predict\('(?P<key>[^']+)'.*options=\[(?P<options>.*)\]", text) for text in _widgets(name)
+    ]
     return next(filter(None, texts), None)
 
 
@@ -180,7 +184,9 @@ def test_page__does_not_scroll_sideways_on_a_narrow_screen(
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_panels__stand_side_by_side_on_a_wide_screen_and_stacked_on_a_phone(browser: Any, address: str) -> None:
+def test_panels__stand_side_by_side_on_a_wide_screen_and_stacked_on_a_phone(
+    browser: Any, address: str
+) -> None:
     name = next(
         name for name in CHAPTERS if "side_by_side" in (BOOK / f"{name}.md").read_text(encoding="utf-8")
     )
@@ -189,7 +195,8 @@ def test_panels__stand_side_by_side_on_a_wide_screen_and_stacked_on_a_phone(brow
             page = context.new_page()
             page.goto(f"{address}/{name}.html")
             boxes = [
-                panel.bounding_box() for panel in page.locator(".cute-panels").first.locator(".cute-panel").all()
+                panel.bounding_box()
+                for panel in page.locator(".cute-panels").first.locator(".cute-panel").all()
             ]
             assert len(boxes) >= 2
             assert (boxes[1]["y"] >= boxes[0]["y"] + boxes[0]["height"]) == stacked

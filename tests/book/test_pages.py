@@ -82,7 +82,9 @@ def test_pages__take_nothing_from_outside(book: Path) -> None:
     found = []
     for path in book.rglob("*.html"):
         page = parse(path)
-        for element in page.find_all(["script", "link", "img", "iframe", "source", "video", "audio", "object"]):
+        for element in page.find_all(
+            ["script", "link", "img", "iframe", "source", "video", "audio", "object"]
+        ):
             for attribute in ("src", "href", "data", "srcset"):
                 address = str(element.get(attribute) or "")
                 if address.startswith(("http:", "https:", "//")):
@@ -92,7 +94,9 @@ def test_pages__take_nothing_from_outside(book: Path) -> None:
     for path in book.rglob("*.css"):
         found += [
             f"{path.name}: {match}"
-            for match in re.findall(r"(?:url\(|@import)\s*[\"']?(https?://[^\"')]+)", path.read_text(encoding="utf-8"))
+            for match in re.findall(
+                r"(?:url\(|@import)\s*[\"']?(https?://[^\"')]+)", path.read_text(encoding="utf-8")
+            )
         ]
     assert found == []
 
@@ -111,7 +115,9 @@ def test_links__lead_to_pages_and_places_that_exist(book: Path) -> None:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             checked += 1
             known = anchors.get(target)
-            if not target.exists() or (parts.fragment and known is not None and unquote(parts.fragment) not in known):
+            if not target.exists() or (
+                parts.fragment and known is not None and unquote(parts.fragment) not in known
+            ):
                 broken.append(f"{path.relative_to(book)}: {link['href']}")
     assert checked > 100
     assert sorted(set(broken)) == []

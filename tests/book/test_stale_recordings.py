@@ -72,7 +72,11 @@ def test_jupyter_books_own_command__refuses_a_stale_recording_too(tree: Path) ->
     expected = _change_page(tree)
     command = "from jupyter_book.cli.main import main; main()"
     built = subprocess.run(
-        [sys.executable, "-c", command, "build", "book"], cwd=tree, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", command, "build", "book"],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert built.returncode != 0
     assert expected in built.stderr
@@ -81,7 +85,11 @@ def test_jupyter_books_own_command__refuses_a_stale_recording_too(tree: Path) ->
 def test_check__says_the_same_without_building(tree: Path) -> None:
     expected = _change_page(tree)
     checked = subprocess.run(
-        [sys.executable, "-m", "tools.record", "--check"], cwd=tree, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "tools.record", "--check"],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert checked.returncode == 1
     assert expected in checked.stderr

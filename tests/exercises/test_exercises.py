@@ -87,7 +87,7 @@ def test_wrong_answer__is_pointed_at(wrong: WrongAnswer, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_wrong_answers__are_at_least_two_an_exercise(source: Path) -> None:
-    counts = {exercise: 0 for exercise in _ids(source)}
+    counts = dict.fromkeys(_ids(source), 0)
     for wrong in _wrong_answers():
         if wrong.source == source:
             counts[wrong.exercise] += 1

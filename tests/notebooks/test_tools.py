@@ -161,7 +161,8 @@ def test_choose__takes_numbers_names_and_files() -> None:
 
 def test_plain__turns_admonitions_labels_and_roles_into_markdown() -> None:
     text = (
-        "(tn-strides)=\n:::{admonition} Predict\n:class: tip\n\nWhich {term}`mode`, {ref}`as above <x>`?\n:::\n"
+        "(tn-strides)=\n:::{admonition} Predict\n:class: tip\n\n"
+        "Which {term}`mode`, {ref}`as above <x>`?\n:::\n"
         "See [the words](../notation.md#glossary) and [the rest](../errata.md).\n"
     )
     assert plain(text, where="page.md") == (

@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 # The book is built by Jupyter Book's own command, which does not know the repository's root.
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from coursebook import assets, errata, recordings, status  # noqa: E402
+from coursebook import assets, errata, recordings, status
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

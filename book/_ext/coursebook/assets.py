@@ -1,4 +1,4 @@
-"""Our stylesheet and the widgets' mount script on every page, and nothing that asks anything of the network."""
+"""Our stylesheet and the widgets' mount script on every page, and nothing that asks for the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `{errata}` directive: a chapter's errata, or with the argument `all` every one, from `book/errata.yml`."""
+"""The `{errata}` directive: a chapter's errata, or with `all` every one, from `book/errata.yml`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class ErrataDirective(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
+        """Put the entries into the page as Markdown that is parsed there."""
         self.env.note_dependency(str(errata.ERRATA))
         try:
             text = errata.section(self.arguments[0], links=True)

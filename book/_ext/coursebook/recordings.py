@@ -1,4 +1,4 @@
-"""Merge recorded outputs into the pages, refuse recordings that are not of these pages, and say where they are from."""
+"""Merge recorded outputs into the pages, refuse those of other pages, and say where they are from."""
 
 from __future__ import annotations
 
@@ -57,16 +57,15 @@ def with_static_figure(output: NotebookNode) -> list[NotebookNode]:
         return [output]
     if "image/png" not in data:
         raise ExtensionError(f"the widget {data.get('text/plain')} has no figure in its recording")
+    alt, image = html.escape(data["text/plain"], quote=True), data["image/png"].strip()
     figure = (
-        '<figure class="cute-static-figure">'
-        f'<img alt="{html.escape(data["text/plain"], quote=True)}" src="data:image/png;base64,{data["image/png"].strip()}">'
-        "</figure>"
+        f'<figure class="cute-static-figure"><img alt="{alt}" src="data:image/png;base64,{image}"></figure>'
     )
     return [output, new_output("display_data", data={"text/html": figure})]
 
 
 def refuse_stale_recordings(app: Sphinx) -> None:
-    """Before anything is read: all that differs, of all pages, in one message, also when Sphinx would skip a page."""
+    """Before anything is read, say all that differs of all pages, also of those that Sphinx would skip."""
     _refuse([str(difference) for difference in check_pages()])
 
 

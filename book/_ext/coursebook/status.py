@@ -79,6 +79,7 @@ class StatusDirective(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
+        """Read the recordings and lay them out."""
         kind = directives.choice(self.arguments[0], tuple(_KINDS))
         header, rows, files = _KINDS[kind]()
         for path in files:

@@ -21,7 +21,7 @@ _MAX_PICTURE_CELLS = 32 * 32
 def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int, str] | None = None) -> None:
     """Accept one whole number; a number in `mistakes` gets its own message.
 
-    `meaning` says in words what is asked ("the offset of (3, 5), in elements"); the number itself is not shown.
+    `meaning` says in words what is asked ("the offset of (3, 5), in elements"); the number is not shown.
     """
     try:
         value = operator.index(answer)  # type: ignore[arg-type]  # what has no index is refused here
@@ -96,7 +96,7 @@ def same_layout(
 ) -> None:
     """Accept a layout, or its text; compares as functions from coordinates to indices.
 
-    Law:      the layouts are equal when `size(answer) == size(right)` and `answer(i) == right(i)` for all `i`.
+    Law:      they are equal when `size(answer) == size(right)` and `answer(i) == right(i)` for all `i`.
     exact     asks for the same shape and stride besides.
     mistakes  maps the text of a plausible wrong layout to what to say to it; it is matched as a function too.
     """
@@ -134,11 +134,12 @@ def _as_layout(answer: object) -> Layout:
         return answer
     if isinstance(answer, str):
         try:
-            return Layout.parse(answer)
+            parsed: Layout = Layout.parse(answer)
         except CourseError as error:
             raise WrongAnswer(
                 f"The text is no layout: {error}", expected="(shape):(stride)", got=answer
             ) from None
+        return parsed
     raise WrongAnswer(
         "The answer is to be a layout, or its text.",
         expected="Layout(shape, stride)",
@@ -191,7 +192,8 @@ def same_array(
         raise WrongAnswer(
             f"{name} does not have the right shape.", expected=_shape_words(right), got=_shape_words(answer)
         )
-    differs = ~((answer == right) | ((answer != answer) & (right != right)))
+    both_nan = (answer != answer) & (right != right)  # noqa: PLR0124 - for types without isnan, too
+    differs = ~((answer == right) | both_nan)
     if not differs.any():
         return
     explained = next((text for other, text in mistakes if np.array_equal(answer, other)), None)
@@ -239,7 +241,8 @@ def same_outputs(
             got=_type_and_value(spec),
         )
     try:
-        outcome = run(spec, **{name: array.copy() for name, array in inputs.items()})
+        copies: dict[str, Any] = {name: array.copy() for name, array in inputs.items()}
+        outcome = run(spec, **copies)
     except CourseError as error:
         raise WrongAnswer(f"The kernel did not run to its end: {type(error).__name__}: {error}") from error
     for name, right in expected.items():

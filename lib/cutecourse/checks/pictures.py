@@ -62,7 +62,7 @@ class Picture:
 
 
 def grid(caption: str, got: Sequence[Sequence[object]], expected: Sequence[Sequence[object]]) -> Picture:
-    """A picture of `got`, the cells marked where it differs from `expected` (same number of rows and columns)."""
+    """A picture of `got`, the cells marked where it differs from `expected`, which has the same shape."""
     return Picture(
         caption,
         tuple(tuple(str(value) for value in row) for row in got),

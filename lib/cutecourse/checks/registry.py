@@ -82,7 +82,7 @@ def _find(identifier: str) -> _Exercise:
 
 
 def check(identifier: str, answer: object, *, strict: bool | None = None) -> CheckResult:
-    """Check an answer: the result shows itself when it is a cell's last value, and is true when the answer is right.
+    """Check an answer; the result shows itself as a cell's last value, and is true when the answer is right.
 
     A wrong answer is no exception, so that a notebook shows no traceback, unless `strict` is set (or
     CUTECOURSE_STRICT=1 in the environment). Errors: UnknownExercise; CheckFailed when strict.
@@ -117,7 +117,7 @@ def _evaluate(found: _Exercise, answer: object) -> CheckResult:
             wrong.where,
             wrong.picture,
         )
-    except Exception as error:  # whatever the learner's code raises is an answer to show, not to die of
+    except Exception as error:  # noqa: BLE001 - whatever the learner's code raises is an answer to show
         return CheckResult(found.id, found.title, "raised", _describe(error))
     return CheckResult(found.id, found.title, "passed", message or "That is right.")
 
@@ -146,7 +146,7 @@ def hint(identifier: str, *, restart: bool = False) -> Hint:
 
 @contextlib.contextmanager
 def collecting() -> Iterator[list[CheckResult]]:
-    """Collect the results of all checks made in the block, in order: for tests, and for a summary of a notebook."""
+    """Collect the results of all checks made in the block, in order."""
     results: list[CheckResult] = []
     _collectors.append(results)
     try:

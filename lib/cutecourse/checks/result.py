@@ -93,11 +93,12 @@ class CheckResult:
         )
         table = f"<table style='margin:.5em 0'>{facts}</table>" if facts else ""
         picture = self.picture.html() if self.picture is not None else ""
+        headline = f"{_MARKS[self.status]} {self.id} {self.title}: {_HEADLINES[self.status]}"
         message = html.escape(self.message).replace("\n", "<br>")
         return (
             f"<div class='cute-check cute-check-{self.status}' role='status'"
             f" style='border-left:4px solid {_COLOURS[self.status]};padding:.25em .75em'>"
-            f"<strong>{_MARKS[self.status]} {self.id} {html.escape(self.title)}: {_HEADLINES[self.status]}</strong>"
+            f"<strong>{html.escape(headline)}</strong>"
             f"<p style='margin:.25em 0'>{message}</p>{table}{picture}</div>"
         )
 

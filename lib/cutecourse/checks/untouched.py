@@ -32,7 +32,9 @@ def refuse_untouched(answer: object) -> None:
 def _function_with_gap(answer: object) -> str | None:
     """The name of the function behind an answer (a kernel's, too) if `...` is one of its statements."""
     for candidate in (answer, getattr(answer, "kernel", None), getattr(answer, "host", None)):
-        function = inspect.unwrap(getattr(candidate, "py_func", candidate)) if callable(candidate) else None  # type: ignore[arg-type]
+        if not callable(candidate):
+            continue
+        function = inspect.unwrap(getattr(candidate, "py_func", candidate))
         if not inspect.isfunction(function):
             continue
         try:
