@@ -1,0 +1,100 @@
+"""Every PTX case: on the emulator, against its NumPy expression, against recordings, and on a GPU."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from support import ptx_cases, ptx_recordings
+
+CASES = {path.relative_to(ptx_cases.FOLDER).with_suffix("").as_posix(): path for path in ptx_cases.paths()}
+
+
+@pytest.fixture(params=sorted(CASES))
+def case(request):
+    return ptx_cases.load(CASES[request.param])
+
+
+@pytest.fixture(scope="session")
+def recording():
+    if not ptx_cases.RECORDING.exists():
+        pytest.skip("no recording of the PTX cases: run tools/record_cases.py on a machine with an NVIDIA H200")
+    return ptx_recordings.read()
+
+
+@pytest.fixture(scope="session")
+def gpu():
+    from support.ptx_gpu import Gpu
+
+    return Gpu()
+
+
+def _compare(got, wanted, tolerance, *, any_nan):
+    problems = [
+        ptx_cases.difference(name, got[name], values, tolerance, any_nan=any_nan) for name, values in wanted.items()
+    ]
+    problems = [p for p in problems if p]
+    assert not problems, "\n".join(problems)
+
+
+def test_cases__emulator_agrees_with_the_numpy_expression(case):
+    got = ptx_cases.run_on_emulator(case)
+    before = case.make_args()
+    for name in case.outputs:
+        assert got[name].tobytes() != before[name].tobytes(), f"{name} was not written"
+    # NumPy's NaNs carry other bits than the hardware's; which bits is a matter of the recording.
+    _compare(got, case.expected(), case.tolerance, any_nan=True)
+
+
+def test_cases__emulator_agrees_with_the_recording(case, recording):
+    if case.specification_only:
+        assert case.name not in recording["cases"], f"{case.name} is recorded: it is not 'specification only'"
+        return
+    entry = recording["cases"].get(case.name)
+    assert entry is not None, f"{case.name} was never recorded: run tools/record_cases.py on an H200"
+    assert entry["ptx_sha256"] == case.sha256, f"{case.name} has changed since it was recorded"
+    got = ptx_cases.run_on_emulator(case)
+    wanted = {name: ptx_recordings.unpack(packed, got[name]) for name, packed in entry["outputs"].items()}
+    assert set(wanted) == set(case.outputs)
+    _compare(got, wanted, case.tolerance, any_nan=False)
+
+
+def test_cases__recording_names_no_case_that_is_gone(recording):
+    assert set(recording["cases"]) <= set(CASES)
+
+
+@pytest.mark.gpu
+def test_cases__gpu_agrees_with_the_emulator(case, gpu):
+    if case.specification_only:
+        pytest.skip(f"specification only: {case.specification_only}")
+    _compare(ptx_cases.run_on_emulator(case), gpu.run(case), case.tolerance, any_nan=False)
+
+
+def test_cases__other_seeds_change_no_result(case):
+    first = ptx_cases.run_on_emulator(case, seed=1)
+    second = ptx_cases.run_on_emulator(case, seed=2)
+    for name, values in first.items():
+        np.testing.assert_array_equal(values.view(np.uint8), second[name].view(np.uint8))
+
+
+@pytest.mark.program("ptxas")
+def test_cases__ptxas_assembles_every_case(tmp_path, find_program):
+    by_target = {}
+    for path in CASES.values():
+        case = ptx_cases.load(path)
+        target = next(line.split()[1] for line in case.ptx.split("\n") if line.startswith(".target"))
+        by_target.setdefault(target.rstrip(","), []).append(path)
+    refused = []
+    for target, paths in by_target.items():
+        for path in paths:
+            done = subprocess.run(
+                [find_program("ptxas"), f"-arch={target}", "-o", tmp_path / "out.cubin", path],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                refused.append(done.stderr or done.stdout)
+    shutil.rmtree(tmp_path, ignore_errors=True)
+    assert not refused, "\n".join(refused)

@@ -1,0 +1,41 @@
+"""The file of recorded outputs: what a GPU made of each case, with the machine and the day."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from support.ptx_cases import RECORDING, Case
+
+
+def pack(values: np.ndarray) -> dict[str, Any]:
+    """An array as JSON: its bytes compressed, in base64."""
+    raw = zlib.compress(np.ascontiguousarray(values).view(np.uint8).tobytes(), 9)
+    return {"shape": list(values.shape), "bytes": base64.b64encode(raw).decode()}
+
+
+def unpack(packed: dict[str, Any], like: np.ndarray) -> np.ndarray:
+    """The array that `pack` was given; `like` has its type."""
+    raw = zlib.decompress(base64.b64decode(packed["bytes"]))
+    return np.frombuffer(raw, dtype=np.uint8).view(like.dtype).reshape(packed["shape"])
+
+
+def read(path: Path = RECORDING) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+def write(header: dict[str, Any], cases: dict[str, dict[str, Any]], path: Path = RECORDING) -> None:
+    """Write the file with one line for each case, so that a diff shows which have changed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f'  {json.dumps(name)}: {json.dumps(entry, sort_keys=True)}' for name, entry in sorted(cases.items())]
+    head = json.dumps(header, indent=2, sort_keys=True)[1:-2]
+    path.write_text("{" + head + ',\n  "cases": {\n' + ",\n".join(lines) + "\n  }\n}\n")
+
+
+def entry_of(case: Case, outputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {"ptx_sha256": case.sha256, "outputs": {name: pack(values) for name, values in outputs.items()}}

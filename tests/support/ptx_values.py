@@ -1,0 +1,230 @@
+"""Input values for PTX cases, by kind: the same on each machine, from a seed.
+
+A kind is a word in a case's header. A list of kinds gives them in turn to the array's first axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cutecourse.dtypes import DType
+
+Maker = Callable[[np.random.Generator, DType, int], np.ndarray]
+
+
+def make(kind: DType, shape: tuple[int, ...], kinds: str | list[str], seed: int) -> np.ndarray:
+    """An array of a type and shape with values of the kinds."""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    if isinstance(kinds, str):
+        count = int(np.prod(shape))
+        return np.ascontiguousarray(_one(generator, kind, count, kinds).reshape(shape))
+    if shape[0] % len(kinds):
+        raise ValueError(f"{len(kinds)} kinds for {shape[0]} rows")
+    count = int(np.prod(shape[1:]))
+    rows = [_one(generator, kind, count, kinds[i % len(kinds)]).reshape(shape[1:]) for i in range(shape[0])]
+    return np.ascontiguousarray(np.stack(rows))
+
+
+def _one(generator: np.random.Generator, kind: DType, count: int, name: str) -> np.ndarray:
+    try:
+        maker = MAKERS[name]
+    except KeyError:
+        raise ValueError(f"no values of kind {name!r}; known: {', '.join(MAKERS)}") from None
+    return maker(generator, kind, count).astype(kind.numpy, copy=False)
+
+
+def _width(kind: DType) -> int:
+    return 8 * np.dtype(kind.numpy).itemsize
+
+
+def _from_bits(bits: np.ndarray, kind: DType) -> np.ndarray:
+    width = _width(kind)
+    return bits.astype(f"u{width // 8}").view(kind.numpy)
+
+
+def _bits(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Any bit pattern: for floats also NaN, infinities and subnormals."""
+    return _from_bits(generator.integers(0, 2**64, count, dtype=np.uint64), kind)
+
+
+def _is_float(kind: DType) -> bool:
+    return kind.kind == "float"
+
+
+def _edge(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Integers: zero, one, the ends of the range and powers of two around them; floats as `special`."""
+    if _is_float(kind):
+        return _special(generator, kind, count)
+    width = _width(kind)
+    powers = [1 << i for i in range(width)]
+    pool = [0, 1, 2, 3, 7, 31, 32, 33, *powers, *(p - 1 for p in powers), *(-p for p in powers), *(-p - 1 for p in powers)]
+    pool = np.array([p & ((1 << width) - 1) for p in pool], dtype=np.uint64)
+    return _from_bits(generator.choice(pool, count), kind)
+
+
+def _special(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Floats: zeros, ones, ends of the range, subnormals, infinities, NaN, and neighbours of them."""
+    if not _is_float(kind):
+        return _edge(generator, kind, count)
+    width = _width(kind)
+    one = int(np.ones(1, dtype=kind.numpy).view(f"u{width // 8}")[0])
+    infinity = int(np.array([np.inf]).astype(kind.numpy).view(f"u{width // 8}")[0])
+    fraction = {16: 10, 32: 23, 64: 52}.get(width, 3)
+    if kind.name == "bf16":
+        fraction = 7
+    normal = 1 << fraction
+    pool = [0, 1, 2, normal - 1, normal, normal + 1, one - 1, one, one + 1, one + normal, one + normal // 2,
+            infinity - 1, infinity - normal, infinity, infinity + normal // 2]  # fmt: skip
+    sign = 1 << (width - 1)
+    pool = np.array([*pool, *(p | sign for p in pool)], dtype=np.uint64)
+    return _from_bits(generator.choice(pool, count), kind)
+
+
+def _floats(spread: float, lowest: float = 0.0) -> Maker:
+    def maker(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+        scale = np.exp2(generator.uniform(lowest - spread, lowest + spread, count))
+        values = generator.choice([-1.0, 1.0], count) * scale * generator.uniform(1, 2, count)
+        if not _is_float(kind):
+            return _small(generator, kind, count)
+        return values.astype(kind.numpy)
+
+    return maker
+
+
+def _small(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Integers of at most one byte, as any type."""
+    low = -100 if _is_float(kind) or kind.kind == "int" else 0
+    return generator.integers(low, 101, count).astype(kind.numpy)
+
+
+def _whole(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Whole numbers of at most 8 in magnitude."""
+    low = -8 if _is_float(kind) or kind.kind == "int" else 0
+    return generator.integers(low, 9, count).astype(kind.numpy)
+
+
+def _index(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """0, 1, 2, ...: each place has its own value."""
+    return np.arange(count).astype(kind.numpy)
+
+
+def _zeros(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    return np.zeros(count, dtype=kind.numpy)
+
+
+def _poison(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """What an output holds before the kernel: every byte 0xCD."""
+    return np.full(count * np.dtype(kind.numpy).itemsize, 0xCD, dtype=np.uint8).view(kind.numpy)
+
+
+def _shifts(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Distances of shifts and lengths of fields, also past the width."""
+    pool = np.array([0, 1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 127, 128, 255, 256, 257], dtype=np.uint64)
+    return _from_bits(generator.choice(pool, count), kind)
+
+
+def _range(exponent: float) -> Maker:
+    """Floats near two to a fraction of the type's largest exponent."""
+
+    def maker(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+        largest = {"f16": 15, "e4m3": 8, "e5m2": 15}.get(kind.name, 1000 if kind.name == "f64" else 127)
+        return _floats(0.5, exponent * largest)(generator, kind, count)
+
+    return maker
+
+
+def _pairs(*, opposite: bool) -> Maker:
+    """The second half of the values equals the first half, with the other sign if asked for."""
+
+    def maker(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+        half = _floats(4)(generator, kind, -(-count // 2))
+        other = -half if opposite else half
+        return np.stack([half, other], axis=-1).reshape(-1)[:count].astype(kind.numpy)
+
+    return maker
+
+
+def _sparse(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Mostly zeros."""
+    values = _floats(8)(generator, kind, count)
+    return np.where(generator.random(count) < 0.75, np.zeros(1, dtype=kind.numpy), values).astype(kind.numpy)
+
+
+def _top(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Integers within 1000 of the ends of the range."""
+    width = _width(kind)
+    near = generator.integers(0, 1000, count).astype(np.uint64)
+    end = np.uint64(1 << (width - 1)) if kind.kind == "int" else np.uint64(0)
+    bits = np.where(generator.random(count) < 0.5, end + near, end - np.uint64(1) - near)
+    return _from_bits(bits & np.uint64((1 << width) - 1), kind)
+
+
+MAKERS: dict[str, Maker] = {
+    "bits": _bits,
+    "edge": _edge,
+    "special": _special,
+    "small": _small,
+    "whole": _whole,
+    "index": _index,
+    "zeros": _zeros,
+    "poison": _poison,
+    "shifts": _shifts,
+    "unit": _floats(0.5),
+    "near": _floats(1),
+    "middle": _floats(4),
+    "wide": _floats(12),
+    "tiny": _floats(2, -13),
+    "root": _range(0.5),
+    "huge": _range(0.95),
+    "opposite": _pairs(opposite=True),
+    "twins": _pairs(opposite=False),
+    "sparse": _sparse,
+    "top": _top,
+}
+
+
+def is_nan(values: np.ndarray) -> np.ndarray:
+    """Where a value is no number; nowhere for integers."""
+    if values.dtype.kind in "iub":
+        return np.zeros(values.shape, dtype=bool)
+    return np.isnan(values.astype(np.float64))
+
+
+def _trunc_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Integer division towards zero, with Python's integers."""
+    pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+    quotients = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else -1 for x, y in pairs]
+    mask = (1 << (8 * a.dtype.itemsize)) - 1
+    return np.array([q & mask for q in quotients], dtype=np.uint64).astype(f"u{a.dtype.itemsize}").view(a.dtype).reshape(a.shape)
+
+
+def _each(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
+    """Apply a function of Python numbers to each place."""
+    flat = [np.asarray(a).ravel().tolist() for a in arrays]
+    return np.array([function(*items) for items in zip(*flat, strict=True)]).reshape(np.asarray(arrays[0]).shape)
+
+
+def _wrap(function: Callable[..., int], dtype: str, *arrays: np.ndarray) -> np.ndarray:
+    """Apply a function of Python integers to each place and keep the low bits of what comes out."""
+    bits = 8 * np.dtype(dtype).itemsize
+    flat = [np.asarray(a).ravel().tolist() for a in arrays]
+    values = [int(function(*items)) & ((1 << bits) - 1) for items in zip(*flat, strict=True)]
+    return np.array(values, dtype=np.uint64).astype(f"u{bits // 8}").view(dtype).reshape(np.asarray(arrays[0]).shape)
+
+
+def _bits_of(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
+
+
+HELPERS: dict[str, Any] = {
+    "trunc_div": _trunc_div,
+    "each": _each,
+    "wrap": _wrap,
+    "bits_of": _bits_of,
+    "is_nan": is_nan,
+    "f32": np.float32,
+    "f64": np.float64,
+}

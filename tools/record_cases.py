@@ -1,0 +1,85 @@
+"""Record what this machine's GPU makes of every PTX case, for the CPU tests to compare the emulator with.
+
+    python tools/record_cases.py [--commit HASH] [--date YYYY-MM-DD] [--output FILE] [--only FAMILY/VARIANT ...]
+
+Needs NumPy, ml_dtypes and cuda-bindings, and no installation of the package. Where there is no git, say with --commit (or
+CUTECOURSE_COMMIT) which commit this is. A case that the GPU refuses is named at the end, and the file is not written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests")]
+
+
+def _commit() -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip() or "unknown"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run every case and write the recording."""
+    from support import ptx_cases, ptx_gpu, ptx_recordings
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--commit", default=os.environ.get("CUTECOURSE_COMMIT"))
+    parser.add_argument("--date", default=None)
+    parser.add_argument("--output", type=Path, default=ptx_cases.RECORDING)
+    parser.add_argument("--only", nargs="*", default=None, help="cases to run, without writing a file")
+    options = parser.parse_args(arguments)
+
+    gpu = ptx_gpu.Gpu()
+    cases = [c for c in ptx_cases.all_cases() if not c.specification_only]
+    if options.only is not None:
+        cases = [c for c in cases if any(c.name.startswith(name) for name in options.only)]
+    found, refused = {}, {}
+    for case in cases:
+        try:
+            found[case.name] = ptx_recordings.entry_of(case, gpu.run(case))
+        except RuntimeError as error:
+            refused[case.name] = str(error)
+            if "ILLEGAL" in str(error) or "LAUNCH_FAILED" in str(error) or "MISALIGNED" in str(error):
+                # The context is lost; every later case would be refused for this one's fault.
+                break
+    print(f"{len(found)} of {len(cases)} cases ran on {gpu.name}")
+    for name, reason in refused.items():
+        print(f"  {name}: {reason}")
+    if refused:
+        return 1
+    if options.only is None:
+        header = {
+            "machine": gpu.name,
+            "compute_capability": ".".join(map(str, gpu.compute_capability)),
+            "driver_cuda": f"{gpu.cuda_version // 1000}.{gpu.cuda_version % 1000 // 10}",
+            "driver": _driver_version(),
+            "python": platform.python_version(),
+            "date": options.date or datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "commit": options.commit or _commit(),
+        }
+        ptx_recordings.write(header, found, options.output)
+        print(f"written: {options.output}")
+    return 0
+
+
+def _driver_version() -> str:
+    asked = subprocess.run(
+        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout.split("\n")[0].strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
