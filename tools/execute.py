@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from tools.notebooks import code_cells, tags
 from tools.paths import AuthoringError, relative
 
 CELL_TIMEOUT_S = 600
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 # Runs in the notebook's kernel after its last cell. Only what was imported there can say which kernels
 # the notebook used, and only the runtime there knows where they ran.

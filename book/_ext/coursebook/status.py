@@ -50,7 +50,7 @@ def emulator_rows() -> tuple[list[str], Rows, list[Path]]:
 
 def benchmark_rows() -> tuple[list[str], Rows, list[Path]]:
     """Each file of measurements: where, when, and how many."""
-    return _json_rows(BENCHMARK_RESULTS, "results")
+    return _json_rows(BENCHMARK_RESULTS, "rows")
 
 
 def _json_rows(folder: Path, counted: str) -> tuple[list[str], Rows, list[Path]]:
@@ -58,11 +58,13 @@ def _json_rows(folder: Path, counted: str) -> tuple[list[str], Rows, list[Path]]
     files = sorted(folder.glob("*.json"))
     for path in files:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts = data.get("recorded", data)
         try:
-            facts = [data["date"], data["machine"], data["driver"], data["commit"], str(len(data[counted]))]
+            machine = facts.get("gpu") or facts["machine"]
+            said = [facts["date"], machine, facts["driver"], facts["commit"], len(data[counted])]
         except KeyError as error:
             raise ExtensionError(f"{relative(path)} does not say its {error}") from error
-        rows.append([relative(path), *map(str, facts)])
+        rows.append([relative(path), *map(str, said)])
     return ["file", "date", "machine", "driver", "commit", counted], rows, files
 
 
