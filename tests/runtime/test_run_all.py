@@ -52,7 +52,7 @@ def test_run_all__does_every_step_and_counts_the_failures(run_all):
         "cutecourse.cli",
         "cutecourse.cli",
         "pytest",
-        "tools.record_emulator_cases",
+        "tools.record_cases",
         "pytest",
     ]
     assert "-m pytest -m gpu -n 3" in calls[2]
