@@ -6,6 +6,7 @@ and the tests bring the two together.
 
 from cutecourse.atoms.copy_atom import COPY_ATOMS, CopyAtom, copy_atom
 from cutecourse.atoms.errors import AtomError, AtomNameError, OwnershipError, PartitionError, UnknownAtomError
+from cutecourse.atoms.explaining import explain_cell, explain_owner, explain_partition
 from cutecourse.atoms.mma_atom import CUTLASS_VERSION, MmaAtom, Source, ownership_map
 from cutecourse.atoms.mma_table import MMA_ATOMS, mma_atom
 from cutecourse.atoms.names import MmaName, NamePart, parse_mma_name
@@ -58,6 +59,9 @@ __all__ = [
     "UnknownAtomError",
     "copy_atom",
     "copy_partition",
+    "explain_cell",
+    "explain_owner",
+    "explain_partition",
     "make_cotiled_copy",
     "make_fragment_like",
     "make_tiled_copy",

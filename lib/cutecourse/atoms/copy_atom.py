@@ -65,8 +65,9 @@ class CopyAtom:
         for layout in (atom.layout_src, atom.layout_dst, atom.layout_ref):
             if int(size(layout[0])) != atom.threads:
                 raise PartitionError(
-                    f"{self.name} cannot move values of {atom.dtype} ({atom.dtype.bits} bits): seen as such values "
-                    f"its {self.threads} threads become {layout}. CuTe: CopyOperation is not valid for ValType."
+                    f"{self.name} cannot move values of {atom.dtype} ({atom.dtype.bits} bits): seen as such "
+                    f"values its {self.threads} threads become {layout}. "
+                    f"CuTe: CopyOperation is not valid for ValType."
                 )
         return atom
 
@@ -78,17 +79,17 @@ class CopyAtom:
     @cached_property
     def layout_src(self) -> Layout:
         """(thread, value) that is read to the position of the value."""
-        return upcast(self.bit_layout_src, self.dtype.bits)
+        return _in_values(self.bit_layout_src, self.dtype)
 
     @cached_property
     def layout_dst(self) -> Layout:
         """(thread, value) that is written to the position of the value."""
-        return upcast(self.bit_layout_dst, self.dtype.bits)
+        return _in_values(self.bit_layout_dst, self.dtype)
 
     @cached_property
     def layout_ref(self) -> Layout:
         """The arrangement that the thread-value layout of a tiled copy is given in."""
-        return upcast(self.bit_layout_ref, self.dtype.bits)
+        return _in_values(self.bit_layout_ref, self.dtype)
 
     @property
     def values_src(self) -> int:
@@ -182,15 +183,7 @@ _WARP_ROWS: tuple[tuple[str, str, str, str, int, int], ...] = (
 
 # template, widths in bits, PTX, arch header and line, traits header and line
 _THREAD_ROWS: tuple[tuple[str, tuple[int, ...], str, str, int, str, int], ...] = (
-    (
-        "UniversalCopy",
-        (8, 16, 32, 64, 128),
-        "",
-        "copy.hpp",
-        46,
-        "copy_traits.hpp",
-        66,
-    ),
+    ("UniversalCopy", (8, 16, 32, 64, 128), "", "copy.hpp", 46, "copy_traits.hpp", 66),
     (
         "SM80_CP_ASYNC_CACHEALWAYS",
         (32, 64, 128),
@@ -315,3 +308,8 @@ def copy_atom(name: str, dtype: DType | str = b1) -> CopyAtom:
 def _type_bits(cpp: str) -> int | None:
     sized = re.fullmatch(r"u?int(8|16|32|64|128)_t", cpp)
     return int(sized[1]) if sized else _CPP_BITS.get(cpp)
+
+
+def _in_values(bits: Layout, dtype: DType) -> Layout:
+    layout: Layout = upcast(bits, dtype.bits)
+    return layout

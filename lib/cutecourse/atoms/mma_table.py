@@ -44,8 +44,9 @@ _INT8_16X8X16 = _Layouts("((4,8),(4,2)):((64,1),(16,8))", "((4,8),4):((32,1),8)"
 _INT8_16X8X32 = _Layouts("((4,8),(4,2,2)):((64,1),(16,8,256))", "((4,8),(4,2)):((32,1),(8,128))", _C_16X8)
 _INT4_8X8X32 = _Layouts("((4,8),8):((64,1),8)", "((4,8),8):((64,1),8)", _C_8X8)
 _WRONG_B = (
-    "CUTLASS 4.2.0 gives B the stride 32 between the threads of a group of four, where the instruction has 64 "
-    "(eight values along K, eight rows of N): by this layout neighbours share cells and half of B has no owner."
+    "CUTLASS 4.2.0 gives B the stride 32 between the threads of a group of four, where the instruction has "
+    "64 (eight values along K, eight rows of N): by this layout neighbours share cells, and some of B has no "
+    "owner."
 )
 _INT4_16X8X32 = _Layouts("((4,8),(8,2)):((128,1),(16,8))", "((4,8),8):((32,1),8)", _C_16X8, _WRONG_B)
 _INT4_16X8X64 = _Layouts("((4,8),(8,2,2)):((128,1),(16,8,512))", "((4,8),(8,2)):((64,1),(8,256))", _C_16X8)
@@ -158,7 +159,7 @@ def mma_atom(name: str) -> MmaAtom:
     >>> mma_atom("SM80_16x8x16_F32F16F32_TN")
     Traceback (most recent call last):
       ...
-    cutecourse.atoms.errors.UnknownAtomError: no MMA atom is called ... Did you mean SM80_16x8x16_F32F16F16F32_TN or ...
+    cutecourse.atoms.errors.UnknownAtomError: no MMA atom is called ... Did you mean ...
     """
     try:
         return MMA_ATOMS[name]

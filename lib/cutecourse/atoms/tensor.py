@@ -7,8 +7,16 @@ from dataclasses import dataclass
 from itertools import product as cartesian
 from typing import Any
 
-from cutecourse.layout import ComposedLayout, Layout, crd2idx, idx2crd, size
-from cutecourse.layout.int_tuple import has_underscore
+from cutecourse.layout import (
+    ArithTuple,
+    ComposedLayout,
+    Layout,
+    crd2idx,
+    has_underscore,
+    repeat_like,
+    size,
+)
+from cutecourse.layout.layout import coshape, has_basis
 
 __all__ = ["AnyLayout", "Tensor", "as_tensor"]
 
@@ -87,8 +95,16 @@ class Tensor:
 
 
 def as_tensor(tensor: Tensor | AnyLayout) -> Tensor:
-    """A layout alone is a tensor that starts at 0."""
-    return tensor if isinstance(tensor, Tensor) else Tensor(tensor)
+    """A layout alone is a tensor that starts at 0, or at the coordinate 0 of a coordinate tensor.
+
+    >>> print(as_tensor(Layout.parse("(4,8):(1@0,1@1)")))
+    (0,0) o (4,8):(1@0,1@1)
+    """
+    whole = tensor if isinstance(tensor, Tensor) else Tensor(tensor)
+    outer = outer_of(whole.layout)
+    if isinstance(whole.offset, int) and whole.offset == 0 and has_basis(outer.stride):
+        return Tensor(whole.layout, ArithTuple(repeat_like(0, coshape(outer))))
+    return whole
 
 
 def outer_of(layout: AnyLayout) -> Layout:
@@ -131,8 +147,3 @@ def _zeros(crd: Any) -> Any:
     if isinstance(crd, tuple):
         return tuple(_zeros(c) for c in crd)
     return 0 if crd is None else crd
-
-
-def shape_coords(shape: Any) -> Iterator[Any]:
-    """Every coordinate of a shape, nested as the shape is, the first mode fastest."""
-    return (idx2crd(index, shape) for index in range(int(size(shape))))

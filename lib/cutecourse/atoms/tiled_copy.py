@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 from cutecourse.atoms.copy_atom import CopyAtom, copy_atom
@@ -140,7 +139,7 @@ class TiledCopy:
             ) from error
 
     def __str__(self) -> str:
-        tiles = ",".join(f"{t}:1" if isinstance(t, int) else str(t) for t in self.tiler_mn)
+        tiles = ",".join(str(Layout(t) if isinstance(t, int) else t) for t in self.tiler_mn)
         return f"Tiled Copy\n  Tiler MN:        ({tiles})\n  TV Layout tiled: {self.layout_tv}\n{self.atom}"
 
     def __repr__(self) -> str:
@@ -215,7 +214,7 @@ def tidfrg(tiled_copy: TiledCopy, side: Side, layout: AnyLayout) -> AnyLayout:
 def copy_partition(tiled_copy: TiledCopy, side: Side, tensor: Tensor | AnyLayout, thr_idx: int) -> Tensor:
     """One thread's part of the source (S) or destination (D) of a tiled copy: ((FrgV,FrgX),RestM,RestN,...).
 
-    Shapes: where a mode is no multiple of the tile, the part reaches over the edge: a kernel has to predicate.
+    Shapes: where a mode is no multiple of the tile, the part reaches over the edge: kernels predicate.
     Errors: PartitionError as `tidfrg` and `TiledCopy.get_slice`.
     Source: CUTLASS 4.2.0, include/cute/atom/copy_atom.hpp, ThrCopy.
     """
@@ -291,8 +290,9 @@ def make_tiled_copy_impl(atom: CopyAtom | str, layout_tv: Layout, tiler_mn: Tile
     for have, need, what in ((threads, need_threads, "thread"), (values, need_values, "value")):
         if have % need:
             raise PartitionError(
-                f"{atom.name} copies with {need} {what}s of {atom.dtype} at a time, and {layout_tv} has {have}: no "
-                f"multiple of {need}. CuTe: TiledCopy uses too few {what[:3]}s for selected CopyAtom."
+                f"{atom.name} copies with {need} {what}s of {atom.dtype} at a time, and {layout_tv} has "
+                f"{have}: no multiple of {need}. CuTe: TiledCopy uses too few {what[:3]}s for "
+                f"selected CopyAtom."
             )
     return TiledCopy(atom, layout_tv, tuple(tiler_mn))
 
@@ -304,7 +304,8 @@ def make_tiled_copy(
 
     Shapes: both map coordinates (m, n) to an index, of a thread and of a value; the tile is their product.
             `make_tiled_copy_tv` is the DSL's name for this.
-    Law: element (m, n) of the tile belongs to thread `thr_layout(m / vm, n / vn)`, as value `val_layout(m % vm, n % vn)`.
+    Law: element (m, n) of the tile belongs to thread `thr_layout(m / vm, n / vn)`, as its value
+         `val_layout(m % vm, n % vn)`.
     Errors: PartitionError as `make_tiled_copy_impl`, or where the layouts are not compact.
     Source: CUTLASS 4.2.0, include/cute/atom/copy_atom.hpp, make_tiled_copy.
 
@@ -321,7 +322,7 @@ def make_tiled_copy(
         layout_tv = composition(right_inverse(tile), Layout((int(size(threads)), int(size(values)))))
     except LayoutError as error:
         raise PartitionError(
-            f"threads {threads} and values {values} do not make a tile: both layouts must be compact.\n{error}"
+            f"threads {threads} and values {values} make no tile: both layouts must be compact.\n{error}"
         ) from error
     return make_tiled_copy_impl(atom, layout_tv, _extents(tile))
 
@@ -391,9 +392,9 @@ def make_tiled_copy_C_atom(atom: CopyAtom | str, tiled_mma: TiledMma) -> TiledCo
 
 
 def make_cotiled_copy(atom: CopyAtom | str, atom_layout_tv: Layout, data_layout: Layout) -> TiledCopy:
-    """Tile a copy by addresses: thread and value say where in memory, and `data_layout` which element that is.
+    """Tile a copy by addresses: thread and value say where in memory, `data_layout` which element that is.
 
-    Shapes: `atom_layout_tv` maps (thread, value) to an offset in memory, `data_layout` coordinates to offsets.
+    Shapes: `atom_layout_tv` maps (thread, value) to an offset in memory, `data_layout` a coordinate to one.
     Errors: PartitionError where an address is no element of the data.
     Source: CUTLASS 4.2.0, include/cute/atom/copy_atom.hpp, make_cotiled_copy.
     """
@@ -408,7 +409,8 @@ def make_cotiled_copy(atom: CopyAtom | str, atom_layout_tv: Layout, data_layout:
         ) from error
     if back != coalesce(atom_layout_tv[1]):
         raise PartitionError(
-            f"CuTe: the memory pointed to by {atom_layout_tv} does not exist in the data layout {data_layout}."
+            f"CuTe: the memory pointed to by {atom_layout_tv} does not exist in the data_layout "
+            f"{data_layout}."
         )
     return _by_elements(atom, elements, _extents(data_layout))
 

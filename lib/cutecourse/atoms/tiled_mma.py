@@ -17,9 +17,11 @@ from cutecourse.layout import (
     composition,
     logical_divide,
     make_layout,
+    make_ordered_layout,
     right_inverse,
     size,
     tiled_product,
+    unflatten,
     zipped_divide,
 )
 from cutecourse.layout.explanation import explained, note
@@ -64,7 +66,8 @@ class TiledMma:
     @cached_property
     def thr_layout_vmnk(self) -> Layout:
         """(thread of the atom, atom along M, N, K) to thread index."""
-        return tiled_product(self.atom.thr_id, self.atom_layout_mnk)
+        layout: Layout = tiled_product(self.atom.thr_id, self.atom_layout_mnk)
+        return layout
 
     @property
     def size(self) -> int:
@@ -97,8 +100,8 @@ class TiledMma:
         """
         if not 0 <= thr_idx < self.size:
             raise PartitionError(
-                f"the tiled MMA has threads 0 to {self.size - 1} ({self.thr_layout_vmnk}); there is no thread "
-                f"{thr_idx}. CuTe does not check this: the index wraps around, and two threads do the same work."
+                f"the tiled MMA has threads 0 to {self.size - 1} ({self.thr_layout_vmnk}); there is no "
+                f"thread {thr_idx}. CuTe does not check: there the index wraps around."
             )
         return ThrMma(self, thr_idx)
 
@@ -142,19 +145,22 @@ class TiledMma:
     def partition_shape_A(self, shape_mk: Any) -> Any:
         """The shape (MMA, MMA_M, MMA_K, ...) of each thread's part of A.
 
+        Errors: PartitionError where neither of a mode and what the atoms side by side cover divides the
+                other. It is the DSL's rule; C++ rounds up here as well, as `partition_A` does in both.
+
         >>> mma = make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN", (2, 2, 1), (32, 32, 16))
         >>> mma.partition_shape_A((64, 64))
         ((2, 2, 2), 2, 4)
         """
-        return partition(self, "A", Layout(shape_mk), 0).shape
+        return _partition_shape(self, "A", shape_mk)
 
     def partition_shape_B(self, shape_nk: Any) -> Any:
         """The shape (MMA, MMA_N, MMA_K, ...) of each thread's part of B."""
-        return partition(self, "B", Layout(shape_nk), 0).shape
+        return _partition_shape(self, "B", shape_nk)
 
     def partition_shape_C(self, shape_mn: Any) -> Any:
         """The shape (MMA, MMA_M, MMA_N, ...) of each thread's part of C."""
-        return partition(self, "C", Layout(shape_mn), 0).shape
+        return _partition_shape(self, "C", shape_mn)
 
     def __str__(self) -> str:
         tiles = ",".join(
@@ -166,6 +172,20 @@ class TiledMma:
 
     def __repr__(self) -> str:
         return f"TiledMma({self.atom.name}, {self.atom_layout_mnk})"
+
+
+def _partition_shape(tiled_mma: TiledMma, operand: Operand, shape: Any) -> Any:
+    layout = Layout(shape)
+    for position, mode in enumerate(_MODES[operand]):
+        have, atoms = int(size(layout[position])), int(size(tiled_mma.thr_layout_vmnk[mode + 1]))
+        covered = tiled_mma.atom.shape_mnk[mode] * atoms
+        if have % covered and covered % have:
+            raise PartitionError(
+                f"partition_shape_{operand}: {'MNK'[mode]} = {have} of {layout.shape}, and the atoms side by side "
+                f"cover {covered}: neither divides the other. CuTe: failed to partition the shape. "
+                f"(partition_{operand} of a tensor rounds up and reaches over the edge.)"
+            )
+    return partition(tiled_mma, operand, layout, 0).shape
 
 
 @dataclass(frozen=True)
@@ -208,8 +228,8 @@ class ThrMma:
         return make_fragment_like(self.partition_B(tensor))
 
     def partition_fragment_C(self, tensor: Tensor | AnyLayout) -> Layout:
-        """The layout of the registers for this thread's part of C."""
-        return make_fragment_like(self.partition_C(tensor))
+        """The layout of the registers for this thread's part of C: compact, whatever C's strides are."""
+        return Layout(self.partition_C(tensor).shape)
 
     def __str__(self) -> str:
         return f"thread {self.thr_idx} of {self.tiled_mma.size}, (V,M,N,K) = {self.thr_vmnk}"
@@ -268,14 +288,15 @@ def thrfrg(tiled_mma: TiledMma, operand: Operand, layout: AnyLayout) -> AnyLayou
     outer = outer_of(layout)
     if len(outer) < 2:
         raise PartitionError(
-            f"partition_{operand} needs a tensor of at least two modes, {_names(operand)}; {layout} has {len(outer)}."
+            f"partition_{operand} needs a tensor of at least two modes, {_names(operand)}; {layout} has "
+            f"{len(outer)}."
         )
     try:
         return rewrapped(layout, _thrfrg(tiled_mma, operand, outer))
     except LayoutError as error:
         raise PartitionError(
-            f"partition_{operand}: the tensor {layout} cannot be cut into tiles of {_tiles(tiled_mma, operand)} "
-            f"for {tiled_mma.atom.name}.\n{error}"
+            f"partition_{operand}: the tensor {layout} cannot be cut into tiles of "
+            f"{_tiles(tiled_mma, operand)} for {tiled_mma.atom.name}.\n{error}"
         ) from error
 
 
@@ -341,7 +362,8 @@ def partition(tiled_mma: TiledMma, operand: Operand, tensor: Tensor | AnyLayout,
 def make_fragment_like(tensor: Tensor | AnyLayout) -> Layout:
     """The compact layout of registers for a thread's part: mode 0 first, the rest in the tensor's order.
 
-    Law: same shape; mode 0 has the strides 1 on; the other modes follow in the order of their strides.
+    Law: same shape; mode 0 has the strides 1 on; the other modes follow in the order of their strides, or for
+         a coordinate tensor, which C++ refuses here, in the order of the modes.
     Source: CUTLASS 4.2.0, include/cute/layout.hpp, make_fragment_like. (The DSL's make_fragment_A takes a
             partition's shape and keeps the order of the modes.)
 
@@ -353,7 +375,8 @@ def make_fragment_like(tensor: Tensor | AnyLayout) -> Layout:
         return Layout(layout.shape)
     first = _compact_left(layout[0])
     rest = make_layout(*(layout[i] for i in range(1, len(layout))))
-    return tiled_product(first, _ordered(rest))
+    fragment: Layout = tiled_product(first, _ordered(rest))
+    return fragment
 
 
 def partition_fragment_C(tiled_mma: TiledMma, shape_mn: Any) -> Layout:
@@ -372,16 +395,11 @@ def _compact_left(layout: Layout) -> Layout:
     for extent, stride in layout.leaves():
         strides.append(0 if stride == 0 or extent == 1 else current)
         current *= 1 if stride == 0 else extent
-    from cutecourse.layout.int_tuple import unflatten
-
     return Layout.unchecked(layout.shape, unflatten(strides, layout.shape))
 
 
 def _ordered(layout: Layout) -> Layout:
     """Compact strides in the order of the given ones, as C++'s make_ordered_layout with strides for order."""
-    from cutecourse.layout import make_ordered_layout
-    from cutecourse.layout.int_tuple import unflatten
-
     leaves = layout.leaves()
     order = [stride if isinstance(stride, int) else position for position, (_, stride) in enumerate(leaves)]
     return make_ordered_layout(layout.shape, unflatten(order, layout.shape))

@@ -1,0 +1,166 @@
+"""Ask the CuTe DSL about atoms and their tilings: cases as JSON in, one line of JSON an answer out.
+
+Run as a process of its own: some cases make the DSL's native code abort, and the caller then starts
+another worker behind the case that did it. A case has the form that `cpp/regenerate.py` describes.
+"""
+
+import json
+import re
+import sys
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass.cute.nvgpu import CopyUniversalOp, cpasync, warp
+
+F16, BF16, F32, S8 = cutlass.Float16, cutlass.BFloat16, cutlass.Float32, cutlass.Int8
+MMA_OPS = {
+    "SM80_16x8x8_F16F16F16F16_TN": lambda: warp.MmaF16BF16Op(F16, F16, (16, 8, 8)),
+    "SM80_16x8x16_F16F16F16F16_TN": lambda: warp.MmaF16BF16Op(F16, F16, (16, 8, 16)),
+    "SM80_16x8x8_F32F16F16F32_TN": lambda: warp.MmaF16BF16Op(F16, F32, (16, 8, 8)),
+    "SM80_16x8x16_F32F16F16F32_TN": lambda: warp.MmaF16BF16Op(F16, F32, (16, 8, 16)),
+    "SM80_16x8x8_F32BF16BF16F32_TN": lambda: warp.MmaF16BF16Op(BF16, F32, (16, 8, 8)),
+    "SM80_16x8x16_F32BF16BF16F32_TN": lambda: warp.MmaF16BF16Op(BF16, F32, (16, 8, 16)),
+    "SM80_16x8x4_F32TF32TF32F32_TN": lambda: warp.MmaTF32Op((16, 8, 4)),
+    "SM80_16x8x8_F32TF32TF32F32_TN": lambda: warp.MmaTF32Op((16, 8, 8)),
+}
+DTYPES = {"f16": F16, "f32": F32, "s8": S8, "f64": cutlass.Float64}
+
+
+def layout_of(text: str) -> Any:
+    """A layout, a swizzled layout, or with no colon in the text an identity layout."""
+    swizzled = re.match(r"S<(\d+),(\d+),(\d+)> o (\d+) o (.*)", text)
+    if swizzled:
+        b, m, s, offset = (int(swizzled[i]) for i in range(1, 5))
+        return cute.make_composed_layout(cute.make_swizzle(b, m, s), offset, layout_of(swizzled[5]))
+    shape, _, stride = text.partition(":")
+    return cute.make_layout(eval(shape), stride=eval(stride))
+
+
+def tensor_of(text: str) -> Any:
+    """A tensor that counts: its elements are their own offsets (or coordinates)."""
+    if ":" not in text:
+        return cute.make_identity_tensor(eval(text))
+    return cute.make_tensor(0, layout_of(text))
+
+
+def copy_atom(name: str, dtype: str) -> Any:
+    value = DTYPES[dtype]
+    ldmatrix = re.fullmatch(r"SM75_U(?:32|16)x(\d)_LDSM_([NT])", name)
+    if ldmatrix:
+        transposed = ldmatrix[2] == "T"
+        matrices = int(ldmatrix[1]) // (2 if transposed else 1)
+        return cute.make_copy_atom(warp.LdMatrix8x8x16bOp(transposed, matrices), value)
+    bits = int(re.search(r"uint(\d+)_t", name)[1])  # type: ignore[index]
+    op = cpasync.CopyG2SOp() if "CP_ASYNC" in name else CopyUniversalOp()
+    return cute.make_copy_atom(op, value, num_bits_per_copy=bits)
+
+
+def tiled_mma(case: dict[str, Any]) -> Any:
+    tiles = tuple(layout_of(t) if isinstance(t, str) else t for t in case["permutation"])
+    return cute.make_tiled_mma(MMA_OPS[case["op"]](), layout_of(case["atom_layout"]), tiles)
+
+
+def show(value: Any) -> str:
+    return cute.pretty_str(value)
+
+
+def part(answer: dict[str, str], name: str, thread: int, tensor: Any) -> None:
+    answer[f"{name}@{thread}.layout"] = show(tensor.layout)
+    answer[f"{name}@{thread}.offset"] = show(tensor.iterator)
+
+
+def mma_layouts(mma: Any) -> dict[str, str]:
+    return {
+        "thr_layout_vmnk": show(mma.thr_layout_vmnk),
+        "tile_shape": show(tuple(mma.get_tile_size(i) for i in range(3))),
+        "layout_a_tv": show(mma.tv_layout_A_tiled),
+        "layout_b_tv": show(mma.tv_layout_B_tiled),
+        "layout_c_tv": show(mma.tv_layout_C_tiled),
+    }
+
+
+def copy_parts(answer: dict[str, str], copy: Any, source: str, destination: str, threads: list[int]) -> None:
+    answer["tiler_mn"] = show(copy.tiler_mn)
+    answer["layout_tv"] = show(copy.layout_tv_tiled)
+    answer["layout_s_tv"] = show(copy.layout_src_tv_tiled)
+    answer["layout_d_tv"] = show(copy.layout_dst_tv_tiled)
+    for thread in threads:
+        part(answer, "s", thread, copy.get_slice(thread).partition_S(tensor_of(source)))
+        part(answer, "d", thread, copy.get_slice(thread).partition_D(tensor_of(destination)))
+
+
+def answer_case(case: dict[str, Any]) -> dict[str, str]:
+    kind = case["kind"]
+    if kind == "mma_atom":
+        atom = cute.make_mma_atom(MMA_OPS[case["op"]]())
+        return {
+            "shape_mnk": show(atom.shape_mnk),
+            "thr_id": show(atom.thr_id),
+            "layout_a": show(atom.tv_layout_A),
+            "layout_b": show(atom.tv_layout_B),
+            "layout_c": show(atom.tv_layout_C),
+        }
+    if kind == "copy_atom":
+        atom = copy_atom(case["op"], case["dtype"])
+        return {"thr_id": show(atom.thr_id), "layout_src": show(atom.layout_src_tv), "layout_dst": show(atom.layout_dst_tv)}
+    if kind == "tiled_mma":
+        mma = tiled_mma(case)
+        answer = mma_layouts(mma)
+        for operand, cut in zip("abc", (mma._thrfrg_A, mma._thrfrg_B, mma._thrfrg_C), strict=True):
+            text = case[operand]
+            if ":" in text and not text.startswith("S"):
+                answer[f"thrfrg_{operand}"] = show(cut(layout_of(text)))
+        for thread in case["slices"]:
+            thr = mma.get_slice(thread)
+            part(answer, "a", thread, thr.partition_A(tensor_of(case["a"])))
+            part(answer, "b", thread, thr.partition_B(tensor_of(case["b"])))
+            part(answer, "c", thread, thr.partition_C(tensor_of(case["c"])))
+        shapes = (mma.partition_shape_A, mma.partition_shape_B, mma.partition_shape_C)
+        for operand, shape_of in zip("abc", shapes, strict=True):
+            try:
+                answer[f"shape_{operand}"] = show(shape_of(tensor_of(case[operand]).shape))
+            except Exception:  # it refuses where the partition itself does not
+                answer[f"shape_{operand}"] = "refused"
+        return answer
+    answer = {}
+    if kind == "mma_copy":
+        mma = tiled_mma(case)
+        atom = copy_atom(case["copy"], case["dtype"])
+        make = {
+            "a": cute.make_tiled_copy_A,
+            "b": cute.make_tiled_copy_B,
+            "c": cute.make_tiled_copy_C,
+            "C_atom": cute.make_tiled_copy_C_atom,
+        }[case["operand"]]
+        copy_parts(answer, make(atom, mma), case["tensor"], case["tensor"], case["slices"])
+        return answer
+    atom = copy_atom(case["op"], case["dtype"])
+    if kind == "tiled_copy":
+        copy = cute.make_tiled_copy_tv(atom, layout_of(case["thr"]), layout_of(case["val"]))
+    else:
+        copy = cute.make_cotiled_copy(atom, layout_of(case["atom_tv"]), layout_of(case["data"]))
+    copy_parts(answer, copy, case["s"], case["d"], case["slices"])
+    return answer
+
+
+def evaluate_all(cases: list[dict[str, Any]]) -> None:
+    for case in cases:
+        try:
+            answer = ["ok", answer_case(case)]
+        except Exception as error:
+            answer = ["refused", {"refused": f"{type(error).__name__}: {error}"}]
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+@cute.jit
+def run(cases: cutlass.Constexpr):
+    evaluate_all(cases)
+
+
+if __name__ == "__main__":
+    everything = json.load(sys.stdin)
+    # A batch a function: one function with thousands of operations gets slow.
+    for begin in range(0, len(everything), 40):
+        run(everything[begin : begin + 40])
