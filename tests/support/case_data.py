@@ -1,12 +1,13 @@
-"""Inputs for the emulator's cases: arrays whose values would show a wrong owner, rounding or special value.
+"""Kinds of values for the cases of the collective instructions and conversions, on top of `ptx_values`.
 
-A case says of an input its element type, shape, kinds of values and seed, and gets the same array on every
-machine. The kinds in a list go in turn over the first axis, so one launch tries several.
+They are chosen to show a wrong owner, a lost low bit, a wrong rounding: sums that cancel, exponents far
+apart, the borders of the formats, ties. Everything is whole numbers scaled by powers of two, so each machine
+gets the same bits. A maker knows the whole shape: the axis before the last counts lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 
 from cutecourse.dtypes import DType, dtype
 
-__all__ = ["KINDS", "make"]
+__all__ = ["KINDS"]
 
 Array = NDArray[Any]
 Maker = Callable[[np.random.Generator, DType, tuple[int, ...]], Array]
 
-# (bits of the exponent, bits of the fraction), how far the exponents of `wide` spread.
+# (bits of the exponent, bits of the fraction), how far the exponents of `spread` go.
 _FLOATS = {
     "f16": (5, 10, 5.0),
     "bf16": (8, 7, 25.0),
@@ -30,20 +31,6 @@ _FLOATS = {
 }
 
 
-def make(name: str, shape: Sequence[int], kinds: str | Sequence[str], seed: int) -> Array:
-    """An array of elements of a type by PTX's name, filled with kinds of values in turn over the first axis.
-
-    >>> make("u32", [4], "index", 0).tolist()
-    [0, 1, 2, 3]
-    """
-    element = dtype(name)
-    rng = np.random.default_rng(seed)
-    if isinstance(kinds, str):
-        return KINDS[kinds](rng, element, tuple(shape))
-    parts = [KINDS[kinds[i % len(kinds)]](rng, element, tuple(shape[1:])) for i in range(shape[0])]
-    return np.stack(parts)
-
-
 def _unsigned(element: DType) -> np.dtype[Any]:
     return np.dtype(f"u{element.numpy.itemsize}")
 
@@ -52,38 +39,10 @@ def _from_bits(element: DType, bits: Array) -> Array:
     return np.asarray(bits).astype(_unsigned(element)).view(element.numpy)
 
 
-def _zeros(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-    """Nothing but zeros: for results, or a term that is to have no part."""
-    return _from_bits(element, np.zeros(shape, dtype=np.uint64))
-
-
-def _poison(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-    """Bytes that no case computes: for results, so that what was not written shows."""
-    size = element.numpy.itemsize
-    return _from_bits(element, np.full(shape, int.from_bytes(b"\xa5" * size, "little"), dtype=np.uint64))
-
-
-def _index(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-    """0, 1, 2, ...: every place has a value of its own."""
-    return np.arange(int(np.prod(shape))).reshape(shape).astype(element.numpy)
-
-
-def _bits(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-    """Any bit pattern."""
-    width = 8 * element.numpy.itemsize
-    return _from_bits(element, rng.integers(0, 2**width, shape, dtype=np.uint64))
-
-
-def _whole(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-    """Small whole numbers, whose sums of products every type holds exactly."""
-    low = 0 if element.kind == "uint" else -8
-    return rng.integers(low, 9, shape).astype(element.numpy)
-
-
-def _near(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _ordinary(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Floats around 1, or integers of all sizes."""
     if element.kind != "float":
-        values = _bits(rng, element, shape)
+        values = _from_bits(element, rng.integers(0, 2**64, shape, dtype=np.uint64))
         return values >> rng.integers(0, element.bits, shape).astype(element.numpy)
     return _around_one(rng, shape).astype(element.numpy)
 
@@ -102,7 +61,7 @@ def _finite(element: DType, values: Array) -> Array:
     return _from_bits(element, np.where((bits & ~sign) > largest, largest | (bits & sign), bits))
 
 
-def _wide(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _spread(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Finite floats whose exponents lie far apart."""
     spread = int(_FLOATS[element.name][2])
     exponents = rng.integers(-spread, spread + 1, shape) + rng.integers(-spread, spread + 1, shape)
@@ -110,12 +69,12 @@ def _wide(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> A
         return _finite(element, np.ldexp(_around_one(rng, shape), exponents))
 
 
-def _middle(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _apart(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Floats whose exponents lie some way apart: sums that lose a few of their low bits."""
     return _finite(element, np.ldexp(_around_one(rng, shape), rng.integers(-7, 4, shape)))
 
 
-def _tiny(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _subnormal(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Floats around the smallest normal number: subnormal ones, zeros, and the first normal ones."""
     fraction_bits = _FLOATS[element.name][1]
     bits = rng.integers(0, 4 << fraction_bits, shape, dtype=np.uint64) >> rng.integers(
@@ -125,7 +84,7 @@ def _tiny(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> A
     return _from_bits(element, bits | sign)
 
 
-def _huge(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _largest(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Floats in the last two binades of the finite numbers, of either sign."""
     exponent_bits, fraction_bits, _ = _FLOATS[element.name]
     top = ((1 << exponent_bits) - 1) << fraction_bits
@@ -134,14 +93,14 @@ def _huge(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> A
     return _from_bits(element, bits | sign)
 
 
-def _root(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _roots(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Floats around the roots of the smallest and largest numbers: products that leave the range."""
     bias = (1 << (_FLOATS[element.name][0] - 1)) - 1
     exponents = (2 * rng.integers(0, 2, shape) - 1) * (bias // 2 + rng.integers(-2, 3, shape))
     return _finite(element, np.ldexp(_around_one(rng, shape), exponents))
 
 
-def _special(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _borders(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Zeros, infinities, NaNs and the borders of the format, each with both signs, among ordinary floats."""
     exponent_bits, fraction_bits, _ = _FLOATS[element.name]
     top = ((1 << exponent_bits) - 1) << fraction_bits
@@ -150,32 +109,32 @@ def _special(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -
     borders += [top + (1 << (fraction_bits - 1)), top + (1 << fraction_bits) - 1]
     signs = [border | (1 << (element.bits - 1)) for border in borders]
     chosen = np.array(borders + signs, dtype=np.uint64)[rng.integers(0, 2 * len(borders), shape)]
-    ordinary = _near(rng, element, shape).view(_unsigned(element)).astype(np.uint64)
+    ordinary = _ordinary(rng, element, shape).view(_unsigned(element)).astype(np.uint64)
     return _from_bits(element, np.where(rng.integers(0, 2, shape) == 0, chosen, ordinary))
 
 
-def _sparse(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-    """As `special`, but only one value in thirty is one, so that most sums of products stay numbers."""
-    values, ordinary = _special(rng, element, shape), _near(rng, element, shape)
+def _few_borders(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """As `borders`, but only one value in thirty is one, so that most sums of products stay numbers."""
+    values, ordinary = _borders(rng, element, shape), _ordinary(rng, element, shape)
     return np.where(rng.integers(0, 30, shape) == 0, values, ordinary)
 
 
-def _opposite(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-    """Wide floats; each odd lane (the axis before the last) holds those of its even neighbour, negated."""
-    values = _wide(rng, element, shape).copy()
+def _lane_opposite(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Floats far apart; each odd lane (the axis before the last) holds its even neighbour's, negated."""
+    values = _spread(rng, element, shape).copy()
     values[..., 1::2, :] = -values[..., 0::2, :]
     return values
 
 
-def _twins(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-    """Wide floats; each odd lane holds those of its even neighbour, half of them changed in the last bit."""
-    bits = _wide(rng, element, shape).view(_unsigned(element)).astype(np.uint64)
+def _lane_twins(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Floats far apart; each odd lane holds its even neighbour's, half of them off by one last bit."""
+    bits = _spread(rng, element, shape).view(_unsigned(element)).astype(np.uint64)
     flips = rng.integers(0, 2, bits[..., 0::2, :].shape, dtype=np.uint64)
     bits[..., 1::2, :] = bits[..., 0::2, :] ^ flips
     return _from_bits(element, bits)
 
 
-def _edge(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _ends(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Integers next to the ends of the range, zero and minus one."""
     low, high = int(np.iinfo(element.numpy).min), int(np.iinfo(element.numpy).max)
     near = rng.integers(0, 5, shape)
@@ -184,26 +143,26 @@ def _edge(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> A
     return np.array([(v - low) % (high - low + 1) + low for v in values], dtype=element.numpy).reshape(shape)
 
 
-def _top(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _maximum(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """The largest integer of the type everywhere."""
     return np.full(shape, np.iinfo(element.numpy).max, dtype=element.numpy)
 
 
-def _bottom(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _minimum(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """The smallest integer of the type everywhere."""
     return np.full(shape, np.iinfo(element.numpy).min, dtype=element.numpy)
 
 
 def _halves(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """The largest integer in the first half of the last axis, the smallest in the second."""
-    values = _top(rng, element, shape)
+    values = _maximum(rng, element, shape)
     values[..., shape[-1] // 2 :] = np.iinfo(element.numpy).min
     return values
 
 
 def _lane_halves(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """The largest integer in lanes 0 and 1 of each four (the axis before the last), else the smallest."""
-    values = _top(rng, element, shape)
+    values = _maximum(rng, element, shape)
     values[..., np.arange(shape[-2]) % 4 >= 2, :] = np.iinfo(element.numpy).min
     return values
 
@@ -231,7 +190,7 @@ def _ties(target: str) -> Maker:
     return make_ties
 
 
-def _halves_of_one(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+def _quarters(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Multiples of a quarter up to a few thousand: what integer roundings tell apart."""
     return ((rng.integers(-(2**13), 2**13, shape) >> rng.integers(0, 12, shape)) * 0.25).astype(element.numpy)
 
@@ -260,27 +219,22 @@ def _long(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> A
 
 
 KINDS: dict[str, Maker] = {
-    "zeros": _zeros,
-    "poison": _poison,
-    "index": _index,
-    "bits": _bits,
-    "whole": _whole,
-    "near": _near,
-    "wide": _wide,
-    "middle": _middle,
-    "tiny": _tiny,
-    "huge": _huge,
-    "root": _root,
-    "special": _special,
-    "sparse": _sparse,
-    "opposite": _opposite,
-    "twins": _twins,
-    "edge": _edge,
-    "top": _top,
-    "bottom": _bottom,
+    "around_one": _ordinary,
+    "spread": _spread,
+    "apart": _apart,
+    "subnormal": _subnormal,
+    "largest": _largest,
+    "roots": _roots,
+    "borders": _borders,
+    "few_borders": _few_borders,
+    "lane_opposite": _lane_opposite,
+    "lane_twins": _lane_twins,
+    "ends": _ends,
+    "maximum": _maximum,
+    "minimum": _minimum,
     "halves": _halves,
     "lane_halves": _lane_halves,
-    "quarters": _halves_of_one,
+    "quarters": _quarters,
     "limits": _limits,
     "long": _long,
     **{f"ties_{target}": _ties(target) for target in ("e4m3", "e5m2", "f16", "bf16", "tf32", "f32")},

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse.dtypes import DType
+from support import case_data
 
 Maker = Callable[[np.random.Generator, DType, int], np.ndarray]
 
@@ -19,21 +20,22 @@ def make(kind: DType, shape: tuple[int, ...], kinds: str | list[str], seed: int)
     """An array of a type and shape with values of the kinds."""
     generator = np.random.Generator(np.random.PCG64(seed))
     if isinstance(kinds, str):
-        count = int(np.prod(shape))
-        return np.ascontiguousarray(_one(generator, kind, count, kinds).reshape(shape))
+        return np.ascontiguousarray(_one(generator, kind, shape, kinds))
     if shape[0] % len(kinds):
         raise ValueError(f"{len(kinds)} kinds for {shape[0]} rows")
-    count = int(np.prod(shape[1:]))
-    rows = [_one(generator, kind, count, kinds[i % len(kinds)]).reshape(shape[1:]) for i in range(shape[0])]
+    rows = [_one(generator, kind, shape[1:], kinds[i % len(kinds)]) for i in range(shape[0])]
     return np.ascontiguousarray(np.stack(rows))
 
 
-def _one(generator: np.random.Generator, kind: DType, count: int, name: str) -> np.ndarray:
+def _one(generator: np.random.Generator, kind: DType, shape: tuple[int, ...], name: str) -> np.ndarray:
+    if name in case_data.KINDS:
+        return case_data.KINDS[name](generator, kind, shape)
     try:
         maker = MAKERS[name]
     except KeyError:
-        raise ValueError(f"no values of kind {name!r}; known: {', '.join(MAKERS)}") from None
-    return maker(generator, kind, count).astype(kind.numpy, copy=False)
+        known = ", ".join([*MAKERS, *case_data.KINDS])
+        raise ValueError(f"no values of kind {name!r}; known: {known}") from None
+    return maker(generator, kind, int(np.prod(shape))).astype(kind.numpy, copy=False).reshape(shape)
 
 
 def _width(kind: DType) -> int:
@@ -85,7 +87,8 @@ def _special(generator: np.random.Generator, kind: DType, count: int) -> np.ndar
 
 def _floats(spread: float, lowest: float = 0.0) -> Maker:
     def maker(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
-        scale = np.exp2(generator.uniform(lowest - spread, lowest + spread, count))
+        # Whole exponents: the last bit of a power with a fraction differs between machines.
+        scale = np.ldexp(1.0, np.floor(generator.uniform(lowest - spread, lowest + spread, count)).astype(np.int64))
         values = generator.choice([-1.0, 1.0], count) * scale * generator.uniform(1, 2, count)
         if not _is_float(kind):
             return _small(generator, kind, count)

@@ -55,6 +55,8 @@ def compares_a_number(cell: NotebookNode) -> bool:
     for output in cell.outputs:
         if output.output_type == "stream" and re.search(r"\d", output.text):
             return True
+        if output.output_type == "error" and re.search(r"\d", output.evalue):
+            return True
         data = output.get("data", {})
         if "image/png" in data or WIDGET_VIEW in data:
             continue
