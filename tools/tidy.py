@@ -13,7 +13,7 @@ from nbformat import NotebookNode
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
-_ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+")
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "cutecourse/recordings")
 
 

@@ -73,8 +73,10 @@ def test_check__knows_an_untouched_placeholder(exercise: Any, answer: object) ->
 def test_check__knows_an_untouched_function(exercise: Any) -> None:
     def owner(m: int, n: int) -> int:
         """Say which lane."""
-        lane: Any = m
-        return lane
+        lane: Any = m + n
+        if lane > 3:
+            ...
+        return int(lane)
 
     exercise(lambda answer: pytest.fail("an untouched answer reached its check"))
     assert "`owner` still has a `...` in its body" in checks.check("99.1", owner).message

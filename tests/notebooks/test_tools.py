@@ -108,14 +108,14 @@ def test_tidy__numbers_widgets_and_drops_those_that_nothing_shows() -> None:
 
 def test_tidy__leaves_no_address_and_no_traceback() -> None:
     outputs = [
-        new_output("execute_result", data={"text/plain": "<object at 0x7f00aa>, mask 0x7f00aa"}),
+        new_output("execute_result", data={"text/plain": "<object at 0x7f00aa>, write at 0x7f00aa"}),
         new_output(
             "error", ename="LayoutError", evalue="no", traceback=["\x1b[31m/home/someone/file.py", "line 3"]
         ),
     ]
     notebook = new_notebook(cells=[new_code_cell("a", outputs=outputs)])
     tidy.tidy(notebook, name="07_sample")
-    assert notebook.cells[0].outputs[0].data["text/plain"] == "<object at 0x0>, mask 0x7f00aa"
+    assert notebook.cells[0].outputs[0].data["text/plain"] == "<object at 0x0>, write at 0x7f00aa"
     assert notebook.cells[0].outputs[1].traceback == ["LayoutError: no"]
 
 
