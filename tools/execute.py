@@ -88,9 +88,9 @@ def execute(notebook: NotebookNode, *, where: Path, cwd: Path) -> Execution:
             try:
                 client.execute_cell(cell, index, execution_count=client.code_cells_executed + 1)
             except CellExecutionError as error:
-                raise CellFailed(
-                    f"{relative(where)}, code cell {_number(notebook, cell)}:\n{error}"
-                ) from error
+                text = _COLOURS.sub("", str(error))
+                name = f"{relative(where)}, code cell {_number(notebook, cell)}"
+                raise CellFailed(f"{name}:\n{text}") from None
         client.set_widgets_metadata()
         answer = _ask(client)
     _refuse_stderr(notebook, where)
