@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cutecourse import runtime
+from cutecourse.dtypes import dtype
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor, hello_ptx, micro_gemm, stamp_layout
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.runtime.compile_cutedsl import compile_cutedsl, plain_reason
@@ -245,3 +246,27 @@ def test_kernels_package__imports_no_compiler():
     )
     assert done.stdout.strip() == "[]"
     assert Path(runtime.__file__).exists()
+
+
+def test_compile_cutedsl__has_a_dsl_type_for_each_of_its_names():
+    import cutlass
+
+    from cutecourse.runtime import compile_cutedsl as module
+
+    for course, dsl in module._NAMES.items():
+        assert getattr(cutlass, dsl).width == dtype(course).bits
+
+
+def test_compile__without_a_type_in_the_compiler_says_so():
+    def nothing(a):
+        pass
+
+    params = (Tensor("a", "e5m2", (4,)),)
+    numba_spec = LaunchSpec(name="b", front="numba", kernel=nothing, grid=1, block=1, params=params)
+    with pytest.raises(CompileError, match="parameter a: numba-cuda has no type for e5m2"):
+        runtime.compile(numba_spec)
+    dsl_spec = LaunchSpec(
+        name="b", front="cutedsl", host=nothing, grid=1, block=1, params=(Tensor("a", "s4", 4),)
+    )
+    with pytest.raises(CompileError, match="the CuTe DSL has no type for s4"):
+        runtime.compile(dsl_spec)
