@@ -25,7 +25,7 @@ from tools.facts import of_this_machine
 
 CHAINS = (1, 2, 3, 4, 5, 6, 7, 8)
 WARPS = (1, 2, 4, 8, 12, 16)
-TURNS = 256
+TURNS = 64
 REPEATS = 7
 INSTRUCTION = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 FMAS = 16 * 8 * 16
