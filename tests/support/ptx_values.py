@@ -6,6 +6,8 @@ A kind is a word in a case's header. A list of kinds gives them in turn to the a
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -218,6 +220,90 @@ def _wrap(function: Callable[..., int], dtype: str, *arrays: np.ndarray) -> np.n
     return np.array(values, dtype=np.uint64).astype(f"u{bits // 8}").view(dtype).reshape(np.asarray(arrays[0]).shape)
 
 
+_LAYOUT = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
+
+
+def _round(value: Fraction, name: str, mode: str, *, negative_zero: bool) -> int:
+    """The bits of the nearest number of a format, found by counting in its spacing."""
+    exponent_bits, fraction_bits = _LAYOUT[name]
+    bias = (1 << (exponent_bits - 1)) - 1
+    sign = (1 << (exponent_bits + fraction_bits)) if value < 0 or (value == 0 and negative_zero) else 0
+    size = abs(value)
+    if size == 0:
+        return sign
+    exponent = 1 - bias
+    while size >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    steps = size / Fraction(2) ** (exponent - fraction_bits)
+    whole, rest = int(steps), steps - int(steps)
+    towards_larger = {"rz": False, "rm": value < 0, "rp": value > 0}
+    if mode == "rn":
+        whole += rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1)
+    else:
+        whole += rest > 0 and towards_larger[mode]
+    bits = ((exponent + bias - 1) << fraction_bits) + whole
+    infinity = ((1 << exponent_bits) - 1) << fraction_bits
+    if bits >= infinity:
+        bits = infinity if mode == "rn" or towards_larger[mode] else infinity - 1
+    return bits | sign
+
+
+def _rounded(function: Callable[..., Any], name: str, mode: str, *arrays: np.ndarray, ftz: bool = False) -> np.ndarray:
+    """A rational function of floats, exact and then rounded once; where an operand is not finite, what float64 gives."""
+    exponent_bits, fraction_bits = _LAYOUT[name]
+    raw = f"u{(1 + exponent_bits + fraction_bits) // 8}"
+    dtype = arrays[0].dtype
+    if ftz:
+        arrays = tuple(_flushed(a) for a in arrays)
+    columns = [np.asarray(a).ravel().astype(np.float64).tolist() for a in arrays]
+    bits = []
+    for items in zip(*columns, strict=True):
+        approximate = float(function(*map(np.float64, items)))
+        if not all(map(np.isfinite, items)) or not np.isfinite(approximate) and 0 in items:
+            bits.append(int(np.array([approximate]).astype(dtype).view(raw)[0]))
+            continue
+        exact = function(*map(Fraction, items))
+        zero_sign = bool(np.signbit(approximate))
+        if exact == 0 and mode == "rm" and any(items):
+            zero_sign = True
+        bits.append(_round(exact, name, mode, negative_zero=zero_sign))
+    result = np.array(bits, dtype=np.uint64).astype(raw).view(dtype).reshape(arrays[0].shape)
+    return _flushed(result) if ftz else result
+
+
+def _flushed(values: np.ndarray) -> np.ndarray:
+    """Subnormal f32 numbers as zeros of their sign."""
+    tiny = (values != 0) & (np.abs(values) < np.float32(2.0**-126))
+    return np.where(tiny, np.copysign(np.float32(0), values), values).astype(values.dtype)
+
+
+def _flushed16(values: np.ndarray) -> np.ndarray:
+    """Subnormal f16 numbers as zeros of their sign."""
+    tiny = (values != 0) & (np.abs(values) < np.float16(2.0**-14))
+    return np.where(tiny, np.copysign(np.float16(0), values), values).astype(values.dtype)
+
+
+def _root(values: np.ndarray, name: str, mode: str) -> np.ndarray:
+    """The square root, rounded once, from an integer square root with 200 more bits than needed."""
+    exponent_bits, fraction_bits = _LAYOUT[name]
+    raw = f"u{(1 + exponent_bits + fraction_bits) // 8}"
+    bits = []
+    for value in values.ravel().astype(np.float64).tolist():
+        exact = Fraction(value)
+        scaled = exact.numerator * exact.denominator << 2200
+        root = isqrt(scaled)
+        # A root that is not whole is a little larger than its integer part.
+        sticky = Fraction(0) if root * root == scaled else Fraction(1, 2)
+        bits.append(_round((root + sticky) / (exact.denominator << 1100), name, mode, negative_zero=False))
+    return np.array(bits, dtype=np.uint64).astype(raw).view(values.dtype).reshape(values.shape)
+
+
+def _saturated(values: np.ndarray) -> np.ndarray:
+    """Into [0, 1], NaN to +0."""
+    clamped = np.clip(values.astype(np.float64), 0, 1) + 0.0
+    return np.where(np.isnan(clamped), 0, clamped).astype(values.dtype)
+
+
 def _bits_of(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
 
@@ -227,6 +313,11 @@ HELPERS: dict[str, Any] = {
     "each": _each,
     "wrap": _wrap,
     "bits_of": _bits_of,
+    "rounded": _rounded,
+    "flushed": _flushed,
+    "flushed16": _flushed16,
+    "root": _root,
+    "saturated": _saturated,
     "is_nan": is_nan,
     "f32": np.float32,
     "f64": np.float64,
