@@ -110,7 +110,8 @@ class Scheduler:
 
     def _ended(self, bundle: Bundle) -> None:
         cohort = bundle.cohort
-        if all(not b.splits for b in cohort.bundles):
+        # A bundle that ended with its turn has another turn, and may find the cohort gone already.
+        if cohort in self._cohorts and all(not b.splits for b in cohort.bundles):
             for hook in cohort.state.get("on end", ()):
                 hook(cohort)
             self._cohorts.remove(cohort)

@@ -1,0 +1,62 @@
+"""ldmatrix, stmatrix and movmatrix against loops over lanes and elements."""
+
+import numpy as np
+import pytest
+
+from cutecourse.emulator import (
+    AddressError,
+    AlignmentError,
+)
+from support.collectives import PRODUCT, names, product, run
+
+
+@pytest.mark.parametrize("name", names("ldmatrix", "ldmatrix_x"))
+def test_ldmatrix__gives_each_lane_its_two_elements(name: str) -> None:
+    before, after = run(name)
+    rows, offsets = before["rows"], before["offsets"]
+    n_matrices = after["d"].shape[1]
+    for thread in range(64):
+        warp, lane = divmod(thread, 32)
+        for j in range(n_matrices):
+            if "trans" in name:
+                places = [(2 * (lane % 4) + e, lane // 4) for e in (0, 1)]
+            else:
+                places = [(lane // 4, 2 * (lane % 4) + e) for e in (0, 1)]
+            low, high = (rows[offsets[32 * warp + 8 * j + row] // 16, col] for row, col in places)
+            assert after["d"][thread, j] == int(low) | int(high) << 16, (thread, j)
+
+
+@pytest.mark.parametrize("name", names("ldmatrix", "stmatrix"))
+def test_stmatrix__puts_each_lanes_two_elements_into_a_row(name: str) -> None:
+    before, after = run(name)
+    held, offsets = before["a"].reshape(64, -1, 2), before["offsets"]
+    memory = np.full((64, 8), 0xA5A5, dtype=np.uint16)
+    for thread in range(64):
+        warp, lane = divmod(thread, 32)
+        for j in range(held.shape[1]):
+            for e in (0, 1):
+                place = (lane // 4, 2 * (lane % 4) + e)
+                row, col = place[::-1] if "trans" in name else place
+                memory[offsets[32 * warp + 8 * j + row] // 16, col] = held[thread, j, e]
+    np.testing.assert_array_equal(after["d"].view(np.uint16), memory)
+
+
+def test_movmatrix__transposes() -> None:
+    before, after = run("ldmatrix/movmatrix")
+    for warp in range(2):
+        matrix = before["a"][32 * warp : 32 * warp + 32].reshape(8, 8)
+        turned = after["d"][32 * warp : 32 * warp + 32].view(np.uint16).reshape(8, 8)
+        np.testing.assert_array_equal(turned, matrix.T)
+
+
+def test_ldmatrix__an_address_off_by_eight_is_an_error() -> None:
+    ptx = PRODUCT.replace("{%g0, %g1}, [%row]", "{%g0, %g1}, [%row+8]")
+    with pytest.raises(AlignmentError, match=r"no multiple of 16"):
+        product(ptx)
+
+
+def test_ldmatrix__a_row_outside_shared_memory_is_an_error() -> None:
+    ptx = PRODUCT.replace("{%g0, %g1}, [%row]", "{%g0, %g1}, [%row+512]")
+    with pytest.raises(AddressError, match="past the end") as caught:
+        product(ptx)
+    assert caught.value.lane == 0
