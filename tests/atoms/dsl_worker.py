@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 import cutlass
-import cutlass.cute as cute
+from cutlass import cute
 from cutlass.cute.nvgpu import CopyUniversalOp, cpasync, warp
 
 F16, BF16, F32, S8 = cutlass.Float16, cutlass.BFloat16, cutlass.Float32, cutlass.Int8
@@ -103,7 +103,11 @@ def answer_case(case: dict[str, Any]) -> dict[str, str]:
         }
     if kind == "copy_atom":
         atom = copy_atom(case["op"], case["dtype"])
-        return {"thr_id": show(atom.thr_id), "layout_src": show(atom.layout_src_tv), "layout_dst": show(atom.layout_dst_tv)}
+        return {
+            "thr_id": show(atom.thr_id),
+            "layout_src": show(atom.layout_src_tv),
+            "layout_dst": show(atom.layout_dst_tv),
+        }
     if kind == "tiled_mma":
         mma = tiled_mma(case)
         answer = mma_layouts(mma)
@@ -120,7 +124,7 @@ def answer_case(case: dict[str, Any]) -> dict[str, str]:
         for operand, shape_of in zip("abc", shapes, strict=True):
             try:
                 answer[f"shape_{operand}"] = show(shape_of(tensor_of(case[operand]).shape))
-            except Exception:  # it refuses where the partition itself does not
+            except Exception:  # noqa: BLE001 - it refuses where the partition itself does not
                 answer[f"shape_{operand}"] = "refused"
         return answer
     answer = {}
@@ -148,7 +152,7 @@ def evaluate_all(cases: list[dict[str, Any]]) -> None:
     for case in cases:
         try:
             answer = ["ok", answer_case(case)]
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever the DSL raises is its answer
             answer = ["refused", {"refused": f"{type(error).__name__}: {error}"}]
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

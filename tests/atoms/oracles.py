@@ -1,4 +1,4 @@
-"""The two oracles for atoms: CUTLASS's headers, whose answers are kept as data, and the CuTe DSL, asked now."""
+"""The two oracles for atoms: CUTLASS's headers, whose answers are kept as data, and the CuTe DSL."""
 
 import json
 import os

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-
 from atoms.oracles import CUTLASS, ask_dsl, in_dsl
+
 from cutecourse.atoms import (
     COPY_ATOMS,
     CopyAtom,
@@ -144,6 +144,8 @@ def test_copy_atom__knows_types_and_aliases(name: str, same_as: str) -> None:
         ),
     ],
 )
-def test_copy_atom__says_what_does_not_fit(call: Callable[[], object], error: type[Exception], message: str) -> None:
+def test_copy_atom__says_what_does_not_fit(
+    call: Callable[[], object], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         call()

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-
 from atoms.oracles import CUTLASS, DSL_MMA_OPS, ask_dsl
+
 from cutecourse.atoms import (
     CUTLASS_VERSION,
     MMA_ATOMS,
@@ -34,7 +34,7 @@ def cpp_layout(text: str) -> Layout:
 
 
 def flat(layout: Layout) -> tuple[object, ...]:
-    """A layout's modes without one-element tuples: C++ writes `(_8)` where `_8` is meant."""
+    """List a layout's modes without one-element tuples: C++ writes `(_8)` where `_8` is meant."""
     return tuple(tuple(mode.leaves()) for mode in layout)
 
 
@@ -55,7 +55,8 @@ def test_table__equals_the_headers(atom: MmaAtom) -> None:
         assert flat(cpp_layout(row[f"layout_{operand.lower()}"])) == flat(atom.layout(operand))
     for operand in (*OPERANDS, "D"):
         assert row[f"dtype_{operand.lower()}"] == atom.dtype(operand).name
-        assert row[f"registers_{operand.lower()}"] == f"{atom.registers(operand)} x {atom.register_bits(operand)}"
+        registers = f"{atom.registers(operand)} x {atom.register_bits(operand)}"
+        assert row[f"registers_{operand.lower()}"] == registers
     assert row["asm"] == atom.ptx
 
 
@@ -292,7 +293,8 @@ def test_ownership_map__tells_values_and_registers_too() -> None:
 def test_snapshot__is_json_and_says_all_of_the_atom(atom: MmaAtom) -> None:
     snapshot = atom.snapshot()
     assert json.loads(json.dumps(snapshot)) == snapshot
-    assert {"name", "shape_mnk", "dtype_d", "dtype_a", "dtype_b", "dtype_c", "threads", "ptx", "operands", "source"} <= set(snapshot)
+    keys = "name shape_mnk dtype_d dtype_a dtype_b dtype_c threads ptx operands source"
+    assert set(keys.split()) <= set(snapshot)
     for operand in (*OPERANDS, "D"):
         told = snapshot["operands"][operand]
         assert Layout.parse(told["layout"]) == atom.layout(operand)
@@ -337,6 +339,8 @@ def test_mma_atom__says_what_is_out_of_range(call: Callable[[MmaAtom], object], 
 def test_owner__of_a_cell_that_the_table_leaves_out_says_why() -> None:
     atom = mma_atom("SM80_16x8x32_S32S4S4S32_TN")
     assert len(WRONG_B) == 8
-    with pytest.raises(OwnershipError, match="no thread holds cell .* CUTLASS 4.2.0 gives B the stride 32"):
+    with pytest.raises(
+        OwnershipError, match=r"no thread holds cell .* CUTLASS 4\.2\.0 gives B the stride 32"
+    ):
         atom.owner("B", (0, 31))
     assert {name for name, a in MMA_ATOMS.items() if a.note} == WRONG_B

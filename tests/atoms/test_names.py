@@ -1,8 +1,8 @@
 """What the name of an MMA operation says, against the instructions in CUTLASS's asm strings."""
 
 import pytest
-
 from atoms.oracles import CUTLASS
+
 from cutecourse.atoms import MMA_ATOMS, AtomNameError, parse_mma_name
 from cutecourse.errors import CourseError
 
@@ -21,9 +21,16 @@ def test_parse_mma_name__gives_the_instruction_in_the_asm_string(name: str) -> N
 
 @pytest.mark.parametrize(
     ("letters", "major_a", "major_b", "ptx"),
-    [("TN", "K", "K", "row.col"), ("NT", "M", "N", "col.row"), ("NN", "M", "K", "col.col"), ("TT", "K", "N", "row.row")],
+    [
+        ("TN", "K", "K", "row.col"),
+        ("NT", "M", "N", "col.row"),
+        ("NN", "M", "K", "col.col"),
+        ("TT", "K", "N", "row.row"),
+    ],
 )
-def test_parse_mma_name__reads_the_letters_as_blas_does(letters: str, major_a: str, major_b: str, ptx: str) -> None:
+def test_parse_mma_name__reads_the_letters_as_blas_does(
+    letters: str, major_a: str, major_b: str, ptx: str
+) -> None:
     fields = parse_mma_name(f"SM70_8x8x4_F32F16F16F32_{letters}")
     assert (fields.major_a, fields.major_b) == (major_a, major_b)
     assert f".{ptx}." in PLAIN[fields.name]

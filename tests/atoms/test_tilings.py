@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-
 from atoms.oracles import CUTLASS, ask_dsl, cutlass_cases, fresh_cases, in_dsl
 from atoms.ours import answer, differences
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cutecourse.atoms.copy_atom import CopyAtom, copy_atom
+from cutecourse.atoms.copy_atom import CopyAtom
 from cutecourse.atoms.errors import PartitionError
 from cutecourse.atoms.tensor import AnyLayout, Tensor, as_tensor, outer_of, rewrapped, started
 from cutecourse.atoms.tiled_mma import TiledMma
@@ -56,6 +56,7 @@ class TiledCopy:
             layout for each mode.
     Source: CUTLASS 4.2.0, include/cute/atom/copy_atom.hpp, TiledCopy.
 
+    >>> from cutecourse.atoms import copy_atom
     >>> copy = make_tiled_copy(
     ...     copy_atom("UniversalCopy<uint128_t>", "f16"), Layout((16, 2), (2, 1)), Layout((1, 8))
     ... )
@@ -156,6 +157,7 @@ class ThrCopy:
     def partition_S(self, tensor: Tensor | AnyLayout) -> Tensor:
         """This thread's part (CPY, CPY_M, CPY_N, ...) of the source (M, N, ...).
 
+        >>> from cutecourse.atoms import copy_atom
         >>> copy = make_tiled_copy(
         ...     copy_atom("UniversalCopy<uint128_t>", "f16"), Layout((16, 2), (2, 1)), Layout((1, 8))
         ... )
@@ -278,13 +280,11 @@ def _extents(layout: Layout) -> tuple[int, ...]:
 # ---- making tiled copies ----
 
 
-def make_tiled_copy_impl(atom: CopyAtom | str, layout_tv: Layout, tiler_mn: Tiler) -> TiledCopy:
+def make_tiled_copy_impl(atom: CopyAtom, layout_tv: Layout, tiler_mn: Tiler) -> TiledCopy:
     """Tile a copy atom by a thread-value layout and a tiler; the DSL calls this make_tiled_copy.
 
     Errors: PartitionError where the atom needs more threads or more values than the layout has.
     """
-    if isinstance(atom, str):
-        atom = copy_atom(atom)
     threads, values = int(size(layout_tv[0])), int(size(layout_tv[1]))
     need_threads, need_values = int(size(atom.layout_ref[0])), int(size(atom.layout_ref[1]))
     for have, need, what in ((threads, need_threads, "thread"), (values, need_values, "value")):
@@ -298,7 +298,7 @@ def make_tiled_copy_impl(atom: CopyAtom | str, layout_tv: Layout, tiler_mn: Tile
 
 
 def make_tiled_copy(
-    atom: CopyAtom | str, thr_layout: Layout | tuple[Any, ...], val_layout: Layout | tuple[Any, ...] | int = 1
+    atom: CopyAtom, thr_layout: Layout | tuple[Any, ...], val_layout: Layout | tuple[Any, ...] | int = 1
 ) -> TiledCopy:
     """Tile a copy atom by where threads stand (`thr_layout`) and which block each copies (`val_layout`).
 
@@ -309,6 +309,7 @@ def make_tiled_copy(
     Errors: PartitionError as `make_tiled_copy_impl`, or where the layouts are not compact.
     Source: CUTLASS 4.2.0, include/cute/atom/copy_atom.hpp, make_tiled_copy.
 
+    >>> from cutecourse.atoms import copy_atom
     >>> copy = make_tiled_copy(
     ...     copy_atom("UniversalCopy<uint32_t>", "f16"), Layout((4, 8), (8, 1)), Layout((1, 2))
     ... )
@@ -328,18 +329,18 @@ def make_tiled_copy(
 
 
 def make_tiled_copy_tv(
-    atom: CopyAtom | str, thr_layout: Layout | tuple[Any, ...], val_layout: Layout | tuple[Any, ...] | int = 1
+    atom: CopyAtom, thr_layout: Layout | tuple[Any, ...], val_layout: Layout | tuple[Any, ...] | int = 1
 ) -> TiledCopy:
     """Do as `make_tiled_copy`; this is the DSL's name."""
     return make_tiled_copy(atom, thr_layout, val_layout)
 
 
-def make_tiled_copy_A(atom: CopyAtom | str, tiled_mma: TiledMma) -> TiledCopy:
+def make_tiled_copy_A(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     """A copy that brings each thread the values of A which it multiplies.
 
     Source: CUTLASS 4.2.0, include/cute/atom/copy_atom.hpp, make_tiled_copy_A.
 
-    >>> from cutecourse.atoms import make_tiled_mma
+    >>> from cutecourse.atoms import copy_atom, make_tiled_mma
     >>> mma = make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN", (2, 2, 1), (32, 32, 16))
     >>> print(make_tiled_copy_A(copy_atom("SM75_U32x4_LDSM_N", "f16"), mma).get_layoutS_TV())
     ((16,2,2,2),(8,1)):((1,256,16,0),(32,0))
@@ -349,38 +350,36 @@ def make_tiled_copy_A(atom: CopyAtom | str, tiled_mma: TiledMma) -> TiledCopy:
     )
 
 
-def make_tiled_copy_B(atom: CopyAtom | str, tiled_mma: TiledMma) -> TiledCopy:
+def make_tiled_copy_B(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     """A copy that brings each thread the values of B which it multiplies."""
     return make_tiled_copy_impl(
         atom, tiled_mma.get_layoutB_TV(), (tiled_mma.tile_size(1), tiled_mma.tile_size(2))
     )
 
 
-def make_tiled_copy_C(atom: CopyAtom | str, tiled_mma: TiledMma) -> TiledCopy:
+def make_tiled_copy_C(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     """A copy that takes each thread's values of C to or from memory."""
     return make_tiled_copy_impl(
         atom, tiled_mma.get_layoutC_TV(), (tiled_mma.tile_size(0), tiled_mma.tile_size(1))
     )
 
 
-def make_tiled_copy_S(atom: CopyAtom | str, tiled_copy: TiledCopy) -> TiledCopy:
+def make_tiled_copy_S(atom: CopyAtom, tiled_copy: TiledCopy) -> TiledCopy:
     """A copy by another atom whose threads hold what the sources of `tiled_copy` hold."""
     return make_tiled_copy_impl(atom, tiled_copy.get_layoutS_TV(), tiled_copy.tiler_mn)
 
 
-def make_tiled_copy_D(atom: CopyAtom | str, tiled_copy: TiledCopy) -> TiledCopy:
+def make_tiled_copy_D(atom: CopyAtom, tiled_copy: TiledCopy) -> TiledCopy:
     """A copy by another atom whose threads hold what the destinations of `tiled_copy` hold."""
     return make_tiled_copy_impl(atom, tiled_copy.get_layoutD_TV(), tiled_copy.tiler_mn)
 
 
-def make_tiled_copy_C_atom(atom: CopyAtom | str, tiled_mma: TiledMma) -> TiledCopy:
+def make_tiled_copy_C_atom(atom: CopyAtom, tiled_mma: TiledMma) -> TiledCopy:
     """The smallest copy that stores a piece of C as its threads hold it, for epilogues in pieces.
 
     Errors: PartitionError where the atom takes more values than a thread has of C.
     Source: CUTLASS 4.2.0, include/cute/atom/copy_atom.hpp, make_tiled_copy_C_atom.
     """
-    if isinstance(atom, str):
-        atom = copy_atom(atom)
     layout_c = tiled_mma.get_layoutC_TV()
     have = int(size(layout_c[1]))
     if atom.values_src > have:
@@ -391,7 +390,7 @@ def make_tiled_copy_C_atom(atom: CopyAtom | str, tiled_mma: TiledMma) -> TiledCo
     return _by_elements(atom, piece, (tiled_mma.tile_size(0), tiled_mma.tile_size(1)))
 
 
-def make_cotiled_copy(atom: CopyAtom | str, atom_layout_tv: Layout, data_layout: Layout) -> TiledCopy:
+def make_cotiled_copy(atom: CopyAtom, atom_layout_tv: Layout, data_layout: Layout) -> TiledCopy:
     """Tile a copy by addresses: thread and value say where in memory, `data_layout` which element that is.
 
     Shapes: `atom_layout_tv` maps (thread, value) to an offset in memory, `data_layout` a coordinate to one.
@@ -415,7 +414,7 @@ def make_cotiled_copy(atom: CopyAtom | str, atom_layout_tv: Layout, data_layout:
     return _by_elements(atom, elements, _extents(data_layout))
 
 
-def _by_elements(atom: CopyAtom | str, elements: Layout, extents: tuple[int, ...]) -> TiledCopy:
+def _by_elements(atom: CopyAtom, elements: Layout, extents: tuple[int, ...]) -> TiledCopy:
     """A copy of just the elements of a tile that (thread, value) names: the tiler picks them out by mode."""
     tiler = tuple(
         filter_modes(

@@ -181,8 +181,8 @@ def _partition_shape(tiled_mma: TiledMma, operand: Operand, shape: Any) -> Any:
         covered = tiled_mma.atom.shape_mnk[mode] * atoms
         if have % covered and covered % have:
             raise PartitionError(
-                f"partition_shape_{operand}: {'MNK'[mode]} = {have} of {layout.shape}, and the atoms side by side "
-                f"cover {covered}: neither divides the other. CuTe: failed to partition the shape. "
+                f"partition_shape_{operand}: {'MNK'[mode]} = {have} of {layout.shape}, and the atoms side by "
+                f"side cover {covered}: neither divides the other. CuTe: failed to partition the shape. "
                 f"(partition_{operand} of a tensor rounds up and reaches over the edge.)"
             )
     return partition(tiled_mma, operand, layout, 0).shape

@@ -1,11 +1,11 @@
 """Ask CUTLASS's C++ headers about atoms and their tilings, and keep the answers as `cutlass.json`.
 
     python tests/atoms/cpp/regenerate.py            # all of it: some minutes of compiling
-    python tests/atoms/cpp/regenerate.py --check    # the same, then compare with the file; exit 1 if they differ
+    python tests/atoms/cpp/regenerate.py --check    # the same, compared with the file; exit 1 if they differ
 
-It needs nvcc (any CUDA 12 or 13; only its host compiler is used) and PyPI's `nvidia-cutlass`, which carries the
-headers. The random cases come from one seed and are kept in the file beside their answers, so that the tests need
-neither. Nothing here imports `cutecourse`: an oracle that shared its code would share its mistakes.
+It needs nvcc (any CUDA 12 or 13; only its host compiler is used) and PyPI's `nvidia-cutlass`, which carries
+the headers. The random cases come from one seed and are kept in the file beside their answers, so that the
+tests need neither. Nothing here imports `cutecourse`: an oracle sharing its code would share its mistakes.
 """
 
 from __future__ import annotations
@@ -186,7 +186,18 @@ def random_tensor(rng: random.Random, shape: tuple[int, ...], *, swizzle: bool) 
 
 
 def random_atom_layout(rng: random.Random) -> tuple[str, tuple[int, int, int]]:
-    shape = rng.choice([(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 2, 1), (4, 1, 1), (1, 4, 1), (2, 2, 2), (1, 1, 2), (4, 2, 1)])
+    shapes = [
+        (1, 1, 1),
+        (2, 1, 1),
+        (1, 2, 1),
+        (2, 2, 1),
+        (4, 1, 1),
+        (1, 4, 1),
+        (2, 2, 2),
+        (1, 1, 2),
+        (4, 2, 1),
+    ]
+    shape = rng.choice(shapes)
     order = [0, 1, 2]
     rng.shuffle(order)
     return layout_text(shape, tuple(compact(list(shape), order))), shape
@@ -252,7 +263,7 @@ def tiled_copy_case(rng: random.Random, name: str) -> dict[str, Any]:
     dtype = rng.choice(list(VALUE_TYPES))
     bits = VALUE_TYPES[dtype][1]
     op = rng.choice([p for p in PLAIN_COPIES if int(re.findall(r"\d+", p)[-1]) >= bits and "ZFILL" not in p])
-    per_atom = 1 if op.startswith("Auto") else int(re.search(r"(\d+)_t>", op).group(1)) // bits  # type: ignore[union-attr]
+    per_atom = 1 if op.startswith("Auto") else int(re.findall(r"\d+", op)[-1]) // bits
     threads = rng.choice([(8, 4), (4, 8), (16, 8), (32, 4), (32, 1), (1, 32), (2, 16)])
     thr_order = rng.choice([[0, 1], [1, 0]])
     thr = layout_text(threads, tuple(compact(list(threads), thr_order)))
@@ -277,9 +288,18 @@ def tiled_copy_case(rng: random.Random, name: str) -> dict[str, Any]:
     }
 
 
+def matrices(ldmatrix: str) -> int:
+    """How many 8 x 8 matrices of 16 bits an ldmatrix operation loads."""
+    return int(ldmatrix.partition("x")[2][0]) // (2 if ldmatrix.endswith("T") else 1)
+
+
 def mma_copy_case(rng: random.Random, name: str) -> dict[str, Any]:
     operand = rng.choice(["a", "a", "b", "b", "c", "C_atom"])
-    sixteen_bits = ["SM80_16x8x16_F32F16F16F32_TN", "SM80_16x8x8_F32BF16BF16F32_TN", "SM80_16x8x16_F16F16F16F16_TN"]
+    sixteen_bits = [
+        "SM80_16x8x16_F32F16F16F32_TN",
+        "SM80_16x8x8_F32BF16BF16F32_TN",
+        "SM80_16x8x16_F16F16F16F16_TN",
+    ]
     if operand in ("a", "b"):
         op = rng.choice([*sixteen_bits, "SM80_16x8x32_S32S8S8S32_TN", "SM80_16x8x8_F32TF32TF32F32_TN"])
         dtype = {"S8": "s8", "TF": "f32"}.get(op.split("_")[2][3:5], "f16")
@@ -293,12 +313,12 @@ def mma_copy_case(rng: random.Random, name: str) -> dict[str, Any]:
         atoms = parse(mma["atom_layout"])[0]
         per_thread = tile[0] * tile[1] // (32 * atoms[extents[0]] * atoms[extents[1]])
         if operand in ("a", "b"):
-            ldsm = [c for c in LDMATRIX if int(re.search(r"x(\d)", c).group(1)) // (2 if c.endswith("T") else 1) * 32 // VALUE_TYPES[dtype][1] <= per_thread]  # type: ignore[union-attr]
+            ldsm = [c for c in LDMATRIX if matrices(c) * 32 // VALUE_TYPES[dtype][1] <= per_thread]
             if dtype != "f16":
                 ldsm = [c for c in ldsm if c.endswith("N")]
             choices = [*ldsm, *ldsm, "UniversalCopy<uint32_t>"]
         else:
-            choices = ["UniversalCopy<uint32_t>", "UniversalCopy<uint16_t>", "AutoVectorizingCopyWithAssumedAlignment<128>"]
+            choices = [*PLAIN_COPIES[2:0:-1], PLAIN_COPIES[-1]]
         copy = rng.choice(choices)
         if all(not isinstance(t, str) for t in mma["permutation"]) or operand == "c":
             break  # an atom that takes several values wants them together: no shuffled tile under it
@@ -341,7 +361,9 @@ def cotiled_case(rng: random.Random, name: str) -> dict[str, Any]:
 def edge_case(rng: random.Random, name: str) -> dict[str, Any]:
     """Atoms in a nested layout, and tensors that the tiles do not divide: parts reach over the edge."""
     case = tiled_mma_case(rng, name)
-    shape: Nested = rng.choice([((2, 2), 1, 1), (2, (2, 2), 1), ((2, 2), (1, 2), 1), (3, 1, 1), (1, 2, (2, 2))])
+    shape: Nested = rng.choice(
+        [((2, 2), 1, 1), (2, (2, 2), 1), ((2, 2), (1, 2), 1), (3, 1, 1), (1, 2, (2, 2))]
+    )
     leaves = [leaf for mode in shape for leaf in (mode if isinstance(mode, tuple) else (mode,))]
     order = list(range(len(leaves)))
     rng.shuffle(order)
@@ -387,19 +409,19 @@ def call(case: dict[str, Any]) -> str:
     name = f'"{case["case"]}"'
     if case["kind"] == "tiled_mma":
         types = [case["op"], cpp_layout(case["atom_layout"]), cpp_tile(case["permutation"])]
-        types += [cpp_layout(case[o]) for o in "abc"]
+        types += [cpp_layout(case[operand]) for operand in "abc"]
         return f"tiled_mma<{', '.join(types)}>({name}, {braces(case['slices'])});"
     if case["kind"] == "mma_copy":
         atom = f"Copy_Atom<{case['copy']},{VALUE_TYPES[case['dtype']][0]}>"
         operand = "x" if case["operand"] == "C_atom" else case["operand"]
-        types = [f"'{operand}'", atom, case["op"], cpp_layout(case["atom_layout"]), cpp_tile(case["permutation"])]
-        types.append(cpp_layout(case["tensor"]))
+        types = [f"'{operand}'", atom, case["op"], cpp_layout(case["atom_layout"])]
+        types += [cpp_tile(case["permutation"]), cpp_layout(case["tensor"])]
         return f"mma_copy<{', '.join(types)}>({name}, {braces(case['slices'])});"
     atom = f"Copy_Atom<{case['op']},{VALUE_TYPES[case['dtype']][0]}>"
     if case["kind"] == "tiled_copy":
-        types = [atom, cpp_layout(case["thr"]), cpp_layout(case["val"]), cpp_layout(case["s"]), cpp_layout(case["d"])]
+        types = [atom, *(cpp_layout(case[key]) for key in ("thr", "val", "s", "d"))]
         return f"tiled_copy<{', '.join(types)}>({name}, {braces(case['slices'])});"
-    types = [atom, cpp_layout(case["atom_tv"]), cpp_layout(case["data"]), cpp_layout(case["s"]), cpp_layout(case["d"])]
+    types = [atom, *(cpp_layout(case[key]) for key in ("atom_tv", "data", "s", "d"))]
     return f"cotiled_copy<{', '.join(types)}>({name}, {braces(case['slices'])});"
 
 
@@ -419,7 +441,8 @@ def compile_and_run(calls: list[str], include: Path, nvcc: str) -> dict[str, dic
         unit.write_text("\n".join([*head, *calls, "}", ""]))
         program = Path(folder) / "unit"
         # `-x c++`: layouts are host code, and the host compiler alone is several times faster
-        command = [nvcc, "-x", "c++", "-std=c++17", "-O0", "-w", f"-I{include}", f"-I{HERE}", "-o", str(program), str(unit)]
+        command = [nvcc, "-x", "c++", "-std=c++17", "-O0", "-w", f"-I{include}", f"-I{HERE}"]
+        command += ["-o", str(program), str(unit)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RefusedError(refusals(done.stderr, len(head)))
@@ -470,8 +493,8 @@ def collect(include: Path, nvcc: str, cases: list[dict[str, Any]], *, atoms: boo
         structs = header_structs(include, "mma_sm80.hpp")
         lines = traits_lines(include, "mma_traits_sm80.hpp", "MMA_Traits")
         data["mma_atoms"] = {
-            name: {**printed[name], "asm": structs[name][1], "arch_line": structs[name][0], "traits_line": lines[name]}
-            for name in structs
+            name: {**printed[name], "asm": asm, "arch_line": line, "traits_line": lines[name]}
+            for name, (line, asm) in structs.items()
             if name in printed
         }
         data["copy_atoms"] = {k: v for k, v in printed.items() if "bit_layout_src" in v}
@@ -522,12 +545,16 @@ def dump(data: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
     arguments = parser.parse_args()
     include, nvcc = include_folder(), shutil.which("nvcc")
     if include is None or nvcc is None:
-        print("regenerate.py needs nvcc on PATH and PyPI's nvidia-cutlass (its C++ headers).", file=sys.stderr)
+        print(
+            "regenerate.py needs nvcc on PATH and PyPI's nvidia-cutlass (its C++ headers).", file=sys.stderr
+        )
         return 2
     text = dump(collect(include, nvcc, random_cases()))
     if arguments.check:
