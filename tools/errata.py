@@ -136,7 +136,7 @@ def of_chapter(entries: list[Erratum], chapter: str) -> list[Erratum]:
 
 def markdown(entry: Erratum, *, links: bool) -> str:
     """One entry as Markdown; a cell is a link to its label, or without `links` (in JupyterLab) only named."""
-    shown = [f"{{ref}}`the cell <{cell}>`" if links else f"the cell '{cell}'" for cell in entry.cells]
+    shown = [f"the cell {{ref}}`{cell} <{cell}>`" if links else f"the cell {cell}" for cell in entry.cells]
     shown += [f"the test `{test}`" for test in entry.tests]
     facts = [
         ("It says", entry.claim),
@@ -146,13 +146,15 @@ def markdown(entry: Erratum, *, links: bool) -> str:
         ("Easy to make, because", entry.easy_to_make),
     ]
     lines = [f"- **{name}:** {' '.join(text.split())}" for name, text in facts]
-    heading = f"**{entry.id}** · {entry.document.title}, lines {entry.lines} ({entry.document.source})"
+    lines_word = "line" if entry.lines.isdigit() else "lines"
+    heading = f"**{entry.id}** · {entry.document.title}, {lines_word} {entry.lines} ({entry.document.source})"
     return "\n".join([heading, "", *lines])
+
+
+NOTHING_WRONG = "Nothing of the material that this chapter started from was found to be wrong."
 
 
 def section(chapter: str, *, links: bool) -> str:
     """All entries of a chapter (or "all") as Markdown."""
     entries = of_chapter(load(), chapter)
-    if not entries:
-        return "Nothing of the material that this chapter started from was found to be wrong."
-    return "\n\n".join(markdown(entry, links=links) for entry in entries)
+    return "\n\n".join(markdown(entry, links=links) for entry in entries) or NOTHING_WRONG

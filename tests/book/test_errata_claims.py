@@ -31,7 +31,13 @@ _TCGEN05 = "tcgen05.mma.cta_group::1.kind::f16 [%tmem], %a, %b, %idesc, %p;"
 def _assemble(find_program, tmp_path, target: str, instruction: str) -> subprocess.CompletedProcess[str]:
     source = tmp_path / "probe.ptx"
     source.write_text(_MODULE.format(target=target, instruction=instruction))
-    command = [str(find_program("ptxas")), f"-arch={target}", "-o", str(tmp_path / "probe.cubin"), str(source)]
+    command = [
+        str(find_program("ptxas")),
+        f"-arch={target}",
+        "-o",
+        str(tmp_path / "probe.cubin"),
+        str(source),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 

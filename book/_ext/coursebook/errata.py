@@ -18,17 +18,23 @@ class ErrataDirective(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Put the entries into the page as Markdown that is parsed there."""
+        """Put the entries into the page as Markdown that is parsed there, each a place to link to."""
         self.env.note_dependency(str(errata.ERRATA))
         try:
-            text = errata.section(self.arguments[0], links=True)
+            entries = errata.of_chapter(errata.load(), self.arguments[0])
         except CourseError as error:
             raise ExtensionError(str(error)) from error
         container = nodes.container(classes=["cute-errata"])
-        self.state.nested_parse(
-            StringList(text.splitlines(), str(errata.ERRATA)), self.content_offset, container
-        )
+        for entry in entries:
+            part = nodes.container(classes=["cute-erratum"], ids=[entry.id.lower()])
+            self._parse(errata.markdown(entry, links=True), part)
+            container += part
+        if not entries:
+            self._parse(errata.NOTHING_WRONG, container)
         return [container]
+
+    def _parse(self, text: str, node: nodes.Element) -> None:
+        self.state.nested_parse(StringList(text.splitlines(), str(errata.ERRATA)), self.content_offset, node)
 
 
 def setup(app: Sphinx) -> None:
