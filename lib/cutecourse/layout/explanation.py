@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, ParamSpec, TypeVar
 
 from .basis import stride_str
@@ -47,7 +49,7 @@ class Step:
         return f"{self.rule}: {self.text}" + (f"  [{values}]" if values else "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """An operation with its operands, the ordered steps that led to the result, and the result.
 
@@ -77,16 +79,36 @@ class Explanation:
             lines.append(f"{number:3}. {'    ' * step.level}{step}")
         return "\n".join([*lines, f"  => {_text(self.result)}"])
 
-    def _repr_markdown_(self) -> str:
-        head = f"**`{self.operation}({', '.join(_text(value) for _, value in self.operands)})`**"
-        lines = [head + (f" &nbsp; law: `{self.law}`" if self.law else ""), ""]
-        lines += ["| | operation | rule | what happens | values |", "|---|---|---|---|---|"]
-        for number, step in enumerate(self.steps, 1):
-            values = "<br>".join(f"{name} = `{_text(value)}`" for name, value in step.values)
-            indent = "&nbsp;" * 4 * step.level
-            cells = (str(number), indent + step.operation, step.rule, step.text, values)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        return "\n".join([*lines, "", f"Result: `{_text(self.result)}`"])
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """The operation's own steps as a list; what the operations that it calls did is folded in between."""
+        operands = ", ".join(_text(value) for _, value in self.operands)
+        head = f"<p><strong><code>{escape(f'{self.operation}({operands})')}</code></strong>"
+        if self.law:
+            head += f"<br>law: <code>{escape(self.law)}</code>"
+        items = []
+        for nested, steps in itertools.groupby(self.steps, lambda step: step.level > 0):
+            if nested:
+                inner = list(steps)
+                called = ", ".join(dict.fromkeys(step.operation for step in inner if step.level == 1))
+                rows = "".join(
+                    f"<div style='margin-left:{(step.level - 1) * 1.5}em'><em>{escape(step.operation)}</em> "
+                    f"{_step_html(step)}</div>"
+                    for step in inner
+                )
+                summary = f"{escape(called or inner[0].operation)}: {len(inner)} steps"
+                items.append(f"<li><details><summary>{summary}</summary>{rows}</details></li>")
+            else:
+                items += [f"<li>{_step_html(step)}</li>" for step in steps]
+        result = f"<p>Result: <code>{escape(_text(self.result))}</code></p>"
+        return f"<div class='cute-explanation'>{head}</p><ul>{''.join(items)}</ul>{result}</div>"
+
+
+def _step_html(step: Step) -> str:
+    values = ", ".join(f"{escape(name)} = <code>{escape(_text(value))}</code>" for name, value in step.values)
+    return f"<strong>{escape(step.rule)}</strong>: {escape(step.text)}" + (f" ({values})" if values else "")
 
 
 class _Recorder:
