@@ -1,6 +1,8 @@
 """mma.sync in whole kernels: exact on whole numbers, for every form; what it refuses."""
 
+import importlib.util
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,6 +51,19 @@ def test_mma_sync__every_form_and_suffix_has_a_case() -> None:
             wanted.add((form, ""))
     assert found == wanted
     assert len(wanted) == 66
+
+
+def test_mma_sync__runs_every_instruction_of_cutlass_sm80_atoms() -> None:
+    package = importlib.util.find_spec("cutlass_library")
+    assert package is not None, "nvidia-cutlass brings the headers: install the test requirements"
+    assert package.origin is not None
+    header = Path(package.origin).parent / "source" / "include" / "cute" / "arch" / "mma_sm80.hpp"
+    texts = set(re.findall(r'"(mma\.sync[\w.]+) *"?', header.read_text(encoding="utf-8")))
+    assert len(texts) > 50
+    for text in texts:
+        _, _, _, shape, _, _, *rest = text.split(".")
+        assert (shape, *rest[:4]) in MMA_FORMS, text
+        assert set(rest[4:]) <= {"satfinite", "xor", "and", "popc"}, text
 
 
 @pytest.mark.parametrize("name", names("mma", "_s32_"))
