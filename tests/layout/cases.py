@@ -43,7 +43,9 @@ class Draw:
         rank = self.random.randint(min_rank, max_rank)
         if rank == 0 or max_depth == 0:
             return self.random.choice(EXTENTS)
-        nested = (lambda: self.shape(2, max_depth - 1)) if self.random.random() < 0.5 else (lambda: self.shape(0))
+        nested = (
+            (lambda: self.shape(2, max_depth - 1)) if self.random.random() < 0.5 else (lambda: self.shape(0))
+        )
         return tuple(nested() for _ in range(rank))
 
     def compact(self, shape: Any, *, shuffled: bool, padded: bool) -> Any:
@@ -71,7 +73,9 @@ class Draw:
             some = leaves(self.compact(shape, shuffled=True, padded=False))
             return fill(shape, [0 if self.random.random() < 0.4 else d for d in some])
         if kind == "unit":
-            return fill(shape, [1 if self.random.random() < 0.5 else self.random.choice((1, 2, 4)) for _ in extents])
+            return fill(
+                shape, [1 if self.random.random() < 0.5 else self.random.choice((1, 2, 4)) for _ in extents]
+            )
         if kind == "any":
             return fill(shape, [self.random.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24)) for _ in extents])
         raise ValueError(kind)
@@ -187,12 +191,15 @@ def _total(expression: str) -> int:
 
 
 def _coalesce(d: Draw) -> str:
-    return f"{d.random.choice(('coalesce', 'coalesce', 'filter', 'filter_zeros', 'flatten'))}({d.layout(max_depth=3)})"
+    operation = d.random.choice(("coalesce", "coalesce", "filter", "filter_zeros", "flatten"))
+    return f"{operation}({d.layout(max_depth=3)})"
 
 
 def _coalesce_by_mode(d: Draw) -> str:
     a = d.layout(max_depth=3)
-    profile = d.random.choice(("1", "(1,)", "(1,1)", "(1,(1,1))", "((1,1),1)", "(1,1,1)", "(None,1)", "((1,),1)"))
+    profile = d.random.choice(
+        ("1", "(1,)", "(1,1)", "(1,(1,1))", "((1,1),1)", "(1,1,1)", "(None,1)", "((1,),1)")
+    )
     return f"coalesce({a},target_profile={profile})"
 
 
@@ -247,7 +254,14 @@ def _inverse_basis(d: Draw) -> str:
 
 
 DIVIDES = ("logical_divide", "zipped_divide", "tiled_divide", "flat_divide")
-PRODUCTS = ("logical_product", "zipped_product", "tiled_product", "flat_product", "blocked_product", "raked_product")
+PRODUCTS = (
+    "logical_product",
+    "zipped_product",
+    "tiled_product",
+    "flat_product",
+    "blocked_product",
+    "raked_product",
+)
 
 
 def _divide_by_layout(d: Draw) -> str:
@@ -284,7 +298,11 @@ def _product_by_tile(d: Draw) -> str:
 
 def _product_basis(d: Draw) -> str:
     block = d.basis_layout(max_rank=2, max_depth=1)
-    tiler = d.layout("compact", max_rank=2) if d.random.random() < 0.5 else d.basis_layout(max_rank=2, max_depth=1)
+    tiler = (
+        d.layout("compact", max_rank=2)
+        if d.random.random() < 0.5
+        else d.basis_layout(max_rank=2, max_depth=1)
+    )
     return f"{d.random.choice(('logical_product', 'blocked_product', 'zipped_product'))}({block},{tiler})"
 
 
@@ -301,8 +319,12 @@ def _tile_to_shape(d: Draw) -> str:
 
 
 def _recast(d: Draw) -> str:
-    new, old = d.random.choice(((16, 8), (8, 16), (32, 8), (8, 32), (4, 8), (8, 4), (32, 16), (24, 8), (12, 8), (8, 8)))
-    return f"recast_layout({new},{old},{d.layout(d.random.choice(('compact', 'ordered', 'strided', 'zero')))})"
+    new, old = d.random.choice(
+        ((16, 8), (8, 16), (32, 8), (8, 32), (4, 8), (8, 4), (32, 16), (24, 8), (12, 8), (8, 8))
+    )
+    return (
+        f"recast_layout({new},{old},{d.layout(d.random.choice(('compact', 'ordered', 'strided', 'zero')))})"
+    )
 
 
 def _recast_any(d: Draw) -> str:
@@ -336,7 +358,11 @@ def _coordinates(d: Draw) -> str:
 def _sizes(d: Draw) -> str:
     a = d.layout(max_depth=3) if d.random.random() < 0.6 else d.basis_layout()
     function = d.random.choice(("size", "cosize", "rank", "depth", "cosize"))
-    mode = f",mode=[{d.random.randint(0, 1)}]" if function in ("size", "rank") and d.random.random() < 0.4 else ""
+    mode = (
+        f",mode=[{d.random.randint(0, 1)}]"
+        if function in ("size", "rank") and d.random.random() < 0.4
+        else ""
+    )
     if not isinstance(_shape_of(a), tuple):
         mode = ""
     elif mode and len(_shape_of(a)) < 2:
@@ -369,12 +395,14 @@ def _make(d: Draw) -> str:
         return f"make_identity_layout({text(shape)})"
     if choice == 2:
         return f"make_layout([{d.layout()},{d.layout()}])"
-    modes = len(shape) if isinstance(shape, tuple) else 1
-    order: Any = d.random.sample(range(modes + 2), modes)
+    if not isinstance(shape, tuple):
+        return f"make_ordered_layout({shape},{d.random.randint(0, 2)})"
+    order: Any = tuple(d.random.sample(range(len(shape) + 2), len(shape)))
     if d.random.random() < 0.3:
-        order = [d.random.randint(0, 2) for _ in range(modes)]
-    full = d.int_tuple(shape, 0, 5) if d.random.random() < 0.3 else tuple(order)
-    return f"make_ordered_layout({text(shape)},{text(full if isinstance(shape, tuple) else full if isinstance(full, int) else full[0])})"
+        order = tuple(d.random.randint(0, 2) for _ in shape)
+    elif d.random.random() < 0.3:
+        order = d.int_tuple(shape, 0, 5)
+    return f"make_ordered_layout({text(shape)},{text(order)})"
 
 
 def _common(d: Draw) -> str:
@@ -387,7 +415,9 @@ def _common(d: Draw) -> str:
 
 def _swizzled(d: Draw) -> str:
     a = d.composed()
-    shape = eval(a, {"C": lambda inner, offset, outer: outer, "S": lambda *_: 0, "L": lambda shape, stride: shape})
+    shape = eval(
+        a, {"C": lambda inner, offset, outer: outer, "S": lambda *_: 0, "L": lambda shape, stride: shape}
+    )
     choice = d.random.randrange(9)
     if choice == 0:
         return f"{d.random.choice(('coalesce', 'filter', 'size', 'cosize', 'rank', 'depth'))}({a})"

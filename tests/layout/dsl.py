@@ -27,8 +27,7 @@ def ask(expressions: Sequence[str]) -> list[Answer]:
         process = subprocess.run(
             [sys.executable, str(WORKER)],
             input=json.dumps(list(rest)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             env=environment,
             check=False,

@@ -5,10 +5,9 @@ Names, results, prints and refusals are those of the CuTe DSL; every operation c
 """
 
 from .basis import ArithTuple, E, ScaledBasis
-from .simplify import coalesce, filter, filter_zeros
 from .complements import complement
-from .composed import ComposedLayout, get_nonswizzle_portion, get_swizzle_portion, make_composed_layout
 from .compose import composition
+from .composed import ComposedLayout, get_nonswizzle_portion, get_swizzle_portion, make_composed_layout
 from .divides import ceil_div, flat_divide, logical_divide, tiled_divide, zipped_divide
 from .errors import (
     CoordinateError,
@@ -67,6 +66,7 @@ from .products import (
     zipped_product,
 )
 from .recast import downcast, recast_layout, upcast
+from .simplify import coalesce, filter, filter_zeros  # noqa: A004 - CuTe's name
 from .slicing import dice, local_partition, local_tile, slice_, slice_and_offset
 from .swizzle import Swizzle, make_swizzle
 

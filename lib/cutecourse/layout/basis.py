@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, TypeAlias, Union
+from typing import Any, Self, SupportsIndex, TypeAlias
 
 from .errors import OperandError
-from .int_tuple import pretty_str
+from .int_tuple import is_int, pretty_str
 
 __all__ = ["ArithTuple", "E", "ScaledBasis", "Stride", "StrideLeaf"]
 
@@ -27,10 +27,11 @@ class ArithTuple(tuple[Any, ...]):
     __slots__ = ()
     is_sum = True
 
-    def __new__(cls, elements: Sequence[Any] = ()) -> ArithTuple:
+    def __new__(cls, elements: Sequence[Any] = ()) -> Self:
+        """Make nested tuples vectors too."""
         return super().__new__(cls, (_as_arith(element) for element in elements))
 
-    def __add__(self, other: Any) -> Any:  # type: ignore[override]
+    def __add__(self, other: Any) -> Any:
         return add_strides(self, other)
 
     def __radd__(self, other: Any) -> Any:
@@ -69,13 +70,13 @@ class ScaledBasis:
 
     def __init__(self, value: int, mode: int | Sequence[int]) -> None:
         path = (mode,) if isinstance(mode, int) else tuple(mode)
-        if not path or any(isinstance(m, bool) or not isinstance(m, int) or m < 0 for m in path):
+        if not path or not all(is_int(m) and m >= 0 for m in path):
             raise OperandError(
                 f"a basis element needs the path of a mode (non-negative integers), not {mode!r}",
                 operation="ScaledBasis",
                 advice="E(0), E(1, 0) or 2 * E(1)",
             )
-        if isinstance(value, bool) or not isinstance(value, int):
+        if not is_int(value):
             raise OperandError(
                 f"a basis element is scaled by an integer, not by {value!r}", operation="ScaledBasis"
             )
@@ -121,8 +122,8 @@ class ScaledBasis:
         return str(self)
 
 
-StrideLeaf: TypeAlias = Union[int, ScaledBasis, ArithTuple]
-Stride: TypeAlias = Union[int, ScaledBasis, ArithTuple, tuple["Stride", ...]]
+StrideLeaf: TypeAlias = int | ScaledBasis | ArithTuple
+Stride: TypeAlias = int | ScaledBasis | ArithTuple | tuple["Stride", ...]
 """A stride: integers, basis elements or sums of these, nested as the shape is."""
 
 

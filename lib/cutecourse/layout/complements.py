@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from .basis import ScaledBasis, make_basis_like
-from .simplify import coalesce, filter, flat_modes, from_leaves
-from .composed import ComposedLayout
 from .compose import coprofile
+from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError
 from .explanation import explained, note
 from .int_tuple import IntTuple, ceil_divide_shape, is_node, product, quotient
 from .layout import Layout, coshape, has_basis
+from .simplify import coalesce, filter, flat_modes, from_leaves  # noqa: A004 - CuTe's name
 
 __all__ = ["complement"]
 
@@ -22,9 +22,9 @@ __all__ = ["complement"]
 def complement(layout: Any, cotarget: Any = None) -> Any:
     """Find the layout that steps over the copies of `layout` needed to fill `cotarget` offsets.
 
-    Law: with `R = complement(A, n)`, all sums `A(i) + R(j)` differ, `R` is increasing, and
-    `size(R) * size(filter(A)) >= n`. `cotarget` is an integer, a shape, or a layout whose shape is
-    taken; without it, `cosize(filter(A))`.
+    Law: with `R = complement(A, n)`, `R` is increasing; when each stride of `A` is a multiple of what the
+    smaller ones fill, the sums `A(i) + R(j)` differ and are all the offsets below `n` (and maybe more).
+    `cotarget` is an integer, a shape, or a layout whose shape is taken; without it, `cosize(filter(A))`.
     Errors: `OperandError` when strides of offsets and of coordinates are mixed.
     Simplified: for a layout that is not injective the CuTe DSL returns extents of 0 and CuTe C++ refuses;
     this returns what the DSL does. Such an extent says that there is no complement.
@@ -70,7 +70,8 @@ def _fill(modes: list[tuple[int, int]], target: IntTuple, shown: Layout) -> list
     for extent, stride in ordered:
         gap = quotient(stride, filled)
         gaps.append((gap, filled))
-        text = f"stride {stride} leaves {gap} places for blocks of {filled} below {Layout.unchecked(extent, stride)}"
+        mode = Layout.unchecked(extent, stride)
+        text = f"stride {stride} leaves {gap} places for blocks of {filled} below {mode}"
         if gap == 0:
             text += ": the modes overlap, the layout is not injective"
         filled = stride * extent
@@ -95,21 +96,30 @@ def modes_by_coordinate(layout: Layout, operation: str, whole: Layout) -> dict[t
                 mode=(position,),
                 rule="either all strides are offsets or all are steps along one coordinate each",
             )
-    paths = sorted(groups)
-    for short, long in zip(paths, paths[1:], strict=False):
-        if long[: len(short)] == short:
+    return groups
+
+
+def refuse_partial_coordinates(
+    groups: dict[tuple[int, ...], list[int]], profile: Any, operation: str, whole: Layout
+) -> None:
+    """Refuse strides of which one names a part of the coordinate that another one names whole."""
+    for path in groups:
+        part = profile
+        for position in path:
+            part = part[position]
+        if is_node(part):
             raise OperandError(
-                f"coordinate {list(short)} is a number for one stride and a tuple for another",
+                f"coordinate {list(path)} is a number for one stride and a tuple for another",
                 operation=operation,
                 operands=(("layout", whole),),
                 rule="no basis element names a part of what another one names whole",
             )
-    return groups
 
 
 def _complement_by_coordinate(layout: Layout, target: Any, whole: Layout) -> Layout:
-    modes_by_coordinate(whole, "complement", whole)
     groups = modes_by_coordinate(layout, "complement", whole)
+    profile = coprofile(whole.stride)
+    refuse_partial_coordinates(groups, profile, "complement", whole)
     modes = layout.leaves()
 
     def build(profile: Any, extent: Any, path: tuple[int, ...]) -> Layout:
@@ -136,4 +146,4 @@ def _complement_by_coordinate(layout: Layout, target: Any, whole: Layout) -> Lay
         wanted = [gap for gap in gaps if gap[0] != 1] or gaps[-1:]
         return from_leaves([(gap, ScaledBasis(stride, path)) for gap, stride in wanted])
 
-    return build(coprofile(whole.stride), target, ())
+    return build(profile, target, ())

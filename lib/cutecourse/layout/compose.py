@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .basis import ArithTuple, ScaledBasis, is_basis
-from .simplify import from_leaves
 from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note
 from .int_tuple import ceil_divide, flatten_to_tuple, is_node, pretty_str, wrap
-from .layout import Layout
+from .layout import Layout, has_basis
+from .simplify import from_leaves
 from .swizzle import Swizzle, swizzle_from_masks
 
 __all__ = ["composition"]
@@ -69,6 +69,7 @@ class _Operands:
 
     def __init__(self, lhs: Layout, rhs: Any) -> None:
         self.pairs = (("lhs", lhs), ("rhs", rhs))
+        self.rhs_stride: Any = 0
 
     def indivisible(self, problem: str, rule: str, path: tuple[int, ...]) -> DivisibilityError:
         return DivisibilityError(problem, operation="composition", operands=self.pairs, mode=path, rule=rule)
@@ -121,7 +122,11 @@ def _compose_tiler(lhs: Layout, tiler: Any, operands: _Operands, path: tuple[int
         note("tile", f"an extent stands for the layout {tiler}", tiler=tiler)
     if isinstance(tiler, Layout):
         _refuse_mixture(tiler, operands)
-        flat = open_ended(lhs, coprofile(tiler.stride))
+        if has_basis(tiler.stride):
+            operands.rhs_stride = tiler.stride
+            shape, stride = _compose(lhs.shape, lhs.stride, tiler.shape, tiler.stride, operands, path)
+            return Layout.unchecked(shape, stride)
+        flat = open_ended(lhs)
         note("coalesce", "only the order of A's elements counts, so its modes are merged first", A=flat)
         shape, stride = _compose(flat.shape, flat.stride, tiler.shape, tiler.stride, operands, path)
         return Layout.unchecked(shape, stride)
@@ -174,23 +179,12 @@ def _join(a: Any, b: Any) -> Any:
     return tuple(_join(x, y) for x, y in padded)
 
 
-def open_ended(layout: Layout, profile: Any) -> Layout:
-    """Coalesce each leaf of the profile, with the last mode taken as going on for ever.
+def open_ended(layout: Layout) -> Layout:
+    """Coalesce a layout whose last mode is taken as going on for ever.
 
     The last mode is never dropped, whatever its extent: its stride says where the elements behind the
     end of the layout would be.
     """
-    if is_node(profile):
-        if len(profile) > len(layout):
-            raise ProfileError(
-                f"the right operand steps through {len(profile)} coordinates, the left one has {len(layout)}",
-                operation="composition",
-                operands=(("lhs", layout), ("coordinates", profile)),
-                rule="every basis element of the right operand names a mode of the left one",
-            )
-        modes = [open_ended(layout[i], part) for i, part in enumerate(profile)]
-        modes += [layout[i] for i in range(len(profile), len(layout))]
-        return Layout.unchecked(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
     leaves = list(layout.leaves())
     if leaves[-1][0] == 1:
         leaves[-1] = (2, leaves[-1][1])
@@ -225,19 +219,9 @@ def _compose(
             rule="each stride of the right operand is an integer or one basis element",
         )
     if isinstance(stride, ScaledBasis):
-        for position in stride.mode:
-            extents, strides = wrap(a_shape), wrap(a_stride)
-            if position >= len(extents):
-                raise ProfileError(
-                    f"the stride {stride} names a mode that A does not have",
-                    operation="composition",
-                    operands=operands.pairs,
-                    mode=path,
-                    rule="every basis element of the right operand names a mode of the left one",
-                )
-            a_shape, a_stride = extents[position], strides[position]
-        note("choose", f"{b} steps along that mode of A", A=Layout.unchecked(a_shape, a_stride))
-        return _compose(a_shape, a_stride, shape, stride.value, operands, path)
+        chosen = _choose(a_shape, a_stride, b, operands, path)
+        note("choose", f"{b} steps along that mode of A", A=chosen)
+        return _compose(chosen.shape, chosen.stride, shape, stride.value, operands, path)
     if stride == 0:
         note("repeat", f"{b} stays at offset 0 of A", mode=b)
         return shape, stride
@@ -248,6 +232,38 @@ def _compose(
     return _walk(a_shape, a_stride, b, operands, path)
 
 
+def _choose(a_shape: Any, a_stride: Any, b: Layout, operands: _Operands, path: tuple[int, ...]) -> Layout:
+    """Find the mode of A that a basis element names, and merge what it is made of."""
+    for position in b.stride.mode:
+        extents, strides = wrap(a_shape), wrap(a_stride)
+        if position >= len(extents):
+            raise ProfileError(
+                f"the stride {b.stride} names a mode that A does not have",
+                operation="composition",
+                operands=operands.pairs,
+                mode=path,
+                rule="every basis element of the right operand names a mode of the left one",
+            )
+        a_shape, a_stride = extents[position], strides[position]
+    mode = Layout.unchecked(a_shape, a_stride)
+    nested = is_node(a_shape) and any(is_node(part) for part in a_shape)
+    if nested and is_node(_part(coprofile(operands.rhs_stride), b.stride.mode)):
+        raise OperandError(
+            f"the stride {b.stride} counts through {mode}, of which another stride names a part",
+            operation="composition",
+            operands=operands.pairs,
+            mode=path,
+            rule="a mode that is named whole and in parts is not nested further",
+        )
+    return open_ended(mode)
+
+
+def _part(profile: Any, path: tuple[int, ...]) -> Any:
+    for position in path:
+        profile = profile[position]
+    return profile
+
+
 def _walk(
     a_shape: tuple[Any, ...], a_stride: tuple[Any, ...], b: Layout, operands: _Operands, path: tuple[int, ...]
 ) -> tuple[Any, Any]:
@@ -255,12 +271,6 @@ def _walk(
     taken: list[tuple[int, Any]] = []
     extent, stride = b.shape, b.stride
     for a_extent, a_step in zip(a_shape[:-1], a_stride[:-1], strict=True):
-        if is_node(a_extent):
-            raise operands.indivisible(
-                f"{b} counts through a mode of A that is still nested",
-                "an integer stride meets flat modes of A only",
-                path,
-            )
         mode = Layout.unchecked(a_extent, a_step)
         if a_extent == 0:
             raise operands.indivisible(f"A has the mode {mode} without coordinates", _DIVIDE_STRIDE, path)
@@ -280,7 +290,7 @@ def _walk(
             count = min(available, extent)
             if count <= 0 or extent % count != 0:
                 raise operands.indivisible(
-                    f"{b} takes {count} coordinates of mode {mode} of A, and {count} does not divide {extent}",
+                    f"{b} takes {count} coordinates of mode {mode} of A, which does not divide {extent}",
                     _DIVIDE_SHAPE,
                     path,
                 )
@@ -293,12 +303,6 @@ def _walk(
                 **{"extent left": extent, "stride left": next_stride},
             )
         stride = next_stride
-    if is_node(a_shape[-1]):
-        raise operands.indivisible(
-            f"{b} counts through a mode of A that is still nested",
-            "an integer stride meets flat modes of A only",
-            path,
-        )
     if not taken or extent != 1:
         taken.append((extent, stride * a_stride[-1]))
         last = Layout.unchecked(a_shape[-1], a_stride[-1])
@@ -314,7 +318,7 @@ def _layout_after_swizzle(layout: Layout, swizzle: Swizzle) -> ComposedLayout:
     result = ComposedLayout(moved, 0, layout)
     note(
         "result",
-        f"the layout sends the bits {swizzle.yyy_mask:#b} to {read:#b} and {swizzle.zzz_mask:#b} to {flipped:#b}",
+        f"the layout sends bits {swizzle.yyy_mask:#b} to {read:#b}, {swizzle.zzz_mask:#b} to {flipped:#b}",
         result=result,
     )
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 from .basis import ArithTuple, add_strides
 from .errors import OperandError
@@ -66,6 +66,7 @@ class ComposedLayout:
         return self.outer.shape
 
     def __call__(self, *coord: Coord) -> Any:
+        """Apply the layout to a coordinate; with a `None` in it, slice instead."""
         crd: Any = coord[0] if len(coord) == 1 else coord
         if has_underscore(crd):
             from .slicing import slice_
@@ -99,7 +100,7 @@ class ComposedLayout:
         return f'Layout.parse("{self}")'
 
 
-AnyLayout = Union[Layout, ComposedLayout]
+AnyLayout: TypeAlias = Layout | ComposedLayout
 """A plain or a composed layout."""
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .simplify import coalesce
 from .complements import complement
-from .composed import ComposedLayout
 from .compose import composition
+from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note
 from .int_tuple import IntTuple, flatten_to_tuple, is_node, pretty_str, product, wrap
 from .layout import Layout
+from .simplify import coalesce
 
 __all__ = ["ceil_div", "flat_divide", "logical_divide", "tiled_divide", "zipped_divide"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar, Union
+from typing import Any, TypeAlias, TypeVar
 
 from .errors import OperandError, ProfileError
 
-IntTuple: TypeAlias = Union[int, tuple["IntTuple", ...]]
+IntTuple: TypeAlias = int | tuple["IntTuple", ...]
 """An integer or a tuple of these: a shape, or a coordinate without `_`."""
 
-Coord: TypeAlias = Union[int, None, tuple["Coord", ...]]
+Coord: TypeAlias = int | tuple["Coord", ...] | None
 """A coordinate; `None` stands for CuTe's underscore and keeps the whole mode."""
 
 T = TypeVar("T")
@@ -58,6 +58,11 @@ def unwrap(value: Any) -> Any:
 def is_node(value: object) -> bool:
     """Tell a tuple of the tree from a leaf; a sum of basis strides is a leaf although it is a tuple."""
     return isinstance(value, tuple) and not getattr(value, "is_sum", False)
+
+
+def is_int(value: object) -> bool:
+    """Tell an integer from a truth value and from anything else."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def flatten_to_tuple(value: Any) -> tuple[Any, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .simplify import coalesce, flat_modes, from_leaves
-from .complements import modes_by_coordinate
-from .composed import ComposedLayout
+from .complements import modes_by_coordinate, refuse_partial_coordinates
 from .compose import composition, coprofile
+from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError
 from .explanation import explained, note
 from .int_tuple import flatten_to_tuple, is_node
 from .layout import Layout, has_basis
+from .simplify import coalesce, flat_modes, from_leaves
 from .swizzle import Swizzle
 
 __all__ = ["left_inverse", "max_common_layout", "max_common_vector", "right_inverse"]
@@ -68,8 +68,10 @@ def _invert(layout: Layout, invert: Callable[[list[_Mode], Layout], Layout], ope
     note("count", "an index counts through these modes, each from a start on", modes=flat, starts=starts)
     if not has_basis(layout.stride):
         return invert(modes, layout)
-    modes_by_coordinate(layout, operation, layout)
     groups = modes_by_coordinate(flat, operation, layout)
+    profile = coprofile(layout.stride)
+    if invert is _left:
+        refuse_partial_coordinates(groups, profile, operation, layout)
 
     def build(profile: Any, path: tuple[int, ...]) -> Layout:
         if is_node(profile):
@@ -79,7 +81,7 @@ def _invert(layout: Layout, invert: Callable[[list[_Mode], Layout], Layout], ope
         note("coordinate", f"invert coordinate {list(path)} on its own", count=len(steps))
         return invert(steps, layout)
 
-    return build(coprofile(layout.stride), ())
+    return build(profile, ())
 
 
 def _right(modes: list[_Mode], layout: Layout) -> Layout:
@@ -97,7 +99,8 @@ def _right(modes: list[_Mode], layout: Layout) -> Layout:
             )
         else:
             note("skip", f"{mode} does not go on at offset {offset}", found=from_leaves(found))
-    return coalesce(from_leaves(found))
+    merged: Layout = coalesce(from_leaves(found))
+    return merged
 
 
 def _left(modes: list[_Mode], layout: Layout) -> Layout:
@@ -120,7 +123,8 @@ def _left(modes: list[_Mode], layout: Layout) -> Layout:
     if ordered:
         found.append((ordered[-1][0], start_below))
         note("last", f"{ordered[-1][0]} steps of {offset} remain", found=from_leaves(found))
-    return coalesce(from_leaves(found))
+    merged: Layout = coalesce(from_leaves(found))
+    return merged
 
 
 def _invert_composed(invert: Callable[[Any], Any], layout: Any) -> Any:

@@ -294,7 +294,9 @@ def make_layout_like(layout: Layout) -> Layout:
     (4,8,2):(8,1,0)
     """
     if has_basis(layout.stride):
-        raise OperandError("coordinates have no order", operation="make_layout_like", operands=(("layout", layout),))
+        raise OperandError(
+            "coordinates have no order", operation="make_layout_like", operands=(("layout", layout),)
+        )
     extents = map_leaves(lambda s, d: 1 if d == 0 else s, layout.shape, layout.stride)
     return Layout.unchecked(layout.shape, make_ordered_layout(extents, layout.stride).stride)
 

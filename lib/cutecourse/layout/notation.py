@@ -53,6 +53,11 @@ class _Parser:
         if column is None:
             column = self.tokens[self.next][2] if self.next < len(self.tokens) else len(self.text.rstrip())
         advice = "(4,8):(8,1), (4,8):(1@0,1@1), S<3,4,3> o 0 o (8,64):(64,1), or C++'s (_4,_8):(_8,_1)"
+        if "smem_ptr" in self.text:
+            advice = (
+                "in front of smem_ptr[16b] a swizzle permutes byte addresses; for the elements write "
+                "recast_layout(16, 8, swizzle), an offset and the layout: S<3,3,3> o 0 o (8,64):(64,1)"
+            )
         if "?" in self.text:
             advice = "replace each ? by a number: a layout here has no extents known only at run time"
         return NotationError(

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .simplify import coalesce
 from .complements import complement
-from .composed import ComposedLayout
 from .compose import composition
+from .composed import ComposedLayout
 from .divides import spread, tile_unzip
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note
-from .int_tuple import IntTuple, ceil_divide, flatten_to_tuple, is_node, pretty_str, product, product_each, wrap
+from .int_tuple import (
+    IntTuple,
+    ceil_divide,
+    flatten_to_tuple,
+    is_node,
+    pretty_str,
+    product,
+    product_each,
+    wrap,
+)
 from .layout import Layout, make_ordered_layout
 from .modes import append, cosize, rank, size
+from .simplify import coalesce
 
 __all__ = [
     "blocked_product",

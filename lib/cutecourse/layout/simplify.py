@@ -27,9 +27,9 @@ def coalesce(layout: Any, target_profile: Any = None) -> Any:
     (4,8):(1,4)
     """
     if isinstance(layout, ComposedLayout):
-        result = layout.replace_outer(coalesce(layout.outer, target_profile))
-        note("result", "the inner function stays, the outer layout is coalesced", result=result)
-        return result
+        composed = layout.replace_outer(coalesce(layout.outer, target_profile))
+        note("result", "the inner function stays, the outer layout is coalesced", result=composed)
+        return composed
     if not is_node(target_profile) or not target_profile:
         result = _merge(layout)
         note("result", "what is left cannot be merged", result=result)
@@ -112,12 +112,12 @@ def filter_zeros(layout: Any) -> Any:
     ((1,3),1):((0,1),0)
     """
     if isinstance(layout, ComposedLayout):
-        result = layout.replace_outer(filter_zeros(layout.outer))
-        note("result", "the inner function stays, the outer layout is filtered", result=result)
-        return result
+        composed = layout.replace_outer(filter_zeros(layout.outer))
+        note("result", "the inner function stays, the outer layout is filtered", result=composed)
+        return composed
     result = Layout.unchecked(_without_zeros(layout.shape, layout.stride), layout.stride)
     note(
-        "repeat", "a mode with stride 0 returns one offset again and again: extent 1 is enough", result=result
+        "result", "a mode with stride 0 returns one offset again and again: extent 1 is enough", result=result
     )
     return result
 
@@ -129,7 +129,7 @@ def _without_zeros(shape: Any, stride: Any) -> Any:
 
 
 @explained("filter(A) has the image of A, without repetition by stride 0")
-def filter(layout: Any) -> Any:
+def filter(layout: Any) -> Any:  # noqa: A001 - CuTe's name
     """Drop the modes that only repeat (stride 0) or do nothing (extent 1), and coalesce the others.
 
     Law: `image(filter(A)) = image(A)`.
@@ -138,9 +138,9 @@ def filter(layout: Any) -> Any:
     4:5
     """
     if isinstance(layout, ComposedLayout):
-        result = layout.replace_outer(filter(layout.outer))
-        note("result", "the inner function stays, the outer layout is filtered", result=result)
-        return result
+        composed = layout.replace_outer(filter(layout.outer))
+        note("result", "the inner function stays, the outer layout is filtered", result=composed)
+        return composed
     result = coalesce(filter_zeros(layout))
     note("result", "no mode repeats and none can be merged", result=result)
     return result

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .basis import add_strides
-from .composed import AnyLayout, ComposedLayout
 from .compose import composition
+from .composed import AnyLayout, ComposedLayout
 from .divides import zipped_divide
 from .errors import CoordinateError, OperandError
 from .int_tuple import Coord, is_node, pretty_str, product_each

@@ -33,7 +33,7 @@ class Swizzle:
             raise OperandError(
                 f"<{num_bits},{num_base},{num_shift}> is no swizzle",
                 operation="Swizzle",
-                rule="num_bits >= 0, num_base >= 0, abs(num_shift) >= num_bits: the bits Y and Z do not overlap",
+                rule="num_bits >= 0, num_base >= 0, abs(num_shift) >= num_bits: Y and Z do not overlap",
             )
         object.__setattr__(self, "num_bits", num_bits)
         object.__setattr__(self, "num_base", num_base)
@@ -53,6 +53,7 @@ class Swizzle:
         return ((1 << self.num_bits) - 1) << (self.num_base + max(0, -self.num_shift))
 
     def __call__(self, offset: int) -> int:
+        """Permute one offset."""
         if isinstance(offset, bool) or not isinstance(offset, int):
             raise OperandError(
                 f"a swizzle permutes integer offsets, not {offset}",
