@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image
 
 from cutecourse.layout import Layout, idx2crd, size
 from cutecourse.widgets import palette
@@ -38,7 +39,11 @@ class PrintFigure(Figure):
         """The figure as PNG, the same bytes for the same figure."""
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", metadata={"Software": None})
-        return buffer.getvalue()
+        # A recorded notebook holds a figure for each widget; 64 colours look the same at a quarter of the size.
+        small = io.BytesIO()
+        with Image.open(buffer) as image:
+            image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, format="PNG", optimize=True)
+        return small.getvalue()
 
     def __repr__(self) -> str:
         panels = len(self.axes)
