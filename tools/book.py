@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cutecourse.errors import CourseError
 from tools.notebooks import check_pages
 from tools.paths import BOOK, relative
 
@@ -25,7 +26,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=BOOK, help="the folder that gets _build/html")
     options = parser.parse_args(arguments)
     # The extension refuses stale recordings as well, but Jupyter Book wraps its message in three tracebacks.
-    stale = check_pages()
+    try:
+        stale = check_pages()
+    except CourseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     if stale:
         print("the recordings are not of these pages:", *stale, sep="\n  ", file=sys.stderr)
         print("record them anew with: python -m tools.record", file=sys.stderr)

@@ -19,8 +19,8 @@ CHAPTER = notebook_sources()[-1].stem
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Copy what building needs; the library is the installed one."""
-    for name in ("book", "tools", "notebooks", "exercises"):
+    """Copy what building needs (the errata name tests); the library is the installed one."""
+    for name in ("book", "tools", "notebooks", "exercises", "tests"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("_build", "__pycache__"))
     return tmp_path
 
@@ -93,3 +93,12 @@ def test_check__says_the_same_without_building(tree: Path) -> None:
     )
     assert checked.returncode == 1
     assert expected in checked.stderr
+
+
+def test_build__says_in_a_line_what_is_wrong_with_the_errata(tree: Path, tmp_path: Path) -> None:
+    errata = tree / "book" / "errata.yml"
+    errata.write_text("documents: {}\nerrata:\n  - id: E01-1\n", encoding="utf-8")
+    built = build_book(tmp_path / "out", root=tree)
+    assert built.returncode == 1
+    assert built.stderr.startswith("error: E01-1: missing fields")
+    assert len(built.stderr.splitlines()) == 1
