@@ -1,15 +1,17 @@
 """Record what this machine's GPU makes of every PTX case, for the CPU tests to compare the emulator with.
 
-    python tools/record_cases.py [--commit HASH] [--date YYYY-MM-DD] [--output FILE] [--only FAMILY/VARIANT ...]
+    python tools/record_cases.py [--commit HASH] [--date YYYY-MM-DD] [--output FILE] [--only FAMILY/VARIANT
+    ...]
 
-Needs NumPy, ml_dtypes and cuda-bindings, and no installation of the package. Where there is no git, say with --commit (or
-CUTECOURSE_COMMIT) which commit this is. A case that the GPU refuses is named at the end, and the file is not written.
+Needs NumPy, ml_dtypes and cuda-bindings, and no installation of the package. Where there is no git, say
+with --commit (or CUTECOURSE_COMMIT) which commit this is. A case that the GPU refuses is named at the end,
+and the file is not written.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import os
 import platform
 import subprocess
@@ -63,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
             "driver_cuda": f"{gpu.cuda_version // 1000}.{gpu.cuda_version % 1000 // 10}",
             "driver": _driver_version(),
             "python": platform.python_version(),
-            "date": options.date or datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "date": options.date or dt.datetime.now(dt.UTC).date().isoformat(),
             "commit": options.commit or _commit(),
         }
         ptx_recordings.write(header, found, options.output)

@@ -19,7 +19,9 @@ def case(request):
 @pytest.fixture(scope="session")
 def recording():
     if not ptx_cases.RECORDING.exists():
-        pytest.skip("no recording of the PTX cases: run tools/record_cases.py on a machine with an NVIDIA H200")
+        pytest.skip(
+            "no recording of the PTX cases: run tools/record_cases.py on a machine with an NVIDIA H200"
+        )
     return ptx_recordings.read()
 
 
@@ -32,7 +34,8 @@ def gpu():
 
 def _compare(got, wanted, tolerance, *, any_nan):
     problems = [
-        ptx_cases.difference(name, got[name], values, tolerance, any_nan=any_nan) for name, values in wanted.items()
+        ptx_cases.difference(name, got[name], values, tolerance, any_nan=any_nan)
+        for name, values in wanted.items()
     ]
     problems = [p for p in problems if p]
     assert not problems, "\n".join(problems)

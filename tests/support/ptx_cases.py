@@ -1,4 +1,4 @@
-"""The PTX cases of tests/emulator/cases: what a header says, the arrays it asks for, and what has to come out.
+"""The PTX cases of tests/emulator/cases: headers, the arrays that they ask for, and what has to come out.
 
 A case is a complete PTX module of a few lines with a header in its comments:
 
@@ -14,12 +14,13 @@ A case is a complete PTX module of a few lines with a header in its comments:
     //   out: a + 1
     // ---
 
-`args` are the parameters in order: arrays (`shape`, and `kinds` of values from a `seed`, or `values` as written), or scalars
-(`value`). `expect` gives for an output a NumPy expression of the arrays as they were before the launch; it is evaluated
-by the test and knows nothing of the emulator. A case without it is compared with recordings from hardware only.
-`tolerance: {ulp: 2}` (or `abs`, `rel`) allows that distance, with `because:` saying why; without it bytes are compared.
-`cluster`, `dynamic_smem`, `entry` and `seed` are the launch's; `specification_only: reason` marks what no recording can
-exist for. No package is needed to read this: a line is `key: value`, and values are numbers, words, [lists] and {maps}.
+`args` are the parameters in order: arrays (`shape`, and `kinds` of values from a `seed`, or `values` as
+written), or scalars (`value`). `expect` gives for an output a NumPy expression of the arrays as they were
+before the launch; it is evaluated by the test and knows nothing of the emulator. A case without it is
+compared with recordings from hardware only. `tolerance: {ulp: 2}` (or `abs`, `rel`) allows that distance,
+with `because:` saying why; without it bytes are compared. `cluster`, `dynamic_smem`, `entry` and `seed` are
+the launch's; `specification_only: reason` marks what no recording can exist for. No package is needed to
+read this: a line is `key: value`, and values are numbers, words, [lists] and {maps}.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ RECORDING = Path(__file__).resolve().parent.parent / "emulator" / "recordings" /
 
 _TOKEN = re.compile(r"\s*([\[\]{},:]|\"[^\"]*\"|[^\[\]{},:\s][^\[\]{},:]*)")
 _KEYS = {
-    "about", "grid", "block", "cluster", "dynamic_smem", "entry", "seed", "args", "expect", "tolerance", "because",
-    "specification_only", "printed",
+    "about", "grid", "block", "cluster", "dynamic_smem", "entry", "seed", "args", "expect", "tolerance",
+    "because", "specification_only", "printed",
 }  # fmt: skip
 
 
@@ -145,7 +146,7 @@ class Case:
         found = {}
         for name, expression in self.expect.items():
             with np.errstate(all="ignore"):
-                value = eval(expression, {"np": np, **ptx_values.HELPERS, **inputs})  # noqa: S307
+                value = eval(expression, {"np": np, **ptx_values.HELPERS, **inputs})
             like = inputs[name]
             found[name] = np.broadcast_to(np.asarray(value), like.shape).astype(like.dtype)
         return found
@@ -254,7 +255,11 @@ def _raw(values: np.ndarray) -> np.ndarray:
 
 
 def _close(
-    got: np.ndarray, wanted: np.ndarray, raw_got: np.ndarray, raw_wanted: np.ndarray, tolerance: dict[str, Any]
+    got: np.ndarray,
+    wanted: np.ndarray,
+    raw_got: np.ndarray,
+    raw_wanted: np.ndarray,
+    tolerance: dict[str, Any],
 ) -> np.ndarray:
     x, y = got.astype(np.float64), wanted.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -266,7 +271,10 @@ def _close(
             close |= apart <= tolerance["rel"] * np.abs(y)
         if "ulp" in tolerance:
             sign = 1 << (8 * got.dtype.itemsize - 1)
-            order = [np.where(r & sign, -(r & (sign - 1)).astype(np.int64), r.astype(np.int64)) for r in (raw_got, raw_wanted)]
+            order = [
+                np.where(r & sign, -(r & (sign - 1)).astype(np.int64), r.astype(np.int64))
+                for r in (raw_got, raw_wanted)
+            ]
             both_finite = np.isfinite(x) & np.isfinite(y)
             close |= both_finite & (np.abs(order[0] - order[1]) <= tolerance["ulp"])
     return close

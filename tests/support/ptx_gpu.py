@@ -40,8 +40,16 @@ class Gpu:
     def compute_capability(self) -> tuple[int, int]:
         attribute = self.driver.CUdevice_attribute
         return (
-            _check(self.driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self.device)),
-            _check(self.driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, self.device)),
+            _check(
+                self.driver.cuDeviceGetAttribute(
+                    attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self.device
+                )
+            ),
+            _check(
+                self.driver.cuDeviceGetAttribute(
+                    attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, self.device
+                )
+            ),
         )
 
     @property
@@ -72,7 +80,11 @@ class Gpu:
                     slots.append(ctypes.create_string_buffer(value.tobytes(), value.nbytes))
             addresses = (ctypes.c_void_p * max(len(slots), 1))(*(ctypes.addressof(s) for s in slots))
             grid, block = _three(case.grid), _three(case.block)
-            _check(driver.cuLaunchKernel(function, *grid, *block, case.dynamic_smem, 0, ctypes.addressof(addresses), 0))
+            _check(
+                driver.cuLaunchKernel(
+                    function, *grid, *block, case.dynamic_smem, 0, ctypes.addressof(addresses), 0
+                )
+            )
             _check(driver.cuCtxSynchronize())
             for name in case.outputs:
                 _check(driver.cuMemcpyDtoH(inputs[name].ctypes.data, pointers[name], inputs[name].nbytes))

@@ -32,7 +32,9 @@ def read(path: Path = RECORDING) -> dict[str, Any]:
 def write(header: dict[str, Any], cases: dict[str, dict[str, Any]], path: Path = RECORDING) -> None:
     """Write the file with one line for each case, so that a diff shows which have changed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f'  {json.dumps(name)}: {json.dumps(entry, sort_keys=True)}' for name, entry in sorted(cases.items())]
+    lines = [
+        f"  {json.dumps(name)}: {json.dumps(entry, sort_keys=True)}" for name, entry in sorted(cases.items())
+    ]
     head = json.dumps(header, indent=2, sort_keys=True)[1:-2]
     path.write_text("{" + head + ',\n  "cases": {\n' + ",\n".join(lines) + "\n  }\n}\n")
 

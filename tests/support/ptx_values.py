@@ -64,7 +64,20 @@ def _edge(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray
         return _special(generator, kind, count)
     width = _width(kind)
     powers = [1 << i for i in range(width)]
-    pool = [0, 1, 2, 3, 7, 31, 32, 33, *powers, *(p - 1 for p in powers), *(-p for p in powers), *(-p - 1 for p in powers)]
+    pool = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        31,
+        32,
+        33,
+        *powers,
+        *(p - 1 for p in powers),
+        *(-p for p in powers),
+        *(-p - 1 for p in powers),
+    ]
     pool = np.array([p & ((1 << width) - 1) for p in pool], dtype=np.uint64)
     return _from_bits(generator.choice(pool, count), kind)
 
@@ -90,7 +103,9 @@ def _special(generator: np.random.Generator, kind: DType, count: int) -> np.ndar
 def _floats(spread: float, lowest: float = 0.0) -> Maker:
     def maker(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
         # Whole exponents: the last bit of a power with a fraction differs between machines.
-        scale = np.ldexp(1.0, np.floor(generator.uniform(lowest - spread, lowest + spread, count)).astype(np.int64))
+        scale = np.ldexp(
+            1.0, np.floor(generator.uniform(lowest - spread, lowest + spread, count)).astype(np.int64)
+        )
         values = generator.choice([-1.0, 1.0], count) * scale * generator.uniform(1, 2, count)
         if not _is_float(kind):
             return _small(generator, kind, count)
@@ -127,7 +142,10 @@ def _poison(generator: np.random.Generator, kind: DType, count: int) -> np.ndarr
 
 def _shifts(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
     """Distances of shifts and lengths of fields, also past the width."""
-    pool = np.array([0, 1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 127, 128, 255, 256, 257], dtype=np.uint64)
+    pool = np.array(
+        [0, 1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 127, 128, 255, 256, 257],
+        dtype=np.uint64,
+    )
     return _from_bits(generator.choice(pool, count), kind)
 
 
@@ -203,13 +221,20 @@ def _trunc_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     pairs = zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
     quotients = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else -1 for x, y in pairs]
     mask = (1 << (8 * a.dtype.itemsize)) - 1
-    return np.array([q & mask for q in quotients], dtype=np.uint64).astype(f"u{a.dtype.itemsize}").view(a.dtype).reshape(a.shape)
+    return (
+        np.array([q & mask for q in quotients], dtype=np.uint64)
+        .astype(f"u{a.dtype.itemsize}")
+        .view(a.dtype)
+        .reshape(a.shape)
+    )
 
 
 def _each(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
     """Apply a function of Python numbers to each place."""
     flat = [np.asarray(a).ravel().tolist() for a in arrays]
-    return np.array([function(*items) for items in zip(*flat, strict=True)]).reshape(np.asarray(arrays[0]).shape)
+    return np.array([function(*items) for items in zip(*flat, strict=True)]).reshape(
+        np.asarray(arrays[0]).shape
+    )
 
 
 def _wrap(function: Callable[..., int], dtype: str, *arrays: np.ndarray) -> np.ndarray:
@@ -217,7 +242,12 @@ def _wrap(function: Callable[..., int], dtype: str, *arrays: np.ndarray) -> np.n
     bits = 8 * np.dtype(dtype).itemsize
     flat = [np.asarray(a).ravel().tolist() for a in arrays]
     values = [int(function(*items)) & ((1 << bits) - 1) for items in zip(*flat, strict=True)]
-    return np.array(values, dtype=np.uint64).astype(f"u{bits // 8}").view(dtype).reshape(np.asarray(arrays[0]).shape)
+    return (
+        np.array(values, dtype=np.uint64)
+        .astype(f"u{bits // 8}")
+        .view(dtype)
+        .reshape(np.asarray(arrays[0]).shape)
+    )
 
 
 _LAYOUT = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
@@ -248,8 +278,10 @@ def _round(value: Fraction, name: str, mode: str, *, negative_zero: bool) -> int
     return bits | sign
 
 
-def _rounded(function: Callable[..., Any], name: str, mode: str, *arrays: np.ndarray, ftz: bool = False) -> np.ndarray:
-    """A rational function of floats, exact and then rounded once; where an operand is not finite, what float64 gives."""
+def _rounded(
+    function: Callable[..., Any], name: str, mode: str, *arrays: np.ndarray, ftz: bool = False
+) -> np.ndarray:
+    """A rational function of floats, rounded once; where an operand is not finite, what float64 gives."""
     exponent_bits, fraction_bits = _LAYOUT[name]
     raw = f"u{(1 + exponent_bits + fraction_bits) // 8}"
     dtype = arrays[0].dtype
@@ -259,7 +291,7 @@ def _rounded(function: Callable[..., Any], name: str, mode: str, *arrays: np.nda
     bits = []
     for items in zip(*columns, strict=True):
         approximate = float(function(*map(np.float64, items)))
-        if not all(map(np.isfinite, items)) or not np.isfinite(approximate) and 0 in items:
+        if not all(map(np.isfinite, items)) or (not np.isfinite(approximate) and 0 in items):
             bits.append(int(np.array([approximate]).astype(dtype).view(raw)[0]))
             continue
         exact = function(*map(Fraction, items))

@@ -1,8 +1,8 @@
 """How instructions reach memory, with every access checked.
 
-An `Access` belongs to one instruction. It turns lane addresses into positions in an array of words, and refuses
-what the hardware would fault on or leave undefined: addresses outside every allocation, misaligned ones, and
-reads of shared or local memory that nobody has written.
+An `Access` belongs to one instruction. It turns lane addresses into positions in an array of words, and
+refuses what the hardware would fault on or leave undefined: addresses outside every allocation, misaligned
+ones, and reads of shared or local memory that nobody has written.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Part:
     `lanes` are flattened lanes, or None when `index` has shape (n, 32) and covers all lanes in order.
     """
 
-    __slots__ = ("index", "lanes", "written", "words")
+    __slots__ = ("index", "lanes", "words", "written")
 
     def __init__(
         self,
@@ -57,13 +57,21 @@ class Part:
 
 
 class Access:
-    """One instruction's access to memory: `count` words of `bytes_` bytes for each lane, aligned to all of them.
+    """One instruction's access to memory: `count` words of `bytes_` bytes for each lane, aligned as one.
 
-    `space` is "global", "shared" (also for shared::cta), "shared::cluster", "local", "const", "param" or "generic".
+    `space` is "global", "shared" (also for shared::cta), "shared::cluster", "local", "const", "param" or
+    "generic".
     """
 
     def __init__(
-        self, site: Site, space: str, bytes_: int, count: int = 1, *, reads: bool = False, writes: bool = False
+        self,
+        site: Site,
+        space: str,
+        bytes_: int,
+        count: int = 1,
+        *,
+        reads: bool = False,
+        writes: bool = False,
     ) -> None:
         self.site = site
         self.space = space
@@ -81,14 +89,14 @@ class Access:
     # --- what instructions use ------------------------------------------------------------------------------
 
     def load(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> NDArray[Any]:
-        """The words of the active lanes in lane order: shape (k,) or (k, count); (n, 32[, count]) without a mask."""
+        """The active lanes' words in lane order: shape (k[, count]), without a mask (n, 32[, count])."""
         parts = self.parts(bundle, address, mask)
         if len(parts) == 1:
             return parts[0].words[parts[0].index]
         return self._join(bundle, parts, mask)
 
     def store(self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any]) -> None:
-        """Write words; `values` has the shape that `load` returns. Of lanes that collide the last one wins."""
+        """Write words; `values` is shaped as `load` returns it. Of lanes that collide the last one wins."""
         parts = self.parts(bundle, address, mask)
         if len(parts) == 1:
             part = parts[0]
@@ -108,7 +116,8 @@ class Access:
     def parts(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:
         """Where the lanes' words lie: one part, or several where generic addresses or allocations differ.
 
-        For read-modify-write: change `part.words` at `part.index`, and mark `part.written` where it is not None.
+        For read-modify-write: change `part.words` at `part.index`, and mark `part.written` where it is not
+        None.
         """
         lanes = None
         if mask is not None:
@@ -125,7 +134,8 @@ class Access:
             return [self._shared(bundle, address, lanes)]
         return self._generic(bundle, address, lanes)
 
-    # --- the spaces ---------------------------------------------------------------------------------------------
+    # --- the spaces
+    # ---------------------------------------------------------------------------------------------
 
     def _shared(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
         cohort = bundle.cohort
@@ -165,7 +175,8 @@ class Access:
         if self.count > 1:
             words, written = words.reshape(-1, self.count), written.reshape(-1, self.count)
         if self.reads:
-            # Compilers copy padding along with the fields around it: only a wholly unwritten access is a read of nothing.
+            # Compilers copy padding along with the fields around it: only a wholly unwritten access is a
+            # read of nothing.
             seen = written[index]
             nothing = (seen == 0) if self.count == 1 else (seen == 0).all(axis=-1)
             if b"\x01" in nothing.tobytes():
@@ -204,9 +215,7 @@ class Access:
             bad |= (offset & self._low) != 0
         if b"\x01" in bad.tobytes():
             return None
-        return Part(
-            allocation.words(self.bytes, self.count), (offset >> self.shift).view(np.int64), lanes
-        )
+        return Part(allocation.words(self.bytes, self.count), (offset >> self.shift).view(np.int64), lanes)
 
     def _scattered(
         self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
@@ -229,9 +238,7 @@ class Access:
             left &= ~inside
         return parts
 
-    def _generic(
-        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
-    ) -> list[Part]:
+    def _generic(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> list[Part]:
         found = self._last
         if found is not None:
             part = self._inside(found, address, lanes)
@@ -268,7 +275,8 @@ class Access:
             return every.reshape(bundle.n, WARP_SIZE, *tail)
         return every[np.flatnonzero(mask)]
 
-    # --- faults ---------------------------------------------------------------------------------------------------
+    # --- faults
+    # ---------------------------------------------------------------------------------------------------
 
     def _lane(self, lanes: NDArray[np.int64] | None, position: int) -> int:
         return position if lanes is None else int(lanes[position])
@@ -309,8 +317,8 @@ class Access:
                 if self.writes and not inside.writable:
                     self._raise(
                         ReadOnlyError,
-                        f"write of {self.size} bytes at 0x{one:x} in {inside.name}, which is {inside.space} memory"
-                        " and read-only",
+                        f"write of {self.size} bytes at 0x{one:x} in {inside.name}, which is {inside.space}"
+                        " memory and read-only",
                         bundle,
                         lane,
                         one,
@@ -330,7 +338,9 @@ class Access:
                     allocation, distance = near
                     name = allocation.name
                     side = (
-                        f"{distance} bytes past the end" if distance >= 0 else f"{-distance} bytes before the start"
+                        f"{distance} bytes past the end"
+                        if distance >= 0
+                        else f"{-distance} bytes before the start"
                     )
                     where = f"{side} of the nearest allocation, {name} ({allocation.nbytes} bytes)"
             if one == 0:

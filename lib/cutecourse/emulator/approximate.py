@@ -1,8 +1,8 @@
 """Approximate functions: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh.
 
-The hardware's tables are not published. The model is the mathematical function, computed in float64 and rounded to
-nearest into the format; the ISA gives each instruction's largest error on hardware, and the cases compare with
-recordings within that error.
+The hardware's tables are not published. The model is the mathematical function, computed in float64 and
+rounded to nearest into the format; the ISA gives each instruction's largest error on hardware, and the
+cases compare with recordings within that error.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def rcp(site: Site) -> Step:
     Shapes:     one number in each lane.
     Units:      `.rn .rz .rm .rp` round once; `.approx` is rounded to nearest here.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: `.approx.f32` is off by at most one unit in the last place on hardware; `rcp.approx.ftz.f64` keeps only
-                the top 20 bits of its fraction there and here.
+    Simplified: `.approx.f32` is off by at most one unit in the last place on hardware; `rcp.approx.ftz.f64`
+                keeps only the top 20 bits of its fraction there and here.
     Source:     PTX ISA 9.0, Floating Point Instructions: rcp, sqrt (#floating-point-instructions-rcp).
     """
     approximate = site.has("approx")
@@ -87,10 +87,14 @@ def rcp(site: Site) -> Step:
     if site.instruction.opcode == "rcp":
         one = _ONE_F32 if kind == "f32" else _ONE_F64
         return map_lanes(
-            (bits, target), [(bits, a)], lambda x: exact.divide(one, x, fmt, rounding, **clamps)  # type: ignore[arg-type]
+            (bits, target),
+            [(bits, a)],
+            lambda x: exact.divide(one, x, fmt, rounding, **clamps),  # type: ignore[arg-type]
         )
     return map_lanes(
-        (bits, target), [(bits, a)], lambda x: exact.square_root(x, fmt, rounding, **clamps)  # type: ignore[arg-type]
+        (bits, target),
+        [(bits, a)],
+        lambda x: exact.square_root(x, fmt, rounding, **clamps),  # type: ignore[arg-type]
     )
 
 
@@ -156,10 +160,11 @@ def ex2(site: Site) -> Step:
     Shapes:     one number in each lane; two in the packed types.
     Units:      none.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: rounded to nearest; the hardware's largest relative error is 2^-22 for ex2.f32, 2^-11 for tanh.f32,
-                2^-9.9 for ex2.f16 and about one unit in the last place for the other 16-bit forms.
+    Simplified: rounded to nearest; the hardware's largest relative error is 2^-22 for ex2.f32, 2^-11 for
+                tanh.f32, 2^-9.9 for ex2.f16 and about one unit in the last place for the other 16-bit forms.
     Source:     PTX ISA 9.0, Floating Point Instructions: ex2, tanh (#floating-point-instructions-ex2);
-                Half Precision Floating Point Instructions: ex2, tanh (#half-precision-floating-point-instructions-ex2).
+                Half Precision Floating Point Instructions: ex2, tanh
+                (#half-precision-floating-point-instructions-ex2).
     """
     site.expect("approx")
     ftz = site.has("ftz")

@@ -1,4 +1,4 @@
-"""Arithmetic whose name serves integers and floating-point numbers alike: add, sub, mul, mad, fma, div, min, ...
+"""Arithmetic whose name serves integers and floating-point numbers alike: add, mul, fma, div, min, ...
 
 What a type means is in `integers` and `floats`; here each name finds the function for its type.
 """
@@ -21,12 +21,14 @@ def add(site: Site) -> Step:
     """Add or subtract two numbers.
 
     Shapes:     one number in each lane; two in the packed types.
-    Units:      integers wrap around, with `.sat` (s32) they clamp; floats round once as `.rn .rz .rm .rp` say.
+    Units:      integers wrap around, with `.sat` (s32) they clamp; floats round once as `.rn .rz .rm .rp`
+                say.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: without a rounding modifier the hardware may fuse with a multiplication; this does not.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: add, sub (#integer-arithmetic-instructions-add);
                 Floating Point Instructions: add, sub (#floating-point-instructions-add);
-                Half Precision Floating Point Instructions: add, sub (#half-precision-floating-point-instructions-add).
+                Half Precision Floating Point Instructions: add, sub
+                (#half-precision-floating-point-instructions-add).
     """
     if _is_float(site):
         return floats.two_operands(site, site.instruction.opcode)
@@ -55,13 +57,15 @@ def addc(site: Site) -> Step:
 def mul(site: Site) -> Step:
     """Multiply two numbers; of integers the low half, the high half or all of the product.
 
-    Shapes:     one number in each lane; two in the packed types. `.wide` writes a register of twice the width.
+    Shapes:     one number in each lane; two in the packed types. `.wide` writes a register of twice the
+                width.
     Units:      floats round once as `.rn .rz .rm .rp` say.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: without a rounding modifier the hardware may fuse with an addition; this does not.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mul (#integer-arithmetic-instructions-mul);
                 Floating Point Instructions: mul (#floating-point-instructions-mul);
-                Half Precision Floating Point Instructions: mul (#half-precision-floating-point-instructions-mul).
+                Half Precision Floating Point Instructions: mul
+                (#half-precision-floating-point-instructions-mul).
     """
     if _is_float(site):
         return floats.two_operands(site, "mul")
@@ -78,7 +82,8 @@ def mad(site: Site) -> Step:
     Simplified: nothing; mad.f32 is the fused operation, as on all current targets.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mad (#integer-arithmetic-instructions-mad);
                 Floating Point Instructions: mad, fma (#floating-point-instructions-fma);
-                Half Precision Floating Point Instructions: fma (#half-precision-floating-point-instructions-fma).
+                Half Precision Floating Point Instructions: fma
+                (#half-precision-floating-point-instructions-fma).
     """
     if _is_float(site):
         return floats.fused(site)
@@ -111,7 +116,8 @@ def mul24(site: Site) -> Step:
     Units:      `.lo` the low 32 bits of the 48-bit product, `.hi` the high 32 bits.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: nothing.
-    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mul24, mad24 (#integer-arithmetic-instructions-mul24).
+    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mul24, mad24
+                (#integer-arithmetic-instructions-mul24).
     """
     return integers.multiply24(site)
 
@@ -123,9 +129,9 @@ def div(site: Site) -> Step:
     Shapes:     one number in each lane.
     Units:      `.rn .rz .rm .rp` round once; `.approx` and `.full` are rounded to nearest here.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: an integer divided by zero gives all ones, where the ISA leaves it open. `.approx` and `.full` are as
-                exact as their format allows, where the hardware is off by up to 2 units in the last place; above
-                2^126 a divisor of `.approx` gives zero, as the ISA says.
+    Simplified: an integer divided by zero gives all ones, where the ISA leaves it open. `.approx` and
+                `.full` are as exact as their format allows, where the hardware is off by up to 2 units in
+                the last place; above 2^126 a divisor of `.approx` gives zero, as the ISA says.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: div (#integer-arithmetic-instructions-div);
                 Floating Point Instructions: div (#floating-point-instructions-div).
     """
@@ -152,13 +158,14 @@ def min_max(site: Site) -> Step:
     """The smaller or the larger of two numbers.
 
     Shapes:     one number in each lane; two in the packed types.
-    Units:      for floats -0.0 is smaller than +0.0; a NaN loses against a number, with `.NaN` it wins; `.xorsign.abs`
-                compares magnitudes and takes the product's sign; `.relu` (s32) clamps at zero.
+    Units:      for floats -0.0 is smaller than +0.0; a NaN loses against a number, with `.NaN` it wins;
+                `.xorsign.abs` compares magnitudes and takes the product's sign; `.relu` (s32) clamps at zero.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: the form with three sources is not supported.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: min, max (#integer-arithmetic-instructions-min);
                 Floating Point Instructions: min, max (#floating-point-instructions-min);
-                Half Precision Floating Point Instructions: min, max (#half-precision-floating-point-instructions-min).
+                Half Precision Floating Point Instructions: min, max
+                (#half-precision-floating-point-instructions-min).
     """
     if _is_float(site):
         return floats.min_max(site)
@@ -175,7 +182,8 @@ def abs_neg(site: Site) -> Step:
     Simplified: of a NaN only the sign changes.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: abs, neg (#integer-arithmetic-instructions-abs);
                 Floating Point Instructions: abs, neg (#floating-point-instructions-abs);
-                Half Precision Floating Point Instructions: abs, neg (#half-precision-floating-point-instructions-abs).
+                Half Precision Floating Point Instructions: abs, neg
+                (#half-precision-floating-point-instructions-abs).
     """
     if _is_float(site):
         return floats.sign_only(site)
@@ -203,7 +211,8 @@ def dp4a(site: Site) -> Step:
     Units:      the sum wraps around.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: nothing.
-    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: dp4a, dp2a (#integer-arithmetic-instructions-dp4a).
+    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: dp4a, dp2a
+                (#integer-arithmetic-instructions-dp4a).
     """
     return integers.dot_product(site)
 

@@ -183,7 +183,10 @@ def _define(site: Site, *, sync: bool, reduction: _Reduction | None, first: int,
         barrier = _uniform(site, bundle, split, rows[barrier_slot], "the barrier's number")
         if barrier >= N_BARRIERS:
             raise site.error(
-                InvalidOperand, f"barrier {barrier}: there are {N_BARRIERS}", bundle, bundle.lanes(split.mask)[0]
+                InvalidOperand,
+                f"barrier {barrier}: there are {N_BARRIERS}",
+                bundle,
+                bundle.lanes(split.mask)[0],
             )
         count = 0
         if count_slot is not None:
@@ -241,7 +244,7 @@ def _arrive(
     following: int,
     current: Split | None = None,
 ) -> int:
-    """Count whole warps at their barrier. Splits that wait are parked; returns where the current one goes on."""
+    """Count whole warps at their barrier and park who waits; returns where the current split goes on."""
     current = current or members[0][0]
     part = members[0][1]
     state = _barriers(bundle)
@@ -254,7 +257,8 @@ def _arrive(
     if different.any() or over.any():
         warp = int(np.argmax(different if different.any() else over))
         problem = (
-            f"{count or 'all'} threads at barrier {barrier}, where others wait for {int(expected[warp]) or 'all'}"
+            f"{count or 'all'} threads at barrier {barrier}, where others wait for"
+            f" {int(expected[warp]) or 'all'}"
             if different.any()
             else f"more than {count} threads have come to barrier {barrier}"
         )
@@ -298,8 +302,8 @@ def bar_sync(site: Site) -> Step:
     Shapes:     the barrier's number and the number of threads are the same in all lanes.
     Units:      threads, a multiple of 32; each warp counts as 32.
     Blocks:     until the count is reached.
-    Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come together;
-                DeadlockError where the count is never reached.
+    Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come
+                together; DeadlockError where the count is never reached.
     Simplified: without a number the warps that have ended are not waited for.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
                 (#parallel-synchronization-and-communication-instructions-bar).
@@ -313,7 +317,8 @@ def bar_arrive(site: Site) -> Step:
 
     Shapes:     the barrier's number and the number of threads are the same in all lanes.
     Units:      threads, a multiple of 32; each warp counts as 32.
-    Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come together.
+    Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come
+                together.
     Simplified: nothing.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
                 (#parallel-synchronization-and-communication-instructions-bar).
@@ -325,7 +330,8 @@ def bar_arrive(site: Site) -> Step:
 def bar_red(site: Site) -> Step:
     """Wait as `bar.sync` does, and learn for how many threads, for all or for any of them, a predicate holds.
 
-    Shapes:     one predicate in each lane; the result is the same in all lanes: u32 for `.popc`, else a predicate.
+    Shapes:     one predicate in each lane; the result is the same in all lanes: u32 for `.popc`, else a
+                predicate.
     Units:      threads.
     Blocks:     until the count is reached.
     Errors:     as `bar.sync`.
@@ -405,5 +411,3 @@ def bar_warp_sync(site: Site) -> Step:
         return split.at if split.waiting is None else WAIT
 
     return control
-
-

@@ -79,7 +79,11 @@ def shift(site: Site) -> Step:
     Source:     PTX ISA 9.0, Logic and Shift Instructions: shl, shr (#logic-and-shift-instructions-shl).
     """
     left = site.instruction.opcode == "shl"
-    name = site.type("b16", "b32", "b64") if left else site.type(*(f"{c}{n}" for c in "bus" for n in (16, 32, 64)))
+    name = (
+        site.type("b16", "b32", "b64")
+        if left
+        else site.type(*(f"{c}{n}" for c in "bus" for n in (16, 32, 64)))
+    )
     kind = name.replace("b", "u")
     bits, dtype, _ = KINDS[kind]
     signed = kind[0] == "s"
@@ -140,8 +144,8 @@ def funnel_shift(site: Site) -> Step:
 def lop3(site: Site) -> Step:
     """Any logic function of three values, given as a table of eight bits.
 
-    Shapes:     three values in each lane; with `.and`/`.or` also a predicate: whether the result is not zero, combined
-                with a fourth operand.
+    Shapes:     three values in each lane; with `.and`/`.or` also a predicate: whether the result is not
+                zero, combined with a fourth operand.
     Units:      the table's bit number is 4 a + 2 b + c.
     Errors:     InvalidOperand where the table is no constant in 0..255.
     Simplified: nothing.
@@ -187,7 +191,8 @@ def count_bits(site: Site) -> Step:
     Units:      bits.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: nothing.
-    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: popc, clz, brev (#integer-arithmetic-instructions-popc).
+    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: popc, clz, brev
+                (#integer-arithmetic-instructions-popc).
     """
     kind = site.type("b32", "b64").replace("b", "u")
     bits, dtype, _ = KINDS[kind]
@@ -375,7 +380,12 @@ def fns(site: Site) -> Step:
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: fns (#integer-arithmetic-instructions-fns).
     """
     site.type("b32")
-    target, a, b, c = site.destination(0, "u32"), site.source(1, "u32"), site.source(2, "u32"), site.source(3, "s32")
+    target, a, b, c = (
+        site.destination(0, "u32"),
+        site.source(1, "u32"),
+        site.source(2, "u32"),
+        site.source(3, "s32"),
+    )
 
     def one(mask: int, base: int, offset: int) -> int:
         step = 1 if offset >= 0 else -1
@@ -400,8 +410,8 @@ def prmt(site: Site) -> Step:
     """Pick four of the eight bytes of two registers.
 
     Shapes:     two values and a selector in each lane; b holds bytes 4 to 7.
-    Units:      four bits of the selector for each byte: three for its number, one to spread its sign. The modes
-                `.f4e .b4e .rc8 .ecl .ecr .rc16` take two bits.
+    Units:      four bits of the selector for each byte: three for its number, one to spread its sign. The
+                modes `.f4e .b4e .rc8 .ecl .ecr .rc16` take two bits.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: nothing.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: prmt

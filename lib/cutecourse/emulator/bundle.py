@@ -1,9 +1,9 @@
 """Warps as the emulator runs them: bundles of warps whose lanes are NumPy vectors.
 
 A *bundle* is the warp of one rank in several independent blocks. Its registers are arrays of shape
-(n_warps, 32), so one NumPy operation serves them all; a single warp is the case n_warps = 1. A *split* is a set
-of a bundle's lanes that stand at the same instruction; divergence makes several, reconvergence joins them. A
-*cohort* is the set of blocks (or clusters) that the bundles of each rank belong to.
+(n_warps, 32), so one NumPy operation serves them all; a single warp is the case n_warps = 1. A *split* is a
+set of a bundle's lanes that stand at the same instruction; divergence makes several, reconvergence joins
+them. A *cohort* is the set of blocks (or clusters) that the bundles of each rank belong to.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class Cohort:
 class Bundle:
     """The warps of one rank in the blocks of one cohort, and where their lanes stand.
 
-    `rows[kind][slot]` is a register, a constant or a special register as an array of shape (n, 32); packed kinds
-    have a third axis. Instructions get slots from their `Site`.
+    `rows[kind][slot]` is a register, a constant or a special register as an array of shape (n, 32); packed
+    kinds have a third axis. Instructions get slots from their `Site`.
     """
 
     __slots__ = (
@@ -175,7 +175,7 @@ class Bundle:
         self.local_written = np.zeros_like(self.local)
         starts = (rank * n + np.arange(n, dtype=np.int64)) * cohort.shared_stride
         self.shared_base = np.ascontiguousarray(np.broadcast_to(starts[:, None], (n, WARP_SIZE)))
-        self.rows = program.make_rows(self)
+        self.rows = program.rows.make(self)
 
     def lanes(self, mask: Mask) -> NDArray[np.int64]:
         """The active lanes as numbers into the flattened (n * 32) lanes."""

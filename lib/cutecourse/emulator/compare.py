@@ -38,8 +38,8 @@ def _nan(x: Values, y: Values) -> Values:
     return (x != x) | (y != y)  # noqa: PLR0124
 
 
-def _comparison(site: Site, name: str, kind: str) -> Comparison:
-    """The function of an operator for a type; NaN makes an ordered comparison false, an unordered one true."""
+def _comparison(site: Site, name: str, kind: str) -> Comparison:  # noqa: RET503 - what it ends in raises
+    """The function of an operator: NaN makes an ordered comparison false, an unordered one true."""
     if kind in FLOAT_KINDS:
         if name == "num":
             return lambda x, y: ~_nan(x, y)
@@ -94,8 +94,8 @@ def _flushed(comparison: Comparison, kind: str) -> Comparison:
 def setp(site: Site) -> Step:
     """Compare two numbers and write what comes out into a predicate, and its opposite into a second one.
 
-    Shapes:     two numbers in each lane; `p|q` names one or two predicates; of packed types p gets the low and q the
-                high comparison.
+    Shapes:     two numbers in each lane; `p|q` names one or two predicates; of packed types p gets the low
+                and q the high comparison.
     Units:      `.and .or .xor` combine the outcome, and its opposite for q, with a fourth operand.
     Errors:     UnsupportedInstruction for a comparison that the type does not have.
     Simplified: nothing.
@@ -151,8 +151,9 @@ def set_(site: Site) -> Step:
     Units:      `.and .or .xor` combine the outcome with a predicate.
     Errors:     UnsupportedInstruction for a comparison that the type does not have.
     Simplified: nothing.
-    Source:     PTX ISA 9.0, Comparison and Selection Instructions: set (#comparison-and-selection-instructions-set);
-                Half Precision Comparison Instructions: set (#half-precision-comparison-instructions-set).
+    Source:     PTX ISA 9.0, Comparison and Selection Instructions: set
+                (#comparison-and-selection-instructions-set); Half Precision Comparison Instructions: set
+                (#half-precision-comparison-instructions-set).
     """
     name, combine, ftz = _take(site)
     result = site.type("u32", "s32", "f32", "u16", "s16", "f16", "bf16", "f16x2", "bf16x2")

@@ -296,4 +296,3 @@ def nanosleep(site: Site) -> Step:
         return WAIT
 
     return control
-

@@ -1,4 +1,4 @@
-"""Moving values between registers: mov with its packing and unpacking, selp, slct, prmt, elect.sync, fences."""
+"""Moving values between registers: mov with its packing and unpacking, selp, slct; elect.sync and fences."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__: list[str] = []
 def mov(site: Site) -> Step:
     """Copy a register, a constant, a special register or the address of a variable; pack and unpack.
 
-    Shapes:     one value in each lane; in braces two, four or eight that together have the type's bits, the first one
-                lowest.
+    Shapes:     one value in each lane; in braces two, four or eight that together have the type's bits, the
+                first one lowest.
     Units:      an address is in bytes, in the variable's own state space.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: registers of 128 bits are not supported.
@@ -155,7 +155,8 @@ def elect(site: Site) -> Step:
     Shapes:     the chosen lane's number in all lanes; a predicate that holds in it alone.
     Units:      lanes.
     Errors:     InvalidOperand for a lane that its membermask does not name.
-    Simplified: the lowest lane is chosen; the hardware's choice is not documented, only that it stays the same.
+    Simplified: the lowest lane is chosen; the hardware's choice is not documented, only that it stays the
+                same.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: elect.sync
                 (#parallel-synchronization-and-communication-instructions-elect-sync).
     """

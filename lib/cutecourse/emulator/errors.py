@@ -25,8 +25,8 @@ __all__ = [
 class EmulatorError(CourseError):
     """Something is wrong with a kernel or its launch.
 
-    `kernel`, `line` (of the PTX text), `block` (x, y, z), `warp` (its rank in the block), `lane`, `address` and
-    `allocation` (its name) are None where they do not apply.
+    `kernel`, `line` (of the PTX text), `block` (x, y, z), `warp` (its rank in the block), `lane`, `address`
+    and `allocation` (its name) are None where they do not apply.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """Floating-point arithmetic on lane vectors: what the names in `arithmetic` do for floating-point types.
 
-f32, f64 and f16 rounded to nearest go through NumPy, whose results are the correctly rounded ones; everything else
-goes through the exact functions of `numerics_arithmetic`. NaN results are the canonical NaN, as on the hardware.
+f32, f64 and f16 rounded to nearest go through NumPy, whose results are the correctly rounded ones;
+everything else goes through the exact functions of `numerics_arithmetic`. NaN results are the canonical
+NaN, as on the hardware.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator import numerics_arithmetic as exact
-from cutecourse.emulator.bundle import KINDS, Bundle, Mask, put
+from cutecourse.emulator.bundle import KINDS, Bundle, Mask
 from cutecourse.emulator.integers import map_lanes
 from cutecourse.emulator.numerics import FORMATS, FloatFormat, flush_subnormals
 from cutecourse.emulator.registry import Step
@@ -99,7 +100,9 @@ def two_operands(site: Site, name: str) -> Step:
     target, a, b = site.destination(0, bits), site.source(1, bits), site.source(2, bits)
     function = _FUNCTIONS[name]
     chosen = {name: True for name, wanted in clamps.items() if wanted}
-    return map_lanes((bits, target), [(bits, a), (bits, b)], lambda x, y: function(x, y, fmt, rounding, **chosen))
+    return map_lanes(
+        (bits, target), [(bits, a), (bits, b)], lambda x, y: function(x, y, fmt, rounding, **chosen)
+    )
 
 
 def fused(site: Site) -> Step:
@@ -122,10 +125,10 @@ def fused(site: Site) -> Step:
 
 
 def _fused_f32(site: Site, slow: Callable[..., Values]) -> Step:
-    """The product of two f32 is exact in float64, and so nearly always is what its sum with a third rounds to.
+    """fma.rn.f32: a product of two f32 is exact in float64, and the rounding of its sum nearly always right.
 
-    Rounding twice differs from rounding once only where the float64 sum lies exactly between two f32, or where the
-    result is subnormal; there, and for NaN, the exact function decides.
+    Rounding twice differs from rounding once only where the float64 sum lies exactly between two f32, or
+    where the result is subnormal; there, and for NaN, the exact function decides.
     """
     target, a, b, c = (site.destination(0, "f32"), *(site.source(i, "f32") for i in (1, 2, 3)))
     halfway, low = np.uint64(0x1000_0000), np.uint64(0x1FFF_FFFF)
@@ -154,7 +157,7 @@ def _fused_f32(site: Site, slow: Callable[..., Values]) -> Step:
 
 
 def divide(site: Site) -> Step:
-    """div of floats: with a rounding, or approximate."""
+    """Div of floats: with a rounding, or approximate."""
     approximate = site.one_of("approx", "full")
     kind, rounding, clamps = _take_form(site)
     if kind not in {"f32", "f64"} or clamps["sat"] or clamps["relu"] or (approximate and kind == "f64"):
@@ -189,7 +192,7 @@ def _magnitude(site: Site, kind: str) -> tuple[np.generic, np.generic]:
 
 
 def sign_only(site: Site) -> Step:
-    """abs and neg of floats."""
+    """Abs and neg of floats."""
     ftz = site.has("ftz")
     kind = site.type(*FLOAT_KINDS)
     bits, fmt = bits_kind(kind), format_of(kind)
@@ -215,7 +218,7 @@ def copysign(site: Site) -> Step:
 
 
 def min_max(site: Site) -> Step:
-    """min and max of floats, by comparing their bits as signed integers."""
+    """Min and max of floats, by comparing their bits as signed integers."""
     ftz, nan_wins = site.has("ftz"), site.has("NaN")
     xorsign = site.has("xorsign")
     if xorsign and not site.has("abs"):

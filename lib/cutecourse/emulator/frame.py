@@ -1,4 +1,4 @@
-"""Where variables live: sizes and offsets of shared memory, of each thread's local memory, and of parameters."""
+"""Variables as bytes: their sizes, alignments and initial values."""
 
 from __future__ import annotations
 

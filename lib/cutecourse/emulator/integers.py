@@ -74,6 +74,7 @@ def _three(site: Site, kind: str) -> tuple[int, int, int]:
 
 
 def add_sub(site: Site, name: str) -> Step:
+    """Define add and sub; `.sat` clamps s32."""
     saturate = site.has("sat")
     kind = site.type(*_ALL, "u16x2", "s16x2")
     target, a, b = _three(site, kind)
@@ -96,6 +97,7 @@ def _carry(site: Site) -> int:
 
 
 def add_with_carry(site: Site, name: str, *, carry_in: bool, carry_out: bool) -> Step:
+    """Define add.cc, addc, sub.cc, subc and their forms with both."""
     kind = site.type("u32", "s32", "u64", "s64").replace("s", "u")
     target, a, b = _three(site, kind)
     carry = _carry(site)
@@ -160,6 +162,7 @@ def _multiply_form(site: Site) -> tuple[str, str]:
 
 
 def multiply(site: Site) -> Step:
+    """Define mul.lo, mul.hi and mul.wide."""
     part, kind = _multiply_form(site)
     wide, function = _product(part, kind)
     target, a, b = site.destination(0, wide), site.source(1, kind), site.source(2, kind)
@@ -169,6 +172,7 @@ def multiply(site: Site) -> Step:
 
 
 def multiply_add(site: Site) -> Step:
+    """Define mad.lo, mad.hi and mad.wide."""
     saturate = site.has("sat")
     part, kind = _multiply_form(site)
     wide, function = _product(part, kind)
@@ -188,6 +192,7 @@ def multiply_add(site: Site) -> Step:
 
 
 def multiply_add_carry(site: Site, *, carry_in: bool, carry_out: bool) -> Step:
+    """Define mad.cc, madc and madc.cc."""
     part = site.expect("lo", "hi")
     kind = site.type("u32", "s32", "u64", "s64")
     _, function = _product(part, kind)
@@ -213,6 +218,7 @@ def multiply_add_carry(site: Site, *, carry_in: bool, carry_out: bool) -> Step:
 
 
 def multiply24(site: Site) -> Step:
+    """Define mul24 and mad24."""
     part = site.expect("lo", "hi")
     saturate = site.has("sat")
     kind = site.type("u32", "s32")
@@ -256,12 +262,14 @@ def _quotient(x: Values, y: Values) -> Values:
 
 
 def divide(site: Site) -> Step:
+    """Define div towards zero."""
     kind = site.type(*_ALL)
     target, a, b = _three(site, kind)
     return map_lanes((kind, target), [(kind, a), (kind, b)], _quotient)
 
 
 def remainder(site: Site) -> Step:
+    """Define rem, with the sign of the dividend."""
     kind = site.type(*_ALL)
     target, a, b = _three(site, kind)
 
@@ -272,6 +280,7 @@ def remainder(site: Site) -> Step:
 
 
 def min_max(site: Site) -> Step:
+    """Define min and max, also packed."""
     relu = site.has("relu")
     kind = site.type(*_ALL, "u16x2", "s16x2")
     if relu and kind not in {"s32", "s16x2"}:
@@ -280,23 +289,21 @@ def min_max(site: Site) -> Step:
     ufunc = np.minimum if site.instruction.opcode == "min" else np.maximum
     if relu:
         zero = KINDS[kind][1].type(0)
-        return map_lanes(
-            (kind, target), [(kind, a), (kind, b)], lambda x, y: np.maximum(ufunc(x, y), zero)
-        )
+        return map_lanes((kind, target), [(kind, a), (kind, b)], lambda x, y: np.maximum(ufunc(x, y), zero))
     if kind.endswith("x2"):
         return map_lanes((kind, target), [(kind, a), (kind, b)], ufunc)
     return _ufunc(kind, target, a, b, ufunc)
 
 
 def abs_neg(site: Site) -> Step:
+    """Define abs and neg."""
     kind = site.type("s16", "s32", "s64")
     target, a = site.destination(0, kind), site.source(1, kind)
-    return map_lanes(
-        (kind, target), [(kind, a)], np.abs if site.instruction.opcode == "abs" else np.negative
-    )
+    return map_lanes((kind, target), [(kind, a)], np.abs if site.instruction.opcode == "abs" else np.negative)
 
 
 def sum_of_distance(site: Site) -> Step:
+    """Define sad."""
     kind = site.type(*_ALL)
     target, a, b = _three(site, kind)
     c = site.source(3, kind)
@@ -308,6 +315,7 @@ def sum_of_distance(site: Site) -> Step:
 
 
 def dot_product(site: Site) -> Step:
+    """Define dp4a and dp2a."""
     four = site.instruction.opcode == "dp4a"
     half = None if four else site.expect("lo", "hi")
     kind_a, kind_b = site.type("u32", "s32"), site.type("u32", "s32")

@@ -60,7 +60,9 @@ class LaunchResult:
 
     def count(self, prefix: str) -> int:
         """How often instructions whose name starts with `prefix` were executed by a warp."""
-        return sum(n for name, n in self.instructions.items() if name == prefix or name.startswith(prefix + "."))
+        return sum(
+            n for name, n in self.instructions.items() if name == prefix or name.startswith(prefix + ".")
+        )
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,14 @@ def launch(
 ) -> LaunchResult:
     """Run a kernel from its PTX text on this machine's CPU.
 
-    NumPy arrays among `args` are pointers: the kernel works on their memory in place. Other arguments are scalars of
-    the parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field.
-    `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes. `arithmetic` names the GPU
-    whose tensor cores' sums mma.sync gives (see cutecourse.emulator.mma_arithmetic); the PTX's target does not.
+    NumPy arrays among `args` are pointers: the kernel works on their memory in place. Other arguments are
+    scalars of the parameter's declared type; a tuple fills a parameter declared as an array of bytes, field
+    by field. `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
+    `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
+    cutecourse.emulator.mma_arithmetic); the PTX's target does not.
 
-    Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does wrong.
+    Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
+    wrong.
     """
     module = ptx if isinstance(ptx, Module) else parse(ptx)
     check(module)
@@ -148,7 +152,9 @@ def _entry(module: Module, name: str | None) -> Function:
 def _arithmetic(name: str, function: Function) -> str:
     if name not in TENSOR_CORES:
         known = ", ".join(TENSOR_CORES)
-        raise LaunchError(f"arithmetic={name!r} is no GPU whose sums are known: {known}", kernel=function.name)
+        raise LaunchError(
+            f"arithmetic={name!r} is no GPU whose sums are known: {known}", kernel=function.name
+        )
     return name
 
 
@@ -211,7 +217,9 @@ def _check_launch(
         raise LaunchError(f"a grid of {grid} has {blocks} blocks: too many to emulate", kernel=name)
     for axis, extent, part in zip("xyz", grid, cluster, strict=True):
         if extent % part:
-            raise LaunchError(f"grid.{axis} = {extent} is no multiple of cluster.{axis} = {part}", kernel=name)
+            raise LaunchError(
+                f"grid.{axis} = {extent} is no multiple of cluster.{axis} = {part}", kernel=name
+            )
     required = function.directive("reqntid")
     if required and (*required, 1, 1)[:3] != block:
         raise LaunchError(f"the kernel requires blocks of {(*required, 1, 1)[:3]}, not {block}", kernel=name)
@@ -222,15 +230,16 @@ def _check_launch(
 
 def _check_shared(module: Module, machine: Machine) -> None:
     program = machine.program
-    if program.shared_static > _STATIC_LIMIT:
+    if program.placement.shared_static > _STATIC_LIMIT:
         raise LaunchError(
-            f"{program.shared_static} bytes of static shared memory: at most {_STATIC_LIMIT} are possible",
+            f"{program.placement.shared_static} bytes of static shared memory: at most {_STATIC_LIMIT} are"
+            " possible",
             kernel=program.kernel,
         )
     limit = _SHARED_LIMIT_KIB.get(_capability(module), 227) << 10
     if program.shared_bytes > limit:
         raise LaunchError(
-            f"{program.shared_bytes} bytes of shared memory ({program.shared_static} static,"
+            f"{program.shared_bytes} bytes of shared memory ({program.placement.shared_static} static,"
             f" {machine.dynamic_smem} dynamic) do not fit: {module.target[0]} has {limit} for a block",
             kernel=program.kernel,
         )
@@ -242,7 +251,9 @@ def _check_shared(module: Module, machine: Machine) -> None:
 def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters:
     """Lay the arguments out in parameter space as the kernel declares them."""
     if isinstance(args, np.ndarray | str | bytes):
-        raise LaunchError("args is a sequence of arguments; put the one argument into a list", kernel=function.name)
+        raise LaunchError(
+            "args is a sequence of arguments; put the one argument into a list", kernel=function.name
+        )
     given = list(args)
     if len(given) != len(function.params):
         raise LaunchError(
@@ -297,7 +308,7 @@ class _Pointers:
         start = array.__array_interface__["data"][0]
         end = start + array.nbytes
         for low, high, allocation in self.known:
-            if start < high and low < end or (start == low and end == high):
+            if (start < high and low < end) or (start == low and end == high):
                 if start < low or end > high:
                     raise LaunchError("two arrays overlap in part; pass the one that holds both first")
                 return allocation.base + (start - low)
@@ -309,8 +320,8 @@ class _Pointers:
 
 
 def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) -> bytes:
-    if isinstance(argument, np.ndarray) and argument.dtype.names is None or isinstance(argument, np.ndarray):
-        if size != 8 or (parameter.type[0] == "f"):
+    if isinstance(argument, np.ndarray):
+        if size != 8 or parameter.type[0] == "f":
             raise LaunchError("an array is a pointer of 8 bytes, and the parameter is none")
         return pointers.address(argument).to_bytes(8, "little")
     if parameter.dims:
@@ -328,9 +339,7 @@ def _encode_bytes(size: int, argument: Any, pointers: _Pointers) -> bytes:
             elif isinstance(item, np.generic | bytes):
                 raw = bytes(item) if isinstance(item, bytes) else item.tobytes()
             else:
-                raise LaunchError(
-                    f"a field of type {type(item).__name__} has no size; use a NumPy scalar such as numpy.int32"
-                )
+                raise LaunchError(f"a field of type {type(item).__name__} has no size; use a NumPy scalar")
             step = 1 if isinstance(item, bytes) else len(raw)
             data.extend(b"\0" * (align_up(len(data), step) - len(data)))
             data.extend(raw)
@@ -345,7 +354,8 @@ def _encode_bytes(size: int, argument: Any, pointers: _Pointers) -> bytes:
             raise LaunchError(f"{len(raw)} bytes were given")
         return raw
     raise LaunchError(
-        f"a value of type {type(argument).__name__}; give bytes, a NumPy scalar of that size, or a tuple of fields"
+        f"a value of type {type(argument).__name__}; give bytes, a NumPy scalar of that size, or a tuple of"
+        " fields"
     )
 
 
@@ -377,8 +387,9 @@ def _encode_scalar(kind: str, size: int, argument: Any) -> bytes:
             if argument.nbytes != size:
                 raise LaunchError(f"numpy.{argument.dtype} has {argument.nbytes} bytes")
             return argument.tobytes()
-        return _encode_float({16: "f16", 32: "f32", 64: "f64"}.get(bits, kind) if kind[0] == "b" and kind != "bf16"
-                             else kind, float(argument))  # fmt: skip
+        if kind[0] == "b" and kind != "bf16":
+            kind = {16: "f16", 32: "f32", 64: "f64"}.get(bits, kind)
+        return _encode_float(kind, float(argument))
     raise LaunchError(f"a value of type {type(argument).__name__} is no scalar")
 
 

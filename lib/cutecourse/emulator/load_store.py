@@ -26,12 +26,13 @@ from cutecourse.ptx.syntax import Vector
 __all__ = ["take_cache_hints", "take_space"]
 
 _SPACES = (
-    "global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry", "param::func",
+    "global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry",
+    "param::func",
 )  # fmt: skip
 _HINTS = (
-    "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
-    "L1::evict_last", "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last", "L2::64B",
-    "L2::128B", "L2::256B",
+    "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L1::evict_normal", "L1::evict_unchanged",
+    "L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::evict_normal", "L2::evict_first",
+    "L2::evict_last", "L2::64B", "L2::128B", "L2::256B",
 )  # fmt: skip
 
 
@@ -89,10 +90,10 @@ def ld(site: Site) -> Step:
 
     Shapes:     one address in each lane; one to eight destinations.
     Units:      addresses in bytes; words of 1, 2, 4 or 8 bytes, together at most 32.
-    Errors:     AddressError, AlignmentError, UninitializedRead (shared memory; local memory where all of the access
-                was never written).
-    Simplified: cache operators, eviction hints and prefetch sizes change nothing; memory order and scope neither, as
-                every access happens when it is issued.
+    Errors:     AddressError, AlignmentError, UninitializedRead (shared memory; local memory where all of
+                the access was never written).
+    Simplified: cache operators, eviction hints and prefetch sizes change nothing; memory order and scope
+                neither, as every access happens when it is issued.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: ld, ldu
                 (#data-movement-and-conversion-instructions-ld).
     """
@@ -164,7 +165,9 @@ def _load_parameter(site: Site, address: int, size: int, targets: list[tuple[str
     if allocation is None or address + total > allocation.end:
         site.invalid(f"a read of {total} bytes past the end of the kernel's parameters")
     if address % total:
-        site.invalid(f"a read of {total} bytes of parameters at offset {address - allocation.base}, misaligned")
+        site.invalid(
+            f"a read of {total} bytes of parameters at offset {address - allocation.base}, misaligned"
+        )
     pairs = []
     for position, (wide, slot) in enumerate(targets):
         start = address - allocation.base + position * size
@@ -340,5 +343,3 @@ def isspacep(site: Site) -> Step:
         put(bundle.rows["pred"][target], inside, mask)
 
     return step
-
-

@@ -45,6 +45,7 @@ class GateWait:
     gate: Gate
 
     def describe(self) -> str:
+        """Why these lanes wait."""
         what = "all lanes of the warp" if self.gate.kind == "warp" else "the lanes that its membermask names"
         return f"waits at {self.gate.instruction.name} for {what}"
 
@@ -117,7 +118,8 @@ class Machine:
         self.pending.append(work)
         return work
 
-    # --- variables and parameters -----------------------------------------------------------------------------
+    # --- variables and parameters
+    # -----------------------------------------------------------------------------
 
     def set_parameters(self, parameters: Parameters) -> None:
         """Put the arguments where ld.param finds them."""
@@ -138,10 +140,13 @@ class Machine:
         if found is not None:
             return found
         if variable.space not in {"global", "const"}:
-            raise LaunchError(f"{variable.name} in .{variable.space} has no address of its own", line=variable.line)
+            raise LaunchError(
+                f"{variable.name} in .{variable.space} has no address of its own", line=variable.line
+            )
         if "extern" in variable.linkage:
             raise LaunchError(
-                f"{variable.name} is declared .extern and nothing in this module defines it", line=variable.line
+                f"{variable.name} is declared .extern and nothing in this module defines it",
+                line=variable.line,
             )
         size = size_of(variable)
         try:
@@ -159,7 +164,9 @@ class Machine:
         for candidate in self.module.variables:
             if candidate.name == symbol.symbol:
                 if candidate.space == "shared":
-                    raise LaunchError(f"{symbol}: the address of shared memory is not known", line=symbol.line)
+                    raise LaunchError(
+                        f"{symbol}: the address of shared memory is not known", line=symbol.line
+                    )
                 return self.variable(candidate).base + symbol.offset
         raise LaunchError(f"{symbol}: no variable of that name", line=symbol.line)
 
@@ -169,7 +176,8 @@ class Machine:
 
     const_window = CONST_WINDOW
 
-    # --- blocks -----------------------------------------------------------------------------------------------
+    # --- blocks
+    # -----------------------------------------------------------------------------------------------
 
     def make_cohort(self, clusters: NDArray[np.int64]) -> Cohort:
         """Blocks that run side by side: `clusters` are the numbers of independent clusters of the grid."""
@@ -211,7 +219,8 @@ class Machine:
                 self.add_split(bundle, start, bundle.live.copy(), ())
         return cohort
 
-    # --- splits -----------------------------------------------------------------------------------------------
+    # --- splits
+    # -----------------------------------------------------------------------------------------------
 
     @staticmethod
     def assign(split: Split, mask: Mask) -> None:
@@ -242,9 +251,7 @@ class Machine:
         self.assign(split, mask & ~away)
         return other
 
-    def divide(
-        self, bundle: Bundle, split: Split, condition: NDArray[np.bool_], yes: int, no: int
-    ) -> int:
+    def divide(self, bundle: Bundle, split: Split, condition: NDArray[np.bool_], yes: int, no: int) -> int:
         """Send the lanes of a split two ways; returns where the split itself goes on."""
         held = condition if split.mask is None else condition & split.mask
         seen = held.tobytes()
@@ -288,10 +295,11 @@ class Machine:
             hook(bundle, mask)
         return WAIT
 
-    # --- gates ------------------------------------------------------------------------------------------------
+    # --- gates
+    # ------------------------------------------------------------------------------------------------
 
     def pass_gate(self, bundle: Bundle, split: Split, gate: Gate) -> bool:
-        """Whether the split may run the gated block it stands at; lanes that may not are parked in front of it."""
+        """Whether the split may run the gated block where it stands; lanes that may not are parked there."""
         if split.mask is None:
             if gate.constant == 0xFFFFFFFF or gate.kind == "warp":
                 return True
@@ -347,7 +355,8 @@ class Machine:
         result: NDArray[np.bool_] = missing == 0
         return result
 
-    # --- errors -----------------------------------------------------------------------------------------------
+    # --- errors
+    # -----------------------------------------------------------------------------------------------
 
     def error(
         self,

@@ -55,10 +55,12 @@ class Allocation:
 
     @property
     def nbytes(self) -> int:
+        """Its size."""
         return len(self.data)
 
     @property
     def end(self) -> int:
+        """The first address behind it."""
         return self.base + len(self.data)
 
     def words(self, bytes_: int, words: int = 1) -> NDArray[Any]:
@@ -82,7 +84,9 @@ class Memory:
         self._bases: list[int] = []
         self._next = {"global": GLOBAL_BASE, "const": CONST_WINDOW, "param": PARAM_WINDOW}
 
-    def allocate(self, name: str, space: str, data: NDArray[np.uint8], *, writable: bool = True) -> Allocation:
+    def allocate(
+        self, name: str, space: str, data: NDArray[np.uint8], *, writable: bool = True
+    ) -> Allocation:
         """Give bytes an address, aligned to 1024, with a gap that belongs to nobody in front and behind."""
         base = self._next[space]
         size = max(len(data), 1)
@@ -101,7 +105,7 @@ class Memory:
         return None
 
     def nearest(self, address: int) -> tuple[Allocation, int] | None:
-        """The allocation closest to an address, and how many bytes past its end (or, negative, before its start)."""
+        """The closest allocation, and how many bytes past its end (negative: before its start) it is."""
         best: tuple[Allocation, int] | None = None
         position = bisect_right(self._bases, address)
         for allocation in self.allocations[max(0, position - 1) : position + 1]:

@@ -1,8 +1,9 @@
-"""In which order diverged lanes run: an order of basic blocks that puts a join after the ways that lead to it.
+"""The order in which diverged lanes run: a join of ways comes after the ways that lead to it.
 
-The lanes that stand earliest in this order run first, so the others wait for them where the ways join again. It is
-Bourdoncle's weak topological order: strongly connected components (loops) stay together, and inside one the head
-comes first. Ordering by address alone would run a join before a block that a compiler moved out of line.
+The lanes that stand earliest in this order run first, so the others wait for them where the ways join
+again. It is Bourdoncle's weak topological order: strongly connected components (loops) stay together, and
+inside one the head comes first. Ordering by address alone would run a join before a block that a compiler
+moved out of line.
 """
 
 from __future__ import annotations

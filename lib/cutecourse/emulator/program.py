@@ -1,32 +1,32 @@
 """A kernel translated for one launch: basic blocks of steps, rows of registers, and where variables live.
 
-Each instruction is decoded once, when the kernel is loaded; what runs later are Python callables bound to rows.
-All instructions that the entry can reach are decoded before anything runs, so everything unsupported is
+Each instruction is decoded once, when the kernel is loaded; what runs later are Python callables bound to
+rows. All instructions that the entry can reach are decoded before anything runs, so everything unsupported is
 reported at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import KINDS, WARP_SIZE, Bundle, Mask, Split
-from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchError, UnsupportedInstruction
-from cutecourse.emulator.frame import align_up, alignment_of, size_of
-from cutecourse.emulator.memory import POISON, RANK_SHIFT
+from cutecourse.emulator.bundle import KINDS, Bundle, Mask, Split
+from cutecourse.emulator.errors import EmulatorError, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.order import weak_topological_order
+from cutecourse.emulator.placement import Placement
 from cutecourse.emulator.registry import Step, lookup
+from cutecourse.emulator.rows import RowTable
 from cutecourse.emulator.site import AddressSource, Site
-from cutecourse.emulator.special import DYNAMIC, dynamic_value, special_row
+from cutecourse.emulator.special import DYNAMIC, dynamic_value
 from cutecourse.ptx.checks import is_special
-from cutecourse.ptx.scopes import FlatFunction, LabelSymbol, Register, flatten, type_bits
+from cutecourse.ptx.scopes import FlatFunction, LabelSymbol, Register, flatten
 from cutecourse.ptx.syntax import (
     Address,
-    BranchTargets,
     FloatLiteral,
     Function,
     Instruction,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BasicBlock", "Gate", "Program"]
 
-_DYNAMIC_ALIGNMENT = 1024
 Control = Callable[[Bundle, Split, int], int]
 
 
@@ -87,20 +86,14 @@ class Program:
         self.blocks: list[BasicBlock] = []
         self.rank: list[int] = []
         self._order_edges: list[tuple[int, int]] = []
-        # Registers: how many rows of each width, and where a register's row is.
-        self._rows: dict[int, int] = {1: 0, 8: 0, 16: 0, 32: 0, 64: 0}
-        self._register: dict[tuple[str, int], tuple[int, int]] = {}
-        self._recipes: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in KINDS}
-        self._slots: dict[tuple[str, tuple[Any, ...]], int] = {}
-        # Memory.
-        self._offsets: dict[tuple[str, str, int, int], int] = {}
-        self.shared_names: list[tuple[int, int, str]] = []
-        self.shared_static = 0
-        self.local_bytes = 0
         self._function_now = entry.name
+        self._labels: dict[int, int] = {}
         self._reach()
-        self._lay_out()
-        self.local_stride = align_up(max(self.local_bytes, 1), 16)
+        self.rows = RowTable()
+        self.placement = Placement(module, entry, self.flat, machine.dynamic_smem)
+        self.shared_bytes = self.placement.shared_bytes
+        self.local_bytes = self.placement.local_bytes
+        self.local_stride = self.placement.local_stride
         self._decode()
 
     # --- which functions ----------------------------------------------------------------------------------
@@ -143,144 +136,46 @@ class Program:
             for callee, instruction in calls[name].items():
                 if callee in path:
                     raise UnsupportedInstruction(
-                        f"recursive calls are not supported: {' calls '.join([*path[path.index(callee) :], callee])}",
+                        "recursive calls are not supported: "
+                        + " calls ".join([*path[path.index(callee) :], callee]),
                         kernel=self.kernel,
                         line=instruction.line,
                         text=self.module.line_text(instruction.line),
                     )
                 work.append((callee, False))
 
-    # --- where variables live -----------------------------------------------------------------------------
+    # --- where things are ---------------------------------------------------------------------------------
 
-    @staticmethod
-    def _variable_key(function: str, variable: Variable) -> tuple[str, str, int, int]:
-        return (function, variable.name, variable.line, variable.column)
-
-    def _lay_out(self) -> None:
-        """Give shared, local and parameter variables their offsets: one place each, since nothing recurs."""
-        for name, flat in self.flat.items():
-            formal = () if flat.function is self.entry else (*flat.function.returns, *flat.function.params)
-            for variable in (*formal, *flat.variables):
-                if variable.space in {"local", "param"}:
-                    for member in self._members(variable):
-                        self._place_local(name, member)
-        used = self._used_names()
-        shared = [("", v) for v in self.module.variables if v.space == "shared" and self._is_used(v, used)]
-        for name, flat in self.flat.items():
-            shared += [(name, v) for v in flat.variables if v.space == "shared"]
-        static = [(f, m) for f, v in shared if not self._is_dynamic(v) for m in self._members(v)]
-        offset = 0
-        for function, variable in static:
-            offset = align_up(offset, alignment_of(variable))
-            self._offsets[self._variable_key(function, variable)] = offset
-            self.shared_names.append((offset, offset + size_of(variable), variable.name))
-            offset += size_of(variable)
-        self.shared_static = offset
-        dynamic = [(f, v) for f, v in shared if self._is_dynamic(v)]
-        self.shared_bytes = offset
-        if dynamic or self.machine.dynamic_smem:
-            # LLVM folds masks that assume the alignment that the CuTe DSL declares: 1024.
-            start = align_up(offset, _DYNAMIC_ALIGNMENT)
-            for function, variable in dynamic:
-                self._offsets[self._variable_key(function, variable)] = start
-            self.shared_bytes = start + self.machine.dynamic_smem
-            name = dynamic[0][1].name if dynamic else "dynamic shared memory"
-            self.shared_names.append((start, self.shared_bytes, name))
-
-    def _used_names(self) -> set[str]:
-        used: set[str] = set()
-        for flat in self.flat.values():
-            for instruction in flat.instructions:
-                stack: list[Any] = list(instruction.operands)
-                while stack:
-                    operand = stack.pop()
-                    if isinstance(operand, Name):
-                        used.add(operand.text)
-                    elif isinstance(operand, SymbolOffset):
-                        used.add(operand.symbol)
-                    elif isinstance(operand, Address):
-                        stack.extend(operand.coordinates)
-                        if operand.base:
-                            used.add(operand.base.text)
-                    elif hasattr(operand, "items"):
-                        stack.extend(operand.items)
-        return used
-
-    @staticmethod
-    def _is_used(variable: Variable, used: set[str]) -> bool:
-        if variable.count is None:
-            return variable.name in used
-        return any(name.startswith(variable.name) for name in used)
-
-    @staticmethod
-    def _is_dynamic(variable: Variable) -> bool:
-        return "extern" in variable.linkage
-
-    def _members(self, variable: Variable) -> list[Variable]:
-        if variable.count is None:
-            return [variable]
-        if variable.count > 1 << 16:
-            raise LaunchError(f"{variable.name}<{variable.count}>: too many variables", line=variable.line)
-        scope_free = []
-        for number in range(variable.count):
-            scope_free.append(
-                Variable(
-                    variable.line, variable.column, variable.space, variable.type, f"{variable.name}{number}",
-                    variable.dims, variable.alignment, variable.vector, None, variable.initializer,
-                    variable.linkage, variable.attributes,
-                )  # fmt: skip
-            )
-        return scope_free
-
-    def _place_local(self, function: str, variable: Variable) -> None:
-        offset = align_up(self.local_bytes, max(alignment_of(variable), 1))
-        self._offsets[self._variable_key(function, variable)] = offset
-        self.local_bytes = offset + size_of(variable)
-        if self.local_bytes > 512 << 10:
-            raise LaunchError(
-                f"variable {variable.name} takes a thread's local memory past 512 KiB",
-                kernel=self.kernel,
-                line=variable.line,
-            )
+    @property
+    def in_entry(self) -> bool:
+        """Whether the instruction being decoded belongs to the kernel itself, not to a device function."""
+        return self._function_now == self.kernel
 
     def local_offset(self, variable: Variable, function: str | None = None) -> int | None:
         """Where a local or parameter variable of a function lies in each thread's memory."""
-        return self._offsets.get(self._variable_key(function or self._function_now, variable))
+        return self.placement.local(function or self._function_now, variable)
 
     def shared_name(self, offset: int) -> str | None:
         """The shared variable at or nearest before an offset."""
-        best = None
-        for start, end, name in self.shared_names:
-            if start <= offset < end:
-                return name
-            if start <= offset:
-                best = name
-        return best
+        return self.placement.shared_name(offset)
 
     # --- rows ---------------------------------------------------------------------------------------------
 
     def _slot(self, kind: str, recipe: tuple[Any, ...]) -> int:
-        key = (kind, recipe)
-        found = self._slots.get(key)
-        if found is None:
-            found = self._slots[key] = len(self._recipes[kind])
-            self._recipes[kind].append(recipe)
-        return found
+        return self.rows.slot(kind, recipe)
 
     def _register_row(self, register: Register) -> tuple[int, int]:
-        key = (self._function_now, register.index)
-        found = self._register.get(key)
-        if found is None:
-            bits = register.bits
-            if bits not in self._rows:
-                raise UnsupportedInstruction(
-                    f"registers of {bits} bits ({register.name}) are not supported", kernel=self.kernel
-                )
-            found = self._register[key] = (bits, self._rows[bits])
-            self._rows[bits] += 1
-        return found
+        return self.rows.register(self._function_now, register)
 
-    def source_slot(self, site: Site, operand: Operand, kind: str) -> int:
+    def constant_slot(self, kind: str, bits: int) -> int:
+        """A row that holds a constant bit pattern."""
+        return self.rows.constant(kind, bits)
+
+    def named_slot(self, kind: str, name: str) -> int:
+        """A row of its own that a family of instructions shares, such as the carry flag."""
+        return self.rows.slot(kind, ("temporary", name))
+
+    def source_slot(self, site: Site, operand: Operand, kind: str) -> int:  # noqa: RET503 - what it ends in raises
         """Where to read an operand as a kind."""
         if isinstance(operand, IntLiteral):
             return self._slot(kind, ("const", self._bits_of_int(site, operand.value, kind)))
@@ -311,7 +206,7 @@ class Program:
                 return slot
         site.invalid(f"{operand} cannot be read as .{kind}")
 
-    def _read_register(self, site: Site, register: Register, kind: str) -> int:
+    def _read_register(self, site: Site, register: Register, kind: str) -> int:  # noqa: RET503 - what it ends in raises
         width = KINDS[kind][0]
         if register.bits == width:
             return self._slot(kind, ("reg", *self._register_row(register)))
@@ -322,7 +217,7 @@ class Program:
             f"{register.name} is a register of type .{register.type}, and the instruction reads .{kind}"
         )
 
-    def destination_slot(self, site: Site, operand: Operand, kind: str) -> int:
+    def destination_slot(self, site: Site, operand: Operand, kind: str) -> int:  # noqa: RET503 - what it ends in raises
         """Where to write an operand as a kind."""
         if isinstance(operand, Sink):
             return self._slot(kind, ("sink",))
@@ -342,11 +237,10 @@ class Program:
         return self._slot(kind, ("const", self.variable_address(site, variable) + offset))
 
     def _shared_offset(self, site: Site, variable: Variable) -> int:
-        for function in (self._function_now, ""):
-            found = self._offsets.get(self._variable_key(function, variable))
-            if found is not None:
-                return found
-        site.invalid(f"shared variable {variable.name} has no place")
+        found = self.placement.shared(self._function_now, variable)
+        if found is None:
+            site.invalid(f"shared variable {variable.name} has no place")
+        return found
 
     def variable_address(self, site: Site, variable: Variable) -> int:
         """The address of a variable that is not shared, in its own state space."""
@@ -363,14 +257,14 @@ class Program:
 
     @staticmethod
     def _bits_of_int(site: Site, value: int, kind: str) -> int:
-        width, kind_dtype, parts = KINDS[kind]
+        width, _, parts = KINDS[kind]
         if kind == "pred":
             return int(value != 0)
         if parts == 1 and kind in {"f32", "f64"}:
             site.invalid(f"the integer {value} where a .{kind} number is wanted: write 0f... or 0d...")
         return value & ((1 << width) - 1)
 
-    @staticmethod
+    @staticmethod  # noqa: RET503 - what it ends in raises
     def _bits_of_float(site: Site, literal: FloatLiteral, kind: str) -> int:
         width = KINDS[kind][0]
         if literal.bits == width:
@@ -409,62 +303,6 @@ class Program:
             return np.add(rows[slot], rows[distance])  # type: ignore[no-any-return]
 
         return AddressSource(lanes, None, None)
-
-    def make_rows(self, bundle: Bundle) -> dict[str, list[NDArray[Any]]]:
-        """The rows of one bundle: registers filled with poison, constants and special registers with their values."""
-        n = bundle.n
-        storage: dict[int, NDArray[Any]] = {}
-        for bits, count in self._rows.items():
-            if bits == 1:
-                storage[1] = np.zeros((count, n, WARP_SIZE), dtype=np.bool_)
-            else:
-                poison = int.from_bytes(bytes([POISON]) * (bits // 8), "little")
-                storage[bits] = np.full((count, n, WARP_SIZE), poison, dtype=f"u{bits // 8}")
-        rows: dict[str, list[NDArray[Any]]] = {}
-        views: dict[str, NDArray[Any]] = {}
-        for kind, recipes in self._recipes.items():
-            if not recipes:
-                continue
-            bits, dtype, parts = KINDS[kind]
-            if kind not in views:
-                view = storage[bits] if bits == 1 else storage[bits].view(dtype)
-                views[kind] = view.reshape(-1, n, WARP_SIZE, parts) if parts > 1 else view
-            rows[kind] = [self._make_row(bundle, storage, views[kind], kind, r) for r in recipes]
-        return rows
-
-    @staticmethod
-    def _make_row(
-        bundle: Bundle,
-        storage: dict[int, NDArray[Any]],
-        view: NDArray[Any],
-        kind: str,
-        recipe: tuple[Any, ...],
-    ) -> NDArray[Any]:
-        what = recipe[0]
-        if what == "reg":
-            row: NDArray[Any] = view[recipe[2]]
-            return row
-        bits, dtype, parts = KINDS[kind]
-        shape = (bundle.n, WARP_SIZE)
-        if what == "part":
-            wide = storage[recipe[1]][recipe[2]]
-            pieces = wide.view(dtype).reshape(*shape, -1)
-            return pieces[..., 0] if parts == 1 else pieces[..., :parts]
-        if what in {"temporary", "sink"}:
-            return np.zeros(shape if parts == 1 else (*shape, parts), dtype=dtype)
-        if what == "const":
-            held = np.full(shape, recipe[1] & ((1 << bits) - 1), dtype=np.uint64)
-        elif what == "shared":
-            number = ((bundle.rank << RANK_SHIFT) + recipe[1]) & ((1 << bits) - 1)
-            held = np.full(shape, number, dtype=np.uint64)
-        else:
-            name = recipe[1]
-            held = np.zeros(shape, dtype=np.uint64) if name in DYNAMIC else special_row(name, bundle)
-        if bits == 1:
-            return held.astype(np.bool_)
-        raw = held.astype(f"u{bits // 8}")
-        raw = raw.view(dtype)
-        return raw.reshape(*shape, parts) if parts > 1 else raw
 
     # --- translation --------------------------------------------------------------------------------------
 
@@ -515,8 +353,9 @@ class Program:
     def _cut(self, flat: FlatFunction) -> tuple[list[list[int]], dict[int, int]]:
         """Cut a function into pieces that are entered at the top only.
 
-        Returns the pieces as instruction numbers, and for each instruction number that starts a piece (and for
-        the end of the function) the piece's number. A call's results are copied at the start of a piece of their own.
+        Returns the pieces as instruction numbers, and for each instruction number that starts a piece (and
+        for the end of the function) the piece's number. A call's results are copied at the start of a piece
+        of their own.
         """
         total = len(flat.instructions)
         starts = {0, total} | {label.position for label in flat.labels}
@@ -570,10 +409,9 @@ class Program:
             site = Site(self, flat.instructions[piece[1]], flat.scopes[piece[1]], 0)
             from cutecourse.emulator.control_flow import copy_results
 
-            try:
+            # What is wrong with a call is reported by the call itself.
+            with suppress(EmulatorError):
                 block.steps.extend(copy_results(site))
-            except EmulatorError:
-                pass  # the call itself reports it
             return
         for position in piece:
             instruction, scope = flat.instructions[position], flat.scopes[position]
@@ -634,11 +472,6 @@ class Program:
         else:
             block.steps.append(step)
 
-    @property
-    def in_entry(self) -> bool:
-        """Whether the instruction being decoded belongs to the kernel itself, not to a device function."""
-        return self._function_now == self.kernel
-
     def formal_register(self, callee: Function, name: str) -> Register:
         """The register that a device function declares as a parameter or result."""
         found = self.flat[callee.name].scope.lookup(name)
@@ -652,14 +485,6 @@ class Program:
             return self._slot(kind, ("reg", *self._register_row(register)))
         finally:
             self._function_now = now
-
-    def named_slot(self, kind: str, name: str) -> int:
-        """A row of its own that a family of instructions shares, such as the carry flag."""
-        return self._slot(kind, ("temporary", name))
-
-    def constant_slot(self, kind: str, bits: int) -> int:
-        """A row that holds a constant bit pattern."""
-        return self._slot(kind, ("const", bits))
 
     def label_block(self, label: LabelSymbol) -> int:
         """The block that a label of the function being decoded starts."""

@@ -1,7 +1,8 @@
 """The registry of instructions: which function defines each, and where its meaning is written down.
 
-A module of instructions defines functions like this one; the registry calls them once for each instruction of a
-kernel, before it runs, with a `Site` (cutecourse.emulator.site) that knows the instruction's text and operands:
+A module of instructions defines functions like this one; the registry calls them once for each instruction
+of a kernel, before it runs, with a `Site` (cutecourse.emulator.site) that knows the instruction's text and
+operands:
 
     @instruction("add")
     def add(site: Site) -> Step:
@@ -16,7 +17,8 @@ kernel, before it runs, with a `Site` (cutecourse.emulator.site) that knows the 
 
         return step
 
-Modifiers that nobody took make the instruction unsupported, so a form that is not modelled is never run by mistake.
+Modifiers that nobody took make the instruction unsupported, so a form that is not modelled is never run by
+mistake.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["InstructionInfo", "Step", "instruction", "lookup", "supported_instructions"]
 
 Step = Callable[..., Any]
-"""`step(bundle, mask)` of an ordinary instruction; `control(bundle, split)` of one that moves or blocks lanes."""
+"""`step(bundle, mask)`; of an instruction that moves or blocks lanes `control(bundle, split, next_block)`."""
 
 # Modules that register instructions; the rest of the package asks the registry and imports none of them.
 FAMILIES = (
@@ -70,21 +72,26 @@ _REGISTRY: dict[str, InstructionInfo] = {}
 _loaded = False
 
 
-def instruction(*names: str, control: bool = False) -> Callable[[Callable[[Site], Step]], Callable[[Site], Step]]:
+def instruction(
+    *names: str, control: bool = False
+) -> Callable[[Callable[[Site], Step]], Callable[[Site], Step]]:
     """Register the function that defines the instructions `names`; the longest name that fits is taken.
 
-    A name is the opcode with as many leading modifiers as tell it apart: "add", "shfl.sync", "cp.async.wait_group".
-    With `control` the function returns `control(bundle, split)`, which ends a basic block.
+    A name is the opcode with as many leading modifiers as tell it apart: "add", "shfl.sync",
+    "cp.async.wait_group". With `control` the function returns `control(bundle, split, next_block)`, which ends a basic
+    block.
     """
 
     def register(define: Callable[[Site], Step]) -> Callable[[Site], Step]:
         text = define.__doc__ or ""
-        source = re.search(r"Source:\s*(.*?)(?:\n\s*\n|\Z)", text, re.S)
+        source = re.search(r"Source:\s*(.*?)(?:\n\s*\n|\Z)", text, re.DOTALL)
         if not source:
             raise TypeError(f"{define.__name__}: the docstring of an instruction has to have a Source: line")
         for name in names:
             if name in _REGISTRY:
-                raise TypeError(f"{name} is defined twice, in {_REGISTRY[name].module} and {define.__module__}")
+                raise TypeError(
+                    f"{name} is defined twice, in {_REGISTRY[name].module} and {define.__module__}"
+                )
             _REGISTRY[name] = InstructionInfo(
                 name=name,
                 source=" ".join(source.group(1).split()),

@@ -1,8 +1,8 @@
 """Which warps run, in which order, for how long: all chosen by the launch's seed.
 
-Warps of one block never run in lockstep: one runs until it waits or until its turn is over, so an order in which a
-missing barrier shows is tried. The warps of equal rank in independent blocks run together (a bundle), since
-nothing but global memory lies between them.
+Warps of one block never run in lockstep: one runs until it waits or until its turn is over, so an order in
+which a missing barrier shows is tried. The warps of equal rank in independent blocks run together (a
+bundle), since nothing but global memory lies between them.
 """
 
 from __future__ import annotations
@@ -213,7 +213,8 @@ class Scheduler:
             return f"while the emulator ran PTX line {found.line}: {found}"
         return f"while the emulator ran block {block.index} of {block.function}"
 
-    # --- when nothing goes on -----------------------------------------------------------------------------------
+    # --- when nothing goes on
+    # -----------------------------------------------------------------------------------
 
     def _over_budget(self) -> None:
         program = self.machine.program

@@ -17,7 +17,6 @@ from cutecourse.emulator.errors import EmulatorError, InvalidOperand, Unsupporte
 from cutecourse.ptx.scopes import LabelSymbol, Register, Scope, type_bits
 from cutecourse.ptx.syntax import (
     Address,
-    FloatLiteral,
     Function,
     Instruction,
     IntLiteral,
@@ -26,7 +25,6 @@ from cutecourse.ptx.syntax import (
     Operand,
     Pair,
     Sink,
-    SymbolOffset,
     Variable,
     Vector,
 )
@@ -98,7 +96,7 @@ class Site:
             self.unsupported(f"none of the modifiers {', '.join('.' + n for n in names)} is there")
         return found
 
-    def type(self, *allowed: str) -> str:
+    def type(self, *allowed: str) -> str:  # noqa: RET503 - what it ends in raises
         """Take the first modifier that is a type, such as "s32"; only one of `allowed` if any are given."""
         for modifier in self.modifiers:
             if type_bits(modifier) is not None or modifier in KINDS or modifier in allowed:
@@ -113,11 +111,13 @@ class Site:
     def operand(self, index: int) -> Operand:
         """The operand as written; it is an error that there are fewer."""
         if index >= len(self.operands):
-            self.invalid(f"{self.instruction.name} has {len(self.operands)} operands, operand {index + 1} is missing")
+            self.invalid(
+                f"{self.instruction.name} has {len(self.operands)} operands, operand {index + 1} is missing"
+            )
         return self.operands[index]
 
     def source(self, index: int, kind: str) -> int:
-        """The slot in `bundle.rows[kind]` of an operand that is read: register, constant, special register."""
+        """The slot in `bundle.rows[kind]` of an operand that is read: a register, a constant, ..."""
         return self.read(self.operand(index), kind)
 
     def sources(self, index: int, kind: str) -> list[int]:
@@ -165,7 +165,7 @@ class Site:
         return None
 
     def width(self, index: int) -> int | None:
-        """How many bits the register of an operand has (of its first item, for a vector); None for no register."""
+        """How many bits an operand's register has (in a vector, the first one's); None for no register."""
         operand = self.operand(index)
         if isinstance(operand, Vector):
             widths = [r.bits for r in map(self.register, operand.items) if r is not None]
@@ -277,5 +277,3 @@ class Site:
     def active(bundle: Bundle, mask: Mask) -> NDArray[np.bool_]:
         """The mask as an array, also when all lanes are active."""
         return bundle.full if mask is None else mask
-
-

@@ -1,6 +1,7 @@
 """Special registers: what %tid, %laneid, %clock and the others read.
 
-Simplified: %clock and %clock64 count the instructions that the machine has issued, %globaltimer is that count in
+Simplified: %clock and %clock64 count the instructions that the machine has issued, %globaltimer is that
+            count in
 nanoseconds, %smid is the block's number modulo %nsmid, and %warpid is the warp's rank in its block.
 Source: PTX ISA 9.0, Special Registers (#special-registers).
 """

@@ -1,4 +1,4 @@
-"""A place in the tokens, with what every part of the parser needs: look, take, refuse; and constant expressions."""
+"""A place in the tokens: look, take, refuse; numbers and constant expressions."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ class Cursor:
 
     @property
     def kind(self) -> str:
+        """The next token's kind."""
         return self.kinds[self.at]
 
     @property
     def text(self) -> str:
+        """The next token's text."""
         return self.texts[self.at]
 
     def place(self) -> tuple[int, int]:
@@ -44,6 +46,7 @@ class Cursor:
         return self.tokens.lines[self.at], self.tokens.columns[self.at]
 
     def next_is(self, text: str) -> bool:
+        """Whether the next token is this punctuation, directive or word."""
         return self.texts[self.at] == text and self.kinds[self.at] in {"punct", "dot", "word"}
 
     def accept(self, text: str) -> bool:
@@ -66,6 +69,7 @@ class Cursor:
         return self.texts[self.at - 1]
 
     def name(self, expected: str = "a name") -> str:
+        """Take one word."""
         return self.take("word", expected)
 
     def fail(self, expected: str, problem: str = "") -> NoReturn:
@@ -102,10 +106,8 @@ class Cursor:
         if len(digits) > 70:
             self.at -= 1
             self.fail("an integer of at most 64 bits", "an integer is too long")
-        if digits[:2] in {"0x", "0X"}:
-            value = int(digits[2:], 16)
-        elif digits[:2] in {"0b", "0B"}:
-            value = int(digits[2:], 2)
+        if digits[:2].lower() in {"0x", "0b"}:
+            value = int(digits, 0)
         elif len(digits) > 1 and digits[0] == "0":
             if not all(d in "01234567" for d in digits):
                 self.at -= 1
@@ -133,7 +135,7 @@ class Cursor:
         self.at += 1
         if kind == "hexfloat":
             bits = 32 if text[1] in "fF" else 64
-            pattern = int(text[2:], 16)
+            pattern = int("0x" + text[2:], 0)
         else:
             bits = 64
             pattern = struct.unpack("<Q", struct.pack("<d", float(text)))[0]

@@ -1,8 +1,8 @@
 """The parser: a PTX text becomes a frozen syntax tree.
 
-Grammar after the PTX ISA 9.0, sections "Syntax", "State Spaces, Types, and Variables", "Instruction Operands",
-"Abstracting the ABI" and "Directives". Everything that the CuTe DSL, numba-cuda and nvcc write is read; what an
-instruction's modifiers mean is not looked at here.
+Grammar after the PTX ISA 9.0, sections "Syntax", "State Spaces, Types, and Variables", "Instruction
+Operands", "Abstracting the ABI" and "Directives". Everything that the CuTe DSL, numba-cuda and nvcc write
+is read; what an instruction's modifiers mean is not looked at here.
 """
 
 from __future__ import annotations
@@ -333,7 +333,18 @@ class _Parser(Cursor):
             self._initializer(values, 0)
             initializer = tuple(values)
         return Variable(
-            line, column, space, kind, name, tuple(dims), alignment, vector, count, initializer, linkage, attributes
+            line,
+            column,
+            space,
+            kind,
+            name,
+            tuple(dims),
+            alignment,
+            vector,
+            count,
+            initializer,
+            linkage,
+            attributes,
         )
 
     def _variables(self, linkage: frozenset[str]) -> list[Variable]:
@@ -384,7 +395,7 @@ class _Parser(Cursor):
     # --- statements -------------------------------------------------------------------------------------
 
     def _block(self) -> Block:
-        """The statements in braces. Nested blocks are kept on a list, since they nest as deep as the text likes."""
+        """The statements in braces; nested blocks are kept on a list, so depth costs no stack."""
         line, column = self.place()
         self.expect("{")
         open_blocks: list[tuple[int, int, list[Statement]]] = [(line, column, [])]
@@ -530,7 +541,7 @@ class _Parser(Cursor):
             return Pair(line, column, operand, self._simple_operand(depth, *self.place()))
         return operand
 
-    def _simple_operand(self, depth: int, line: int, column: int) -> Operand:
+    def _simple_operand(self, depth: int, line: int, column: int) -> Operand:  # noqa: RET503 - what it ends in raises
         kind = self.kind
         if kind == "word":
             return self._name_operand(line, column)
@@ -605,5 +616,3 @@ class _Parser(Cursor):
             coordinates.append(self._operand(depth + 1))
         self.expect("]", "']'")
         return Address(line, column, base, offset, tuple(coordinates))
-
-

@@ -27,7 +27,12 @@ __all__ = ["FlatFunction", "LabelSymbol", "Register", "Scope", "Symbol", "flatte
 
 _TYPE_BITS = {
     "pred": 1,
-    **{f"{letter}{bits}": bits for letter in "bsu" for bits in (8, 16, 32, 64, 128) if letter == "b" or bits < 128},
+    **{
+        f"{letter}{bits}": bits
+        for letter in "bsu"
+        for bits in (8, 16, 32, 64, 128)
+        if letter == "b" or bits < 128
+    },
     "f16": 16,
     "bf16": 16,
     "f16x2": 32,
@@ -103,10 +108,7 @@ class Scope:
                 symbol = Register(len(self.registers), name, member.type)
                 self.registers.append(symbol)
             elif member is not None:
-                symbol = Variable(
-                    member.line, member.column, member.space, member.type, name, member.dims, member.alignment,
-                    member.vector, None, member.initializer, member.linkage, member.attributes,
-                )  # fmt: skip
+                symbol = member
         if symbol is not None:
             self.names[name] = symbol
         return symbol
@@ -114,14 +116,16 @@ class Scope:
     def _member(self, name: str) -> RegisterDeclaration | Variable | None:
         """The declaration `x<10>` that `x7` belongs to; `x07` belongs to none."""
         start = len(name)
-        while start > 0 and name[start - 1].isdecimal() and name[start - 1].isascii() and len(name) - start < 9:
+        while (
+            start > 0 and name[start - 1].isdecimal() and name[start - 1].isascii() and len(name) - start < 9
+        ):
             start -= 1
             number = name[start:]
             if len(number) > 1 and number[0] == "0":
                 continue
             found = self.ranges.get(name[:start])
             if found is not None and found.count is not None and int(number) < found.count:
-                return found
+                return found.member(int(number)) if isinstance(found, Variable) else found
         return None
 
     def declare(self, name: str, symbol: Symbol, node: Node) -> None:
@@ -219,9 +223,7 @@ def flatten(module: Module, function: Function) -> FlatFunction:
                 pass
             case _:
                 raise TypeError(f"not a statement: {statement!r}")
-    return FlatFunction(
-        function, tuple(instructions), tuple(scopes), tuple(labels), tuple(variables), top
-    )
+    return FlatFunction(function, tuple(instructions), tuple(scopes), tuple(labels), tuple(variables), top)
 
 
 def _declare_register(scope: Scope, declaration: RegisterDeclaration) -> None:
@@ -233,7 +235,9 @@ def _declare_register(scope: Scope, declaration: RegisterDeclaration) -> None:
     if declaration.count is not None:
         if name in scope.ranges:
             raise PtxNameError(
-                f"{name}<...> is declared twice in one scope", line=declaration.line, column=declaration.column
+                f"{name}<...> is declared twice in one scope",
+                line=declaration.line,
+                column=declaration.column,
             )
         scope.ranges[name] = declaration
         return

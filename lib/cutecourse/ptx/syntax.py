@@ -6,7 +6,7 @@ instruction does is the emulator's business.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = [
     "Address",
@@ -163,16 +163,7 @@ class Address(Node):
 
 
 Operand = (
-    Name
-    | IntLiteral
-    | FloatLiteral
-    | SymbolOffset
-    | Sink
-    | Negated
-    | Pair
-    | Vector
-    | Sequence
-    | Address
+    Name | IntLiteral | FloatLiteral | SymbolOffset | Sink | Negated | Pair | Vector | Sequence | Address
 )
 Expression = IntLiteral | FloatLiteral | SymbolOffset
 
@@ -256,6 +247,10 @@ class Variable(Node):
     initializer: tuple[Expression, ...] | None = None
     linkage: frozenset[str] = frozenset()
     attributes: tuple[str, ...] = ()
+
+    def member(self, number: int) -> Variable:
+        """One variable of a parameterized name: `x2` of `x<4>`."""
+        return replace(self, name=f"{self.name}{number}", count=None)
 
 
 @dataclass(frozen=True, slots=True)
