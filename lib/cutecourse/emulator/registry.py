@@ -78,8 +78,8 @@ def instruction(
     """Register the function that defines the instructions `names`; the longest name that fits is taken.
 
     A name is the opcode with as many leading modifiers as tell it apart: "add", "shfl.sync",
-    "cp.async.wait_group". With `control` the function returns `control(bundle, split, next_block)`, which ends a basic
-    block.
+    "cp.async.wait_group". With `control` the function returns `control(bundle, split, next_block)`, which
+    ends a basic block.
     """
 
     def register(define: Callable[[Site], Step]) -> Callable[[Site], Step]:

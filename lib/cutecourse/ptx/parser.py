@@ -524,6 +524,8 @@ class _Parser(Cursor):
             modifiers.append(self.text[1:])
             self.at += 1
         operands: list[Operand] = []
+        if self.next_is("}") or self.kind == "end":
+            self.fail("';' after the instruction")
         if not self.next_is(";"):
             operands.append(self._operand(0))
             while self.accept(","):
