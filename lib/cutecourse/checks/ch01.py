@@ -161,10 +161,19 @@ def check_copy_padded(answer: object) -> str:
         {"out": np.full(512, -1, np.int32), "a": source},
         {"out": right.reshape(-1)},
         mistakes={
-            "out": [(tight, "The rows are all there, but next to each other: the padding is missing in out.")]
+            "out": [
+                (tight, "The rows are all there, but next to each other: the padding is missing in out."),
+                (
+                    short.reshape(-1),
+                    "The last rows are still empty: threads are spent on the padding, and then run out.",
+                ),
+            ]
         },
     )
-    return "A thread's number is divided by an extent (24 columns), an offset is made with a stride (32): they differ here."
+    return (
+        "A thread's number is divided by an extent (24 columns), an offset is made with a stride (32): "
+        "here they differ."
+    )
 
 
 @exercise(

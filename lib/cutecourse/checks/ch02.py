@@ -63,9 +63,21 @@ def check_place(answer: object) -> str:
         (thread, register, half),
         meaning="(thread, register, half) of A[9,11]",
         mistakes={
-            (thread, value, half): "The second number is a value's, not a register's: two values share a register.",
-            (thread, 1, half): "Register a1 holds rows 8 to 15 of columns 0 to 7. Column 11 is in the other half.",
-            (thread, 2, half): "Register a2 holds columns 8 to 15 of rows 0 to 7. Row 9 is in the other half.",
+            (
+                thread,
+                value,
+                half,
+            ): "The second number is a value's, not a register's: two values share a register.",
+            (
+                thread,
+                1,
+                half,
+            ): "Register a1 holds rows 8 to 15 of columns 0 to 7. Column 11 is in the other half.",
+            (
+                thread,
+                2,
+                half,
+            ): "Register a2 holds columns 8 to 15 of rows 0 to 7. Row 9 is in the other half.",
         },
     )
     return "Row block and column block choose the register, the rest is the map of an 8x8 block."
@@ -144,7 +156,10 @@ def check_fixed_ptx(answer: object) -> str:
 @exercise(
     "02.5",
     "Which ldmatrix?",
-    hints=["How many 32-bit registers has B's fragment, and how many 8x8 blocks are that?", "Which mode has stride 1?"],
+    hints=[
+        "How many 32-bit registers has B's fragment, and how many 8x8 blocks are that?",
+        "Which mode has stride 1?",
+    ],
 )
 def check_ldmatrix(answer: object) -> str:
     """The load of an N-major B."""
@@ -176,7 +191,9 @@ def check_gemm_k32(answer: object) -> str:
     rng = np.random.default_rng(13)
     a = rng.integers(-8, 9, (16, 32)).astype(np.float16)
     b = rng.integers(-8, 9, (8, 32)).astype(np.float16)
-    halves: list[Any] = [a[:, k : k + 16].astype(np.float32) @ b[:, k : k + 16].astype(np.float32).T for k in (0, 16)]
+    halves: list[Any] = [
+        a[:, k : k + 16].astype(np.float32) @ b[:, k : k + 16].astype(np.float32).T for k in (0, 16)
+    ]
     same_outputs(
         answer,
         {"a": a, "b": b, "c": np.full((16, 8), np.nan, np.float32)},
