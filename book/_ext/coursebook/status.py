@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +30,8 @@ def notebook_rows() -> tuple[list[str], Rows, list[Path]]:
     for source in [*notebook_sources(), *exercise_sources()]:
         facts = read_recording(source).metadata[METADATA_KEY]
         files.append(notebook_of(source))
-        places = sorted({f"{run['kernel']} on {where_in_words(run)}" for run in facts["runs"]})
+        kernels = {(run["kernel"], where_in_words(run)) for run in facts["runs"]}
+        places = collections.Counter(place for _, place in kernels)
         rows.append(
             [
                 relative(files[-1]),
@@ -37,10 +39,10 @@ def notebook_rows() -> tuple[list[str], Rows, list[Path]]:
                 facts["gpu"] or facts["machine"],
                 facts["driver"] or "none",
                 f"{facts['version']}, {facts['commit'] or 'no commit'}",
-                ", ".join(places) or "none",
+                ", ".join(f"{count} on {place}" for place, count in sorted(places.items())) or "none",
             ]
         )
-    return ["recording", "date", "machine", "driver", "cutecourse, commit", "kernels"], rows, files
+    return ["recording", "date", "machine", "driver", "cutecourse, commit", "kernels that ran"], rows, files
 
 
 def emulator_rows() -> tuple[list[str], Rows, list[Path]]:
