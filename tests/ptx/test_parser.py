@@ -46,8 +46,8 @@ def test_parse__head_of_a_module():
 
 def test_parse__entry_with_parameters_and_directives():
     module = parse(
-        HEAD
-        + ".visible .entry k(.param .u64 .ptr .global .align 16 p, .param .align 8 .b8 s[24], .param .f32 x)\n"
+        HEAD + ".visible .entry k(.param .u64 .ptr .global .align 16 p, .param .align 8 .b8 s[24],"
+        " .param .f32 x)\n"
         ".maxntid 128, 2, 1\n.minnctapersm 2\n.reqntid 64\n{ ret; }"
     )
     entry = module.entries["k"]

@@ -149,33 +149,6 @@ def _shifts(generator: np.random.Generator, kind: DType, count: int) -> np.ndarr
     return _from_bits(generator.choice(pool, count), kind)
 
 
-def _range(exponent: float) -> Maker:
-    """Floats near two to a fraction of the type's largest exponent."""
-
-    def maker(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
-        largest = {"f16": 15, "e4m3": 8, "e5m2": 15}.get(kind.name, 1000 if kind.name == "f64" else 127)
-        return _floats(0.5, exponent * largest)(generator, kind, count)
-
-    return maker
-
-
-def _pairs(*, opposite: bool) -> Maker:
-    """The second half of the values equals the first half, with the other sign if asked for."""
-
-    def maker(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
-        half = _floats(4)(generator, kind, -(-count // 2))
-        other = -half if opposite else half
-        return np.stack([half, other], axis=-1).reshape(-1)[:count].astype(kind.numpy)
-
-    return maker
-
-
-def _sparse(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
-    """Mostly zeros."""
-    values = _floats(8)(generator, kind, count)
-    return np.where(generator.random(count) < 0.75, np.zeros(1, dtype=kind.numpy), values).astype(kind.numpy)
-
-
 def _top(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
     """Integers within 1000 of the ends of the range."""
     width = _width(kind)
@@ -200,11 +173,6 @@ MAKERS: dict[str, Maker] = {
     "middle": _floats(4),
     "wide": _floats(12),
     "tiny": _floats(2, -13),
-    "root": _range(0.5),
-    "huge": _range(0.95),
-    "opposite": _pairs(opposite=True),
-    "twins": _pairs(opposite=False),
-    "sparse": _sparse,
     "top": _top,
 }
 
@@ -348,7 +316,6 @@ HELPERS: dict[str, Any] = {
     "rounded": _rounded,
     "flushed": _flushed,
     "flushed16": _flushed16,
-    "root": _root,
     "saturated": _saturated,
     "is_nan": is_nan,
     "f32": np.float32,

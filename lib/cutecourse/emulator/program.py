@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BasicBlock", "Gate", "Program"]
 
+# These may name a register wider than the type, and take its low bits (PTX ISA, Operand Size Exceeding
+# Instruction-Type Size).
+_WIDER_REGISTERS = {"ld", "ldu", "st", "cvt"}
 Control = Callable[[Bundle, Split, int], int]
 
 
@@ -210,8 +213,7 @@ class Program:
         width = KINDS[kind][0]
         if register.bits == width:
             return self._slot(kind, ("reg", *self._register_row(register)))
-        if register.bits > width > 1:
-            # ld, st and cvt may use a register wider than the type: its low bits.
+        if register.bits > width > 1 and site.instruction.opcode in _WIDER_REGISTERS:
             return self._slot(kind, ("part", *self._register_row(register)))
         site.invalid(
             f"{register.name} is a register of type .{register.type}, and the instruction reads .{kind}"
