@@ -72,11 +72,12 @@ def fresh_cases(seed: int, count: int) -> tuple[dict[str, Any], ...]:
         regenerate.tiled_copy_case,
         regenerate.mma_copy_case,
         regenerate.cotiled_case,
+        regenerate.edge_case,
     )
     cases: list[dict[str, Any]] = []
     while len(cases) < count:
         # cotiled copies have few shapes to choose from
-        maker = rng.choices(makers, weights=(4, 3, 3, 1))[0]
+        maker = rng.choices(makers, weights=(4, 3, 3, 1, 3))[0]
         case = maker(rng, f"fresh-{len(cases):04}")
         if in_dsl(case):
             cases.append(case)

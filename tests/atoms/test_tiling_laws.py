@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from atoms.oracles import CUTLASS, ask_dsl
-from atoms.ours import answer, layout_of, tiled_copy_of
+from atoms.ours import answer, differences, layout_of, tiled_copy_of
 
 from cutecourse.atoms import (
     MMA_ATOMS,
@@ -163,12 +163,13 @@ def test_partition_fragment_C__needs_only_a_shape() -> None:
     assert fragment == mma.get_slice(0).partition_fragment_C(Layout((64, 32), (32, 1)))
 
 
-# ---- the DSL differs from C++ at the edge; we are with C++ ----
+# ---- at the edge of a tensor ----
 
 
-def test_partition__of_a_tensor_smaller_than_the_tile_is_that_of_cpp() -> None:
-    """Four atoms along M, and 16 rows: C++ sends atom 2 over the edge, the DSL gives all the same rows."""
+def test_partition__of_a_tensor_smaller_than_the_atoms_is_that_of_the_dsl() -> None:
+    """Four atoms along M, and 16 rows: all share them; with a tile given, the third goes over the edge."""
     case = {
+        "case": "small",
         "kind": "tiled_mma",
         "op": ATOM,
         "atom_layout": "(4,1,1):(1,4,4)",
@@ -178,10 +179,29 @@ def test_partition__of_a_tensor_smaller_than_the_tile_is_that_of_cpp() -> None:
         "c": "(16,8)",
         "slices": [64],
     }
-    ((status, said),) = ask_dsl([case])
-    assert status == "ok"
-    assert said["c@64.offset"] == "(0,0)"
-    assert answer(case)["c@64"].offset == (32, 0)
+    tiled = {**case, "permutation": [64, None, None]}
+    for asked, offset in ((case, (0, 0)), (tiled, (32, 0))):
+        ((status, said),) = ask_dsl([asked])
+        assert status == "ok"
+        assert differences(answer(asked), said, "dsl") == []
+        assert answer(asked)["c@64"].offset == offset
+
+
+def test_partition__of_a_tensor_that_tiles_do_not_divide_reaches_over_the_edge() -> None:
+    mma = make_tiled_mma(ATOM, (2, 1, 1))
+    part = mma.get_slice(0).partition_C(make_identity_layout((33, 8)))
+    assert part.shape == ((2, 2), 2, 1)
+    assert max(row for row, _ in part.elements()) == 40
+    with pytest.raises(PartitionError, match=r"M = 33 .* cover 32: neither divides the other"):
+        mma.partition_shape_C((33, 8))
+
+
+def test_partition_shape__is_the_shape_of_the_partition_where_no_tile_is_permuted() -> None:
+    mma = make_tiled_mma(ATOM, (2, 2, 1), (32, 32, 16))
+    assert mma.partition_shape_A((64, 64, 3)) == ((2, 2, 2), 2, 4, 3)
+    assert mma.partition_shape_A((64, 64, 3)) == mma.get_slice(0).partition_A(Layout((64, 64, 3))).shape
+    assert mma.partition_shape_B((64, 64)) == mma.get_slice(0).partition_B(Layout((64, 64))).shape
+    assert mma.partition_shape_C((64, 32)) == mma.get_slice(0).partition_C(Layout((64, 32))).shape
 
 
 # ---- explanations ----
@@ -260,10 +280,7 @@ def test_tensor__slices_as_its_elements_lie() -> None:
             lambda: make_tiled_mma(ATOM).get_slice(0).partition_A(Layout(((3, 5), 16), ((5, 1), 15))),
             "the tensor .* cannot be cut into tiles of 16 x 16",
         ),
-        (
-            lambda: make_tiled_mma(ATOM).partition_shape_A((24, 16)),
-            "M = 24 of .* cover 16: neither divides the other",
-        ),
+        (lambda: make_tiled_mma(ATOM).partition_shape_A(16), "at least two modes"),
         (
             lambda: make_tiled_copy(copy_atom("SM75_U32x4_LDSM_N", "f16"), Layout((16, 1)), Layout((1, 8))),
             "uses too few thrs",

@@ -33,7 +33,7 @@ def explain_partition(
     >>> thr = make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN").get_slice(7)
     >>> print(explain_partition(thr, "C", Layout((16, 8), (8, 1))))
     partition(thread 7 of SM80_16x8x16_F32F16F16F32_TN x (1,1,1):(0,0,0), C, (16,8):(8,1)) ...
-      1. permute: cut each mode into tiles, their elements in the permutation's order  [tiled = ...]
+      1. permute: cut each mode into tiles, if given, their elements in the tile's order  [tiled = ...]
       2. atom: cut out what one atom covers, 16 x 8: (Atom, Rest)  [atoms = ((16,8),(1,1)):((8,1),(0,0))]
       3. thread-value: let (thread, value) of the atom choose the cell: (ThrV, FrgV)  [thr_val = ...]
       4. threads: deal the repetitions to the atoms side by side: (Thr, Rest) of each mode  [...]

@@ -52,6 +52,8 @@ class TiledMma:
             in which order the warps take them. `permutation_mnk` holds for each of M, N, K the tile that
             is cut out of a tensor before atoms are laid over it: a size, a layout (which says in
             which order its elements are taken), or None for as many as the atoms cover at once.
+    Where a tensor is smaller than what the atoms cover, C++ and the DSL differ, and this is the DSL's way:
+    with None all atoms share the tensor; in C++, or with a size given, they go on over its edge.
     Source: CUTLASS 4.2.0, include/cute/atom/mma_atom.hpp, TiledMMA.
 
     >>> mma = make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN", (2, 2, 1), (32, 32, 16))
@@ -145,8 +147,9 @@ class TiledMma:
     def partition_shape_A(self, shape_mk: Any) -> Any:
         """The shape (MMA, MMA_M, MMA_K, ...) of each thread's part of A.
 
-        Errors: PartitionError where neither of a mode and what the atoms side by side cover divides the
-                other. It is the DSL's rule; C++ rounds up here as well, as `partition_A` does in both.
+        Law: MMA_M is M divided by what the atoms side by side cover of M, whatever the permutation.
+        Errors: PartitionError where neither divides the other: the DSL's rule. (C++ takes the shape of
+                `partition_A`, which keeps a permuted tile's repetitions nested and rounds up.)
 
         >>> mma = make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN", (2, 2, 1), (32, 32, 16))
         >>> mma.partition_shape_A((64, 64))
@@ -176,16 +179,27 @@ class TiledMma:
 
 def _partition_shape(tiled_mma: TiledMma, operand: Operand, shape: Any) -> Any:
     layout = Layout(shape)
+    _check_rank(operand, layout)
+    repetitions = []
     for position, mode in enumerate(_MODES[operand]):
         have, atoms = int(size(layout[position])), int(size(tiled_mma.thr_layout_vmnk[mode + 1]))
         covered = tiled_mma.atom.shape_mnk[mode] * atoms
         if have % covered and covered % have:
             raise PartitionError(
-                f"partition_shape_{operand}: {'MNK'[mode]} = {have} of {layout.shape}, and the atoms side by "
-                f"side cover {covered}: neither divides the other. CuTe: failed to partition the shape. "
+                f"partition_shape_{operand}: {'MNK'[mode]} = {have} of {layout}, and the atoms side by side "
+                f"cover {covered}: neither divides the other. CuTe: failed to partition the shape. "
                 f"(partition_{operand} of a tensor rounds up and reaches over the edge.)"
             )
-    return partition(tiled_mma, operand, layout, 0).shape
+        repetitions.append(-(-have // covered))
+    return (tiled_mma.atom.layout(operand)[1].shape, *repetitions, *layout.shape[2:])
+
+
+def _check_rank(operand: Operand, layout: AnyLayout) -> None:
+    if len(layout) < 2:
+        raise PartitionError(
+            f"partition_{operand} needs a tensor of at least two modes, {_names(operand)}; {layout} has "
+            f"{len(layout)}."
+        )
 
 
 @dataclass(frozen=True)
@@ -277,7 +291,8 @@ def thrfrg(tiled_mma: TiledMma, operand: Operand, layout: AnyLayout) -> AnyLayou
     """Rearrange a tensor's layout into threads times values, for one operand of a tiled MMA.
 
     Shapes: (X,Y,...) becomes ((ThrV,(ThrX,ThrY)),(FrgV,(RestX,RestY,...))): ThrV the threads of one
-            atom, ThrX and ThrY the atoms side by side, FrgV the values of one atom, Rest what repeats.
+            atom, ThrX and ThrY the atoms side by side (nested as the atom layout is; C++ flattens
+            these two), FrgV the values of one atom, Rest what repeats.
     Errors: PartitionError for a rank below 2, or where the layout algebra refuses to divide.
     Source: CUTLASS 4.2.0, include/cute/atom/mma_atom.hpp, TiledMMA::thrfrg_A, thrfrg_B, thrfrg_C.
 
@@ -286,11 +301,7 @@ def thrfrg(tiled_mma: TiledMma, operand: Operand, layout: AnyLayout) -> AnyLayou
     (((4,8),(2,1)),((2,2,2),(2,1))):(((2,16),(256,0)),((1,128,8),(512,0)))
     """
     outer = outer_of(layout)
-    if len(outer) < 2:
-        raise PartitionError(
-            f"partition_{operand} needs a tensor of at least two modes, {_names(operand)}; {layout} has "
-            f"{len(outer)}."
-        )
+    _check_rank(operand, outer)
     try:
         return rewrapped(layout, _thrfrg(tiled_mma, operand, outer))
     except LayoutError as error:
@@ -302,9 +313,8 @@ def thrfrg(tiled_mma: TiledMma, operand: Operand, layout: AnyLayout) -> AnyLayou
 
 def _thrfrg(tiled_mma: TiledMma, operand: Operand, layout: Layout) -> Layout:
     x, y = _MODES[operand]
-    tiler = (tiled_mma.permutation(x), tiled_mma.permutation(y))
-    tiled = logical_divide(layout, tiler)
-    note("permute", "cut each mode into tiles, their elements in the permutation's order", tiled=tiled)
+    tiled = logical_divide(layout, (tiled_mma.permutation_mnk[x], tiled_mma.permutation_mnk[y]))
+    note("permute", "cut each mode into tiles, if given, their elements in the tile's order", tiled=tiled)
 
     shape = tiled_mma.atom.shape_mnk
     atoms = zipped_divide(tiled, (Layout(shape[x]), Layout(shape[y])))
@@ -314,8 +324,8 @@ def _thrfrg(tiled_mma: TiledMma, operand: Operand, layout: Layout) -> Layout:
     note("thread-value", "let (thread, value) of the atom choose the cell: (ThrV, FrgV)", thr_val=thr_val)
 
     vmnk = tiled_mma.thr_layout_vmnk
-    split_x = logical_divide(atoms[1][0], Layout(int(size(vmnk[x + 1]))))
-    split_y = logical_divide(atoms[1][1], Layout(int(size(vmnk[y + 1]))))
+    split_x = logical_divide(atoms[1][0], Layout(vmnk[x + 1].shape))
+    split_y = logical_divide(atoms[1][1], Layout(vmnk[y + 1].shape))
     more = [atoms[1][i] for i in range(2, len(atoms[1]))]
     note(
         "threads",
