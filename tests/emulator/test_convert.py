@@ -50,6 +50,7 @@ def converted(bits: int, source: str, target: str, modifiers: set[str], register
                 half = 1 << (width_of(target) - 1)
                 result = (value + half) % (2 * half) - half
         elif math.isnan(value):
+            # The ISA's table of what NaN becomes.
             odd = source == "f64" or width_of(target) == 64
             result = 1 << (width_of(target) - 1) if odd else 0
             if target[0] == "s":
@@ -60,14 +61,41 @@ def converted(bits: int, source: str, target: str, modifiers: set[str], register
             result = clamp(whole(Fraction(value)), target)  # type: ignore[misc]
         kept = result % (1 << width_of(target))
         return result % (1 << register_bits) if target[0] == "s" else kept
+    if isinstance(value, float) and math.isnan(value) and "sat" not in modifiers:
+        return converted_nan(bits, source, target, modifiers)
     return as_float(value, source, FORMATS[target], modifiers, whole)
+
+
+def converted_nan(bits: int, source: str, target: str, modifiers: set[str]) -> int:
+    """What an H200 made of a NaN: the ISA leaves its bits open, the recordings hold them."""
+    a, d = FORMATS[source], FORMATS[target]
+    if "rna" in modifiers:
+        kept = bits & 0xFFFFE000
+        return kept - 0x2000 if "satfinite" in modifiers else kept
+    if (source, target) == ("bf16", "f32") and "ftz" not in modifiers:
+        return bits << 16
+    if "f64" not in (source, target):
+        return {
+            "f16": 0x7FFF,
+            "bf16": 0x7FFF,
+            "f32": 0x7FFFFFFF,
+            "tf32": 0x7FFFE000,
+            "e4m3": 0x7F,
+            "e5m2": 0x7F,
+        }[target]
+    if "ftz" in modifiers and source == "f32":
+        bits = 0x7FFFFFFF
+    sign = bits >> (a.bits - 1)
+    payload = (bits & ((1 << a.fraction_bits) - 1)) / 2.0**a.fraction_bits
+    fraction = int(payload * 2.0**d.fraction_bits) | 1 << (d.fraction_bits - 1)
+    return sign << (d.bits - 1) | int(d.infinity) | fraction
 
 
 def as_float(value: float, source: str, fmt: FloatFormat, modifiers: set[str], whole: object) -> int:
     sign = int(fmt.sign_bit)
     negative = math.copysign(1, value) < 0
     if isinstance(value, float) and math.isnan(value):
-        return 0 if "sat" in modifiers else int(fmt.nan)
+        return 0
     if isinstance(value, float) and math.isinf(value):
         largest = int(fmt.max_finite if "satfinite" in modifiers else fmt.infinity)
         bits = largest | (sign if negative else 0)

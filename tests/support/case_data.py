@@ -119,6 +119,20 @@ def _few_borders(rng: np.random.Generator, element: DType, shape: tuple[int, ...
     return np.where(rng.integers(0, 30, shape) == 0, values, ordinary)
 
 
+def _nans(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
+    """Mostly NaNs of both signs, quiet and signaling, with short and long payloads; a few other values."""
+    exponent_bits, fraction_bits, _ = _FLOATS[element.name]
+    top = np.uint64(((1 << exponent_bits) - 1) << fraction_bits)
+    payload = rng.integers(1, 1 << fraction_bits, shape, dtype=np.uint64)
+    payload = payload >> rng.integers(0, fraction_bits, shape, dtype=np.uint64)
+    quiet = rng.integers(0, 2, shape, dtype=np.uint64) << np.uint64(fraction_bits - 1)
+    one = np.uint64(((1 << (exponent_bits - 1)) - 1) << fraction_bits)
+    others = np.array([top, top, one, np.uint64(0)])[rng.integers(0, 4, shape)]
+    bits = np.where(rng.integers(0, 3, shape) == 0, others, top | payload | quiet)
+    sign = rng.integers(0, 2, shape, dtype=np.uint64) << np.uint64(element.bits - 1)
+    return _from_bits(element, bits | sign)
+
+
 def _lane_opposite(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Floats far apart; each odd lane (the axis before the last) holds its even neighbour's, negated."""
     values = _spread(rng, element, shape).copy()
@@ -227,6 +241,7 @@ KINDS: dict[str, Maker] = {
     "roots": _roots,
     "borders": _borders,
     "few_borders": _few_borders,
+    "nans": _nans,
     "lane_opposite": _lane_opposite,
     "lane_twins": _lane_twins,
     "ends": _ends,

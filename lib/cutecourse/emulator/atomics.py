@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from cutecourse.emulator.access import Access, Part
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask, put
 from cutecourse.emulator.numerics import FORMATS, flush_subnormals
+from cutecourse.emulator.numerics_arithmetic import first_nan
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 
 __all__: list[str] = []
 
 Words = NDArray[Any]
-Update = Callable[[Words, Words, Words | None], Words]
-"""(what is in memory, operand b, operand c or None) -> what memory holds next; all as unsigned words."""
+Update = Callable[[Words, Words, Words], Words]
+"""(what is in memory, operand b, operand c if there is one) -> what memory holds next, as unsigned words."""
 
 _OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
 _TYPES = {
@@ -113,7 +114,8 @@ def _define(site: Site, *, returns: bool) -> Step:
     if len(site.operands) != expected or any(len(slots) != count for slots in operands):
         site.invalid(f"{site.instruction.name} takes {expected} operands with {count} registers each")
     access = Access(site, space, n_bytes, count, reads=True, writes=True)
-    update = _update(name, type_name)
+    shared_update = _update(name, type_name, in_global=False)
+    global_update = _update(name, type_name, in_global=True)
     whole_numbers = type_name not in _FLOATS
     unordered = _UNORDERED.get(name) if whole_numbers and not returns else None
     signed = type_name[0] == "s"
@@ -132,10 +134,10 @@ def _define(site: Site, *, returns: bool) -> Step:
                 target = part.words.view(f"i{n_bytes}") if signed else part.words
                 unordered.at(target, part.index.reshape(-1), given[0].view(target.dtype))
             else:
-                # f32 in global memory is where the hardware flushes; only shared memory keeps a record of
-                # writes.
-                flush = type_name == "f32" and name == "add" and part.written is None
-                before[lanes] = _one_after_the_other(part, given, update, flush)
+                # Only shared memory keeps a record of writes.
+                in_global = part.written is None
+                update = global_update if in_global else shared_update
+                before[lanes] = _one_after_the_other(part, given, update)
             if part.written is not None:
                 part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * n_bytes)))
         shape = (bundle.n, WARP_SIZE)
@@ -146,44 +148,38 @@ def _define(site: Site, *, returns: bool) -> Step:
     return step
 
 
-def _one_after_the_other(part: Part, given: list[Words], update: Update, flush: bool) -> Words:
+def _one_after_the_other(part: Part, given: list[Words], update: Update) -> Words:
     """Apply the lanes' updates so that those of one address follow each other; give what each has found."""
     index = part.index.reshape(-1)
-    before = np.empty_like(given[0])
-    b = given[0]
-    c = given[1] if len(given) > 1 else None
+    b, c = given[0], given[-1]
+    before = np.empty_like(b)
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else ordered
     turn = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
     for now in range(int(turn.max()) + 1 if len(turn) else 0):
         lanes = order[turn == now]
-        found = part.words[index[lanes]]
-        before[lanes] = found
-        after = update(
-            _flushed(found) if flush else found,
-            _flushed(b[lanes]) if flush else b[lanes],
-            c if c is None else c[lanes],
-        )
-        part.words[index[lanes]] = _flushed(after) if flush else after
+        before[lanes] = part.words[index[lanes]]
+        part.words[index[lanes]] = update(before[lanes], b[lanes], c[lanes])
     return before
 
 
-def _flushed(words: Words) -> Words:
-    return flush_subnormals(words, FORMATS["f32"]).astype(words.dtype)
-
-
-def _update(name: str, type_name: str) -> Update:
+def _update(name: str, type_name: str, *, in_global: bool) -> Update:
     if name == "exch":
         return lambda old, b, c: b
     if name == "cas":
-        return lambda old, b, c: np.where(old == b, c, old)  # type: ignore[arg-type]
+        return lambda old, b, c: np.where(old == b, c, old)
     if name == "inc":
         return lambda old, b, c: np.where(old >= b, np.uint32(0), old + np.uint32(1))
     if name == "dec":
         return lambda old, b, c: np.where((old == 0) | (old > b), b, old - np.uint32(1))
+    if type_name == "f64":
+        return _add_f64_in_global if in_global else _add_f64
     if type_name in _FLOATS:
-        return _float_add(type_name)
+        add = _float_add(type_name)
+        if type_name == "f32" and in_global:
+            return lambda old, b, c: _flushed(add(_flushed(old), _flushed(b), c))
+        return add
     operation = _UNORDERED[name]
     if type_name[0] == "s":
         signed = f"i{int(type_name[1:]) // 8}"
@@ -191,15 +187,34 @@ def _update(name: str, type_name: str) -> Update:
     return lambda old, b, c: operation(old, b)
 
 
+def _flushed(words: Words) -> Words:
+    return flush_subnormals(words, FORMATS["f32"]).astype(words.dtype)
+
+
 def _float_add(type_name: str) -> Update:
     """Add floats to nearest even; NaN is the canonical NaN. Packed types add each half on its own."""
-    name, dtype = _FLOATS[type_name]
-    element = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    name, kind = _FLOATS[type_name]
+    element = np.dtype(f"u{np.dtype(kind).itemsize}")
     nan = element.type(int(FORMATS[name].nan))
 
-    def add(old: Words, b: Words, c: Words | None) -> Words:
+    def add(old: Words, b: Words, c: Words) -> Words:
         with np.errstate(all="ignore"):
-            total = np.ascontiguousarray(old).view(dtype) + np.ascontiguousarray(b).view(dtype)
+            total = np.ascontiguousarray(old).view(kind) + np.ascontiguousarray(b).view(kind)
         return np.where(np.isnan(total), nan, total.view(element)).view(old.dtype)
 
     return add
+
+
+def _add_f64(old: Words, b: Words, c: Words) -> Words:
+    with np.errstate(all="ignore"):
+        total = np.ascontiguousarray(old).view(np.float64) + np.ascontiguousarray(b).view(np.float64)
+    return first_nan(total.view(np.uint64), old, b)
+
+
+def _add_f64_in_global(old: Words, b: Words, c: Words) -> Words:
+    """As _add_f64, but a NaN passes on as it is: an H200's memory does not make it quiet."""
+    total = _add_f64(old, b, c)
+    infinity = FORMATS["f64"].infinity
+    for operand in (b, old):
+        total = np.where((operand & ~FORMATS["f64"].sign_bit) > infinity, operand, total)
+    return total

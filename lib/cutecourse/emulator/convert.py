@@ -25,8 +25,8 @@ _REGISTER_BITS = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2":
 
 # Casts that round to nearest even, and once: from f64 to bf16, say, ml_dtypes goes through f32.
 _ROUNDED_BY_NUMPY = {
-    *(("f32", source) for source in ("f16", "bf16", "f64", "u32", "s32", "u64", "s64")),
-    *(("f64", source) for source in ("f32", "u32", "s32", "u64", "s64")),
+    *(("f32", source) for source in ("f16", "u32", "s32", "u64", "s64")),
+    *(("f64", source) for source in ("u32", "s32", "u64", "s64")),
     ("f16", "f32"),
     ("bf16", "f32"),
 }
@@ -48,7 +48,7 @@ def cvt(site: Site) -> Step:
                 .rna; a float is clamped into an integer type; .sat clamps an integer into the target's range,
                 a float into [0, 1].
     Errors:     UnsupportedInstruction for a pair of types, a rounding or a clamp that do not go together.
-    Simplified: nothing known; NaN becomes the canonical NaN of the target, or the integer that the ISA names.
+    Simplified: nothing known. The bits of NaNs, which the ISA leaves open in part, are those of an H200.
     Source:     PTX ISA 9.0, cvt (#data-movement-and-conversion-instructions-cvt).
     """
     whole = site.one_of(*_TO_INTEGER)
@@ -146,6 +146,8 @@ def _scalar(
     if (rounding == "rna" and target != "tf32") or source == "tf32" or (target == "tf32" and source != "f32"):
         site.unsupported(f"no conversion .{rounding}.{target}.{source}")
     relu, satfinite = clamps["relu"], clamps["satfinite"]
+    if rounding == "rna":
+        return lambda a: numerics.convert_to_tf32_away(a, satfinite=satfinite)
     return lambda a: numerics.convert_float(
         a, a_fmt, d_fmt, rounding or "rn", ftz=ftz, sat=sat, relu=relu, satfinite=satfinite  # type: ignore[arg-type]
     )  # fmt: skip

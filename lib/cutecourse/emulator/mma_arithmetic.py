@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.numerics import FORMATS, Bits, FloatFormat, pack, unpack
-from cutecourse.emulator.numerics_arithmetic import fma
+from cutecourse.emulator.numerics_arithmetic import first_nan, fma
 
 __all__ = [
     "DEFAULT_ARITHMETIC",
@@ -179,9 +179,13 @@ def _specials(result: Bits, taken: tuple, negative: NDArray[np.bool_], accumulat
 
 
 def sequential_f64_products(a: Bits, b: Bits, c: Bits) -> Bits:
-    """D = A * B + C in f64: one fused multiply-add after the other along K, each rounded to nearest."""
+    """D = A * B + C in f64: one fused multiply-add after the other along K, each rounded to nearest.
+
+    Of several NaNs an H200 passes on B's, else the accumulator's, else A's.
+    """
     for k in range(a.shape[-1]):
-        c = fma(a[..., :, k, None], b[..., k, None, :], c, FORMATS["f64"])
+        left, right = a[..., :, k, None], b[..., k, None, :]
+        c = first_nan(fma(left, right, c, FORMATS["f64"]), right, c, left)
     return c
 
 

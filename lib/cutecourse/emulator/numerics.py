@@ -22,6 +22,7 @@ __all__ = [
     "clamp_relu",
     "clamp_unit",
     "convert_float",
+    "convert_to_tf32_away",
     "float_to_integer",
     "flush_subnormals",
     "integer_to_float",
@@ -92,11 +93,16 @@ class FloatFormat:
     def nan(self) -> np.uint64:
         """The canonical NaN: what an operation writes when its result is no number.
 
-        All ones below the sign, but for f64, where it is the quiet NaN with an empty payload.
+        All ones below the sign; f64's, for what comes from no NaN, is negative with an empty payload.
         """
         if self.name == "f64":
-            return np.uint64(0x7FF8_0000_0000_0000)
-        return np.uint64((1 << (self.bits - 1)) - 1)
+            return np.uint64(0xFFF8_0000_0000_0000)
+        return np.uint64((1 << (self.bits - 1)) - (1 << self.padding_bits))
+
+    @cached_property
+    def quiet_bit(self) -> np.uint64:
+        """The fraction's top bit, which tells a quiet NaN from a signaling one."""
+        return np.uint64(1 << (self.fraction_bits - 1 + self.padding_bits))
 
 
 FORMATS: dict[str, FloatFormat] = {
@@ -280,8 +286,9 @@ def convert_float(
 ) -> Bits:
     """A float of one format as a float of another, rounded once.
 
-    NaN becomes the target's canonical NaN; with `satfinite` an infinity becomes the largest finite number.
-    `ftz` flushes subnormal f32 operands and results, `sat` and `relu` clamp the result.
+    With `satfinite` an infinity becomes the largest finite number. `ftz` flushes subnormal f32 operands and
+    results, `sat` and `relu` clamp the result. NaN becomes the target's canonical NaN, but from and to f64 it
+    keeps its sign and what fits of its payload, and becomes quiet; bf16 to f32 keeps it as it is.
     """
     held = as_bits(bits)
     if ftz and source.name == "f32":
@@ -290,12 +297,42 @@ def convert_float(
     result = pack(taken.sign, taken.magnitude, taken.exponent, target, rounding, satfinite=satfinite)
     largest = target.max_finite if satfinite else target.infinity
     result = np.where(taken.infinite, np.where(taken.sign, largest | target.sign_bit, largest), result)
-    result = np.where(taken.nan, target.nan, result)
+    result = np.where(taken.nan, _converted_nan(held, source, target, ftz), result)
     if ftz and target.name == "f32":
         result = flush_subnormals(result, target)
     if relu:
         result = clamp_relu(result, target)
     return clamp_unit(result, target) if sat else result
+
+
+def _converted_nan(bits: Bits, source: FloatFormat, target: FloatFormat, ftz: bool) -> Bits:
+    """What an H200 makes of NaNs; the ISA leaves their bits open."""
+    if source.name == "bf16" and target.name == "f32" and not ftz:
+        return bits << np.uint64(16)
+    if "f64" not in (source.name, target.name):
+        return np.full(bits.shape, target.nan)
+    if ftz and source.name == "f32":
+        bits = np.full(bits.shape, source.nan)
+    fraction = bits & np.uint64((1 << source.fraction_bits) - 1)
+    moved = target.fraction_bits - source.fraction_bits
+    fraction = fraction << np.uint64(moved) if moved >= 0 else fraction >> np.uint64(-moved)
+    negative = np.where((bits & source.sign_bit) != 0, target.sign_bit, np.uint64(0))
+    return negative | target.infinity | target.quiet_bit | fraction
+
+
+def convert_to_tf32_away(bits: ArrayLike, *, satfinite: bool = False) -> Bits:
+    """`cvt.rna.tf32.f32` as an H200 has it: half of the last kept place is added, and the rest cut off.
+
+    A NaN keeps its sign and the 10 upper bits of its payload, and is an infinity when none of these is set.
+    `satfinite` takes one kept place from what came out as infinite or NaN, so a NaN can become a number.
+    """
+    held = as_bits(bits)
+    exponent = np.uint64(0x7F80_0000)
+    finite = (held & exponent) != exponent
+    result = np.where(finite, held + np.uint64(0x1000), held) & np.uint64(0xFFFF_E000)
+    if satfinite:
+        result = np.where((result & exponent) == exponent, result - np.uint64(0x2000), result)
+    return result
 
 
 def round_to_integral(
@@ -311,7 +348,7 @@ def round_to_integral(
     result = pack(taken.sign, whole, exponent, fmt, "rz")
     infinity = np.where(taken.sign, fmt.infinity | fmt.sign_bit, fmt.infinity)
     result = np.where(taken.infinite, infinity, result)
-    result = np.where(taken.nan, fmt.nan, result)
+    result = np.where(taken.nan, held | fmt.quiet_bit if fmt.name == "f64" else fmt.nan, result)
     return clamp_unit(result, fmt) if sat else result
 
 

@@ -29,7 +29,7 @@ from cutecourse.emulator.numerics import (
     to_float64,
 )
 
-__all__ = ["add", "divide", "fma", "fraction_to_bits", "multiply", "square_root", "subtract"]
+__all__ = ["add", "divide", "first_nan", "fma", "fraction_to_bits", "multiply", "square_root", "subtract"]
 
 Floats = NDArray[np.float64]
 _F64 = FORMATS["f64"]
@@ -80,7 +80,9 @@ def fma(
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         product = x * y
         if fmt.name == "f64":
-            return _finish_f64(product + z, (x, y, z), rounding, clamps)
+            # A product that only NumPy finds infinite does not meet an infinite addend of the other sign.
+            total = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
+            return _finish_f64(total, (x, y, z), rounding, clamps)
     return _finish(_odd_sum(product, z), product, z, fmt, rounding, clamps)
 
 
@@ -143,6 +145,20 @@ def fraction_to_bits(
     return bits | sign
 
 
+def first_nan(result: ArrayLike, *operands: ArrayLike) -> Bits:
+    """Give f64 results that are NaN the bits that an H200 gives them.
+
+    The first operand that is a NaN passes on its sign and payload, and becomes quiet; a NaN that comes from
+    no NaN is negative, with an empty payload. The operands stand in the order in which they are looked at.
+    """
+    held = as_bits(result)
+    found = np.full(held.shape, _F64.nan)
+    for operand in reversed(operands):
+        bits = as_bits(operand)
+        found = np.where((bits & ~_F64.sign_bit) > _F64.infinity, bits | _F64.quiet_bit, found)
+    return np.where((held & ~_F64.sign_bit) > _F64.infinity, found, held)
+
+
 def _operands(bits: tuple[ArrayLike, ...], fmt: FloatFormat, clamps: dict[str, bool]) -> list[Floats]:
     unknown = set(clamps) - {"ftz", "sat", "relu"}
     if unknown:
@@ -197,6 +213,7 @@ def _finish(
         # Two numbers that cancel leave +0.0, but -0.0 when rounding down.
         value = np.where((value == 0) & (np.signbit(x) != np.signbit(y)), -0.0, value)
     bits = convert_float(_float_bits(value), _F64, fmt, rounding)
+    bits = np.where(np.isnan(value), fmt.nan, bits)
     return _clamped(bits, fmt, clamps)
 
 
