@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +128,10 @@ def skip_table(skipped: list[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say at the end, loudly, what did not run and why."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None]:
+    """Say last, below pytest's own summaries, what did not run and why."""
+    yield
     skipped = [(_skip_reason(report), report.nodeid) for report in terminalreporter.stats.get("skipped", [])]
     if not skipped:
         return
