@@ -108,7 +108,8 @@ def format_environment(lines: Iterable[str], name: str = "cutecourse") -> str:
     """Return environment.yml for a lock's lines: Python from conda, the rest from pip with the same pins."""
     head = [
         HEADER.format(what="The set of requirements/all.txt.").rstrip(),
-        "# conda env create -f environment.yml && conda activate cutecourse && make book PYTHON=python",
+        "#   conda env create -f environment.yml && conda activate cutecourse",
+        '#   make book VENV="$CONDA_PREFIX"',
         f"name: {name}",
         "channels:",
         "  - conda-forge",
