@@ -316,6 +316,7 @@ HELPERS: dict[str, Any] = {
     "rounded": _rounded,
     "flushed": _flushed,
     "flushed16": _flushed16,
+    "root": _root,
     "saturated": _saturated,
     "is_nan": is_nan,
     "f32": np.float32,

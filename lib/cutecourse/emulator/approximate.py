@@ -124,7 +124,6 @@ def rsqrt(site: Site) -> Step:
     """The reciprocal of the square root.
 
     Shapes:     one number in each lane.
-    Units:      none.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: rounded to nearest; the hardware's largest relative error is 2^-22.9 for f32.
     Source:     PTX ISA 9.0, Floating Point Instructions: rsqrt (#floating-point-instructions-rsqrt).
@@ -158,7 +157,6 @@ def ex2(site: Site) -> Step:
     """Two to the power of a number, or its hyperbolic tangent.
 
     Shapes:     one number in each lane; two in the packed types.
-    Units:      none.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: rounded to nearest; the hardware's largest relative error is 2^-22 for ex2.f32, 2^-11 for
                 tanh.f32, 2^-9.9 for ex2.f16 and about one unit in the last place for the other 16-bit forms.

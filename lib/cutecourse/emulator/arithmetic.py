@@ -44,7 +44,6 @@ def addc(site: Site) -> Step:
     Shapes:     one integer in each lane.
     Units:      32 or 64 bits; for subtraction the carry is a borrow.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Extended-Precision Integer Arithmetic Instructions: addc, subc
                 (#extended-precision-arithmetic-instructions-addc).
     """
@@ -101,7 +100,6 @@ def madc(site: Site) -> Step:
     Shapes:     one integer in each lane.
     Units:      32 or 64 bits; `.lo` or `.hi` half of the product.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Extended-Precision Integer Arithmetic Instructions: madc
                 (#extended-precision-arithmetic-instructions-madc).
     """
@@ -115,7 +113,6 @@ def mul24(site: Site) -> Step:
     Shapes:     one integer in each lane.
     Units:      `.lo` the low 32 bits of the 48-bit product, `.hi` the high 32 bits.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mul24, mad24
                 (#integer-arithmetic-instructions-mul24).
     """
@@ -145,7 +142,6 @@ def rem(site: Site) -> Step:
     """The remainder of a division towards zero: it has the sign of the dividend.
 
     Shapes:     one integer in each lane.
-    Units:      none.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: by zero it gives the dividend, where the ISA leaves it open.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: rem (#integer-arithmetic-instructions-rem).
@@ -195,9 +191,7 @@ def sad(site: Site) -> Step:
     """Add the distance of two integers to a third.
 
     Shapes:     one integer in each lane.
-    Units:      none.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: sad (#integer-arithmetic-instructions-sad).
     """
     return integers.sum_of_distance(site)
@@ -210,7 +204,6 @@ def dp4a(site: Site) -> Step:
     Shapes:     dp4a: four bytes of a, four of b; dp2a: two halves of a and the `.lo` or `.hi` two bytes of b.
     Units:      the sum wraps around.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: dp4a, dp2a
                 (#integer-arithmetic-instructions-dp4a).
     """
@@ -224,7 +217,6 @@ def copysign(site: Site) -> Step:
     Shapes:     one number in each lane.
     Units:      f32 or f64.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Floating Point Instructions: copysign (#floating-point-instructions-copysign).
     """
     return floats.copysign(site)
@@ -237,7 +229,6 @@ def testp(site: Site) -> Step:
     Shapes:     one number and one predicate in each lane.
     Units:      `.finite .infinite .number .notanumber .normal .subnormal`.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Floating Point Instructions: testp (#floating-point-instructions-testp).
     """
     return floats.test_property(site)

@@ -52,6 +52,10 @@ class _WarpPart:
     count: int
     reduction: _Reduction | None
 
+    @property
+    def needs(self) -> str:
+        return f"{self.name} {self.barrier} has to be executed by all lanes of the warp together"
+
     def describe(self) -> str:
         return f"waits at {self.name} {self.barrier} for the other lanes of its warp"
 
@@ -319,7 +323,6 @@ def bar_arrive(site: Site) -> Step:
     Units:      threads, a multiple of 32; each warp counts as 32.
     Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come
                 together.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
                 (#parallel-synchronization-and-communication-instructions-bar).
     """
@@ -353,6 +356,7 @@ class _WarpSync:
     line: int
     slot: int
     following: int
+    needs = "bar.warp.sync has to be executed by all lanes that its membermask names"
 
     def describe(self) -> str:
         return "waits at bar.warp.sync for the lanes that its membermask names"
@@ -366,7 +370,6 @@ def bar_warp_sync(site: Site) -> Step:
     Units:      one bit for each lane.
     Blocks:     until all named lanes that have not ended wait with the same mask.
     Errors:     InvalidOperand for a lane that its mask does not name; DivergedWarp where a lane never comes.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar.warp.sync
                 (#parallel-synchronization-and-communication-instructions-bar-warp-sync).
     """

@@ -29,9 +29,7 @@ def logic(site: Site) -> Step:
     """Combine two values bit by bit.
 
     Shapes:     one value in each lane, 16, 32 or 64 bits or a predicate.
-    Units:      none.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: and, or, xor (#logic-and-shift-instructions-and).
     """
     kind = _logic_kind(site)
@@ -55,7 +53,6 @@ def invert(site: Site) -> Step:
     Shapes:     one value in each lane, 16, 32 or 64 bits or, for `not`, a predicate.
     Units:      cnot gives 1 for zero, else 0.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: not, cnot (#logic-and-shift-instructions-not).
     """
     kind = _logic_kind(site)
@@ -75,7 +72,6 @@ def shift(site: Site) -> Step:
     Shapes:     one value in each lane; the distance is u32.
     Units:      bits; from the width on everything is shifted out.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: shl, shr (#logic-and-shift-instructions-shl).
     """
     left = site.instruction.opcode == "shl"
@@ -123,7 +119,6 @@ def funnel_shift(site: Site) -> Step:
     Shapes:     a is the low half, b the high half, c the distance.
     Units:      bits; `.wrap` takes the distance modulo 32, `.clamp` at most 32.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: shf (#logic-and-shift-instructions-shf).
     """
     side, mode = site.expect("l", "r"), site.expect("clamp", "wrap")
@@ -148,7 +143,6 @@ def lop3(site: Site) -> Step:
                 zero, combined with a fourth operand.
     Units:      the table's bit number is 4 a + 2 b + c.
     Errors:     InvalidOperand where the table is no constant in 0..255.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: lop3 (#logic-and-shift-instructions-lop3).
     """
     combine = site.one_of("and", "or")
@@ -190,7 +184,6 @@ def count_bits(site: Site) -> Step:
     Shapes:     one value in each lane; popc and clz write 32 bits.
     Units:      bits.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: popc, clz, brev
                 (#integer-arithmetic-instructions-popc).
     """
@@ -233,7 +226,6 @@ def bfind(site: Site) -> Step:
     Shapes:     one value in each lane; writes u32.
     Units:      bits; 0xffffffff if there is none; with `.shiftamt` the distance that moves it to the top.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfind (#integer-arithmetic-instructions-bfind).
     """
     amount = site.has("shiftamt")
@@ -259,7 +251,6 @@ def bfe(site: Site) -> Step:
     Shapes:     one value in each lane; position and length are u32.
     Units:      bits; position and length count modulo 256.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfe (#integer-arithmetic-instructions-bfe).
     """
     kind = site.type("u32", "s32", "u64", "s64")
@@ -294,7 +285,6 @@ def bfi(site: Site) -> Step:
     Shapes:     two values in each lane; position and length are u32.
     Units:      bits; position and length count modulo 256.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfi (#integer-arithmetic-instructions-bfi).
     """
     kind = site.type("b32", "b64").replace("b", "u")
@@ -325,7 +315,6 @@ def bmsk(site: Site) -> Step:
     Shapes:     two u32 in each lane.
     Units:      bits; `.clamp` treats what is past 32 as 32, `.wrap` counts modulo 32.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bmsk (#integer-arithmetic-instructions-bmsk).
     """
     mode = site.expect("clamp", "wrap")
@@ -350,7 +339,6 @@ def szext(site: Site) -> Step:
     Shapes:     a value and a u32 in each lane.
     Units:      bits; `.clamp` takes at most 32, `.wrap` counts modulo 32.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: szext (#integer-arithmetic-instructions-szext).
     """
     mode = site.expect("clamp", "wrap")
@@ -376,7 +364,6 @@ def fns(site: Site) -> Step:
     Shapes:     a mask, a base (u32) and an offset (s32) in each lane.
     Units:      bits; 0xffffffff if there is none. Offset 0 asks for the base itself.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: fns (#integer-arithmetic-instructions-fns).
     """
     site.type("b32")
@@ -413,7 +400,6 @@ def prmt(site: Site) -> Step:
     Units:      four bits of the selector for each byte: three for its number, one to spread its sign. The
                 modes `.f4e .b4e .rc8 .ecl .ecr .rc16` take two bits.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: prmt
                 (#data-movement-and-conversion-instructions-prmt).
     """

@@ -98,7 +98,6 @@ def setp(site: Site) -> Step:
                 and q the high comparison.
     Units:      `.and .or .xor` combine the outcome, and its opposite for q, with a fourth operand.
     Errors:     UnsupportedInstruction for a comparison that the type does not have.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Comparison and Selection Instructions: setp
                 (#comparison-and-selection-instructions-setp).
     """
@@ -150,7 +149,6 @@ def set_(site: Site) -> Step:
     Shapes:     two numbers in each lane; packed types compare both halves.
     Units:      `.and .or .xor` combine the outcome with a predicate.
     Errors:     UnsupportedInstruction for a comparison that the type does not have.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Comparison and Selection Instructions: set
                 (#comparison-and-selection-instructions-set); Half Precision Comparison Instructions: set
                 (#half-precision-comparison-instructions-set).

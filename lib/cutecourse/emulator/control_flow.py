@@ -35,7 +35,6 @@ def bra(site: Site) -> Step:
     """Go on at a label; with a guard, in the lanes where it holds.
 
     Shapes:     no operands but the label.
-    Units:      none.
     Errors:     InvalidOperand for what is no label of the function.
     Simplified: `.uni` is taken as a hint; lanes that differ diverge as with a plain `bra`.
     Source:     PTX ISA 9.0, Control Flow Instructions: bra (#control-flow-instructions-bra).
@@ -98,7 +97,6 @@ def exit_(site: Site) -> Step:
     """End the lanes that execute it.
 
     Shapes:     no operands.
-    Units:      none.
     Errors:     none.
     Simplified: barriers that wait for the whole block stop waiting for warps that have ended.
     Source:     PTX ISA 9.0, Control Flow Instructions: exit (#control-flow-instructions-exit).
@@ -115,7 +113,6 @@ def ret(site: Site) -> Step:
     """Return from a device function to behind its call; in a kernel, end the lanes.
 
     Shapes:     no operands.
-    Units:      none.
     Errors:     none.
     Simplified: `.uni` is taken as a hint.
     Source:     PTX ISA 9.0, Control Flow Instructions: ret (#control-flow-instructions-ret).
@@ -133,9 +130,7 @@ def trap(site: Site) -> Step:
     """Abort the kernel: here, an error that says who executed it.
 
     Shapes:     no operands.
-    Units:      none.
     Errors:     KernelTrap, always.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Miscellaneous Instructions: trap (#miscellaneous-instructions-trap).
     """
 
@@ -150,7 +145,6 @@ def brkpt(site: Site) -> Step:
     """Suspend for a debugger; without one, as on hardware, the kernel ends with an error.
 
     Shapes:     no operands.
-    Units:      none.
     Errors:     KernelTrap, always.
     Simplified: no debugger can be attached.
     Source:     PTX ISA 9.0, Miscellaneous Instructions: brkpt (#miscellaneous-instructions-brkpt).
@@ -248,7 +242,6 @@ def call(site: Site) -> Step:
     """Run a device function and come back to behind the call.
 
     Shapes:     arguments and results are .param variables or registers, for each lane.
-    Units:      none.
     Errors:     UnsupportedInstruction for recursive and indirect calls, and for functions without a body but
                 `vprintf` and `__assertfail`.
     Simplified: each function has one set of registers for each lane; `.uni` is taken as a hint.

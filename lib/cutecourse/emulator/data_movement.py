@@ -100,9 +100,7 @@ def selp(site: Site) -> Step:
     """Choose between two values by a predicate.
 
     Shapes:     two values and one predicate in each lane.
-    Units:      none.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: nothing.
     Source:     PTX ISA 9.0, Comparison and Selection Instructions: selp
                 (#comparison-and-selection-instructions-selp).
     """
@@ -123,7 +121,6 @@ def slct(site: Site) -> Step:
     """Choose the first value where a number is not negative, else the second.
 
     Shapes:     two values and one number in each lane.
-    Units:      none.
     Errors:     UnsupportedInstruction for other types than s32 and f32 of the number.
     Simplified: nothing; NaN chooses the second value, and -0.0 the first.
     Source:     PTX ISA 9.0, Comparison and Selection Instructions: slct
@@ -183,7 +180,6 @@ def fence(site: Site) -> Step:
     """Order memory accesses around it.
 
     Shapes:     no operands.
-    Units:      none.
     Errors:     none.
     Simplified: no effect: accesses of this machine happen in the order in which they are issued.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: membar, fence
@@ -206,7 +202,6 @@ def pmevent(site: Site) -> Step:
     """Trigger performance monitor events: nothing that a program can see.
 
     Shapes:     one constant.
-    Units:      none.
     Errors:     none.
     Simplified: no events are counted.
     Source:     PTX ISA 9.0, Miscellaneous Instructions: pmevent (#miscellaneous-instructions-pmevent).

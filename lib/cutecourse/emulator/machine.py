@@ -44,6 +44,21 @@ class GateWait:
 
     gate: Gate
 
+    @property
+    def line(self) -> int:
+        """The instruction's line."""
+        return self.gate.instruction.line
+
+    @property
+    def needs(self) -> str:
+        """The rule that lanes which never come have broken."""
+        who = (
+            "all lanes of the warp together"
+            if self.gate.kind == "warp"
+            else "all lanes that its membermask names"
+        )
+        return f"{self.gate.instruction.name} has to be executed by {who}"
+
     def describe(self) -> str:
         """Why these lanes wait."""
         what = "all lanes of the warp" if self.gate.kind == "warp" else "the lanes that its membermask names"

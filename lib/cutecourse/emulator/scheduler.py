@@ -15,7 +15,7 @@ import numpy as np
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split
 from cutecourse.emulator.errors import BudgetExceeded, DeadlockError, DivergedWarp, EmulatorError
-from cutecourse.emulator.machine import WAIT, GateWait, Machine
+from cutecourse.emulator.machine import WAIT, Machine
 
 if TYPE_CHECKING:
     from cutecourse.emulator.program import BasicBlock
@@ -235,15 +235,15 @@ class Scheduler:
     def _stuck(self) -> None:
         """Explain why no warp can go on."""
         rows: list[str] = []
-        gates: list[tuple[Bundle, Split]] = []
+        apart: list[tuple[Bundle, Split]] = []
         first: tuple[Bundle, Split] | None = None
         total = 0
         for cohort in self._cohorts:
             for bundle in cohort.bundles:
                 for split in bundle.splits:
                     first = first or (bundle, split)
-                    if isinstance(split.waiting, GateWait):
-                        gates.append((bundle, split))
+                    if hasattr(split.waiting, "needs"):
+                        apart.append((bundle, split))
                     mask = bundle.full if split.mask is None else split.mask
                     for warp in np.flatnonzero(mask.any(axis=1)).tolist():
                         total += 1
@@ -251,22 +251,14 @@ class Scheduler:
                             rows.append(self._row(bundle, split, warp, mask[warp]))
         if total > len(rows):
             rows.append(f"  and {total - len(rows)} more")
-        if gates:
-            bundle, split = gates[0]
-            instruction = split.waiting.gate.instruction
+        if apart:
+            bundle, split = apart[0]
             raise self._waiting_error(
                 DivergedWarp,
-                f"{instruction.name} has to be executed by"
-                + (
-                    " all lanes of the warp together"
-                    if split.waiting.gate.kind == "warp"
-                    else " all lanes that its membermask names"
-                )
-                + ", and some of them wait elsewhere:\n"
-                + "\n".join(rows),
+                f"{split.waiting.needs}, and some of them wait elsewhere:\n" + "\n".join(rows),
                 bundle,
                 split,
-                instruction.line,
+                split.waiting.line,
             )
         assert first is not None
         bundle, split = first
