@@ -267,3 +267,26 @@ def test_picture__cuts_what_is_too_large_and_says_so() -> None:
     text = str(grid("big", table, table))
     assert "the first 32 x 32 of 50 x 40 cells" in text
     assert len(text.splitlines()) == 33
+
+
+def test_same_outputs__runs_a_kernel_and_compares_what_it_wrote() -> None:
+    from cutecourse.kernels import hello_ptx
+
+    inputs = {"out": np.zeros(32, np.uint32)}
+    squares = np.arange(32, dtype=np.uint32) ** 2
+    compare.same_outputs(hello_ptx.LAUNCH, inputs, {"out": squares})
+    assert not inputs["out"].any()
+    shifted = squares.copy()
+    shifted[5] += 1
+    error = _refused(compare.same_outputs, hello_ptx.LAUNCH, inputs, {"out": shifted})
+    assert (error.where, error.expected, error.got) == ("out[5], the first of 1", "26", "25")
+
+
+def test_same_outputs__tells_what_stopped_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cutecourse.kernels import hello_ptx
+
+    monkeypatch.setenv("CUTECOURSE_DEVICE", "emulator")
+    small = {"out": np.zeros(8, np.uint32)}
+    error = _refused(compare.same_outputs, hello_ptx.LAUNCH, small, {"out": np.zeros(8, np.uint32)})
+    assert "The kernel did not run to its end" in error.message
+    assert "is to be a launch specification" in _refused(compare.same_outputs, 3, {}, {}).message
