@@ -55,7 +55,7 @@ step_benchmarks() {
 }
 
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(doctor tests emulator notebooks record benchmarks)
+[ ${#steps[@]} -gt 0 ] || steps=(doctor tests emulator notebooks benchmarks record)
 for step in "${steps[@]}"; do
   if ! declare -F "step_$step" >/dev/null; then
     echo "run_all.sh: there is no step '$step'; the steps are doctor tests emulator notebooks record benchmarks" >&2
