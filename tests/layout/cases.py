@@ -433,7 +433,7 @@ def _swizzled(d: Draw) -> str:
         target = tuple(d.random.choice((16, 32)) for _ in shape)
         return f"tile_to_shape({a},{text(target)},{text(tuple(range(len(shape))))})"
     if choice == 6:
-        new, old = d.random.choice(((8, 16), (8, 32), (4, 8), (16, 8), (32, 8)))
+        new, old = d.random.choice(((8, 16), (8, 32), (4, 8), (4, 8), (16, 8), (32, 8), (8, 24)))
         return f"recast_layout({new},{old},{a})"
     if choice == 7:
         return f"slice_({a},{text(tuple(d.coord(mode, keep=0.5) for mode in shape))})"

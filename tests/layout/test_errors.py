@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -17,11 +18,16 @@ from cutecourse.layout import (
     ProfileError,
     ScaledBasis,
     Swizzle,
+    coalesce,
+    complement,
     composition,
     crd2idx,
+    filter,  # noqa: A004 - CuTe's name
     left_inverse,
     logical_divide,
     make_layout,
+    make_layout_like,
+    right_inverse,
     slice_,
 )
 
@@ -94,6 +100,27 @@ def test_coordinates_and_offsets__do_not_add() -> None:
     with pytest.raises(OperandError, match="3 has no coordinate"):
         Layout((4, 8), (E(0), 3))((0, 1))
     assert Layout((4, 8), (E(0), 3))((1, 0)) == (1,)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        coalesce,
+        complement,
+        composition,
+        filter,
+        left_inverse,
+        logical_divide,
+        make_layout_like,
+        right_inverse,
+    ],
+)
+def test_operations__refuse_what_is_no_layout(operation: Callable[..., object]) -> None:
+    for wrong in ((4, 8), "4:1", 7):
+        with pytest.raises(OperandError, match=operation.__name__):
+            operation(wrong, 2) if operation in {complement, composition, logical_divide} else operation(
+                wrong
+            )
 
 
 def test_layouts__bring_their_strides() -> None:

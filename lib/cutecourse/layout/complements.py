@@ -10,7 +10,7 @@ from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError
 from .explanation import explained, note
 from .int_tuple import IntTuple, ceil_divide_shape, is_node, product, quotient
-from .layout import Layout, coshape, has_basis
+from .layout import Layout, coshape, has_basis, require_layout
 from .simplify import coalesce, filter, flat_modes, from_leaves  # noqa: A004 - CuTe's name
 
 __all__ = ["complement"]
@@ -40,6 +40,7 @@ def complement(layout: Any, cotarget: Any = None) -> Any:
         result = complement(layout.outer, cotarget)
         note("result", "the complement of the outer layout", result=result)
         return result
+    require_layout(layout, "complement")
     filtered = filter(layout)
     target = _target_shape(filtered, cotarget)
     if has_basis(layout.stride):

@@ -313,6 +313,12 @@ def _walk(
 
 def _layout_after_swizzle(layout: Layout, swizzle: Swizzle) -> ComposedLayout:
     """Move a swizzle from behind a layout to in front of it, where its bits pass through one by one."""
+    if has_basis(layout.stride):
+        raise OperandError(
+            "a swizzle permutes integer offsets, not coordinates",
+            operation="composition",
+            operands=(("lhs", layout), ("rhs", swizzle)),
+        )
     read, flipped = layout(swizzle.yyy_mask), layout(swizzle.zzz_mask)
     moved = swizzle_from_masks(read, flipped)
     result = ComposedLayout(moved, 0, layout)

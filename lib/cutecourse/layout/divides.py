@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .complements import complement
-from .compose import composition
+from .compose import composition, coprofile
 from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note
 from .int_tuple import IntTuple, flatten_to_tuple, is_node, pretty_str, product, wrap
-from .layout import Layout
+from .layout import Layout, require_layout
 from .simplify import coalesce
 
 __all__ = ["ceil_div", "flat_divide", "logical_divide", "tiled_divide", "zipped_divide"]
@@ -37,6 +37,7 @@ def logical_divide(layout: Any, tiler: Any) -> Any:
         raise OperandError(
             "`_` alone is no tiler", operation="logical_divide", operands=(("layout", layout),)
         )
+    require_layout(layout, "logical_divide")
     result = _divide(layout, tiler, (("layout", layout), ("tiler", tiler)), ())
     note("result", "every divided mode is (tile, rest)", result=result)
     return result
@@ -59,7 +60,7 @@ def _divide(layout: Layout, tiler: Any, operands: Any, path: tuple[int, ...]) ->
             raise OperandError(
                 "an operand is the empty layout", operation="logical_divide", operands=operands
             )
-        rest = complement(tiler, coalesce(layout).shape)
+        rest = complement(tiler, coalesce(layout, coprofile(tiler.stride)).shape)
         if 0 in flatten_to_tuple(rest.shape):
             raise DivisibilityError(
                 f"the tile {tiler} meets an offset twice",

@@ -11,7 +11,7 @@ from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError
 from .explanation import explained, note
 from .int_tuple import flatten_to_tuple, is_node
-from .layout import Layout, has_basis
+from .layout import Layout, has_basis, require_layout
 from .simplify import coalesce, flat_modes, from_leaves
 from .swizzle import Swizzle
 
@@ -56,6 +56,7 @@ def left_inverse(layout: Any) -> Any:
 
 
 def _invert(layout: Layout, invert: Callable[[list[_Mode], Layout], Layout], operation: str) -> Layout:
+    require_layout(layout, operation)
     if layout.shape == ():
         raise OperandError("the empty layout has no inverse", operation=operation)
     flat = coalesce(layout)
@@ -164,6 +165,7 @@ def max_common_layout(a: Any, b: Any) -> Any:
         result = composition(common, base) if base < _size(common) else common
         note("result", f"a swizzle leaves runs of {base} offsets together", result=result)
         return result
+    require_layout(a, "max_common_layout")
     inverse, common = _common(a, b)
     if flatten_to_tuple(common.stride)[0] == 1:
         first = common[0]
@@ -190,6 +192,7 @@ def max_common_vector(a: Any, b: Any) -> int:
         result = min(max_common_vector(a.outer, b), _unswizzled(a))
         note("result", f"a swizzle leaves runs of {_unswizzled(a)} offsets together", result=result)
         return result
+    require_layout(a, "max_common_vector")
     _, common = _common(a, b)
     result = int(flatten_to_tuple(common.shape)[0]) if flatten_to_tuple(common.stride)[0] == 1 else 1
     note("result", f"the first mode of {common} counts when its stride is 1", result=result)

@@ -293,6 +293,7 @@ def make_layout_like(layout: Layout) -> Layout:
     >>> print(make_layout_like(Layout((4, 8, 2), (16, 1, 0))))
     (4,8,2):(8,1,0)
     """
+    require_layout(layout, "make_layout_like")
     if has_basis(layout.stride):
         raise OperandError(
             "coordinates have no order", operation="make_layout_like", operands=(("layout", layout),)
@@ -392,6 +393,16 @@ def abs_stride(stride: Any) -> Any:
     if isinstance(stride, ArithTuple):
         return ArithTuple([abs_stride(element) for element in stride])
     return abs(stride)
+
+
+def require_layout(value: object, operation: str) -> None:
+    """Refuse an operand that is no plain layout."""
+    if not isinstance(value, Layout):
+        raise OperandError(
+            f"{value!r} is no layout",
+            operation=operation,
+            advice="make_layout(shape, stride=...), or Layout.parse(text)",
+        )
 
 
 def coshape(layout: Layout) -> Any:

@@ -9,7 +9,7 @@ from .complements import complement
 from .compose import composition
 from .composed import ComposedLayout
 from .divides import spread, tile_unzip
-from .errors import DivisibilityError, OperandError, ProfileError
+from .errors import OperandError, ProfileError
 from .explanation import explained, note
 from .int_tuple import (
     IntTuple,
@@ -21,7 +21,7 @@ from .int_tuple import (
     product_each,
     wrap,
 )
-from .layout import Layout, make_ordered_layout
+from .layout import Layout, make_ordered_layout, require_layout
 from .modes import append, cosize, rank, size
 from .simplify import coalesce
 
@@ -42,8 +42,8 @@ def logical_product(block: Any, tiler: Any) -> Any:
 
     Law: `logical_product(A, B) = (A, composition(complement(A, size(A) * cosize(B)), B))` for a layout `B`;
     an integer `n` is `n:1`, a tuple goes mode by mode, `None` keeps a mode or the whole block.
-    Errors: `ProfileError` when the tiler has more modes than the block, `DivisibilityError` when the
-    block is not injective, or where `composition` refuses.
+    Errors: `ProfileError` when the tiler has more modes than the block, `DivisibilityError` where
+    `composition` refuses; for a block that is not injective it mostly does.
 
     >>> print(logical_product(Layout((2, 2), (4, 1)), Layout(6)))
     ((2,2),(2,3)):((4,1),(2,8))
@@ -52,6 +52,7 @@ def logical_product(block: Any, tiler: Any) -> Any:
     """
     if isinstance(block, ComposedLayout):
         return _onto_outer(block, logical_product, tiler)
+    require_layout(block, "logical_product")
     result = _multiply(block, tiler, (("block", block), ("tiler", tiler)), ())
     note("result", "every multiplied mode is (block, repetition)", result=result)
     return result
@@ -74,17 +75,12 @@ def _multiply(block: Layout, tiler: Any, operands: Any, path: tuple[int, ...]) -
             raise OperandError(
                 "an operand is the empty layout", operation="logical_product", operands=operands
             )
+        if all(stride == 0 for stride in flatten_to_tuple(tiler.stride)):
+            note("stay", "the tiler stays at one place, where the block is", tiler=tiler)
+            return Layout.unchecked((block.shape, tiler.shape), (block.stride, tiler.stride))
         target = size(block) * cosize(tiler)
         note("room", f"{size(block)} * {cosize(tiler)} elements are needed at most", size=target)
         free = complement(block, target)
-        if 0 in flatten_to_tuple(free.shape):
-            raise DivisibilityError(
-                f"the block {block} meets an offset twice",
-                operation="logical_product",
-                operands=operands,
-                mode=path,
-                rule="a block is injective: its complement has no extent 0",
-            )
         places = composition(free, tiler)
         return Layout.unchecked((block.shape, places.shape), (block.stride, places.stride))
     if not isinstance(tiler, tuple):
@@ -112,6 +108,7 @@ def _multiply(block: Layout, tiler: Any, operands: Any, path: tuple[int, ...]) -
 
 
 def _only_layout(block: Any, tiler: Any, operation: str) -> None:
+    require_layout(block, operation)
     if not isinstance(tiler, Layout):
         raise OperandError(
             f"{pretty_str(tiler)} is no layout",
@@ -239,6 +236,7 @@ def tile_to_shape(block: Any, trg_shape: IntTuple, order: IntTuple | None = None
     """
     if isinstance(block, ComposedLayout):
         return _onto_outer(block, tile_to_shape, trg_shape, order)
+    require_layout(block, "tile_to_shape")
     target = Layout(trg_shape).shape
     operands = (("block", block), ("trg_shape", target), ("order", order))
     if rank(block) > rank(target):

@@ -8,7 +8,7 @@ from .composed import ComposedLayout
 from .errors import ProfileError
 from .explanation import explained, note
 from .int_tuple import is_node, wrap
-from .layout import Layout
+from .layout import Layout, require_layout
 
 __all__ = ["coalesce", "filter", "filter_zeros"]
 
@@ -30,6 +30,7 @@ def coalesce(layout: Any, target_profile: Any = None) -> Any:
         composed = layout.replace_outer(coalesce(layout.outer, target_profile))
         note("result", "the inner function stays, the outer layout is coalesced", result=composed)
         return composed
+    require_layout(layout, "coalesce")
     if not is_node(target_profile) or not target_profile:
         result = _merge(layout)
         note("result", "what is left cannot be merged", result=result)
@@ -115,6 +116,7 @@ def filter_zeros(layout: Any) -> Any:
         composed = layout.replace_outer(filter_zeros(layout.outer))
         note("result", "the inner function stays, the outer layout is filtered", result=composed)
         return composed
+    require_layout(layout, "filter_zeros")
     result = Layout.unchecked(_without_zeros(layout.shape, layout.stride), layout.stride)
     note(
         "result", "a mode with stride 0 returns one offset again and again: extent 1 is enough", result=result

@@ -116,16 +116,16 @@ def _slice_swizzled(layout: ComposedLayout, coord: Any, rest: Layout) -> Compose
     layout behind the swizzle `S<0,4,3>` that changes nothing.
     """
     swizzle = layout.inner
-    start = layout.outer(_with_zeros(coord))
-    bits = swizzle.yyy_mask | swizzle.zzz_mask
-    fixed = layout.offset ^ (start & bits)
     if rank(rest) == 0:
         return ComposedLayout(Swizzle(0, 4, 3), 0, rest)
     span = abs(swizzle.num_shift)
     low, between = 1 << swizzle.num_base, 1 << (span - swizzle.num_bits)
     several = 1 << swizzle.num_bits
     blocks = Layout((low, several, between, several, 1))
-    reached = composition(Layout.unchecked(blocks.shape, (0, blocks.stride[1], 0, blocks.stride[3], 0)), rest)
+    swizzled_bits = Layout.unchecked(blocks.shape, (0, blocks.stride[1], 0, blocks.stride[3], 0))
+    taken = dice(layout.outer, coord)
+    fixed = layout.offset ^ composition(swizzled_bits, taken)(_numbers(coord))
+    reached = composition(swizzled_bits, rest)
     active = reached(_last(reached))
     if active & ~swizzle(active):
         return ComposedLayout(swizzle, fixed, rest)
@@ -143,6 +143,13 @@ def _slice_swizzled(layout: ComposedLayout, coord: Any, rest: Layout) -> Compose
         (1, tuple(below), low * several, tuple(above), low * several * between * several),
     )
     return ComposedLayout(Swizzle(0, 4, 3), 0, composition(plain, rest))
+
+
+def _numbers(coord: Any) -> Any:
+    """List the numbers of a coordinate, without what it leaves open."""
+    if isinstance(coord, tuple):
+        return _open(coord, coord, keep=False)
+    return coord
 
 
 def _last(layout: Layout) -> int:
