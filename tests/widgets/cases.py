@@ -1,4 +1,4 @@
-"""Random layouts and operands for the arithmetic, in the strata that matter: depth, strides, zeros, refusals."""
+"""Random layouts and operands: deep and flat, compact and strided, zero strides, and what is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def nested(rng: random.Random, leaves: list[Any]) -> Any:
     while rest:
         count = rng.randint(1, max(1, min(len(rest), 2)))
         group, rest = rest[:count], rest[count:]
-        parts.append(group[0] if len(group) == 1 else nested(rng, group) if rng.random() < 0.7 else tuple(group))
+        parts.append(
+            group[0] if len(group) == 1 else nested(rng, group) if rng.random() < 0.7 else tuple(group)
+        )
     return tuple(parts)
 
 
@@ -29,7 +31,9 @@ def like(profile: Any, leaves: list[Any]) -> Any:
     return leaves.pop(0)
 
 
-def layout(rng: random.Random, most_leaves: int = 4, kinds: str = "compact permuted padded zeros wild") -> Layout:
+def layout(
+    rng: random.Random, most_leaves: int = 4, kinds: str = "compact permuted padded zeros wild"
+) -> Layout:
     """One layout: compact, compact in another order, with gaps, with zero strides, or anything."""
     extents = [rng.choice(EXTENTS) for _ in range(rng.randint(1, most_leaves))]
     kind = rng.choice(kinds.split())
@@ -57,7 +61,8 @@ def tiler(rng: random.Random, target: Layout, *, by_mode: bool = True) -> Any:
         return rng.choice((1, 2, 3, 4, 8))
     if by_mode and kind < 0.45:
         return tuple(
-            rng.choice((None, 1, 2, 3, 4, layout(rng, 1), layout(rng, 2))) for _ in range(rng.randint(1, len(target) + (rng.random() < 0.1)))
+            rng.choice((None, 1, 2, 3, 4, layout(rng, 1), layout(rng, 2)))
+            for _ in range(rng.randint(1, len(target) + (rng.random() < 0.1)))
         )
     return layout(rng, 2 if kind < 0.8 else 3)
 
@@ -68,7 +73,11 @@ def operand(rng: random.Random, operation: str, target: Layout) -> str:
         return ""
     if operation == "coalesce":
         choice = rng.random()
-        return "" if choice < 0.5 else text(tuple(rng.choice((1, (1, 1), None)) for _ in range(rng.randint(1, len(target) + 1))))
+        return (
+            ""
+            if choice < 0.5
+            else text(tuple(rng.choice((1, (1, 1), None)) for _ in range(rng.randint(1, len(target) + 1))))
+        )
     if operation == "complement":
         choice = rng.random()
         if choice < 0.15:

@@ -1,4 +1,4 @@
-"""A static page with widgets on it, built the way a built book holds them: state, views, mount.js, no kernel."""
+"""A static page with widgets on it as a built book holds them: state, views, mount.js, no kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PAGE = """<!doctype html>
 <html lang="en" data-theme="{theme}">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>widgets</title><link rel="icon" href="data:,">
-<style>body {{ margin: 0 auto; padding: 8px; max-width: 800px; }} html[data-theme=dark] body {{ background: #14181e; }}</style>
+<style>body {{ margin: 0 auto; padding: 8px; max-width: 800px; }}
+html[data-theme=dark] body {{ background: #14181e; }}</style>
 <script src="mount.js" defer></script></head>
 <body>
 <script type="application/vnd.jupyter.widget-state+json">{state}</script>

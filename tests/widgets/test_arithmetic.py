@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from widgets.cases import layout, operand
 
 from cutecourse import layout as algebra
 from cutecourse.atoms import MMA_ATOMS
@@ -17,7 +18,6 @@ from cutecourse.widgets import OPERATIONS, parse_tiler
 from cutecourse.widgets._bundle import module
 from cutecourse.widgets.palette import quad_of, ramp_step
 from cutecourse.widgets.snapshots import atom_snapshot, cells_of, register_name
-from widgets.cases import layout, operand
 
 pytestmark = pytest.mark.browser
 
@@ -26,7 +26,7 @@ CASES_EACH = 600
 
 @pytest.fixture(scope="module")
 def javascript(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Return `javascript(file, body, argument)`: run a function body with `m`, the file's `_math`, in scope."""
+    """Return `javascript(file, body, argument)`: run a body that knows the file's `_math` as `m`, and `x`."""
     context = browser.new_context()
     page = context.new_page()
     page.goto("about:blank")
@@ -109,7 +109,8 @@ def test_operation__same_result_steps_and_refusals(operation: str, javascript: C
           try {
             const operands = operand === "" ? [] : [m.parseTiler(operand)];
             const { result, steps } = m.perform(x.operation, m.parseLayout(text), operands);
-            return { result, steps: steps.map(({ operation, level, rule, values }) => ({ operation, level, rule, values })) };
+            const kept = ({ operation, level, rule, values }) => ({ operation, level, rule, values });
+            return { result, steps: steps.map(kept) };
           } catch (error) {
             if (error instanceof TypeError || error instanceof RangeError || !error.message) throw error;
             return null; // refused, in words
@@ -126,14 +127,17 @@ def test_operation__same_result_steps_and_refusals(operation: str, javascript: C
 
 
 @pytest.mark.parametrize(
-    "text", ["4", "4:2", "(4,8):(8,1)", "(2,4:2)", "(_,4)", "( 2 , (2,2):(1,4) )", "(_4,_8)", "(4,)", "((2,_),3:1)"]
+    "text",
+    ["4", "4:2", "(4,8):(8,1)", "(2,4:2)", "(_,4)", "( 2 , (2,2):(1,4) )", "(_4,_8)", "(4,)", "((2,_),3:1)"],
 )
 def test_tiler__both_readers_agree(text: str, javascript: Callable[..., Any]) -> None:
     js = javascript("layout_explorer.js", "return m.formatTiler(m.parseTiler(x))", text)
     assert js == algebra.pretty_str(parse_tiler(text))
 
 
-@pytest.mark.parametrize("text", ["", "(", "(2,", "2)", "(2,,3)", "x", "2 3", "(2,3):1", "4:", ":4", "0", "(0,2)", "2@1"])
+@pytest.mark.parametrize(
+    "text", ["", "(", "(2,", "2)", "(2,,3)", "x", "2 3", "(2,3):1", "4:", ":4", "0", "(0,2)", "2@1"]
+)
 def test_tiler__both_readers_refuse(text: str, javascript: Callable[..., Any]) -> None:
     js = "try { m.parseTiler(x); return 'accepted'; } catch (error) { return error.message; }"
     message = javascript("layout_explorer.js", js, text)
@@ -143,7 +147,9 @@ def test_tiler__both_readers_refuse(text: str, javascript: Callable[..., Any]) -
 
 
 def test_ownership__same_cells_and_registers_for_every_atom(javascript: Callable[..., Any]) -> None:
-    looks = {(atom.layout_a, atom.layout_b, atom.layout_c, atom.dtype_a.bits): atom for atom in MMA_ATOMS.values()}
+    looks = {
+        (atom.layout_a, atom.layout_b, atom.layout_c, atom.dtype_a.bits): atom for atom in MMA_ATOMS.values()
+    }
     assert len(looks) >= 10
     for atom in looks.values():
         snapshot = atom_snapshot(atom)

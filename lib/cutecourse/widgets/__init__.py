@@ -1,4 +1,4 @@
-"""The course's widgets: layouts to edit, owners of matrix cells, predictions; in JupyterLab and on built pages alike."""
+"""The course's widgets, in JupyterLab and on built pages: layouts to edit, owners of cells, predictions."""
 
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure, draw_layout, draw_layouts, draw_ownership

@@ -3,8 +3,8 @@
 The sources under `js/` are ordinary ES modules that import each other by relative path. A widget's code
 travels as one string in its state (so that it lives on a page with no server), and there a relative path
 leads nowhere; so the imported modules are written into the importing one. No bundler, no Node: the
-rules are that an import stands on lines of its own, from `"./name.js"`, without renaming, and that two modules
-never give one name to two things.
+rules are that an import stands on lines of its own, from `"./name.js"`, without renaming, and that two
+modules never give one name to two things.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ CELL_IN = 0.34  # inches a cell, so that text has one size in every figure
 
 
 class PrintFigure(Figure):
-    """A figure that shows itself as PNG in a notebook with no plotting backend chosen, and prints the same text each time."""
+    """A figure that shows itself as PNG whatever the plotting backend, and prints the same text each time."""
 
     def __init__(self, width_in: float, height_in: float) -> None:
         super().__init__(figsize=(width_in, height_in), dpi=110, layout="constrained")
@@ -39,10 +39,12 @@ class PrintFigure(Figure):
         """The figure as PNG, the same bytes for the same figure."""
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", metadata={"Software": None})
-        # A recorded notebook holds a figure for each widget; 64 colours look the same at a quarter of the size.
+        # A recording holds a figure for each widget; 64 colours look the same at a quarter of the size.
         small = io.BytesIO()
         with Image.open(buffer) as image:
-            image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, format="PNG", optimize=True)
+            image.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(
+                small, format="PNG", optimize=True
+            )
         return small.getvalue()
 
     def __repr__(self) -> str:
@@ -61,9 +63,7 @@ def _board(axes: Axes, rows: int, columns: int, title: str, wide: float = 1.0) -
         spine.set_visible(False)
 
 
-def _cell(
-    axes: Axes, row: int, column: int, colour: str, text: str, wide: float = 1.0, **style: Any
-) -> None:
+def _cell(axes: Axes, row: int, column: int, colour: str, text: str, wide: float = 1.0, **style: Any) -> None:
     box = {"edgecolor": "white", "linewidth": 1.0} | style
     axes.add_patch(Rectangle((column + 0.02, row + 0.02), 0.96, 0.96, facecolor=colour, **box))
     longest = max(len(line) for line in text.split("\n"))
@@ -87,7 +87,7 @@ def _leaves(shape: Any) -> list[int]:
 
 
 def _ticks(axis: Any, leaves: Sequence[int], extent: int) -> None:
-    """Number the lines of a grid; of nested modes, each digit, the slowest first, as the coordinate is read backwards."""
+    """Number the lines of a grid; of nested modes, each digit, in the order of the coordinate."""
 
     def label(index: int) -> str:
         digits = []
@@ -166,8 +166,8 @@ def _crd_text(index: int, layout: Layout) -> str:
 def draw_layout(layout: Layout | str, *, title: str | None = None) -> PrintFigure:
     """A layout for print: the grid of coordinates with their offsets, and the memory they lie in.
 
-    Mode 0 goes down and the other modes across; darker is further in memory; an orange frame is an offset that several
-    coordinates share, a hatched place one that none has.
+    Mode 0 goes down and the other modes across; darker is further in memory; an orange frame is an offset
+    that several coordinates share, a hatched place one that none has.
 
     Errors: WidgetError, for a layout that cannot be drawn (coordinate strides, negative strides, too large).
     """
@@ -186,7 +186,8 @@ def draw_layouts(layouts: Sequence[tuple[str, Layout | str]]) -> PrintFigure:
         width, wide = (min(8, span), 1.25) if longest <= 6 else (min(4, span), 1.25 * longest / 6)
         height_in = (max(down, -(-span // width)) + 2.2) * CELL_IN
         memory_in = (width * wide + 1.5) * CELL_IN
-        panels.append((title, shown, offsets, (width, wide), max((across + 2) * CELL_IN, 2.2), memory_in, height_in))
+        grid_in = max((across + 2) * CELL_IN, 2.2)
+        panels.append((title, shown, offsets, (width, wide), grid_in, memory_in, height_in))
     widest = [max(panel[i] for panel in panels) for i in (4, 5)]
     heights = [panel[6] for panel in panels]
     figure = PrintFigure(max(sum(widest), 5.0), sum(heights))
@@ -202,8 +203,8 @@ def draw_layouts(layouts: Sequence[tuple[str, Layout | str]]) -> PrintFigure:
 def draw_ownership(atom: Any, *, thread: int | None = None) -> PrintFigure:
     """Who holds which cell of A, B and C of an MMA atom: the thread's number over its register's.
 
-    Drawn as the product is: A to the left of C, B above it (so B, which CuTe writes N×K, stands as K×N). One colour for
-    each group of four threads; with `thread` given, all cells but its own are faded.
+    Drawn as the product is: A to the left of C, B above it (so B, which CuTe writes N×K, stands as K×N).
+    One colour for each group of four threads; with `thread` given, all cells but its own are faded.
 
     Errors: WidgetError, when `atom` is neither an MMA atom nor its snapshot, or has no such thread.
     """

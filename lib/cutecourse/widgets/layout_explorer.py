@@ -36,13 +36,15 @@ DEFAULT_LAYOUT = "(4,8):(8,1)"
 
 
 class LayoutExplorer(CourseWidget):
-    """A layout one can edit: its grid of coordinates, the memory it leads to, and what the algebra makes of it.
+    """A layout one can edit: its coordinates, the memory they lead to, and what the algebra makes of it.
 
-    `layout` is a `Layout` or its notation. With `operation` (one of `OPERATIONS`) and, where it takes one, `operand`, the
-    widget steps through that operation on whatever layout stands in the fields. With `explanation` (what
-    `cutecourse.layout.explain` returns, or its snapshot) it steps through exactly that, until the reader edits something.
+    `layout` is a `Layout` or its notation. With `operation` (one of `OPERATIONS`) and, where it takes one,
+    `operand`, the widget steps through that operation on whatever layout stands in the fields. With
+    `explanation` (what `cutecourse.layout.explain` returns, or its snapshot) it steps through exactly that,
+    until the reader edits something.
 
-    Synced with every view: `notation`, `operation`, `operand`, `step`, `selected` (`{}`, `{"index": i}` or `{"offset": o}`).
+    Synced with every view: `notation`, `operation`, `operand`, `step` (from 0), `inside` (whether the steps
+    of called operations are shown too), and `selected`, which is `{}`, `{"index": i}` or `{"offset": o}`.
 
     Errors: WidgetError, for a layout, operation, operand or explanation that cannot be shown.
     """
@@ -55,6 +57,7 @@ class LayoutExplorer(CourseWidget):
     operand = traitlets.Unicode("").tag(sync=True)
     explanation = traitlets.Dict(None, allow_none=True).tag(sync=True)
     step = traitlets.Int(0, min=0).tag(sync=True)
+    inside = traitlets.Bool(False).tag(sync=True)
     selected = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -135,11 +138,11 @@ def _explanation_snapshot(explanation: Any) -> dict[str, Any]:
     snapshot = explanation.to_snapshot() if hasattr(explanation, "to_snapshot") else explanation
     if not isinstance(snapshot, Mapping):
         raise WidgetError(
-            f"{explanation!r} is neither an explanation nor the snapshot of one; use cutecourse.layout.explain."
+            f"{explanation!r} is neither an explanation nor its snapshot; use cutecourse.layout.explain."
         )
     missing = [name for name in ("operation", "operands", "steps", "result") if name not in snapshot]
     if missing or not snapshot["operands"]:
         raise WidgetError(
-            f"The snapshot of the explanation has no {', '.join(missing) or 'operand'}; make it with to_snapshot()."
+            f"The explanation's snapshot has no {', '.join(missing) or 'operand'}; use to_snapshot()."
         )
     return dict(snapshot)

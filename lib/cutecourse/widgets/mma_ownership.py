@@ -15,7 +15,7 @@ from cutecourse.widgets.figures import PrintFigure, draw_ownership
 from cutecourse.widgets.snapshots import atom_snapshot
 
 DEFAULT_ATOM = "SM80_16x8x16_F32F16F16F32_TN"
-# One atom of each fragment shape and each way of packing values into registers; the others look like one of these.
+# One atom of each fragment shape and of each way of packing values into registers.
 DEFAULT_ATOMS = (
     "SM80_16x8x8_F16F16F16F16_TN",
     "SM80_16x8x8_F32F16F16F32_TN",
@@ -35,8 +35,8 @@ DEFAULT_ATOMS = (
 class MmaOwnership(CourseWidget):
     """The operands of an MMA atom with the owner of every cell: choose a thread, or a cell.
 
-    `atoms` are names (looked up in `cutecourse.atoms`), atoms or their snapshots; without any, `DEFAULT_ATOMS`. `atom` names the
-    one that is drawn first.
+    `atoms` are names (looked up in `cutecourse.atoms`), atoms or their snapshots; without any,
+    `DEFAULT_ATOMS`. `atom` names the one that is drawn first.
 
     Synced with every view: `atom`, `thread`, `cell` (`{}` or `{"operand": "A", "crd": [m, k]}`).
 
@@ -64,27 +64,27 @@ class MmaOwnership(CourseWidget):
 
     @traitlets.validate("atom")
     def _check_atom(self, proposal: Any) -> str:
-        name: str = proposal["value"]
-        names = [snapshot["name"] for snapshot in self.atoms]
-        if name not in names:
-            raise WidgetError(f"{name!r} is not among the atoms of this widget: {', '.join(names)}.")
-        return name
+        return str(self._find(proposal["value"])["name"])
 
     @traitlets.validate("thread")
     def _check_thread(self, proposal: Any) -> int:
-        threads = self._chosen()["threads"]
+        threads = self._find(self.atom)["threads"]
         if not 0 <= proposal["value"] < threads:
             raise WidgetError(
                 f"{self.atom} has threads 0 to {threads - 1}; there is no thread {proposal['value']}."
             )
         return int(proposal["value"])
 
-    def _chosen(self) -> dict[str, Any]:
-        return next(snapshot for snapshot in self.atoms if snapshot["name"] == self.atom)
+    def _find(self, name: str) -> dict[str, Any]:
+        for snapshot in self.atoms:
+            if snapshot["name"] == name:
+                return dict(snapshot)
+        names = ", ".join(snapshot["name"] for snapshot in self.atoms)
+        raise WidgetError(f"{name!r} is not among the atoms of this widget: {names}.")
 
     def figure(self) -> PrintFigure:
         """A, B and C of the chosen atom with the thread and register of every cell, for print."""
-        return draw_ownership(self._chosen())
+        return draw_ownership(self._find(self.atom))
 
     def _repr_arguments(self) -> list[str]:
         return [repr(self.atom)] + ([f"thread={self.thread}"] if self.thread else [])

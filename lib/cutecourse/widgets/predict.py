@@ -18,7 +18,7 @@ ANSWER_TYPES = ("choice", "number", "text")
 
 
 def plain(value: Any) -> str:
-    """How a value is shown and compared: NumPy scalars as Python's, a whole float as an integer, the rest as `str`."""
+    """How a value is shown: NumPy scalars as Python's, a whole float as an integer, the rest as `str`."""
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         value = value.item()
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -35,8 +35,8 @@ class Predict(CourseWidget):
 
     Units:  `key` names the question and is unique in the course, for example `"01-row-major-offset"`;
             `question` and `options` are plain words, with code in backticks.
-    Errors: WidgetError, for an empty key or question, fewer than two options, options that are not different, or an unknown
-            `answer_type`.
+    Errors: WidgetError, for an empty key or question, fewer than two options, options that are not
+            different, or an unknown `answer_type`.
     """
 
     _esm = module("predict.js")

@@ -55,7 +55,7 @@ def drawable_layout(layout: Any) -> Layout:
 
 @dataclass(frozen=True)
 class OperandSnapshot:
-    """One operand of an atom: `layout` takes (thread, value) to an index that counts down `shape`'s first mode first."""
+    """One operand of an atom: `layout` takes (thread, value) to the index `row + rows * column`."""
 
     shape: tuple[int, int]
     layout: Layout
@@ -115,7 +115,7 @@ def cells_of(operand: OperandSnapshot) -> Iterator[tuple[int, int, tuple[int, in
 
 
 def register_name(letter: str, value: int, operand: OperandSnapshot) -> str:
-    """The register a value lies in, and which part of it: `a0` (all), `a0.lo`, `a0.hi`, `a1.b3` (byte), `a1.e7`."""
+    """The register a value lies in, and its part there: `a0` (all), `a0.lo`, `a0.hi`, `a1.b3`, `a1.e7`."""
     per_register = operand.register_bits // operand.bits
     register, part = divmod(value, per_register)
     name = f"{letter.lower()}{register}"

@@ -1,4 +1,4 @@
-"""The second operand of an operation as a reader types it: an extent, a layout, or a tuple of these and `_`."""
+"""The second operand as a reader types it: an extent, a layout, or a tuple of these and `_`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADVICE = "write an extent (4), a layout (4:2), or a tuple of these and _ ((2,4:2
 
 
 def parse_tiler(text: str) -> Any:
-    """Read a tiler: `4`, `4:2`, `(4,8):(8,1)`, `(2,4:2)`, `(_,4)`; a tuple without a stride goes mode by mode.
+    """Read a tiler: `4`, `4:2`, `(2,4:2)`, `(_,4)`; a tuple without a stride goes mode by mode.
 
     Errors: WidgetError, with the text and what may stand there.
     """
@@ -35,7 +35,7 @@ def parse_tiler(text: str) -> Any:
             raise wrong("it ends too early")
         token = tokens[position]
         position += 1
-        if token == "(":  # noqa: S105 - a parenthesis, no password
+        if token == "(":
             parts = [item()]
             while position < len(tokens) and tokens[position] == ",":
                 position += 1
@@ -46,7 +46,7 @@ def parse_tiler(text: str) -> Any:
                 raise wrong("a parenthesis is not closed")
             position += 1
             value: Any = tuple(parts)
-        elif token == "_":  # noqa: S105
+        elif token == "_":
             return None
         elif (extent := number(token)) is not None:
             value = extent

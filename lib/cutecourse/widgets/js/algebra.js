@@ -118,7 +118,7 @@ export const coalesce = explained("coalesce", (layout, profile = null) => {
 const filterZeros = explained("filter_zeros", (layout) => {
   const walk = (shape, stride) => (isTuple(stride) ? shape.map((s, i) => walk(s, stride[i])) : stride === 0 ? 1 : shape);
   const result = makeLayout(walk(layout.shape, layout.stride), layout.stride);
-  note("repeat", "a mode with stride 0 returns one offset again and again: extent 1 is enough", { result });
+  note("result", "a mode with stride 0 returns one offset again and again: extent 1 is enough", { result });
   return result;
 });
 
@@ -404,11 +404,13 @@ function multiply(block, given, path) {
   }
   const tiler = asLayout(given);
   if (isTuple(tiler)) return byMode(block, tiler, path, "multiply", multiply);
+  if (flatten(tiler.stride).every((stride) => stride === 0)) {
+    note("stay", "the tiler stays at one place, where the block is", { tiler });
+    return beside(block, tiler);
+  }
   const target = size(block) * cosize(tiler);
   note("room", `${size(block)} * ${cosize(tiler)} elements are needed at most`, { size: target });
-  const free = complement(block, target);
-  if (hasZero(free)) throw new AlgebraError(`${at(path)}the block ${plain(block)} meets an offset twice; a block must be injective`);
-  return beside(block, composition(free, tiler));
+  return beside(block, composition(complement(block, target), tiler));
 }
 
 export const logical_product = explained("logical_product", (block, tiler) => {

@@ -37,12 +37,16 @@ function render({ model, el: host }) {
   const operand = field("Operand", textInput("operand"), "9em");
   const prev = el("button", { type: "button", "data-cc": "prev", text: "◀ Prev", "aria-label": "previous step" });
   const next = el("button", { type: "button", "data-cc": "next", text: "Next ▶", "aria-label": "next step" });
+  const last = el("button", { type: "button", class: "cc-quiet", "data-cc": "last", text: "Result", "aria-label": "go to the result" });
   const left = el("section", { class: "cc-panel" });
   const right = el("section", { class: "cc-panel" });
   const state = el("div", { class: "cc-state", "data-cc": "state" });
+  const inside = el("input", { type: "checkbox", "data-cc": "inside" });
+  inside.addEventListener("change", () => update(model, { inside: inside.checked, step: 0 }));
+  const fold = el("label", { class: "cc-option" }, inside, "with the steps inside");
   const heading = el("h4", { "data-cc": "step" });
   const step = el("div", { "aria-live": "polite" });
-  const steps = el("div", { class: "cc-steps", "data-cc": "steps" }, el("div", { class: "cc-steprow" }, prev, next, heading), step);
+  const steps = el("div", { class: "cc-steps", "data-cc": "steps" }, el("div", { class: "cc-steprow" }, prev, next, last, fold, heading), step);
   const root = el(
     "section",
     { class: "cc-widget cc-explorer", "data-cc": "explorer", "aria-label": "Layout explorer", "data-lm-suppress-shortcuts": "true" },
@@ -81,9 +85,10 @@ function render({ model, el: host }) {
     update(model, { operation: select.value, operand: OPERATIONS[select.value]?.example ?? "", explanation: null, step: 0 }),
   );
   operand.control.addEventListener("input", () => update(model, { operand: operand.control.value, ...fresh() }));
-  const go = (by) => update(model, { step: Math.max(0, Math.min(explanation.steps.length, model.get("step") + by)) });
+  const go = (by) => update(model, { step: Math.max(0, Math.min(shownSteps().length - 1, model.get("step") + by)) });
   prev.addEventListener("click", () => go(-1));
   next.addEventListener("click", () => go(1));
+  last.addEventListener("click", () => go(Infinity));
 
   const fill = () => {
     const texts = [formatLayout(layout), formatTuple(layout.shape), formatTuple(layout.stride)];
@@ -116,10 +121,15 @@ function render({ model, el: host }) {
       [grid.table, roving(grid.table, grid.rows), (cell) => ({ index: Number(cell.dataset.index) })],
       [memory.table, roving(memory.table, memory.rows), (cell) => ({ offset: Number(cell.dataset.offset) })],
     ];
-    for (const [table, , what_of] of grids) {
+    for (const [table, , whatOf] of grids) {
       const cellOf = (event) => event.target.closest("td");
-      table.addEventListener("focusin", (event) => cellOf(event) && update(model, { selected: what_of(cellOf(event)) }));
-      table.addEventListener("mouseover", (event) => cellOf(event) && point(what_of(cellOf(event))));
+      table.addEventListener("focusin", (event) => {
+        if (!cellOf(event)) return;
+        hover = null; // the keys take over from a pointer that rests
+        update(model, { selected: whatOf(cellOf(event)) });
+        light();
+      });
+      table.addEventListener("mouseover", (event) => cellOf(event) && point(whatOf(cellOf(event))));
       table.addEventListener("mouseleave", () => point(null));
       table.addEventListener("keydown", (event) => event.key === "Escape" && update(model, { selected: {} }));
     }
@@ -227,9 +237,13 @@ function render({ model, el: host }) {
       if (explanation?.operation !== name) explanation = null;
     }
   };
-  const valueNode = ({ name, value }) => {
+  const press = (button, on) => {
+    button.setAttribute("aria-pressed", String(on));
+    button.textContent = on ? "Drawn above" : "Draw above";
+  };
+  const valueNode = ({ name, value }, end) => {
     const text = String(value);
-    const node = el("div", { class: "cc-value" }, el("div", {}, `${name} = `, el("code", { "data-cc": "value", text })));
+    const node = el("div", { class: "cc-value" }, el("div", {}, `${name} = `, el("code", { "data-cc": end && name === "result" ? "result" : "value", text })));
     let parsed = null;
     if (/:/.test(text)) {
       try {
@@ -240,11 +254,11 @@ function render({ model, el: host }) {
     }
     if (!parsed) return node;
     const on = drawn && shownAs !== "" && formatLayout(drawn) === formatLayout(parsed) && shownAs === name;
-    const button = el("button", { type: "button", class: "cc-quiet", "data-cc": "draw", "aria-pressed": String(on), text: "Draw above" });
+    const button = el("button", { type: "button", class: "cc-quiet", "data-cc": "draw", "aria-pressed": String(on), text: on ? "Drawn above" : "Draw above" });
     button.addEventListener("click", () => {
       const back = button.getAttribute("aria-pressed") === "true";
-      for (const other of steps.querySelectorAll('[data-cc="draw"]')) other.setAttribute("aria-pressed", "false");
-      button.setAttribute("aria-pressed", String(!back));
+      for (const other of steps.querySelectorAll('[data-cc="draw"]')) press(other, false);
+      press(button, !back);
       if (back) draw(layout, "");
       else draw(parsed, name);
       light();
@@ -254,20 +268,29 @@ function render({ model, el: host }) {
     node.append(button);
     return node;
   };
+  /** The steps to walk: all of them, or of a called operation only what it gave. */
+  const shownSteps = () => {
+    const all = explanation?.steps ?? [];
+    return model.get("inside") ? all : all.filter(({ level, rule }) => level === 0 || (level === 1 && rule === "result"));
+  };
   const tell = () => {
-    const count = explanation?.steps.length ?? 0;
-    const at = Math.min(model.get("step"), count);
     steps.hidden = !explanation;
     if (!explanation) return;
+    const list = shownSteps();
+    const at = Math.min(model.get("step"), list.length - 1);
+    const end = at === list.length - 1;
+    const now = list[at];
     prev.disabled = at === 0;
-    next.disabled = at === count;
-    const done = at === count;
-    const now = done ? { operation: explanation.operation, level: 0, values: [{ name: "result", value: explanation.result }] } : explanation.steps[at];
-    const inside = now.level > 0 ? `, inside its ${now.operation}` : "";
-    heading.textContent = `${explanation.operation}: ${done ? "the result" : `step ${at + 1} of ${count}`}${inside}`;
+    next.disabled = last.disabled = end;
+    inside.checked = model.get("inside");
+    inside.parentElement.hidden = explanation.steps.every(({ level }) => level === 0);
+    const within = now.level > 0 ? `, inside its ${now.operation}` : "";
+    heading.textContent = `${explanation.operation}: step ${at + 1} of ${list.length}${end ? ", the result" : within}`;
+    const call = `${explanation.operation}(${explanation.operands.map((one) => one.value).join(", ")})`;
     step.replaceChildren(
-      el("p", {}, done ? [el("strong", { "data-cc": "result", text: explanation.result })] : [el("strong", { text: now.rule }), " — ", ...words(now.text)]),
-      el("div", { class: "cc-values" }, now.values.map(valueNode)),
+      el("p", {}, el("code", { "data-cc": "call", text: call })),
+      el("p", {}, el("strong", { text: now.rule }), " — ", ...words(now.text)),
+      el("div", { class: "cc-values" }, now.values.map((one) => valueNode(one, end))),
     );
   };
 
@@ -287,7 +310,7 @@ function render({ model, el: host }) {
   const stops = [
     follow(model, ["notation"], redraw),
     follow(model, ["operation", "operand", "explanation"], () => layout && (explain(), tell())),
-    follow(model, ["step"], () => layout && tell()),
+    follow(model, ["step", "inside"], () => layout && tell()),
     follow(model, ["selected"], () => drawn && light()),
   ];
   return () => stops.forEach((stop) => stop());

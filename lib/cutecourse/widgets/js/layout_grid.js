@@ -103,7 +103,8 @@ export function preimages(layout) {
 /** The memory line, eight offsets a row (four where coordinates are long); each place shows which coordinate lies there. */
 export function memoryTable(layout, owners, { label }) {
   const longest = formatTuple(idx2crd(size(layout) - 1, layout.shape)).length;
-  const width = Math.min(longest > 6 ? 4 : 8, owners.length);
+  const long = longest > 6;
+  const width = Math.min(long ? 4 : 8, owners.length);
   const head = el("tr", { role: "row" }, el("th", { role: "presentation" }));
   for (let c = 0; c < width; c += 1) head.append(el("th", { scope: "col", role: "columnheader", text: `+${c}` }));
   const body = el("tbody");
@@ -138,7 +139,8 @@ export function memoryTable(layout, owners, { label }) {
     body.append(line);
     rows.push(row);
   }
-  return { table: el("table", { class: "cc-grid", role: "grid", "aria-label": label, "data-cc": "memory-grid" }, el("thead", {}, head), body), rows };
+  const named = { class: long ? "cc-grid cc-long" : "cc-grid", role: "grid", "aria-label": label, "data-cc": "memory-grid" };
+  return { table: el("table", named, el("thead", {}, head), body), rows };
 }
 
 /** "1*8 + 2*1" with the leaves of a coordinate and of the strides. */

@@ -143,7 +143,7 @@ function render({ model, el: host }) {
 
   const light = () => {
     const tid = model.get("thread");
-    const chosen = model.get("cell");
+    const chosen = model.get("cell") ?? {};
     if (document.activeElement !== thread.control) thread.control.value = tid;
     for (const letter of OPERANDS) {
       const mine = new Set((maps[letter].byThread[tid] ?? []).map((entry) => entry.cell.join(",")));
@@ -151,6 +151,7 @@ function render({ model, el: host }) {
         const lit = mine.has(key);
         cell.classList.toggle("cc-lit", lit);
         cell.classList.toggle("cc-aside", !lit);
+        cell.classList.toggle("cc-chosen", chosen.operand === letter && chosen.crd.join(",") === key);
         cell.setAttribute("aria-selected", String(lit));
       }
     }
@@ -177,7 +178,7 @@ function render({ model, el: host }) {
 
   const sentence = (tid, chosen) => {
     const sizes = OPERANDS.map((letter) => `${atom.operands[letter].values} of ${letter}`).join(", ");
-    if (!chosen || !chosen.operand || !cells[chosen.operand].has(chosen.crd.join(",")))
+    if (!chosen.operand || !cells[chosen.operand].has(chosen.crd.join(",")))
       return [`Thread ${tid} holds ${sizes}. Choose a cell to see its owner; arrow keys walk the grid.`];
     const owners = maps[chosen.operand].byCell.get(chosen.crd.join(",")) ?? [];
     const { names } = DRAWN[chosen.operand];

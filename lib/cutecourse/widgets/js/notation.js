@@ -35,13 +35,12 @@ export function parseTuple(text, what = "int tuple") {
     if (/^\d+$/.test(token)) {
       const value = Number(token);
       if (!Number.isSafeInteger(value)) fail(`${token} is too large to compute with here`);
+      if (tokens[at] === "@") fail("coordinate strides such as 1@0 are not drawn here; write integers");
       return value;
     }
-    if (token === "@") fail("coordinate strides such as 1@0 are not drawn here; write integers");
     return fail(`"${token}" is neither a number nor a parenthesis`);
   };
   const result = item();
-  if (tokens[at] === "@") fail("coordinate strides such as 1@0 are not drawn here; write integers");
   if (at < tokens.length) {
     const hint = tokens[at] === "," ? "; put the modes in parentheses" : "";
     fail(`nothing may follow "${tokens.slice(0, at).join("")}", but "${tokens[at]}" does${hint}`);

@@ -44,8 +44,7 @@ function render({ model, el: host }) {
       "data-cc": "answer",
     });
     entry = field("Your prediction", input, type === "number" ? "8em" : "16em");
-    const take = (event) => {
-      event.preventDefault();
+    const take = () => {
       const text = input.value.trim();
       const value = type === "number" ? readNumber(text) : text;
       if (text === "") return entry.complain("Type your prediction first.");
@@ -53,8 +52,10 @@ function render({ model, el: host }) {
       entry.complain("");
       commit(value);
     };
-    const button = el("button", { type: "submit", "data-cc": "keep", text: "Keep it" });
-    controls = el("form", { class: "cc-controls", onsubmit: take }, entry.box, button);
+    // No form: JupyterLab lets none submit.
+    input.addEventListener("keydown", (event) => event.key === "Enter" && take());
+    const button = el("button", { type: "button", "data-cc": "keep", text: "Keep it", onclick: take });
+    controls = el("div", { class: "cc-controls" }, entry.box, button);
   }
 
   const root = el(

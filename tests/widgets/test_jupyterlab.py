@@ -1,0 +1,191 @@
+"""The widgets in a real JupyterLab with a real kernel: click, read the page, and ask Python what it got."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from cutecourse.atoms import mma_atom
+from cutecourse.layout import Layout
+from support import web
+
+pytestmark = pytest.mark.browser
+
+CELLS = [
+    """from cutecourse.widgets import LayoutExplorer, MmaOwnership, Predict
+question = Predict("lab-offset", "Which offset has `(2,3)` in `(4,8):(8,1)`?", answer_type="number")
+question""",
+    "explorer = LayoutExplorer('(4,8):(8,1)')\nexplorer",
+    "owners = MmaOwnership()\nowners",
+    "question.reveal(19)",
+    "print('python knows', question.said, explorer.notation, explorer.selected, owners.thread, owners.cell)",
+]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start JupyterLab on a folder with one notebook and yield the notebook's address."""
+    folder = tmp_path_factory.mktemp("lab")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, folder / "widgets.ipynb")
+    port, home = _free_port(), folder / "home"
+    home.mkdir()
+    settings = home / "lab" / "user-settings" / "@jupyterlab"
+    (settings / "apputils-extension").mkdir(parents=True)
+    # Ask no news server, show no tour of what is new.
+    (settings / "apputils-extension" / "notification.jupyterlab-settings").write_text(
+        '{"checkForUpdates": false, "fetchNews": "false"}'
+    )
+    log = (folder / "lab.log").open("w")
+    environment = {
+        **os.environ,
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "lab" / "user-settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    options = [
+        "--ServerApp.token=",
+        "--ServerApp.password=",
+        "--allow-root",
+        f"--ServerApp.root_dir={folder}",
+    ]
+    process = subprocess.Popen(
+        [*command, *options],
+        cwd=folder,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/api/status", process, folder / "lab.log")
+        yield f"http://127.0.0.1:{port}/lab/tree/widgets.ipynb"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=30)
+        log.close()
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(300):
+        if process.poll() is not None:
+            break
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.2)
+        else:
+            return
+    raise AssertionError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
+
+
+@pytest.fixture
+def notebook(lab: str, browser: Any) -> Iterator[Any]:
+    """Open the notebook, run all cells, and wait until every widget is there."""
+    with web.guarded_context(browser, viewport={"width": 1500, "height": 1200}) as context:
+        page = context.new_page()
+        page.goto(lab + "?reset")
+        page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
+        page.wait_for_selector(
+            "text=Python 3 (ipykernel) | Idle >> visible=true", timeout=60_000, state="attached"
+        )
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        page.wait_for_selector("text=python knows", timeout=60_000)
+        page.wait_for_selector('[data-cc="reveal"]', timeout=30_000)
+        yield page
+
+
+PROMPT_JS = "[...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].at(-1).innerText.trim()"
+
+
+def _prompt(page: Any) -> str:
+    return str(page.evaluate(PROMPT_JS))
+
+
+def _ask_python(page: Any) -> str:
+    """Run the last cell again and return what it prints."""
+    before = _prompt(page)
+    last = page.locator(".jp-CodeCell").last
+    last.locator(".cm-content").click()
+    page.keyboard.press("Control+Enter")
+    done = f"(before) => {{ const now = {PROMPT_JS}; return now !== before && /\\d/.test(now); }}"
+    page.wait_for_function(done, arg=before, timeout=60_000)
+    output = last.locator(".jp-OutputArea-output")
+    output.wait_for()
+    return str(output.inner_text())
+
+
+def _cc(page: Any, name: str, **data: Any) -> Any:
+    more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
+    return page.locator(f'[data-cc="{name}"]{more}')
+
+
+def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any) -> None:
+    page = notebook
+    assert "python knows None (4,8):(8,1) {} 0 {}" in page.locator(".jp-CodeCell").last.inner_text()
+
+    _cc(page, "answer").fill("20")
+    page.keyboard.press("Enter")
+    assert "You said 20; the machine says 19." in _cc(page, "reveal").inner_text()
+
+    _cc(page, "cell", coord="(2,3)").click()
+    assert _cc(page, "offset").inner_text() == str(Layout((4, 8), (8, 1))((2, 3)))
+    page.keyboard.press("ArrowDown")  # stays in the grid: the notebook's own shortcuts keep away
+    assert _cc(page, "offset").inner_text() == str(Layout((4, 8), (8, 1))((3, 3)))
+    _cc(page, "stride").fill("(1,4)")
+    assert _cc(page, "cell", coord="(3,3)").inner_text() == "15"
+
+    _cc(page, "own", operand="A", crd="9,6").click()
+    thread, value = mma_atom("SM80_16x8x16_F32F16F16F32_TN").owner("A", (9, 6))
+    assert _cc(page, "owner").inner_text() == str(thread)
+    assert _cc(page, "owner-value").inner_text() == str(value)
+
+    ground = "(e) => getComputedStyle(e).backgroundColor"
+    light = _cc(page, "explorer").evaluate(ground)
+    page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # what JupyterLab's dark theme sets
+    assert (light, _cc(page, "explorer").evaluate(ground)) == ("rgb(255, 255, 255)", "rgb(20, 24, 30)")
+
+    said = _ask_python(page)
+    assert re.search(r"python knows 20 \(4,8\):\(1,4\)", said)
+    assert f"{thread} {{'operand': 'A', 'crd': [9, 6]}}" in said
+
+
+def test_jupyterlab__a_prediction_is_there_again_for_python_after_a_restart(notebook: Any) -> None:
+    page = notebook  # a new browser profile: nothing is stored yet
+    assert _cc(page, "reveal").get_attribute("data-agrees") in {"none", "no"}
+    _cc(page, "answer").fill("19")
+    _cc(page, "keep").click()
+    assert _cc(page, "reveal").get_attribute("data-agrees") == "yes"
+    assert "python knows 19" in _ask_python(page)
+    assert _prompt(page) != "[5]:"
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_role("menuitem", name=re.compile("Restart Kernel and Run All Cells")).click()
+    page.locator(".jp-Dialog .jp-mod-accept").click()
+    page.wait_for_function(f"({PROMPT_JS}) === '[5]:'", timeout=60_000)  # the new kernel counts from 1
+    page.wait_for_selector('[data-cc="reveal"][data-agrees="yes"]', timeout=60_000)
+    assert "python knows 19" in _ask_python(page)
