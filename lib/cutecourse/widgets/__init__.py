@@ -5,6 +5,7 @@ from cutecourse.widgets.figures import PrintFigure, draw_layout, draw_layouts, d
 from cutecourse.widgets.layout_explorer import OPERATIONS, LayoutExplorer, apply_operation
 from cutecourse.widgets.mma_ownership import MmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
+from cutecourse.widgets.recorded import with_todays_code
 from cutecourse.widgets.tilers import parse_tiler
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "draw_layouts",
     "draw_ownership",
     "parse_tiler",
+    "with_todays_code",
 ]

@@ -3,8 +3,9 @@
 The sources under `js/` are ordinary ES modules that import each other by relative path. A widget's code
 travels as one string in its state (so that it lives on a page with no server), and there a relative path
 leads nowhere; so the imported modules are written into the importing one. No bundler, no Node: the
-rules are that an import stands on lines of its own, from `"./name.js"`, without renaming, and that two
-modules never give one name to two things.
+rules are that an import stands on lines of its own, from `"./name.js"`, without renaming, that two modules
+never give one name to two things, and that no text in backticks goes over a line's end. Comments and
+indentation stay behind: every widget of a recorded notebook carries its code.
 """
 
 from __future__ import annotations
@@ -32,9 +33,16 @@ def module(name: str) -> str:
         text = _IMPORT.sub("", text)
         return imported + (text if top else _EXPORT.sub("", text))
 
-    return gather(name, top=True)
+    return _without_comments(gather(name, top=True))
+
+
+def _without_comments(text: str) -> str:
+    """Drop indentation, blank lines, and comments that have lines of their own."""
+    text = re.sub(r"^\s*/\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 
 def stylesheet() -> str:
     """The colours as CSS variables, then the rules that all widgets share."""
-    return css_variables() + (HERE / "js" / "widgets.css").read_text(encoding="utf-8")
+    return css_variables() + _without_comments((HERE / "js" / "widgets.css").read_text(encoding="utf-8"))

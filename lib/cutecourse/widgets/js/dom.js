@@ -21,7 +21,7 @@ export function uid(stem) {
 /** Words as nodes, with `backticks` as code. */
 export function words(text) {
   return String(text)
-    .split("`")
+    .split("\x60")
     .map((part, i) => (i % 2 ? el("code", { text: part }) : part));
 }
 
