@@ -149,6 +149,14 @@ def _shifts(generator: np.random.Generator, kind: DType, count: int) -> np.ndarr
     return _from_bits(generator.choice(pool, count), kind)
 
 
+def _places(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
+    """Positions and lengths of fields, as `bfe` and `bfi` define them: up to 255."""
+    pool = np.array(
+        [0, 1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 127, 128, 255], dtype=np.uint64
+    )
+    return _from_bits(generator.choice(pool, count), kind)
+
+
 def _top(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
     """Integers within 1000 of the ends of the range."""
     width = _width(kind)
@@ -168,6 +176,7 @@ MAKERS: dict[str, Maker] = {
     "zeros": _zeros,
     "poison": _poison,
     "shifts": _shifts,
+    "places": _places,
     "unit": _floats(0.5),
     "near": _floats(1),
     "middle": _floats(4),
@@ -181,7 +190,8 @@ def is_nan(values: np.ndarray) -> np.ndarray:
     """Where a value is no number; nowhere for integers."""
     if values.dtype.kind in "iub":
         return np.zeros(values.shape, dtype=bool)
-    return np.isnan(values.astype(np.float64))
+    with np.errstate(invalid="ignore"):
+        return np.isnan(values.astype(np.float64))
 
 
 def _trunc_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -263,6 +273,8 @@ def _rounded(
             bits.append(int(np.array([approximate]).astype(dtype).view(raw)[0]))
             continue
         exact = function(*map(Fraction, items))
+        if ftz and abs(exact) < Fraction(2) ** (2 - (1 << (exponent_bits - 1))):
+            exact = Fraction(0)
         zero_sign = bool(np.signbit(approximate))
         if exact == 0 and mode == "rm" and any(items):
             zero_sign = True
@@ -272,15 +284,10 @@ def _rounded(
 
 
 def _flushed(values: np.ndarray) -> np.ndarray:
-    """Subnormal f32 numbers as zeros of their sign."""
-    tiny = (values != 0) & (np.abs(values) < np.float32(2.0**-126))
-    return np.where(tiny, np.copysign(np.float32(0), values), values).astype(values.dtype)
-
-
-def _flushed16(values: np.ndarray) -> np.ndarray:
-    """Subnormal f16 numbers as zeros of their sign."""
-    tiny = (values != 0) & (np.abs(values) < np.float16(2.0**-14))
-    return np.where(tiny, np.copysign(np.float16(0), values), values).astype(values.dtype)
+    """Subnormal f32 or f16 numbers as zeros of their sign."""
+    smallest = 2.0**-14 if values.dtype == np.float16 else 2.0**-126
+    tiny = (values != 0) & (np.abs(values.astype(np.float64)) < smallest)
+    return np.where(tiny, np.copysign(values.dtype.type(0), values), values).astype(values.dtype)
 
 
 def _root(values: np.ndarray, name: str, mode: str) -> np.ndarray:
@@ -304,6 +311,11 @@ def _saturated(values: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(clamped), 0, clamped).astype(values.dtype)
 
 
+def _upper(values: np.ndarray) -> np.ndarray:
+    """f64 numbers without the lower half of their bits."""
+    return (values.view(np.uint64) & ~np.uint64(0xFFFFFFFF)).view(np.float64)
+
+
 def _bits_of(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
 
@@ -313,9 +325,9 @@ HELPERS: dict[str, Any] = {
     "each": _each,
     "wrap": _wrap,
     "bits_of": _bits_of,
+    "upper": _upper,
     "rounded": _rounded,
     "flushed": _flushed,
-    "flushed16": _flushed16,
     "root": _root,
     "saturated": _saturated,
     "is_nan": is_nan,

@@ -84,18 +84,17 @@ def rcp(site: Site) -> Step:
     bits, fmt = bits_kind(kind), format_of(kind)
     target, a = site.destination(0, bits), site.source(1, bits)
     clamps = {"ftz": True} if ftz else {}
-    if site.instruction.opcode == "rcp":
-        one = _ONE_F32 if kind == "f32" else _ONE_F64
-        return map_lanes(
-            (bits, target),
-            [(bits, a)],
-            lambda x: exact.divide(one, x, fmt, rounding, **clamps),  # type: ignore[arg-type]
-        )
-    return map_lanes(
-        (bits, target),
-        [(bits, a)],
-        lambda x: exact.square_root(x, fmt, rounding, **clamps),  # type: ignore[arg-type]
-    )
+    one = _ONE_F32 if kind == "f32" else _ONE_F64
+    reciprocal = site.instruction.opcode == "rcp"
+
+    def apply(x: Values) -> Values:
+        if reciprocal:
+            result = exact.divide(one, x, fmt, rounding, **clamps)  # type: ignore[arg-type]
+        else:
+            result = exact.square_root(x, fmt, rounding, **clamps)  # type: ignore[arg-type]
+        return exact.first_nan(result, x) if kind == "f64" else result
+
+    return map_lanes((bits, target), [(bits, a)], apply)
 
 
 def _top_half(site: Site, *, ftz: bool) -> Step:
@@ -110,7 +109,7 @@ def _top_half(site: Site, *, ftz: bool) -> Step:
     low = np.uint64(0xFFFFFFFF)
 
     def apply(x: Values) -> Values:
-        # Only the upper half of the operand is looked at.
+        # Only the upper half of the operand is looked at: a NaN whose payload lies below it is an infinity.
         held = flush_subnormals(x & ~low, fmt).view(np.float64)
         value = np.array(function(held), dtype=np.float64)
         bits = np.where(np.isnan(value), np.uint64(0x7FFF_FFFF_0000_0000), value.view(np.uint64) & ~low)

@@ -249,7 +249,8 @@ def bfe(site: Site) -> Step:
     """Take a field out of a value, extended by zeros or by its sign.
 
     Shapes:     one value in each lane; position and length are u32.
-    Units:      bits; position and length count modulo 256.
+    Units:      bits; the ISA restricts position and length to 0..255. An H200 takes them modulo 256 for
+                32-bit values and as they are for 64-bit ones, and so does this.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfe (#integer-arithmetic-instructions-bfe).
     """
@@ -260,7 +261,7 @@ def bfe(site: Site) -> Step:
     b, c = site.source(2, "u32"), site.source(3, "u32")
 
     def function(x: Values, position: Values, length: Values) -> Values:
-        start, count = (position & 0xFF).astype(np.int64), (length & 0xFF).astype(np.int64)
+        start, count = _field(position, bits), _field(length, bits)
         raw = x.view(unsigned)
         # Above the top bit a field is filled by zeros or by the sign.
         top = np.minimum(start + count - 1, bits - 1)
@@ -283,7 +284,8 @@ def bfi(site: Site) -> Step:
     """Put the low bits of a value into a field of another.
 
     Shapes:     two values in each lane; position and length are u32.
-    Units:      bits; position and length count modulo 256.
+    Units:      bits; the ISA restricts position and length to 0..255. An H200 takes them modulo 256 for
+                32-bit values and as they are for 64-bit ones, and so does this.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfi (#integer-arithmetic-instructions-bfi).
     """
@@ -293,13 +295,18 @@ def bfi(site: Site) -> Step:
     c, d = site.source(3, "u32"), site.source(4, "u32")
 
     def function(value: Values, base: Values, position: Values, length: Values) -> Values:
-        start, count = (position & 0xFF).astype(np.int64), (length & 0xFF).astype(np.int64)
+        start, count = _field(position, bits), _field(length, bits)
         ones = _ones(np.minimum(count, bits), bits, dtype)
         shift_by = np.minimum(start, bits - 1).astype(dtype)
         field = np.where(start < bits, ones << shift_by, dtype.type(0))
         return (base & ~field) | ((value << shift_by) & field)
 
     return map_lanes((kind, target), [(kind, a), (kind, b), ("u32", c), ("u32", d)], function)
+
+
+def _field(number: Values, bits: int) -> Values:
+    """A position or length as the hardware takes it."""
+    return (number & 0xFF if bits == 32 else number).astype(np.int64)
 
 
 def _ones(count: Values, bits: int, dtype: Any) -> Values:

@@ -1,8 +1,8 @@
 """Floating-point arithmetic on lane vectors: what the names in `arithmetic` do for floating-point types.
 
 f32, f64 and f16 rounded to nearest go through NumPy, whose results are the correctly rounded ones;
-everything else goes through the exact functions of `numerics_arithmetic`. NaN results are the canonical
-NaN, as on the hardware.
+everything else goes through the exact functions of `numerics_arithmetic`. NaN results are what an H200 gives:
+the canonical NaN, but in f64 the NaN of an operand, made quiet; each operation has its order of looking.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 Values = NDArray[Any]
 FLOAT_KINDS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "f32x2")
 _ROUNDINGS = ("rn", "rz", "rm", "rp")
-_NAN = {"f16": np.uint16(0x7FFF), "f32": np.uint32(0x7FFFFFFF), "f64": np.uint64(0x7FF8_0000_0000_0000)}
+_NAN = {"f16": np.uint16(0x7FFF), "f32": np.uint32(0x7FFFFFFF)}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"add": exact.add, "sub": exact.subtract, "mul": exact.multiply}
 _UFUNCS: dict[str, np.ufunc] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
@@ -54,13 +54,29 @@ def format_of(kind: str) -> FloatFormat:
     return FORMATS[kind.removesuffix("x2")]
 
 
-def canonical(values: Values, kind: str) -> Values:
-    """Replace every NaN by the canonical one; `values` may be changed in place."""
+def canonical(values: Values, kind: str, *operands: Values) -> Values:
+    """Give NaNs the bits that the hardware gives them; `values` may be changed in place.
+
+    For f64 the operands may pass on their NaN; they stand in the order in which the hardware looks at them.
+    """
     wrong = values != values  # noqa: PLR0124 - only a NaN differs from itself
-    if b"\x01" in wrong.tobytes():
-        nan = _NAN[kind]
-        values.view(nan.dtype)[wrong] = nan
+    if b"\x01" not in wrong.tobytes():
+        return values
+    if kind == "f64":
+        bits = (np.ascontiguousarray(x).view(np.uint64) for x in operands)
+        return exact.first_nan(np.ascontiguousarray(values).view(np.uint64), *bits).view(np.float64)
+    nan = _NAN[kind]
+    values.view(nan.dtype)[wrong] = nan
     return values
+
+
+def _with_nans(
+    function: Callable[..., Values], kind: str, order: Callable[..., tuple[Values, ...]]
+) -> Callable[..., Values]:
+    """A function on bits whose f64 NaNs come from its operands in the given order."""
+    if kind != "f64":
+        return function
+    return lambda *operands: exact.first_nan(function(*operands), *order(*operands))
 
 
 def _take_form(site: Site, *roundings: str) -> tuple[str, str, dict[str, bool]]:
@@ -82,14 +98,10 @@ def two_operands(site: Site, name: str) -> Step:
     if rounding == "rn" and not any(clamps.values()) and kind in {"f16", "f32", "f64"}:
         target, a, b = site.destination(0, kind), site.source(1, kind), site.source(2, kind)
         ufunc = _UFUNCS[name]
-        nan = _NAN[kind]
 
         def step(bundle: Bundle, mask: Mask) -> None:
             rows = bundle.rows[kind]
-            values = ufunc(rows[a], rows[b])
-            wrong = values != values  # noqa: PLR0124
-            if b"\x01" in wrong.tobytes():
-                values.view(nan.dtype)[wrong] = nan
+            values = canonical(ufunc(rows[a], rows[b]), kind, rows[b], rows[a])
             if mask is None:
                 rows[target][...] = values
             else:
@@ -100,9 +112,12 @@ def two_operands(site: Site, name: str) -> Step:
     target, a, b = site.destination(0, bits), site.source(1, bits), site.source(2, bits)
     function = _FUNCTIONS[name]
     chosen = {name: True for name, wanted in clamps.items() if wanted}
-    return map_lanes(
-        (bits, target), [(bits, a), (bits, b)], lambda x, y: function(x, y, fmt, rounding, **chosen)
-    )
+
+    def compute(x: Values, y: Values) -> Values:
+        return function(x, y, fmt, rounding, **chosen)
+
+    compute = _with_nans(compute, kind, lambda x, y: (y, x))
+    return map_lanes((bits, target), [(bits, a), (bits, b)], compute)
 
 
 def fused(site: Site) -> Step:
@@ -121,6 +136,7 @@ def fused(site: Site) -> Step:
     target, a, b, c = (site.destination(0, bits), *(site.source(i, bits) for i in (1, 2, 3)))
     if kind == "f32" and rounding == "rn" and not chosen:
         return _fused_f32(site, slow)
+    slow = _with_nans(slow, kind, lambda x, y, z: (y, z, x))
     return map_lanes((bits, target), [(bits, a), (bits, b), (bits, c)], slow)
 
 
@@ -168,7 +184,11 @@ def divide(site: Site) -> Step:
 
     if rounding == "rn" and not ftz and not approximate:
         fa, fb, ft = site.source(1, kind), site.source(2, kind), site.destination(0, kind)
-        return map_lanes((kind, ft), [(kind, fa), (kind, fb)], lambda x, y: canonical(np.divide(x, y), kind))
+
+        def nearest(x: Values, y: Values) -> Values:
+            return canonical(np.divide(x, y), kind, x, y)
+
+        return map_lanes((kind, ft), [(kind, fa), (kind, fb)], nearest)
 
     def function(x: Values, y: Values) -> Values:
         result = exact.divide(x, y, fmt, rounding, **ftz)
@@ -181,7 +201,8 @@ def divide(site: Site) -> Step:
             result = np.where(huge & finite & infinite, np.uint32(0x7FFFFFFF), result)
         return result
 
-    return map_lanes((bits, target), [(bits, a), (bits, b)], function)
+    compute = _with_nans(function, kind, lambda x, y: (x, y))
+    return map_lanes((bits, target), [(bits, a), (bits, b)], compute)
 
 
 def _magnitude(site: Site, kind: str) -> tuple[np.generic, np.generic]:
@@ -200,10 +221,15 @@ def sign_only(site: Site) -> Step:
     sign, rest = _magnitude(site, kind)
     absolute = site.instruction.opcode == "abs"
 
+    dtype = type(sign)
+    infinity, nan, quiet = (dtype(int(n)) for n in (fmt.infinity, fmt.nan, 1 << (fmt.fraction_bits - 1)))
+
     def function(x: Values) -> Values:
         if ftz:
             x = flush_subnormals(x, fmt).astype(x.dtype)
-        return x & rest if absolute else x ^ sign
+        # The sign of a NaN does not change: f64 keeps it, the other formats give the canonical NaN.
+        changed = x & rest if absolute else x ^ sign
+        return np.where((x & rest) > infinity, x | quiet if kind == "f64" else nan, changed)
 
     return map_lanes((bits, target), [(bits, a)], function)
 
@@ -232,6 +258,7 @@ def min_max(site: Site) -> Step:
     smaller = site.instruction.opcode == "min"
     infinity = type(sign)(int(fmt.infinity))  # type: ignore[call-arg]
     nan = type(sign)(int(fmt.nan))  # type: ignore[call-arg]
+    quiet = type(sign)(1 << (fmt.fraction_bits - 1))  # type: ignore[call-arg]
     signed = np.dtype(f"i{fmt.bits // 8}")
 
     def function(x: Values, y: Values) -> Values:
@@ -248,7 +275,7 @@ def min_max(site: Site) -> Step:
         if nan_wins:
             return np.where(x_nan | y_nan, nan, result)
         result = np.where(x_nan, y, np.where(y_nan, x, result))
-        return np.where(x_nan & y_nan, nan, result)
+        return np.where(x_nan & y_nan, y | quiet if kind == "f64" else nan, result)
 
     return map_lanes((bits, target), [(bits, a), (bits, b)], function)
 
@@ -276,7 +303,8 @@ def test_property(site: Site) -> Step:
             case "notanumber":
                 return size > infinity
             case "normal":
-                return (size >= smallest) & (size < infinity)
+                # "As a special case, positive and negative zero are considered normal numbers."
+                return ((size >= smallest) & (size < infinity)) | (size == 0)
             case _:
                 return (size > 0) & (size < smallest)
 

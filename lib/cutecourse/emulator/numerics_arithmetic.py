@@ -214,6 +214,10 @@ def _finish(
         value = np.where((value == 0) & (np.signbit(x) != np.signbit(y)), -0.0, value)
     bits = convert_float(_float_bits(value), _F64, fmt, rounding)
     bits = np.where(np.isnan(value), fmt.nan, bits)
+    if clamps.get("ftz"):
+        # The size before rounding counts: what would round up to the smallest normal is flushed.
+        tiny = np.abs(value) < np.ldexp(1.0, fmt.min_exponent)
+        bits = np.where(tiny, bits & fmt.sign_bit, bits)
     return _clamped(bits, fmt, clamps)
 
 
