@@ -78,6 +78,8 @@ class _Barriers:
     expected: NDArray[np.int64] = field(init=False)
     waiting: list[list[tuple[Bundle, Split]]] = field(init=False)
     sums: NDArray[np.int64] = field(init=False)
+    live: NDArray[np.int64] | None = None
+    """How many warps of each block have not ended; None when a warp has ended since it was counted."""
 
     def __post_init__(self) -> None:
         n = self.cohort.n
@@ -88,8 +90,10 @@ class _Barriers:
 
     def live_warps(self) -> NDArray[np.int64]:
         """How many warps of each block have not ended."""
-        bundles = [b for b in self.cohort.bundles if b.rank == self.rank]
-        return np.sum([b.live.any(axis=1) for b in bundles], axis=0, dtype=np.int64)
+        if self.live is None:
+            bundles = [b for b in self.cohort.bundles if b.rank == self.rank]
+            self.live = np.sum([b.live.any(axis=1) for b in bundles], axis=0, dtype=np.int64)
+        return self.live
 
     def live_threads(self, cluster: int) -> int:
         return int(self.live_warps()[cluster]) * WARP_SIZE
@@ -147,6 +151,7 @@ def _barriers(bundle: Bundle) -> _Barriers:
 
         def on_exit(gone: Bundle, mask: NDArray[np.bool_]) -> None:
             state: _Barriers = cohort.barriers[gone.rank]
+            state.live = None
             for barrier in range(N_BARRIERS):
                 if state.waiting[barrier]:
                     state.settle(barrier)
