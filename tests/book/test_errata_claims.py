@@ -1,8 +1,10 @@
-"""What the errata say of instructions that no chapter runs yet: the assembler decides."""
+"""What the errata say and no chapter runs: the assembler and the compiler decide."""
 
 from __future__ import annotations
 
 import subprocess
+from importlib.metadata import files
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +52,67 @@ def test_wgmma__is_refused_for_blackwell(tmp_path, find_program):
     accepted = _assemble(find_program, tmp_path, "sm_100a", _TCGEN05)
     assert accepted.returncode == 0, accepted.stderr
     assert _assemble(find_program, tmp_path, "sm_90a", _TCGEN05).returncode != 0
+
+
+_REGISTERS = """.reg .b32 %a<4>, %b<2>;
+    .reg .f32 %c<4>;
+    """
+_MMA = (
+    _REGISTERS + "mma.sync.aligned.m16n8k16.{a}.{b}.f32.f16.f16.f32 "
+    "{{%c0, %c1, %c2, %c3}}, {{%a0, %a1, %a2, %a3}}, {{%b0, %b1}}, {{%c0, %c1, %c2, %c3}};"
+)
+
+
+@pytest.mark.program("ptxas")
+@pytest.mark.parametrize(("a", "b"), [("col", "col"), ("row", "row"), ("col", "row")])
+def test_mma_m16n8k16__exists_as_row_col_only(tmp_path, find_program, a, b):
+    right = _assemble(find_program, tmp_path, "sm_80", _MMA.format(a="row", b="col"))
+    assert right.returncode == 0, right.stderr
+    refused = _assemble(find_program, tmp_path, "sm_80", _MMA.format(a=a, b=b))
+    assert refused.returncode != 0
+    assert "layout" in refused.stderr
+
+
+@pytest.mark.program("ptxas")
+def test_wgmma__takes_a_and_b_without_registers(tmp_path, find_program):
+    """64x8x16 on 128 threads: B by a 64-bit descriptor only, A by one as well or from registers."""
+
+    def wgmma(a: str, b: str, transposes: str) -> subprocess.CompletedProcess[str]:
+        shape = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+        instruction = f"{shape} {{%c0, %c1, %c2, %c3}}, {a}, {b}, 1, 1, 1, {transposes};"
+        return _assemble(find_program, tmp_path, "sm_90a", ".reg .f32 %c<4>;\n    " + instruction)
+
+    by_descriptors = wgmma("%a", "%b", "0, 0")
+    assert by_descriptors.returncode == 0, by_descriptors.stderr
+    a_registers = "{%tmem, %tmem, %tmem, %tmem}"
+    a_in_registers = wgmma(a_registers, "%b", "0")
+    assert a_in_registers.returncode == 0, a_in_registers.stderr
+    assert wgmma(a_registers, "{%tmem, %tmem}", "0").returncode != 0
+
+
+@pytest.mark.program("nvcc")
+def test_shared_halves__promise_less_than_copy_uses(tmp_path, find_program):
+    twin = Path(__file__).parents[2] / "lib" / "cutecourse" / "kernels" / "cpp" / "micro_gemm.cu"
+    plain = tmp_path / "plain.cu"
+    plain.write_text(twin.read_text().replace("alignas(16) __shared__", "__shared__"))
+    headers = next(f for f in files("nvidia-cutlass") or () if str(f).endswith("include/cute/layout.hpp"))
+    aligned = {}
+    for source in (twin, plain):
+        output = tmp_path / f"{source.stem}.ptx"
+        command = [
+            str(find_program("nvcc")),
+            "-w",
+            "-std=c++17",
+            "--expt-relaxed-constexpr",
+            "-arch=sm_80",
+            "-ptx",
+        ]
+        command += ["-I", str(Path(str(headers.locate())).parents[1]), "-o", str(output), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        lines = output.read_text().splitlines()
+        assert sum("ld.shared.u32" in line or "ld.shared.b32" in line for line in lines) == 6
+        aligned[source.stem] = {
+            line.split(".align")[1].split()[0] for line in lines if ".shared .align" in line
+        }
+    assert aligned == {"micro_gemm": {"16"}, "plain": {"2"}}

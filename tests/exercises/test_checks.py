@@ -186,6 +186,14 @@ def test_same_sequence__points_at_the_first_difference() -> None:
     assert "is to be a sequence" in _refused(compare.same_sequence, 3, (0, 1), meaning="s").message
 
 
+def test_tell__keeps_an_answer_of_few_numbers_out_of_the_message() -> None:
+    few = _refused(compare.same_sequence, (5, 1, 1), (5, 3, 1), meaning="three", tell=False)
+    assert (few.where, few.expected, few.got) == ("index 1", None, "1")
+    stride = _refused(compare.same_layout, "(8,32):(30,1)", "(8,32):(40,1)", tell=False)
+    assert stride.expected is None
+    assert "40" not in f"{stride.message} {stride.where} {stride.got}"
+
+
 def test_same_layout__compares_functions_not_spellings() -> None:
     compare.same_layout(Layout((2, 2, 8), (8, 16, 1)), "((2,2),8):((8,16),1)")
     compare.same_layout("(4,8):(8,1)", Layout((4, 8), (8, 1)))

@@ -62,6 +62,7 @@ def check_place(answer: object) -> str:
         answer,
         (thread, register, half),
         meaning="(thread, register, half) of A[9,11]",
+        tell=False,
         mistakes={
             (
                 thread,
@@ -97,6 +98,7 @@ def check_layout_a(answer: object) -> str:
     same_layout(
         answer,
         mma_atom(ATOM).layout_a,
+        tell=False,
         mistakes={
             "((4,8),(2,2,2)):((32,1),(16,128,8))": "There registers a1 and a2 are exchanged: a1 holds the rows below, "
             "a2 the columns to the right.",
@@ -112,8 +114,8 @@ def check_layout_a(answer: object) -> str:
     "02.4",
     "A bug to find",
     hints=[
-        "Rows of B are 16 halves, 32 bytes. Which row and which columns does each load of B read?",
-        "b1 is to hold k = 8 to 15 of the same column n as b0.",
+        "Take lane 0. Which elements does each of its six loads of A and B read?",
+        "An address counts bytes, and an f16 has two. b1 is to hold k = 8 to 15 of the same n as b0.",
     ],
 )
 def check_fixed_ptx(answer: object) -> str:
@@ -128,8 +130,12 @@ def check_fixed_ptx(answer: object) -> str:
     a = rng.integers(-8, 9, (16, 16)).astype(np.float16)
     b = rng.integers(-8, 9, (8, 16)).astype(np.float16)
     wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
-    next_row = np.vstack([wide_b[1:, :8], np.zeros((1, 8), np.float32)])  # what b1 holds in the buggy text
-    as_given = wide_a[:, :8] @ wide_b[:, :8].T + wide_a[:, 8:] @ next_row.T
+
+    def with_b1(b1: Any) -> Any:
+        """The product if b1 holds these columns of B instead of k = 8 to 15."""
+        return wide_a[:, :8] @ wide_b[:, :8].T + wide_a[:, 8:] @ b1.T
+
+    next_row = np.vstack([wide_b[1:, :8], np.zeros((1, 8), np.float32)])
     spec = LaunchSpec(
         name="mma_raw",
         front="ptx",
@@ -139,7 +145,7 @@ def check_fixed_ptx(answer: object) -> str:
         block=(32, 1, 1),
         params=(
             Tensor("a", "f16", (16, 16), (16, 1)),
-            Tensor("b", "f16", (9, 16), (16, 1)),  # a row more, so that the buggy text stays inside
+            Tensor("b", "f16", (9, 16), (16, 1)),  # a row more: a step too far reads it
             Tensor("c", "f32", (16, 8), (8, 1)),
         ),
     )
@@ -148,7 +154,13 @@ def check_fixed_ptx(answer: object) -> str:
         spec,
         {"a": a, "b": padded_b, "c": np.zeros((16, 8), np.float32)},
         {"c": wide_a @ wide_b.T},
-        mistakes={"c": [(as_given, "b1 still gets k = 0 to 7 of the next row of B.")]},
+        mistakes={
+            "c": [
+                (with_b1(wide_b[:, 4:12]), "b1 still gets k = 4 to 11."),
+                (with_b1(wide_b[:, :8]), "b1 gets k = 0 to 7, as b0 does."),
+                (with_b1(next_row), "b1 gets k = 0 to 7 of the next row of B."),
+            ]
+        },
     )
     return "On ones every address gives the same value, so no address can be wrong: test with values that differ."
 

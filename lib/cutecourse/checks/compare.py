@@ -58,8 +58,12 @@ def same_sequence(
     *,
     meaning: str,
     mistakes: Mapping[tuple[object, ...], str] | None = None,
+    tell: bool = True,
 ) -> None:
-    """Accept a tuple, list or one-dimensional array; says the first place that differs and how many do."""
+    """Accept a tuple, list or one-dimensional array; says the first place that differs and how many do.
+
+    tell  says which value was expected there; False where few are asked for and this is the answer.
+    """
     try:
         values = tuple(_plain(value) for value in answer)  # type: ignore[attr-defined]
     except TypeError:
@@ -82,7 +86,7 @@ def same_sequence(
     raise WrongAnswer(
         explained or f"{len(wrong)} of {len(wanted)} values differ: {meaning}.",
         where=f"index {wrong[0]}",
-        expected=str(wanted[wrong[0]]),
+        expected=str(wanted[wrong[0]]) if tell else None,
         got=str(values[wrong[0]]),
     )
 
@@ -93,12 +97,14 @@ def same_layout(
     *,
     exact: bool = False,
     mistakes: Mapping[str, str] | None = None,
+    tell: bool = True,
 ) -> None:
     """Accept a layout, or its text; compares as functions from coordinates to indices.
 
     Law:      they are equal when `size(answer) == size(right)` and `answer(i) == right(i)` for all `i`.
     exact     asks for the same shape and stride besides.
     mistakes  maps the text of a plausible wrong layout to what to say to it; it is matched as a function too.
+    tell      says which index was expected there; False where that is a stride which was asked for.
     """
     layout = _as_layout(answer)
     wanted = right if isinstance(right, Layout) else Layout.parse(right)
@@ -116,7 +122,7 @@ def same_layout(
         raise WrongAnswer(
             explained or f"The layout sends {len(wrong)} of {size(wanted)} coordinates elsewhere.",
             where=f"coordinate {idx2crd(first, wanted.shape)}",
-            expected=str(wanted(first)),
+            expected=str(wanted(first)) if tell else None,
             got=f"{layout(first)}, by {layout}",
             picture=_layout_picture(layout, wanted),
         )

@@ -12,8 +12,9 @@ extern "C" __global__ void micro_gemm_cpp(half_t const* a, half_t const* b, floa
   // gmem -> smem
   auto k_major_A = Layout<Shape<_16, _16>, Stride<_16, _1>>{};
   auto k_major_B = Layout<Shape<_8, _16>, Stride<_16, _1>>{};
-  __shared__ half_t smem_A[cosize_v<decltype(k_major_A)>];
-  __shared__ half_t smem_B[cosize_v<decltype(k_major_B)>];
+  // copy() takes tensors with static layouts to be aligned to 16 bytes; half_t alone would promise 2.
+  alignas(16) __shared__ half_t smem_A[cosize_v<decltype(k_major_A)>];
+  alignas(16) __shared__ half_t smem_B[cosize_v<decltype(k_major_B)>];
   Tensor gA = make_tensor(make_gmem_ptr(a), k_major_A);
   Tensor gB = make_tensor(make_gmem_ptr(b), k_major_B);
   Tensor gC = make_tensor(make_gmem_ptr(c), Layout<Shape<_16, _8>>{});
