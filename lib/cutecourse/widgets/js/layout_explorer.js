@@ -8,6 +8,7 @@ import { cosize, flatten, formatLayout, formatTuple, idx2crd, offsetAt, parseLay
 const MAX_CELLS = 1024;
 const MAX_OFFSETS = 4096;
 const MINI_CELLS = 128;
+const FEW_STEPS = 14; // how many steps to walk while those inside are folded
 
 /** A layout that can be drawn, or an error in words. */
 function drawable(text) {
@@ -26,15 +27,15 @@ function textInput(name, label) {
 }
 
 function render({ model, el: host }) {
-  const whole = field("Layout, shape:stride", textInput("notation"), "15em");
-  const shape = field("Shape", textInput("shape"), "7.5em");
-  const stride = field("Stride", textInput("stride"), "7.5em");
+  const whole = field("Layout, shape:stride", textInput("notation"), "13em");
+  const shape = field("Shape", textInput("shape"), "6.5em");
+  const stride = field("Stride", textInput("stride"), "6.5em");
   const select = el("select", { "data-cc": "operation" }, [
     el("option", { value: "", text: "none" }),
     ...Object.keys(OPERATIONS).map((name) => el("option", { value: name, text: name })),
   ]);
   const chooser = field("Operation", select);
-  const operand = field("Operand", textInput("operand"), "9em");
+  const operand = field("Operand", textInput("operand"), "8.5em");
   const prev = el("button", { type: "button", "data-cc": "prev", text: "◀ Prev", "aria-label": "previous step" });
   const next = el("button", { type: "button", "data-cc": "next", text: "Next ▶", "aria-label": "next step" });
   const last = el("button", { type: "button", class: "cc-quiet", "data-cc": "last", text: "Result", "aria-label": "go to the result" });
@@ -268,10 +269,14 @@ function render({ model, el: host }) {
     node.append(button);
     return node;
   };
-  /** The steps to walk: all of them, or of a called operation only what it gave. */
+  /** The steps to walk: all of them, or of operations called deep inside only what they gave. */
   const shownSteps = () => {
     const all = explanation?.steps ?? [];
-    return model.get("inside") ? all : all.filter(({ level, rule }) => level === 0 || (level === 1 && rule === "result"));
+    if (model.get("inside")) return all;
+    const downTo = (depth) => all.filter(({ level, rule }) => level <= depth || (level === depth + 1 && rule === "result"));
+    let depth = 0;
+    while (downTo(depth).length < all.length && downTo(depth + 1).length <= FEW_STEPS) depth += 1;
+    return downTo(depth);
   };
   const tell = () => {
     steps.hidden = !explanation;
@@ -283,7 +288,7 @@ function render({ model, el: host }) {
     prev.disabled = at === 0;
     next.disabled = last.disabled = end;
     inside.checked = model.get("inside");
-    inside.parentElement.hidden = explanation.steps.every(({ level }) => level === 0);
+    inside.parentElement.hidden = !model.get("inside") && list.length === explanation.steps.length;
     const within = now.level > 0 ? `, inside its ${now.operation}` : "";
     heading.textContent = `${explanation.operation}: step ${at + 1} of ${list.length}${end ? ", the result" : within}`;
     const call = `${explanation.operation}(${explanation.operands.map((one) => one.value).join(", ")})`;
