@@ -50,8 +50,9 @@ serve: book ## Build the pages and serve them on this machine
 	@echo "The pages are at http://localhost:$(PORT) (Ctrl-C stops)"
 	@$(PY) -m http.server --bind 127.0.0.1 --directory book/_build/html $(PORT)
 
-lab: $(VENV)/.all.stamp ## Open the chapters' notebooks in JupyterLab
-	@$(BIN)/jupyter lab --notebook-dir=. $(ARGS) $(if $(ARGS),,notebooks)
+lab: $(VENV)/.all.stamp ## Open the chapters' notebooks, and the exercises, in JupyterLab
+	@JUPYTER_CONFIG_PATH="$(CURDIR)/tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
 test: $(VENV)/.all.stamp ## Run all tests: library, emulator, kernels, notebooks, pages, browser, style, types
 	@$(PYTEST) $(ARGS)

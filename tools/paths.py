@@ -63,7 +63,7 @@ def choose(sources: Iterable[Path], names: Iterable[str]) -> list[Path]:
         stem = Path(name).stem
         found = [source for source in sources if source.stem == stem or source.stem.startswith(f"{stem}_")]
         if not found:
-            known = ", ".join(source.stem for source in sources)
+            known = ", ".join(dict.fromkeys(source.stem for source in sources))
             raise UnknownChapter(f"there is no chapter {name!r}; there are: {known}")
         chosen += [source for source in found if source not in chosen]
     return chosen

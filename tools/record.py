@@ -71,6 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
     only.add_argument("--exercises", action="store_true", help="record the exercises' solutions alone")
     parser.add_argument("--check", action="store_true", help="run nothing; say which recordings are stale")
     options = parser.parse_args(arguments)
+    if options.check and (options.chapters or options.pages or options.exercises):
+        parser.error("--check takes nothing else: it looks at every page and exercise")
     try:
         if options.check:
             return _check()
