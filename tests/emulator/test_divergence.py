@@ -258,6 +258,36 @@ def test_barrier__a_ring_of_warps_in_every_order(seed, grid):
     np.testing.assert_array_equal(out, want)
 
 
+def test_cluster__blocks_know_their_rank_and_their_shared_addresses_carry_it():
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry tested(.param .u64 out)
+{
+    .reg .b32 %b, %r<6>;
+    .reg .b64 %to;
+    .shared .align 4 .b8 box[4];
+    ld.param.u64 %to, [out];
+    mov.u32 %b, %ctaid.x;
+    mad.wide.u32 %to, %b, 16, %to;
+    mov.u32 %r0, %cluster_ctarank;
+    mov.u32 %r1, %cluster_nctarank;
+    mov.u32 %r2, %clusterid.x;
+    mov.u32 %r3, box;
+    st.shared.u32 [box], %b;
+    ld.shared::cluster.u32 %r4, [%r3];
+    shr.u32 %r3, %r3, 24;
+    mad.lo.u32 %r3, %r3, 1000, %r4;
+    st.global.v4.u32 [%to], {%r0, %r1, %r2, %r3};
+    ret;
+}
+"""
+    out = np.zeros((12, 4), dtype=np.uint32)
+    launch(text, grid=12, block=1, cluster=4, args=[out])
+    b = np.arange(12)
+    np.testing.assert_array_equal(out, np.stack([b % 4, b * 0 + 4, b // 4, b % 4 * 1000 + b], axis=1))
+
+
 # --- the order of blocks ------------------------------------------------------------------------------------
 
 

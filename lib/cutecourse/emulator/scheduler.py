@@ -163,6 +163,7 @@ class Scheduler:
             limit = min(limit, turn)
             front = others[0] if others else None
             started = machine.issued
+            count = len(bundle.splits)
             at = split.at
             while True:
                 block = blocks[at]
@@ -194,9 +195,12 @@ class Scheduler:
                 if machine.issued - started >= limit:
                     split.at = at
                     break
-                if front is not None or len(bundle.splits) > 1:
+                if len(bundle.splits) != count:
                     split.at = at
-                    if front is None or _place(split, bundle.program.rank) >= front:
+                    break
+                if front is not None:
+                    split.at = at
+                    if _place(split, bundle.program.rank) >= front:
                         break
             used = machine.issued - started
             split.turn = machine.issued
