@@ -5,6 +5,7 @@ starts another worker behind the expression that did it.
 """
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -41,13 +42,13 @@ def show(value: Any) -> str:
 def evaluate_all(expressions: list[str], out: Any) -> None:
     """Write one answer a line: ["ok", what the DSL prints], or ["refused", why].
 
-    `x:x` is what the DSL prints for a layout it calls invalid.
+    An `x` is what the DSL prints where it calls a layout invalid.
     """
     for expression in expressions:
         try:
             value = eval(expression, dict(NAMES))
             printed = show(value)
-            answer = ["refused", f"invalid: {printed}"] if "x:x" in printed else ["ok", printed]
+            answer = ["refused", f"invalid: {printed}"] if re.search(r"\bx\b", printed) else ["ok", printed]
         except Exception as error:  # noqa: BLE001 - whatever it raises, it refuses
             answer = ["refused", f"{type(error).__name__}: {error}"]
         out.write(json.dumps(answer) + "\n")

@@ -21,7 +21,8 @@ def slice_(value: Any, coord: Coord) -> Any:
     """Keep the modes that a coordinate leaves open with `None`, side by side.
 
     Law: `A(c) = slice_(A, c)(free part of c) + offset`; the offset is `slice_and_offset`'s.
-    Errors: `CoordinateError` when the coordinate is not weakly congruent to the shape.
+    Errors: `CoordinateError` when the coordinate is not weakly congruent to the shape; behind a swizzle,
+    `DivisibilityError` where the layout does not compose with the swizzle's bits, as in CuTe C++.
 
     >>> print(slice_(Layout((4, (2, 4)), (1, (4, 16))), (None, (1, None))))
     (4,4):(1,16)
