@@ -13,7 +13,7 @@ import pytest
 from ipywidgets.embed import embed_data
 
 from cutecourse import widgets as package
-from cutecourse.atoms import MMA_ATOMS, mma_atom
+from cutecourse.atoms import mma_atom
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, coalesce, explain, logical_divide, make_identity_layout, tiled_divide
 from cutecourse.widgets import (
@@ -264,11 +264,14 @@ def test_draw_ownership__writes_thread_and_register_into_every_cell() -> None:
         draw_ownership(atom, thread=40)
 
 
-def test_draw_ownership__draws_every_atom() -> None:
-    for atom in {
-        (a.shape_mnk, a.dtype_a.bits): a for a in MMA_ATOMS.values() if a.shape_mnk[2] <= 32
-    }.values():
-        draw_ownership(atom)
+@pytest.mark.parametrize("name", ["SM80_16x8x32_S32S8S8S32_TN", "SM80_8x8x4_F64F64F64F64_TN"])
+def test_draw_ownership__names_registers_of_every_width(name: str) -> None:
+    atom = mma_atom(name)
+    panels = {panel.get_title(loc="left")[:1]: panel for panel in draw_ownership(atom).axes}
+    found = {text.get_text() for text in panels["A"].texts}
+    registers = {label.split("\n")[1].split(".")[0] for label in found}
+    assert registers == {f"a{register}" for register in range(atom.registers("A"))}
+    assert len(panels["A"].texts) == atom.operand_shape("A")[0] * atom.operand_shape("A")[1]
 
 
 def test_draw_layout__writes_every_offset_and_marks_collisions_and_holes() -> None:
