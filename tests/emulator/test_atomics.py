@@ -51,13 +51,13 @@ def test_atom__gives_what_was_there_and_leaves_what_follows(name: str) -> None:
         assert 0 < sum(x == y for x, y in zip(cells, b, strict=True)) < len(cells)
 
 
-def nans_of_f64(cells: np.ndarray, b: np.ndarray, *, quiet: bool) -> np.ndarray:
-    """The first operand that is a NaN, made quiet in shared memory; where none is, the negative empty one."""
+def nans_of_f64(cells: np.ndarray, b: np.ndarray, *, shared: bool) -> np.ndarray:
+    """In shared memory the first operand that is a NaN, made quiet; in global memory the last, as it is."""
     nans = np.full(cells.shape, 0xFFF8 << 48, dtype=np.uint64)
     for place in np.ndindex(cells.shape):
-        for operand in (cells[place], b[place]):
+        for operand in (cells[place], b[place]) if shared else (b[place], cells[place]):
             if np.isnan(operand):
-                nans[place] = int(operand.view(np.uint64)) | (0x0008 << 48 if quiet else 0)
+                nans[place] = int(operand.view(np.uint64)) | (0x0008 << 48 if shared else 0)
                 break
     return nans
 
@@ -80,7 +80,7 @@ def test_atom__adds_floats_to_nearest(name: str) -> None:
     unsigned = f"u{found.itemsize}"
     np.testing.assert_array_equal(found.view(unsigned)[number], wanted.view(unsigned)[number])
     if kind == "f64":
-        nans = nans_of_f64(before["cells"], before["b"], quiet="shared" in name)
+        nans = nans_of_f64(before["cells"], before["b"], shared="shared" in name)
         np.testing.assert_array_equal(found.view(unsigned)[~number], nans[~number])
     else:
         canonical = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF}[kind]

@@ -212,9 +212,9 @@ def _add_f64(old: Words, b: Words, c: Words) -> Words:
 
 
 def _add_f64_in_global(old: Words, b: Words, c: Words) -> Words:
-    """As _add_f64, but a NaN passes on as it is: an H200's memory does not make it quiet."""
+    """As _add_f64, but of two NaNs b comes out, and as it is: an H200's memory does not make it quiet."""
     total = _add_f64(old, b, c)
     infinity = FORMATS["f64"].infinity
-    for operand in (b, old):
+    for operand in (old, b):
         total = np.where((operand & ~FORMATS["f64"].sign_bit) > infinity, operand, total)
     return total
