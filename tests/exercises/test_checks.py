@@ -298,3 +298,21 @@ def test_same_outputs__tells_what_stopped_a_kernel(monkeypatch: pytest.MonkeyPat
     error = _refused(compare.same_outputs, hello_ptx.LAUNCH, small, {"out": np.zeros(8, np.uint32)})
     assert "The kernel did not run to its end" in error.message
     assert "is to be a launch specification" in _refused(compare.same_outputs, 3, {}, {}).message
+
+
+@pytest.mark.parametrize(
+    ("number", "answer"),
+    [
+        ("01.1", np.int64(11)),
+        ("01.2", "(8,(4,8)):(40,(1,4))"),
+        ("01.3", lambda index, shape, stride: np.dot(np.unravel_index(index, shape, order="F"), stride)),
+        ("01.4", [Layout(4, 2), np.int64(4)]),
+        ("01.4", ("4:2", "4:1")),
+        ("02.1", lambda m, n: np.int32((m & 7) << 2 | n >> 1)),
+        ("02.2", np.array([5, 3, 1])),
+        ("02.3", "((4,8),2,2,2):((32,1),16,8,128)"),
+        ("02.5", "ldmatrix.x2.trans"),
+    ],
+)
+def test_check__accepts_a_right_answer_written_otherwise(number: str, answer: object) -> None:
+    assert checks.check(number, answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from cutecourse.checks.compare import on_many, same_int, same_layout, same_outputs
@@ -56,6 +57,7 @@ def check_padded(answer: object) -> str:
             "(8,32):(32,1)": "That is the matrix without padding.",
             "(8,32):(1,8)": "There a column is contiguous, not a row.",
             "(8,32):(1,40)": "There a column is contiguous, not a row.",
+            "(32,8):(1,40)": "The modes are in the other order: M first, then K.",
         },
     )
     return "The padding is in the stride alone; the shape does not know of it."
@@ -102,6 +104,13 @@ def check_offset_of(answer: object) -> str:
     return "That is all that `layout(index)` does."
 
 
+def _as_tiler(entry: Any) -> Any:
+    """One mode's tiler: a layout also as its text, a number also NumPy's."""
+    if isinstance(entry, str):
+        return Layout.parse(entry)
+    return operator.index(entry) if hasattr(entry, "__index__") else entry
+
+
 @exercise(
     "01.4",
     "A tiler",
@@ -113,14 +122,14 @@ def check_offset_of(answer: object) -> str:
 def check_tiler(answer: object) -> str:
     """A tiler with a strided mode."""
     matrix = make_layout((8, 8), stride=(8, 1))
-    if not isinstance(answer, tuple) or len(answer) != 2:
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
         raise WrongAnswer(
             "The tiler is to be a tuple with one entry for each mode of M.",
             expected="(for the rows, for the columns)",
             got=f"{type(answer).__name__}: {answer}",
         )
     try:
-        divided = zipped_divide(matrix, answer)
+        divided = zipped_divide(matrix, tuple(map(_as_tiler, answer)))
     except CourseError as error:
         raise WrongAnswer(f"zipped_divide refuses this tiler: {error}") from error
     tile = divided[0]

@@ -162,7 +162,7 @@ def check_fixed_ptx(answer: object) -> str:
             ]
         },
     )
-    return "On ones every address gives the same value, so no address can be wrong: test with values that differ."
+    return "On ones every address gives the same value, and a wrong one does not show: test with values that differ."
 
 
 @exercise(
@@ -176,7 +176,7 @@ def check_fixed_ptx(answer: object) -> str:
 def check_ldmatrix(answer: object) -> str:
     """The load of an N-major B."""
     same_choice(
-        answer,
+        answer.strip().lower().removeprefix("ldmatrix.") if isinstance(answer, str) else answer,
         "x2.trans",
         options={
             "x2": "Two blocks are right. But the 16 contiguous bytes run along N, and a register's pair is to run along K.",
