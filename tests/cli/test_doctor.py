@@ -82,6 +82,14 @@ def test_report__says_that_the_device_is_forced(monkeypatch):
     assert "CUTECOURSE_DEVICE=emulator decides" in doctor.report(doctor.examine(H200))
 
 
+@pytest.mark.parametrize("device", ["nonsense", "cuda:7"])
+def test_report__says_that_the_forced_device_cannot_be_had(monkeypatch, device):
+    monkeypatch.setenv("CUTECOURSE_DEVICE", device)
+    report = doctor.report(doctor.examine(H200))
+    assert f"no kernel will run: CUTECOURSE_DEVICE={device} is " in report
+    assert "decides where kernels run" not in report
+
+
 def test_doctor__prints_json(capsys):
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -16,7 +16,8 @@ from typing import Any
 
 import cutecourse
 from cutecourse.kernels.chapters import CHAPTERS, COMPUTE_CAPABILITIES
-from cutecourse.runtime.discovery import DEVICE_VARIABLE, Discovery, discover, dotted
+from cutecourse.runtime.discovery import DEVICE_VARIABLE, Discovery, choose, discover, dotted
+from cutecourse.runtime.errors import DeviceError
 
 __all__ = ["examine", "register", "report"]
 
@@ -68,6 +69,7 @@ def examine(discovery: Discovery | None = None) -> dict[str, Any]:
         ],
         "no_gpu_because": found.reason,
         "forced_device": os.environ.get(DEVICE_VARIABLE),
+        "forced_device_refused": _refusal(discovery),
         "chapters": [
             {
                 "chapter": chapter.name,
@@ -98,6 +100,15 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _refusal(discovery: Discovery) -> str | None:
+    """What a run would say of the device that the environment asks for, if it cannot be had."""
+    try:
+        choose("sm_80", None, discovery)
+    except DeviceError as error:
+        return str(error)
+    return None
 
 
 def _toolkit() -> str | None:
@@ -140,7 +151,9 @@ def _machine_lines(found: dict[str, Any]) -> list[str]:
     if found["no_gpu_because"]:
         lines.append(f"  GPU        none found: {found['no_gpu_because']}. The emulator runs every chapter.")
     if found["forced_device"]:
-        lines.append(f"  {DEVICE_VARIABLE}={found['forced_device']} decides where kernels run")
+        decides = f"{DEVICE_VARIABLE}={found['forced_device']} decides where kernels run"
+        refused = found["forced_device_refused"]
+        lines.append(f"  no kernel will run: {refused}" if refused else f"  {decides}")
     return lines
 
 
