@@ -272,9 +272,12 @@ def test_compile__without_a_type_in_the_compiler_says_so():
         runtime.compile(dsl_spec)
 
 
-@pytest.mark.parametrize(("written", "kept"), [("8.6", "8.6"), ("8.8", "8.8"), ("9.0", "8.8"), ("9.4", "8.8"), ("10.1", "8.8")])
+@pytest.mark.parametrize(
+    ("written", "kept"), [("8.6", "8.6"), ("8.8", "8.8"), ("9.0", "8.8"), ("9.4", "8.8"), ("10.1", "8.8")]
+)
 def test_compile_cutedsl__asks_for_no_newer_ptx_than_the_course_needs(written, kept):
-    # A toolkit newer than the driver writes a version that the driver refuses: seen with 9.4 on a driver for 9.0.
+    # A toolkit newer than the driver writes a version that the driver refuses: seen with 9.4 on a driver
+    # for 9.0.
     from cutecourse.runtime.compile_cutedsl import capped_version
 
     text = "//\n// .version of the compiler: 13.4\n\n.version {}\n.target sm_80\n"
