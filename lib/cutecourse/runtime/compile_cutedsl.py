@@ -17,8 +17,8 @@ __all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl", "compile_host"]
 ASSUMED_ALIGN_BYTES = 16
 
 # The DSL writes its own toolkit's version of the PTX ISA into the text, whatever the kernel uses, and a
-# driver of an earlier toolkit refuses that text. 8.8 has every target of the course, so nothing newer is asked for;
-# should a kernel need more, ptxas names the instruction.
+# driver of an earlier toolkit refuses that text. 8.8 has every target of the course, so nothing newer is
+# asked for; should a kernel need more, ptxas names the instruction.
 NEWEST_PTX_VERSION = (8, 8)
 
 _PTX_VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
