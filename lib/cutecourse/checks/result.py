@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from cutecourse.checks.pictures import Picture
 from cutecourse.errors import CourseError
+
+_CODE = re.compile(r"`([^`\n]+)`")
 
 Status = Literal["passed", "untouched", "wrong", "raised"]
 
@@ -94,7 +97,7 @@ class CheckResult:
         table = f"<table style='margin:.5em 0'>{facts}</table>" if facts else ""
         picture = self.picture.html() if self.picture is not None else ""
         headline = f"{_MARKS[self.status]} {self.id} {self.title}: {_HEADLINES[self.status]}"
-        message = html.escape(self.message).replace("\n", "<br>")
+        message = _CODE.sub(r"<code>\1</code>", html.escape(self.message)).replace("\n", "<br>")
         return (
             f"<div class='cute-check cute-check-{self.status}' role='status'"
             f" style='border-left:4px solid {_COLOURS[self.status]};padding:.25em .75em'>"
