@@ -57,6 +57,8 @@ def as_notebook(text: str, *, where: str, notebooks: str = "") -> NotebookNode:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = plain(cell.source, where=where, notebooks=notebooks)
+    # A label alone has no plain form, and JupyterLab invites its reader to type into an empty text cell.
+    notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code" or cell.source.strip()]
     give_stable_ids(notebook)
     return notebook
 
@@ -153,6 +155,26 @@ def tags(cell: NotebookNode) -> set[str]:
     return set(cell.metadata.get("tags", []))
 
 
+def text_differences(source: Path, recording: NotebookNode, notebook: NotebookNode) -> list[Difference]:
+    """Whether the words of a recording are those of its source; `notebook` is the source, read as one."""
+    if _texts(recording) == _texts(notebook):
+        return []
+    return [Difference(source, f"its words have changed; carry them over with: {RECORD_COMMAND} --text")]
+
+
+def with_text_of(notebook: NotebookNode, recording: NotebookNode) -> NotebookNode:
+    """The recording with the words, and their places, of the source; both have the same code cells."""
+    recorded = iter(code_cells(recording))
+    notebook.cells = [next(recorded) if cell.cell_type == "code" else cell for cell in notebook.cells]
+    notebook.metadata = recording.metadata
+    return notebook
+
+
+def _texts(notebook: NotebookNode) -> list[str | None]:
+    """The text cells, and None for each code cell between them."""
+    return [cell.source.strip() if cell.cell_type == "markdown" else None for cell in notebook.cells]
+
+
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     """The code cells of a notebook, in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -178,4 +200,5 @@ def _check_one(source: Path, notebook: NotebookNode) -> list[Difference]:
         recording = read_recording(source)
     except StaleRecording as error:
         return [Difference(source, str(error))]
-    return differences(source, recording, code_cells(notebook))
+    found = differences(source, recording, code_cells(notebook))
+    return found or text_differences(source, recording, notebook)

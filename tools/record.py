@@ -3,6 +3,7 @@
 python -m tools.record                 every page and every exercise solution
 python -m tools.record 01 02           those chapters (by number, slug or file) and their exercises
 python -m tools.record --pages 02      the page alone
+python -m tools.record --text          nothing is run: carry changed words over to the recordings
 python -m tools.record --check         nothing is run: do the recordings belong to what is in the tree?
 """
 
@@ -13,16 +14,24 @@ import sys
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
 
 from cutecourse.errors import CourseError
 from tools import exercises, facts, tidy
 from tools.execute import Execution, execute
 from tools.notebooks import (
     METADATA_KEY,
+    StaleRecording,
     check_pages,
     check_solutions,
+    code_cells,
+    differences,
+    how_to_record,
     kernel_hash,
+    read_recording,
     read_source,
+    text_differences,
+    with_text_of,
     write_notebook,
 )
 from tools.paths import (
@@ -40,8 +49,7 @@ def record(source: Path) -> Path:
 
     Errors: CellFailed when a cell raises that is not tagged `raises-exception`, or writes to stderr.
     """
-    is_exercise = source.parent == EXERCISE_SOURCES
-    notebook = exercises.solution_notebook(source) if is_exercise else read_source(source)
+    notebook = _read(source)
     target = notebook_of(source)
     target.parent.mkdir(parents=True, exist_ok=True)
     execution = execute(notebook, where=source, cwd=target.parent)
@@ -49,6 +57,27 @@ def record(source: Path) -> Path:
     notebook.metadata[METADATA_KEY] = nbformat.from_dict(_facts(source, execution))
     write_notebook(notebook, target)
     return target
+
+
+def carry_text_over(source: Path) -> bool:
+    """Give a recording the words that its source has now; tells whether they had changed.
+
+    Errors: StaleRecording when code, library or kernels differ as well: then it is to be recorded.
+    """
+    notebook, recording = _read(source), read_recording(source)
+    stale = differences(source, recording, code_cells(notebook))
+    if stale:
+        raise StaleRecording(f"{stale[0]}\nmore than words has changed: {how_to_record(source)}")
+    if not text_differences(source, recording, notebook):
+        return False
+    write_notebook(with_text_of(notebook, recording), notebook_of(source))
+    return True
+
+
+def _read(source: Path) -> NotebookNode:
+    if source.parent == EXERCISE_SOURCES:
+        return exercises.solution_notebook(source)
+    return read_source(source)
 
 
 def _facts(source: Path, execution: Execution) -> dict[str, object]:
@@ -69,6 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--pages", action="store_true", help="record the pages alone")
     only.add_argument("--exercises", action="store_true", help="record the exercises' solutions alone")
+    parser.add_argument("--text", action="store_true", help="run nothing; carry changed words over")
     parser.add_argument("--check", action="store_true", help="run nothing; say which recordings are stale")
     options = parser.parse_args(arguments)
     if options.check and (options.chapters or options.pages or options.exercises):
@@ -77,6 +107,13 @@ def main(arguments: list[str] | None = None) -> int:
         if options.check:
             return _check()
         exercises.generate_learners()
+        if options.text:
+            changed = [source for source in _chosen(options) if carry_text_over(source)]
+            print(
+                "\n".join(f"wrote {relative(notebook_of(source))}" for source in changed)
+                or "no words changed"
+            )
+            return 0
         for source in _chosen(options):
             print(f"recording {relative(source)} ...", flush=True)
             print(f"  wrote {relative(record(source))}", flush=True)

@@ -195,3 +195,23 @@ def test_plain__refuses_what_it_cannot_say(text: str) -> None:
 def test_plain__finds_its_way_from_the_exercises(source: str, link: str) -> None:
     text = plain("[1](../chapters/01_hello_layout.md) [e](../errata.md)", where="x", notebooks=source)
     assert text == f"[1]({source}01_hello_layout.ipynb) [e]({link})"
+
+
+def test_as_notebook__leaves_out_a_label_that_stands_alone() -> None:
+    text = "# A page\n\n(a-label)=\n\n```{code-cell} ipython3\n1\n```\n"
+    cells = as_notebook(text, where="a page").cells
+    assert [cell.source for cell in cells] == ["# A page", "1"]
+
+
+def test_text__is_carried_over_without_its_outputs_being_touched() -> None:
+    page = "# A page\n\nNew words.\n\n```{code-cell} ipython3\n1\n```\n\nMore.\n"
+    recording = as_notebook(page.replace("New", "Old").replace("\n\nMore.", ""), where="a page")
+    recording.cells[1].outputs = [new_output("stream", text="1")]
+    recording.metadata[METADATA_KEY] = nbformat.from_dict({"version": "1"})
+    source = notebooks.notebook_sources()[0]
+    (difference,) = notebooks.text_differences(source, recording, as_notebook(page, where="a page"))
+    assert "--text" in difference.text
+    carried = notebooks.with_text_of(as_notebook(page, where="a page"), recording)
+    assert notebooks.text_differences(source, carried, as_notebook(page, where="a page")) == []
+    assert carried.cells[1].outputs[0].text == "1"
+    assert carried.metadata[METADATA_KEY].version == "1"
