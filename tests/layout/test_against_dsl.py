@@ -105,6 +105,9 @@ def test_oracle__sees_a_difference() -> None:
 
 
 EDGES = """
+composition(L((3,2,3),(1,4,1)),L(8,2))
+composition(L((3,2,3),(1,4,1)),L(4,2))
+composition(L((5,2,3),(1,6,1)),L(12,2))
 L((4,))
 L(((4,),8))
 L((4,1,8))

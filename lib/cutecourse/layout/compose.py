@@ -306,6 +306,12 @@ def _walk(
     if not taken or extent != 1:
         taken.append((extent, stride * a_stride[-1]))
         last = Layout.unchecked(a_shape[-1], a_stride[-1])
+        # Where a stride did not divide an extent, what was taken can happen to continue: CuTe merges it, but
+        # only when the last mode is reached.
+        for left in reversed(range(len(taken) - 1)):
+            (count, step), (next_count, next_step) = taken[left], taken[left + 1]
+            if step * count == next_step:
+                taken[left : left + 2] = [(count * next_count, step)]
         note("last", f"the rest comes from the last mode {last} of A", taken=from_leaves(taken))
     result = from_leaves(taken)
     return result.shape, result.stride

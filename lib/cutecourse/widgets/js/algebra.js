@@ -194,6 +194,11 @@ function walkModes(a, b, path) {
   if (!taken.length || extent !== 1) {
     const [lastExtent, lastStride] = list.at(-1);
     taken.push([extent, stride * lastStride]);
+    // Where a stride did not divide an extent, what was taken can happen to continue: CuTe merges it here.
+    for (let left = taken.length - 2; left >= 0; left--) {
+      const [[count, step], [nextCount, nextStep]] = [taken[left], taken[left + 1]];
+      if (step * count === nextStep) taken.splice(left, 2, [count * nextCount, step]);
+    }
     note("last", `the rest comes from the last mode ${lastExtent}:${lastStride} of A`, { taken: fromLeaves(taken) });
   }
   return fromLeaves(taken);
