@@ -275,10 +275,10 @@ def test_compile__without_a_type_in_the_compiler_says_so():
 @pytest.mark.parametrize(
     ("written", "kept"), [("8.6", "8.6"), ("8.8", "8.8"), ("9.0", "8.8"), ("9.4", "8.8"), ("10.1", "8.8")]
 )
-def test_compile_cutedsl__asks_for_no_newer_ptx_than_the_course_needs(written, kept):
+def test_with_lowered_version__asks_for_no_newer_ptx_than_the_course_needs(written, kept):
     # A toolkit newer than the driver writes a version that the driver refuses: seen with 9.4 on a driver
     # for 9.0.
-    from cutecourse.runtime.compile_cutedsl import capped_version
+    from cutecourse.runtime.compiled import with_lowered_version
 
     text = "//\n// .version of the compiler: 13.4\n\n.version {}\n.target sm_80\n"
-    assert capped_version(text.format(written)) == text.format(kept)
+    assert with_lowered_version(text.format(written)) == text.format(kept)

@@ -9,6 +9,7 @@ from typing import Any
 
 from cutecourse.dtypes import DType
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor
+from cutecourse.runtime.compiled import with_lowered_version
 from cutecourse.runtime.errors import CompileError
 
 __all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl", "compile_host"]
@@ -16,12 +17,6 @@ __all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl", "compile_host"]
 # What cuMemAlloc gives is aligned to 256 bytes; 16 lets the compiler use its widest loads.
 ASSUMED_ALIGN_BYTES = 16
 
-# The DSL writes its own toolkit's version of the PTX ISA into the text, whatever the kernel uses, and a
-# driver of an earlier toolkit refuses that text. 8.8 has every target of the course, so nothing newer is
-# asked for; should a kernel need more, ptxas names the instruction.
-NEWEST_PTX_VERSION = (8, 8)
-
-_PTX_VERSION = re.compile(r"^\.version (\d+)\.(\d+)$", re.MULTILINE)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _NAMES = {
     "f16": "Float16",
@@ -46,15 +41,7 @@ def compile_cutedsl(spec: LaunchSpec, target: str) -> str:
     ptx: str | None = compile_host(spec, target).__ptx__
     if ptx is None:
         raise CompileError(f"{spec.name}: the CuTe DSL compiled it for {target} but kept no PTX.")
-    return capped_version(ptx)
-
-
-def capped_version(ptx: str) -> str:
-    """The PTX with its version lowered to NEWEST_PTX_VERSION where it is newer."""
-    found = _PTX_VERSION.search(ptx)
-    if found is None or (int(found[1]), int(found[2])) <= NEWEST_PTX_VERSION:
-        return ptx
-    return ptx[: found.start()] + ".version {}.{}".format(*NEWEST_PTX_VERSION) + ptx[found.end() :]
+    return with_lowered_version(ptx)
 
 
 def compile_host(spec: LaunchSpec, target: str) -> Any:

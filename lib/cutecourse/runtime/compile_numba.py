@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, compute_capability_of
-from cutecourse.runtime.compiled import only_entry
+from cutecourse.runtime.compiled import only_entry, with_lowered_version
 from cutecourse.runtime.errors import CompileError
 
-__all__ = ["PTX_VERSION", "array_layout", "compile_numba"]
-
-# numba's compiler writes the newest version of PTX that it knows, and a driver refuses a text newer than
-# itself. The lowest that has every target of the course is 8.8 (it added sm_103); the CuTe DSL writes it too.
-# ptxas checks in the tests that the text keeps to it.
-PTX_VERSION = (8, 8)
-
-_VERSION = re.compile(r"^\.version (\d+)\.(\d+)", re.MULTILINE)
+__all__ = ["array_layout", "compile_numba"]
 
 
 def compile_numba(spec: LaunchSpec, target: str) -> str:
@@ -79,10 +71,4 @@ def _settled(name: str, ptx: str) -> str:
     # The environment pointer, which numba emits beside each kernel, carries the same mangled name.
     environment = mangled.replace("_ZN", "_ZN08NumbaEnv", 1)
     ptx = ptx.replace(environment, f"NumbaEnv_{name}").replace(mangled, name)
-    return _VERSION.sub(_lowered, ptx, count=1)
-
-
-def _lowered(match: re.Match[str]) -> str:
-    written = int(match[1]), int(match[2])
-    major, minor = min(written, PTX_VERSION)
-    return f".version {major}.{minor}"
+    return with_lowered_version(ptx)

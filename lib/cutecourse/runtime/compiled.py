@@ -8,9 +8,26 @@ from dataclasses import dataclass
 
 from cutecourse.runtime.errors import CompileError
 
-__all__ = ["Compiled", "PtxText"]
+__all__ = ["PTX_VERSION", "Compiled", "PtxText", "with_lowered_version"]
+
+# Each compiler writes the newest version of PTX that its own toolkit knows, whatever the kernel uses, and a
+# driver refuses a text newer than itself (seen: 9.4 on a driver for 9.0). The lowest that has every target of
+# the course is 8.8 (it added sm_103). ptxas checks in the tests that the texts keep to it.
+PTX_VERSION = (8, 8)
+
+_VERSION = re.compile(r"^\.version (\d+)\.(\d+)", re.MULTILINE)
 
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
+
+
+def with_lowered_version(ptx: str) -> str:
+    """The PTX with its `.version` lowered to PTX_VERSION where it is newer; nothing else changes."""
+
+    def lowered(match: re.Match[str]) -> str:
+        major, minor = min((int(match[1]), int(match[2])), PTX_VERSION)
+        return f".version {major}.{minor}"
+
+    return _VERSION.sub(lowered, ptx, count=1)
 
 
 class PtxText(str):
