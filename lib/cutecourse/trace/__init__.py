@@ -1,0 +1,1 @@
+"""What an emulated launch did: events, the recorder that collects them, and queries."""
