@@ -1,0 +1,123 @@
+"""One thing that happened in a launch: what, when, and which thread or CTA it happened to."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cutecourse.errors import CourseError
+
+__all__ = ["KINDS", "Event", "TraceError"]
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "mbarrier.init": ("barrier", "count"),
+    "mbarrier.inval": ("barrier",),
+    "mbarrier.arrive": ("barrier", "count", "dropped", "state"),
+    "mbarrier.expect_tx": ("barrier", "bytes", "state"),
+    "mbarrier.complete_tx": ("barrier", "bytes", "transfer", "state"),
+    "mbarrier.phase": ("barrier", "phase"),
+    "mbarrier.wait": ("barrier", "parity", "outcome", "name"),
+    "mbarrier.resume": ("barrier", "parity"),
+    "tma.issue": (
+        "operation",
+        "tensor",
+        "coords",
+        "box",
+        "bytes",
+        "destinations",
+        "barrier",
+        "mask",
+        "source",
+    ),
+    "tma.land": ("transfer", "offset", "bytes"),
+    "tma.read": ("transfer",),
+    "bulk.commit": ("group",),
+    "bulk.wait": ("left", "read", "outcome"),
+    "bulk.resume": (),
+    "cluster.arrive": (),
+    "cluster.wait": ("outcome",),
+    "cluster.resume": (),
+    "barrier.arrive": ("number",),
+    "barrier.wait": ("number",),
+    "barrier.resume": ("number",),
+    "fence": ("name",),
+}
+"""Every kind of event, and what its `data` holds at least.
+
+barrier       {"rank": CTA in the cluster, "offset": bytes into its shared memory, "name": variable or None}
+state         {"phase": int, "pending": arrivals missing, "tx": bytes missing}, after the operation
+transfer      the index of the `tma.issue` it belongs to, or None
+outcome       "passed", "blocked" or "false" (the instruction answered that the phase is not complete)
+destinations  [{"rank": int, "offset": int}], in shared memory; empty for a store
+"""
+
+
+class TraceError(CourseError):
+    """An event that cannot be, or a question that a trace has no answer to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event.
+
+    index    its place in the trace; other events name it by this.
+    kind     one of `KINDS`.
+    time     how many instructions the machine had issued: an order, no duration on a GPU.
+    cluster  the cluster's number in the grid; `rank` the CTA's in the cluster; `block` the CTA's %ctaid.
+    warp     the warp of the CTA, `lane` the thread of the warp; None where it is no one thread's doing (bytes
+             that land) or the doing of several (a whole warp that waits).
+    line     the line of the PTX text that it comes from, None where it comes from none.
+    data     what `KINDS` says; strings, numbers, lists and dictionaries only.
+    """
+
+    index: int
+    kind: str
+    time: int
+    cluster: int
+    rank: int
+    block: tuple[int, int, int]
+    warp: int | None
+    lane: int | None
+    line: int | None
+    data: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        """`event["bytes"]` is `event.data["bytes"]`. Errors: TraceError."""
+        if name not in self.data:
+            raise TraceError(f"an event {self.kind} holds no {name!r}; it holds {', '.join(self.data)}.")
+        return self.data[name]
+
+    def to_snapshot(self) -> dict[str, Any]:
+        """The event as JSON can hold it."""
+        return {
+            "index": self.index,
+            "kind": self.kind,
+            "time": self.time,
+            "cluster": self.cluster,
+            "rank": self.rank,
+            "block": list(self.block),
+            "warp": self.warp,
+            "lane": self.lane,
+            "line": self.line,
+            "data": dict(self.data),
+        }
+
+    def __str__(self) -> str:
+        from cutecourse.trace.words import words
+
+        return words(self)
+
+
+def plain(value: Any) -> Any:
+    """The value with lists for tuples and Python's numbers for NumPy's. Errors: TraceError."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    raise TraceError(f"an event cannot hold {value!r}: give strings, numbers, lists and dictionaries.")

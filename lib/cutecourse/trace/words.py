@@ -1,0 +1,142 @@
+"""An event in words, and tables of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from cutecourse.trace.event import Event
+
+__all__ = ["barrier_name", "html_table", "number", "place", "text_table", "words"]
+
+
+def words(event: Event) -> str:
+    """The event in one line: its kind, then what it did."""
+    detail = _DETAILS[event.kind](event.data)
+    return f"{event.kind}: {detail}" if detail else event.kind
+
+
+def barrier_name(barrier: Mapping[str, Any] | None) -> str:
+    """A barrier as its variable and CTA: `full`, `full+8`, `full of CTA 3`, or the shared address."""
+    if barrier is None:
+        return "no barrier"
+    name = barrier.get("name") or f"shared {barrier['offset']:#x}"
+    return f"{name} of CTA {barrier['rank']}" if barrier["rank"] else str(name)
+
+
+def place(warp: int | None, lane: int | None) -> str:
+    """A warp, with the lane when it was one thread: `2`, `2.31`, or `-`."""
+    if warp is None:
+        return "-"
+    return str(warp) if lane is None else f"{warp}.{lane}"
+
+
+def number(count: int, what: str) -> str:
+    """A count with its noun.
+
+    >>> number(1, "arrival"), number(2, "arrival"), number(8192, "byte")
+    ('1 arrival', '2 arrivals', '8192 bytes')
+    """
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in plain text: every column but the last is aligned right."""
+    columns = list(zip(head, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns[:-1]]
+    lines = (
+        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in [head, *rows]
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """The same table as a notebook shows it."""
+    titles = "".join(f"<th scope='col' style='text-align:left'>{escape(cell)}</th>" for cell in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
+    return (
+        "<div style='overflow-x:auto' tabindex='0'><table>"
+        f"<caption style='text-align:left'>{escape(caption)}</caption>"
+        f"<thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _state(state: Mapping[str, int]) -> str:
+    return (
+        f"phase {state['phase']}, {number(state['pending'], 'arrival')} and "
+        f"{number(state['tx'], 'byte')} missing"
+    )
+
+
+def _arrive(data: Mapping[str, Any]) -> str:
+    dropped = (
+        f", {number(data['dropped'], 'arrival')} fewer from the next phase on" if data["dropped"] else ""
+    )
+    where = f"{barrier_name(data['barrier'])}{dropped} ({_state(data['state'])})"
+    return f"{number(data['count'], 'arrival')} at {where}"
+
+
+def _issue(data: Mapping[str, Any]) -> str:
+    what = data["tensor"] or "bytes"
+    text = f"{data['operation']} {what}"
+    if data["coords"] is not None:
+        text += f" at {_crd(data['coords'])}, box {_crd(data['box'])}"
+    text += f", {number(data['bytes'], 'byte')}"
+    if data["destinations"]:
+        text += " to " + ", ".join(f"CTA {to['rank']} {to['offset']:#x}" for to in data["destinations"])
+    if data["mask"] is not None:
+        text += f", mask {data['mask']:#06b}"
+    return text + (f", signals {barrier_name(data['barrier'])}" if data["barrier"] else "")
+
+
+def _crd(values: Sequence[Any] | None) -> str:
+    return "(" + ", ".join(map(str, values or ())) + ")"
+
+
+def _wait(data: Mapping[str, Any]) -> str:
+    outcome = {"passed": "passes", "blocked": "waits", "false": "answers no"}[data["outcome"]]
+    return f"{data['name']} for parity {data['parity']} of {barrier_name(data['barrier'])} {outcome}"
+
+
+def _complete(data: Mapping[str, Any]) -> str:
+    origin = "" if data["transfer"] is None else f" of #{data['transfer']}"
+    where = f"{barrier_name(data['barrier'])} ({_state(data['state'])})"
+    return f"{number(data['bytes'], 'byte')}{origin} at {where}"
+
+
+def _bulk_wait(data: Mapping[str, Any]) -> str:
+    until = "read" if data["read"] else "complete"
+    outcome = "passes" if data["outcome"] == "passed" else "waits"
+    return f"until at most {number(data['left'], 'group')} not {until}: {outcome}"
+
+
+_DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "mbarrier.init": lambda d: f"{barrier_name(d['barrier'])} expects {number(d['count'], 'arrival')}",
+    "mbarrier.inval": lambda d: barrier_name(d["barrier"]),
+    "mbarrier.arrive": _arrive,
+    "mbarrier.expect_tx": lambda d: (
+        f"{number(d['bytes'], 'byte')} more at {barrier_name(d['barrier'])} ({_state(d['state'])})"
+    ),
+    "mbarrier.complete_tx": _complete,
+    "mbarrier.phase": lambda d: f"phase {d['phase']} of {barrier_name(d['barrier'])} is complete",
+    "mbarrier.wait": _wait,
+    "mbarrier.resume": lambda d: f"parity {d['parity']} of {barrier_name(d['barrier'])}",
+    "tma.issue": _issue,
+    "tma.land": lambda d: f"{number(d['bytes'], 'byte')} of #{d['transfer']} at {d['offset']:#x}",
+    "tma.read": lambda d: f"#{d['transfer']} has read its source",
+    "bulk.commit": lambda d: f"group {d['group']}",
+    "bulk.wait": _bulk_wait,
+    "bulk.resume": lambda d: "",
+    "cluster.arrive": lambda d: "",
+    "cluster.wait": lambda d: "passes" if d["outcome"] == "passed" else "waits",
+    "cluster.resume": lambda d: "",
+    "barrier.arrive": lambda d: f"barrier {d['number']}",
+    "barrier.wait": lambda d: f"barrier {d['number']}",
+    "barrier.resume": lambda d: f"barrier {d['number']}",
+    "fence": lambda d: str(d["name"]),
+}
