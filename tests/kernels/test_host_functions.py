@@ -5,7 +5,7 @@ import pytest
 
 from cutecourse import runtime
 from cutecourse.kernels.chapters import CHAPTERS, kernel_module
-from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.kernels.spec import LaunchSpec, Tensor
 
 SPECS = {
     f"{name}.{attribute}": spec
@@ -26,19 +26,20 @@ def test_host_function__does_what_the_runtime_does(name):
 
     spec = SPECS[name]
     random = np.random.default_rng(7)
+    tensors = {name: param for name, param in spec.arguments.items() if isinstance(param, Tensor)}
     arrays = {
-        tensor.name: random.integers(-8, 8, tensor.extents, endpoint=True).astype(tensor.dtype.numpy)
-        for tensor in spec.tensors
+        name: random.integers(-8, 8, tensor.extents, endpoint=True).astype(tensor.dtype.numpy)
+        for name, tensor in tensors.items()
     }
     ours = runtime.run(spec, device="cuda:0", **arrays)
 
     theirs = {}
-    for tensor in spec.tensors:
+    for name, tensor in tensors.items():
         kind = getattr(torch, tensor.dtype.numpy.name)
-        theirs[tensor.name] = torch.empty_strided(tensor.shape, tensor.stride, dtype=kind, device="cuda")
-        theirs[tensor.name].copy_(torch.from_numpy(arrays[tensor.name]))
-    spec.host(*(from_dlpack(theirs[param.name], assumed_align=16) for param in spec.params))
+        theirs[name] = torch.empty_strided(tensor.shape, tensor.stride, dtype=kind, device="cuda")
+        theirs[name].copy_(torch.from_numpy(arrays[name]))
+    spec.host(*(from_dlpack(theirs[name], assumed_align=16) for name in spec.arguments))
     torch.cuda.synchronize()
-    for tensor in spec.tensors:
-        assert np.array_equal(theirs[tensor.name].cpu().numpy(), ours[tensor.name]), tensor.name
+    for name in tensors:
+        assert np.array_equal(theirs[name].cpu().numpy(), ours[name]), name
     assert ours.record.where == "gpu"

@@ -3,6 +3,6 @@
 Importing this package imports neither the CuTe DSL nor numba; importing a kernel's module does.
 """
 
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMap
 
-__all__ = ["LaunchSpec", "Scalar", "SpecError", "Tensor"]
+__all__ = ["LaunchSpec", "Scalar", "SpecError", "Tensor", "TensorMap"]

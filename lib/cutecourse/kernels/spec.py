@@ -10,18 +10,31 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as named_dtype
 from cutecourse.errors import CourseError
 
-__all__ = ["Front", "LaunchSpec", "Scalar", "SpecError", "Tensor", "compute_capability_of", "runs_on"]
+if TYPE_CHECKING:
+    from cutecourse.tma import TensorMapEncoding, TmaTrace
+
+__all__ = [
+    "Front",
+    "LaunchSpec",
+    "Scalar",
+    "SpecError",
+    "Tensor",
+    "TensorMap",
+    "compute_capability_of",
+    "runs_on",
+]
 
 Front = Literal["cutedsl", "numba", "ptx"]
 Extents = tuple[Any, ...]
 
-_RESERVED_NAMES = frozenset({"device", "seed"})
+_RESERVED_NAMES = frozenset({"device", "seed", "trace"})
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
 
 
@@ -71,6 +84,11 @@ class Tensor:
                 )
 
     @property
+    def argument(self) -> str:
+        """The name that the caller passes the array by."""
+        return self.name
+
+    @property
     def extents(self) -> tuple[int | None, ...]:
         """The extents of the leaf modes, left to right; None where the array decides."""
         return tuple(leaves(self.shape))
@@ -100,6 +118,116 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class TensorMap(Tensor):
+    """A parameter that is a tensor map: 128 bytes by value, from which TMA copies tiles of an array.
+
+    The map is what CuTe's host function makes of the tensor `shape`, `stride` for a tile `cta_tiler` that
+    shared memory holds by `smem_layout` (one stage of it), cut in `num_multicast` slices; `internal_type` is
+    what the copy takes the elements for. For hand-written PTX, `TensorMap.encoded` takes the map's fields.
+
+    The caller passes the array and the runtime makes the map. `array` is the name it is passed by, the
+    parameter's own unless given; parameters that share it share the array's memory: a tensor map and a
+    pointer, or a map to load by and one to store by. All of them then state the same dtype, shape and stride.
+
+    >>> from cutecourse.layout import Layout
+    >>> tiles = TensorMap(
+    ...     "tma_a",
+    ...     "f16",
+    ...     (128, 64),
+    ...     (64, 1),
+    ...     smem_layout=Layout((64, 64), (64, 1)),
+    ...     cta_tiler=(64, 64),
+    ...     array="a",
+    ... )
+    >>> tiles.argument, tiles.cosize
+    ('a', 8192)
+    """
+
+    smem_layout: Any = None
+    cta_tiler: Any = None
+    num_multicast: int = 1
+    internal_type: DType | None = None
+    array: str | None = None
+    fixed: TensorMapEncoding | None = None
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType | str,
+        shape: int | Extents,
+        stride: int | Extents,
+        *,
+        smem_layout: Any = None,
+        cta_tiler: Any = None,
+        num_multicast: int = 1,
+        internal_type: DType | str | None = None,
+        array: str | None = None,
+        fixed: TensorMapEncoding | None = None,
+    ) -> None:
+        super().__init__(name, dtype, shape, stride)
+        if array is not None:
+            _check_name(array)
+        if self.stride is None or None in self.extents:
+            raise SpecError(f"parameter {name}: a tensor map needs every extent and every stride.")
+        if (fixed is None) != (smem_layout is not None and cta_tiler is not None):
+            raise SpecError(
+                f"parameter {name}: say smem_layout and cta_tiler, from which CuTe makes the tensor map, "
+                f"or give the map's own fields with TensorMap.encoded."
+            )
+        object.__setattr__(self, "smem_layout", smem_layout)
+        object.__setattr__(self, "cta_tiler", cta_tiler)
+        object.__setattr__(self, "num_multicast", num_multicast)
+        object.__setattr__(
+            self, "internal_type", None if internal_type is None else named_dtype(internal_type)
+        )
+        object.__setattr__(self, "array", array)
+        object.__setattr__(self, "fixed", fixed)
+
+    @classmethod
+    def encoded(
+        cls,
+        name: str,
+        dtype: DType | str,
+        shape: int | Extents,
+        stride: int | Extents,
+        encoding: TensorMapEncoding,
+        *,
+        array: str | None = None,
+    ) -> TensorMap:
+        """A tensor map whose fields are given, over an array of this shape and stride."""
+        return cls(name, dtype, shape, stride, array=array, fixed=encoding)
+
+    @property
+    def argument(self) -> str:
+        """The name that the caller passes the array by."""
+        return self.array or self.name
+
+    @cached_property
+    def trace(self) -> TmaTrace:
+        """How CuTe makes this map, step by step. Errors: SpecError, for `encoded` and where CuTe refuses."""
+        from cutecourse.layout import Layout
+        from cutecourse.tma import trace_tma_atom
+
+        if self.fixed is not None:
+            raise SpecError(
+                f"parameter {self.name}: the map's fields were given, so there is nothing to trace."
+            )
+        tensor = Layout(self.shape, self.stride)
+        internal = {} if self.internal_type is None else {"internal_type": self.internal_type}
+        try:
+            return trace_tma_atom(
+                tensor, self.smem_layout, self.cta_tiler, self.dtype, self.num_multicast, **internal
+            )
+        except CourseError as error:
+            raise SpecError(f"parameter {self.name}: {error}") from error
+
+    @property
+    def encoding(self) -> TensorMapEncoding:
+        """The map's fields, for the driver or the emulator to encode. Errors: SpecError, as `trace`."""
+        return self.fixed if self.fixed is not None else self.trace.encoding
+
+
+@dataclass(frozen=True)
 class Scalar:
     """A parameter that is one number, passed by value.
 
@@ -115,6 +243,11 @@ class Scalar:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "dtype", named_dtype(dtype))
 
+    @property
+    def argument(self) -> str:
+        """The name that the caller passes the number by."""
+        return self.name
+
 
 @dataclass(frozen=True)
 class LaunchSpec:
@@ -125,7 +258,10 @@ class LaunchSpec:
     target       the lowest architecture that has the kernel's instructions: "sm_80"; with a letter ("sm_90a")
                  it is tied to that one generation.
     grid, block  CTAs and threads along x, y, z; `cluster` CTAs; `dynamic_smem` bytes.
-    params       `Tensor` and `Scalar`, in the kernel's order.
+    params       `Tensor`, `TensorMap` and `Scalar`, in the kernel's order. For what is known when it compiles
+                 the CuTe DSL passes nothing: a layout, or the coordinate tensor beside a TMA atom.
+                 `arguments` are what the caller and the DSL's host function take: each array and each
+                 number once, in the order in which the parameters first name them.
     """
 
     name: str
@@ -158,7 +294,23 @@ class LaunchSpec:
         for name in names:
             if names.count(name) > 1:
                 raise SpecError(f"{self.name}: two parameters are called {name}.")
+        self._check_shared_arrays()
         self._check_front()
+
+    def _check_shared_arrays(self) -> None:
+        for param in self.params:
+            first = self.arguments[param.argument]
+            if first is param:
+                continue
+            if isinstance(first, Scalar) or isinstance(param, Scalar):
+                raise SpecError(f"{self.name}: {param.argument} is the name of an array and of a number.")
+            for what in ("dtype", "shape", "stride"):
+                ours, theirs = getattr(param, what), getattr(first, what)
+                if ours != theirs:
+                    raise SpecError(
+                        f"{self.name}: {first.name} and {param.name} are the same array {param.argument}, "
+                        f"but their {what}s differ: {theirs} and {ours}."
+                    )
 
     def _check_front(self) -> None:
         needed = {"cutedsl": "host", "numba": "kernel", "ptx": "ptx"}.get(self.front)
@@ -166,6 +318,8 @@ class LaunchSpec:
             raise SpecError(f'{self.name}: front is "cutedsl", "numba" or "ptx", not {self.front!r}.')
         if getattr(self, needed) is None:
             raise SpecError(f'{self.name}: a kernel with front "{self.front}" needs `{needed}`.')
+        if self.front == "numba" and any(isinstance(param, TensorMap) for param in self.params):
+            raise SpecError(f"{self.name}: numba-cuda passes no tensor maps; write the kernel in PTX.")
         if self.front != "cutedsl":
             return
         for tensor in self.tensors:
@@ -177,8 +331,16 @@ class LaunchSpec:
                 )
 
     @property
+    def arguments(self) -> dict[str, Tensor | Scalar]:
+        """What the caller passes, by name: each array or number once, with the first parameter that it is."""
+        named: dict[str, Tensor | Scalar] = {}
+        for param in self.params:
+            named.setdefault(param.argument, param)
+        return named
+
+    @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The parameters that are arrays."""
+        """The parameters that are arrays, as pointers or as tensor maps."""
         return tuple(param for param in self.params if isinstance(param, Tensor))
 
     def launched(
@@ -244,7 +406,7 @@ def _profile(nested: Any) -> Any:
 def _check_name(name: str) -> None:
     if not name.isidentifier() or name in _RESERVED_NAMES:
         raise SpecError(
-            f"{name!r} cannot name a parameter: it must be an identifier, and not device or seed."
+            f"{name!r} cannot name a parameter: it must be an identifier, and not device, seed or trace."
         )
 
 

@@ -62,7 +62,7 @@ def compile_host(spec: LaunchSpec, target: str) -> Any:
     if spec.kernel is not None:
         rename: Any = spec.kernel
         rename.set_name_prefix(spec.name, remove_cutlass_symbol=True, keep_mangled_name=False)
-    arguments = [_stand_in(cutlass, param) for param in spec.params]
+    arguments = [_stand_in(cutlass, param) for param in spec.arguments.values()]
     # Keeping the PTX also writes it to a file, by default into the reader's current directory. As an option
     # of this compile, and not as an environment variable, it works whoever imported cutlass first.
     with tempfile.TemporaryDirectory(prefix="cutecourse-") as folder:
