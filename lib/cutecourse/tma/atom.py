@@ -1,0 +1,503 @@
+"""make_tma_atom, step by step: from a tensor, a shared-memory layout and a tiler to a tensor map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from cutecourse.atoms import Tensor
+from cutecourse.atoms.tensor import as_tensor
+from cutecourse.dtypes import DType
+from cutecourse.dtypes import dtype as as_dtype
+from cutecourse.layout import (
+    ComposedLayout,
+    Explanation,
+    Layout,
+    Step,
+    Swizzle,
+    composition,
+    get_nonswizzle_portion,
+    get_swizzle_portion,
+    is_congruent,
+    make_identity_layout,
+    rank,
+    select,
+    size,
+)
+from cutecourse.layout.basis import stride_str
+from cutecourse.layout.int_tuple import flatten_to_tuple, pretty_str, wrap
+
+from .encoding import SWIZZLES, Swizzling, TensorMapEncoding, data_type
+from .errors import TmaError
+from .gbasis import SOURCE, basis_get, construct_tma_gbasis, tma_basis_stride
+from .static import cpp_str, dynamic, static
+
+__all__ = ["TmaTrace", "trace_tma_atom"]
+
+_SWIZZLE_SOURCE = "CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma_swizzle.hpp"
+_MAX_RANK = 5
+
+
+@dataclass(frozen=True)
+class TmaTrace:
+    """What make_tma_atom computes, every value under CuTe's name, in CuTe's order.
+
+    Shapes:     `gmem_prob_*` and `smem_box_*` have five entries as CuTe's arrays have; what the descriptor
+                takes of them is in `encoding`. Innermost first everywhere.
+    Units:      elements of the internal type, or bytes where the name says so; `cta_v_tile` to `sidx2gmode`
+                and `gmem_tma_basis_stride` count the tensor's own elements.
+    Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp.
+    """
+
+    gtensor: Layout
+    slayout: Layout | ComposedLayout
+    cta_tiler: Any
+    dtype: DType
+    num_multicast: int
+    internal_type: DType
+    cta_v_tile: Layout
+    smem_swizzle: Swizzle
+    smem_layout: Layout
+    inv_smem_layout: Layout
+    sidx2gmode_full: Layout
+    smem_rank: int
+    sidx2gmode: Layout
+    tile_gstride: Layout
+    tma_gstride: Layout
+    gbasis: Layout
+    tile_gbasis_tmp: Layout
+    tile_gbasis: Layout
+    tma_gbasis_tile: Layout
+    gtensor_T: Layout
+    tile_gbasis_remaining_stride: tuple[Any, ...]
+    tile_gbasis_remaining_shape: tuple[int, ...]
+    tma_gbasis_full: Layout
+    tma_gbasis: Layout
+    gmem_prob_shape: tuple[int, ...]
+    gmem_prob_stride: tuple[int, ...]
+    gmem_prob_stride_bytes: tuple[int, ...]
+    smem_box_shape_pre_mcast: tuple[int, ...]
+    smem_box_shape: tuple[int, ...]
+    smem_box_stride: tuple[int, ...]
+    tma_format: int
+    smem_swizzle_mode: int
+    recast_ratio: tuple[int, int]
+    gmem_tma_basis_stride: Any
+    num_bits_per_tma: int
+    num_val_src: int
+    encoding: TensorMapEncoding
+
+    @property
+    def rank(self) -> int:
+        """The dimensions of the tensor map, and the coordinates that an instruction takes."""
+        return rank(self.tma_gbasis)
+
+    @property
+    def tile_size(self) -> int:
+        """Elements of one tile."""
+        return size(self.smem_layout)
+
+    @property
+    def instructions(self) -> int:
+        """How many TMA instructions one tile takes; with multicast, of all CTAs together per CTA's share."""
+        return self.tile_size // self.num_val_src
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of shared memory that a tile fills: what the barrier of a load expects."""
+        return self.tile_size * self.dtype.bits // 8
+
+    def get_tma_tensor(self, shape: Any = None) -> Tensor:
+        """The tensor whose elements are the coordinates that a TMA instruction takes, innermost first.
+
+        `shape` is nested as the tensor's is; without one it is the tensor's own.
+        Errors: TmaError, rule `profile`, for a shape that is nested in another way.
+
+        >>> trace = trace_tma_atom(Layout((512, 256), (256, 1)), Layout((128, 64), (64, 1)), (128, 64), "f16")
+        >>> print(trace.get_tma_tensor((512, 256)))
+        (0,0) o (512,256):(1@1,1@0)
+        """
+        shape = self.gtensor.shape if shape is None else shape
+        if not is_congruent(shape, self.gtensor.shape):
+            raise TmaError(
+                "the shape is nested in another way than the tensor of the atom",
+                rule="profile",
+                source=SOURCE,
+                values=(("shape", shape), ("tensor", self.gtensor)),
+            )
+        return as_tensor(Layout(shape, self.gmem_tma_basis_stride))
+
+    def log(self, *, static_sizes: bool | None = None) -> dict[str, str]:
+        """What CuTe C++ prints of each value, in the order in which it computes them.
+
+        A static number has an underscore. `static_sizes=False` is the program whose problem size is an
+        argument: all extents and strides of the tensor are dynamic but the stride 1; True makes all static;
+        without it they are as they were given.
+        Errors: TmaError where C++ refuses the atom with such sizes.
+
+        >>> trace = trace_tma_atom(Layout((128, 64), (1, 128)), Layout((64, 64)), (64, 64), "f16")
+        >>> trace.log(static_sizes=False)["tile_gstride"]
+        '(_64,_64):(_1,128)'
+        """
+        if static_sizes is not None:
+            gtensor = static(self.gtensor) if static_sizes else dynamic(self.gtensor)
+            again = trace_tma_atom(
+                gtensor,
+                self.slayout,
+                self.cta_tiler,
+                self.dtype,
+                self.num_multicast,
+                self.internal_type,
+                check=False,
+            )
+            return again.log()
+        printed = {name: cpp_str(getattr(self, name)) for name in _LAYOUT_FIELDS}
+        num, den = self.recast_ratio
+        printed |= {
+            "gmem_prob_shape": _array(self.gmem_prob_shape),
+            "gmem_prob_stride[elem]": _array(self.gmem_prob_stride),
+            "gmem_prob_stride[byte]": _array(self.gmem_prob_stride_bytes),
+            "smem_box_shape pre-mcast": _array(self.smem_box_shape_pre_mcast),
+            "smem_box_shape post-mcast": _array(self.smem_box_shape),
+            "tma_format": str(self.tma_format),
+            "smem_swizzle(enum)": str(self.smem_swizzle_mode),
+            "recast_ratio": f"_{num}/_{den}",
+            "gmem_tma_basis_stride": cpp_str(self.gmem_tma_basis_stride),
+        }
+        return printed
+
+    def explain(self) -> Explanation:
+        """The steps of the construction in words, each with its value."""
+        steps = tuple(
+            Step(name, text, tuple((value, self._value(value)) for value in values), "make_tma_atom")
+            for name, text, *values in _STEPS
+        )
+        operands = (
+            ("gtensor", self.gtensor),
+            ("slayout", self.slayout),
+            ("cta_tiler", self.cta_tiler),
+            ("dtype", self.dtype.name),
+            ("num_multicast", self.num_multicast),
+        )
+        law = "element i of the tile lies in shared memory at slayout(i), and comes from cta_v_tile(i)"
+        return Explanation("make_tma_atom", operands, steps, self.tma_gbasis, law)
+
+    def _value(self, name: str) -> Any:
+        if name == "recast_ratio":
+            return "{}/{}".format(*self.recast_ratio)
+        return getattr(self, name)
+
+    def to_snapshot(self) -> dict[str, Any]:
+        """Every value as JSON can hold it; layouts become their notation."""
+        plain: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, TensorMapEncoding):
+                plain[field.name] = value.to_snapshot()
+            elif isinstance(value, DType):
+                plain[field.name] = value.name
+            elif isinstance(value, int):
+                plain[field.name] = int(value)
+            elif field.name in _ARRAYS:
+                plain[field.name] = [int(number) for number in value]
+            else:
+                plain[field.name] = _notation(value)
+        plain["rank"] = self.rank
+        plain["instructions"] = self.instructions
+        plain["tile_bytes"] = self.tile_bytes
+        return plain
+
+
+_LAYOUT_FIELDS = (
+    "cta_v_tile",
+    "smem_swizzle",
+    "smem_layout",
+    "inv_smem_layout",
+    "sidx2gmode_full",
+    "smem_rank",
+    "sidx2gmode",
+    "tile_gstride",
+    "tma_gstride",
+    "gbasis",
+    "tile_gbasis_tmp",
+    "tile_gbasis",
+    "tma_gbasis_tile",
+    "gtensor_T",
+    "tile_gbasis_remaining_stride",
+    "tile_gbasis_remaining_shape",
+    "tma_gbasis_full",
+    "tma_gbasis",
+)
+_ARRAYS = (
+    "gmem_prob_shape",
+    "gmem_prob_stride",
+    "gmem_prob_stride_bytes",
+    "smem_box_shape_pre_mcast",
+    "smem_box_shape",
+    "smem_box_stride",
+    "recast_ratio",
+)
+# The rule's name, what happens, and the fields that hold the result.
+_STEPS = (
+    ("tile", "which coordinates of the tensor the elements of the tile have", "cta_v_tile"),
+    ("split", "shared memory: a swizzle of bytes on top of a plain layout", "smem_swizzle", "smem_layout"),
+    ("invert", "which element of the tile each place of shared memory holds", "inv_smem_layout"),
+    ("follow", "walk shared memory and note where the walk goes in the tensor", "sidx2gmode_full"),
+    ("truncate", "one instruction walks as long as each mode steps by 1", "smem_rank", "sidx2gmode"),
+    ("strides", "the same walk in strides of global memory, in the internal type", "tile_gstride"),
+    ("merge", "what lies side by side in memory is one side of the box, up to 256", "tma_gstride"),
+    ("name", "every mode of the tensor gets its own basis element", "gbasis"),
+    ("indirect", "the walk again, in modes instead of strides", "tile_gbasis_tmp", "tile_gbasis"),
+    ("box", "the sides of the box, and the mode of the tensor that each follows", "tma_gbasis_tile"),
+    (
+        "rest",
+        "modes that the box does not step along: extent 1, so that a coordinate can choose",
+        "gtensor_T",
+        "tile_gbasis_remaining_stride",
+        "tile_gbasis_remaining_shape",
+        "tma_gbasis_full",
+    ),
+    ("five", "a tensor map has five dimensions: the last ones share the fifth", "tma_gbasis"),
+    (
+        "problem",
+        "extents and strides of the tensor in the order of the box",
+        "gmem_prob_shape",
+        "gmem_prob_stride",
+        "gmem_prob_stride_bytes",
+    ),
+    (
+        "multicast",
+        "each CTA of the multicast loads its part, cut off from the outermost side",
+        "smem_box_shape_pre_mcast",
+        "smem_box_shape",
+    ),
+    ("swizzle", "the swizzle's number in the descriptor", "smem_swizzle_mode", "tma_format"),
+    (
+        "coordinates",
+        "which coordinate of the instruction each mode of the tensor steps along",
+        "recast_ratio",
+        "gmem_tma_basis_stride",
+    ),
+    ("size", "one instruction, of all CTAs together", "num_bits_per_tma", "num_val_src"),
+    ("result", "sides of the box : modes of the tensor", "tma_gbasis"),
+)
+
+
+def _array(values: Sequence[int]) -> str:
+    return "[" + ", ".join(str(int(value)) for value in values) + "]"
+
+
+def _notation(value: Any) -> str:
+    return stride_str(value) if isinstance(value, tuple) else pretty_str(value)
+
+
+def trace_tma_atom(
+    gtensor: Layout,
+    slayout: Layout | ComposedLayout,
+    cta_tiler: Any,
+    dtype: DType | str,
+    num_multicast: int = 1,
+    internal_type: DType | str | None = None,
+    *,
+    check: bool = True,
+) -> TmaTrace:
+    """Make a TMA atom as CuTe's make_tma_atom does, and keep every value on the way.
+
+    Shapes:     `gtensor` is the whole tensor in global memory; `slayout` the tile in shared memory, with as
+                many elements as `cta_tiler` takes (with one mode more, the stages, these are left out). A
+                swizzle of `slayout` permutes bytes, as in CuTe's shared-memory atoms: `S<3,4,3>` is 128B
+                for every type. `cta_tiler` is a tuple of extents or layouts, nested where it names parts of
+                a mode, or a layout that takes an element of the tile to its coordinates.
+    Units:      elements of `dtype`; the descriptor counts in `internal_type`, when it is given.
+    Errors:     TmaError for what CUTLASS refuses, and with `check` also for what the driver refuses (rules
+                in `TensorMapEncoding.check`); `LayoutError` for a tiler that does not fit the tensor.
+    Simplified: numbers are static, as in a program with a fixed problem size; a `Dynamic` is one that only
+                the running program knows. CuTe merges static neighbours only.
+    Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp, make_tma_atom.
+
+    >>> slayout = Layout.parse("S<3,4,3> o 0 o ((64,2),(8,8)):((1,512),(64,1024))")
+    >>> trace = trace_tma_atom(Layout((128, 64), (1, 128)), slayout, (128, 64), "f16")
+    >>> print(trace.tma_gbasis, trace.encoding.box, trace.encoding.swizzle, trace.instructions)
+    (64,8):(1@0,1@1) (64, 8) 128B 16
+    """
+    value_type = as_dtype(dtype)
+    tma_type = value_type if internal_type is None else as_dtype(internal_type)
+    tma_format = data_type(tma_type)[1]
+    multicast = _check_multicast(num_multicast)
+    if not isinstance(gtensor, Layout):
+        raise TmaError(
+            f"the tensor is given by its plain layout, not by {gtensor!r}",
+            rule="gtensor",
+            advice="Layout((512, 256), (256, 1))",
+        )
+
+    identity = make_identity_layout(gtensor.shape)
+    cta_v_tile = composition(identity, cta_tiler)
+    slayout = _without_stages(slayout, cta_v_tile)
+    smem_swizzle = get_swizzle_portion(slayout)
+    smem_layout = get_nonswizzle_portion(slayout)
+    bits, tma_bits = value_type.bits, tma_type.bits
+    values = construct_tma_gbasis(gtensor, smem_layout, cta_v_tile, bits, tma_bits)
+    tma_gbasis, gtensor_t = values["tma_gbasis"], values["gtensor_T"]
+
+    shapes, strides = _problem(gtensor_t, tma_gbasis)
+    if strides[0] != 1:
+        raise TmaError(
+            f"the innermost side of the box steps by {strides[0]} elements through global memory",
+            rule="majorness",
+            source=SOURCE,
+            values=(("tensor", gtensor), ("smem_layout", smem_layout), ("tma_gbasis", tma_gbasis)),
+            advice="the same major for the tensor and for shared memory: TMA does not transpose",
+        )
+    strides_bytes = tuple(stride * tma_bits // 8 for stride in strides)
+    dimensions = rank(tma_gbasis)
+    whole_box = tuple(size(mode) for mode in tma_gbasis)
+    box = _cut_for_multicast(whole_box, multicast)
+    swizzle = swizzle_name(smem_swizzle)
+    encoding = TensorMapEncoding(
+        dtype=tma_type,
+        dims=shapes[:dimensions],
+        strides_bytes=strides_bytes[1:dimensions],
+        box=box,
+        swizzle=swizzle,
+    )
+    if check:
+        encoding.check()
+    num_bits = math.prod(whole_box) * tma_bits
+    ones = (1,) * _MAX_RANK
+    return TmaTrace(
+        gtensor=gtensor,
+        slayout=slayout,
+        cta_tiler=cta_tiler,
+        dtype=value_type,
+        num_multicast=multicast,
+        internal_type=tma_type,
+        cta_v_tile=cta_v_tile,
+        smem_swizzle=smem_swizzle,
+        smem_layout=smem_layout,
+        **values,
+        gmem_prob_shape=shapes,
+        gmem_prob_stride=strides,
+        gmem_prob_stride_bytes=strides_bytes,
+        smem_box_shape_pre_mcast=(whole_box + ones)[:_MAX_RANK],
+        smem_box_shape=(box + ones)[:_MAX_RANK],
+        smem_box_stride=ones,
+        tma_format=tma_format,
+        smem_swizzle_mode=SWIZZLES[swizzle],
+        recast_ratio=(bits, tma_bits),
+        gmem_tma_basis_stride=tma_basis_stride(gtensor, gtensor_t, tma_gbasis, strides_bytes, bits, tma_bits),
+        num_bits_per_tma=num_bits,
+        num_val_src=num_bits // bits,
+        encoding=encoding,
+    )
+
+
+def swizzle_name(swizzle: Swizzle) -> Swizzling:
+    """What the driver calls a swizzle of bytes.
+
+    Errors: TmaError, rule `swizzle`, for one that TMA does not have.
+    Source: CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma_swizzle.hpp.
+
+    >>> swizzle_name(Swizzle(3, 4, 3)), swizzle_name(Swizzle(2, 4, 3)), swizzle_name(Swizzle(0, 4, 3))
+    ('128B', '64B', 'none')
+    """
+    known: dict[tuple[int, int], dict[int, Swizzling]] = {
+        (4, 3): {0: "none", 1: "32B", 2: "64B", 3: "128B"},
+        (5, 2): {2: "128B_atom_32B"},
+        (6, swizzle.num_shift): {2: "128B_atom_64B"},
+    }
+    name = known.get((swizzle.num_base, swizzle.num_shift), {}).get(swizzle.num_bits)
+    if name is None:
+        raise TmaError(
+            f"TMA has no swizzle {swizzle}",
+            rule="swizzle",
+            source=_SWIZZLE_SOURCE,
+            values=(("known", "S<0,4,3>, S<1,4,3>, S<2,4,3>, S<3,4,3> and, of wider chunks, S<2,5,2>"),),
+            advice="it permutes bytes here; recast_layout(8, bits, swizzle) makes them of one for elements",
+        )
+    return name
+
+
+def _check_multicast(num_multicast: Any) -> int:
+    if isinstance(num_multicast, bool) or not isinstance(num_multicast, int) or not 1 <= num_multicast <= 16:
+        raise TmaError(
+            f"a multicast has 1 to 16 CTAs, not {num_multicast!r}",
+            rule="multicast_count",
+            source="PTX ISA 9.0, cp.async.bulk.tensor: the mask has 16 bits",
+        )
+    return num_multicast
+
+
+def _without_stages(slayout: Any, cta_v_tile: Layout) -> Layout | ComposedLayout:
+    """Drop the last mode of a layout with one mode more than the tile, and more elements: its stages."""
+    if not isinstance(slayout, (Layout, ComposedLayout)):
+        raise TmaError(
+            f"shared memory is given by a layout, not by {slayout!r}",
+            rule="slayout",
+            advice='Layout.parse("S<3,4,3> o 0 o (128,64):(64,1)")',
+        )
+    plain = get_nonswizzle_portion(slayout)
+    if isinstance(slayout, ComposedLayout) and (
+        not isinstance(slayout.inner, Swizzle) or slayout.offset != 0 or not isinstance(plain, Layout)
+    ):
+        raise TmaError(
+            f"{slayout} is no swizzle on top of a plain layout that starts at 0",
+            rule="slayout",
+            source=SOURCE,
+        )
+    modes = list(range(rank(cta_v_tile)))
+    staged = rank(plain) == len(modes) + 1 and size(plain) != size(cta_v_tile)
+    if staged and size(select(plain, modes)) == size(cta_v_tile):
+        chosen: Layout | ComposedLayout = select(slayout, modes)
+        return chosen
+    return slayout
+
+
+def _problem(gtensor: Layout, tma_gbasis: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Extents and strides of the tensor in the order of the box, five of each.
+
+    Several modes in one dimension become the coarsest grid that has all of their elements.
+    Source: CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp, fill_tma_gmem_shape_stride.
+    """
+    shapes, strides = [1] * _MAX_RANK, [0] * _MAX_RANK
+    for i, mode in enumerate(wrap(tma_gbasis.stride)):
+        bases = flatten_to_tuple(mode)
+        for basis in bases:
+            extent, stride = (int(basis_get(basis, part)) for part in (gtensor.shape, gtensor.stride))
+            if len(bases) == 1:
+                shapes[i], strides[i] = extent, stride
+                continue
+            old = strides[i]
+            strides[i] = math.gcd(old, stride)
+            if strides[i] == 0:
+                shapes[i] = extent
+            else:
+                shapes[i] = (shapes[i] - 1) * (old // strides[i]) + (extent - 1) * (stride // strides[i]) + 1
+    return tuple(shapes), tuple(strides)
+
+
+def _cut_for_multicast(box: tuple[int, ...], num_multicast: int) -> tuple[int, ...]:
+    """Cut a box among the CTAs of a multicast, from the outermost side inwards."""
+    sides, left = list(box), num_multicast
+    for i in reversed(range(len(sides))):
+        if left == 1:
+            break
+        side = sides[i]
+        if side % left and left % side:
+            raise TmaError(
+                f"{left} CTAs cannot share side {i} of the box, {side} elements: neither divides the other",
+                rule="multicast_divides",
+                source=SOURCE,
+                values=(("box", box), ("num_multicast", num_multicast)),
+            )
+        sides[i], left = -(-side // left), -(-left // side)
+    if left > 1:
+        raise TmaError(
+            f"the box has fewer elements than the multicast has CTAs ({num_multicast})",
+            rule="multicast_divides",
+            source=SOURCE,
+            values=(("box", box),),
+        )
+    return tuple(sides)

@@ -1,0 +1,192 @@
+"""Numbers that C++ knows when it compiles, and numbers that it knows only when it runs.
+
+CuTe C++ keeps a number of the first kind in a type and prints it with an underscore (`_64`); one of the
+second kind is a plain integer (`64`). The difference decides what CuTe may merge and drop. Here a plain
+`int` is static and a `Dynamic` is known at run time only; arithmetic with a `Dynamic` gives a `Dynamic`.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+from cutecourse.atoms import Tensor
+from cutecourse.layout import ArithTuple, ComposedLayout, Layout, ScaledBasis, Swizzle
+from cutecourse.layout.basis import basis_terms
+from cutecourse.layout.int_tuple import is_node, map_leaves
+
+__all__ = ["Dynamic", "cpp_str", "dynamic", "is_static", "parse_cpp", "static"]
+
+
+class Dynamic(int):
+    """An integer that a C++ program knows only when it runs.
+
+    Law: it is the same number in every respect; sums, products and quotients with it are dynamic too,
+    except what is 0 for every number (`0 * n`, `0 // n`, `n % 1`), which CuTe knows all the same.
+    Source: CUTLASS 4.2.0, include/cute/numeric/integral_constant.hpp.
+
+    >>> n = Dynamic(128)
+    >>> cpp_str((n, n // 64, 0 * n, 64)), n == 128
+    ('(128,2,_0,_64)', True)
+    """
+
+    __slots__ = ()
+
+
+def _binary(name: str, known: Callable[[Any, Any], bool]) -> None:
+    compute = getattr(operator, name)
+
+    def forward(self: Dynamic, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        result = compute(int(self), int(other))
+        return result if known(self, other) else Dynamic(result)
+
+    def backward(self: Dynamic, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        result = compute(int(other), int(self))
+        return result if known(other, self) else Dynamic(result)
+
+    setattr(Dynamic, f"__{name}__", forward)
+    setattr(Dynamic, f"__r{name}__", backward)
+
+
+def _static_zero(value: Any) -> bool:
+    return not isinstance(value, Dynamic) and bool(value == 0)
+
+
+def _static_one(value: Any) -> bool:
+    return not isinstance(value, Dynamic) and bool(value == 1)
+
+
+_binary("add", lambda a, b: False)
+_binary("sub", lambda a, b: False)
+_binary("mul", lambda a, b: _static_zero(a) or _static_zero(b))
+_binary("floordiv", lambda a, b: _static_zero(a))
+_binary("mod", lambda a, b: _static_zero(a) or _static_one(b))
+for _name in ("neg", "abs", "pos"):
+    _compute = getattr(operator, _name)
+    setattr(Dynamic, f"__{_name}__", lambda self, _compute=_compute: Dynamic(_compute(int(self))))
+
+
+def dynamic(value: Any, *, unit_stride: bool = True) -> Any:
+    """Make every number of a value dynamic; of a layout, all but its strides 0 and 1.
+
+    That is what a C++ program has whose sizes are arguments while its major is part of its types;
+    `unit_stride=False` makes the stride 1 dynamic as well.
+
+    >>> cpp_str(dynamic(Layout((128, 64), (1, 128))))
+    '(128,64):(_1,128)'
+    """
+    if isinstance(value, Layout):
+        keep = (0, 1) if unit_stride else (0,)
+        stride = map_leaves(lambda d: d if d in keep else dynamic(d), value.stride)
+        return Layout.unchecked(dynamic(value.shape), stride)
+    if isinstance(value, ScaledBasis):
+        return ScaledBasis(dynamic(value.value), value.mode)
+    if is_node(value):
+        return tuple(dynamic(element) for element in value)
+    return Dynamic(value)
+
+
+def static(value: Any) -> Any:
+    """Make every number of a value a plain, static one.
+
+    >>> cpp_str(static(dynamic(Layout((128, 64), (1, 128)))))
+    '(_128,_64):(_1,_128)'
+    """
+    if isinstance(value, Layout):
+        return Layout.unchecked(static(value.shape), static(value.stride))
+    if isinstance(value, ComposedLayout):
+        return ComposedLayout(value.inner, static(value.offset), static(value.outer))
+    if isinstance(value, ScaledBasis):
+        return ScaledBasis(int(value.value), value.mode)
+    if isinstance(value, ArithTuple):
+        return ArithTuple([static(element) for element in value])
+    if is_node(value):
+        return tuple(static(element) for element in value)
+    return int(value)
+
+
+def is_static(value: Any) -> bool:
+    """Tell whether no number of a value is dynamic.
+
+    >>> is_static((64, 8)), is_static((64, Dynamic(8)))
+    (True, False)
+    """
+    if isinstance(value, Layout):
+        return is_static(value.shape) and is_static(value.stride)
+    if isinstance(value, ScaledBasis):
+        return is_static(value.value)
+    if isinstance(value, tuple):
+        return all(is_static(element) for element in value)
+    return not isinstance(value, Dynamic)
+
+
+def is_constant(constant: int, value: Any) -> bool:
+    """Tell whether a value is this number, and static: CuTe's `is_constant`."""
+    return isinstance(value, int) and not isinstance(value, Dynamic) and value == constant
+
+
+def cpp_str(value: Any) -> str:
+    """Print as CuTe C++ does: static numbers with an underscore, `Sw<3,4,3>`, `_` for a kept mode.
+
+    >>> cpp_str(Layout.parse("(64,8):(1@0,1@1)")), cpp_str((None, 3))
+    ('(_64,_8):(_1@0,_1@1)', '(_,_3)')
+    >>> cpp_str(Layout.parse("S<3,4,3> o 0 o (8,64):(64,1)"))
+    'Sw<3,4,3> o _0 o (_8,_64):(_64,_1)'
+    """
+    if value is None:
+        return "_"
+    if isinstance(value, Dynamic):
+        return str(int(value))
+    if isinstance(value, int):
+        return f"_{value}"
+    if isinstance(value, ScaledBasis):
+        return cpp_str(value.value) + "".join(f"@{mode}" for mode in reversed(value.mode))
+    if isinstance(value, Swizzle):
+        return f"Sw<{value.num_bits},{value.num_base},{value.num_shift}>"
+    if isinstance(value, Layout):
+        return f"{cpp_str(value.shape)}:{_stride_str(value.stride)}"
+    if isinstance(value, ComposedLayout):
+        return f"{cpp_str(value.inner)} o {cpp_str(value.offset)} o {cpp_str(value.outer)}"
+    if isinstance(value, Tensor):
+        start = ("ArithTuple" if isinstance(value.offset, tuple) else "") + cpp_str(value.offset)
+        return f"{start} o {cpp_str(value.layout)}"
+    if isinstance(value, (tuple, list)):
+        return "(" + ",".join(cpp_str(element) for element in value) + ")"
+    return str(value)
+
+
+def _stride_str(stride: Any) -> str:
+    if isinstance(stride, ArithTuple):
+        return "+".join(cpp_str(term) for term in basis_terms(stride)) or "_0"
+    if is_node(stride):
+        return "(" + ",".join(_stride_str(element) for element in stride) + ")"
+    return cpp_str(stride)
+
+
+_NUMBER = re.compile(r"(?<![\d@_])(_?)(-?\d+)")
+
+
+def parse_cpp(text: str) -> Layout:
+    """Read a layout as CuTe C++ prints it, and keep which of its numbers are static.
+
+    Errors: `NotationError` as `Layout.parse`; the text must be a plain layout.
+
+    >>> cpp_str(parse_cpp("(128,64):(_1,128)"))
+    '(128,64):(_1,128)'
+    """
+    layout = Layout.parse(text)
+    marks = [bool(mark) for mark, _ in _NUMBER.findall(text)]
+    leaves = iter(marks)
+
+    def marked(value: Any) -> Any:
+        if is_node(value):
+            return tuple(marked(element) for element in value)
+        return value if next(leaves) else dynamic(value)
+
+    return Layout.unchecked(marked(layout.shape), marked(layout.stride))
