@@ -7,6 +7,7 @@ from cutecourse.runtime.errors import ArgumentError, CompileError, DeviceError, 
 from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord
 from cutecourse.runtime.running import Run, history, run
+from cutecourse.runtime.tensor_map import MappedArray, driver_tensor_map, emulator_tensor_map
 
 __all__ = [
     "DEVICE_VARIABLE",
@@ -19,6 +20,7 @@ __all__ = [
     "GpuError",
     "GpuKernel",
     "Launch",
+    "MappedArray",
     "PtxText",
     "Run",
     "RunRecord",
@@ -26,6 +28,8 @@ __all__ = [
     "compile",
     "devices",
     "discover",
+    "driver_tensor_map",
+    "emulator_tensor_map",
     "history",
     "run",
     "specification",

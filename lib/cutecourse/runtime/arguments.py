@@ -14,8 +14,9 @@ import numpy as np
 
 from cutecourse.dtypes import from_numpy
 from cutecourse.errors import CourseError
-from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMap
 from cutecourse.runtime.errors import ArgumentError
+from cutecourse.runtime.tensor_map import MappedArray
 
 __all__ = ["GAP_BYTE", "Bound", "bind", "flat_arguments"]
 
@@ -43,9 +44,10 @@ def bind(spec: LaunchSpec, given: Mapping[str, Any]) -> dict[str, Bound | np.gen
     """Check what the caller passed against the specification, and lay the arrays out in memory.
 
     Arrays are copied: the caller's stay as they are.
-    Errors: ArgumentError, which names the parameter, what it should be and what came.
+    Errors: ArgumentError, which names the parameter, what it should be and what came; or the rule that its
+    tensor map breaks. SpecError where CuTe refuses the tensor map.
     """
-    names = [param.name for param in spec.params]
+    names = list(spec.arguments)
     signature = f"{spec.name}({', '.join(names)})"
     missing = [name for name in names if name not in given]
     if missing:
@@ -53,14 +55,38 @@ def bind(spec: LaunchSpec, given: Mapping[str, Any]) -> dict[str, Bound | np.gen
     extra = [name for name in given if name not in names]
     if extra:
         raise ArgumentError(f"{signature} has no parameter {' or '.join(extra)}.")
-    return {
-        param.name: (
-            _bind_tensor(spec.name, param, given[param.name])
+    bound = {
+        name: (
+            _bind_tensor(spec.name, param, given[name])
             if isinstance(param, Tensor)
-            else _bind_scalar(spec.name, param, given[param.name])
+            else _bind_scalar(spec.name, param, given[name])
         )
-        for param in spec.params
+        for name, param in spec.arguments.items()
     }
+    for param in spec.params:
+        if isinstance(param, TensorMap):
+            _check_map(spec.name, param)
+    return bound
+
+
+def _check_map(kernel: str, param: TensorMap) -> None:
+    """Refuse a tensor map that the driver would, or that reaches beyond its array. Errors: ArgumentError."""
+    encoding = param.encoding
+    try:
+        encoding.check()
+    except CourseError as error:
+        raise ArgumentError(f"{kernel}: the tensor map {param.name} is not possible: {error}") from error
+    last = sum(
+        (extent - 1) * step
+        for extent, step in zip(encoding.dims, (encoding.element_bytes, *encoding.strides_bytes), strict=True)
+    )
+    reach, size = last + encoding.element_bytes, param.cosize * param.dtype.bits // 8
+    if reach > size:
+        raise ArgumentError(
+            f"{kernel}: the tensor map {param.name} has dims {encoding.dims} with strides of "
+            f"{encoding.strides_bytes} bytes and reaches {reach} bytes far; "
+            f"the array {param.argument} has {size}."
+        )
 
 
 def _bind_tensor(kernel: str, tensor: Tensor, given: Any) -> Bound:
@@ -118,17 +144,21 @@ def _view(buffer: Array, extents: tuple[int, ...], strides: tuple[int, ...]) -> 
     return np.lib.stride_tricks.as_strided(buffer, extents, byte_strides)
 
 
-def flat_arguments(spec: LaunchSpec, bound: Mapping[str, Bound | np.generic]) -> list[Array | np.generic]:
+def flat_arguments(
+    spec: LaunchSpec, bound: Mapping[str, Bound | np.generic]
+) -> list[Array | MappedArray | np.generic]:
     """The kernel's parameters in the order of its PTX: an array stands for a pointer to its memory.
 
     numba passes an array as several parameters: meminfo, parent, number of elements, bytes of one element,
     the pointer, the extents, and the strides in bytes; the first two matter to the host only and are 0.
     """
-    flat: list[Array | np.generic] = []
+    flat: list[Array | MappedArray | np.generic] = []
     for param in spec.params:
-        value = bound[param.name]
+        value = bound[param.argument]
         if not isinstance(value, Bound):
             flat.append(value)
+        elif isinstance(param, TensorMap):
+            flat.append(MappedArray(param.argument, param.encoding, value.buffer))
         elif spec.front != "numba":
             flat.append(value.buffer)
         else:

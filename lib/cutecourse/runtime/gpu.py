@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse.runtime.errors import GpuError
+from cutecourse.runtime.tensor_map import MappedArray, driver_tensor_map
 
 __all__ = ["GpuKernel", "parameter_block"]
 
@@ -29,20 +30,23 @@ _HINTS = {
     "CUDA_ERROR_MISALIGNED_ADDRESS": f"An address is no multiple of the access's size. {_LOST}",
     "CUDA_ERROR_LAUNCH_FAILED": f"The kernel was stopped. {_LOST}",
     "CUDA_ERROR_OUT_OF_MEMORY": "The GPU's memory is taken; see nvidia-smi.",
+    "CUDA_ERROR_INVALID_CLUSTER_SIZE": "The GPU cannot run that many CTAs of this size together.",
     "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "Too many registers or too much shared memory for one block.",
 }
 
 
-def parameter_block(values: Sequence[int | np.generic]) -> tuple[Any, list[Any]]:
+def parameter_block(values: Sequence[int | np.generic | bytes]) -> tuple[Any, list[Any]]:
     """The array of pointers that a launch takes, one to each parameter's bytes, and what it points into.
 
-    An int is a device pointer, 8 bytes; a NumPy scalar is passed with its own size. Keep the second result
-    alive until the launch has returned.
+    An int is a device pointer, 8 bytes; a NumPy scalar is passed with its own size; bytes, such as a tensor
+    map's, as they are. Keep the second result alive until the launch has returned.
     """
     cells: list[Any] = []
     for value in values:
         if isinstance(value, np.generic):
             cells.append(ctypes.create_string_buffer(value.tobytes(), value.itemsize))
+        elif isinstance(value, bytes):
+            cells.append(ctypes.create_string_buffer(value, len(value)))
         else:
             cells.append(_DEVICE_POINTER(value))
     pointers = (ctypes.c_void_p * max(1, len(cells)))(*(ctypes.addressof(cell) for cell in cells))
@@ -103,7 +107,7 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
 
     def launch(
         self,
-        args: Sequence[Array | np.generic],
+        args: Sequence[Array | MappedArray | np.generic],
         *,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
@@ -112,32 +116,47 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
     ) -> list[float]:
         """Copy the arrays there, launch, copy them back in place, and return the seconds of each launch.
 
-        args     in the order of the PTX's parameters; an array is a pointer to its copy on the GPU.
+        args     in the order of the PTX's parameters; an array is a pointer to its copy on the GPU, a
+                 `MappedArray` a tensor map of its copy. An array that comes twice is copied once.
         repeat   launches one after another on the same memory; each is timed by events.
         """
         driver = self._driver
-        held: list[tuple[Any, Array]] = []
+        held: dict[int, tuple[Any, Array]] = {}
+
+        def address(array: Array) -> int:
+            known = held.get(id(array))
+            if known is None:
+                pointer = self._call(f"take {array.nbytes} bytes", driver.cuMemAlloc(max(1, array.nbytes)))
+                known = held[id(array)] = (pointer, array)
+                self._call("copy in", driver.cuMemcpyHtoD(pointer, array.ctypes.data, array.nbytes))
+            return int(known[0])
+
         try:
-            values: list[int | np.generic] = []
+            values: list[int | np.generic | bytes] = []
             for arg in args:
                 if isinstance(arg, np.ndarray):
-                    pointer = self._call(f"take {arg.nbytes} bytes", driver.cuMemAlloc(max(1, arg.nbytes)))
-                    held.append((pointer, arg))
-                    self._call("copy in", driver.cuMemcpyHtoD(pointer, arg.ctypes.data, arg.nbytes))
-                    values.append(int(pointer))
+                    values.append(address(arg))
+                elif isinstance(arg, MappedArray):
+                    values.append(self._tensor_map(arg, address(arg.array)))
                 else:
                     values.append(arg)
             seconds = self._timed(values, grid, block, cluster, repeat)
-            for pointer, array in held:
+            for pointer, array in held.values():
                 self._call("copy back", driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
             return seconds
         finally:
-            for pointer, _ in held:
+            for pointer, _ in held.values():
                 driver.cuMemFree(pointer)
+
+    def _tensor_map(self, mapped: MappedArray, address: int) -> bytes:
+        try:
+            return driver_tensor_map(mapped.encoding, address)
+        except GpuError as error:
+            raise GpuError(f"{self._entry}: parameter {mapped.name}: {error}") from error
 
     def _timed(
         self,
-        values: Sequence[int | np.generic],
+        values: Sequence[int | np.generic | bytes],
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         cluster: tuple[int, int, int],

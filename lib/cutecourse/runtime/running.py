@@ -17,9 +17,11 @@ from cutecourse.runtime.compiled import PtxText
 from cutecourse.runtime.compiling import compile as compile_kernel
 from cutecourse.runtime.compiling import specification
 from cutecourse.runtime.discovery import choose, discover, dotted
-from cutecourse.runtime.errors import ArgumentError
+from cutecourse.runtime.errors import ArgumentError, DeviceError
 from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord, emulator_name
+from cutecourse.runtime.tensor_map import MappedArray, emulator_tensor_map
+from cutecourse.trace import Recorder, Trace
 
 __all__ = ["Run", "history", "run"]
 
@@ -39,12 +41,14 @@ class Run:
 
     `run.memory["c"]` holds the same elements as the kernel saw them: flat, at the offsets the stride gives,
     with the bytes 0xA5 where the layout has gaps. `run.emulated` is what the emulator counted, None on a GPU.
+    `run.trace` is what `trace=True` recorded, else None.
     """
 
     arrays: dict[str, Array]
     memory: dict[str, Array] = field(repr=False)
     record: RunRecord
     emulated: LaunchResult | None = field(default=None, repr=False)
+    trace: Trace | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.arrays:
@@ -60,13 +64,20 @@ class Run:
 
 
 def run(
-    kernel: LaunchSpec | ModuleType, /, *, device: str | None = None, seed: int = 0, **arrays: Any
+    kernel: LaunchSpec | ModuleType,
+    /,
+    *,
+    device: str | None = None,
+    seed: int = 0,
+    trace: bool = False,
+    **arrays: Any,
 ) -> Run:
     """Compile a kernel, run it once, and return its arrays and the record of the run.
 
     kernel   a kernel module (with `LAUNCH`) or a `LaunchSpec`.
     device   "auto", "emulator" or "cuda:0"; without it what CUTECOURSE_DEVICE says, else "auto".
     seed     orders the emulator's scheduling; a GPU ignores it.
+    trace    record what the emulator does: barriers, asynchronous copies, waits. A GPU records nothing.
     arrays   one NumPy array or number for each parameter, by its name. They are copied and stay as they are.
     Errors:  ArgumentError, CompileError, DeviceError, GpuError, or the emulator's own.
 
@@ -78,11 +89,16 @@ def run(
     spec = specification(kernel)
     bound = bind(spec, arrays)
     choice = choose(spec.target, device)
+    if trace and choice.device is not None:
+        raise DeviceError(
+            f"{spec.name}: only the emulator records a trace, and this would run on {choice.device.name}; "
+            f'ask for it with device="emulator".'
+        )
     start = time.perf_counter()
     compiled = compile_kernel(spec)
     compile_s = min(compiled.seconds, time.perf_counter() - start)
     args = flat_arguments(spec, bound)
-    emulated = None
+    emulated, recorder = None, Recorder() if trace else None
     if choice.device is None:
         start = time.perf_counter()
         emulated = emulator.launch(
@@ -90,10 +106,14 @@ def run(
             grid=spec.grid,
             block=spec.block,
             cluster=spec.cluster,
-            args=args,
+            args=[
+                emulator_tensor_map(arg.encoding, arg.array) if isinstance(arg, MappedArray) else arg
+                for arg in args
+            ],
             dynamic_smem=spec.dynamic_smem,
             entry=compiled.entry,
             seed=seed,
+            recorder=recorder,
         )
         run_s = time.perf_counter() - start
     else:
@@ -125,4 +145,5 @@ def run(
         memory={name: value.buffer for name, value in after.items()},
         record=record,
         emulated=emulated,
+        trace=recorder.trace() if recorder is not None else None,
     )
