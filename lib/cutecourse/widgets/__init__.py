@@ -1,5 +1,7 @@
 """The course's widgets, in JupyterLab and on built pages: layouts to edit, owners of cells, predictions."""
 
+from cutecourse.widgets.cluster_figure import draw_cluster_masks
+from cutecourse.widgets.cluster_masks import ClusterMasks
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure, draw_layout, draw_layouts, draw_ownership
 from cutecourse.widgets.layout_explorer import OPERATIONS, LayoutExplorer, apply_operation
@@ -10,6 +12,7 @@ from cutecourse.widgets.tilers import parse_tiler
 
 __all__ = [
     "OPERATIONS",
+    "ClusterMasks",
     "LayoutExplorer",
     "MmaOwnership",
     "Predict",
@@ -17,6 +20,7 @@ __all__ = [
     "Reveal",
     "WidgetError",
     "apply_operation",
+    "draw_cluster_masks",
     "draw_layout",
     "draw_layouts",
     "draw_ownership",

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from cutecourse.widgets._bundle import module, stylesheet
+from cutecourse.widgets.cluster_masks import ClusterMasks
 from cutecourse.widgets.layout_explorer import LayoutExplorer
 from cutecourse.widgets.mma_ownership import MmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 
 SOURCES = {
+    ClusterMasks: "cluster_masks.js",
     LayoutExplorer: "layout_explorer.js",
     MmaOwnership: "mma_ownership.js",
     Predict: "predict.js",
