@@ -29,10 +29,9 @@ class _Waiting:
     target: tuple[str, int] | None
     """For bar.red: the kind and slot of the result."""
     state: _Barriers
-    cluster: int
 
-    def describe(self) -> str:
-        state, where = self.state, self.cluster
+    def describe(self, warp: int) -> str:
+        state, where = self.state, warp
         arrived = int(state.arrived[self.barrier, where])
         expected = int(state.expected[self.barrier, where])
         count = str(expected) if expected else f"all {state.live_threads(where)}"
@@ -56,7 +55,7 @@ class _WarpPart:
     def needs(self) -> str:
         return f"{self.name} {self.barrier} has to be executed by all lanes of the warp together"
 
-    def describe(self) -> str:
+    def describe(self, warp: int) -> str:
         return f"waits at {self.name} {self.barrier} for the other lanes of its warp"
 
 
@@ -282,10 +281,9 @@ def _arrive(
             state.sums[barrier, :, 0] += held.sum(axis=1)
             state.sums[barrier, :, 1] += mask.sum(axis=1)
         if reason.sync:
-            cluster = int(np.argmax(warps))
             red = reason.reduction
             target = (red.name, red.target) if red else None
-            member.waiting = _Waiting(reason.line, barrier, reason.following, target, state, cluster)
+            member.waiting = _Waiting(reason.line, barrier, reason.following, target, state)
             state.waiting[barrier].append((bundle, member))
         elif member is current:
             going = following
@@ -363,7 +361,7 @@ class _WarpSync:
     following: int
     needs = "bar.warp.sync has to be executed by all lanes that its membermask names"
 
-    def describe(self) -> str:
+    def describe(self, warp: int) -> str:
         return "waits at bar.warp.sync for the lanes that its membermask names"
 
 

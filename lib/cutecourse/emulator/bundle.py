@@ -80,7 +80,7 @@ class Split:
     mask: Mask
     stack: tuple[int, ...] = ()
     waiting: Any = None
-    """Why it cannot run, an object with `describe()`; None while it can."""
+    """Why it cannot run, an object with `describe(warp)`; None while it can."""
     warps: int = 0
     """How many warps have a lane here, for counting."""
     key: bytes = b""
@@ -105,12 +105,31 @@ class Cohort:
     shared_stride: int
     shared: NDArray[np.uint8]
     shared_written: NDArray[np.uint8]
+    numbers: NDArray[np.int64]
+    """The number of each cluster in the grid."""
     bundles: list[Bundle] = field(default_factory=list)
     barriers: list[Any] = field(default_factory=list)
     """One object for each rank, made by the barrier instructions."""
     state: dict[str, Any] = field(default_factory=dict)
     """What other families keep for each cohort."""
     views: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
+    _alive: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def shared_start(self, cluster: int, rank: int) -> int:
+        """Where the shared memory of a block begins in `shared`, in bytes."""
+        return (rank * self.n + cluster) * self.shared_stride
+
+    def alive(self, rank: int) -> NDArray[np.bool_]:
+        """Which clusters' blocks of a rank have not ended, shape (n,)."""
+        found = self._alive.get(rank)
+        if found is None:
+            bundles = [bundle for bundle in self.bundles if bundle.rank == rank]
+            found = self._alive[rank] = np.any([bundle.live.any(axis=1) for bundle in bundles], axis=0)
+        return found
+
+    def lanes_ended(self, rank: int) -> None:
+        """Lanes of a block have ended: what is known of the block is out of date."""
+        self._alive.pop(rank, None)
 
     def shared_words(self, bytes_: int, words: int = 1) -> tuple[NDArray[Any], NDArray[Any]]:
         """Shared memory and its record of writes, as vectors of words: shape (N,) or (N, words)."""

@@ -7,6 +7,7 @@ counts as never written, so a read of it without the wait is an error and not a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from cutecourse.emulator.errors import AlignmentError, InvalidOperand
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 
-__all__: list[str] = []
+__all__ = ["when_complete"]
 
 _PREFETCH = ("L2::64B", "L2::128B", "L2::256B")
 Lanes = NDArray[np.bool_]
@@ -43,12 +44,58 @@ class _Copy:
         self.n_bytes = n_bytes
         self.lanes = lanes
         self.group = group
+        self.watchers: list[_Watcher] = []
 
     def complete(self, bundle: Bundle, lanes: Lanes) -> None:
         """Copy for some lanes: read what global memory holds now, fill up with zeros, write."""
         self.lanes &= ~lanes
         values = self.form.read(bundle, self.source, self.n_bytes, lanes)
         self.form.to_shared.store(bundle, self.destination, lanes, values[lanes])
+        for watcher in list(self.watchers):
+            watcher.look(self)
+
+
+class _Watcher:
+    """Something to do when all copies that one thread has asked for so far are complete."""
+
+    def __init__(self, lane: int, copies: list[_Copy], then: Callable[[int], None]) -> None:
+        self.lane = lane
+        self.left = len(copies)
+        self.then = then
+        for copy in copies:
+            copy.watchers.append(self)
+
+    def look(self, copy: _Copy) -> None:
+        """A copy was completed for some lanes."""
+        if not copy.lanes.reshape(-1)[self.lane]:
+            copy.watchers.remove(self)
+            self.left -= 1
+            if not self.left:
+                self.then(self.lane)
+
+
+def when_complete(bundle: Bundle, lanes: NDArray[np.int64], then: Callable[[int], None]) -> None:
+    """Call `then(lane)` for each of some threads when all its copies so far are complete.
+
+    That is at a time that the seed chooses, or when the thread waits for its copies. Lanes are flattened.
+    """
+    queue = _Queue.of(bundle)
+    mask = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
+    mask.reshape(-1)[lanes] = True
+    idle = []
+    for lane in lanes.tolist():
+        copies = [copy for copy in queue.copies if copy.lanes.reshape(-1)[lane]]
+        if copies:
+            _Watcher(lane, copies, then)
+        else:
+            idle.append(lane)
+
+    def complete() -> None:
+        queue.complete(bundle, mask, None)
+        for lane in idle:
+            then(lane)
+
+    bundle.machine.defer(complete)
 
 
 @dataclass

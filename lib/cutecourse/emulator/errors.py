@@ -7,7 +7,10 @@ from cutecourse.errors import CourseError
 __all__ = [
     "AddressError",
     "AlignmentError",
+    "BarrierCountError",
     "BarrierError",
+    "BarrierInUse",
+    "BarrierStateError",
     "BudgetExceeded",
     "DeadlockError",
     "DivergedWarp",
@@ -15,6 +18,7 @@ __all__ = [
     "InvalidOperand",
     "KernelTrap",
     "LaunchError",
+    "NoBarrierError",
     "NonUniformOperand",
     "ReadOnlyError",
     "UninitializedRead",
@@ -108,6 +112,22 @@ class DivergedWarp(EmulatorError):
 
 class BarrierError(EmulatorError):
     """A barrier was used against its rules: counts that disagree or are no multiple of the warp size."""
+
+
+class NoBarrierError(BarrierError):
+    """An mbarrier operation where no mbarrier is: never initialised, invalidated, or overwritten."""
+
+
+class BarrierInUse(BarrierError):
+    """An mbarrier was initialised again or invalidated while it is valid or somebody waits for it."""
+
+
+class BarrierCountError(BarrierError):
+    """A count of an mbarrier outside its range: arrivals, bytes, or what it is initialised with."""
+
+
+class BarrierStateError(BarrierError):
+    """A state or parity that an mbarrier operation cannot take: of another barrier, too old, or invalid."""
 
 
 class DeadlockError(EmulatorError):

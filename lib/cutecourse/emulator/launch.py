@@ -6,7 +6,7 @@ import numbers
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from cutecourse.ptx.checks import check
 from cutecourse.ptx.parser import parse
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Function, Module, Variable
+
+if TYPE_CHECKING:
+    from cutecourse.trace import Recorder
 
 __all__ = ["DEFAULT_BUDGET", "LaunchResult", "Parameters", "launch"]
 
@@ -85,6 +88,7 @@ def launch(
     seed: int = 0,
     max_instructions: int = DEFAULT_BUDGET,
     arithmetic: str = DEFAULT_ARITHMETIC,
+    recorder: Recorder | None = None,
 ) -> LaunchResult:
     """Run a kernel from its PTX text on this machine's CPU.
 
@@ -92,7 +96,8 @@ def launch(
     scalars of the parameter's declared type; a tuple fills a parameter declared as an array of bytes, field
     by field. `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
-    cutecourse.emulator.mma_arithmetic); the PTX's target does not.
+    cutecourse.emulator.mma_arithmetic); the PTX's target does not. `recorder` is told what barriers, waits
+    and asynchronous copies do, as events.
 
     Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
     wrong.
@@ -110,6 +115,9 @@ def launch(
         raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
     machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
     machine.arithmetic = _arithmetic(arithmetic, function)
+    machine.recorder = recorder
+    if recorder is not None:
+        recorder.begin(kernel=function.name, grid=shape, block=threads, cluster=clusters, seed=int(seed))
     machine.set_parameters(_bind(function, args, machine.memory))
     machine.program = Program(machine, module, function)
     _check_shared(module, machine)

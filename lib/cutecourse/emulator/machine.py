@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
 if TYPE_CHECKING:
     from cutecourse.emulator.launch import Parameters
+    from cutecourse.trace import Recorder
 
-__all__ = ["GateWait", "Machine", "PendingWork"]
+__all__ = ["GateWait", "Machine", "PendingWork", "Sleep"]
 
 WAIT = -1
 """What a control instruction returns when its split does not simply go on."""
@@ -59,10 +60,20 @@ class GateWait:
         )
         return f"{self.gate.instruction.name} has to be executed by {who}"
 
-    def describe(self) -> str:
-        """Why these lanes wait."""
+    def describe(self, warp: int) -> str:
+        """Why these lanes of a warp wait."""
         what = "all lanes of the warp" if self.gate.kind == "warp" else "the lanes that its membermask names"
         return f"waits at {self.gate.instruction.name} for {what}"
+
+
+class Sleep(Protocol):
+    """A wait that does not have to last until what it waits for has happened, such as mbarrier.try_wait."""
+
+    def wake_some(self) -> None:
+        """Let those lanes go on for which it has happened, and let the rest wait on."""
+
+    def time_out(self) -> None:
+        """Let all lanes go on, with the answer that it has not happened."""
 
 
 class PendingWork:
@@ -82,6 +93,7 @@ class PendingWork:
         """Complete the work if it is not complete yet."""
         if not self.done:
             self.done = True
+            self._machine.changes += 1
             self._machine.pending.remove(self)
             self._complete()
 
@@ -121,8 +133,14 @@ class Machine:
         self.wake: Callable[[Bundle], None] = lambda bundle: None
         """The scheduler's door: a bundle has something to run again."""
         self.printed: list[str] = []
-        self.recorder: Any = None
-        """A hook for traces: None, or an object that families may tell events."""
+        self.recorder: Recorder | None = None
+        """Who is told events, with `emit` and `emit_at`; None where nobody listens, which costs nothing."""
+        self.changes = 0
+        """Counts what may let a waiting warp go on, so that a wait that nothing can end is seen."""
+        self.sleeping: dict[Sleep, None] = {}
+        """Waits that may give up when nothing else can go on, in the order in which they began."""
+        self.half_awake: dict[Sleep, None] = {}
+        """Those of them that could end for some of their lanes."""
         self.program: Program
 
     # --- asynchronous work ----------------------------------------------------------------------------------
@@ -225,6 +243,7 @@ class Machine:
             shared_stride=stride,
             shared=np.full(total, POISON, dtype=np.uint8),
             shared_written=np.zeros(total, dtype=np.uint8),
+            numbers=np.asarray(clusters, dtype=np.int64),
         )
         start = self.program.starts[self.entry.name]
         for rank in range(size):
@@ -285,6 +304,7 @@ class Machine:
 
     def unpark(self, bundle: Bundle, split: Split, at: int | None = None) -> None:
         """Let a waiting split run again, at another block if one is named."""
+        self.changes += 1
         split.waiting = None
         if at is not None:
             split.at = at
@@ -300,7 +320,9 @@ class Machine:
     def exit(self, bundle: Bundle, split: Split) -> int:
         """The lanes of a split are done."""
         mask = bundle.full if split.mask is None else split.mask
+        self.changes += 1
         bundle.live &= ~mask
+        bundle.cohort.lanes_ended(bundle.rank)
         bundle.splits.remove(split)
         for other in bundle.splits:
             # Who waits for all live lanes may have nobody left to wait for.
@@ -369,6 +391,49 @@ class Machine:
         missing = members & live & ~active
         result: NDArray[np.bool_] = missing == 0
         return result
+
+    # --- events
+    # -----------------------------------------------------------------------------------------------
+
+    def emit(self, kind: str, bundle: Bundle, lane: int, line: int, *, one: bool = True, **data: Any) -> int:
+        """Tell the recorder what a thread did; `lane` is flattened, `one` False for several lanes of a warp.
+
+        Only where `recorder` is not None: the caller looks first, so that nothing is paid without one.
+        """
+        assert self.recorder is not None
+        block, warp, in_warp = bundle.where(lane)
+        return self.recorder.emit(
+            kind,
+            time=self.issued,
+            cluster=int(bundle.cohort.numbers[lane // WARP_SIZE]),
+            rank=bundle.rank,
+            block=block,
+            warp=warp,
+            lane=in_warp if one else None,
+            line=line,
+            **data,
+        )
+
+    def emit_at(
+        self, kind: str, cohort: Cohort, cluster: int, rank: int, line: int | None = None, **data: Any
+    ) -> int:
+        """Tell the recorder what happened in a block without a thread that does it, such as bytes that land.
+
+        `cluster` is the cluster's position in its cohort. Only where `recorder` is not None.
+        """
+        assert self.recorder is not None
+        x, y, z = cohort.blocks[cluster, rank].tolist()
+        return self.recorder.emit(
+            kind,
+            time=self.issued,
+            cluster=int(cohort.numbers[cluster]),
+            rank=rank,
+            block=(x, y, z),
+            warp=None,
+            lane=None,
+            line=line,
+            **data,
+        )
 
     # --- errors
     # -----------------------------------------------------------------------------------------------

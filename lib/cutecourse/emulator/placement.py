@@ -57,6 +57,13 @@ class Placement:
                 best = name
         return best
 
+    def shared_label(self, offset: int) -> str | None:
+        """The shared variable at an offset, with the distance from its start: "full", "full+8"."""
+        for start, end, name in self._names:
+            if start <= offset < end:
+                return name if offset == start else f"{name}+{offset - start}"
+        return None
+
     def _place_local_variables(self, entry: Function, flat: Mapping[str, FlatFunction]) -> None:
         for name, function in flat.items():
             formal: tuple[Variable, ...] = ()

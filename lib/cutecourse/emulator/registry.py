@@ -51,6 +51,7 @@ FAMILIES = (
     "atomics",
     "shuffle",
     "cp_async",
+    "mbarrier",
     "ldmatrix",
     "mma",
 )

@@ -27,6 +27,7 @@ _TURNS = (30, 100, 400, 2000)
 _STARVED = 2000
 _RESCUE = 400
 _RESIDENT_WARPS = 2048
+_WAKE_SOME = 16
 _COHORT_CLUSTERS = 64
 _COHORT_BYTES = 32 << 20
 
@@ -42,6 +43,7 @@ class Scheduler:
         self._is_ready: set[int] = set()
         self._cohorts: list[Cohort] = []
         self._resident_warps = 0
+        self._timed_out_at = -1
         machine.wake = self._wake
         n_clusters = 1
         for g, c in zip(machine.grid, machine.cluster, strict=True):
@@ -69,10 +71,21 @@ class Scheduler:
                 if machine.pending and (not self.ready or randrange(4) == 0):
                     choice(machine.pending).finish()
                     continue
+                if machine.half_awake and (not self.ready or randrange(_WAKE_SOME) == 0):
+                    # Clusters of a bundle that wait together go on together where nothing speaks against it.
+                    for wait in list(machine.half_awake):
+                        wait.wake_some()
+                    continue
                 if not self.ready:
-                    if self._cohorts:
+                    if not self._cohorts:
+                        return
+                    if not machine.sleeping or self._timed_out_at == machine.changes:
                         self._stuck()
-                    return
+                    # Nothing else can go on, so time passes until the waits that have a limit give up.
+                    self._timed_out_at = machine.changes
+                    for wait in list(machine.sleeping):
+                        wait.time_out()
+                    continue
                 position = randrange(len(self.ready))
                 bundle = self.ready[position]
                 if not self._run_bundle(bundle, choice(_TURNS)):
@@ -239,6 +252,8 @@ class Scheduler:
     def _stuck(self) -> None:
         """Explain why no warp can go on."""
         rows: list[str] = []
+        background: dict[str, None] = {}
+        sleeps = False
         apart: list[tuple[Bundle, Split]] = []
         first: tuple[Bundle, Split] | None = None
         total = 0
@@ -246,6 +261,7 @@ class Scheduler:
             for bundle in cohort.bundles:
                 for split in bundle.splits:
                     first = first or (bundle, split)
+                    sleeps = sleeps or hasattr(split.waiting, "time_out")
                     if hasattr(split.waiting, "needs"):
                         apart.append((bundle, split))
                     mask = bundle.full if split.mask is None else split.mask
@@ -253,9 +269,11 @@ class Scheduler:
                         total += 1
                         if len(rows) < 16:
                             rows.append(self._row(bundle, split, warp, mask[warp]))
+                            background |= dict.fromkeys(getattr(split.waiting, "background", _none)(warp))
         if total > len(rows):
             rows.append(f"  and {total - len(rows)} more")
-        if apart:
+        rows += [f"  {row}" for row in list(background)[:40]]
+        if apart and not sleeps:
             bundle, split = apart[0]
             raise self._waiting_error(
                 DivergedWarp,
@@ -285,7 +303,7 @@ class Scheduler:
         active = np.flatnonzero(lanes).tolist()
         live = np.flatnonzero(bundle.live[warp]).tolist()
         which = "" if active == live else f" lanes {_ranges(active)}"
-        reason = split.waiting.describe() if split.waiting is not None else "could run"
+        reason = split.waiting.describe(warp) if split.waiting is not None else "could run"
         return f"  block {block} warp {rank}{which}: line {self._line(bundle, split)}, {reason}"
 
     @staticmethod
@@ -295,6 +313,11 @@ class Scheduler:
             return int(line)
         block = bundle.program.blocks[split.at]
         return block.instructions[0].line if block.instructions else None
+
+
+def _none(warp: int) -> list[str]:
+    """The background of a wait that has none."""
+    return []
 
 
 def _place(split: Split, rank: list[int]) -> tuple[int, ...]:

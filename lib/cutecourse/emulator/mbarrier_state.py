@@ -1,0 +1,556 @@
+"""mbarrier objects: what each holds, who waits for it, and how asynchronous copies reach it.
+
+The instructions are in cutecourse.emulator.mbarrier. An object lives in its cohort under (cluster, rank,
+offset), beside the eight bytes of shared memory that the program gave it: while it is valid those bytes count
+as never written, so an ordinary read of them is an error, an ordinary write is seen by the next operation.
+
+Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instructions-mbarrier): contents,
+        phase completion, expect-tx, complete-tx and arrive-on operations.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split, put
+from cutecourse.emulator.errors import BarrierCountError, BarrierInUse, EmulatorError, NoBarrierError
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.machine import Machine
+    from cutecourse.emulator.site import Site
+
+__all__ = [
+    "MAX_COUNT",
+    "Group",
+    "MBarrier",
+    "MBarriers",
+    "Origin",
+    "PhaseWait",
+    "arrive_async",
+    "complete_tx",
+]
+
+MAX_COUNT = (1 << 20) - 1
+"""The largest arrival count, and the largest tx-count in both directions."""
+_KEPT = 6
+_Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who asked for an operation: the instruction, and the lane (flattened, as `bundle.lanes` gives them)."""
+
+    site: Site
+    bundle: Bundle
+    lane: int
+
+    def error(self, kind: type[EmulatorError], problem: str) -> EmulatorError:
+        """An error at this instruction and thread."""
+        return self.site.error(kind, problem, self.bundle, self.lane)
+
+
+class MBarrier:
+    """One mbarrier object.
+
+    phase     how often it has completed
+    pending   arrivals that the current phase still waits for
+    expected  arrivals that the next phase will wait for
+    tx        bytes that the current phase still waits for; negative where bytes came too early
+    """
+
+    __slots__ = (
+        "cluster",
+        "cohort",
+        "expected",
+        "history",
+        "name",
+        "offset",
+        "pending",
+        "phase",
+        "rank",
+        "tx",
+        "waiters",
+        "word",
+    )
+
+    def __init__(self, cohort: Cohort, cluster: int, rank: int, offset: int, count: int) -> None:
+        self.cohort = cohort
+        self.cluster = cluster
+        self.rank = rank
+        self.offset = offset
+        self.name = cohort.machine.program.placement.shared_label(offset)
+        self.word = (cohort.shared_start(cluster, rank) + offset) >> 3
+        self.phase = 0
+        self.pending = count
+        self.expected = count
+        self.tx = 0
+        self.waiters: list[Group] = []
+        self.history: deque[tuple[str, int, int, Origin]] = deque(maxlen=_KEPT)
+        """The last things that happened: (what, how many, the phase it happened in, who)."""
+
+    # --- what happens to it ---------------------------------------------------------------------------------
+
+    def expect_tx(self, n_bytes: int, origin: Origin) -> None:
+        """Wait for so many more bytes in the current phase."""
+        tx = self.tx + n_bytes
+        if not -MAX_COUNT <= tx <= MAX_COUNT:
+            raise self._out_of_range(tx, origin)
+        self.tx = tx
+        self._note("expect_tx", n_bytes, origin)
+        done = self._settle()
+        machine = self.cohort.machine
+        if machine.recorder is not None:
+            machine.emit(
+                "mbarrier.expect_tx",
+                origin.bundle,
+                origin.lane,
+                origin.site.line,
+                barrier=self.about(),
+                bytes=n_bytes,
+                state=self.state(),
+            )
+        if done:
+            self._completed()
+
+    def arrive(
+        self, count: int, origin: Origin, *, drop: bool = False, expect: int | None = None, lanes: int = 1
+    ) -> None:
+        """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each."""
+        if expect is not None:
+            self.expect_tx(expect * lanes, origin)
+        total = count * lanes
+        if total > self.pending:
+            if self.pending == 0:
+                why = f"all arrivals of phase {self.phase} have come"
+                if self.tx:
+                    why += (
+                        f", and it waits for {self.tx} bytes"
+                        if self.tx > 0
+                        else f"; {-self.tx} bytes too many"
+                    )
+                if self.expected == 0:
+                    why = "all its participants have dropped out"
+            else:
+                why = f"phase {self.phase} waits for {self.pending} more"
+            raise origin.error(
+                BarrierCountError,
+                f"{total} arrivals at {self.where()}: {why}. Was it initialised with too few?",
+            )
+        self.pending -= total
+        if drop:
+            self.expected -= total
+        self._note("arrive_drop" if drop else "arrive", total, origin)
+        done = self._settle()
+        machine = self.cohort.machine
+        if machine.recorder is not None:
+            machine.emit(
+                "mbarrier.arrive",
+                origin.bundle,
+                origin.lane,
+                origin.site.line,
+                one=lanes == 1,
+                barrier=self.about(),
+                count=total,
+                dropped=drop,
+                state=self.state(),
+            )
+        if done:
+            self._completed()
+
+    def add_pending(self, count: int, origin: Origin) -> None:
+        """Let the current phase wait for more arrivals, as cp.async.mbarrier.arrive without .noinc does."""
+        if self.pending + count > MAX_COUNT:
+            raise origin.error(
+                BarrierCountError,
+                f"{self.pending + count} arrivals pending at {self.where()}: at most {MAX_COUNT} can be",
+            )
+        self.pending += count
+        self.cohort.machine.changes += 1
+
+    def complete_tx(
+        self, n_bytes: int, origin: Origin, transfer: int | None, *, by_thread: bool = False
+    ) -> None:
+        """Count bytes that have come."""
+        tx = self.tx - n_bytes
+        if not -MAX_COUNT <= tx <= MAX_COUNT:
+            raise self._out_of_range(tx, origin)
+        self.tx = tx
+        self._note("complete_tx", n_bytes, origin)
+        done = self._settle()
+        machine = self.cohort.machine
+        if machine.recorder is not None:
+            about, state = self.about(), self.state()
+            kind, line = "mbarrier.complete_tx", origin.site.line
+            if by_thread:
+                machine.emit(
+                    kind,
+                    origin.bundle,
+                    origin.lane,
+                    line,
+                    barrier=about,
+                    bytes=n_bytes,
+                    transfer=None,
+                    state=state,
+                )
+            else:
+                machine.emit_at(
+                    kind,
+                    self.cohort,
+                    self.cluster,
+                    self.rank,
+                    line,
+                    barrier=about,
+                    bytes=n_bytes,
+                    transfer=transfer,
+                    state=state,
+                )
+        if done:
+            self._completed()
+
+    def _note(self, what: str, number: int, origin: Origin) -> None:
+        """Keep what happened; what the lanes of a warp do one after the other is one thing."""
+        history = self.history
+        if history:
+            last, so_far, phase, who = history[-1]
+            if (
+                last == what
+                and phase == self.phase
+                and who.site is origin.site
+                and who.bundle is origin.bundle
+                and who.lane < origin.lane
+            ):
+                history[-1] = (what, so_far + number, phase, who)
+                return
+        history.append((what, number, self.phase, origin))
+
+    def _settle(self) -> bool:
+        """Go on to the next phase where nothing is missing any more."""
+        self.cohort.machine.changes += 1
+        if self.pending or self.tx:
+            return False
+        self.phase += 1
+        self.pending = self.expected
+        return True
+
+    def _completed(self) -> None:
+        """Tell that a phase has completed, and let go who waits for it."""
+        machine = self.cohort.machine
+        if machine.recorder is not None:
+            machine.emit_at(
+                "mbarrier.phase",
+                self.cohort,
+                self.cluster,
+                self.rank,
+                barrier=self.about(),
+                phase=self.phase - 1,
+            )
+        waiters, self.waiters = self.waiters, []
+        for group in waiters:
+            group.done = True
+            wait = group.wait
+            wait.left -= 1
+            if wait.left:
+                machine.half_awake[wait] = None
+            else:
+                wait.wake()
+
+    def _out_of_range(self, tx: int, origin: Origin) -> EmulatorError:
+        return origin.error(
+            BarrierCountError,
+            f"the tx-count of {self.where()} would be {tx} in phase {self.phase}, outside of"
+            f" -{MAX_COUNT}..{MAX_COUNT}",
+        )
+
+    # --- how it is told -------------------------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        """Which barrier it is, for events."""
+        return {"rank": self.rank, "offset": self.offset, "name": self.name}
+
+    def state(self) -> dict[str, int]:
+        """What it holds, for events."""
+        return {"phase": self.phase, "pending": self.pending, "tx": self.tx}
+
+    def where(self) -> str:
+        """Which barrier it is, in words."""
+        x, y, z = self.cohort.blocks[self.cluster, self.rank].tolist()
+        name = f"mbarrier {self.name}" if self.name else "the mbarrier"
+        cta = f", CTA {self.rank} of its cluster" if self.cohort.size > 1 else ""
+        return f"{name} (block ({x}, {y}, {z}){cta}, shared offset {self.offset})"
+
+    def missing(self) -> str:
+        """What the current phase waits for, in words."""
+        what = [f"{self.pending} of {self.expected} arrivals" if self.pending else "no arrivals"]
+        if self.tx < 0:
+            what.append(f"{-self.tx} bytes came that nobody expected")
+        else:
+            what.append(f"{self.tx} bytes" if self.tx else "no bytes")
+        return ", ".join(what)
+
+    def told(self) -> list[str]:
+        """The last things that happened to it, oldest first."""
+        words = {
+            "init": "initialised for {} arrivals",
+            "expect_tx": "{} bytes expected",
+            "complete_tx": "{} bytes came, asked for there",
+            "arrive": "{} arrived",
+            "arrive_drop": "{} arrived and dropped out",
+        }
+        rows = []
+        for what, number, phase, origin in self.history:
+            (x, y, z), warp, lane = origin.bundle.where(origin.lane)
+            rows.append(
+                f"phase {phase}, line {origin.site.line}, block ({x}, {y}, {z}) warp {warp} lane {lane}: "
+                + words[what].format(number)
+            )
+        return rows
+
+
+class MBarriers:
+    """The mbarrier objects of a cohort."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+        self.live: dict[_Key, MBarrier] = {}
+        self.gone: dict[_Key, int] = {}
+        """Those that were invalidated, with the line."""
+        self._written: NDArray[Any] = cohort.shared_words(8)[1]
+
+    @classmethod
+    def of(cls, cohort: Cohort) -> MBarriers:
+        """The cohort's, made when first asked for."""
+        found = cohort.state.get("mbarriers")
+        if found is None:
+            found = cohort.state["mbarriers"] = cls(cohort)
+        return found  # type: ignore[no-any-return]
+
+    def find(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
+        """The valid object at an offset. Errors: NoBarrierError."""
+        found = self.live.get((cluster, rank, offset))
+        if found is None or self._written[found.word]:
+            raise self._nothing(cluster, rank, offset, found, origin)
+        return found
+
+    def _nothing(
+        self, cluster: int, rank: int, offset: int, found: MBarrier | None, origin: Origin
+    ) -> EmulatorError:
+        if found is not None:
+            return origin.error(
+                NoBarrierError,
+                f"{found.where()} was overwritten by a store or a copy while it is valid;"
+                " invalidate it with mbarrier.inval before its memory is used for something else",
+            )
+        x, y, z = self.cohort.blocks[cluster, rank].tolist()
+        name = self.cohort.machine.program.placement.shared_label(offset)
+        at = f"shared offset {offset}" + (f" ({name})" if name else "") + f" of block ({x}, {y}, {z})"
+        line = self.gone.get((cluster, rank, offset))
+        if line is not None:
+            return origin.error(
+                NoBarrierError, f"{at} holds no mbarrier any more: it was invalidated at line {line}"
+            )
+        return origin.error(
+            NoBarrierError,
+            f"{at} holds no mbarrier: mbarrier.init has not run there. Is the address right, and is there a"
+            " barrier between mbarrier.init and the first use in another thread or CTA?",
+        )
+
+    def init(self, cluster: int, rank: int, offset: int, count: int, origin: Origin) -> MBarrier:
+        """Make an object. Errors: BarrierInUse where a valid one is, BarrierCountError."""
+        key = (cluster, rank, offset)
+        found = self.live.get(key)
+        if found is not None and not self._written[found.word]:
+            raise self._in_use(found, "initialised again", origin)
+        if not 1 <= count <= MAX_COUNT:
+            raise origin.error(
+                BarrierCountError, f"an mbarrier for {count} arrivals: the count has to be in 1..{MAX_COUNT}"
+            )
+        made = self.live[key] = MBarrier(self.cohort, cluster, rank, offset, count)
+        self.gone.pop(key, None)
+        self._written[made.word] = 0
+        made.history.append(("init", count, 0, origin))
+        self.cohort.machine.changes += 1
+        return made
+
+    def inval(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
+        """End an object. Errors: NoBarrierError, BarrierInUse while somebody waits for it."""
+        found = self.find(cluster, rank, offset, origin)
+        if found.waiters:
+            raise self._in_use(found, "invalidated", origin)
+        del self.live[cluster, rank, offset]
+        self.gone[cluster, rank, offset] = origin.site.line
+        return found
+
+    @staticmethod
+    def _in_use(found: MBarrier, what: str, origin: Origin) -> EmulatorError:
+        if found.waiters:
+            wait = found.waiters[0].wait
+            (x, y, z), warp, _ = wait.bundle.where(found.cluster * WARP_SIZE)
+            why = f"block ({x}, {y}, {z}) warp {warp} waits for its phase {found.phase} at line {wait.line}"
+        else:
+            why = "it is valid; invalidate it with mbarrier.inval first"
+        return origin.error(BarrierInUse, f"{found.where()} is {what}, and {why}")
+
+
+# --- waiting ------------------------------------------------------------------------------------------------
+
+
+class Group:
+    """Lanes of one warp that wait for one barrier's current phase."""
+
+    __slots__ = ("barrier", "done", "lanes", "parity", "wait", "warp")
+
+    def __init__(self, barrier: MBarrier, warp: int, lanes: list[int] | None, parity: int) -> None:
+        self.barrier = barrier
+        self.warp = warp
+        self.lanes = lanes
+        """Numbers in the warp; None for all lanes of the split in that warp."""
+        self.parity = parity
+        self.done = False
+        self.wait: PhaseWait
+
+
+class PhaseWait:
+    """A split that waits for phases to complete: why it waits, and how it goes on."""
+
+    __slots__ = ("bundle", "following", "groups", "left", "line", "name", "split", "target")
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        split: Split,
+        groups: list[Group],
+        *,
+        following: int,
+        target: int,
+        line: int,
+        name: str,
+    ) -> None:
+        self.bundle = bundle
+        self.split = split
+        self.groups = groups
+        self.following = following
+        self.target = target
+        self.line = line
+        self.name = name
+        self.left = len(groups)
+        for group in groups:
+            group.wait = self
+        bundle.machine.sleeping[self] = None
+
+    def wake(self) -> None:
+        """All that it waits for has happened: go on with true."""
+        bundle, machine = self.bundle, self.bundle.machine
+        self._end(answer=True)
+        if machine.recorder is not None:
+            for group in self.groups:
+                lane = group.warp * WARP_SIZE + self._first(group)
+                machine.emit(
+                    "mbarrier.resume",
+                    bundle,
+                    lane,
+                    self.line,
+                    one=group.lanes is not None and len(group.lanes) == 1,
+                    barrier=group.barrier.about(),
+                    parity=group.parity,
+                )
+        machine.unpark(bundle, self.split, self.following)
+
+    def wake_some(self) -> None:
+        """Let the lanes go on whose phase has completed; the others wait on as a split of their own."""
+        bundle, machine = self.bundle, self.bundle.machine
+        waiting = [group for group in self.groups if not group.done]
+        rest = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
+        for group in waiting:
+            rest[group.warp, slice(None) if group.lanes is None else group.lanes] = True
+        other = machine.fork(bundle, self.split, rest, self.split.at)
+        other.waiting = PhaseWait(
+            bundle,
+            other,
+            waiting,
+            following=self.following,
+            target=self.target,
+            line=self.line,
+            name=self.name,
+        )
+        self.groups = [group for group in self.groups if group.done]
+        self.wake()
+
+    def time_out(self) -> None:
+        """Go on with false, as after the time that the hardware waits at most."""
+        self._end(answer=False)
+        for group in self.groups:
+            group.barrier.waiters.remove(group)
+        self.split.waiting = None
+        self.split.at = self.following
+        self.bundle.machine.wake(self.bundle)
+
+    def _end(self, *, answer: bool) -> None:
+        machine = self.bundle.machine
+        machine.sleeping.pop(self, None)
+        machine.half_awake.pop(self, None)
+        put(self.bundle.rows["pred"][self.target], answer, self.split.mask)
+
+    def _first(self, group: Group) -> int:
+        if group.lanes is not None:
+            return group.lanes[0]
+        mask = self.split.mask
+        return 0 if mask is None else int(np.argmax(mask[group.warp]))
+
+    def describe(self, warp: int) -> str:
+        """What the lanes of a warp wait for."""
+        rows = []
+        for group in self.groups:
+            if group.warp == warp:
+                barrier = group.barrier
+                rows.append(
+                    f"{self.name} waits for parity {group.parity} of {barrier.where()}, which is in phase"
+                    f" {barrier.phase} and misses {barrier.missing()}"
+                )
+        return "; ".join(rows[:4]) + ("; and more" if len(rows) > 4 else "")
+
+    def background(self, warp: int) -> list[str]:
+        """The last things that happened to the barriers that the lanes of a warp wait for."""
+        rows = []
+        for barrier in dict.fromkeys(group.barrier for group in self.groups if group.warp == warp):
+            rows.append(f"{barrier.where()}, last:")
+            rows += [f"  {row}" for row in barrier.told()]
+        return rows
+
+
+# --- what asynchronous work calls ---------------------------------------------------------------------------
+
+
+def complete_tx(
+    machine: Machine,
+    cohort: Cohort,
+    cluster: int,
+    rank: int,
+    offset: int,
+    n_bytes: int,
+    *,
+    transfer: int | None,
+    origin: Origin,
+) -> None:
+    """Tell the mbarrier at a shared offset of a CTA that bytes have come, as asynchronous copies do.
+
+    `cluster` is the cluster's position in the cohort, `rank` the CTA's in the cluster, `transfer` the index
+    of the event tma.issue or None, `origin` who asked for the copy.
+
+    Errors: NoBarrierError, BarrierCountError.
+    """
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).complete_tx(n_bytes, origin, transfer)
+
+
+def arrive_async(
+    machine: Machine, cohort: Cohort, cluster: int, rank: int, offset: int, count: int = 1, *, origin: Origin
+) -> None:
+    """Arrive at the mbarrier at a shared offset of a CTA when asynchronous work is complete.
+
+    Arguments and errors as for `complete_tx`.
+    """
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(count, origin)

@@ -1,0 +1,120 @@
+"""Addresses of objects in shared memory that instructions work on one by one, such as mbarriers.
+
+Loads and stores of data go through cutecourse.emulator.access, which serves all lanes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.errors import AddressError, AlignmentError, EmulatorError
+from cutecourse.emulator.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
+from cutecourse.emulator.site import AddressSource, Site
+
+__all__ = ["SharedTargets", "take_shared_space"]
+
+_OFFSET_MASK = (1 << RANK_SHIFT) - 1
+
+
+def take_shared_space(site: Site, *, cluster: bool = True) -> str:
+    """Take the state space: "shared" (also shared::cta), "shared::cluster", "generic" if none is named."""
+    names = ("shared", "shared::cta", "shared::cluster") if cluster else ("shared", "shared::cta")
+    space = site.one_of(*names, default="generic") or "generic"
+    return "shared" if space == "shared::cta" else space
+
+
+class SharedTargets:
+    """Where an address operand points to in each active lane: a CTA of the cluster and an offset.
+
+    `space` is what `take_shared_space` gives. An address in another CTA is refused where the space is
+    "shared", and for a generic address unless `remote_allowed`; `remote` says why.
+    """
+
+    def __init__(
+        self, site: Site, address: AddressSource, space: str, size: int, *, remote: str = ""
+    ) -> None:
+        self.site = site
+        self.address = address
+        self.generic = space == "generic"
+        self.size = size
+        self.remote_allowed = space == "shared::cluster"
+        self.remote = remote or f"{site.instruction.name} works on the executing CTA's shared memory"
+        self._named = space
+
+    def each(self, bundle: Bundle, mask: Mask) -> Iterator[tuple[int, int, int]]:
+        """(lane, rank, offset) of each active lane in order; lanes are flattened."""
+        lanes = bundle.lanes(mask)
+        addresses = self.address.lanes(bundle).reshape(-1)[lanes].tolist()
+        for lane, address in zip(lanes.tolist(), addresses, strict=True):
+            rank, offset = self.resolve(bundle, lane, address)
+            yield lane, rank, offset
+
+    def grouped(
+        self, bundle: Bundle, mask: Mask, values: NDArray[Any] | None, *, together: bool
+    ) -> Iterator[tuple[int, int, int, list[int]]]:
+        """(first lane, rank, offset, its lanes): with `together` a warp's lanes as one where they agree.
+
+        They agree where the address and `values` (flattened, or None) are the same in all its active lanes.
+        """
+        rows = self.address.lanes(bundle)
+        flat = rows.reshape(-1)
+        lanes = bundle.lanes(mask)
+        if together and len(lanes) > 1:
+            n_each = np.bincount(lanes >> 5, minlength=bundle.n)
+            ends = np.cumsum(n_each)
+            first = lanes[(ends - n_each)[lanes >> 5]]
+            same = flat[lanes] == flat[first]
+            if values is not None:
+                same &= values[lanes] == values[first]
+            if same.all():
+                begin = 0
+                for end in ends.tolist():
+                    if end > begin:
+                        some = lanes[begin:end].tolist()
+                        rank, offset = self.resolve(bundle, some[0], int(flat[some[0]]))
+                        yield some[0], rank, offset, some
+                    begin = end
+                return
+        for lane in lanes.tolist():
+            rank, offset = self.resolve(bundle, lane, int(flat[lane]))
+            yield lane, rank, offset, [lane]
+
+    def resolve(self, bundle: Bundle, lane: int, address: int) -> tuple[int, int]:
+        """The CTA's rank and the offset in its shared memory that a lane's address names."""
+        low = address
+        if self.generic:
+            if address >> WINDOW_BITS != SHARED_WINDOW >> WINDOW_BITS:
+                self._fail(
+                    AddressError, bundle, lane, address, "the generic address lies outside of shared memory"
+                )
+            low = address & ((1 << WINDOW_BITS) - 1)
+        size = bundle.cohort.size
+        rank, offset = (low >> RANK_SHIFT, low & _OFFSET_MASK) if size > 1 else (0, low)
+        if rank >= size:
+            self._fail(AddressError, bundle, lane, address, f"it names CTA {rank} of a cluster of {size}")
+        if offset + self.size > bundle.program.shared_bytes:
+            self._fail(
+                AddressError,
+                bundle,
+                lane,
+                address,
+                f"it lies past the end of the CTA's {bundle.program.shared_bytes} bytes of shared memory",
+            )
+        if offset % self.size:
+            self._fail(AlignmentError, bundle, lane, address, f"it is no multiple of {self.size}")
+        if rank != bundle.rank:
+            if not self.remote_allowed:
+                self._fail(AddressError, bundle, lane, address, f"it lies in CTA {rank}: {self.remote}")
+            if not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
+                self._fail(AddressError, bundle, lane, address, f"CTA {rank} of the cluster has ended")
+        return rank, offset
+
+    def _fail(self, kind: type[EmulatorError], bundle: Bundle, lane: int, address: int, why: str) -> NoReturn:
+        raise self.site.error(
+            kind, f"{self.site.instruction.name} at 0x{address:x}: {why}", bundle, lane, address=address
+        )
