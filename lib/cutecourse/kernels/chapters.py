@@ -67,6 +67,30 @@ CHAPTERS = (
         target="sm_80",
         reason="mma.sync.m16n8k16 on f16 came with compute capability 8.0 and later GPUs still have it",
     ),
+    Chapter(
+        number=6,
+        slug="tma_descriptor",
+        title="The TMA Descriptor",
+        kernels=("tma_dump", "tma_prefetch"),
+        target="sm_90",
+        reason="cp.async.bulk.tensor and tensor maps came with compute capability 9.0",
+    ),
+    Chapter(
+        number=7,
+        slug="tma_in_motion",
+        title="TMA in Motion",
+        kernels=("tma_load", "tma_store", "tma_pipeline", "tma_broken"),
+        target="sm_90",
+        reason="cp.async.bulk.tensor and mbarriers that count bytes came with compute capability 9.0",
+    ),
+    Chapter(
+        number=8,
+        slug="clusters_and_multicast",
+        title="Clusters and Multicast",
+        kernels=("cluster_ranks", "tma_multicast", "tma_cluster_loads", "tma_multicast_broken"),
+        target="sm_90",
+        reason="clusters, and loads that several CTAs receive, came with compute capability 9.0",
+    ),
 )
 
 
