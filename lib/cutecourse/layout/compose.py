@@ -6,6 +6,7 @@ from typing import Any
 
 from .basis import ArithTuple, ScaledBasis, is_basis
 from .composed import ComposedLayout
+from .dynamic import is_constant, is_static
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note
 from .int_tuple import ceil_divide, flatten_to_tuple, is_node, pretty_str, wrap
@@ -186,13 +187,13 @@ def open_ended(layout: Layout) -> Layout:
     end of the layout would be.
     """
     leaves = list(layout.leaves())
-    if leaves[-1][0] == 1:
+    if is_constant(1, leaves[-1][0]):
         leaves[-1] = (2, leaves[-1][1])
     merged: list[tuple[int, Any]] = []
     for extent, stride in leaves:
-        if extent == 1:
+        if is_constant(1, extent):
             continue
-        if merged and merged[-1][0] * merged[-1][1] == stride:
+        if merged and merged[-1][0] * merged[-1][1] == stride and is_static((*merged[-1], extent, stride)):
             merged[-1] = (merged[-1][0] * extent, merged[-1][1])
         else:
             merged.append((extent, stride))
@@ -284,7 +285,7 @@ def _walk(
         available = ceil_divide(a_extent, abs(stride))
         next_stride = ceil_divide(abs(stride), a_extent)
         next_stride = -next_stride if stride < 0 else next_stride
-        if available == 1 or extent == 1:
+        if is_constant(1, available) or is_constant(1, extent):
             note("skip", f"stride {stride} steps over all of {mode}", **{"stride left": next_stride})
         else:
             count = min(available, extent)

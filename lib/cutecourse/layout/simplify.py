@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .composed import ComposedLayout
+from .dynamic import is_constant, is_static
 from .errors import ProfileError
 from .explanation import explained, note
 from .int_tuple import is_node, wrap
@@ -68,7 +69,7 @@ def _merge(layout: Layout) -> Layout:
     merged: list[tuple[int, Any]] = []
     for extent, stride in leaves:
         mode = Layout.unchecked(extent, stride)
-        if extent == 1:
+        if is_constant(1, extent):
             rule, text = "drop", f"{mode} has one coordinate, it adds nothing"
         elif not merged:
             rule, text = "keep", f"{mode} starts the result"
@@ -77,7 +78,7 @@ def _merge(layout: Layout) -> Layout:
             last_extent, last_stride = merged[-1]
             last = Layout.unchecked(last_extent, last_stride)
             reach = last_extent * last_stride
-            if reach == stride:
+            if reach == stride and is_static((last_extent, last_stride, extent, stride)):
                 rule = "merge"
                 text = f"{last_extent} * {last_stride} = {stride}: mode {mode} carries on where {last} ends"
                 merged[-1] = (last_extent * extent, last_stride)
