@@ -16,7 +16,7 @@ BYTES = {"i8": 1, "f16": 2, "bf16": 2, "f32": 4, "i32": 4}
 
 
 def facts(ir):
-    kernel = re.search(r"cuda\.kernel @\S+?\((.*?)\) attributes \{(.*)", ir)
+    kernel = re.search(r"cuda\.kernel @\w+\((.*)\) attributes \{(.*)", ir)
     exact = {
         what: [
             int(n) for n in re.search(rf"exact_{what}_dim = array<i64: ([\d, ]+)>", kernel[2])[1].split(",")
@@ -25,13 +25,55 @@ def facts(ir):
         if f"exact_{what}_dim" in kernel[2]
     }
     aliases = dict(re.findall(r"^(!\w+) = (.*)$", ir, re.MULTILINE))
-    parameters = [aliases.get(kind, kind) for kind in re.findall(r"%arg\d+: (\S+?)(?:,|$)", kernel[1])]
-    passed = re.search(r"cuda\.launch_ex .*?>\s*\((.*?)\)", ir)[1].replace(" ", "").split(",")
+    kinds = [kind.partition(": ")[2] for kind in split(kernel[1])]
+    passed = split(re.search(r"cuda\.launch_ex [^<]*<%\w+> ?\((.*?)\)", ir)[1])
+    atoms = tma_atoms(ir)
+    parameters = []
+    for kind, value in zip(kinds, passed, strict=True):
+        kind = aliases.get(kind, kind)
+        if not is_static(kind):
+            parameters.append({"type": kind, **atoms.get(value, {"of": value})})
     return {
         **exact,
+        "host": split(re.search(r"func\.func @\w+\((.*?)\) ->", ir)[1]),
         "parameters": parameters,
-        "passed": passed,
         "smem": smem_bytes(ir, aliases),
+    }
+
+
+def split(text):
+    """The parts between the commas that stand in no brackets and no quotes."""
+    parts, depth, quoted, begin = [], 0, False, 0
+    for index, character in enumerate(text):
+        quoted ^= character == '"'
+        depth += (character in "<({[") - (character in ">)}]") if not quoted else 0
+        if character == "," and not depth and not quoted:
+            parts.append(text[begin:index].strip())
+            begin = index + 1
+    return [*parts, text[begin:].strip()] if text.strip() else []
+
+
+def is_static(kind):
+    """Whether the compiler knows all of a parameter of this type, so that nothing is passed for it."""
+    return (
+        kind.startswith(("!cute.coord_tensor", "!cute.layout", "!cute.composed_layout")) and "?" not in kind
+    )
+
+
+def tma_atoms(ir):
+    """Each TMA atom by its name: the tensor that the host made it of, the tile's layout, the multicast."""
+    pattern = (
+        r"(%\w+), %\w+ = cute_nvgpu\.atom\.make_non_exec_tiled_tma_(\w+)\((%\w+), [^)]*\)(?: <\{(.*?)\}>)? : "
+        r'\(\S+, !cute\.\w+<"(.*?)">'
+    )
+    return {
+        name: {
+            "of": tensor,
+            "operation": operation,
+            "num_multicast": int(found[1]) if (found := re.search(r"num_multicast = (\d+)", fields)) else 1,
+            "smem_layout": layout,
+        }
+        for name, operation, tensor, fields, layout in re.findall(pattern, ir)
     }
 
 

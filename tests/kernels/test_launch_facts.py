@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from cutecourse.kernels.chapters import CHAPTERS, kernel_module
-from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.layout import parse
+from cutecourse.runtime import compile as compile_kernel
 
 NAMES = [
     name for chapter in CHAPTERS for name in chapter.kernels if kernel_module(name).LAUNCH.front == "cutedsl"
@@ -46,7 +49,7 @@ def text(nested):
 
 def test_facts__were_found_for_every_specification(facts):
     assert set(facts) == set(SPECS)
-    assert len(SPECS) >= 9
+    assert len(SPECS) >= 15
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -59,10 +62,44 @@ def test_specification__is_what_the_host_function_launches(facts, name):
 
 
 @pytest.mark.parametrize("name", SPECS)
+def test_specification__has_the_host_functions_arguments_in_order(facts, name):
+    spec, fact = SPECS[name], facts[name]
+    assert len(fact["host"]) == len(spec.arguments)
+
+
+@pytest.mark.parametrize("name", SPECS)
 def test_specification__has_the_kernels_parameters_in_order(facts, name):
     spec, fact = SPECS[name], facts[name]
-    assert fact["passed"] == [f"%arg{index}" for index in range(len(spec.params))]
-    assert fact["parameters"] == [memref(param) for param in spec.params]
+    arguments = {argument: f"%arg{index}" for index, argument in enumerate(spec.arguments)}
+    assert [param["of"] for param in fact["parameters"]] == [arguments[p.argument] for p in spec.params]
+    for param, found in zip(spec.params, fact["parameters"], strict=True):
+        if isinstance(param, TensorMap):
+            assert found["type"].startswith("!cute_nvgpu.atom.non_exec_tiled_tma_")
+            assert found["num_multicast"] == param.num_multicast
+            assert parse(found["smem_layout"]) == param.smem_layout
+        elif isinstance(param, Tensor):
+            assert found["type"] == memref(param)
+        else:
+            assert found["type"] == ELEMENTS[param.dtype.name]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_specification__has_the_parameters_of_the_ptx(name):
+    """The number of parameters, their order by size, and where a tensor map may lie."""
+    spec = SPECS[name]
+    entry = re.search(r"\.entry \w+\((.*?)\)", compile_kernel(spec).ptx, re.DOTALL)
+    found = re.findall(r"\.param (?:\.align (\d+) )?\.(\w+) \w+(?:\[(\d+)\])?", entry[1])
+    assert [size(kind, count) for _, kind, count in found] == [
+        128 if isinstance(p, TensorMap) else 8 if isinstance(p, Tensor) else p.dtype.bits // 8
+        for p in spec.params
+    ]
+    for param, (align, _, _) in zip(spec.params, found, strict=True):
+        if isinstance(param, TensorMap):
+            assert int(align) % 64 == 0
+
+
+def size(kind, count):
+    return int(re.sub(r"\D", "", kind)) // 8 * int(count or 1)
 
 
 def memref(tensor):
