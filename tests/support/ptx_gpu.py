@@ -9,6 +9,9 @@ import numpy as np
 
 from support.ptx_cases import Case
 
+_PORTABLE_CLUSTER = 8
+"""Larger clusters have to be allowed for each function."""
+
 
 def _check(result: tuple[Any, ...]) -> Any:
     from cuda.bindings import driver
@@ -79,12 +82,8 @@ class Gpu:
                 else:
                     slots.append(ctypes.create_string_buffer(value.tobytes(), value.nbytes))
             addresses = (ctypes.c_void_p * max(len(slots), 1))(*(ctypes.addressof(s) for s in slots))
-            grid, block = _three(case.grid), _three(case.block)
-            _check(
-                driver.cuLaunchKernel(
-                    function, *grid, *block, case.dynamic_smem, 0, ctypes.addressof(addresses), 0
-                )
-            )
+            config = self._config(case, function)
+            _check(driver.cuLaunchKernelEx(config, function, ctypes.addressof(addresses), 0))
             _check(driver.cuCtxSynchronize())
             for name in case.outputs:
                 _check(driver.cuMemcpyDtoH(inputs[name].ctypes.data, pointers[name], inputs[name].nbytes))
@@ -93,6 +92,27 @@ class Gpu:
                 driver.cuMemFree(pointer)
             driver.cuModuleUnload(module)
         return {name: inputs[name] for name in case.outputs}
+
+    def _config(self, case: Case, function: Any) -> Any:
+        """Grid, block, shared memory, and the cluster where one is asked for."""
+        driver = self.driver
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = _three(case.grid)
+        config.blockDimX, config.blockDimY, config.blockDimZ = _three(case.block)
+        config.sharedMemBytes = case.dynamic_smem
+        cluster = _three(case.cluster)
+        if cluster != (1, 1, 1):
+            if cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
+                allowed = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+                _check(driver.cuFuncSetAttribute(function, allowed, 1))
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            dimension = attribute.value.clusterDim
+            dimension.x, dimension.y, dimension.z = cluster
+            attribute.value.clusterDim = dimension
+            config.attrs = [attribute]
+            config.numAttrs = 1
+        return config
 
 
 def _three(extent: Any) -> tuple[int, int, int]:
