@@ -8,9 +8,12 @@ from cutecourse.kernels.spec import (
     Scalar,
     SpecError,
     Tensor,
+    TensorMap,
     compute_capability_of,
     runs_on,
 )
+from cutecourse.layout import Layout
+from cutecourse.tma import TensorMapEncoding
 
 
 def spec(**changes):
@@ -69,6 +72,77 @@ def test_spec__refuses_what_contradicts_itself(make, message):
     with pytest.raises(Exception, match=message) as caught:
         make()
     assert type(caught.value).__module__.startswith("cutecourse")
+
+
+LINE = TensorMapEncoding("f32", dims=(128,), strides_bytes=(), box=(32,))
+
+
+def line(name, *, dtype="f32", extent=128, array=None):
+    return TensorMap.encoded(name, dtype, extent, 1, LINE, array=array)
+
+
+def test_arguments__are_each_array_and_number_once_in_the_parameters_order():
+    whole = spec(
+        params=(line("load", array="x"), Scalar("n", "s32"), Tensor("y", "f32", 4), line("x"), line("z"))
+    )
+    assert list(whole.arguments) == ["x", "n", "y", "z"]
+    assert [type(param) for param in whole.arguments.values()] == [TensorMap, Scalar, Tensor, TensorMap]
+    assert [tensor.name for tensor in whole.tensors] == ["load", "y", "x", "z"]
+
+
+def test_tensor_map__is_hashable_and_equal_by_its_fields():
+    """A compiled kernel is kept by its specification's parameters."""
+    assert line("x") == line("x")
+    assert hash(line("x")) == hash(line("x"))
+    assert line("x") != line("x", array="y")
+    tiled = {"smem_layout": Layout((8, 64), (64, 1)), "cta_tiler": (8, 64)}
+    one, two = (TensorMap("a", "f16", (64, 64), (64, 1), num_multicast=n, **tiled) for n in (1, 2))
+    assert len({one, two}) == 2
+
+
+def test_tensor_map__with_its_fields_given_has_no_trace():
+    assert line("x").encoding is LINE
+    with pytest.raises(SpecError, match="x: the map's fields were given"):
+        _ = line("x").trace
+
+
+def test_tensor_map__that_cute_refuses_says_which_parameter_and_rule():
+    refused = TensorMap(
+        "a", "f16", (64, 60), (60, 1), smem_layout=Layout((8, 60), (60, 1)), cta_tiler=(8, 60)
+    )
+    with pytest.raises(SpecError, match=r"parameter a: (.|\n)*rule: \w+"):
+        _ = refused.trace
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TensorMap("a", "f16", (64, None), (64, 1)), "a: a tensor map needs every extent"),
+        (lambda: TensorMap("a", "f16", (64, 64), (64, 1)), "a: say smem_layout and cta_tiler"),
+        (
+            lambda: TensorMap("a", "f16", 64, 1, smem_layout=Layout(8), cta_tiler=8, fixed=LINE),
+            "a: say smem_layout and cta_tiler",
+        ),
+        (lambda: line("trace"), "'trace' cannot name a parameter"),
+        (lambda: line("a", array="seed"), "'seed' cannot name a parameter"),
+        (lambda: spec(front="numba", kernel=len, params=(line("a"),)), "numba-cuda passes no tensor maps"),
+        (
+            lambda: spec(params=(line("a", array="x"), Tensor("x", "f16", 128, 1))),
+            "a and x are the same array x, but their dtypes differ: f32 and f16",
+        ),
+        (
+            lambda: spec(params=(line("a", array="x"), line("b", extent=256, array="x"))),
+            r"a and b are the same array x, but their shapes differ: \(128,\) and \(256,\)",
+        ),
+        (
+            lambda: spec(params=(line("a", array="n"), Scalar("n", "s32"))),
+            "n is the name of an array and of a number",
+        ),
+    ],
+)
+def test_tensor_map__refuses_what_contradicts_itself(make, message):
+    with pytest.raises(SpecError, match=message):
+        make()
 
 
 def test_launched__changes_the_launch_and_nothing_else():
