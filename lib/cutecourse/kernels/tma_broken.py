@@ -196,6 +196,11 @@ def broken(name: str, tiles: int = TILES) -> LaunchSpec:
     return _launch(PTX.replace(fault.right, fault.wrong), name, tiles)
 
 
+def doubled(tiles: int = TILES) -> LaunchSpec:
+    """The launch without a fault, for a matrix of so many tiles."""
+    return _launch(PTX, "doubled", tiles)
+
+
 def _launch(ptx: str, name: str, tiles: int) -> LaunchSpec:
     shape, stride = (tiles * ROWS, COLUMNS), (COLUMNS, 1)
     encoding = TensorMapEncoding(
@@ -218,4 +223,4 @@ def _launch(ptx: str, name: str, tiles: int) -> LaunchSpec:
     )
 
 
-LAUNCH = _launch(PTX, "doubled", TILES)
+LAUNCH = doubled()
