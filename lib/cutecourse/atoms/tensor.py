@@ -11,8 +11,11 @@ from cutecourse.layout import (
     ArithTuple,
     ComposedLayout,
     Layout,
+    composition,
     crd2idx,
+    group_modes,
     has_underscore,
+    local_tile,
     repeat_like,
     size,
 )
@@ -89,6 +92,34 @@ class Tensor:
         outer = outer_of(self.layout)
         extents = [int(size(outer[mode])) for mode in range(len(outer))]
         return (tuple(reversed(crd)) for crd in cartesian(*(range(e) for e in reversed(extents))))
+
+    def compose(self, tiler: Any) -> Tensor:
+        """The same elements in another order: the layout composed with a layout or a tuple of them.
+
+        >>> print(Tensor(Layout((8, 4), (1, 16)), 64).compose((Layout(4, 2), None)))
+        64 o (4,4):(2,16)
+        """
+        return Tensor(composition(self.layout, tiler), self.offset)
+
+    def group_modes(self, begin: int, end: int | None = None) -> Tensor:
+        """The same tensor with the modes from `begin` up to `end` put into one.
+
+        >>> print(Tensor(Layout((2, 3, 4)), 64).group_modes(0, 2))
+        64 o ((2,3),4):((1,2),6)
+        """
+        return Tensor(group_modes(self.layout, begin, end), self.offset)
+
+    def local_tile(self, tiler: Any, coord: Any, proj: Any = None) -> Tensor:
+        """One tile of the tensor, or with `None` in the coordinate the tiles along that mode.
+
+        Errors: as `cutecourse.layout.local_tile`.
+
+        >>> print(as_tensor(Layout.parse("(512,256):(1@1,1@0)")).local_tile((128, 64), (1, None)))
+        (0,128) o (128,64,4):(1@1,1@0,64@0)
+        """
+        whole = as_tensor(self)
+        outer, start = local_tile(outer_of(whole.layout), tiler, coord, proj)
+        return started(whole.layout, outer, start, whole.offset)
 
     def __str__(self) -> str:
         return f"{self.offset} o {self.layout}"

@@ -2,6 +2,8 @@
 
 `trace_tma_atom` makes an atom and keeps every value on the way (`TmaTrace`); its `encoding` holds the
 arguments of the driver's cuTensorMapEncodeTiled and the driver's rules (`TensorMapEncoding.check`).
+`tma_partition` divides a tile into instructions (`TmaPartition`). `make_cluster_layout_vmnk`,
+`create_tma_multicast_mask` and `multicast_ctas` say who sends what to whom in a cluster.
 `Dynamic`, `dynamic` and `cpp_str` tell numbers that C++ knows when it compiles from those it does not.
 Nothing here needs a GPU.
 """
@@ -10,19 +12,27 @@ from .atom import TmaTrace, trace_tma_atom
 from .encoding import DATA_TYPES, TensorMapEncoding
 from .errors import TmaError
 from .gbasis import coalesce_256
+from .multicast import MulticastCta, create_tma_multicast_mask, make_cluster_layout_vmnk, multicast_ctas
+from .partition import TmaPartition, tma_partition
 from .static import Dynamic, cpp_str, dynamic, is_static, parse_cpp, static
 
 __all__ = [
     "DATA_TYPES",
     "Dynamic",
+    "MulticastCta",
     "TensorMapEncoding",
     "TmaError",
+    "TmaPartition",
     "TmaTrace",
     "coalesce_256",
     "cpp_str",
+    "create_tma_multicast_mask",
     "dynamic",
     "is_static",
+    "make_cluster_layout_vmnk",
+    "multicast_ctas",
     "parse_cpp",
     "static",
+    "tma_partition",
     "trace_tma_atom",
 ]
