@@ -2,9 +2,10 @@
 
 `trace_tma_atom` makes an atom and keeps every value on the way (`TmaTrace`); its `encoding` holds the
 arguments of the driver's cuTensorMapEncodeTiled and the driver's rules (`TensorMapEncoding.check`).
-`tma_partition` divides a tile into instructions (`TmaPartition`). `make_cluster_layout_vmnk`,
-`create_tma_multicast_mask` and `multicast_ctas` say who sends what to whom in a cluster.
-`Dynamic`, `dynamic` and `cpp_str` tell numbers that C++ knows when it compiles from those it does not.
+`tma_partition` divides a tile into instructions (`TmaPartition`), `tma_coords` lists them with their
+coordinates, and `smem_image` gives the bytes of shared memory after a load. `make_cluster_layout_vmnk`,
+`create_tma_multicast_mask` and `multicast_ctas` say who sends what to whom in a cluster. `Dynamic`,
+`dynamic`, `parse_cpp` and `cpp_str` tell numbers that C++ knows when it compiles from those it does not.
 Nothing here needs a GPU.
 """
 
@@ -12,6 +13,7 @@ from .atom import TmaTrace, trace_tma_atom
 from .encoding import DATA_TYPES, TensorMapEncoding
 from .errors import TmaError
 from .gbasis import coalesce_256
+from .image import TmaInstruction, smem_image, tma_coords
 from .multicast import MulticastCta, create_tma_multicast_mask, make_cluster_layout_vmnk, multicast_ctas
 from .partition import TmaPartition, tma_partition
 from .static import Dynamic, cpp_str, dynamic, is_static, parse_cpp, static
@@ -22,6 +24,7 @@ __all__ = [
     "MulticastCta",
     "TensorMapEncoding",
     "TmaError",
+    "TmaInstruction",
     "TmaPartition",
     "TmaTrace",
     "coalesce_256",
@@ -32,7 +35,9 @@ __all__ = [
     "make_cluster_layout_vmnk",
     "multicast_ctas",
     "parse_cpp",
+    "smem_image",
     "static",
+    "tma_coords",
     "tma_partition",
     "trace_tma_atom",
 ]
