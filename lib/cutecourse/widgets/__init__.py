@@ -9,6 +9,7 @@ from cutecourse.widgets.mma_ownership import MmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.recorded import with_todays_code
 from cutecourse.widgets.tilers import parse_tiler
+from cutecourse.widgets.tma_box import TmaBox
 
 __all__ = [
     "OPERATIONS",
@@ -18,6 +19,7 @@ __all__ = [
     "Predict",
     "PrintFigure",
     "Reveal",
+    "TmaBox",
     "WidgetError",
     "apply_operation",
     "draw_cluster_masks",

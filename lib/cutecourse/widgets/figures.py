@@ -52,7 +52,8 @@ class PrintFigure(Figure):
         return f"<figure with {panels} panel{'' if panels == 1 else 's'}>"
 
 
-def _board(axes: Axes, rows: int, columns: int, title: str, wide: float = 1.0) -> None:
+def draw_board(axes: Axes, rows: int, columns: int, title: str, wide: float = 1.0) -> None:
+    """An empty board of cells, row 0 on top."""
     axes.set_xlim(-0.05, columns + 0.05)
     axes.set_ylim(rows + 0.05, -0.05)
     axes.set_aspect(1 / wide)
@@ -63,7 +64,10 @@ def _board(axes: Axes, rows: int, columns: int, title: str, wide: float = 1.0) -
         spine.set_visible(False)
 
 
-def _cell(axes: Axes, row: int, column: int, colour: str, text: str, wide: float = 1.0, **style: Any) -> None:
+def draw_cell(
+    axes: Axes, row: int, column: int, colour: str, text: str, wide: float = 1.0, **style: Any
+) -> None:
+    """One cell of a board, its text as large as fits."""
     box = {"edgecolor": "white", "linewidth": 1.0} | style
     axes.add_patch(Rectangle((column + 0.02, row + 0.02), 0.96, 0.96, facecolor=colour, **box))
     longest = max(len(line) for line in text.split("\n"))
@@ -123,11 +127,11 @@ def _draw_grid(axes: Axes, layout: Layout, offsets: Sequence[int], title: str) -
     for offset in offsets:
         counts[offset] = counts.get(offset, 0) + 1
     span = max(offsets) + 1
-    _board(axes, rows, columns, title)
+    draw_board(axes, rows, columns, title)
     for index, offset in enumerate(offsets):
         style = {"edgecolor": COLLISION, "linewidth": 1.6} if counts[offset] > 1 else {}
         colour = palette.RAMP_LIGHT[palette.ramp_step(offset, span)]
-        _cell(axes, index % rows, index // rows, colour, str(offset), **style)
+        draw_cell(axes, index % rows, index // rows, colour, str(offset), **style)
     for leaves, line in ((across, axes.axvline), (down, axes.axhline)):
         if len(leaves) > 1:
             for at in range(leaves[0], _product(leaves), leaves[0]):
@@ -145,16 +149,18 @@ def _draw_memory(axes: Axes, layout: Layout, offsets: Sequence[int], width: int,
     for index, offset in enumerate(offsets):
         owners[offset].append(index)
     rows = -(-span // width)
-    _board(axes, rows, min(width, span), "memory: the coordinate at each offset", wide)
+    draw_board(axes, rows, min(width, span), "memory: the coordinate at each offset", wide)
     for offset, indices in enumerate(owners):
         row, column = divmod(offset, width)
         colour = palette.RAMP_LIGHT[palette.ramp_step(offset, span)]
         if not indices:
-            _cell(axes, row, column, palette.MEANINGS_LIGHT["hole"], "·", wide, hatch="////", edgecolor=LINE)
+            draw_cell(
+                axes, row, column, palette.MEANINGS_LIGHT["hole"], "·", wide, hatch="////", edgecolor=LINE
+            )
         elif len(indices) == 1:
-            _cell(axes, row, column, colour, _crd_text(indices[0], layout), wide)
+            draw_cell(axes, row, column, colour, _crd_text(indices[0], layout), wide)
         else:
-            _cell(axes, row, column, colour, f"×{len(indices)}", wide, edgecolor=COLLISION, linewidth=1.6)
+            draw_cell(axes, row, column, colour, f"×{len(indices)}", wide, edgecolor=COLLISION, linewidth=1.6)
     axes.set_xticks([i + 0.5 for i in range(min(width, span))], [f"+{i}" for i in range(min(width, span))])
     axes.set_yticks([r + 0.5 for r in range(rows)], [str(r * width) for r in range(rows)])
 
@@ -220,13 +226,13 @@ def draw_ownership(atom: Any, *, thread: int | None = None) -> PrintFigure:
         axes = figure.add_subplot(places[letter])
         operand = shown.operands[letter]
         extents = operand.shape[::-1] if letter == "B" else operand.shape
-        _board(axes, *extents, names[letter])
+        draw_board(axes, *extents, names[letter])
         for tid, value, crd in cells_of(operand):
             row, column = crd[::-1] if letter == "B" else crd
             faded = thread is not None and tid != thread
             style = {"alpha": 0.35} if faded else {}
             colour = palette.QUADS_LIGHT[palette.quad_of(tid)]
-            _cell(axes, row, column, colour, f"{tid}\n{register_name(letter, value, operand)}", **style)
+            draw_cell(axes, row, column, colour, f"{tid}\n{register_name(letter, value, operand)}", **style)
         axes.set_xticks([i + 0.5 for i in range(extents[1])], [str(i) for i in range(extents[1])])
         axes.set_yticks([i + 0.5 for i in range(extents[0])], [str(i) for i in range(extents[0])])
         axes.set_anchor("SE" if letter == "A" else "SW" if letter == "B" else "NW")

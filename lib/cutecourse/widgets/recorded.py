@@ -10,6 +10,7 @@ from cutecourse.widgets.cluster_masks import ClusterMasks
 from cutecourse.widgets.layout_explorer import LayoutExplorer
 from cutecourse.widgets.mma_ownership import MmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
+from cutecourse.widgets.tma_box import TmaBox
 
 SOURCES = {
     ClusterMasks: "cluster_masks.js",
@@ -17,6 +18,7 @@ SOURCES = {
     MmaOwnership: "mma_ownership.js",
     Predict: "predict.js",
     Reveal: "reveal.js",
+    TmaBox: "tma_box.js",
 }
 STATE = "application/vnd.jupyter.widget-state+json"
 

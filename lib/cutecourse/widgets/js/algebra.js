@@ -28,6 +28,17 @@ function note(rule, text, values = {}) {
   steps.push({ operation: stack.at(-1) ?? "", level: Math.max(stack.length - 1, 0), rule, text, values: list });
 }
 
+/** Does something of which no steps are wanted; those noted before stay. */
+export function quietly(run) {
+  const kept = steps;
+  steps = [];
+  try {
+    return run();
+  } finally {
+    steps = kept;
+  }
+}
+
 const isLayout = (value) => value !== null && typeof value === "object" && !isTuple(value);
 
 /** An extent stands for the compact layout of that size. */

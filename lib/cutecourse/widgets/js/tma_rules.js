@@ -1,0 +1,136 @@
+// What CuTe, the driver and the instruction ask for, each rule with the value at hand; pure functions.
+import { atomOf, CHUNK_BYTES, spanBytes } from "./tma.js";
+
+const BOX_MOST = 256;
+const SHARED_MOST = 232448;
+const list = (values) => `{${values.join(", ")}}`;
+const sized = (bytes) => `${bytes} ${bytes === 1 ? "byte" : "bytes"}`;
+
+/**
+ * The rules in the order in which they are met: `{ id, who, text, value, ok, why }`. `ok` is null where an
+ * earlier rule is broken and nothing can be said; `why` says what follows from breaking it and what to do.
+ */
+export function rulesOf(all) {
+  const { given, bytes, fields } = all;
+  const [rows, columns] = given.tile;
+  const rules = [];
+  const add = (id, who, text, value, ok, why) => rules.push({ id, who, text, value, ok, why });
+  // A rule on the fields: nothing can be said of it before there are fields.
+  const field = (id, who, text, rule, why) => add(id, who, text, fields ? rule().value : "", fields ? rule().ok : null, why);
+
+  if (given.smem_layout === "atoms") {
+    const [m, k] = atomOf(given).shape;
+    add(
+      "atom",
+      "CuTe",
+      "the layout's atom divides the tile",
+      `${m} x ${k} into ${rows} x ${columns}`,
+      rows % m === 0 && columns % k === 0,
+      `tile_to_shape lays whole atoms side by side: make the tile a multiple of ${m} x ${k}, or take a narrower swizzle`,
+    );
+  }
+  if (all.slayout)
+    add(
+      "vectorization",
+      "CuTe",
+      "neighbours in shared memory are neighbours in the tensor",
+      all.notation.sidx2gmode_full,
+      fields !== null,
+      "no two elements of this layout follow each other along a mode of the tensor: take a tile of more than one",
+    );
+  field("address", "driver", "globalAddress is a multiple of 16", () => ({ value: `base + ${given.address}`, ok: given.address % 16 === 0 }), "a tensor that starts in the middle of 16 bytes cannot be described; start at one that is aligned");
+  field("dims", "driver", "globalDim is 1 to 2^32 each", () => ({ value: list(fields.globalDim), ok: fields.globalDim.every((n) => n >= 1 && n <= 2 ** 32) }), "the extents have 32 bits in the map");
+  const has = { K: "K", MN: "M" };
+  field(
+    "majorness",
+    "CuTe",
+    "the box's first mode has stride 1 in global memory",
+    () => ({ value: `stride ${all.innerStride}`, ok: all.innerStride === 1 }),
+    `side by side lie elements along ${has[given.major]} in the tensor, but along ${has[given.smem_major]} in the shared layout, and TMA does not transpose: give both one major`,
+  );
+  field(
+    "stride_multiple",
+    "driver",
+    "globalStrides are multiples of 16 bytes, below 2^40",
+    () => ({ value: list(fields.globalStrides), ok: fields.globalStrides.every((n) => n % 16 === 0 && n < 2 ** 40) }),
+    `a line of the tensor is as long as its extent: pad the lines until extent times ${sized(bytes)} is a multiple of 16`,
+  );
+  field(
+    "multicast_divides",
+    "CuTe",
+    "the box splits evenly among the CTAs of the multicast",
+    () => ({ value: `${list(all.boxDimWhole)} by ${given.multicast}`, ok: all.boxDim !== null }),
+    "each CTA loads one slice of the box, cut from the slowest mode on: take a tile that the number of CTAs divides",
+  );
+  field(
+    "box",
+    "driver",
+    `boxDim is 1 to ${BOX_MOST} each`,
+    () => ({ value: list(fields.boxDim), ok: fields.boxDim.every((n) => n >= 1 && n <= BOX_MOST) }),
+    `CuTe takes the longest run that shared memory has in one piece and cuts it nowhere: make the tile at most ${BOX_MOST} wide there, or take atoms, which end a run sooner`,
+  );
+  const inner = () => fields.boxDim[0] * bytes;
+  field(
+    "inner_multiple",
+    "driver",
+    "the box's first mode is a multiple of 16 bytes",
+    () => ({ value: `${fields.boxDim[0]} x ${sized(bytes)} = ${inner()}`, ok: inner() % 16 === 0 }),
+    "TMA moves 16 bytes at a time: make the tile wider along the contiguous mode, or cut the multicast",
+  );
+  if (given.swizzle !== "none") {
+    const span = spanBytes(given.swizzle);
+    field(
+      "swizzle_span",
+      "driver",
+      `the box's first mode fits the swizzle's span of ${span} bytes`,
+      () => ({ value: `${inner()} of ${span}`, ok: inner() <= span }),
+      "the pattern repeats within a span and cannot permute beyond it: lay the tile out in atoms, and CuTe makes one box for each span",
+    );
+    field(
+      "filled",
+      "layout",
+      `and fills the span: the hardware gives each line ${span} bytes`,
+      () => ({ value: `${inner()} of ${span}`, ok: inner() > span ? null : inner() === span }),
+      "a narrower line still takes the whole span in shared memory, so the bytes do not lie where this layout says: take the swizzle whose span is the line",
+    );
+  }
+  field("element_strides", "driver", "elementStrides are 1 to 8 each", () => ({ value: list(fields.elementStrides), ok: true }), "");
+  field("rank", "driver", "tensorRank is 1 to 5", () => ({ value: String(fields.tensorRank), ok: fields.tensorRank <= 5 }), "");
+  const several = () => all.boxes !== null && all.boxes > 1;
+  field(
+    "aligned",
+    "load",
+    "each box starts at a multiple of 128 bytes in shared memory",
+    () => ({ value: several() ? `every ${sized(all.box_bytes)}` : "one box, at 0", ok: all.boxes === null ? null : !several() || all.box_bytes % 128 === 0 }),
+    "the load takes no other address: make the boxes larger, or fewer CTAs share one",
+  );
+  add(
+    "shared",
+    "load",
+    "the tile fits into a CTA's shared memory",
+    `${all.tile_bytes} of ${SHARED_MOST} bytes`,
+    all.tile_bytes <= SHARED_MOST,
+    "227 KiB is all that a CTA of compute capability 9.0 or 10.0 can have: make the tile smaller",
+  );
+  return rules;
+}
+
+/** The field of the descriptor that a rule speaks of. */
+export const FIELD_OF = {
+  address: "globalAddress",
+  dims: "globalDim",
+  majorness: "globalDim",
+  stride_multiple: "globalStrides",
+  multicast_divides: "boxDim",
+  box: "boxDim",
+  inner_multiple: "boxDim",
+  swizzle_span: "boxDim",
+  filled: "boxDim",
+};
+
+/** The first rule that is broken, or null: where the way from the tensor to shared memory ends. */
+export const refusal = (rules) => rules.find((rule) => rule.ok === false) ?? null;
+
+/** What one chunk says in words that all views share. */
+export const chunkRange = (from, count) => (count === 1 ? String(from) : `${from}–${from + count - 1}`);
+export const chunksIn = (bytes) => Math.ceil(bytes / CHUNK_BYTES);
