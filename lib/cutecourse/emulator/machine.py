@@ -82,19 +82,24 @@ class PendingWork:
     `finish()` completes it now, once; the scheduler may do so at any time in an order that the seed chooses.
     """
 
-    __slots__ = ("_complete", "_machine", "done")
+    __slots__ = ("_complete", "_machine", "_position", "done")
 
     def __init__(self, machine: Machine, complete: Callable[[], None]) -> None:
         self._machine = machine
         self._complete = complete
+        self._position = len(machine.pending)
         self.done = False
+        machine.pending.append(self)
 
     def finish(self) -> None:
         """Complete the work if it is not complete yet."""
         if not self.done:
             self.done = True
             self._machine.changes += 1
-            self._machine.pending.remove(self)
+            last = self._machine.pending.pop()
+            if last is not self:
+                self._machine.pending[self._position] = last
+                last._position = self._position
             self._complete()
 
 
@@ -147,9 +152,7 @@ class Machine:
 
     def defer(self, complete: Callable[[], None]) -> PendingWork:
         """Issue asynchronous work: `complete()` runs later, at a time that the seed chooses."""
-        work = PendingWork(self, complete)
-        self.pending.append(work)
-        return work
+        return PendingWork(self, complete)
 
     # --- variables and parameters
     # -----------------------------------------------------------------------------

@@ -10,7 +10,6 @@ Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instr
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ __all__ = [
 
 MAX_COUNT = (1 << 20) - 1
 """The largest arrival count, and the largest tx-count in both directions."""
-_KEPT = 6
+_KEPT = 8
 _Key = tuple[int, int, int]
 
 
@@ -90,8 +89,8 @@ class MBarrier:
         self.expected = count
         self.tx = 0
         self.waiters: list[Group] = []
-        self.history: deque[tuple[str, int, int, Origin]] = deque(maxlen=_KEPT)
-        """The last things that happened: (what, how many, the phase it happened in, who)."""
+        self.history: dict[tuple[str, int, int, int], tuple[int, Origin]] = {}
+        """The last things that happened, (what, phase, ...): (how many, who), oldest first."""
 
     # --- what happens to it ---------------------------------------------------------------------------------
 
@@ -101,7 +100,7 @@ class MBarrier:
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
         self.tx = tx
-        self._note("expect_tx", n_bytes, origin)
+        self.note("expect_tx", n_bytes, origin)
         done = self._settle()
         machine = self.cohort.machine
         if machine.recorder is not None:
@@ -144,7 +143,7 @@ class MBarrier:
         self.pending -= total
         if drop:
             self.expected -= total
-        self._note("arrive_drop" if drop else "arrive", total, origin)
+        self.note("arrive_drop" if drop else "arrive", total, origin)
         done = self._settle()
         machine = self.cohort.machine
         if machine.recorder is not None:
@@ -180,7 +179,7 @@ class MBarrier:
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
         self.tx = tx
-        self._note("complete_tx", n_bytes, origin)
+        self.note("complete_tx", n_bytes, origin)
         done = self._settle()
         machine = self.cohort.machine
         if machine.recorder is not None:
@@ -212,21 +211,17 @@ class MBarrier:
         if done:
             self._completed()
 
-    def _note(self, what: str, number: int, origin: Origin) -> None:
-        """Keep what happened; what the lanes of a warp do one after the other is one thing."""
+    def note(self, what: str, number: int, origin: Origin) -> None:
+        """Keep what happened; what one warp does with one instruction in one phase is one thing."""
         history = self.history
-        if history:
-            last, so_far, phase, who = history[-1]
-            if (
-                last == what
-                and phase == self.phase
-                and who.site is origin.site
-                and who.bundle is origin.bundle
-                and who.lane < origin.lane
-            ):
-                history[-1] = (what, so_far + number, phase, who)
-                return
-        history.append((what, number, self.phase, origin))
+        key = (what, self.phase, id(origin.site), id(origin.bundle))
+        so_far = history.pop(key, None)
+        if so_far is None:
+            if len(history) >= _KEPT:
+                del history[next(iter(history))]
+            history[key] = (number, origin)
+        else:
+            history[key] = (so_far[0] + number, so_far[1])
 
     def _settle(self) -> bool:
         """Go on to the next phase where nothing is missing any more."""
@@ -285,24 +280,24 @@ class MBarrier:
 
     def missing(self) -> str:
         """What the current phase waits for, in words."""
-        what = [f"{self.pending} of {self.expected} arrivals" if self.pending else "no arrivals"]
-        if self.tx < 0:
-            what.append(f"{-self.tx} bytes came that nobody expected")
-        else:
-            what.append(f"{self.tx} bytes" if self.tx else "no bytes")
-        return ", ".join(what)
+        what = f"{self.pending} of {self.expected} arrivals" if self.pending else ""
+        if self.tx > 0:
+            what += f"{' and ' if what else ''}{self.tx} bytes"
+        elif self.tx < 0:
+            what += f"{', while ' if what else 'nothing, but '}{-self.tx} bytes came that nobody has expected"
+        return what
 
     def told(self) -> list[str]:
         """The last things that happened to it, oldest first."""
         words = {
             "init": "initialised for {} arrivals",
             "expect_tx": "{} bytes expected",
-            "complete_tx": "{} bytes came, asked for there",
+            "complete_tx": "{} bytes that it asked for have come",
             "arrive": "{} arrived",
             "arrive_drop": "{} arrived and dropped out",
         }
         rows = []
-        for what, number, phase, origin in self.history:
+        for (what, phase, *_), (number, origin) in self.history.items():
             (x, y, z), warp, lane = origin.bundle.where(origin.lane)
             rows.append(
                 f"phase {phase}, line {origin.site.line}, block ({x}, {y}, {z}) warp {warp} lane {lane}: "
@@ -372,7 +367,7 @@ class MBarriers:
         made = self.live[key] = MBarrier(self.cohort, cluster, rank, offset, count)
         self.gone.pop(key, None)
         self._written[made.word] = 0
-        made.history.append(("init", count, 0, origin))
+        made.note("init", count, origin)
         self.cohort.machine.changes += 1
         return made
 

@@ -364,7 +364,7 @@ class Program:
         for position, instruction in enumerate(flat.instructions):
             if self._is_control(instruction):
                 starts.add(position + 1)
-            elif self._is_gated(instruction):
+            if self._is_gated(instruction):
                 starts.add(position)
                 if instruction.guard is not None:
                     starts.add(position + 1)
@@ -389,7 +389,7 @@ class Program:
     @staticmethod
     def _is_gated(instruction: Instruction) -> bool:
         found = lookup(instruction.opcode, instruction.modifiers)
-        if found is None or found[0].control:
+        if found is None or not found[0].gated:
             return False
         return "sync" in instruction.modifiers or "aligned" in instruction.modifiers
 
@@ -454,7 +454,7 @@ class Program:
         site.finish()
         if site.refresh:
             step = _refreshed(step, site.refresh, control=info.control)
-        if site.convergence is not None and not info.control:
+        if site.convergence is not None:
             kind, slot, constant = site.convergence
             if block.steps:
                 raise AssertionError(f"{instruction.name} waits for lanes and is not first in its block")
@@ -468,7 +468,7 @@ class Program:
             return
         slot = site.read(Name(guard.line, guard.column, guard.name), "pred")
         if info.control:
-            block.control = _guarded_control(step, slot, guard.negated)
+            block.control = _guarded_control(step, slot, guard.negated) if site.convergence is None else step
         elif site.convergence is None:
             block.steps.append(_guarded(step, slot, guard.negated))
         else:

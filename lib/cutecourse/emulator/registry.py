@@ -52,6 +52,8 @@ FAMILIES = (
     "shuffle",
     "cp_async",
     "mbarrier",
+    "cluster",
+    "async_store",
     "ldmatrix",
     "mma",
 )
@@ -66,6 +68,7 @@ class InstructionInfo:
     module: str
     summary: str
     control: bool
+    gated: bool
     define: Callable[[Site], Step]
 
 
@@ -74,13 +77,14 @@ _loaded = False
 
 
 def instruction(
-    *names: str, control: bool = False
+    *names: str, control: bool = False, gated: bool = False
 ) -> Callable[[Callable[[Site], Step]], Callable[[Site], Step]]:
     """Register the function that defines the instructions `names`; the longest name that fits is taken.
 
     A name is the opcode with as many leading modifiers as tell it apart: "add", "shfl.sync",
     "cp.async.wait_group". With `control` the function returns `control(bundle, split, next_block)`, which
-    ends a basic block.
+    ends a basic block; with `gated` too, an `.aligned` form waits in front of it for the lanes of the warp,
+    as instructions without control do.
     """
 
     def register(define: Callable[[Site], Step]) -> Callable[[Site], Step]:
@@ -99,6 +103,7 @@ def instruction(
                 module=define.__module__,
                 summary=text.strip().splitlines()[0],
                 control=control,
+                gated=gated or not control,
                 define=define,
             )
         return define
