@@ -17,6 +17,7 @@ from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
     EmulatorError,
+    NoBarrierError,
     ReadOnlyError,
     UninitializedRead,
 )
@@ -146,8 +147,9 @@ class Access:
             # The rank in the address decides whose memory it is; blocks lie rank by rank in one array.
             rank = (address >> RANK_SHIFT).astype(np.int64)
             offset = address & _RANK_MASK
-            if (rank >= cohort.size).any():
-                self._fault_shared(bundle, address, lanes, rank >= cohort.size)
+            away = rank != bundle.rank
+            if b"\x01" in away.tobytes():
+                self._check_remote(bundle, address, lanes, rank, away)
             base = base + (rank - bundle.rank) * (cohort.n * cohort.shared_stride)
         # An unsigned offset that went below zero is huge, so one comparison sees both ends.
         bad = offset > limit - self.size if limit >= self.size else np.ones(offset.shape, dtype=np.bool_)
@@ -162,6 +164,29 @@ class Access:
             if b"\x00" in seen:
                 self._unwritten(bundle, "shared", address, lanes, seen)
         return Part(words, index, lanes, written if self.writes else None)
+
+    def _check_remote(
+        self,
+        bundle: Bundle,
+        address: NDArray[Any],
+        lanes: NDArray[np.int64] | None,
+        rank: NDArray[np.int64],
+        away: NDArray[np.bool_],
+    ) -> None:
+        """Refuse addresses in blocks that do not exist, that have ended, or that the space does not reach."""
+        cohort = bundle.cohort
+        bad = rank >= cohort.size
+        if not bad.any() and self.space == "shared":
+            bad = away
+        if bad.any():
+            self._fault_shared(bundle, address, lanes, bad)
+        for other in np.unique(rank[away]).tolist():
+            alive = cohort.alive(other)
+            if not alive.all():
+                cluster = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
+                ended = (rank == other) & ~alive[cluster.reshape(rank.shape) // WARP_SIZE]
+                if ended.any():
+                    self._fault_shared(bundle, address, lanes, ended)
 
     def _local(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
         limit = bundle.program.local_bytes
@@ -367,6 +392,13 @@ class Access:
         name = bundle.program.shared_name(offset)
         if rank >= size:
             problem = f"the address names block {rank} of a cluster of {size}"
+        elif rank != bundle.rank and self.space == "shared":
+            problem = f"the address lies in block {rank} of the cluster: use .shared::cluster to reach it"
+        elif rank != bundle.rank and not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
+            problem = (
+                f"block {rank} of the cluster has ended: it has to wait at the cluster's barrier until nobody"
+                " uses its memory any more"
+            )
         elif offset + self.size > limit:
             problem = f"{offset + self.size - limit} bytes past the end of the block's {limit} bytes"
         else:
@@ -418,6 +450,17 @@ class Access:
         lane = self._lane(lanes, position)
         one = int(address.reshape(-1)[position]) + byte
         name = bundle.program.shared_name(one & _RANK_MASK) if space == "shared" else "local memory"
+        barrier = self._mbarrier_at(bundle, lane, one) if space == "shared" else None
+        if barrier is not None:
+            self._raise(
+                NoBarrierError,
+                f"read of {self.size} bytes of shared memory at 0x{one:x}, where {barrier} is: only mbarrier"
+                " instructions may look at it",
+                bundle,
+                lane,
+                one,
+                name,
+            )
         self._raise(
             UninitializedRead,
             f"read of {self.size} bytes of {space} memory where byte 0x{one:x}"
@@ -428,3 +471,13 @@ class Access:
             one,
             name,
         )
+
+    @staticmethod
+    def _mbarrier_at(bundle: Bundle, lane: int, address: int) -> str | None:
+        """The valid mbarrier that an address of shared memory lies in, in words."""
+        barriers = bundle.cohort.state.get("mbarriers")
+        if barriers is None:
+            return None
+        rank, offset = (bundle.rank, address) if bundle.cohort.size == 1 else divmod(address, 1 << RANK_SHIFT)
+        found = barriers.live.get((lane // WARP_SIZE, rank, offset & ~7))
+        return None if found is None else str(found.where())

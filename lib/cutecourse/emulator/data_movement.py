@@ -145,58 +145,6 @@ def slct(site: Site) -> Step:
     return step
 
 
-@instruction("elect.sync")
-def elect(site: Site) -> Step:
-    """Choose one lane of those that a membermask names.
-
-    Shapes:     the chosen lane's number in all lanes; a predicate that holds in it alone.
-    Units:      lanes.
-    Errors:     InvalidOperand for a lane that its membermask does not name.
-    Simplified: the lowest lane is chosen; the hardware's choice is not documented, only that it stays the
-                same.
-    Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: elect.sync
-                (#parallel-synchronization-and-communication-instructions-elect-sync).
-    """
-    target, chosen = site.pair(0, "u32")
-    members = site.source(1, "u32")
-    site.converge(1)
-    lanes = np.arange(WARP_SIZE, dtype=np.uint32)
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        bit = np.uint32(1) << lanes
-        live = (bundle.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
-        named = bundle.rows["u32"][members] & live
-        lowest = named & (~named + np.uint32(1))
-        leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
-        put(bundle.rows["u32"][target], leader, mask)
-        if chosen is not None:
-            put(bundle.rows["pred"][chosen], leader == lanes, mask)
-
-    return step
-
-
-@instruction("membar", "fence")
-def fence(site: Site) -> Step:
-    """Order memory accesses around it.
-
-    Shapes:     no operands.
-    Errors:     none.
-    Simplified: no effect: accesses of this machine happen in the order in which they are issued.
-    Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: membar, fence
-                (#parallel-synchronization-and-communication-instructions-membar-fence).
-    """
-    site.has("sc", "acq_rel", "acquire", "release")
-    site.has("cta", "cluster", "gpu", "sys", "gl")
-    site.has("mbarrier_init", "sync_restrict::shared::cta", "sync_restrict::shared::cluster")
-    site.has("proxy", "async", "async::generic", "alias", "async.global", "async.shared::cta", "global")
-    site.has("shared::cta", "shared::cluster")
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        return
-
-    return step
-
-
 @instruction("pmevent")
 def pmevent(site: Site) -> Step:
     """Trigger performance monitor events: nothing that a program can see.

@@ -82,12 +82,13 @@ class PendingWork:
     `finish()` completes it now, once; the scheduler may do so at any time in an order that the seed chooses.
     """
 
-    __slots__ = ("_complete", "_machine", "_position", "done")
+    __slots__ = ("_complete", "_machine", "done", "position")
 
     def __init__(self, machine: Machine, complete: Callable[[], None]) -> None:
         self._machine = machine
         self._complete = complete
-        self._position = len(machine.pending)
+        self.position = len(machine.pending)
+        """Where it stands in `machine.pending`."""
         self.done = False
         machine.pending.append(self)
 
@@ -98,8 +99,8 @@ class PendingWork:
             self._machine.changes += 1
             last = self._machine.pending.pop()
             if last is not self:
-                self._machine.pending[self._position] = last
-                last._position = self._position
+                self._machine.pending[self.position] = last
+                last.position = self.position
             self._complete()
 
 
