@@ -311,7 +311,7 @@ def _walk(
         # only when the last mode is reached.
         for left in reversed(range(len(taken) - 1)):
             (count, step), (next_count, next_step) = taken[left], taken[left + 1]
-            if step * count == next_step:
+            if step * count == next_step and is_static((*taken[left], *taken[left + 1])):
                 taken[left : left + 2] = [(count * next_count, step)]
         note("last", f"the rest comes from the last mode {last} of A", taken=from_leaves(taken))
     result = from_leaves(taken)

@@ -109,6 +109,27 @@ class TmaTrace:
         """Bytes of shared memory that a tile fills: what the barrier of a load expects."""
         return self.tile_size * self.dtype.bits // 8
 
+    def violations(self, address: int | None = None) -> tuple[TmaError, ...]:
+        """Every rule that this atom breaks when its descriptor is made: CUTLASS's own, then the driver's.
+
+        Empty for an atom that `trace_tma_atom` gives without `check=False`.
+        """
+        found = self.encoding.violations(address)
+        if self.gmem_prob_stride[0] == 1:
+            return found
+        error = TmaError(
+            f"the innermost side of the box steps by {self.gmem_prob_stride[0]} elements through the tensor",
+            rule="majorness",
+            source=SOURCE,
+            values=(
+                ("tensor", self.gtensor),
+                ("smem_layout", self.smem_layout),
+                ("tma_gbasis", self.tma_gbasis),
+            ),
+            advice="the same major for the tensor and for shared memory: TMA does not transpose",
+        )
+        return (error, *found)
+
     def get_tma_tensor(self, shape: Any = None) -> Tensor:
         """The tensor whose elements are the coordinates that a TMA instruction takes, innermost first.
 
@@ -343,14 +364,6 @@ def trace_tma_atom(
     tma_gbasis, gtensor_t = values["tma_gbasis"], values["gtensor_T"]
 
     shapes, strides = _problem(gtensor_t, tma_gbasis)
-    if strides[0] != 1:
-        raise TmaError(
-            f"the innermost side of the box steps by {strides[0]} elements through global memory",
-            rule="majorness",
-            source=SOURCE,
-            values=(("tensor", gtensor), ("smem_layout", smem_layout), ("tma_gbasis", tma_gbasis)),
-            advice="the same major for the tensor and for shared memory: TMA does not transpose",
-        )
     strides_bytes = tuple(stride * tma_bits // 8 for stride in strides)
     dimensions = rank(tma_gbasis)
     whole_box = tuple(size(mode) for mode in tma_gbasis)
@@ -363,11 +376,9 @@ def trace_tma_atom(
         box=box,
         swizzle=swizzle,
     )
-    if check:
-        encoding.check()
     num_bits = math.prod(whole_box) * tma_bits
     ones = (1,) * _MAX_RANK
-    return TmaTrace(
+    trace = TmaTrace(
         gtensor=gtensor,
         slayout=slayout,
         cta_tiler=cta_tiler,
@@ -392,6 +403,10 @@ def trace_tma_atom(
         num_val_src=num_bits // bits,
         encoding=encoding,
     )
+    if check:
+        for error in trace.violations():
+            raise error
+    return trace
 
 
 def swizzle_name(swizzle: Swizzle) -> Swizzling:
