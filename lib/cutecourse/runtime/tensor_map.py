@@ -67,17 +67,17 @@ def driver_tensor_map(encoding: TensorMapEncoding, address: int) -> bytes:
     buffer, base = _aligned(TENSOR_MAP_BYTES, _TENSOR_MAP_ALIGN)
     status = encode(
         base,
-        getattr(driver.CUtensorMapDataType, encoding.data_type).value,
+        int(getattr(driver.CUtensorMapDataType, encoding.data_type)),
         encoding.rank,
         address,
         _array(ctypes.c_uint64, encoding.dims),
         _array(ctypes.c_uint64, encoding.strides_bytes),
         _array(ctypes.c_uint32, encoding.box),
         _array(ctypes.c_uint32, encoding.element_strides),
-        driver.CUtensorMapInterleave[f"CU_TENSOR_MAP_INTERLEAVE_{encoding.interleave.upper()}"].value,
-        driver.CUtensorMapSwizzle[f"CU_TENSOR_MAP_SWIZZLE_{encoding.swizzle.upper()}"].value,
-        driver.CUtensorMapL2promotion[_L2_PROMOTIONS[encoding.l2_promotion]].value,
-        driver.CUtensorMapFloatOOBfill[_OOB_FILLS[encoding.oob_fill]].value,
+        int(getattr(driver.CUtensorMapInterleave, f"CU_TENSOR_MAP_INTERLEAVE_{encoding.interleave.upper()}")),
+        int(getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{encoding.swizzle.upper()}")),
+        int(getattr(driver.CUtensorMapL2promotion, _L2_PROMOTIONS[encoding.l2_promotion])),
+        int(getattr(driver.CUtensorMapFloatOOBfill, _OOB_FILLS[encoding.oob_fill])),
     )
     if status:
         raise GpuError(
