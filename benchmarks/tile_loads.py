@@ -201,17 +201,17 @@ def _tma(stages: int, multicast: bool) -> str:
     mad.lo.u32          %at, %rank, {slice_bytes}, %at;
     cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster
                         [%at], [%map, {{%col, %row}}], [%full], %mask;"""
-        wait = "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
+        # Without .release.cluster, as CUTLASS arrives: nothing was written that the other blocks read, and the
+        # fence that it stands for takes longer than a tile.
         arrive = f"""    setp.ge.u32         %done, %lane, {CLUSTER};
     @%done bra          ARRIVED;
     mapa.shared::cluster.u32 %peer, %empty, %lane;
-    mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%peer];
+    mbarrier.arrive.shared::cluster.b64 _, [%peer];
 ARRIVED:"""
         together = "    barrier.cluster.arrive;\n    barrier.cluster.wait;"
     else:
         load = """    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
                         [%at], [%map, {%col, %row}], [%full];"""
-        wait = "mbarrier.try_wait.parity.shared::cta.b64"
         arrive = """    setp.eq.u32         %elected, %lane, 0;
     @%elected mbarrier.arrive.shared::cta.b64 _, [%empty];"""
         together = "    bar.sync            0;"
@@ -273,7 +273,7 @@ PRODUCER:
 NEXT:
 {where}
 EMPTY:
-    {wait} %done, [%empty], %phase;
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%empty], %phase;
     @!%done bra         EMPTY;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], {TILE_BYTES};
     mad.lo.u32          %at, %stage, {TILE_BYTES}, %smem;

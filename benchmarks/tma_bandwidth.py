@@ -5,10 +5,10 @@
 
 The same tiles of 16 KiB of the same matrix are loaded in every way (the kernels are in tile_loads, beside
 this file), by one block alone and by blocks on all multiprocessors, from a matrix that stays in the L2 cache
-and from one that is ten times larger. Then the blocks of each cluster of four all load the same tiles, each for
-itself and by multicast. A launch is timed by events; the least of `REPEATS` counts, since anything else on the
-GPU only adds. Every launch adds up words of what came, and the sums are checked: all words before a way is
-timed, one word in 32 while it is.
+and from one that is ten times larger. Then the blocks of each cluster of four all load the same tiles, each
+for itself and by multicast. A launch is timed by events; the least of `REPEATS` counts, since anything else
+on the GPU only adds. Every launch adds up words of what came, and the sums are checked: all words before a
+way is timed, one word in 32 while it is.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ WAYS = (
     *(Way("tma", stages) for stages in (2, 4, 8)),
 )
 SHARED_WAYS = tuple(
-    Way(method, stages, cluster=CLUSTER) for stages in (4, 8) for method in ("tma", "multicast")
+    Way(method, stages, cluster=CLUSTER) for stages in (2, 4, 8) for method in ("tma", "multicast")
 )
 
 
@@ -135,12 +135,12 @@ def measure(multiprocessors: int, sources: dict[str, int] | None = None) -> list
         # A cluster's blocks run near each other, so the last multiprocessors may not make up a cluster.
         whole = (multiprocessors // CLUSTER - 1) * CLUSTER if shared else multiprocessors
         grids = [whole * way.blocks_per_multiprocessor]
-        if not shared and way.blocks_per_multiprocessor == 1:
-            grids.insert(0, 1)
+        if way.blocks_per_multiprocessor == 1:
+            grids.insert(0, way.cluster)
         seconds(way, small, grids[-1], count=37, words=TILE_WORDS, repeats=1)
         for source, matrix in matrices.items():
             for blocks in grids:
-                count = ONE_BLOCK_TILES if blocks == 1 else GRID_TILES // blocks
+                count = ONE_BLOCK_TILES if blocks == way.cluster else GRID_TILES // blocks
                 best = seconds(way, matrix, blocks, count, words=1, repeats=REPEATS)
                 delivered = blocks * count * TILE_BYTES
                 rows.append(
@@ -162,7 +162,7 @@ def measure(multiprocessors: int, sources: dict[str, int] | None = None) -> list
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """GB/s into shared memory: a line for each way, a column for each source and number of blocks."""
+    """GB/s into shared memory: a line for each way, a column for each source and one block (cluster) or all."""
     lines = [
         "GB/s into shared memory",
         f"{'way':<32}{'ahead':>9}{'L2, 1':>10}{'memory, 1':>11}{'L2, all':>10}{'memory, all':>13}",
@@ -174,7 +174,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             if (row["method"], row["stages"], row["blocks_per_multiprocessor"], row["cluster"])
             == (way.method, way.stages, way.blocks_per_multiprocessor, way.cluster)
         ]
-        found = {(row["source"], row["blocks"] == 1): row["gigabytes_per_second"] for row in mine}
+        found = {(row["source"], row["blocks"] == way.cluster): row["gigabytes_per_second"] for row in mine}
         cells = [
             f"{found[key]:.0f}" if (key := (source, one)) in found else "-"
             for one in (True, False)
