@@ -22,11 +22,13 @@ from cutecourse.emulator.errors import (
     NoBarrierError,
     NonUniformOperand,
     ReadOnlyError,
+    UnfinishedCopy,
     UninitializedRead,
     UnsupportedInstruction,
 )
 from cutecourse.emulator.launch import LaunchResult, launch
 from cutecourse.emulator.registry import InstructionInfo, supported_instructions
+from cutecourse.emulator.tensor_map import TensorMap, TensorMapError
 
 __all__ = [
     "AddressError",
@@ -47,6 +49,9 @@ __all__ = [
     "NoBarrierError",
     "NonUniformOperand",
     "ReadOnlyError",
+    "TensorMap",
+    "TensorMapError",
+    "UnfinishedCopy",
     "UninitializedRead",
     "UnsupportedInstruction",
     "launch",

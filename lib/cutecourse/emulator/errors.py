@@ -21,6 +21,7 @@ __all__ = [
     "NoBarrierError",
     "NonUniformOperand",
     "ReadOnlyError",
+    "UnfinishedCopy",
     "UninitializedRead",
     "UnsupportedInstruction",
 ]
@@ -100,6 +101,10 @@ class AlignmentError(EmulatorError):
 
 class UninitializedRead(EmulatorError):
     """A read of shared or local memory that nobody has written."""
+
+
+class UnfinishedCopy(EmulatorError):
+    """A block ended while a bulk copy could still read its shared memory."""
 
 
 class ReadOnlyError(EmulatorError):

@@ -18,6 +18,7 @@ from cutecourse.emulator.memory import Allocation, Memory
 from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.emulator.program import Program
 from cutecourse.emulator.scheduler import Scheduler
+from cutecourse.emulator.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
 from cutecourse.ptx.checks import check
 from cutecourse.ptx.parser import parse
 from cutecourse.ptx.scopes import type_bits
@@ -74,6 +75,8 @@ class Parameters:
 
     data: bytes
     offsets: dict[str, int]
+    tensor_maps: dict[bytes, BoundTensorMap] = field(default_factory=dict)
+    """The tensor maps among them, by the token that stands for each."""
 
 
 def launch(
@@ -92,9 +95,10 @@ def launch(
 ) -> LaunchResult:
     """Run a kernel from its PTX text on this machine's CPU.
 
-    NumPy arrays among `args` are pointers: the kernel works on their memory in place. Other arguments are
-    scalars of the parameter's declared type; a tuple fills a parameter declared as an array of bytes, field
-    by field. `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
+    NumPy arrays among `args` are pointers: the kernel works on their memory in place. A `TensorMap` is a
+    parameter of 128 bytes, and its array is worked on in place too. Other arguments are scalars of the
+    parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field.
+    `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
     cutecourse.emulator.mma_arithmetic); the PTX's target does not. `recorder` is told what barriers, waits
     and asynchronous copies do, as events.
@@ -280,12 +284,14 @@ def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters
         offsets[parameter.name] = start
         try:
             data.extend(_encode(parameter, size, argument, pointers))
+        except TensorMapError as error:
+            raise TensorMapError(f"parameter {parameter.name}: {error.problem}", rule=error.rule) from None
         except LaunchError as error:
             raise LaunchError(
                 f"parameter {parameter.name} (.{parameter.type}, {size} bytes): {error.problem}",
                 kernel=function.name,
             ) from None
-    return Parameters(bytes(data), offsets)
+    return Parameters(bytes(data), offsets, pointers.tensor_maps)
 
 
 def _signature(function: Function) -> str:
@@ -302,6 +308,15 @@ class _Pointers:
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.known: list[tuple[int, int, Allocation]] = []
+        self.tensor_maps: dict[bytes, BoundTensorMap] = {}
+
+    def token(self, tensor_map: TensorMap, parameter: str) -> bytes:
+        """The bytes by which a kernel knows a tensor map."""
+        address = self.address(tensor_map.array)
+        allocation = self.memory.find(address) or self.known[-1][2]
+        bound = BoundTensorMap.bind(tensor_map, allocation, address, len(self.tensor_maps), parameter)
+        self.tensor_maps[bound.token] = bound
+        return bound.token
 
     def address(self, array: NDArray[Any]) -> int:
         if array.dtype.hasobject:
@@ -332,6 +347,13 @@ def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) 
         if size != 8 or parameter.type[0] == "f":
             raise LaunchError("an array is a pointer of 8 bytes, and the parameter is none")
         return pointers.address(argument).to_bytes(8, "little")
+    if isinstance(argument, TensorMap):
+        if size != TOKEN_BYTES or alignment_of(parameter) < 64:
+            raise LaunchError(
+                f"a tensor map is a parameter of {TOKEN_BYTES} bytes aligned to 64, as"
+                f" '.param .align 64 .b8 name[{TOKEN_BYTES}]'"
+            )
+        return pointers.token(argument, parameter.name)
     if parameter.dims:
         return _encode_bytes(size, argument, pointers)
     return _encode_scalar(parameter.type, size, argument)

@@ -1,0 +1,468 @@
+"""Bulk copies under way: how their bytes land in shared memory, and how stores read it and then write.
+
+A copy into shared memory is issued by one thread and lands later in several pieces, in an order that the
+launch's seed chooses; from the request until a piece has landed its destination counts as never written.
+Each piece tells the mbarrier of its destination how many bytes have come. A copy out of shared memory reads
+its source later and writes later still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle
+from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand, UninitializedRead
+from cutecourse.emulator.machine import PendingWork
+from cutecourse.emulator.mbarrier_state import Origin, complete_tx
+from cutecourse.emulator.memory import RANK_SHIFT, Allocation
+from cutecourse.emulator.site import AddressSource, Site
+
+__all__ = [
+    "CHUNK",
+    "Arrival",
+    "Out",
+    "Piece",
+    "Place",
+    "barrier_place",
+    "check_same_block",
+    "destination_ranks",
+    "global_bytes",
+    "land_later",
+    "lane_value",
+    "own_place",
+    "pieces_of",
+    "remember",
+    "shared_place",
+    "take_multicast",
+    "take_operands",
+]
+
+CHUNK = 16
+"""Bytes that bulk copies move at least, and the alignment of everything that they touch."""
+_PIECES = 4
+_RANK_MASK = (1 << RANK_SHIFT) - 1
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the shared memory of a block of the cluster that a lane belongs to."""
+
+    bundle: Bundle
+    cluster: int
+    rank: int
+    offset: int
+
+    def chunk(self, offset: int) -> int:
+        """The number, in all of the cohort's shared memory, of the chunk at an offset in the block."""
+        return (self.bundle.cohort.shared_start(self.cluster, self.rank) + offset) // CHUNK
+
+    def in_block(self, rank: int) -> Place:
+        """The same offset in another block."""
+        return Place(self.bundle, self.cluster, rank, self.offset)
+
+    def about(self) -> dict[str, int]:
+        """For events."""
+        return {"rank": self.rank, "offset": self.offset}
+
+
+class Piece(Protocol):
+    """A part of a copy into shared memory that lands on its own."""
+
+    n_bytes: int
+    """What the mbarrier counts for it."""
+    chunks: NDArray[np.int64]
+    """Where it goes: numbers of chunks, counted from `first_chunk` of the copy."""
+
+    def read(self) -> NDArray[np.uint64]:
+        """The source's bytes as they are now: two words for each chunk, shape (*chunks.shape, 2)."""
+
+
+# --- operands, and their checks ---------------------------------------------------------------------------
+
+
+def take_multicast(site: Site) -> bool:
+    """Take .multicast::cluster; .cta_group is refused."""
+    if site.has("cta_group::1", "cta_group::2"):
+        site.unsupported(".cta_group is not supported yet")
+    return site.has("multicast::cluster")
+
+
+def destination_ranks(site: Site, bundle: Bundle, lane: int, mask: int) -> list[int]:
+    """The CTAs that a multicast mask names, checked against the cluster."""
+    size = bundle.cohort.size
+    if mask == 0:
+        raise site.error(InvalidOperand, "the multicast mask is 0: it names no CTA", bundle, lane)
+    ranks = [rank for rank in range(16) if mask >> rank & 1]
+    for rank in ranks:
+        if rank >= size:
+            raise site.error(
+                AddressError,
+                f"the multicast mask 0x{mask:04x} names CTA {rank} of a cluster of {size}",
+                bundle,
+                lane,
+            )
+        check_alive(site, bundle, lane, rank, "the copy's destination")
+    return ranks
+
+
+def take_operands(site: Site, count: int) -> None:
+    """Refuse an instruction with another number of operands."""
+    if len(site.operands) != count:
+        site.invalid(f"{site.instruction.name} takes {count} operands here, not {len(site.operands)}")
+
+
+def lane_value(address: AddressSource, bundle: Bundle, lane: int) -> int:
+    """The address that one lane gives."""
+    return int(address.lanes(bundle).reshape(-1)[lane])
+
+
+def shared_place(
+    site: Site, bundle: Bundle, lane: int, address: int, n_bytes: int, alignment: int, what: str
+) -> Place:
+    """The block and offset of an address in shared memory, checked.
+
+    Errors: AlignmentError; AddressError for a block that the cluster does not have or that has ended, and for
+            bytes behind the end of the block's memory.
+    """
+    cohort = bundle.cohort
+    cluster = lane // WARP_SIZE
+    offset, rank = (address & _RANK_MASK, address >> RANK_SHIFT) if cohort.size > 1 else (address, 0)
+    limit = bundle.program.shared_bytes
+    name = bundle.program.shared_name(offset)
+    near = f" ({name})" if name else ""
+    if rank >= cohort.size:
+        raise site.error(
+            AddressError,
+            f"{what} is at 0x{address:x}, in CTA {rank} of a cluster of {cohort.size}",
+            bundle,
+            lane,
+            address=address,
+        )
+    if offset % alignment:
+        raise site.error(
+            AlignmentError,
+            f"{what} is at shared address 0x{address:x}{near}, which is no multiple of {alignment}",
+            bundle,
+            lane,
+            address=address,
+            allocation=name,
+        )
+    if offset + n_bytes > limit:
+        raise site.error(
+            AddressError,
+            f"{what} is {n_bytes} bytes at shared address 0x{address:x}{near}, which end"
+            f" {offset + n_bytes - limit} bytes past the end of the block's {limit} bytes",
+            bundle,
+            lane,
+            address=address,
+            allocation=name,
+        )
+    check_alive(site, bundle, lane, rank, what)
+    return Place(bundle, cluster, rank, offset)
+
+
+def own_place(
+    site: Site, bundle: Bundle, lane: int, address: int, n_bytes: int, alignment: int, what: str
+) -> Place:
+    """As `shared_place`, for an address that has to be in the own block's memory."""
+    place = shared_place(site, bundle, lane, address, n_bytes, alignment, what)
+    if place.rank != bundle.rank:
+        raise site.error(
+            InvalidOperand,
+            f"{what} is at 0x{address:x}, in CTA {place.rank}, and .shared::cta is the own one's"
+            f" (CTA {bundle.rank})",
+            bundle,
+            lane,
+            address=address,
+        )
+    return place
+
+
+def check_alive(site: Site, bundle: Bundle, lane: int, rank: int, what: str) -> None:
+    """Refuse shared memory of another block that has ended: it is nobody's any more."""
+    cluster = lane // WARP_SIZE
+    if rank != bundle.rank and not bundle.cohort.alive(rank)[cluster]:
+        raise site.error(
+            AddressError, f"{what} lies in CTA {rank} of the cluster, which has ended", bundle, lane
+        )
+
+
+def global_bytes(
+    site: Site, bundle: Bundle, lane: int, address: int, n_bytes: int, what: str
+) -> tuple[Allocation, int]:
+    """The allocation that holds some bytes of global memory, and where in it they start.
+
+    Errors: AlignmentError, AddressError.
+    """
+    memory = bundle.machine.memory
+    found = memory.find(address)
+    if address % CHUNK:
+        raise site.error(
+            AlignmentError,
+            f"{what} is at 0x{address:x}, which is no multiple of {CHUNK}",
+            bundle,
+            lane,
+            address=address,
+            allocation=found.name if found else None,
+        )
+    if found is None or found.space != "global" or address + n_bytes > found.end:
+        if found is not None and found.space == "global":
+            where = f"they end {address + n_bytes - found.end} bytes past the end of {found.name}"
+        elif near := memory.nearest(address):
+            side = f"{near[1]} bytes past the end" if near[1] >= 0 else f"{-near[1]} bytes before the start"
+            where = f"{side} of the nearest allocation, {near[0].name} ({near[0].nbytes} bytes)"
+        else:
+            where = "no allocation is near"
+        raise site.error(
+            AddressError,
+            f"{what} is {n_bytes} bytes at 0x{address:x} in global memory: {where}",
+            bundle,
+            lane,
+            address=address,
+            allocation=found.name if found else None,
+        )
+    return found, address - found.base
+
+
+def barrier_place(site: Site, bundle: Bundle, lane: int, address: int) -> Place:
+    """Where the mbarrier lies that an operand names."""
+    return shared_place(site, bundle, lane, address, 8, 8, "the mbarrier")
+
+
+def check_same_block(site: Site, bundle: Bundle, lane: int, to: Place, barrier: Place) -> None:
+    """A copy's mbarrier lies in the block that the copy goes to."""
+    if to.rank != barrier.rank:
+        raise site.error(
+            InvalidOperand,
+            f"the mbarrier lies in CTA {barrier.rank} and the destination in CTA {to.rank}: both have to"
+            " be in the same",
+            bundle,
+            lane,
+        )
+
+
+# --- into shared memory -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A copy into the shared memory of one or more blocks, as it was asked for."""
+
+    origin: Origin
+    places: list[Place]
+    """Where it goes, in each destination block."""
+    barrier: int
+    """The mbarrier's offset in each destination block."""
+    first_chunk: int
+    """The offset in the block, in chunks, that the pieces' chunks are counted from."""
+    transfer: int | None
+    """The event that tells of the request."""
+
+
+def pieces_of(count: int) -> list[tuple[int, int]]:
+    """Cut a range of `count` things into a few pieces: (first, stop) of each."""
+    n = min(_PIECES, count)
+    edges = [count * i // n for i in range(n + 1)] if n else [0]
+    return list(pairwise(edges))
+
+
+def land_later(arrival: Arrival, pieces: Sequence[Piece], *, keep: bool = False) -> None:
+    """Let the pieces land in every destination, later and in any order.
+
+    `keep` leaves what the destination holds readable until then, for a reduction.
+    """
+    machine = arrival.origin.bundle.machine
+    for place in arrival.places:
+        first = place.chunk(arrival.first_chunk * CHUNK)
+        _, written = place.bundle.cohort.shared_words(8, 2)
+        for piece in pieces:
+            if not keep:
+                written[piece.chunks + first] = 0
+            machine.defer(partial(_land, arrival, place, piece))
+
+
+def _land(arrival: Arrival, place: Place, piece: Piece) -> None:
+    """A piece lands in one destination."""
+    origin = arrival.origin
+    bundle = origin.bundle
+    machine = bundle.machine
+    check_alive(origin.site, bundle, origin.lane, place.rank, "the copy's destination")
+    where = piece.chunks + place.chunk(arrival.first_chunk * CHUNK)
+    words, written = bundle.cohort.shared_words(8, 2)
+    words[where] = piece.read()
+    written[where] = _ALL
+    if machine.recorder is not None:
+        machine.emit_at(
+            "tma.land",
+            bundle.cohort,
+            place.cluster,
+            place.rank,
+            origin.site.line,
+            transfer=arrival.transfer,
+            offset=place.offset,
+            bytes=piece.n_bytes,
+        )
+    complete_tx(
+        machine,
+        bundle.cohort,
+        place.cluster,
+        place.rank,
+        arrival.barrier,
+        piece.n_bytes,
+        transfer=arrival.transfer,
+        origin=origin,
+    )
+
+
+# --- out of shared memory ---------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Out:
+    """A copy out of shared memory: pieces are read, and what was read is written later.
+
+    `cohort_chunks` are numbers of chunks among the cohort's shared memory; `needed` tells for each whether it
+    has to have been written (None: all).
+    """
+
+    origin: Origin
+    group: int
+    """The number that the thread's open group will have."""
+    transfer: int | None = None
+    released: bool = False
+    """Whether the thread has waited until the source was read."""
+    reads: list[PendingWork] = field(default_factory=list)
+    writes: list[PendingWork] = field(default_factory=list)
+
+    def add(
+        self,
+        cohort_chunks: NDArray[np.int64],
+        write: Callable[[NDArray[np.uint64]], None],
+        needed: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Read these chunks later, and give them to `write` later still."""
+        self.check(cohort_chunks, needed)
+        self.reads.append(self.origin.bundle.machine.defer(partial(self._read, cohort_chunks, write, needed)))
+
+    def check(self, cohort_chunks: NDArray[np.int64], needed: NDArray[np.bool_] | None) -> None:
+        """Refuse a source that nobody has written."""
+        bundle = self.origin.bundle
+        _, written = bundle.cohort.shared_words(8, 2)
+        missing = written[cohort_chunks].view(np.uint8) == 0
+        if needed is not None:
+            missing &= needed
+        if not missing.any():
+            return
+        place = np.argwhere(missing)[0]
+        byte = int(cohort_chunks[tuple(place[:-1])]) * CHUNK + int(place[-1])
+        offset = byte % bundle.cohort.shared_stride
+        name = bundle.program.shared_name(offset)
+        raise self.origin.site.error(
+            UninitializedRead,
+            f"the copy's source has a byte at shared offset 0x{offset:x}"
+            + (f" (in {name})" if name else "")
+            + " that was never written: a missing store, barrier or wait before it?",
+            bundle,
+            self.origin.lane,
+            address=offset,
+            allocation=name,
+        )
+
+    def _read(
+        self,
+        cohort_chunks: NDArray[np.int64],
+        write: Callable[[NDArray[np.uint64]], None],
+        needed: NDArray[np.bool_] | None,
+    ) -> None:
+        self.check(cohort_chunks, needed)
+        bundle = self.origin.bundle
+        machine = bundle.machine
+        words, _ = bundle.cohort.shared_words(8, 2)
+        self.writes.append(machine.defer(partial(write, words[cohort_chunks])))
+        if machine.recorder is not None and all(work.done for work in self.reads):
+            cluster = self.origin.lane // WARP_SIZE
+            machine.emit_at(
+                "tma.read",
+                bundle.cohort,
+                cluster,
+                bundle.rank,
+                self.origin.site.line,
+                transfer=self.transfer,
+            )
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the whole source has been read."""
+        return all(work.done for work in self.reads)
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it has been written."""
+        return self.was_read and all(work.done for work in self.writes)
+
+    def finish_reads(self) -> None:
+        """Read what has not been read."""
+        self._finish(self.reads)
+        self.released = True
+
+    def finish(self) -> None:
+        """Read and write what is left."""
+        self.finish_reads()
+        self._finish(self.writes)
+
+    def _finish(self, works: list[PendingWork]) -> None:
+        left = [work for work in works if not work.done]
+        self.origin.bundle.machine.random.shuffle(left)
+        for work in left:
+            work.finish()
+
+
+# --- events -----------------------------------------------------------------------------------------------
+
+
+def remember(
+    origin: Origin,
+    operation: str,
+    *,
+    tensor: str | None,
+    coords: Sequence[int],
+    box: Sequence[int],
+    n_bytes: int,
+    destinations: Sequence[Place] = (),
+    barrier: int | None = None,
+    mask: int | None = None,
+    source: Any = None,
+) -> int | None:
+    """Tell the recorder of a request; its event's index, or None where nobody listens."""
+    bundle = origin.bundle
+    machine = bundle.machine
+    if machine.recorder is None:
+        return None
+    about = None
+    if barrier is not None:
+        rank = destinations[0].rank if destinations else bundle.rank
+        label = bundle.program.placement.shared_label(barrier)
+        about = {"rank": rank, "offset": barrier, "name": label}
+    return machine.emit(
+        "tma.issue",
+        bundle,
+        origin.lane,
+        origin.site.line,
+        operation=operation,
+        tensor=tensor,
+        coords=list(coords),
+        box=list(box),
+        bytes=n_bytes,
+        destinations=[place.about() for place in destinations],
+        barrier=about,
+        mask=mask,
+        source=source,
+    )

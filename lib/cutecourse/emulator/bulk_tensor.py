@@ -1,0 +1,466 @@
+"""cp.async.bulk.tensor and its kin: copies of boxes of a tensor, by coordinates and a tensor map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bulk_copies import (
+    CHUNK,
+    Arrival,
+    Out,
+    barrier_place,
+    check_same_block,
+    destination_ranks,
+    land_later,
+    lane_value,
+    own_place,
+    pieces_of,
+    remember,
+    shared_place,
+    take_multicast,
+    take_operands,
+)
+from cutecourse.emulator.bulk_groups import BulkGroups
+from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
+from cutecourse.emulator.bundle import Bundle, Mask
+from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
+from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.numerics import FORMATS
+from cutecourse.emulator.registry import Step, instruction
+from cutecourse.emulator.site import Site
+from cutecourse.emulator.tensor_map import TOKEN_BYTES, BoundTensorMap, Window
+from cutecourse.ptx.syntax import Address, Vector
+
+__all__: list[str] = []
+
+_DIMS = ("1d", "2d", "3d", "4d", "5d")
+_MODES = (
+    "im2col", "im2col::w", "im2col::w::128", "im2col_no_offs", "tile::gather4", "tile::scatter4",
+)  # fmt: skip
+_BOX_ALIGNMENT = 128
+_MAP_ALIGNMENT = 64
+# What each reduction works on, and what a map's type stands for there.
+_REDUCED = {
+    "add": {
+        "u32": "u32",
+        "s32": "s32",
+        "u64": "u64",
+        "f32": "f32",
+        "f32_ftz": "f32",
+        "f16": "f16",
+        "bf16": "bf16",
+    },
+    "min": {"u32": "u32", "s32": "s32", "u64": "u64", "s64": "s64", "f16": "f16", "bf16": "bf16"},
+    "inc": {"u32": "u32"},
+    "and": {"u32": "b32", "s32": "b32", "u64": "b64"},
+}
+_REDUCED |= {"max": _REDUCED["min"], "dec": _REDUCED["inc"], "or": _REDUCED["and"], "xor": _REDUCED["and"]}
+_Range = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """One box of a tensor: where a lane's copy starts."""
+
+    bound: BoundTensorMap
+    coords: tuple[int, ...]
+
+    def window(self, part: _Range) -> Window:
+        """What of a part of the box lies in the tensor."""
+        low, high = zip(*part, strict=True)
+        return self.bound.window(self.coords, low, high)
+
+    def parts(self) -> list[_Range]:
+        """The box cut along its longest outer dimension; a single row along that, in whole chunks."""
+        counts = self.bound.map.counts
+        whole = [(0, count) for count in counts]
+        axis = max(range(1, len(counts)), key=lambda d: counts[d], default=0)
+        if axis and counts[axis] > 1:
+            cuts = pieces_of(counts[axis])
+        else:
+            axis, unit = 0, CHUNK // self.bound.map.item_bytes
+            cuts = [(first * unit, stop * unit) for first, stop in pieces_of(counts[0] // unit)]
+        return [[*whole[:axis], cut, *whole[axis + 1 :]] for cut in cuts]
+
+    def chunks(self, part: _Range, offset: int) -> NDArray[np.int64]:
+        """The chunks of shared memory that a part's elements lie in, outermost dimension first."""
+        unit = CHUNK // self.bound.map.item_bytes
+        inner = slice(part[0][0] // unit, part[0][1] // unit)
+        outer = [slice(first, stop) for first, stop in part[:0:-1]]
+        return self.bound.chunks(offset)[(*outer, inner)]
+
+
+class _Tile:
+    """A part of a box on its way into shared memory."""
+
+    def __init__(self, box: _Box, part: _Range, offset: int) -> None:
+        self.box = box
+        self.part = part
+        self.chunks = box.chunks(part, offset)
+        self.n_bytes = self.chunks.size * CHUNK
+
+    def read(self) -> NDArray[np.uint64]:
+        """The elements as they are now; what lies outside of the tensor is filled."""
+        tensor_map = self.box.bound.map
+        shape = [stop - first for first, stop in self.part]
+        values = np.full(shape[::-1], tensor_map.fill, dtype=f"u{tensor_map.item_bytes}")
+        window = self.box.window(self.part)
+        if not window.empty:
+            inside = self.box.bound.elements(window)
+            if tensor_map.dtype in {"tf32", "tf32_ftz"}:
+                inside = _to_tf32(inside)
+            values[_inner(window, self.part)] = inside
+        return values.view(np.uint64).reshape(*self.chunks.shape, 2)
+
+
+def _inner(window: Window, part: _Range) -> tuple[slice, ...]:
+    """Where a window lies in a part of its box, outermost dimension first."""
+    places = zip(window.first, window.stop, part, strict=True)
+    return tuple(slice(first - low, stop - low) for first, stop, (low, _) in places)[::-1]
+
+
+def _to_tf32(words: NDArray[Any]) -> NDArray[np.uint32]:
+    """Bits of f32 rounded to tf32, to nearest even, as an H200's load does it; any NaN is the same one."""
+    wide = words.astype(np.uint64)
+    rounded = (wide + 0xFFF + (wide >> 13 & 1)) & 0xFFFFE000
+    nan = wide & 0x7FFFFFFF > FORMATS["f32"].infinity
+    return np.where(nan, 0x7FFFE000, rounded).astype(np.uint32)
+
+
+# --- operands ---------------------------------------------------------------------------------------------
+
+
+class _TensorOperand:
+    """The operand [tensorMap, {coordinates}] of an instruction."""
+
+    def __init__(self, site: Site, index: int, dims: int) -> None:
+        self.site = site
+        self.dims = dims
+        operand = site.operand(index)
+        self.address = site.address(index)
+        items = operand.coordinates if isinstance(operand, Address) else ()
+        if len(items) == 1 and isinstance(items[0], Vector):
+            items = items[0].items
+        if len(items) != dims:
+            site.invalid(
+                f"{site.instruction.name} takes {dims} coordinates behind the tensor map, not {len(items)}"
+            )
+        self.slots = [site.read(item, "s32") for item in items]
+
+    def box(self, bundle: Bundle, lane: int) -> _Box:
+        """The box that a lane asks for, checked."""
+        site = self.site
+        bound = _find_map(site, bundle, lane, int(self.address.lanes(bundle).reshape(-1)[lane]))
+        rows = bundle.rows["s32"]
+        coords = tuple(int(rows[slot].reshape(-1)[lane]) for slot in self.slots)
+        tensor_map = bound.map
+        if tensor_map.rank != self.dims:
+            raise site.error(
+                InvalidOperand,
+                f"the tensor map has {tensor_map.rank} dimensions ({tensor_map.describe()}) and the"
+                f" instruction is for {self.dims}",
+                bundle,
+                lane,
+            )
+        start = coords[0] * tensor_map.item_bytes
+        if start % CHUNK:
+            raise site.error(
+                AlignmentError,
+                f"the box starts at element {coords[0]} of the innermost dimension ({tensor_map.describe()}):"
+                f" {start} bytes, and it has to be a multiple of {CHUNK}",
+                bundle,
+                lane,
+            )
+        box = _Box(bound, coords)
+        window = box.window([(0, count) for count in tensor_map.counts])
+        if not window.empty and bound.base + bound.reach(window) > bound.allocation.nbytes:
+            beyond = bound.base + bound.reach(window) - bound.allocation.nbytes
+            raise site.error(
+                AddressError,
+                f"the box at {coords} of the tensor map ({tensor_map.describe()}) reaches {beyond} bytes"
+                f" past the end of {bound.allocation.name}: the map's dims or strides do not fit the array",
+                bundle,
+                lane,
+                allocation=bound.allocation.name,
+            )
+        return box
+
+
+def _find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensorMap:
+    """The tensor map at a generic address."""
+    if address % _MAP_ALIGNMENT:
+        raise site.error(
+            AlignmentError,
+            f"the tensor map is at 0x{address:x}, which is no multiple of {_MAP_ALIGNMENT}",
+            bundle,
+            lane,
+            address=address,
+        )
+    memory = bundle.machine.memory
+    found = memory.find(address)
+    if found is not None and found.space in {"param", "const", "global"}:
+        start = address - found.base
+        token = found.data[start : start + TOKEN_BYTES].tobytes()
+        parameters = bundle.machine.parameters
+        bound = parameters.tensor_maps.get(token) if parameters is not None else None
+        if bound is not None:
+            return bound
+        where = f"in {found.name}"
+    else:
+        where = "in no .param, .const or .global memory"
+    raise site.error(
+        InvalidOperand,
+        f"there is no tensor map at 0x{address:x} ({where}): pass an emulator.TensorMap as the kernel's"
+        " 128-byte parameter, or copy all its bytes",
+        bundle,
+        lane,
+        address=address,
+    )
+
+
+def _dims(site: Site) -> int:
+    """Take the dimension and the mode of a tensor instruction."""
+    dims = _DIMS.index(site.expect(*_DIMS)) + 1
+    mode = site.one_of(*_MODES)
+    if mode is not None:
+        site.unsupported(f".{mode} is not supported yet, only .tile")
+    site.has("tile")
+    return dims
+
+
+# --- instructions -----------------------------------------------------------------------------------------
+
+
+@instruction("cp.async.bulk.tensor")
+def tensor_copy(site: Site) -> Step:
+    """Copy a box of a tensor from global to shared memory, or back, beside the thread that asks for it.
+
+    Shapes:     once for each active lane: elect one. A load lands the box's rows one behind the other or,
+                swizzled, each in a span of its own with its 16-byte chunks shuffled by bits of the shared
+                address; with .multicast::cluster at the same offset in every CTA that the mask names, each of
+                which has its own mbarrier at the mbarrier's offset. Elements outside of the tensor are
+                filled on a load, with the bytes counted, and left alone on a store.
+    Units:      coordinates in elements, innermost first, signed; an element stride takes every n-th element.
+    Alignment:  box in shared memory 128 bytes, tensor map 64, mbarrier 8; the first coordinate a multiple of
+                16 bytes (an H200 takes it for an illegal instruction otherwise).
+    Errors:     InvalidOperand (no tensor map there, wrong dimensions, mask, mbarrier in another CTA than the
+                box), AlignmentError, AddressError, UninitializedRead (a store's source), NoBarrierError and
+                BarrierCountError when bytes land; UnfinishedCopy for a block that ends before its stores have
+                read.
+    Simplified: pieces of the box land in an order that the seed chooses. .im2col, .tile::gather4 and
+                .cta_group are not supported yet; cache hints have no effect.
+    Source:     PTX ISA 9.0, cp.async.bulk.tensor
+                (#data-movement-and-conversion-instructions-cp-async-bulk-tensor); the box's pitch under a
+                swizzle wider than its row, and tf32's rounding: an H200.
+    """
+    dims = _dims(site)
+    to = site.expect("shared::cluster", "shared::cta", "global")
+    if to == "global":
+        if not site.has("shared::cta"):
+            site.unsupported("it copies from .shared::cta to .global")
+        return _out(site, dims, None)
+    if not site.has("global"):
+        site.unsupported(f"it copies from .global to .{to}")
+    return _load(site, dims, to)
+
+
+@instruction("cp.reduce.async.bulk.tensor")
+def tensor_reduce(site: Site) -> Step:
+    """Combine a box in shared memory with a tensor's elements in global memory, element by element.
+
+    Shapes:     as a store of cp.async.bulk.tensor.
+    Errors:     as cp.async.bulk.tensor; InvalidOperand for an operation that the map's type does not have.
+    Simplified: as cp.async.bulk.tensor; each element is changed with nobody in between.
+    Source:     PTX ISA 9.0, cp.reduce.async.bulk.tensor
+                (#data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor).
+    """
+    dims = _dims(site)
+    if not (site.has("global") and site.has("shared::cta")):
+        site.unsupported("it reduces from .shared::cta into .global")
+    return _out(site, dims, site.expect(*OPERATIONS))
+
+
+@instruction("cp.async.bulk.prefetch.tensor")
+def tensor_prefetch(site: Site) -> Step:
+    """Ask for a box of a tensor to be brought to the L2 cache: it changes nothing that a kernel can see.
+
+    Shapes:     as cp.async.bulk.tensor.
+    Errors:     as cp.async.bulk.tensor, for the tensor map and the coordinates.
+    Source:     PTX ISA 9.0, cp.async.bulk.prefetch.tensor
+                (#data-movement-and-conversion-instructions-cp-async-bulk-prefetch-tensor).
+    """
+    dims = _dims(site)
+    site.has("L2", "global")
+    hinted = site.has("L2::cache_hint")
+    take_operands(site, 1 + hinted)
+    tensor = _TensorOperand(site, 0, dims)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for lane in bundle.lanes(mask).tolist():
+            box = tensor.box(bundle, lane)
+            _remember(Origin(site, bundle, lane), "prefetch", box)
+
+    return step
+
+
+@instruction("prefetch.tensormap", "prefetch.param.tensormap", "prefetch.const.tensormap")
+def prefetch_tensormap(site: Site) -> Step:
+    """Bring a tensor map to where tensor copies find it sooner: it changes nothing that a kernel can see.
+
+    Shapes:     each lane for itself.
+    Errors:     InvalidOperand where there is no tensor map, AlignmentError.
+    Source:     PTX ISA 9.0, prefetch (#data-movement-and-conversion-instructions-prefetch-prefetchu).
+    """
+    take_operands(site, 1)
+    address = site.address(0)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        flat = address.lanes(bundle).reshape(-1)
+        for lane in bundle.lanes(mask).tolist():
+            _find_map(site, bundle, lane, int(flat[lane]))
+
+    return step
+
+
+@instruction("tensormap.replace")
+def tensormap_replace(site: Site) -> Step:
+    """Change a field of a tensor map. Not supported yet.
+
+    Source:     PTX ISA 9.0, tensormap.replace
+                (#data-movement-and-conversion-instructions-tensormap-replace).
+    """
+    site.unsupported("it is not supported yet; pass a tensor map for each use")
+
+
+def _remember(origin: Origin, operation: str, box: _Box, **more: Any) -> int | None:
+    tensor_map = box.bound.map
+    return remember(
+        origin,
+        operation,
+        tensor=tensor_map.name,
+        coords=box.coords,
+        box=tensor_map.counts,
+        n_bytes=tensor_map.box_bytes,
+        **more,
+    )
+
+
+def _load(site: Site, dims: int, to: str) -> Step:
+    """A load: [dst], [map, coordinates], [mbarrier] {, mask} {, cache policy}."""
+    if not site.has("mbarrier::complete_tx::bytes"):
+        site.unsupported("a load needs .mbarrier::complete_tx::bytes")
+    multicast = take_multicast(site)
+    if multicast and to == "shared::cta":
+        site.unsupported(".multicast::cluster goes to .shared::cluster")
+    hinted = site.has("L2::cache_hint")
+    take_operands(site, 3 + multicast + hinted)
+    destination, barrier = site.address(0), site.address(2)
+    tensor = _TensorOperand(site, 1, dims)
+    cta_mask = site.source(3, "u16") if multicast else None
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for lane in bundle.lanes(mask).tolist():
+            issue(bundle, lane)
+
+    def issue(bundle: Bundle, lane: int) -> None:
+        box = tensor.box(bundle, lane)
+        address = lane_value(destination, bundle, lane)
+        what, size = "the copy's destination", box.bound.map.shared_bytes
+        if to == "shared::cta":
+            place = own_place(site, bundle, lane, address, size, _BOX_ALIGNMENT, what)
+        else:
+            place = shared_place(site, bundle, lane, address, size, _BOX_ALIGNMENT, what)
+        bar = barrier_place(site, bundle, lane, lane_value(barrier, bundle, lane))
+        bits = None
+        places = [place]
+        if cta_mask is None:
+            check_same_block(site, bundle, lane, place, bar)
+        else:
+            bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
+            places = [place.in_block(rank) for rank in destination_ranks(site, bundle, lane, bits)]
+        origin = Origin(site, bundle, lane)
+        transfer = _remember(origin, "load", box, destinations=places, barrier=bar.offset, mask=bits)
+        arrival = Arrival(origin, places, bar.offset, (place.offset & ~1023) // CHUNK, transfer)
+        land_later(arrival, [_Tile(box, part, place.offset) for part in box.parts()])
+
+    return step
+
+
+def _out(site: Site, dims: int, operation: str | None) -> Step:
+    """A store or a reduction: [map, coordinates], [src] {, cache policy}."""
+    if not site.has("bulk_group"):
+        site.unsupported("a copy to global memory needs .bulk_group")
+    hinted = site.has("L2::cache_hint")
+    take_operands(site, 2 + hinted)
+    tensor = _TensorOperand(site, 0, dims)
+    source = site.address(1)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for lane in bundle.lanes(mask).tolist():
+            issue(bundle, lane)
+
+    def issue(bundle: Bundle, lane: int) -> None:
+        box = tensor.box(bundle, lane)
+        tensor_map = box.bound.map
+        combine = None
+        if operation is not None:
+            kind = _REDUCED[operation].get(tensor_map.dtype)
+            if kind is None:
+                raise site.error(
+                    InvalidOperand,
+                    f".{operation} has no elements of type {tensor_map.dtype} ({tensor_map.describe()});"
+                    f" it has {', '.join(_REDUCED[operation])}",
+                    bundle,
+                    lane,
+                )
+            combine = reduction(operation, kind)
+        address = lane_value(source, bundle, lane)
+        place = own_place(
+            site, bundle, lane, address, tensor_map.shared_bytes, _BOX_ALIGNMENT, "the copy's source"
+        )
+        groups = BulkGroups.of(bundle)
+        origin = Origin(site, bundle, lane)
+        transfer = _remember(origin, "reduce" if operation else "store", box, source=place.about())
+        out = Out(origin, groups.group(lane), transfer)
+        base = place.chunk(place.offset & ~1023)
+        for part in box.parts():
+            chunks = box.chunks(part, place.offset) + base
+            out.add(chunks, partial(_write, box, part, combine), _needed(box, part, chunks))
+        groups.copies.append(out)
+
+    return step
+
+
+def _needed(box: _Box, part: _Range, chunks: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Which bytes of a part's chunks a store writes; None for all."""
+    window = box.window(part)
+    if list(zip(window.first, window.stop, strict=True)) == part:
+        return None
+    shape = [stop - first for first, stop in part]
+    needed = np.zeros((*shape[::-1], box.bound.map.item_bytes), dtype=np.bool_)
+    if not window.empty:
+        needed[_inner(window, part)] = True
+    return needed.reshape(*chunks.shape, CHUNK)
+
+
+def _write(box: _Box, part: _Range, combine: Reduction | None, words: NDArray[np.uint64]) -> None:
+    """Write what of a part lies in the tensor, or combine it with what is there."""
+    window = box.window(part)
+    if window.empty:
+        return
+    shape = [stop - first for first, stop in part]
+    values = words.reshape(-1).view(f"u{box.bound.map.item_bytes}").reshape(shape[::-1])
+    values = values[_inner(window, part)]
+    target = box.bound.elements(window)
+    if combine is None:
+        target[...] = values
+    elif not box.bound.overlaps:
+        target[...] = combine(target[...], np.ascontiguousarray(values))
+    else:
+        for place in np.ndindex(target.shape[:-1]):
+            target[place] = combine(target[place], np.ascontiguousarray(values[place]))
