@@ -201,8 +201,8 @@ def _tma(stages: int, multicast: bool) -> str:
     mad.lo.u32          %at, %rank, {slice_bytes}, %at;
     cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster
                         [%at], [%map, {{%col, %row}}], [%full], %mask;"""
-        # Without .release.cluster, as CUTLASS arrives: nothing was written that the other blocks read, and the
-        # fence that it stands for takes longer than a tile.
+        # Without .release.cluster, as CUTLASS arrives: nothing was written that the other blocks would read,
+        # and the fence that it brings takes longer than a tile.
         arrive = f"""    setp.ge.u32         %done, %lane, {CLUSTER};
     @%done bra          ARRIVED;
     mapa.shared::cluster.u32 %peer, %empty, %lane;

@@ -162,7 +162,7 @@ def measure(multiprocessors: int, sources: dict[str, int] | None = None) -> list
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """GB/s into shared memory: a line for each way, a column for each source and one block (cluster) or all."""
+    """GB/s into shared memory: a line for each way; one block, or cluster, and all of them as columns."""
     lines = [
         "GB/s into shared memory",
         f"{'way':<32}{'ahead':>9}{'L2, 1':>10}{'memory, 1':>11}{'L2, all':>10}{'memory, all':>13}",
