@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cutecourse import emulator
+from cutecourse import emulator, runtime
+from cutecourse.kernels import tma_load, tma_multicast
 from cutecourse.layout import (
     Layout,
     blocked_product,
@@ -55,6 +56,14 @@ def computed_layouts() -> dict[str, Layout]:
     }
 
 
+def launch_twin(path: Path, spec, a, out):
+    """Launch a twin's PTX as its DSL kernel is launched; the atom's first 128 bytes are the tensor map."""
+    tensor_map = runtime.emulator_tensor_map(spec.params[0].encoding, a)
+    emulator.launch(
+        path.read_text(), grid=spec.grid, block=spec.block, cluster=spec.cluster, args=[tensor_map, out]
+    )
+
+
 def parsed(printed: str) -> dict[str, Layout]:
     return {name: Layout.parse(text) for name, text in (line.split() for line in printed.splitlines())}
 
@@ -86,3 +95,23 @@ def test_micro_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program
         (tmp_path / "micro_gemm.ptx").read_text(), grid=(1, 1, 1), block=(32, 1, 1), args=[a, b, c]
     )
     np.testing.assert_array_equal(c.T, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+@pytest.mark.program("nvcc")
+def test_tma_load_cu__brings_the_tile_on_the_emulator(tmp_path, find_program):
+    nvcc(find_program, KERNELS / "cpp" / "tma_load.cu", tmp_path / "tma_load.ptx", "-arch=sm_90", "-ptx")
+    a = np.arange(128 * 256, dtype=np.uint16).reshape(128, 256).view(np.float16)
+    out = np.zeros((64, 64), np.float16)
+    launch_twin(tmp_path / "tma_load.ptx", tma_load.LAUNCH, a, out)
+    np.testing.assert_array_equal(out.view(np.uint16), a[64:128, 128:192].view(np.uint16))
+
+
+@pytest.mark.program("nvcc")
+def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, find_program):
+    source = KERNELS / "cpp" / "tma_multicast.cu"
+    nvcc(find_program, source, tmp_path / "tma_multicast.ptx", "-arch=sm_90", "-ptx")
+    a = np.arange(128 * 64, dtype=np.uint16).reshape(128, 64).view(np.float16)
+    out = np.zeros((4, 128, 64), np.float16)
+    launch_twin(tmp_path / "tma_multicast.ptx", tma_multicast.LAUNCH, a, out)
+    for received in out:
+        np.testing.assert_array_equal(received.view(np.uint16), a.view(np.uint16))

@@ -1,0 +1,75 @@
+"""Record what this machine's GPU leaves in shared memory after each TMA load of tests/support/tma_cases.py.
+
+    python -m tools.record_tma [--commit HASH] [--date YYYY-MM-DD] [--output FILE]
+
+The library makes the tensor map, the driver encodes it, the kernel dumps shared memory. Where there is no
+git, say with --commit (or CUTECOURSE_COMMIT) which commit this is. A dump that is not as predicted is named
+at the end, with the first byte that differs, and the file is written all the same: it is what the GPU did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import hashlib
+import os
+import platform
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests")]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run every case and write the recording."""
+    import numpy as np
+
+    from cutecourse import runtime
+    from support import ptx_recordings, tma_cases
+    from tools.record_cases import _commit, _driver_version
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--commit", default=os.environ.get("CUTECOURSE_COMMIT"))
+    parser.add_argument("--date", default=None)
+    parser.add_argument("--output", type=Path, default=tma_cases.RECORDING)
+    options = parser.parse_args(arguments)
+
+    found = runtime.discover()
+    if not found.devices:
+        print(f"record_tma: needs a GPU; {found.reason}.", file=sys.stderr)
+        return 1
+    gpu = found.devices[0]
+    entries, different = {}, []
+    for name, case in tma_cases.CASES.items():
+        spec = case.spec()
+        run = runtime.run(spec, device="cuda:0", **case.arguments())
+        predicted = case.predicted()
+        wrong = np.flatnonzero(run["out"] != predicted)
+        if len(wrong):
+            at = int(wrong[0])
+            different.append(
+                f"{name}: {len(wrong)} bytes differ, the first at {at}: {run['out'][at]} for {predicted[at]}"
+            )
+        entries[name] = {
+            "ptx_sha256": hashlib.sha256((spec.ptx or "").encode()).hexdigest(),
+            "outputs": {out: ptx_recordings.pack(run[out]) for out in ("out", "arrived")},
+        }
+    header = {
+        "machine": gpu.name,
+        "compute_capability": ".".join(map(str, gpu.compute_capability)),
+        "driver_cuda": str(found.driver),
+        "driver": _driver_version(),
+        "python": platform.python_version(),
+        "date": options.date or dt.datetime.now(dt.UTC).date().isoformat(),
+        "commit": options.commit or _commit(),
+    }
+    ptx_recordings.write(header, entries, options.output)
+    print(f"{len(entries)} loads on {gpu.name}, {len(different)} not as predicted; written: {options.output}")
+    for line in different:
+        print(f"  {line}")
+    return int(bool(different))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
