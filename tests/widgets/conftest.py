@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cutecourse import widgets as package
+from cutecourse.widgets._bundle import module
 
 MOUNT = Path(package.__file__).parent / "static" / "mount.js"
 
@@ -65,3 +66,25 @@ def mount(page: Any, tmp_path: Path, serve: Callable[..., Any]) -> Iterator[Call
 
         yield open_page
         assert said == []
+
+
+@pytest.fixture(scope="module")
+def javascript(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Return `javascript(file, body, argument)`: run a body that knows the file's `_math` as `m`, and `x`."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto("about:blank")
+    loaded: set[str] = set()
+
+    def run(file: str, body: str, argument: Any) -> Any:
+        if file not in loaded:
+            load = """async ([file, code]) => {
+              const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+              (window.loaded ??= {})[file] = (await import(url))._math;
+            }"""
+            page.evaluate(load, [file, module(file)])
+            loaded.add(file)
+        return page.evaluate(f"([file, x]) => {{ const m = window.loaded[file]; {body} }}", [file, argument])
+
+    yield run
+    context.close()

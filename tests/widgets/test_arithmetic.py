@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,35 +15,12 @@ from cutecourse.atoms import MMA_ATOMS
 from cutecourse.errors import CourseError
 from cutecourse.layout import cosize, explain, idx2crd, size
 from cutecourse.widgets import OPERATIONS, parse_tiler
-from cutecourse.widgets._bundle import module
 from cutecourse.widgets.palette import quad_of, ramp_step
 from cutecourse.widgets.snapshots import atom_snapshot, cells_of, register_name
 
 pytestmark = pytest.mark.browser
 
 CASES_EACH = 600
-
-
-@pytest.fixture(scope="module")
-def javascript(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Return `javascript(file, body, argument)`: run a body that knows the file's `_math` as `m`, and `x`."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto("about:blank")
-    loaded: set[str] = set()
-
-    def run(file: str, body: str, argument: Any) -> Any:
-        if file not in loaded:
-            load = """async ([file, code]) => {
-              const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
-              (window.loaded ??= {})[file] = (await import(url))._math;
-            }"""
-            page.evaluate(load, [file, module(file)])
-            loaded.add(file)
-        return page.evaluate(f"([file, x]) => {{ const m = window.loaded[file]; {body} }}", [file, argument])
-
-    yield run
-    context.close()
 
 
 def test_layout_function__same_offsets_coordinates_size_and_cosize(javascript: Callable[..., Any]) -> None:

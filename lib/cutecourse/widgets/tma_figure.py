@@ -76,8 +76,10 @@ def trace_of(choice: Mapping[str, Any]) -> TmaTrace:
         tuple(choice["tile"]),
         choice["dtype"],
         choice["multicast"],
+        check=False,
     )
-    trace.encoding.check(choice["address"])
+    for error in trace.violations(choice["address"]):
+        raise error
     encoding = trace.encoding
     span = CHUNK_BYTES << SWIZZLE_BITS[choice["swizzle"]]
     inner = encoding.box[0] * encoding.element_bytes

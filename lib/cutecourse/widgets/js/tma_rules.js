@@ -38,15 +38,37 @@ export function rulesOf(all) {
       fields !== null,
       "no two elements of this layout follow each other along a mode of the tensor: take a tile of more than one",
     );
-  field("address", "driver", "globalAddress is a multiple of 16", () => ({ value: `base + ${given.address}`, ok: given.address % 16 === 0 }), "a tensor that starts in the middle of 16 bytes cannot be described; start at one that is aligned");
-  field("dims", "driver", "globalDim is 1 to 2^32 each", () => ({ value: list(fields.globalDim), ok: fields.globalDim.every((n) => n >= 1 && n <= 2 ** 32) }), "the extents have 32 bits in the map");
-  const has = { K: "K", MN: "M" };
+  const names = ["M", "K"];
+  const inTensor = given.major === "K" ? "K" : "M";
+  const inShared = all.order ? names[all.order[0]] : "";
   field(
     "majorness",
     "CuTe",
     "the box's first mode has stride 1 in global memory",
     () => ({ value: `stride ${all.innerStride}`, ok: all.innerStride === 1 }),
-    `side by side lie elements along ${has[given.major]} in the tensor, but along ${has[given.smem_major]} in the shared layout, and TMA does not transpose: give both one major`,
+    `neighbours lie along ${inTensor} in the tensor, but along ${inShared} in shared memory, and TMA does not transpose: give both one major`,
+  );
+  field(
+    "multicast_divides",
+    "CuTe",
+    "the box splits evenly among the CTAs of the multicast",
+    () => ({ value: `${list(all.boxDimWhole)} by ${given.multicast}`, ok: all.boxDim !== null }),
+    "each CTA loads one slice of the box, cut from the slowest mode on: take a tile that the number of CTAs divides",
+  );
+  field("rank", "driver", "tensorRank is 1 to 5", () => ({ value: String(fields.tensorRank), ok: fields.tensorRank <= 5 }), "");
+  field(
+    "address",
+    "driver",
+    "globalAddress is a multiple of 16",
+    () => ({ value: `base + ${given.address}`, ok: given.address % 16 === 0 }),
+    "a tensor that starts in the middle of 16 bytes cannot be described: start at one that is aligned",
+  );
+  field(
+    "dims",
+    "driver",
+    "globalDim is 1 to 2^32 each",
+    () => ({ value: list(fields.globalDim), ok: fields.globalDim.every((n) => n >= 1 && n <= 2 ** 32) }),
+    "no tensor may be longer",
   );
   field(
     "stride_multiple",
@@ -56,18 +78,11 @@ export function rulesOf(all) {
     `a line of the tensor is as long as its extent: pad the lines until extent times ${sized(bytes)} is a multiple of 16`,
   );
   field(
-    "multicast_divides",
-    "CuTe",
-    "the box splits evenly among the CTAs of the multicast",
-    () => ({ value: `${list(all.boxDimWhole)} by ${given.multicast}`, ok: all.boxDim !== null }),
-    "each CTA loads one slice of the box, cut from the slowest mode on: take a tile that the number of CTAs divides",
-  );
-  field(
     "box",
     "driver",
     `boxDim is 1 to ${BOX_MOST} each`,
     () => ({ value: list(fields.boxDim), ok: fields.boxDim.every((n) => n >= 1 && n <= BOX_MOST) }),
-    `CuTe takes the longest run that shared memory has in one piece and cuts it nowhere: make the tile at most ${BOX_MOST} wide there, or take atoms, which end a run sooner`,
+    `CuTe takes the whole run that shared memory holds in one piece and cuts it nowhere: make the tile at most ${BOX_MOST} long there`,
   );
   const inner = () => fields.boxDim[0] * bytes;
   field(
@@ -77,8 +92,8 @@ export function rulesOf(all) {
     () => ({ value: `${fields.boxDim[0]} x ${sized(bytes)} = ${inner()}`, ok: inner() % 16 === 0 }),
     "TMA moves 16 bytes at a time: make the tile wider along the contiguous mode, or cut the multicast",
   );
-  if (given.swizzle !== "none") {
-    const span = spanBytes(given.swizzle);
+  const span = spanBytes(given.swizzle);
+  if (given.swizzle !== "none")
     field(
       "swizzle_span",
       "driver",
@@ -86,16 +101,15 @@ export function rulesOf(all) {
       () => ({ value: `${inner()} of ${span}`, ok: inner() <= span }),
       "the pattern repeats within a span and cannot permute beyond it: lay the tile out in atoms, and CuTe makes one box for each span",
     );
+  field("element_strides", "driver", "elementStrides are 1 to 8 each", () => ({ value: list(fields.elementStrides), ok: true }), "");
+  if (given.swizzle !== "none")
     field(
       "filled",
       "layout",
-      `and fills the span: the hardware gives each line ${span} bytes`,
+      `and fills the span: each line takes ${span} bytes of shared memory`,
       () => ({ value: `${inner()} of ${span}`, ok: inner() > span ? null : inner() === span }),
       "a narrower line still takes the whole span in shared memory, so the bytes do not lie where this layout says: take the swizzle whose span is the line",
     );
-  }
-  field("element_strides", "driver", "elementStrides are 1 to 8 each", () => ({ value: list(fields.elementStrides), ok: true }), "");
-  field("rank", "driver", "tensorRank is 1 to 5", () => ({ value: String(fields.tensorRank), ok: fields.tensorRank <= 5 }), "");
   const several = () => all.boxes !== null && all.boxes > 1;
   field(
     "aligned",
