@@ -37,6 +37,9 @@ step_tests() {
 step_emulator() {
   "$PYTHON" -m tools.record_cases
 }
+step_tma() {
+  "$PYTHON" -m tools.record_tma
+}
 step_notebooks() {
   "$PYTHON" -m pytest --nbval -n "$WORKERS" --dist loadfile --junitxml="$OUT/notebooks.xml" notebooks exercises/solutions
 }
@@ -55,10 +58,10 @@ step_benchmarks() {
 }
 
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(doctor tests emulator notebooks benchmarks record)
+[ ${#steps[@]} -gt 0 ] || steps=(doctor tests emulator tma notebooks benchmarks record)
 for step in "${steps[@]}"; do
   if ! declare -F "step_$step" >/dev/null; then
-    echo "run_all.sh: there is no step '$step'; the steps are doctor tests emulator notebooks record benchmarks" >&2
+    echo "run_all.sh: there is no step '$step'; the steps are doctor tests emulator tma notebooks record benchmarks" >&2
     exit 64
   fi
 done
@@ -84,7 +87,7 @@ for step in "${steps[@]}"; do
 done
 
 # What was written since the start, laid out as in the repository.
-find notebooks exercises/solutions tests/emulator/recordings benchmarks/results -type f -newer "$results/began" \
+find notebooks exercises/solutions tests/emulator/recordings tests/tma/recordings benchmarks/results -type f -newer "$results/began" \
   2>/dev/null | tar -czf "$OUT/recordings.tar.gz" --files-from=-
 tar -czf "$OUT/logs.tar.gz" -C "$results" logs
 {
