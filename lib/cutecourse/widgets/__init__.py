@@ -1,5 +1,6 @@
 """The course's widgets, in JupyterLab and on built pages: layouts to edit, owners of cells, predictions."""
 
+from cutecourse.widgets.barrier_timeline import BarrierTimeline
 from cutecourse.widgets.cluster_figure import draw_cluster_masks
 from cutecourse.widgets.cluster_masks import ClusterMasks
 from cutecourse.widgets.errors import WidgetError
@@ -9,10 +10,12 @@ from cutecourse.widgets.mma_ownership import MmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.recorded import with_todays_code
 from cutecourse.widgets.tilers import parse_tiler
+from cutecourse.widgets.timeline_figure import draw_timeline
 from cutecourse.widgets.tma_box import TmaBox
 
 __all__ = [
     "OPERATIONS",
+    "BarrierTimeline",
     "ClusterMasks",
     "LayoutExplorer",
     "MmaOwnership",
@@ -26,6 +29,7 @@ __all__ = [
     "draw_layout",
     "draw_layouts",
     "draw_ownership",
+    "draw_timeline",
     "parse_tiler",
     "with_todays_code",
 ]

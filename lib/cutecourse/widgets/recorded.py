@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cutecourse.widgets._bundle import module, stylesheet
+from cutecourse.widgets.barrier_timeline import BarrierTimeline
 from cutecourse.widgets.cluster_masks import ClusterMasks
 from cutecourse.widgets.layout_explorer import LayoutExplorer
 from cutecourse.widgets.mma_ownership import MmaOwnership
@@ -13,6 +14,7 @@ from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.tma_box import TmaBox
 
 SOURCES = {
+    BarrierTimeline: "barrier_timeline.js",
     ClusterMasks: "cluster_masks.js",
     LayoutExplorer: "layout_explorer.js",
     MmaOwnership: "mma_ownership.js",

@@ -1,0 +1,107 @@
+"""A recorded launch on a time axis: warps, transfers in flight, and the phases of every mbarrier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from cutecourse.trace import Trace
+from cutecourse.widgets._base import CourseWidget
+from cutecourse.widgets._bundle import module, stylesheet
+from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.figures import PrintFigure
+from cutecourse.widgets.timeline_figure import draw_timeline
+from cutecourse.widgets.traces import compact, read_trace
+
+# With more CTAs than this, one is chosen at first.
+ALL_AT_ONCE = 2
+
+
+class BarrierTimeline(CourseWidget):
+    """What happened in a launch, event by event: who waited for what, and what each barrier still missed.
+
+    `trace` is a `cutecourse.trace.Trace`, its snapshot, or a run that was traced. `cta` is the CTA that is
+    drawn first: its rank, `(cluster, rank)`, or "all"; by default all of up to two CTAs, else the first.
+    `end` is the error the launch ended with, or its text: the picture then says so at its end.
+
+    Synced with every view: `cta` (`[]` for all, else `[cluster, rank]`) and `selected`, the index of an event
+    in the launch.
+
+    Errors: WidgetError, for what is no trace, an empty or a very long one, and a CTA it knows nothing of.
+    """
+
+    _esm = module("barrier_timeline.js")
+    _css = stylesheet()
+
+    trace = traitlets.Dict().tag(sync=True)
+    cta = traitlets.List(traitlets.Int()).tag(sync=True)
+    selected = traitlets.Int(-1).tag(sync=True)
+    end = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(
+        self,
+        trace: Any,
+        *,
+        cta: int | str | Sequence[int] | None = None,
+        selected: int | None = None,
+        end: BaseException | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._read: Trace = read_trace(trace)
+        self._ctas = _ctas(self._read)
+        super().__init__(
+            trace=compact(self._read),
+            cta=self._chosen(cta),
+            selected=-1 if selected is None else selected,
+            end="" if end is None else str(end),
+            **kwargs,
+        )
+
+    def _chosen(self, cta: Any) -> list[int]:
+        if cta is None:
+            return [] if len(self._ctas) <= ALL_AT_ONCE else list(self._ctas[0])
+        if cta == "all":
+            return []
+        if isinstance(cta, int) and not isinstance(cta, bool):
+            return [self._ctas[0][0], cta]
+        return list(cta) if isinstance(cta, Sequence) and not isinstance(cta, str) else [cta]
+
+    @traitlets.validate("cta")
+    def _check_cta(self, proposal: Any) -> list[int]:
+        chosen = list(proposal["value"])
+        if chosen and tuple(chosen) not in self._ctas:
+            known = ", ".join(f"({cluster}, {rank})" for cluster, rank in self._ctas)
+            raise WidgetError(
+                f"The trace has no CTA {tuple(chosen)}; as (cluster, rank) it has {known}. "
+                'Write "all" for every one.'
+            )
+        return chosen
+
+    @traitlets.validate("selected")
+    def _check_selected(self, proposal: Any) -> int:
+        index = int(proposal["value"])
+        if index != -1 and all(event.index != index for event in self._read):
+            raise WidgetError(f"The trace has no event #{index}; look at trace.events for those it has.")
+        return index
+
+    def figure(self) -> PrintFigure:
+        """Warps, transfers and barriers of the chosen CTA on one time axis, for print."""
+        chosen = tuple(self.cta) if self.cta else None
+        return draw_timeline(self._read, cta=chosen, end=self.end)
+
+    def _repr_arguments(self) -> list[str]:
+        parts = [f"{self._read.kernel or 'a kernel'}: {len(self._read)} events"]
+        if self.cta:
+            parts.append(f"cta={tuple(self.cta)}")
+        if self.end:
+            parts.append(f"end={self.end.splitlines()[0]!r}")
+        return parts
+
+
+def _ctas(trace: Trace) -> list[tuple[int, int]]:
+    """Every (cluster, rank) whose thread did something or whose barrier something happened to."""
+    found = {(event.cluster, event.rank) for event in trace}
+    found |= {(event.cluster, event.data["barrier"]["rank"]) for event in trace if event.data.get("barrier")}
+    return sorted(found)
