@@ -26,7 +26,9 @@ def _is_encoding(answer: object) -> TensorMapEncoding:
 def _same_field(answer: TensorMapEncoding, field: str, right: object, mistakes: dict[object, str]) -> None:
     got = getattr(answer, field)
     if got != right:
-        raise WrongAnswer(mistakes.get(got, f"`{field}` is not that of the matrix."), where=field, got=str(got))
+        raise WrongAnswer(
+            mistakes.get(got, f"`{field}` is not that of the matrix."), where=field, got=str(got)
+        )
 
 
 @exercise(
@@ -49,7 +51,10 @@ def check_descriptor(answer: object) -> str:
         (200, 300),
         {
             (300, 200): "The innermost mode comes first: in a row-major matrix that is the columns.",
-            (256, 300): "256 floats is the distance from row to row. The extent is what may be read: 200 columns.",
+            (
+                256,
+                300,
+            ): "256 floats is the distance from row to row. The extent is what may be read: 200 columns.",
         },
     )
     _same_field(
@@ -149,11 +154,14 @@ def check_fewest(answer: object) -> str:
         raise WrongAnswer("The layout is to be made of the swizzled atom.", where="the swizzle")
     plain = get_nonswizzle_portion(answer)
     if size(plain) != 256 * 64 or sorted(plain(i) for i in range(size(plain))) != list(range(256 * 64)):
-        raise WrongAnswer("The layout is to give each of the 256x64 elements a place of its own.", got=str(plain))
+        raise WrongAnswer(
+            "The layout is to give each of the 256x64 elements a place of its own.", got=str(plain)
+        )
     in_atom = [plain(m + 256 * k) - plain(0) for k in range(8) for m in range(64)]
     if in_atom != [m + 64 * k for k in range(8) for m in range(64)]:
         raise WrongAnswer(
-            "The first 64x8 elements are not the atom: 64 down a column, then the next column.", got=str(plain)
+            "The first 64x8 elements are not the atom: 64 down a column, then the next column.",
+            got=str(plain),
         )
     best = tile_to_shape(atom, (256, 64), (2, 1))
     tensor = Layout((1024, 256), (1, 1024))

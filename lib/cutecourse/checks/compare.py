@@ -253,7 +253,9 @@ def same_outputs(
             copies: dict[str, Any] = {name: array.copy() for name, array in inputs.items()}
             outcome = run(spec, device=device, **copies)
         except CourseError as error:
-            raise WrongAnswer(f"The kernel did not run to its end: {type(error).__name__}: {error}") from error
+            raise WrongAnswer(
+                f"The kernel did not run to its end: {type(error).__name__}: {error}"
+            ) from error
         for name, right in expected.items():
             same_array(outcome[name], right, name=name, mistakes=(mistakes or {}).get(name, ()))
         if outcome.record.where == "emulator":
