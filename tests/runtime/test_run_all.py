@@ -57,7 +57,7 @@ def test_run_all__does_every_step_and_counts_the_failures(run_all):
     ]
     assert "-m pytest -m gpu -n 3" in calls[2]
     assert "--nbval" in calls[4]
-    assert calls[5] == "-m benchmarks.mma_latency"
+    assert calls[5:7] == ["-m benchmarks.mma_latency", "-m benchmarks.tma_bandwidth"]
     # Last, since the pages show what the benchmarks measured.
     assert calls[-1] == "-m tools.record"
     table = (out / "summary.txt").read_text().splitlines()

@@ -107,7 +107,9 @@ def run(
             block=spec.block,
             cluster=spec.cluster,
             args=[
-                emulator_tensor_map(arg.encoding, arg.array) if isinstance(arg, MappedArray) else arg
+                emulator_tensor_map(arg.encoding, arg.array, name=arg.name)
+                if isinstance(arg, MappedArray)
+                else arg
                 for arg in args
             ],
             dynamic_smem=spec.dynamic_smem,

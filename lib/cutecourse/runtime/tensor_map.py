@@ -35,9 +35,12 @@ class MappedArray:
     array: Array
 
 
-def emulator_tensor_map(encoding: TensorMapEncoding, array: Array) -> emulator.TensorMap:
+def emulator_tensor_map(
+    encoding: TensorMapEncoding, array: Array, *, name: str | None = None
+) -> emulator.TensorMap:
     """The emulator's tensor map with these fields, over this array's memory.
 
+    Messages and traces call it `name`; without one, what the kernel calls its parameter.
     Errors: emulator.TensorMapError for a rule that the fields break.
     """
     return emulator.TensorMap.tiled(
@@ -51,6 +54,7 @@ def emulator_tensor_map(encoding: TensorMapEncoding, array: Array) -> emulator.T
         interleave=encoding.interleave,
         l2_promotion=encoding.l2_promotion,
         dtype=encoding.dtype,
+        name=name,
     )
 
 
