@@ -186,6 +186,15 @@ function render({ model, el: host }) {
   const choose = (c) => {
     hover = null;
     update(model, { selected: c === null ? {} : { chunk: c } });
+    bringUp();
+  };
+  /** Light what is chosen, with its rows of shared memory in sight; paging away from them later is free. */
+  const bringUp = () => {
+    const c = chosen();
+    if (shared && c !== null && !shared.cells.has(c)) {
+      firstRow = rowWindow(c);
+      drawShared();
+    }
     light();
   };
   const point = (c) => {
@@ -296,10 +305,6 @@ function render({ model, el: host }) {
   // ---- what is lit, and the state in words ----
   const light = () => {
     const kept = chosen();
-    if (shared && kept !== null && hover === null && !shared.cells.has(kept)) {
-      firstRow = rowWindow(kept);
-      drawShared();
-    }
     const c = broken ? null : (hover ?? kept);
     tile.hold(c);
     const at = c === null ? null : chunkAt(all, c, coord);
@@ -415,7 +420,7 @@ function render({ model, el: host }) {
     rulesPanel.replaceChildren(el("h4", { "data-cc": "verdict", text: heading }), el("ul", { class: "cc-rules" }, items));
   };
 
-  const stops = [follow(model, [...keys, "colour"], () => draw()), follow(model, ["selected"], () => light())];
+  const stops = [follow(model, [...keys, "colour"], () => draw()), follow(model, ["selected"], () => bringUp())];
   return () => stops.forEach((stop) => stop());
 }
 
