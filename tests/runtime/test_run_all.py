@@ -48,16 +48,17 @@ def run_all(repository, tmp_path):
 def test_run_all__does_every_step_and_counts_the_failures(run_all):
     done, calls, out = run_all()
     assert done.returncode == 1, done.stderr
-    assert [call.split()[1] for call in calls][:5] == [
+    assert [call.split()[1] for call in calls][:6] == [
         "cutecourse.cli",
         "cutecourse.cli",
         "pytest",
         "tools.record_cases",
+        "tools.record_tma",
         "pytest",
     ]
     assert "-m pytest -m gpu -n 3" in calls[2]
-    assert "--nbval" in calls[4]
-    assert calls[5:7] == ["-m benchmarks.mma_latency", "-m benchmarks.tma_bandwidth"]
+    assert "--nbval" in calls[5]
+    assert calls[6:8] == ["-m benchmarks.mma_latency", "-m benchmarks.tma_bandwidth"]
     # Last, since the pages show what the benchmarks measured.
     assert calls[-1] == "-m tools.record"
     table = (out / "summary.txt").read_text().splitlines()
