@@ -16,6 +16,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    TmaBox,
     apply_operation,
     palette,
     parse_tiler,
@@ -40,6 +41,7 @@ def everything() -> list[Any]:
         LayoutExplorer("((2,2),(3,2)):((1,8),(2,20))", operation="zipped_divide", operand="(2,3)"),
         MmaOwnership(),
         Reveal("01-b", 8),
+        TmaBox(),
     ]
 
 

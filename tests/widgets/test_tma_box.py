@@ -184,6 +184,11 @@ def test_page__the_keys_walk_both_pictures(mount: Any) -> None:
     assert cc(page, "tile-crd").inner_text() == "(1, 0–7)"
     page.keyboard.press("Control+End")
     assert cc(page, "bytes").inner_text() == "2032–2047"
+    page.keyboard.press("ArrowDown")  # over the end of the rows in sight
+    assert cc(page, "bytes").inner_text() == "2160–2175"
+    assert page.evaluate("document.activeElement.dataset.chunk") == str(2160 // 16)
+    page.keyboard.press("ArrowUp")
+    assert cc(page, "window").inner_text() == "bytes 0 to 2047 of 16384"
     cc(page, "next").click()
     assert cc(page, "window").inner_text() == "bytes 2048 to 4095 of 16384"
 

@@ -21,6 +21,7 @@ from cutecourse.widgets import (
     MmaOwnership,
     Predict,
     Reveal,
+    TmaBox,
     WidgetError,
     apply_operation,
     draw_layout,
@@ -37,6 +38,7 @@ ALL = [
     MmaOwnership,
     lambda: Predict("a-key", "Which?", options=["one", "two"]),
     lambda: Reveal("a-key", 4),
+    TmaBox,
 ]
 
 
@@ -64,7 +66,9 @@ def test_figure__is_a_picture_with_a_stable_repr(make: Any) -> None:
     assert re.fullmatch(r"<figure with \d+ panels?>", repr(figure))
 
 
-@pytest.mark.parametrize("name", ["layout_explorer.js", "mma_ownership.js", "predict.js", "reveal.js"])
+@pytest.mark.parametrize(
+    "name", ["layout_explorer.js", "mma_ownership.js", "predict.js", "reveal.js", "tma_box.js"]
+)
 def test_bundle__is_one_module_that_imports_nothing_and_asks_for_nothing(name: str) -> None:
     text = module(name)
     assert not re.search(r"^\s*import\b", text, re.MULTILINE)

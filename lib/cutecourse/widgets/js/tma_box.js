@@ -268,6 +268,17 @@ function render({ model, el: host }) {
     shared.table.addEventListener("mouseleave", () => point(null));
     shared.table.addEventListener("keydown", (event) => event.key === "Escape" && choose(null));
     const total = Math.ceil(all.tile_bytes / ROW_BYTES);
+    // The arrow keys go on over the end of the rows in sight.
+    const onward = (event) => {
+      const from = cellOf(event) && Number(cellOf(event).dataset.chunk);
+      const to = from + { ArrowDown: ROW_BYTES, ArrowUp: -ROW_BYTES }[event.key] / CHUNK_BYTES;
+      if (!(to >= 0 && to < chunksIn(all.tile_bytes)) || shared.cells.has(to)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      choose(to);
+      shared.cells.get(to).focus();
+    };
+    shared.table.addEventListener("keydown", onward, { capture: true });
     const page = (text, label, to, off) => {
       const button = el("button", { type: "button", class: "cc-quiet", "data-cc": label, "aria-label": `${label} rows`, disabled: off, text });
       button.addEventListener("click", () => {
