@@ -100,6 +100,26 @@ def test_tensor_map__is_hashable_and_equal_by_its_fields():
     assert len({one, two}) == 2
 
 
+def test_tensor_map__shows_how_it_was_made():
+    tiled = TensorMap(
+        "a",
+        "f16",
+        (64, 64),
+        (64, 1),
+        smem_layout=Layout((8, 64), (64, 1)),
+        cta_tiler=(8, 64),
+        num_multicast=2,
+    )
+    assert repr(tiled) == (
+        "TensorMap('a', 'f16', (64, 64), (64, 1), smem_layout=(8,64):(64,1), cta_tiler=(8, 64), "
+        "num_multicast=2)"
+    )
+    assert (
+        repr(line("x", array="y"))
+        == f"TensorMap.encoded('x', 'f32', (128,), (1,), encoding={LINE}, array='y')"
+    )
+
+
 def test_tensor_map__with_its_fields_given_has_no_trace():
     assert line("x").encoding is LINE
     with pytest.raises(SpecError, match="x: the map's fields were given"):

@@ -1,10 +1,12 @@
 """The benchmarks' arithmetic and reading of counters, without a GPU."""
 
+import numpy as np
 import pytest
 
-from benchmarks import memory_counters, mma_latency
+from benchmarks import memory_counters, mma_latency, tile_loads, tma_bandwidth
 from benchmarks.memory_counters import LOAD_SECTORS, SHARED_LOAD_CONFLICTS, STORE_REQUESTS, STORE_SECTORS
 from cutecourse import runtime
+from cutecourse.kernels.spec import SpecError
 
 NCU = """==PROF== Connected to process 7
 ==PROF== Disconnected from process 7
@@ -85,3 +87,102 @@ def test_measure__refuses_sums_of_another_amount_of_work(monkeypatch):
     monkeypatch.setattr(runtime, "GpuKernel", lambda ptx, entry: MadeUpGpu(ptx, entry, fault=16))
     with pytest.raises(mma_latency.WrongSumError, match="1 chains, 1 warps"):
         mma_latency.measure()
+
+
+# --- tma_bandwidth ----------------------------------------------------------------------------------------
+
+LOADS = [
+    ("plain", 2, 1, 2),
+    ("cp.async", 2, 1, 2),
+    ("cp.async", 3, 1, 2),
+    ("tma", 3, 1, 2),
+    ("tma", 2, 4, 8),
+    ("multicast", 2, 4, 4),
+    ("multicast", 3, 4, 8),
+]
+
+
+@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu, id="gpu")])
+@pytest.mark.parametrize(("method", "stages", "cluster", "blocks"), LOADS)
+@pytest.mark.parametrize("words", [1, 32])
+def test_tile_loads__add_up_the_words_that_they_brought(device, method, stages, cluster, blocks, words):
+    """More tiles than stages, and the matrix round more than once, so that every barrier is used again."""
+    tiles, count = 16, 7
+    matrix = tma_bandwidth.make_matrix(tiles, seed=words)
+    spec = tile_loads.loads_spec(method, stages=stages, tiles=tiles, blocks=blocks, cluster=cluster)
+    numbers = {"count": count, "workers": blocks // cluster, "last_tile": tiles - 1, "words": words}
+    run = runtime.run(spec, device=device, matrix=matrix, sums=np.zeros(blocks, np.uint32), **numbers)
+    workers = blocks // cluster
+    for block in range(blocks):
+        total = 0
+        for index in range(count):
+            tile = (index * workers + block // cluster) % tiles
+            row, column = 128 * (tile // 16), 32 * (tile % 16)
+            total += int(matrix[row : row + 4 * words, column : column + 32].sum(dtype=np.uint64))
+        assert int(run["sums"][block]) == total % 2**32
+
+
+def test_expected_sums__are_those_of_each_blocks_tiles():
+    sums = np.array([1, 10, 100, 1000], np.uint32)
+    # Block 0 takes tiles 0, 2, 0 and block 1 tiles 1, 3, 1.
+    assert tma_bandwidth.expected_sums(sums, blocks=2, cluster=1, count=3).tolist() == [102, 1020]
+    assert tma_bandwidth.expected_sums(sums, blocks=4, cluster=4, count=2).tolist() == [11] * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "ldgsts"}, "no method 'ldgsts'"),
+        ({"method": "plain", "stages": 3}, "3 stages do not fit plain"),
+        ({"method": "multicast", "cluster": 1}, "a cluster of 1 does not fit multicast"),
+        ({"tiles": 24}, "24 tiles; give a power of two"),
+    ],
+)
+def test_loads_spec__refuses_what_does_not_fit(changes, message):
+    given = {"method": "tma", "stages": 4, "tiles": 16, "blocks": 4, "cluster": 4}
+    with pytest.raises(SpecError, match=message):
+        tile_loads.loads_spec(**{**given, **changes})
+
+
+class TileGpu:
+    """A GPU that brings 1 GB/s to each block, and adds up rightly unless it has a fault."""
+
+    def __init__(self, ptx, entry, dynamic_smem, fault=0):
+        self.fault = fault
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        pass
+
+    def launch(self, args, *, grid, block, cluster, repeat):
+        matrix, sums = args[1:3]
+        count, words = int(args[3]), int(args[6])
+        each = tma_bandwidth.tile_sums(matrix, words)
+        size = cluster[0] * cluster[1] * cluster[2]
+        sums += tma_bandwidth.expected_sums(each, grid[0], size, count) * np.uint32(repeat)
+        sums[-1] += np.uint32(self.fault)
+        return [count * tile_loads.TILE_BYTES / 1e9] * repeat
+
+
+def test_tma_bandwidth__counts_what_every_block_was_brought(monkeypatch):
+    monkeypatch.setattr(runtime, "GpuKernel", TileGpu)
+    rows = tma_bandwidth.measure(12, {"L2": 16, "memory": 32})
+    assert {(row["blocks"], round(row["gigabytes_per_second"], 6)) for row in rows} == {
+        *((blocks, float(blocks)) for blocks in (1, 4, 8, 12, 48))
+    }
+    of_method = {row["method"]: row for row in rows}
+    for method in ("plain", "tma"):
+        assert of_method[method]["bytes_requested_of_L2"] == of_method[method]["bytes_delivered"]
+    multicast = of_method["multicast"]
+    assert 4 * multicast["bytes_requested_of_L2"] == multicast["bytes_delivered"]
+    lines = tma_bandwidth.table(rows).splitlines()
+    assert len(lines) == 2 + len(tma_bandwidth.WAYS) + len(tma_bandwidth.SHARED_WAYS)
+    assert lines[2].split()[-4:] == ["1", "1", "12", "12"]
+
+
+def test_tma_bandwidth__refuses_sums_of_other_tiles(monkeypatch):
+    monkeypatch.setattr(runtime, "GpuKernel", lambda *given, **named: TileGpu(*given, **named, fault=1))
+    with pytest.raises(tma_bandwidth.WrongSumError, match="plain, 2 stages, 12 blocks: block 11"):
+        tma_bandwidth.measure(12, {"L2": 16})

@@ -117,7 +117,7 @@ class Tensor:
         return self.cosize_for(tuple(extent for extent in self.extents if extent is not None))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TensorMap(Tensor):
     """A parameter that is a tensor map: 128 bytes by value, from which TMA copies tiles of an array.
 
@@ -183,6 +183,20 @@ class TensorMap(Tensor):
         object.__setattr__(self, "array", array)
         object.__setattr__(self, "fixed", fixed)
 
+    def __repr__(self) -> str:
+        shown = [f"{self.name!r}, {self.dtype.name!r}, {self.shape}, {self.stride}"]
+        if self.fixed is not None:
+            shown.append(f"encoding={self.fixed}")
+        else:
+            shown.append(f"smem_layout={self.smem_layout}, cta_tiler={self.cta_tiler}")
+        if self.num_multicast != 1:
+            shown.append(f"num_multicast={self.num_multicast}")
+        if self.internal_type is not None:
+            shown.append(f"internal_type={self.internal_type.name!r}")
+        if self.array is not None:
+            shown.append(f"array={self.array!r}")
+        return f"TensorMap{'.encoded' if self.fixed is not None else ''}({', '.join(shown)})"
+
     @classmethod
     def encoded(
         cls,
@@ -213,10 +227,9 @@ class TensorMap(Tensor):
                 f"parameter {self.name}: the map's fields were given, so there is nothing to trace."
             )
         tensor = Layout(self.shape, self.stride)
-        internal = {} if self.internal_type is None else {"internal_type": self.internal_type}
         try:
             return trace_tma_atom(
-                tensor, self.smem_layout, self.cta_tiler, self.dtype, self.num_multicast, **internal
+                tensor, self.smem_layout, self.cta_tiler, self.dtype, self.num_multicast, self.internal_type
             )
         except CourseError as error:
             raise SpecError(f"parameter {self.name}: {error}") from error
