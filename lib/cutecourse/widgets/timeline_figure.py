@@ -290,13 +290,15 @@ def _draw_barrier(axes: Axes, life: BarrierHistory, y: float, axis: _Axis) -> No
         edge = [*places, right], [*heights, heights[-1]]
         axes.fill_between(*edge, base, step="post", color=fill, linewidth=0)
         axes.step(*edge, where="post", color=line, linewidth=0.9)
-        shown = -right
         for i, value in enumerate(values):
-            changed = i == 0 or value != values[i - 1]
-            if changed and value and places[i] - shown > (0.012 + 0.008 * len(str(value))) * right:
+            if value == 0 or (i and value == values[i - 1]):
+                continue
+            until = next(
+                (x for x, other in zip(places[i:], values[i:], strict=True) if other != value), right
+            )
+            if until - places[i] > (0.002 + 0.0068 * len(str(value))) * right:
                 low = base if value > 0.75 * max(values) else heights[i]
                 axes.text(places[i] + 0.003 * right, low - 0.1, str(value), fontsize=5.8, color=INK)
-                shown = places[i]
     axes.axhline(y + _rows_of(life), color=LINE, linewidth=0.4)
 
 

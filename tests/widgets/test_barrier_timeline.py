@@ -1,0 +1,154 @@
+"""BarrierTimeline without a browser: what it takes and refuses, how small it is, what its figure says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import matplotlib.colors
+import pytest
+from widgets import traces
+
+from cutecourse.trace import Recorder, Trace
+from cutecourse.widgets import BarrierTimeline, WidgetError, draw_timeline, palette
+from cutecourse.widgets.traces import MAX_EVENTS, compact
+
+ALL = [traces.pipeline, traces.multicast, traces.deadlock, traces.polling]
+
+
+def expanded(small: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of a compact trace as a snapshot holds them, without what is None."""
+    events = []
+    for index, kind, time, cta, warp, lane, line, data in small["events"]:
+        cluster, rank, block = small["ctas"][cta]
+        full = dict(data)
+        if "barrier" in full:
+            of, on, offset, name = small["barriers"][full["barrier"]]
+            assert of == cluster
+            full["barrier"] = {"rank": on, "offset": offset, "name": name}
+        if "state" in full:
+            full["state"] = dict(zip(("phase", "pending", "tx"), full["state"], strict=True))
+        place = {"cluster": cluster, "rank": rank, "block": block, "warp": warp, "lane": lane, "line": line}
+        events.append({"index": index, "kind": small["kinds"][kind], "time": time, **place, "data": full})
+    return events
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_compact__loses_nothing(make: Callable[[], Trace]) -> None:
+    trace = make()
+    expected = [
+        event | {"data": {name: value for name, value in event["data"].items() if value is not None}}
+        for event in trace.to_snapshot()["events"]
+    ]
+    assert expanded(compact(trace)) == expected
+
+
+def test_compact__of_500_events_is_small_enough_for_a_page() -> None:
+    trace = traces.pipeline(k_tiles=34)
+    assert len(trace) >= 500
+    widget = BarrierTimeline(trace)
+    state = {name: value for name, value in widget.get_state().items() if not name.startswith("_")}
+    picture = len(widget.figure().png()) * 4 // 3
+    code = len(widget._esm) + len(widget._css)
+    assert len(json.dumps(state)) + picture + code < 200_000
+    assert len(json.dumps(state)) < 0.4 * len(json.dumps(trace.to_snapshot()))
+
+
+def test_timeline__takes_a_trace_its_snapshot_and_a_run() -> None:
+    trace = traces.pipeline()
+    run = SimpleNamespace(trace=trace)
+    made = [BarrierTimeline(one) for one in (trace, trace.to_snapshot(), run)]
+    assert made[0].trace == made[1].trace == made[2].trace
+    assert repr(made[0]) == "BarrierTimeline(tma_pipeline: 75 events)"
+    assert BarrierTimeline(trace.of("mbarrier")).trace["kinds"][0] == "mbarrier.init"
+
+
+def test_timeline__chooses_the_first_of_many_ctas() -> None:
+    trace = traces.multicast()
+    assert BarrierTimeline(trace).cta == [0, 0]
+    assert BarrierTimeline(trace, cta=5).cta == [0, 5]
+    assert BarrierTimeline(trace, cta=(0, 15)).cta == [0, 15]
+    assert BarrierTimeline(trace, cta="all").cta == []
+    assert BarrierTimeline(traces.pipeline()).cta == []
+    assert repr(BarrierTimeline(trace, cta=5, end="x\ny")) == (
+        f"BarrierTimeline(tma_multicast: {len(trace)} events, cta=(0, 5), end='x')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "message"),
+    [
+        (4, {}, "int is neither a trace nor the snapshot of one"),
+        ({"events": []}, {}, "no trace's snapshot"),
+        (Recorder().trace(), {}, "holds no event"),
+        (SimpleNamespace(trace=None), {}, "neither a trace"),
+        (traces.multicast(), {"cta": 16}, r"no CTA \(0, 16\)"),
+        (traces.multicast(), {"cta": (1, 0)}, r"no CTA \(1, 0\)"),
+        (traces.pipeline(), {"selected": 75}, "no event #75"),
+    ],
+)
+def test_timeline__refuses_in_words(given: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(WidgetError, match=message):
+        BarrierTimeline(given, **arguments)
+
+
+def test_timeline__refuses_more_events_than_anyone_reads() -> None:
+    recorder = Recorder()
+    for time in range(MAX_EVENTS + 1):
+        recorder.emit("fence", time=time, cluster=0, rank=0, block=(0, 0, 0), warp=0, name="proxy.async")
+    with pytest.raises(WidgetError, match="4001 events; up to 4000 are drawn"):
+        BarrierTimeline(recorder.trace())
+
+
+# ---- the figure ----
+
+
+def words_of(figure: Any) -> list[str]:
+    (axes,) = figure.axes
+    return [text.get_text() for text in axes.texts]
+
+
+def test_figure__names_phases_bytes_and_lanes() -> None:
+    figure = BarrierTimeline(traces.pipeline()).figure()
+    (axes,) = figure.axes
+    lanes = [label.get_text() for label in axes.get_yticklabels()]
+    assert lanes[:3] == ["warp 0", "warp 1", "transfers"]
+    assert [name for name in lanes if "[" in name] == ["full[0]", "empty[0]", "full[1]", "empty[1]"]
+    assert lanes.count("bytes missing") == 2  # the empty barriers count none
+    words = words_of(figure)
+    assert {"phase 0", "phase 1", "phase 2", "24576", "A 16384 B", "B 8192 B"} <= set(words)
+    # Two loads of each operand in each of two stages.
+    assert (words.count("A 16384 B"), words.count("B 8192 B")) == (4, 4)
+
+
+def test_figure__of_one_cta_has_its_barrier_and_its_part_only() -> None:
+    figure = draw_timeline(traces.multicast(), cta=(0, 3))
+    (axes,) = figure.axes
+    lanes = [label.get_text() for label in axes.get_yticklabels()]
+    assert lanes == [
+        "warp 0",
+        "warp 1",
+        "other CTAs",
+        "transfers",
+        "full[0]",
+        "arrivals missing",
+        "bytes missing",
+    ]
+    hue = matplotlib.colors.to_rgba(palette.QUADS_LIGHT[0])
+    # 16 slices in each of two rounds land there.
+    assert sum(patch.get_facecolor() == hue for patch in axes.patches) == 32
+
+
+def test_figure__of_a_deadlock_says_so() -> None:
+    figure = BarrierTimeline(traces.deadlock(), end=RuntimeError("no warp can go on\nwarp 0 waits")).figure()
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "ended with an error: no warp can go on"
+    assert sum(patch.get_hatch() is not None for patch in axes.patches) == 2  # both warps wait for ever
+    assert "8192" in words_of(figure)
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_figure__is_the_same_each_time(make: Callable[[], Trace]) -> None:
+    assert BarrierTimeline(make()).figure().png() == BarrierTimeline(make()).figure().png()
