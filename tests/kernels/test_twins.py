@@ -57,10 +57,10 @@ def computed_layouts() -> dict[str, Layout]:
 
 
 def launch_twin(path: Path, spec, a, out):
-    """Launch a twin's PTX as its DSL kernel is launched; the atom's first 128 bytes are the tensor map."""
+    """Launch a twin's PTX as its DSL kernel is launched; the atom is a struct that begins with the map."""
     tensor_map = runtime.emulator_tensor_map(spec.params[0].encoding, a)
     emulator.launch(
-        path.read_text(), grid=spec.grid, block=spec.block, cluster=spec.cluster, args=[tensor_map, out]
+        path.read_text(), grid=spec.grid, block=spec.block, cluster=spec.cluster, args=[(tensor_map,), out]
     )
 
 

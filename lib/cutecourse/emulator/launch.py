@@ -355,22 +355,24 @@ def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) 
             )
         return pointers.token(argument, parameter.name)
     if parameter.dims:
-        return _encode_bytes(size, argument, pointers)
+        return _encode_bytes(parameter.name, size, argument, pointers)
     return _encode_scalar(parameter.type, size, argument)
 
 
-def _encode_bytes(size: int, argument: Any, pointers: _Pointers) -> bytes:
+def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> bytes:
     """A parameter that is declared as an array of bytes: a struct."""
     if isinstance(argument, tuple | list):
         data = bytearray()
         for item in argument:
             if isinstance(item, np.ndarray):
                 raw = pointers.address(item).to_bytes(8, "little")
+            elif isinstance(item, TensorMap):
+                raw = pointers.token(item, name)
             elif isinstance(item, np.generic | bytes):
                 raw = bytes(item) if isinstance(item, bytes) else item.tobytes()
             else:
                 raise LaunchError(f"a field of type {type(item).__name__} has no size; use a NumPy scalar")
-            step = 1 if isinstance(item, bytes) else len(raw)
+            step = 1 if isinstance(item, bytes) else min(len(raw), 64)
             data.extend(b"\0" * (align_up(len(data), step) - len(data)))
             data.extend(raw)
         if len(data) > size:
