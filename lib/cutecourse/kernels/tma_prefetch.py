@@ -43,15 +43,17 @@ def tma_prefetch(
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
 
-    gA = cute.local_tile(tma_tensor, TILE, (0, None))  # (128, 64, 1): one k-tile
-    tAsA, tAgA = cpasync.tma_partition(
-        tma_atom, 0, cute.make_layout(1), cute.group_modes(sA, 0, 2), cute.group_modes(gA, 0, 2)
-    )
     if warp == 0:
         for stage in cutlass.range(STAGES, unroll=1):
+            # Number `stage` of the k-tiles starts 64 further along K. A tiled tensor would not say so: where
+            # there is one k-tile, and CuTe knows it, the mode that counts k-tiles has stride 0.
+            gA = cute.local_tile(cute.domain_offset((0, TILE[1] * stage), tma_tensor), TILE, (0, 0))
+            tAsA, tAgA = cpasync.tma_partition(
+                tma_atom, 0, cute.make_layout(1), cute.group_modes(sA, 0, 2), cute.group_modes(gA, 0, 2)
+            )
             with cute.arch.elect_one():
                 cute.arch.mbarrier_arrive_and_expect_tx(barriers + stage, TILE[0] * TILE[1] * 2)
-            cute.copy(tma_atom, tAgA[None, stage], tAsA[None, stage], tma_bar_ptr=barriers + stage)
+            cute.copy(tma_atom, tAgA, tAsA[None, stage], tma_bar_ptr=barriers + stage)
 
     for stage in cutlass.range_constexpr(STAGES):
         cute.arch.mbarrier_wait(barriers + stage, 0)
