@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from cutecourse.cli import doctor, main
+from cutecourse.kernels.chapters import CHAPTERS
 from cutecourse.runtime.discovery import Device, Discovery
 
 H200 = Discovery((Device(0, "NVIDIA H200", (9, 0), 150 * 2**30, 132),), "13.0", None)
@@ -42,6 +43,30 @@ def test_report__marks_this_machines_column(found, marked, here):
         assert row[columns.index(own)] == here
         assert row[columns.index("8.0")] == "native"
         assert row[-1] == "emulator"
+
+
+def test_report__keeps_its_columns_under_their_heads():
+    """A chapter's name may be longer than the first ones were."""
+    lines = doctor.report(doctor.examine(H200)).splitlines()
+    head = next(line for line in lines if line.startswith("  chapter "))
+    rows = [line for line in lines if line[:4].strip().isdigit() and " needs " not in line]
+    assert len(rows) == len(CHAPTERS)
+    assert {len(row) for row in rows} == {len(head)}
+
+
+def test_report__chapters_of_tma_run_on_the_emulator_before_hopper():
+    found = doctor.examine(ORIN)
+    runs = {
+        chapter["chapter"]: chapter["runs"] for chapter in found["chapters"] if chapter["target"] == "sm_90"
+    }
+    assert runs
+    for row in runs.values():
+        assert (row["8.0"], row["8.9"], row["9.0"], row["10.0"]) == (
+            "emulator",
+            "emulator",
+            "native",
+            "native",
+        )
 
 
 def test_report__has_a_row_and_a_reason_for_each_chapter():

@@ -164,11 +164,12 @@ def _table(found: dict[str, Any]) -> list[str]:
     extra = sorted(own - set(columns), key=lambda text: tuple(map(int, text.split("."))))
     heads = [f"[{text}]" if text in own else text for text in [*columns, *extra]]
     heads.append("no GPU" if own else "[no GPU]")
-    lines = ["  " + f"{'chapter':<17}" + "".join(f"{head:>10}" for head in heads)]
+    width = max(17, *(len(chapter["chapter"]) for chapter in found["chapters"]))
+    lines = ["  " + "chapter".ljust(width) + "".join(f"{head:>10}" for head in heads)]
     for chapter in found["chapters"]:
         cells = [chapter["runs"].get(column, chapter["here"]) for column in [*columns, *extra]]
         row = "".join(f"{cell:>10}" for cell in [*cells, "emulator"])
-        lines.append(f"  {chapter['chapter']:<17}{row}")
+        lines.append(f"  {chapter['chapter']:<{width}}{row}")
     lines.append("  [ ] is this machine. The emulator runs the same PTX on the CPU.")
     lines += [
         f"  {chapter['chapter']} needs {chapter['target']}: {chapter['reason']}."
