@@ -25,13 +25,15 @@ from support import web
 pytestmark = pytest.mark.browser
 
 CELLS = [
-    """from cutecourse.widgets import LayoutExplorer, MmaOwnership, Predict
+    """from cutecourse.widgets import LayoutExplorer, MmaOwnership, Predict, TmaBox
 question = Predict("lab-offset", "Which offset has `(2,3)` in `(4,8):(8,1)`?", answer_type="number")
 question""",
     "explorer = LayoutExplorer('(4,8):(8,1)')\nexplorer",
     "owners = MmaOwnership()\nowners",
+    "box = TmaBox()\nbox",
     "question.reveal(19)",
-    "print('python knows', question.said, explorer.notation, explorer.selected, owners.thread, owners.cell)",
+    """print('python knows', question.said, explorer.notation, explorer.selected, owners.thread, owners.cell)
+print('and of the box', box.swizzle, box.selected)""",
 ]
 
 
@@ -52,6 +54,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home.mkdir()
     settings = home / "lab" / "user-settings" / "@jupyterlab"
     (settings / "apputils-extension").mkdir(parents=True)
+    (settings / "notebook-extension").mkdir()
+    # Keep cells that are out of sight on the page, so that their text can be read.
+    (settings / "notebook-extension" / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
     # Ask no news server, show no tour of what is new.
     (settings / "apputils-extension" / "notification.jupyterlab-settings").write_text(
         '{"checkForUpdates": false, "fetchNews": "false"}'
@@ -165,6 +170,12 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert _cc(page, "owner").inner_text() == str(thread)
     assert _cc(page, "owner-value").inner_text() == str(value)
 
+    _cc(page, "swizzle").select_option("64B")
+    _cc(page, "chunk", chunk=9).click()
+    page.keyboard.press("ArrowDown")
+    assert _cc(page, "bytes").inner_text() == "272–287"
+    assert _cc(page, "field", field="swizzle").inner_text() == "CU_TENSOR_MAP_SWIZZLE_64B"
+
     ground = "(e) => getComputedStyle(e).backgroundColor"
     light = _cc(page, "explorer").evaluate(ground)
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # what JupyterLab's dark theme sets
@@ -173,6 +184,7 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     said = _ask_python(page)
     assert re.search(r"python knows 20 \(4,8\):\(1,4\)", said)
     assert f"{thread} {{'operand': 'A', 'crd': [9, 6]}}" in said
+    assert "and of the box 64B {'chunk': 17}" in said
 
 
 def test_jupyterlab__a_prediction_is_there_again_for_python_after_a_restart(notebook: Any) -> None:
@@ -182,10 +194,11 @@ def test_jupyterlab__a_prediction_is_there_again_for_python_after_a_restart(note
     _cc(page, "keep").click()
     assert _cc(page, "reveal").get_attribute("data-agrees") == "yes"
     assert "python knows 19" in _ask_python(page)
-    assert _prompt(page) != "[5]:"
+    assert _prompt(page) != f"[{len(CELLS)}]:"
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.get_by_role("menuitem", name=re.compile("Restart Kernel and Run All Cells")).click()
     page.locator(".jp-Dialog .jp-mod-accept").click()
-    page.wait_for_function(f"({PROMPT_JS}) === '[5]:'", timeout=60_000)  # the new kernel counts from 1
+    all_ran = f"({PROMPT_JS}) === '[{len(CELLS)}]:'"  # the new kernel counts from 1
+    page.wait_for_function(all_ran, timeout=60_000)
     page.wait_for_selector('[data-cc="reveal"][data-agrees="yes"]', timeout=60_000)
     assert "python knows 19" in _ask_python(page)
