@@ -29,7 +29,7 @@ _FORMS = re.compile(
     r"|fence\.proxy\.async::generic\.acquire\.sync_restrict::shared::cluster\.cluster"
     r"|fence\.proxy\.async::generic\.release\.sync_restrict::shared::cta\.cluster"
     r"|fence\.proxy\.tensormap::generic\.(acquire|release)" + _SCOPE + r"|membar\.(cta|gl|sys)"
-    r"|membar\.proxy\.(alias|async|async\.global|async\.shared::(cta|cluster))"
+    r"|membar\.proxy\.alias"
 )
 _TENSOR_MAP_BYTES = 128
 

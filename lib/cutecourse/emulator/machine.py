@@ -72,6 +72,9 @@ class Sleep(Protocol):
     def wake_some(self) -> None:
         """Let those lanes go on for which it has happened, and let the rest wait on."""
 
+    def key(self) -> tuple[int, ...]:
+        """The same for a wait that begins anew after it has timed out."""
+
     def time_out(self) -> None:
         """Let all lanes go on, with the answer that it has not happened."""
 

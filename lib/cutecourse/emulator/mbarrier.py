@@ -110,6 +110,7 @@ def _transaction(site: Site, change: Callable[[MBarrier, int, Origin], None]) ->
     space = take_shared_space(site)
     site.type("b64")
     targets = SharedTargets(site, site.address(0), space, 8)
+    targets.remote_allowed = space != "shared"
     n_bytes = site.source(1, "u32")
 
     def step(bundle: Bundle, mask: Mask) -> None:
@@ -173,7 +174,7 @@ def _arrival(site: Site, *, drop: bool) -> Step:
     targets = SharedTargets(
         site, site.address(1), space, 8, remote="an arrival there has to have the destination _"
     )
-    targets.remote_allowed = sink
+    targets.remote_allowed = sink and space != "shared"
     given = len(site.operands) > 2
     if given is False and (expects or no_complete):
         site.invalid(f"{site.instruction.name} needs {'a number of bytes' if expects else 'a count'}")

@@ -475,6 +475,11 @@ class PhaseWait:
         self.groups = [group for group in self.groups if group.done]
         self.wake()
 
+    def key(self) -> tuple[int, ...]:
+        """Who waits where for what: the same when the same wait begins anew."""
+        what = [part for group in self.groups for part in (id(group.barrier), group.barrier.phase)]
+        return (id(self.bundle), self.line, *what)
+
     def time_out(self) -> None:
         """Go on with false, as after the time that the hardware waits at most."""
         self._end(answer=False)

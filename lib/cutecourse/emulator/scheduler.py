@@ -43,6 +43,7 @@ class Scheduler:
         self._is_ready: set[int] = set()
         self._cohorts: list[Cohort] = []
         self._resident_warps = 0
+        self._timed_out: set[tuple[int, ...]] = set()
         self._timed_out_at = -1
         machine.wake = self._wake
         n_clusters = 1
@@ -79,12 +80,7 @@ class Scheduler:
                 if not self.ready:
                     if not self._cohorts:
                         return
-                    if not machine.sleeping or self._timed_out_at == machine.changes:
-                        self._stuck()
-                    # Nothing else can go on, so time passes until the waits that have a limit give up.
-                    self._timed_out_at = machine.changes
-                    for wait in list(machine.sleeping):
-                        wait.time_out()
+                    self._let_time_pass()
                     continue
                 position = randrange(len(self.ready))
                 bundle = self.ready[position]
@@ -96,6 +92,19 @@ class Scheduler:
                         self._wake(bundle)
                     elif not bundle.splits:
                         self._ended(bundle)
+
+    def _let_time_pass(self) -> None:
+        """Nothing else can go on: waits with a limit give up, unless each of them did so just before."""
+        machine = self.machine
+        if machine.changes != self._timed_out_at:
+            self._timed_out_at = machine.changes
+            self._timed_out.clear()
+        keys = {wait.key() for wait in machine.sleeping}
+        if keys <= self._timed_out:
+            self._stuck()
+        self._timed_out |= keys
+        for wait in list(machine.sleeping):
+            wait.time_out()
 
     def _wake(self, bundle: Bundle) -> None:
         if id(bundle) not in self._is_ready:
