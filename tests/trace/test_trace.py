@@ -156,6 +156,25 @@ def test_table__with_a_limit_shows_both_ends():
     assert lines[-1] == recorded().table().splitlines()[-1]
 
 
+def test_table__says_when_bytes_came_before_they_were_expected():
+    recorder = Recorder()
+    place = {"time": 0, "cluster": 0, "rank": 0, "block": (0, 0, 0)}
+    state = {"phase": 0, "pending": 1, "tx": -64}
+    recorder.emit("mbarrier.complete_tx", **place, barrier=FULL, bytes=64, transfer=None, state=state)
+    assert "phase 0, 1 arrival missing, 64 bytes not yet expected" in str(recorder.trace())
+
+
+def test_named__gives_barriers_names_and_leaves_the_rest():
+    trace = recorded()
+    renamed = trace.named(empty=8)
+    assert [str(barrier) for barrier in renamed.barriers()] == ["full", "empty of CTA 1"]
+    assert len(renamed.where(barrier="empty")) == len(trace.where(barrier=8)) == 3
+    assert renamed.where(rank=0).events == trace.where(rank=0).events
+    assert trace.barriers()[1].name is None
+    with pytest.raises(TraceError, match="empty: no barrier lies at offset 16; there is one at: 0, 8"):
+        trace.named(empty=16)
+
+
 def test_html__escapes_and_has_a_row_for_each_event():
     trace = recorded()
     assert trace._repr_html_().count("<tr>") == 1 + len(trace)
@@ -185,7 +204,7 @@ def test_words__every_kind_has_them(outcome):
         data = {name: samples.get(name, 1) for name in needed}
         recorder.emit(kind, time=0, cluster=0, rank=0, block=(0, 0, 0), **data)
     trace = recorder.trace()
-    assert [str(event).partition(":")[0] for event in trace] == list(KINDS)
+    assert [str(event).partition(":")[0] for event in trace] == [*list(KINDS)[:-1], "proxy.async"]
 
 
 def test_emit__refuses_what_no_reader_could_use():

@@ -80,6 +80,28 @@ class Trace:
 
         return self._with(keep)
 
+    def named(self, **offsets: int) -> Trace:
+        """The same trace with barriers called by names of one's own: `trace.named(full=8192, empty=8200)`.
+
+        A barrier is named by its offset in shared memory, the same in every CTA. A compiler that lays shared
+        memory out itself leaves no names behind: its barriers are called by their place in one large variable.
+        Errors: TraceError for an offset at which the trace has no barrier.
+        """
+        names = {offset: name for name, offset in offsets.items()}
+        events = []
+        for event in self.events:
+            barrier = event.data.get("barrier")
+            if barrier is not None and barrier["offset"] in names:
+                renamed = {**barrier, "name": names[barrier["offset"]]}
+                event = replace(event, data={**event.data, "barrier": renamed})
+            events.append(event)
+        found = {event.data["barrier"]["offset"] for event in events if event.data.get("barrier") is not None}
+        for name, offset in offsets.items():
+            if offset not in found:
+                known = ", ".join(map(str, sorted(found))) or "none"
+                raise TraceError(f"{name}: no barrier lies at offset {offset}; there is one at: {known}.")
+        return replace(self, events=tuple(events))
+
     def barriers(self) -> tuple[history.BarrierHistory, ...]:
         """The life of each mbarrier whose init is in the trace: every state it was in, when."""
         return history.histories(self.events)

@@ -12,7 +12,9 @@ __all__ = ["barrier_name", "html_table", "number", "place", "text_table", "words
 
 
 def words(event: Event) -> str:
-    """The event in one line: its kind, then what it did."""
+    """The event in one line: its kind, then what it did. A fence's name says it all."""
+    if event.kind == "fence":
+        return str(event.data["name"])
     detail = _DETAILS[event.kind](event.data)
     return f"{event.kind}: {detail}" if detail else event.kind
 
@@ -67,10 +69,12 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str)
 
 
 def _state(state: Mapping[str, int]) -> str:
-    return (
-        f"phase {state['phase']}, {number(state['pending'], 'arrival')} and "
-        f"{number(state['tx'], 'byte')} missing"
-    )
+    arrivals, tx = number(state["pending"], "arrival"), state["tx"]
+    if tx < 0:  # a peer's bytes may come before the own thread has said how many will
+        missing = f"{arrivals} missing, {number(-tx, 'byte')} not yet expected"
+    else:
+        missing = f"{arrivals} and {number(tx, 'byte')} missing"
+    return f"phase {state['phase']}, {missing}"
 
 
 def _arrive(data: Mapping[str, Any]) -> str:
@@ -138,5 +142,4 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "barrier.arrive": lambda d: f"barrier {d['number']}",
     "barrier.wait": lambda d: f"barrier {d['number']}",
     "barrier.resume": lambda d: f"barrier {d['number']}",
-    "fence": lambda d: str(d["name"]),
 }
