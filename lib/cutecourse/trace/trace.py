@@ -84,7 +84,7 @@ class Trace:
         """The same trace with barriers called by names of one's own: `trace.named(full=8192, empty=8200)`.
 
         A barrier is named by its offset in shared memory, the same in every CTA. A compiler that lays shared
-        memory out itself leaves no names behind: its barriers are called by their place in one large variable.
+        memory out itself leaves no names behind: its barriers are called by their place in one variable.
         Errors: TraceError for an offset at which the trace has no barrier.
         """
         names = {offset: name for name, offset in offsets.items()}
