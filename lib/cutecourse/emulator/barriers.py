@@ -35,7 +35,8 @@ class _Waiting:
         arrived = int(state.arrived[self.barrier, where])
         expected = int(state.expected[self.barrier, where])
         count = str(expected) if expected else f"all {state.live_threads(where)}"
-        return f"waits at barrier {self.barrier}: {arrived} of {count} threads have arrived"
+        absent = "" if expected else state.absent(self.barrier, where)
+        return f"waits at barrier {self.barrier}: {arrived} of {count} threads have arrived{absent}"
 
 
 @dataclass(eq=False)
@@ -97,6 +98,17 @@ class _Barriers:
     def live_threads(self, cluster: int) -> int:
         return int(self.live_warps()[cluster]) * WARP_SIZE
 
+    def absent(self, barrier: int, cluster: int) -> str:
+        """The warps of a block that do not wait at a barrier for all threads, in words."""
+        here = {
+            bundle.warp
+            for bundle, split in self.waiting[barrier]
+            if (bundle.full if split.mask is None else split.mask)[cluster].any()
+        }
+        bundles = [b for b in self.cohort.bundles if b.rank == self.rank and b.live[cluster].any()]
+        missing = [str(b.warp) for b in bundles if b.warp not in here]
+        return f", and not warp {', '.join(missing)}" if missing else ""
+
     def settle(self, barrier: int) -> None:
         """Let go whoever waits at a barrier that is complete."""
         arrived, expected = self.arrived[barrier], self.expected[barrier]
@@ -140,7 +152,17 @@ class _Barriers:
             else:
                 result = ones == total if name == "and" else ones > 0
                 np.copyto(bundle.rows["pred"][slot], np.broadcast_to(result, mask.shape), where=mask)
+        if bundle.machine.recorder is not None:
+            mask = bundle.full if split.mask is None else split.mask
+            _tell(bundle, mask, "barrier.resume", reason.line, reason.barrier)
         bundle.machine.unpark(bundle, split, reason.following)
+
+
+def _tell(bundle: Bundle, lanes: NDArray[np.bool_], kind: str, line: int, number: int) -> None:
+    """Record one event for each warp that takes part."""
+    for warp in np.flatnonzero(lanes.any(axis=1)).tolist():
+        lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
+        bundle.machine.emit(kind, bundle, lane, line, one=False, number=number)
 
 
 def _barriers(bundle: Bundle) -> _Barriers:
@@ -273,6 +295,10 @@ def _arrive(
         raise site.error(BarrierError, problem, bundle, warp * WARP_SIZE)
     expected[warps] = count
     arrived[warps] += WARP_SIZE
+    bundle.machine.changes += 1
+    if bundle.machine.recorder is not None:
+        kind = "barrier.wait" if part.sync else "barrier.arrive"
+        _tell(bundle, ready, kind, part.line, barrier)
     going = WAIT
     for member, reason in members:
         if reason.reduction is not None:
