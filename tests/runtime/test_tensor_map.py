@@ -185,6 +185,22 @@ def test_run__with_trace_tells_what_the_emulator_did():
     assert (full.states[0].pending, full.states[-1].phase) == (1, 1)
 
 
+@EVERYWHERE
+def test_run__takes_the_dsls_atoms_in_any_order_with_numbers_and_pointers(device):
+    pytest.importorskip("cutlass", reason="the CuTe DSL compiles the kernel")
+    from runtime import two_maps_dsl
+
+    random = np.random.default_rng(3)
+    a, b = (random.integers(-99, 99, shape).astype(np.int32) for shape in ((64, 64), (32, 128)))
+    run = runtime.run(
+        two_maps_dsl, device=device, a=a, scale=-3, b=b, out=np.zeros(two_maps_dsl.TILE, np.int32)
+    )
+    assert np.array_equal(run["out"], a[32:64] * -3 + b[:, 64:128])
+    assert np.all(run["a"][:, 0] == -3)
+    assert np.array_equal(run["a"][:, 1:], a[:, 1:])
+    assert np.array_equal(run["b"], b)
+
+
 def test_run__without_trace_has_none():
     assert shift("emulator")[0].trace is None
 
