@@ -167,7 +167,9 @@ def _nested(rng: random.Random, stratum: str, name: str) -> Config:
     tile: Any = ((inner, taken), rows)
     if extents[0][0] == inner and rng.random() < 0.4:
         tile = (inner * taken, rows)
-    plain = make_ordered_layout(tile, rng.choice((((0, 1), 2), ((0, 2), 1))) if rank(tile[0]) == 2 else (0, 1))
+    plain = make_ordered_layout(
+        tile, rng.choice((((0, 1), 2), ((0, 2), 1))) if rank(tile[0]) == 2 else (0, 1)
+    )
     return Config(stratum, str(Layout(extents, stride)), str(plain), tile, name, rng.choice((1, 2)))
 
 
@@ -199,9 +201,7 @@ def _mma_tile(rng: random.Random, stratum: str, name: str) -> Config:
     stride = ((row_stride, k_stride[0]), 0, (16 * k_stride[0], k_stride[1]))
     tile = (rows, 16 * steps)
     gtensor = _global(rng, tile, 1, 2)
-    return Config(
-        stratum, gtensor, _composed(span, Layout(shape, stride)), tile, name, rng.choice((1, 2, 4))
-    )
+    return Config(stratum, gtensor, _composed(span, Layout(shape, stride)), tile, name, rng.choice((1, 2, 4)))
 
 
 def _wild(rng: random.Random, stratum: str, name: str) -> Config:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tma.configs import STRATA, Config, as_tuple, draw
 
 from cutecourse.atoms import Tensor
 from cutecourse.errors import CourseError
@@ -25,8 +26,7 @@ from cutecourse.tma import (
     tma_partition,
     trace_tma_atom,
 )
-
-from tma.configs import STRATA, Config, as_tuple, draw
+from cutecourse.tma.encoding import SWIZZLE_SPANS
 
 pytest.importorskip("cutlass.cute")
 
@@ -101,7 +101,11 @@ def ours(config: Config) -> tuple[str, dict[str, Any]]:
     """The values that the DSL prints, from our trace."""
     try:
         trace = trace_tma_atom(*config.arguments(), check=False)
-        return "ok", answer(trace, config)
+        # Where the innermost side is longer than the swizzle allows, C++ leaves it to the driver to refuse,
+        # or to a multicast to cut; the DSL 4.8 makes smaller boxes, or keeps modes apart.
+        span = SWIZZLE_SPANS.get(trace.encoding.swizzle, 1 << 20)
+        inner = trace.smem_box_shape_pre_mcast[0] * trace.internal_type.bits // 8
+        return "ok", answer(trace, config) | {"longer_than_swizzle": inner > span}
     except CourseError as error:
         return "refused", {"refused": str(error), "rule": getattr(error, "rule", "")}
 
@@ -125,13 +129,27 @@ def answer(trace: TmaTrace, config: Config) -> dict[str, Any]:
     }
 
 
+def without_divisors(value: Any) -> Any:
+    """The DSL's print without what it knows of a dynamic number: `?` for `?{div=4}`."""
+    if isinstance(value, list):
+        return [without_divisors(part) for part in value]
+    return re.sub(r"\{[^}]*\}", "", value) if isinstance(value, str) else value
+
+
 def differences(config: Config, got: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     found = []
-    # A mode with stride 0 keeps its coordinate in the DSL 4.8; C++ gives it none: all of it is one place.
-    broadcast = 0 in flatten_to_tuple(Layout.parse(config.gtensor).stride)
+    gtensor = Layout.parse(config.gtensor)
+    # A mode with stride 0 keeps its coordinate in the DSL 4.8; C++ gives it none: all of it is one place. A
+    # mode of one element that is several in a narrower type has none in the DSL; C++ looks at the new type.
+    other_coordinates = 0 in flatten_to_tuple(gtensor.stride) or (
+        config.internal is not None and (1, 1) in gtensor.leaves()
+    )
+    if got["longer_than_swizzle"]:
+        return found
     for name, value in wanted.items():
-        if broadcast and name in ("tma_tensor", "tma_start", "tiles", "parts"):
+        if other_coordinates and name in ("tma_tensor", "tma_start", "tiles", "parts"):
             continue
+        value = without_divisors(value)
         same = got[name] in FORMATS[value] if name == "tma_format" else got[name] == value
         if not same:
             found.append(f"{name}: ours {got[name]}, DSL {value}")
@@ -146,9 +164,10 @@ def answered() -> list[tuple[Config, tuple[str, dict[str, Any]]]]:
 
 
 def test_atoms_and_partitions__agree_with_the_cute_dsl(answered: Any) -> None:
-    wrong = []
+    wrong, excepted = [], 0
     for config, (status, wanted) in answered:
         our_status, got = ours(config)
+        excepted += got.get("longer_than_swizzle", got.get("rule") in LATER_IN_THE_DSL)
         if (status == "ok") != (our_status == "ok"):
             if our_status == "refused" and got["rule"] in LATER_IN_THE_DSL:
                 continue
@@ -158,6 +177,7 @@ def test_atoms_and_partitions__agree_with_the_cute_dsl(answered: Any) -> None:
             if found:
                 wrong.append(f"{config}\n  " + "\n  ".join(found))
     assert not wrong, f"{len(wrong)} of {len(answered)} differ, seed {SEED}:\n" + "\n".join(wrong[:10])
+    assert excepted <= len(answered) // 10
 
 
 def test_random_configurations__fill_every_stratum_with_answers(answered: Any) -> None:
