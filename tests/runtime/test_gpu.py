@@ -65,6 +65,14 @@ def test_launch__sets_cluster_and_shared_memory(on_host):
     ]
 
 
+def test_launch__reserves_dynamic_shared_memory_that_fits_only_without_the_static(on_host):
+    """48 KiB need no asking for, but a kernel's static variables count as well."""
+    driver = on_host()
+    with GpuKernel("ptx", "k", dynamic_smem=48 * 1024) as kernel:
+        kernel.launch([], **ONE)
+    assert driver.attributes == [("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", 48 * 1024)]
+
+
 @pytest.mark.parametrize(
     ("call", "status", "message"),
     [

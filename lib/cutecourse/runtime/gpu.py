@@ -18,7 +18,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _LOG_BYTES = 1 << 14
 _PORTABLE_CLUSTER_CTAS = 8
-_STATIC_SMEM_LIMIT_BYTES = 48 * 1024
 _DEVICE_POINTER = ctypes.c_uint64
 
 _LOST = 'Run it with device="emulator" to see where. Restart the process before using the GPU again.'
@@ -81,7 +80,8 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
         self._function = self._call(
             "find the entry", driver.cuModuleGetFunction(self._module, entry.encode())
         )
-        if dynamic_smem > _STATIC_SMEM_LIMIT_BYTES:
+        # 48 KiB need no asking for, but static variables, which only the driver has counted, are part of them.
+        if dynamic_smem:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call(
                 f"reserve {dynamic_smem} bytes of shared memory",
