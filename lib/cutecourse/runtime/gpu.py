@@ -80,7 +80,7 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
         self._function = self._call(
             "find the entry", driver.cuModuleGetFunction(self._module, entry.encode())
         )
-        # 48 KiB need no asking for, but static variables, which only the driver has counted, are part of them.
+        # 48 KiB need no asking for, but static variables, which only the driver counts, are part of them.
         if dynamic_smem:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call(
