@@ -50,7 +50,8 @@ def test_tma_box__takes_its_start_by_keyword_and_prints_what_differs() -> None:
         ({"swizzle": "256B"}, "none, 32B, 64B, 128B"),
         ({"smem_layout": "tiled"}, "atoms, plain"),
         ({"multicast": 3}, "1, 2, 4"),
-        ({"address": 256}, "give 0 to 255"),
+        ({"address": 256}, "give 0 to 255 bytes"),
+        ({"padding": -1}, "give 0 to 255 elements"),
         ({"coord": (0, -1)}, "from 0 to"),
         ({"coord": (5, 0)}, "more than one tile past the tensor, which has 4 x 4 tiles"),
     ],
@@ -208,6 +209,19 @@ def test_page__out_of_the_tensor_there_are_zeros(mount: Any) -> None:
     size = picture.bounding_box()
     picture.click(position={"x": 3, "y": size["height"] - 3})
     assert cc(page, "zeros").inner_text() == ", outside: zeros"
+
+
+@pytest.mark.browser
+def test_page__padding_mends_the_stride_and_the_tensor_ends_within_16_bytes(mount: Any) -> None:
+    page = mount(TmaBox((512, 100), coord=(0, 1)))
+    assert cc(page, "refused").count() == 1
+    cc(page, "padding").fill("4")
+    assert cc(page, "field", field="globalStrides").inner_text() == "{208} bytes"
+    assert cc(page, "field", field="globalDim").inner_text() == "{100, 512}"
+    byte = swizzled_byte(0, 32)  # k = 96 to 103 of the tensor
+    cc(page, "chunk", chunk=byte // 16).click()
+    assert cc(page, "chunk", chunk=byte // 16).get_attribute("data-valid") == "4"
+    assert cc(page, "zeros").inner_text() == ", the last 4 outside: zeros"
 
 
 @pytest.mark.browser

@@ -61,8 +61,8 @@ def shared(case: dict[str, Any]) -> Layout | ComposedLayout:
 
 def traced(case: dict[str, Any]) -> TmaTrace:
     """What CuTe makes of a case whose sizes are arguments of the program; the driver is not asked."""
-    m, k = case["extents"]
-    gtensor = dynamic(Layout((m, k), (k, 1) if case["major"] == "K" else (1, m)))
+    (m, k), pad = case["extents"], case["padding"]
+    gtensor = dynamic(Layout((m, k), (k + pad, 1) if case["major"] == "K" else (1, m + pad)))
     return trace_tma_atom(
         gtensor, shared(case), tuple(case["tile"]), case["dtype"], case["multicast"], check=False
     )
@@ -78,6 +78,7 @@ def choices() -> list[dict[str, Any]]:
         case = dict(zip(names, values, strict=True))
         case["smem_major"] = case["major"] if rng.random() < 0.9 else rng.choice(("K", "MN"))
         case["extents"] = [rng.choice((64, 128, 200, 257, 300, 512)), rng.choice((64, 96, 120, 256, 500))]
+        case["padding"] = rng.choice((0, 0, 0, 3, 4, 12))
         case["address"] = rng.choice((0, 0, 0, 0, 16, 8, 4))
         case["tile"] = list(case["tile"])
         tiles = [-(-extent // side) for extent, side in zip(case["extents"], case["tile"], strict=True)]
@@ -186,6 +187,8 @@ def test_shared_memory__every_element_where_cutes_layout_puts_it(
     for (case, trace), held in zip(chosen, found, strict=True):
         assert np.array_equal(held, _numbers_in_shared_memory(case, trace)), case
     assert any(0 in held for held in found)
+    ends = [case["extents"][case["major"] == "K"] * BITS[case["dtype"]] // 8 for case, _ in chosen]
+    assert any(end % 16 for end in ends)  # of some, the tensor ends within 16 bytes
     assert len({(c["dtype"], c["smem_layout"], c["swizzle"], c["major"]) for c, _ in chosen}) >= 30
 
 
@@ -257,6 +260,7 @@ def test_tile__past_the_tensor_is_all_zeros(javascript: Callable[..., Any]) -> N
         "extents": [64, 64],
         "major": "K",
         "dtype": "f16",
+        "padding": 0,
         "address": 0,
         "tile": [32, 64],
         "smem_layout": "atoms",

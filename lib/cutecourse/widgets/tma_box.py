@@ -25,18 +25,19 @@ COLOURS = ("chunk", "line")
 MOST_EXTENT = 65536
 MOST_TILE = 512
 MOST_ADDRESS = 255
+MOST_PADDING = 255
 
 
 class TmaBox(CourseWidget):
     """A tensor, a tile, a swizzle: boxes in global memory, bytes in shared memory, the descriptor, its rules.
 
     `extents` is the tensor's (M, K), `major` says which of its modes is contiguous ("K" or "MN"), `dtype` is
-    one of `DTYPES`, `address` the bytes by which the tensor starts after an aligned address. `tile` is
-    (bM, bK); its shared-memory `layout` is "atoms" (CUTLASS's canonical atom for `smem_major` and `swizzle`,
-    repeated over the tile by `tile_to_shape`) or "plain" (rows or columns, with the swizzle on top);
-    `smem_major` is `major` unless given. `coord` is the tile that is loaded, counted in tiles, and may lie
-    across the tensor's end or one tile past it. `multicast` CTAs share the load. `colour` says what the
-    colours tell: the 16 bytes' place in their line ("chunk") or the line ("line").
+    one of `DTYPES`, `padding` the elements between its lines, `address` the bytes by which it starts after an
+    aligned address. `tile` is (bM, bK); its `smem_layout` is "atoms" (CUTLASS's canonical atom for
+    `smem_major` and `swizzle`, repeated over the tile by `tile_to_shape`) or "plain" (rows or columns, with
+    the swizzle on top); `smem_major` is `major` unless given. `coord` is the tile that is loaded, counted in
+    tiles, and may lie across the tensor's end or one tile past it. `multicast` CTAs share the load. `colour`
+    says what the colours tell: the 16 bytes' place in their line ("chunk") or the line ("line").
 
     A choice that breaks a rule of CuTe or of the driver is welcome: the widget says which, and why.
 
@@ -52,6 +53,7 @@ class TmaBox(CourseWidget):
     extents = traitlets.List(traitlets.Int()).tag(sync=True)
     major = traitlets.Unicode("K").tag(sync=True)
     dtype = traitlets.Unicode("f16").tag(sync=True)
+    padding = traitlets.Int(0).tag(sync=True)
     address = traitlets.Int(0).tag(sync=True)
     tile = traitlets.List(traitlets.Int()).tag(sync=True)
     smem_layout = traitlets.Unicode("atoms").tag(sync=True)
@@ -74,6 +76,7 @@ class TmaBox(CourseWidget):
         smem_major: str | None = None,
         coord: Sequence[int] = (0, 0),
         multicast: int = 1,
+        padding: int = 0,
         address: int = 0,
         colour: str = "chunk",
         **kwargs: Any,
@@ -88,6 +91,7 @@ class TmaBox(CourseWidget):
             swizzle=swizzle,
             coord=_pair("coord", coord, 0, MOST_EXTENT),
             multicast=multicast,
+            padding=padding,
             address=address,
             colour=colour,
             **kwargs,
@@ -126,17 +130,27 @@ class TmaBox(CourseWidget):
             )
         return value
 
-    @traitlets.validate("address")
+    @traitlets.validate("address", "padding")
     def _check_address(self, proposal: Any) -> int:
-        if not 0 <= proposal["value"] <= MOST_ADDRESS:
-            raise WidgetError(
-                f"address {proposal['value']} is no start within 256 bytes; give 0 to {MOST_ADDRESS}."
-            )
-        return int(proposal["value"])
+        name, value = proposal["trait"].name, proposal["value"]
+        most, unit = (MOST_ADDRESS, "bytes") if name == "address" else (MOST_PADDING, "elements")
+        if not 0 <= value <= most:
+            raise WidgetError(f"{name} {value} is not what TmaBox shows; give 0 to {most} {unit}.")
+        return int(value)
 
     def choice(self) -> dict[str, Any]:
         """What is chosen, as plain values: every synced name but `selected` and `colour`."""
-        names = ("extents", "major", "dtype", "address", "tile", "smem_layout", "smem_major", "swizzle")
+        names = (
+            "extents",
+            "major",
+            "dtype",
+            "padding",
+            "address",
+            "tile",
+            "smem_layout",
+            "smem_major",
+            "swizzle",
+        )
         return {name: getattr(self, name) for name in (*names, "coord", "multicast")}
 
     def trace(self) -> TmaTrace:
@@ -158,6 +172,7 @@ class TmaBox(CourseWidget):
             "smem_major": self.major,
             "coord": [0, 0],
             "multicast": 1,
+            "padding": 0,
             "address": 0,
         }
         shown = [str(tuple(self.extents)), repr(self.dtype), f"tile={tuple(self.tile)}"]

@@ -77,11 +77,12 @@ export function truncated(box, multicast) {
   return cut;
 }
 
-const stridesOf = ({ extents, major }) => (major === "K" ? [extents[1], 1] : [1, extents[0]]);
+/** The tensor's strides in elements; `padding` lies after each line. */
+const stridesOf = ({ extents, major, padding }) => (major === "K" ? [extents[1] + padding, 1] : [1, extents[0] + padding]);
 
 /**
  * Everything about one choice: `given` holds extents and tile ([M, K]), major and smem_major ("K" or "MN"),
- * dtype, smem_layout ("atoms" or "plain"), swizzle, multicast, address (bytes over a multiple of 256).
+ * padding (elements after a line), dtype, smem_layout ("atoms" or "plain"), swizzle, multicast, address (bytes over a multiple of 256).
  * What cannot be said because a step before it failed is null.
  */
 export function describe(given) {

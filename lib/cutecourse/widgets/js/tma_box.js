@@ -10,6 +10,7 @@ const START = {
   extents: [512, 256],
   major: "K",
   dtype: "f16",
+  padding: 0,
   address: 0,
   tile: [128, 64],
   smem_layout: "atoms",
@@ -27,6 +28,7 @@ const EXAMPLES = {
   "ragged: the tile sticks out": { extents: [500, 232], coord: [3, 3] },
   "multicast: four CTAs, a slice each": { multicast: 4 },
   "broken: lines of 200 bytes": { extents: [512, 100] },
+  "mended: each line padded to 208 bytes": { extents: [512, 100], padding: 4, coord: [0, 1] },
   "broken: a 256-byte line, span of 128": { smem_layout: "plain", tile: [64, 128] },
   "broken: a box of 512 lines": { tile: [512, 64] },
   "broken: majors that differ": { major: "MN" },
@@ -58,6 +60,7 @@ function render({ model, el: host }) {
   const columns = number("extent-k", "K", 1, MOST_EXTENT);
   const major = choice("major", "Contiguous", { K: "K: K-major", MN: "M: MN-major" });
   const dtype = choice("dtype", "Element", Object.fromEntries(Object.entries(TYPES).map(([name, { bits }]) => [name, `${name}, ${bits} bit`])));
+  const padding = number("padding", "Padding", 0, 255);
   const address = number("address", "Starts at byte", 0, 255);
   const tileRows = number("tile-m", "bM", 1, MOST_TILE);
   const tileColumns = number("tile-k", "bK", 1, MOST_TILE);
@@ -82,7 +85,7 @@ function render({ model, el: host }) {
       "div",
       { class: "cc-groups" },
       el("div", { class: "cc-examples" }, example.box),
-      group("Tensor in global memory", rows, columns, major, dtype, address),
+      group("Tensor in global memory", rows, columns, major, dtype, padding, address),
       group("Tile in shared memory", tileRows, tileColumns, layout, sharedMajor, swizzle),
       group("Load", tileM, tileK, multicast, box),
     ),
@@ -131,6 +134,7 @@ function render({ model, el: host }) {
   pair("tile", tileColumns, 1);
   pair("coord", tileM, 0);
   pair("coord", tileK, 1);
+  whole(padding, (value) => change({ padding: value }));
   whole(address, (value) => change({ address: value }));
   whole(box, (value) => broken || choose(chunkOf(all, ...boxAt(all, value, coord).start)));
   const picked = (one, take) => one.control.addEventListener("change", () => take(one.control.value));
@@ -155,6 +159,7 @@ function render({ model, el: host }) {
       [columns, now.extents[1]],
       [major, now.major],
       [dtype, now.dtype],
+      [padding, now.padding],
       [address, now.address],
       [tileRows, now.tile[0]],
       [tileColumns, now.tile[1]],

@@ -75,7 +75,7 @@ export function rulesOf(all) {
     "driver",
     "globalStrides are multiples of 16 bytes, below 2^40",
     () => ({ value: list(fields.globalStrides), ok: fields.globalStrides.every((n) => n % 16 === 0 && n < 2 ** 40) }),
-    `a line of the tensor is as long as its extent: pad the lines until extent times ${sized(bytes)} is a multiple of 16`,
+    `pad the lines of the tensor until extent and padding, times ${sized(bytes)}, are a multiple of 16`,
   );
   field(
     "box",
