@@ -9,11 +9,11 @@ from typing import Any
 
 import matplotlib.colors
 import pytest
-from widgets import traces
+from widgets import emulated, traces
 
 from cutecourse.trace import Recorder, Trace
 from cutecourse.widgets import BarrierTimeline, WidgetError, draw_timeline, palette
-from cutecourse.widgets.traces import MAX_EVENTS, compact
+from cutecourse.widgets.traces import MAX_EVENTS, by_warp, compact
 
 ALL = [traces.pipeline, traces.multicast, traces.deadlock, traces.polling]
 
@@ -152,3 +152,74 @@ def test_figure__of_a_deadlock_says_so() -> None:
 @pytest.mark.parametrize("make", ALL)
 def test_figure__is_the_same_each_time(make: Callable[[], Trace]) -> None:
     assert BarrierTimeline(make()).figure().png() == BarrierTimeline(make()).figure().png()
+
+
+# ---- what the emulator records ----
+
+
+def test_by_warp__a_warps_arrivals_are_one_event() -> None:
+    recorder = Recorder()
+    barrier = {"rank": 0, "offset": 0, "name": "empty"}
+    place: dict[str, Any] = {"cluster": 0, "block": (0, 0, 0), "line": 9}
+    recorder.emit("mbarrier.init", time=1, rank=0, warp=0, lane=0, **place, barrier=barrier, count=6)
+    left = 6
+    for rank, warp, lane, time in [
+        (0, 1, 0, 5),
+        (1, 1, 0, 5),
+        (0, 1, 1, 5),
+        (0, 1, 2, 5),
+        (0, 2, 0, 5),
+        (0, 2, 1, 6),
+    ]:
+        if rank:  # another CTA's barrier in between keeps nothing apart
+            other = {**barrier, "rank": 1}
+            state = {"phase": 0, "pending": 3, "tx": 0}
+        else:
+            left -= 1
+            other, state = barrier, {"phase": 0, "pending": left, "tx": 0}
+        recorder.emit(
+            "mbarrier.arrive", time=time, rank=rank, warp=warp, lane=lane, **place,
+            barrier=other, count=1, dropped=0, state=state,
+        )  # fmt: skip
+    trace = recorder.trace()
+    merged = by_warp(trace)
+    assert [(e.index, e.rank, e.warp, e.lane, e["count"]) for e in merged.of("mbarrier.arrive")] == [
+        (1, 0, 1, None, 3),
+        (2, 1, 1, 0, 1),
+        (5, 0, 2, 0, 1),
+        (6, 0, 2, 1, 1),
+    ]
+    assert merged.events[1]["state"]["pending"] == 3
+    assert merged.events[1]["lanes"] == 3
+    assert BarrierTimeline(trace, selected=4).selected == 2  # the last that stands before it
+    with pytest.raises(WidgetError, match="no event #7"):
+        BarrierTimeline(trace, selected=7)
+
+
+def test_timeline__names_barriers_as_the_page_does() -> None:
+    trace = traces.pipeline()
+    widget = BarrierTimeline(trace, names={"full[0]": "ready", 24: "free"})
+    assert [name for *_, name in widget.trace["barriers"]] == ["ready", "empty[0]", "full[1]", "free"]
+    with pytest.raises(WidgetError, match="name or offset 'fool'; it has 0, 16, 24, 8, 'empty"):
+        BarrierTimeline(trace, names={"fool": "x"})
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_timeline__takes_what_the_emulator_records(seed: int) -> None:
+    trace, error = emulated.two_loads(seed=seed)
+    assert error is None
+    assert [life.states[-1].phase for life in trace.barriers()] == [1, 1]
+    assert expanded(compact(by_warp(trace))) == [
+        event | {"data": {name: value for name, value in event["data"].items() if value is not None}}
+        for event in trace.to_snapshot()["events"]
+    ]
+    lanes = [label.get_text() for label in BarrierTimeline(trace).figure().axes[0].get_yticklabels()]
+    assert lanes[:4] == ["warp 0", "warp 1", "transfers", "full"]
+
+
+def test_timeline__takes_a_deadlock_of_the_emulator() -> None:
+    trace, error = emulated.two_loads(expected=768)
+    assert error is not None
+    widget = BarrierTimeline(trace, end=error)
+    assert "waits for parity 0 of mbarrier full" in widget.end
+    assert widget.figure().axes[0].get_xlabel().startswith("ended with an error: no warp can go on")

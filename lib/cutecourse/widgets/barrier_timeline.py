@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import traitlets
@@ -13,7 +13,7 @@ from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure
 from cutecourse.widgets.timeline_figure import draw_timeline
-from cutecourse.widgets.traces import compact, read_trace
+from cutecourse.widgets.traces import compact, named, read_trace
 
 # With more CTAs than this, one is chosen at first.
 ALL_AT_ONCE = 2
@@ -24,7 +24,9 @@ class BarrierTimeline(CourseWidget):
 
     `trace` is a `cutecourse.trace.Trace`, its snapshot, or a run that was traced. `cta` is the CTA that is
     drawn first: its rank, `(cluster, rank)`, or "all"; by default all of up to two CTAs, else the first.
-    `end` is the error the launch ended with, or its text: the picture then says so at its end.
+    `end` is the error the launch ended with, or its text: the picture then says so at its end. `names` gives
+    barriers names of your own, by the name they were recorded with or their offset in shared memory; a
+    compiler's dynamic shared memory has only offsets.
 
     Synced with every view: `cta` (`[]` for all, else `[cluster, rank]`) and `selected`, the index of an event
     in the launch.
@@ -47,10 +49,12 @@ class BarrierTimeline(CourseWidget):
         cta: int | str | Sequence[int] | None = None,
         selected: int | None = None,
         end: BaseException | str | None = None,
+        names: Mapping[str | int, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._read: Trace = read_trace(trace)
+        self._read: Trace = named(read_trace(trace), names or {})
         self._ctas = _ctas(self._read)
+        self._last = _last(trace, self._read)
         super().__init__(
             trace=compact(self._read),
             cta=self._chosen(cta),
@@ -82,9 +86,13 @@ class BarrierTimeline(CourseWidget):
     @traitlets.validate("selected")
     def _check_selected(self, proposal: Any) -> int:
         index = int(proposal["value"])
-        if index != -1 and all(event.index != index for event in self._read):
+        if index == -1:
+            return index
+        # Of the arrivals of a warp's lanes, the first stands for all.
+        before = [event.index for event in self._read if event.index <= index]
+        if not before or index > self._last:
             raise WidgetError(f"The trace has no event #{index}; look at trace.events for those it has.")
-        return index
+        return before[-1]
 
     def figure(self) -> PrintFigure:
         """Warps, transfers and barriers of the chosen CTA on one time axis, for print."""
@@ -98,6 +106,11 @@ class BarrierTimeline(CourseWidget):
         if self.end:
             parts.append(f"end={self.end.splitlines()[0]!r}")
         return parts
+
+
+def _last(given: Any, read: Trace) -> int:
+    events = given.events if isinstance(given, Trace) else read.events
+    return events[-1].index
 
 
 def _ctas(trace: Trace) -> list[tuple[int, int]]:

@@ -139,9 +139,7 @@ def draw_timeline(trace: Trace, *, cta: tuple[int, ...] | None = None, end: str 
         handletextpad=0.2,
         columnspacing=1.0,
     )
-    where = (
-        f", CTA {cta[1]}" + (f" of cluster {cta[0]}" if trace.grid != trace.cluster else "") if cta else ""
-    )
+    where = f", {_cta((cta[0], cta[1], None), trace).strip()}" if cta else ""
     axes.set_title(
         f"{trace.kernel or 'a kernel'}{where}: instructions issued, from left to right",
         fontsize=8.5,
@@ -231,15 +229,12 @@ def _draw_actor(
     for wait in part.waits() if len(everyone) == 1 else ():
         if (wait.cluster, wait.rank, wait.warp) != who:
             continue
-        begin = next(
-            e.index for e in part if (e.cluster, e.rank, e.warp) == who and e.time == wait.begin
-            and e.kind.endswith(".wait")
-        )  # fmt: skip
-        until = [
-            e.index
-            for e in part
-            if (e.cluster, e.rank, e.warp) == who and e.time == wait.end and e.index > begin
+        # A wait knows its times; the events between give the places.
+        mine = [
+            e for e in part if (e.cluster, e.rank, e.warp) == who and e.kind.endswith((".wait", ".resume"))
         ]
+        begin = next(e.index for e in mine if e.time == wait.begin and e.kind.endswith(".wait"))
+        until = [e.index for e in mine if e.time == wait.end and e.index > begin]
         right = axis(until[0]) if until else axis.right
         axes.add_patch(
             Rectangle(
@@ -313,16 +308,19 @@ def _mark(event: Event) -> str:
 def _style(mark: str) -> dict[str, Any]:
     marker, size, filled, _ = MARKS[mark]
     fill = INK if filled else "white"
-    return {"marker": marker, "markersize": size, "markerfacecolor": fill, "markeredgewidth": 0.8}
+    edge = 2.4 if mark == "wait" else 0.8
+    return {"marker": marker, "markersize": size, "markerfacecolor": fill, "markeredgewidth": edge}
 
 
 def _cta(who: tuple[int, int, int | None], trace: Trace) -> str:
     if trace.grid == trace.cluster == (1, 1, 1):
         return ""
+    if trace.cluster == (1, 1, 1):  # without clusters, a CTA's number is its number in the grid
+        return f"CTA {who[0]} "
     return f"CTA {who[0]}:{who[1]} " if trace.grid != trace.cluster else f"CTA {who[1]} "
 
 
 def _of_cta(life: BarrierHistory, trace: Trace, cta: tuple[int, ...] | None) -> str:
     if cta is not None or trace.grid == (1, 1, 1):
         return ""
-    return f" of CTA {life.rank}"
+    return f" of {_cta((life.cluster, life.rank, None), trace).strip()}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from cutecourse.trace import Trace, TraceError
+from cutecourse.trace import Event, Trace, TraceError
 from cutecourse.widgets.errors import WidgetError
 
 MAX_EVENTS = 4000
+_DYNAMIC = re.compile(r"^__dynamic_shmem__\d+")  # what the DSL's compiler calls dynamic shared memory
 
 
 def read_trace(trace: Any) -> Trace:
@@ -33,12 +36,72 @@ def read_trace(trace: Any) -> Trace:
             "The trace holds no event: the kernel has no barrier, no asynchronous copy and no wait, "
             "or a filter has left nothing."
         )
+    trace = by_warp(trace)
     if len(trace) > MAX_EVENTS:
         raise WidgetError(
             f"The trace holds {len(trace)} events; up to {MAX_EVENTS} are drawn. "
             "Take a part: trace.where(cluster=0), trace.of('mbarrier', 'tma')."
         )
     return trace
+
+
+def by_warp(trace: Trace) -> Trace:
+    """The trace with the arrivals of one warp's lanes by one instruction as one event, the first of them.
+
+    It counts them all, says how many `lanes` they were, and has the state after the last. Arrivals at a
+    barrier of which something else happened in between stay apart.
+    """
+    events: list[Event | None] = list(trace)
+    latest: dict[tuple[int, int, int], int] = {}  # where the last event of each barrier stands
+    for at, event in enumerate(trace):
+        barrier = event.data.get("barrier")
+        if barrier is None:
+            continue
+        key = (event.cluster, barrier["rank"], barrier["offset"])
+        first = events[latest[key]] if key in latest else None
+        if (
+            first is not None
+            and event.kind == first.kind == "mbarrier.arrive"
+            and (event.time, event.rank, event.warp, event.line)
+            == (first.time, first.rank, first.warp, first.line)
+            and event.warp is not None
+        ):
+            data = {
+                **first.data,
+                "count": first["count"] + event["count"],
+                "dropped": first["dropped"] + event["dropped"],
+                "lanes": first.data.get("lanes", 1) + 1,
+                "state": event["state"],
+            }
+            events[latest[key]] = replace(first, lane=None, data=data)
+            events[at] = None
+        else:
+            latest[key] = at
+    return replace(trace, events=tuple(event for event in events if event is not None))
+
+
+def named(trace: Trace, names: Mapping[str | int, str]) -> Trace:
+    """The trace with other names for its barriers, and short ones for places in dynamic shared memory.
+
+    Errors: WidgetError, for a name or an offset that no barrier has.
+    """
+    known: set[str | int] = set()
+    events = []
+    for event in trace:
+        barrier = event.data.get("barrier")
+        if barrier is not None:
+            old, offset = barrier.get("name"), barrier["offset"]
+            known |= {offset, *([old] if old else [])}
+            new = names.get(offset, names.get(old, _DYNAMIC.sub("smem", old or "") or None))
+            if new != old:
+                event = replace(event, data={**event.data, "barrier": {**barrier, "name": new}})
+        events.append(event)
+    if strangers := [name for name in names if name not in known]:
+        raise WidgetError(
+            f"No barrier of the trace has the name or offset {strangers[0]!r}; it has "
+            f"{', '.join(map(repr, sorted(known, key=str))) or 'no barrier'}."
+        )
+    return replace(trace, events=tuple(events))
 
 
 def compact(trace: Trace) -> dict[str, Any]:

@@ -84,7 +84,7 @@ function readBook(trace) {
 
 function render({ model, el: host }) {
   const id = uid("timeline");
-  const chooser = field("CTA", el("select", { "data-cc": "cta" }), "12em");
+  const chooser = field("CTA", el("select", { "data-cc": "cta" }), "13em");
   const title = el("p", { class: "cc-muted cc-timeline-title", "data-cc": "title" });
   const button = (name, text, label, act) => el("button", { class: "cc-quiet", "data-cc": name, "aria-label": label, title: label, text, onclick: act });
   const step = (name, label, act) => el("button", { class: "cc-quiet", "data-cc": name, "aria-label": label, title: label, onclick: act }, draw("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true" }, draw("path", { d: ICONS[name], class: "cc-icon" })));
@@ -157,7 +157,7 @@ function render({ model, el: host }) {
   /** The lane of the warp that an event is of; what other CTAs than the chosen one do shares one. */
   const actorKey = (event) => {
     const chosen = model.get("cta");
-    return chosen.length && event.cta.rank !== chosen[1] ? "others" : `${event.cta.id}/${event.warp}`;
+    return chosen.length && (event.cta.rank !== chosen[1] || event.cta.cluster !== chosen[0]) ? "others" : `${event.cta.id}/${event.warp}`;
   };
 
   /** Which lanes there are: warps, transfers, barriers; each with its height and place. */
@@ -190,7 +190,7 @@ function render({ model, el: host }) {
     if (lane.key === "others") return ["other CTAs", ""];
     if (lane.kind === "actor") {
       const chosen = model.get("cta");
-      const cta = book.ctas.length > 1 ? (book.grids ? `${lane.event.cta.cluster}:${lane.event.cta.rank}` : `CTA ${lane.event.cta.rank}`) : "";
+      const cta = book.ctas.length > 1 ? ctaName(lane.event.cta, book) : "";
       const warp = lane.event.warp === null ? "" : `warp ${lane.event.warp}`;
       return chosen.length && lane.event.cta.rank === chosen[1] ? [warp || cta, ""] : [warp || cta, warp ? cta : ""];
     }
@@ -236,7 +236,8 @@ function render({ model, el: host }) {
       const [from, to] = [xOf(wait.from), wait.to === null ? right : xOf(wait.to)];
       layer.append(draw("rect", { x: from, y: lane.y + 7, width: Math.max(3, to - from), height: lane.height - 15, rx: 3, class: wait.to === null ? "cc-waiting cc-never" : "cc-waiting", "data-cc": "wait", "data-from": wait.event.index, "data-never": wait.to === null ? "yes" : "no" }));
       const text = wait.event.barrier ? `${wait.event.barrier.name} · parity ${wait.event.data.parity}` : { cluster: "cluster", barrier: `barrier ${wait.event.data.number}`, bulk: "bulk groups" }[wait.event.kind.split(".")[0]];
-      if (text && wait.tries === 1 && to - from > 9 + 6.1 * text.length) layer.append(draw("text", { x: from + 8, y: lane.y + lane.height / 2 + 3, class: "cc-inbar", text }));
+      const free = (wait.tries === 1 ? to : wait.tries === 2 ? xOf(wait.last) : from) - from;
+      if (text && free > 9 + 6.1 * text.length) layer.append(draw("text", { x: from + 8, y: lane.y + lane.height / 2 + 3, class: "cc-inbar", text }));
     }
   };
 
@@ -250,7 +251,8 @@ function render({ model, el: host }) {
       const hue = tensors.indexOf(one.issue.data.tensor ?? "") % 8;
       layer.append(draw("rect", { x: bar.from, y: lane.y + 2, width: Math.max(4, bar.to - bar.from), height: lane.height - 5, rx: 3, class: `cc-flight cc-fill-${hue}${one.done ? "" : " cc-open"}`, "data-cc": "flight", "data-transfer": one.issue.index, "data-done": one.done ? "yes" : "no" }));
       const name = `#${one.issue.index}${one.issue.data.tensor ? ` ${one.issue.data.tensor}` : ""}`;
-      const wide = bar.to - bar.from - 10;
+      const first = one.landings.find((landing) => here(landing));
+      const wide = (first ? Math.min(bar.to, xOf(first.at) - 3) : bar.to) - bar.from - 8;
       const full = `${name}: ${one.issue.data.bytes} B`;
       const text = [full, name].find((words) => wide > 6 * words.length);
       for (const event of one.landings.filter((landing) => here(landing))) layer.append(draw("path", { d: `M${xOf(event.at)} ${lane.y + 2}V${lane.y + lane.height - 3}`, class: "cc-landing" }));
@@ -415,7 +417,7 @@ function render({ model, el: host }) {
         return el(
           "div",
           { role: "row", class: here ? "cc-row cc-here" : "cc-row", "data-cc": "barrier", "data-barrier": life.barrier.id },
-          cell("rowheader", barrierName(life.barrier, book), null, "cc-name"),
+          cell("rowheader", model.get("cta").length ? life.barrier.name : barrierName(life.barrier, book), null, "cc-name"),
           el("span", { role: "cell", class: change("phase"), "data-cc": "phase-now" }, `${now.phase} `, el("small", { text: `parity ${now.phase % 2}` })),
           cell("cell", life.count === null ? now.pending : `${now.pending} of ${life.count}`, "pending-now", change("pending")),
           cell("cell", now.tx, "tx-now", change("tx")),
@@ -467,7 +469,7 @@ function render({ model, el: host }) {
     book = readBook(model.get("trace"));
     const all = choices();
     chooser.box.hidden = all.length < 2;
-    chooser.control.replaceChildren(el("option", { value: "", text: `all ${all.length}` }), ...all.map(([cluster, rank]) => el("option", { value: `${cluster},${rank}`, text: book.grids ? `CTA ${rank} of cluster ${cluster}` : `CTA ${rank}` })));
+    chooser.control.replaceChildren(el("option", { value: "", text: `all ${all.length}` }), ...all.map(([cluster, rank]) => el("option", { value: `${cluster},${rank}`, text: ctaName({ cluster, rank }, book) })));
     chooser.control.value = model.get("cta").join(",");
     shown = only(book, model.get("cta").length ? model.get("cta") : null);
     if (!shown.events.length) shown = only(book, null);

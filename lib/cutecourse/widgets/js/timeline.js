@@ -20,7 +20,9 @@ export function readTrace(trace) {
   }));
   const crowd = ctas.length > 1 || barriers.some((one) => one.rank !== 0);
   const grids = trace.grid.some((extent, i) => extent !== trace.cluster[i]);
-  return { ctas, barriers, events, crowd, grids };
+  // Without clusters, a CTA's number is its number in the grid.
+  const alone = trace.cluster.every((extent) => extent === 1);
+  return { ctas, barriers, events, crowd, grids, alone };
 }
 
 /** Each barrier's lives, from init to inval: every state it was in, and at which event. */
@@ -142,18 +144,20 @@ const number = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 const crd = (values) => `(${values.join(",")})`;
 const hexadecimal = (value) => `0x${value.toString(16)}`;
 
-export function ctaName(cta, { grids }) {
+export function ctaName(cta, { grids, alone }) {
+  if (alone) return `CTA ${cta.cluster}`;
   return grids ? `CTA ${cta.cluster}:${cta.rank}` : `CTA ${cta.rank}`;
 }
 
-export function barrierName(barrier, { crowd, grids }) {
-  return crowd ? `${barrier.name} of ${ctaName(barrier, { grids })}` : barrier.name;
+export function barrierName(barrier, names) {
+  return names.crowd ? `${barrier.name} of ${ctaName(barrier, names)}` : barrier.name;
 }
 
 export function actorName(event, names) {
   const cta = names.crowd ? `${ctaName(event.cta, names)} ` : "";
   if (event.warp === null) return names.crowd ? ctaName(event.cta, names) : "the machine";
-  return `${cta}warp ${event.warp}${event.lane === null ? "" : ` lane ${event.lane}`}`;
+  const lanes = event.data.lanes ? ` (${event.data.lanes} lanes)` : "";
+  return `${cta}warp ${event.warp}${event.lane === null ? lanes : ` lane ${event.lane}`}`;
 }
 
 /** "phase 2 under way, 0 arrivals and 8192 bytes missing". */
@@ -167,7 +171,7 @@ const THINGS = { load: "load", store: "store", reduce: "reduction", prefetch: "p
 function transferWords(data, names) {
   const of = data.tensor ? ` of ${data.tensor}` : "";
   const parts = [`a ${THINGS[data.operation] ?? data.operation}${of}`];
-  if (data.coords) parts.push(`at ${crd(data.coords)}, box ${crd(data.box ?? [])}`);
+  if (data.coords?.length) parts.push(`at ${crd(data.coords)}, box ${crd(data.box ?? [])}`);
   parts.push(`${number(data.bytes, "byte")}`);
   if (data.source && typeof data.source === "object") parts.push(`from ${Object.entries(data.source).map(([k, v]) => `${k} ${v}`).join(" ")}`);
   else if (data.source !== undefined) parts.push(`from ${typeof data.source === "number" ? hexadecimal(data.source) : data.source}`);
@@ -186,7 +190,7 @@ const OTHER = {
   "barrier.arrive": (d) => `arrives at barrier ${d.number} of its CTA`,
   "barrier.wait": (d) => `waits at barrier ${d.number} of its CTA`,
   "barrier.resume": (d) => `goes on from barrier ${d.number} of its CTA`,
-  fence: (d) => `fence ${d.name}`,
+  fence: (d) => `executes ${d.name.startsWith("fence") ? "" : "fence "}${d.name}`,
 };
 
 /** An event as a sentence with all its data. `state` is its barrier's state at that time, where it has one. */
