@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, Self, SupportsIndex, TypeAlias
 
+from .dynamic import Dynamic
 from .errors import OperandError
 from .int_tuple import is_int, pretty_str
 
@@ -56,19 +59,23 @@ class ArithTuple(tuple[Any, ...]):
 class ScaledBasis:
     """A step of `value` along one coordinate: `2@1` is two steps along coordinate 1.
 
-    `mode` is the path to that coordinate, outermost first; it prints innermost first, as CuTe prints it.
+    `mode` is the path to that coordinate, outermost first; it prints innermost first, as CuTe prints it. A
+    step may be a fraction, where one coordinate counts several elements; as a coordinate it is rounded
+    towards zero.
 
     >>> print(E(0), 2 * E(1), E(1, 0))
     1@0 2@1 1@0@1
     >>> 2 * E(1) + E(0)
     ArithTuple(1,2)
+    >>> print(ScaledBasis(Fraction(1, 4), 0), 32 * ScaledBasis(Fraction(1, 4), 0))
+    1/4@0 8@0
     """
 
     __slots__ = ("mode", "value")
     mode: tuple[int, ...]
-    value: int
+    value: int | Fraction
 
-    def __init__(self, value: int, mode: int | Sequence[int]) -> None:
+    def __init__(self, value: int | Fraction, mode: int | Sequence[int]) -> None:
         path = (mode,) if isinstance(mode, int) else tuple(mode)
         if not path or not all(is_int(m) and m >= 0 for m in path):
             raise OperandError(
@@ -76,9 +83,12 @@ class ScaledBasis:
                 operation="ScaledBasis",
                 advice="E(0), E(1, 0) or 2 * E(1)",
             )
-        if not is_int(value):
+        if isinstance(value, Fraction) and value.denominator == 1:
+            value = value.numerator
+        if not is_int(value) and not isinstance(value, Fraction):
             raise OperandError(
-                f"a basis element is scaled by an integer, not by {value!r}", operation="ScaledBasis"
+                f"a basis element is scaled by an integer or a fraction, not by {value!r}",
+                operation="ScaledBasis",
             )
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "mode", path)
@@ -88,7 +98,7 @@ class ScaledBasis:
 
     def as_arith_tuple(self) -> ArithTuple:
         """Write the step as a coordinate: `2@1` is `(0,2)`."""
-        element: Any = self.value
+        element: Any = math.trunc(self.value) if isinstance(self.value, Fraction) else self.value
         for position in reversed(self.mode):
             element = ArithTuple((0,) * position + (element,))
         assert isinstance(element, ArithTuple)
@@ -97,6 +107,9 @@ class ScaledBasis:
     def __mul__(self, factor: int) -> ScaledBasis:
         if not isinstance(factor, int):
             return NotImplemented
+        if isinstance(self.value, Fraction) and isinstance(factor, Dynamic):
+            # a fraction of what only the running program knows is rounded by that program
+            return ScaledBasis(Dynamic(math.trunc(self.value * int(factor))), self.mode)
         return ScaledBasis(self.value * factor, self.mode)
 
     __rmul__ = __mul__

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .basis import ArithTuple, ScaledBasis, Stride, add_strides, is_basis, make_basis_like, stride_str
+from .dynamic import is_constant
 from .errors import CoordinateError, OperandError, ProfileError
 from .int_tuple import (
     Coord,
@@ -191,7 +192,7 @@ def _plain(coord: Any) -> Any:
 
 
 def compact_stride(shape: Any, start: Any = 1) -> Any:
-    """Give a shape the strides of a compact layout, leftmost mode fastest; an extent of 1 gets stride 0."""
+    """Give a shape the strides of a compact layout, leftmost mode fastest; a static 1 gets stride 0."""
     stride, _ = _compact(shape, start)
     return stride
 
@@ -203,7 +204,7 @@ def _compact(shape: Any, current: Any) -> tuple[Any, Any]:
             stride, current = _compact(mode, current)
             strides.append(stride)
         return tuple(strides), current
-    return (0, current) if shape == 1 else (current, current * shape)
+    return (0, current) if is_constant(1, shape) else (current, current * shape)
 
 
 def make_layout(
@@ -389,7 +390,7 @@ def idx2crd(index: IntTuple, shape: IntTuple) -> Any:
 def abs_stride(stride: Any) -> Any:
     """Drop the sign of every stride."""
     if isinstance(stride, ScaledBasis):
-        return ScaledBasis(abs(stride.value), stride.mode)
+        return -stride if stride.value < 0 else stride
     if isinstance(stride, ArithTuple):
         return ArithTuple([abs_stride(element) for element in stride])
     return abs(stride)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from cutecourse.layout import (
@@ -252,7 +253,8 @@ def tma_basis_stride(
         if j is None:
             return 0
         if j == 0:
-            return ScaledBasis(basis_get(basis, gtensor.stride) * bits // tma_bits, j)
+            # a wider internal type: several elements of the tensor have one coordinate
+            return ScaledBasis(basis_get(basis, gtensor.stride) * Fraction(bits, tma_bits), j)
         if len(wrap(modes[j])) == 1:
             return ScaledBasis(1, j)
         scale = -(-int(stride * tma_bits // max(strides_bytes[j], 16)) // 8)

@@ -8,6 +8,7 @@ second kind is a plain integer (`64`). The difference decides what CuTe may merg
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Any
 
 from cutecourse.atoms import Tensor
@@ -33,7 +34,8 @@ def dynamic(value: Any, *, unit_stride: bool = True) -> Any:
         stride = map_leaves(lambda d: d if d in keep else dynamic(d), value.stride)
         return Layout.unchecked(dynamic(value.shape), stride)
     if isinstance(value, ScaledBasis):
-        return ScaledBasis(dynamic(value.value), value.mode)
+        step = value.value
+        return ScaledBasis(step if isinstance(step, Fraction) else dynamic(step), value.mode)
     if is_node(value):
         return tuple(dynamic(element) for element in value)
     return Dynamic(value)
@@ -50,12 +52,12 @@ def static(value: Any) -> Any:
     if isinstance(value, ComposedLayout):
         return ComposedLayout(value.inner, static(value.offset), static(value.outer))
     if isinstance(value, ScaledBasis):
-        return ScaledBasis(int(value.value), value.mode)
+        return ScaledBasis(static(value.value), value.mode)
     if isinstance(value, ArithTuple):
         return ArithTuple([static(element) for element in value])
     if is_node(value):
         return tuple(static(element) for element in value)
-    return int(value)
+    return value if isinstance(value, Fraction) else int(value)
 
 
 def cpp_str(value: Any) -> str:
@@ -72,6 +74,8 @@ def cpp_str(value: Any) -> str:
         return str(int(value))
     if isinstance(value, int):
         return f"_{value}"
+    if isinstance(value, Fraction):
+        return f"_{value.numerator}/_{value.denominator}"
     if isinstance(value, ScaledBasis):
         return cpp_str(value.value) + "".join(f"@{mode}" for mode in reversed(value.mode))
     if isinstance(value, Swizzle):
