@@ -82,8 +82,9 @@ def bulk_copy(site: Site) -> Step:
     Units:      bytes; the size a multiple of 16.
     Alignment:  both addresses 16 bytes, the mbarrier 8.
     Errors:     InvalidOperand (size, mask, mbarrier in another CTA than the destination), AlignmentError,
-                AddressError, UninitializedRead (a source in shared memory), NoBarrierError and
-                BarrierCountError when bytes land; UnfinishedCopy for a block that ends before its copies have
+                AddressError, UninitializedRead, MissingProxyFence and OverwrittenSource (a source in shared
+                memory), NoBarrierError and BarrierCountError when bytes land; UnfinishedCopy for a block that
+                ends before its copies have
                 read.
     Simplified: pieces land in an order that the seed chooses; .ignore_oob and .cp_mask are not supported;
                 cache hints have no effect.
@@ -281,7 +282,7 @@ def _shared_now(
     check: Out, new: NDArray[np.int64], old: NDArray[np.int64] | None, combine: Reduction | None
 ) -> NDArray[np.uint64]:
     """Chunks of shared memory as they are now, combined with what the destination holds."""
-    check.check(new, None)
+    check.check(new, None, issued=True)
     words, _ = check.origin.bundle.cohort.shared_words(8, 2)
     if old is None or combine is None:
         return words[new]

@@ -18,10 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle
-from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand, UninitializedRead
+from cutecourse.emulator.errors import (
+    AddressError,
+    AlignmentError,
+    EmulatorError,
+    InvalidOperand,
+    MissingProxyFence,
+    OverwrittenSource,
+    UninitializedRead,
+)
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.mbarrier_state import Origin, complete_tx
 from cutecourse.emulator.memory import RANK_SHIFT, Allocation
+from cutecourse.emulator.proxies import BY_THREADS, IN_SIGHT
 from cutecourse.emulator.site import AddressSource, Site
 
 __all__ = [
@@ -48,7 +57,7 @@ CHUNK = 16
 """Bytes that bulk copies move at least, and the alignment of everything that they touch."""
 _PIECES = 4
 _RANK_MASK = (1 << RANK_SHIFT) - 1
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_LANDED = np.uint64(int.from_bytes(bytes([IN_SIGHT] * 8), "little"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +307,7 @@ def _land(arrival: Arrival, place: Place, piece: Piece) -> None:
     where = piece.chunks + place.chunk(arrival.first_chunk * CHUNK)
     words, written = bundle.cohort.shared_words(8, 2)
     words[where] = piece.read()
-    written[where] = _ALL
+    written[where] = _LANDED
     if machine.recorder is not None:
         machine.emit_at(
             "tma.land",
@@ -307,7 +316,7 @@ def _land(arrival: Arrival, place: Place, piece: Piece) -> None:
             place.rank,
             origin.site.line,
             transfer=arrival.transfer,
-            offset=place.offset,
+            offset=(arrival.first_chunk + int(piece.chunks.min(initial=0))) * CHUNK,
             bytes=piece.n_bytes,
         )
     complete_tx(
@@ -352,24 +361,41 @@ class Out:
         self.check(cohort_chunks, needed)
         self.reads.append(self.origin.bundle.machine.defer(partial(self._read, cohort_chunks, write, needed)))
 
-    def check(self, cohort_chunks: NDArray[np.int64], needed: NDArray[np.bool_] | None) -> None:
-        """Refuse a source that nobody has written."""
+    def check(
+        self, cohort_chunks: NDArray[np.int64], needed: NDArray[np.bool_] | None, *, issued: bool = False
+    ) -> None:
+        """Refuse a source that nobody has written, or that the asynchronous proxy does not see yet."""
         bundle = self.origin.bundle
-        _, written = bundle.cohort.shared_words(8, 2)
-        missing = written[cohort_chunks].view(np.uint8) == 0
+        _, words = bundle.cohort.shared_words(8, 2)
+        written = words[cohort_chunks].view(np.uint8)
+        wrong = (written == 0) | (written == BY_THREADS)
         if needed is not None:
-            missing &= needed
-        if not missing.any():
+            wrong &= needed
+        if not wrong.any():
             return
-        place = np.argwhere(missing)[0]
+        place = np.argwhere(wrong)[0]
         byte = int(cohort_chunks[tuple(place[:-1])]) * CHUNK + int(place[-1])
         offset = byte % bundle.cohort.shared_stride
         name = bundle.program.shared_name(offset)
+        error: type[EmulatorError] = UninitializedRead
+        problem = "never written: a missing store, barrier or wait before it?"
+        if written[tuple(place)] and issued:
+            error = OverwrittenSource
+            problem = (
+                "written again before the copy had read it: a missing cp.async.bulk.wait_group.read,"
+                " and barrier, before that store?"
+            )
+        elif written[tuple(place)]:
+            error = MissingProxyFence
+            problem = (
+                "written by a thread with no fence.proxy.async after it, so that the copy may not see it:"
+                " each thread fences its stores, then a barrier, then the copy"
+            )
         raise self.origin.site.error(
-            UninitializedRead,
+            error,
             f"the copy's source has a byte at shared offset 0x{offset:x}"
             + (f" (in {name})" if name else "")
-            + " that was never written: a missing store, barrier or wait before it?",
+            + f" that was {problem}",
             bundle,
             self.origin.lane,
             address=offset,
@@ -382,7 +408,7 @@ class Out:
         write: Callable[[NDArray[np.uint64]], None],
         needed: NDArray[np.bool_] | None,
     ) -> None:
-        self.check(cohort_chunks, needed)
+        self.check(cohort_chunks, needed, issued=True)
         bundle = self.origin.bundle
         machine = bundle.machine
         words, _ = bundle.cohort.shared_words(8, 2)

@@ -249,8 +249,9 @@ def tensor_copy(site: Site) -> Step:
     Alignment:  box in shared memory 128 bytes, tensor map 64, mbarrier 8; the first coordinate a multiple of
                 16 bytes (an H200 takes it for an illegal instruction otherwise).
     Errors:     InvalidOperand (no tensor map there, wrong dimensions, mask, mbarrier in another CTA than the
-                box), AlignmentError, AddressError, UninitializedRead (a store's source), NoBarrierError and
-                BarrierCountError when bytes land; UnfinishedCopy for a block that ends before its stores have
+                box), AlignmentError, AddressError, UninitializedRead, MissingProxyFence and
+                OverwrittenSource (a store's source), NoBarrierError and BarrierCountError when bytes land;
+                UnfinishedCopy for a block that ends before its stores have
                 read.
     Simplified: pieces of the box land in an order that the seed chooses. .im2col, .tile::gather4 and
                 .cta_group are not supported yet; cache hints have no effect.

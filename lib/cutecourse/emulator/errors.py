@@ -103,6 +103,14 @@ class UninitializedRead(EmulatorError):
     """A read of shared or local memory that nobody has written."""
 
 
+class MissingProxyFence(EmulatorError):
+    """A bulk copy read shared memory that a thread had written without a fence of the asynchronous proxy."""
+
+
+class OverwrittenSource(EmulatorError):
+    """A thread wrote to shared memory that a bulk copy had still to read."""
+
+
 class UnfinishedCopy(EmulatorError):
     """A block ended while a bulk copy could still read its shared memory."""
 

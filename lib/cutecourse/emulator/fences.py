@@ -1,8 +1,7 @@
 """Fences, memory barriers, and instructions that on this machine order or announce nothing.
 
 Accesses of this machine happen in the order in which they are issued, so a fence between them has nothing to
-do; asynchronous copies learn of one through the hooks in `cohort.state["on fence"]`, called with (name,
-bundle, mask).
+do, but for one: bulk copies see of shared memory what threads wrote before a fence of the asynchronous proxy.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import numpy as np
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import InvalidOperand
+from cutecourse.emulator.proxies import ORDERING_FENCES, fence_shared
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 
@@ -51,6 +51,7 @@ def fence(site: Site) -> Step:
     if _FORMS.fullmatch(name) is None:
         site.unsupported("no such form")
     site.modifiers.clear()
+    orders_proxies = name in ORDERING_FENCES
     acquires_map = name.startswith("fence.proxy.tensormap::generic.acquire")
     address = None
     if acquires_map:
@@ -73,8 +74,8 @@ def fence(site: Site) -> Step:
                     lane,
                     address=one,
                 )
-        for hook in bundle.cohort.state.get("on fence", ()):
-            hook(name, bundle, mask)
+        if orders_proxies:
+            fence_shared(bundle, site.active(bundle, mask))
         if bundle.machine.recorder is not None:
             active = site.active(bundle, mask)
             for warp in np.flatnonzero(active.any(axis=1)).tolist():
