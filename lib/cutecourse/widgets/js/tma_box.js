@@ -58,7 +58,7 @@ function render({ model, el: host }) {
   const colour = choice("colour", "Colour by", { chunk: "place in the line", line: "line" });
   const rows = number("extent-m", "M", 1, MOST_EXTENT);
   const columns = number("extent-k", "K", 1, MOST_EXTENT);
-  const major = choice("major", "Contiguous", { K: "K: K-major", MN: "M: MN-major" });
+  const major = choice("major", "Contiguous", { K: "K-major", MN: "MN-major" });
   const dtype = choice("dtype", "Element", Object.fromEntries(Object.entries(TYPES).map(([name, { bits }]) => [name, `${name}, ${bits} bit`])));
   const padding = number("padding", "Padding", 0, 255);
   const address = number("address", "Starts at byte", 0, 255);
@@ -108,6 +108,7 @@ function render({ model, el: host }) {
   let shared = null;
   let firstRow = 0;
   let hover = null;
+  let settling = false;
 
   // ---- the controls ----
   const given = () => Object.fromEntries(keys.map((key) => [key, model.get(key)]));
@@ -116,7 +117,10 @@ function render({ model, el: host }) {
   const change = (changes) => {
     const next = { ...given(), ...changes };
     next.coord = next.coord.map((at, mode) => Math.min(at, tilesOf(next)[mode]));
+    settling = true; // one picture of all the changes, not one of each
     update(model, { ...changes, coord: next.coord, selected: {} });
+    settling = false;
+    draw();
   };
   const whole = (one, take) =>
     one.control.addEventListener("input", () => {
@@ -361,7 +365,12 @@ function render({ model, el: host }) {
     const row = Math.floor(at.chunk / 8);
     const start = at.chunk * CHUNK_BYTES;
     const missing = at.count - at.valid;
-    const moved = SWIZZLES[all.given.swizzle] === 0 ? "" : ` The swizzle moved them from column ${from} to ${from} xor ${from ^ column} = ${column}.`;
+    const moved =
+      SWIZZLES[all.given.swizzle] === 0
+        ? ""
+        : from === column
+          ? ` The swizzle leaves them in column ${column}: xor 0.`
+          : ` The swizzle moved them from column ${from} to ${from} xor ${from ^ column} = ${column}.`;
     return [
       el(
         "p",
@@ -436,7 +445,7 @@ function render({ model, el: host }) {
     rulesPanel.replaceChildren(el("h4", { "data-cc": "verdict", text: heading }), el("ul", { class: "cc-rules" }, items));
   };
 
-  const stops = [follow(model, [...keys, "colour"], () => draw()), follow(model, ["selected"], () => bringUp())];
+  const stops = [follow(model, [...keys, "colour"], () => settling || draw()), follow(model, ["selected"], () => settling || bringUp())];
   return () => stops.forEach((stop) => stop());
 }
 
