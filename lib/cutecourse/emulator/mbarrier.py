@@ -204,7 +204,7 @@ def _arrival(site: Site, *, drop: bool) -> Step:
             if len(lanes) == 1 or count * len(lanes) <= barrier.pending:
                 barrier.arrive(count, origin, drop=drop, expect=expect, lanes=len(lanes))
                 continue
-            for each in lanes:
+            for each in lanes.tolist():
                 barrier.arrive(count, Origin(site, bundle, each), drop=drop, expect=expect)
 
     return step
@@ -316,17 +316,16 @@ class _Look:
             else:
                 done = self._is_past(value, barrier, origin)
                 parity = value >> _PHASE_SHIFT & 1
-            inside = [each % WARP_SIZE for each in lanes]
             if done:
-                passed[warp, inside] = True
+                passed.reshape(-1)[lanes] = True
                 if recorder is not None:
                     self._tell(origin, barrier, parity, "passed", len(lanes))
                 continue
+            inside = (lanes % WARP_SIZE).tolist()
             group = blocked.get((warp, offset, parity))
             if group is None:
                 blocked[warp, offset, parity] = Group(barrier, warp, inside, parity)
             else:
-                assert group.lanes is not None
                 group.lanes += inside
         return passed, list(blocked.values())
 
@@ -334,7 +333,6 @@ class _Look:
         """Record what came of waits whose phases are not complete."""
         if bundle.machine.recorder is not None:
             for group in groups:
-                assert group.lanes is not None
                 origin = Origin(self.site, bundle, group.warp * WARP_SIZE + group.lanes[0])
                 self._tell(origin, group.barrier, group.parity, outcome, len(group.lanes))
 

@@ -399,11 +399,11 @@ class Group:
 
     __slots__ = ("barrier", "done", "lanes", "parity", "wait", "warp")
 
-    def __init__(self, barrier: MBarrier, warp: int, lanes: list[int] | None, parity: int) -> None:
+    def __init__(self, barrier: MBarrier, warp: int, lanes: list[int], parity: int) -> None:
         self.barrier = barrier
         self.warp = warp
         self.lanes = lanes
-        """Numbers in the warp; None for all lanes of the split in that warp."""
+        """Numbers in the warp."""
         self.parity = parity
         self.done = False
         self.wait: PhaseWait
@@ -443,13 +443,13 @@ class PhaseWait:
         self._end(answer=True)
         if machine.recorder is not None:
             for group in self.groups:
-                lane = group.warp * WARP_SIZE + self._first(group)
+                lane = group.warp * WARP_SIZE + group.lanes[0]
                 machine.emit(
                     "mbarrier.resume",
                     bundle,
                     lane,
                     self.line,
-                    one=group.lanes is not None and len(group.lanes) == 1,
+                    one=len(group.lanes) == 1,
                     barrier=group.barrier.about(),
                     parity=group.parity,
                 )
@@ -461,7 +461,7 @@ class PhaseWait:
         waiting = [group for group in self.groups if not group.done]
         rest = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
         for group in waiting:
-            rest[group.warp, slice(None) if group.lanes is None else group.lanes] = True
+            rest[group.warp, group.lanes] = True
         other = machine.fork(bundle, self.split, rest, self.split.at)
         other.waiting = PhaseWait(
             bundle,
@@ -494,12 +494,6 @@ class PhaseWait:
         machine.sleeping.pop(self, None)
         machine.half_awake.pop(self, None)
         put(self.bundle.rows["pred"][self.target], answer, self.split.mask)
-
-    def _first(self, group: Group) -> int:
-        if group.lanes is not None:
-            return group.lanes[0]
-        mask = self.split.mask
-        return 0 if mask is None else int(np.argmax(mask[group.warp]))
 
     def describe(self, warp: int) -> str:
         """What the lanes of a warp wait for."""

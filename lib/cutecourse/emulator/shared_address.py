@@ -56,33 +56,32 @@ class SharedTargets:
 
     def grouped(
         self, bundle: Bundle, mask: Mask, values: NDArray[Any] | None, *, together: bool
-    ) -> Iterator[tuple[int, int, int, list[int]]]:
+    ) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
         """(first lane, rank, offset, its lanes): with `together` a warp's lanes as one where they agree.
 
         They agree where the address and `values` (flattened, or None) are the same in all its active lanes.
         """
-        rows = self.address.lanes(bundle)
-        flat = rows.reshape(-1)
+        flat = self.address.lanes(bundle).reshape(-1)
         lanes = bundle.lanes(mask)
+        edges = None
         if together and len(lanes) > 1:
-            n_each = np.bincount(lanes >> 5, minlength=bundle.n)
-            ends = np.cumsum(n_each)
-            first = lanes[(ends - n_each)[lanes >> 5]]
+            edges = np.searchsorted(lanes, np.arange(bundle.n + 1) * WARP_SIZE)
+            first = np.repeat(lanes[np.minimum(edges[:-1], len(lanes) - 1)], np.diff(edges))
             same = flat[lanes] == flat[first]
             if values is not None:
                 same &= values[lanes] == values[first]
-            if same.all():
-                begin = 0
-                for end in ends.tolist():
-                    if end > begin:
-                        some = lanes[begin:end].tolist()
-                        rank, offset = self.resolve(bundle, some[0], int(flat[some[0]]))
-                        yield some[0], rank, offset, some
-                    begin = end
-                return
-        for lane in lanes.tolist():
-            rank, offset = self.resolve(bundle, lane, int(flat[lane]))
-            yield lane, rank, offset, [lane]
+            if not same.all():
+                edges = None
+        if edges is None:
+            edges = np.arange(len(lanes) + 1)
+        starts = edges[:-1][np.diff(edges) > 0]
+        heads = lanes[starts]
+        ends = [*starts[1:].tolist(), len(lanes)]
+        for begin, end, head, address in zip(
+            starts.tolist(), ends, heads.tolist(), flat[heads].tolist(), strict=True
+        ):
+            rank, offset = self.resolve(bundle, head, address)
+            yield head, rank, offset, lanes[begin:end]
 
     def resolve(self, bundle: Bundle, lane: int, address: int) -> tuple[int, int]:
         """The CTA's rank and the offset in its shared memory that a lane's address names."""
