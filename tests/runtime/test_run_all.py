@@ -16,7 +16,7 @@ def run_all(repository, tmp_path):
         "#!/bin/sh\n"
         f'echo "$*" >>{tmp_path}/calls\n'
         'case "$*" in\n'
-        '  *benchmarks*) echo "it broke"; exit 3;;\n'
+        '  "-m benchmarks."*) echo "it broke"; exit 3;;\n'
         "  *--json*) echo '{\"python\": {}}';;\n"
         '  *tools.record) sleep "${SLEEP:-0}";;\n'
         '  *) echo "all is well";;\n'
