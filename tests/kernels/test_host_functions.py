@@ -34,12 +34,12 @@ def test_host_function__does_what_the_runtime_does(name):
     ours = runtime.run(spec, device="cuda:0", **arrays)
 
     theirs = {}
-    for name, tensor in tensors.items():
+    for argument, tensor in tensors.items():
         kind = getattr(torch, tensor.dtype.numpy.name)
-        theirs[name] = torch.empty_strided(tensor.shape, tensor.stride, dtype=kind, device="cuda")
-        theirs[name].copy_(torch.from_numpy(arrays[name]))
-    spec.host(*(from_dlpack(theirs[name], assumed_align=16) for name in spec.arguments))
+        theirs[argument] = torch.empty_strided(tensor.shape, tensor.stride, dtype=kind, device="cuda")
+        theirs[argument].copy_(torch.from_numpy(arrays[argument]))
+    spec.host(*(from_dlpack(theirs[argument], assumed_align=16) for argument in spec.arguments))
     torch.cuda.synchronize()
-    for name in tensors:
-        assert np.array_equal(theirs[name].cpu().numpy(), ours[name]), name
+    for argument in tensors:
+        assert np.array_equal(theirs[argument].cpu().numpy(), ours[argument]), argument
     assert ours.record.where == "gpu"
