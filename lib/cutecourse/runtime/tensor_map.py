@@ -20,6 +20,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 TENSOR_MAP_BYTES = 128
 _TENSOR_MAP_ALIGN = 64
+_MAX_RANK = 5
 _SINCE_CUDA = 12000
 
 
@@ -126,7 +127,8 @@ def _aligned(n_bytes: int, align: int) -> tuple[Any, int]:
 
 
 def _array(kind: Any, values: Sequence[int]) -> Any:
-    return (kind * max(1, len(values)))(*values)
+    """The values for the driver, which reads as many as the rank says: with zeros behind, should some lack."""
+    return (kind * max(_MAX_RANK, len(values)))(*values)
 
 
 _L2_PROMOTIONS = {
