@@ -127,7 +127,7 @@ def _aligned(n_bytes: int, align: int) -> tuple[Any, int]:
 
 
 def _array(kind: Any, values: Sequence[int]) -> Any:
-    """The values for the driver, which reads as many as the rank says: with zeros behind, should some lack."""
+    """The values for the driver, which reads as many as the rank says: zeros follow, should some lack."""
     return (kind * max(_MAX_RANK, len(values)))(*values)
 
 
