@@ -1,0 +1,61 @@
+"""What the errata of the TMA chapters say of CUTLASS's headers, looked up there."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import files
+from pathlib import Path
+
+from cutecourse.layout import Layout, parse
+from cutecourse.tma import trace_tma_atom
+
+
+def header(name: str) -> str:
+    """A header of the package nvidia-cutlass, its comments taken out."""
+    found = next(f for f in files("nvidia-cutlass") or () if str(f).endswith(f"include/cute/atom/{name}"))
+    text = Path(str(found.locate())).read_text()
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def parameters(text: str, function: str) -> list[list[str]]:
+    """The parameter names of each definition of a function template."""
+    found = re.findall(rf"\n{function}\(([^;]*?)\)\s*\n\{{", text)
+    return [
+        [part.split("=")[0].split()[-1] for part in re.split(r",\s*\n", signature)] for signature in found
+    ]
+
+
+def test_make_tma_atom__takes_an_operation() -> None:
+    (names,) = parameters(header("copy_traits_sm90_tma.hpp"), "make_tma_atom")
+    assert names[0] == "copy_op"
+    assert len(names) == 5
+
+
+def test_make_tma_atom_a__takes_the_cluster() -> None:
+    text = header("copy_traits_sm100_tma.hpp")
+    assert {len(names) for names in parameters(text, "make_tma_atom_A_sm100")} == {6}
+    assert {len(names) for names in parameters(text, "make_tma_copy_A_sm100")} == {5}
+
+
+def test_the_trace__is_not_in_the_header() -> None:
+    text = header("copy_traits_sm90_tma.hpp")
+    assert "CUTE_DEBUG_TMA_GBASIS" not in text
+    construct = text[text.index("construct_tma_gbasis(") : text.index("fill_tma_gmem_shape_stride(")]
+    assert "print(" in construct
+    assert "print(" not in re.sub(r"#if 0\n.*?#endif", "", construct, flags=re.DOTALL)
+
+
+def test_mask__is_smeared_for_dynamic_layouts_only() -> None:
+    text = header("copy_traits_sm90_tma.hpp")
+    branches = re.split(r"if constexpr \(", text[text.index("create_tma_multicast_mask(") :])
+    smearing = [part for part in branches if "|= mcast_mask <<" in part]
+    assert len(smearing) == 1
+    assert "not is_static<decltype(cta_layout)>::value" in smearing[0].split("{")[0]
+
+
+def test_num_bits__is_that_of_one_block() -> None:
+    # Both examples' A: the tile of one block is 128x64 in shared memory, whatever the MMA's thread ids.
+    atom = trace_tma_atom(
+        Layout((512, 256), (256, 1)), parse("S<3,4,3> o 0 o (128,64):(64,1)"), (128, 64), "f16", 4
+    )
+    assert atom.num_bits_per_tma == 128 * 64 * 16
