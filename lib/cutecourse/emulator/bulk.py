@@ -84,8 +84,7 @@ def bulk_copy(site: Site) -> Step:
     Errors:     InvalidOperand (size, mask, mbarrier in another CTA than the destination), AlignmentError,
                 AddressError, UninitializedRead, MissingProxyFence and OverwrittenSource (a source in shared
                 memory), NoBarrierError and BarrierCountError when bytes land; UnfinishedCopy for a block that
-                ends before its copies have
-                read.
+                ends before its copies have read.
     Simplified: pieces land in an order that the seed chooses; .ignore_oob and .cp_mask are not supported;
                 cache hints have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk

@@ -251,8 +251,7 @@ def tensor_copy(site: Site) -> Step:
     Errors:     InvalidOperand (no tensor map there, wrong dimensions, mask, mbarrier in another CTA than the
                 box), AlignmentError, AddressError, UninitializedRead, MissingProxyFence and
                 OverwrittenSource (a store's source), NoBarrierError and BarrierCountError when bytes land;
-                UnfinishedCopy for a block that ends before its stores have
-                read.
+                UnfinishedCopy for a block that ends before its stores have read.
     Simplified: pieces of the box land in an order that the seed chooses. .im2col, .tile::gather4 and
                 .cta_group are not supported yet; cache hints have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk.tensor
