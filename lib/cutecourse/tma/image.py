@@ -116,7 +116,9 @@ def smem_image(trace: TmaTrace, array: NDArray[Any], tile_coord: Any) -> NDArray
                 first element on). `tile_coord` numbers the tiles, one entry a mode as in `local_tile`.
                 The result is a vector of bytes.
     Errors:     TmaError: `array` for an array of another size or width; as `tma_coords` otherwise.
-    Simplified: bytes of shared memory that no element of the tile has stay zero here.
+    Simplified: bytes of shared memory that no element of the tile has stay zero here. Where the tensor map
+                has no coordinate for a mode of the tensor alone (stride 0, or a dimension that several modes
+                share), the end of that mode is the tensor's here, and TMA sees that of its dimension.
 
     >>> import numpy as np
     >>> from cutecourse.layout import Layout
