@@ -402,7 +402,7 @@ function render({ model, el: host }) {
   // ---- the fields and the rules ----
   const tell = () => {
     const one = all.fields;
-    fieldsPanel.replaceChildren(title("The descriptor, as ", el("code", { text: "cuTensorMapEncodeTiled" }), " is given it"));
+    fieldsPanel.replaceChildren(title("The descriptor, as ", el("code", { text: "cuTensorMapEncodeTiled" }), broken?.who === "CuTe" ? " would be given it" : " is given it"));
     if (!one) {
       fieldsPanel.append(el("p", { class: "cc-muted", text: "There are none: CuTe does not get that far." }));
       return;

@@ -75,7 +75,9 @@ export function rulesOf(all) {
     "driver",
     "globalStrides are multiples of 16 bytes, below 2^40",
     () => ({ value: list(fields.globalStrides), ok: fields.globalStrides.every((n) => n % 16 === 0 && n < 2 ** 40) }),
-    `pad the lines of the tensor until extent and padding, times ${sized(bytes)}, are a multiple of 16`,
+    all.innerStride === 1
+      ? `pad the lines of the tensor until extent and padding, times ${sized(bytes)}, are a multiple of 16`
+      : "this is the step between neighbours in the tensor: it follows from the two majors",
   );
   field(
     "box",
