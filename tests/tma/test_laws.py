@@ -64,11 +64,17 @@ def some_tile(trace: TmaTrace, rng: random.Random) -> Any:
     return map_leaves(lambda count: rng.choice((count - 1, rng.randrange(count))), counts)
 
 
+def swizzled(addresses: np.ndarray, swizzle: str) -> np.ndarray:
+    """PTX's swizzle modes: chunks of 16 bytes (32 in the last mode) change places within their row of 128."""
+    rows = {"none": 0, "32B": 1, "64B": 3, "128B": 7, "128B_atom_32B": 3}[swizzle]
+    chunk = 5 if swizzle == "128B_atom_32B" else 4
+    return addresses ^ ((addresses >> 7 & rows) << chunk)
+
+
 def simulate(trace: TmaTrace, memory: np.ndarray, tile: Any) -> tuple[np.ndarray, np.ndarray]:
     """Shared memory after the tile's instructions, and how often each byte was written."""
     encoding = trace.encoding
     width = encoding.dtype.bits // 8
-    swizzle = get_swizzle_portion(trace.slayout)
     n_bytes = max(trace.tile_bytes, 1024)
     image, written = np.zeros(n_bytes, np.uint8), np.zeros(n_bytes, np.int64)
     strides = (width, *encoding.strides_bytes)
@@ -80,7 +86,7 @@ def simulate(trace: TmaTrace, memory: np.ndarray, tile: Any) -> tuple[np.ndarray
         values = np.zeros((box.shape[1], width), np.uint8)
         values[inside] = memory[source[inside][:, None] + np.arange(width)]
         places = instruction.smem_offset_bytes + np.arange(values.size)
-        places = np.array([swizzle(int(place)) for place in places])
+        places = swizzled(places, encoding.swizzle)
         np.add.at(written, places, 1)
         image[places] = values.reshape(-1)
     return image, written
@@ -212,6 +218,12 @@ def test_commit_mask__is_row_and_column_of_the_cluster() -> None:
             if m // 2 == 1 or n == 2:
                 wanted |= 1 << (m + 4 * n)
     assert rows | columns == wanted
+
+
+def test_tensor_of_one_element__has_the_coordinate_zero() -> None:
+    trace = trace_tma_atom(Layout((1,), (1,)), Layout((8,)), (8,), "u64")
+    assert str(trace.get_tma_tensor()) == "(0) o (1):(0)"
+    assert [instruction.coords for instruction in tma_coords(trace, (0,))] == [(0,)]
 
 
 def test_stages__are_left_out() -> None:

@@ -12,6 +12,7 @@ from cutecourse.atoms.tensor import as_tensor
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
 from cutecourse.layout import (
+    ArithTuple,
     ComposedLayout,
     Explanation,
     Layout,
@@ -148,7 +149,9 @@ class TmaTrace:
                 source=SOURCE,
                 values=(("shape", shape), ("tensor", self.gtensor)),
             )
-        return as_tensor(Layout(shape, self.gmem_tma_basis_stride))
+        tensor = as_tensor(Layout(shape, self.gmem_tma_basis_stride))
+        # a tensor of one element steps along no coordinate, but it has one
+        return tensor if isinstance(tensor.offset, tuple) else Tensor(tensor.layout, ArithTuple((0,)))
 
     def log(self, *, static_sizes: bool | None = None) -> dict[str, str]:
         """What CuTe C++ prints of each value, in the order in which it computes them.
