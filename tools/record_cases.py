@@ -1,5 +1,7 @@
 """Record what this machine's GPU makes of every PTX case, for the CPU tests to compare the emulator with.
 
+Beside it goes what the driver answers to tensor maps that break its rules.
+
     python tools/record_cases.py [--commit HASH] [--date YYYY-MM-DD] [--output FILE] [--only FAMILY/VARIANT
     ...]
 
@@ -31,7 +33,7 @@ def _commit() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run every case and write the recording."""
-    from support import ptx_cases, ptx_gpu, ptx_recordings
+    from support import ptx_cases, ptx_gpu, ptx_recordings, tensor_map_rules
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--commit", default=os.environ.get("CUTECOURSE_COMMIT"))
@@ -70,6 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
         }
         ptx_recordings.write(header, found, options.output)
         print(f"written: {options.output}")
+        rules = options.output.with_name(tensor_map_rules.RECORDING.name)
+        tensor_map_rules.write(header, gpu.tensor_map_answers(), rules)
+        print(f"written: {rules}")
     return 0
 
 

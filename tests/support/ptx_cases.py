@@ -15,12 +15,13 @@ A case is a complete PTX module of a few lines with a header in its comments:
     // ---
 
 `args` are the parameters in order: arrays (`shape`, and `kinds` of values from a `seed`, or `values` as
-written), or scalars (`value`). `expect` gives for an output a NumPy expression of the arrays as they were
-before the launch; it is evaluated by the test and knows nothing of the emulator. A case without it is
-compared with recordings from hardware only. `tolerance: {ulp: 2}` (or `abs`, `rel`) allows that distance,
-with `because:` saying why; without it bytes are compared. `cluster`, `dynamic_smem`, `entry` and `seed` are
-the launch's; `specification_only: reason` marks what no recording can exist for. No package is needed to
-read this: a line is `key: value`, and values are numbers, words, [lists] and {maps}.
+written), scalars (`value`), or tensor maps (`map` names an array listed before, and the other fields are
+those of cuTensorMapEncodeTiled: dims, strides, box, ...). `expect` gives for an output a NumPy expression of
+the arrays as they were before the launch; it is evaluated by the test and knows nothing of the emulator. A
+case without it is compared with recordings from hardware only. `tolerance: {ulp: 2}` (or `abs`, `rel`) allows
+that distance, with `because:` saying why; without it bytes are compared. `cluster`, `dynamic_smem`, `entry`
+and `seed` are the launch's; `specification_only: reason` marks what no recording can exist for. No package is
+needed to read this: a line is `key: value`, and values are numbers, words, [lists] and {maps}.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse.dtypes import dtype as dtype_by_name
-from support import ptx_values
+from support import ptx_boxes, ptx_values
 
 FOLDER = Path(__file__).resolve().parent.parent / "emulator" / "cases"
 RECORDING = Path(__file__).resolve().parent.parent / "emulator" / "recordings" / "h200.json"
@@ -44,6 +45,11 @@ _KEYS = {
     "about", "grid", "block", "cluster", "dynamic_smem", "entry", "seed", "args", "expect", "tolerance",
     "because", "specification_only", "printed",
 }  # fmt: skip
+
+
+_MAP_FIELDS = (
+    "dtype", "dims", "strides", "box", "element_strides", "swizzle", "oob_fill", "l2_promotion"
+)  # fmt: skip
 
 
 class CaseError(Exception):
@@ -128,7 +134,19 @@ class Case:
 
     def make_args(self) -> dict[str, Any]:
         """Fresh arrays and scalars, the same each time and on each machine."""
-        return {name: self._make(name, spec) for name, spec in self.args.items()}
+        made: dict[str, Any] = {}
+        for name, spec in self.args.items():
+            made[name] = self._map(spec, made) if "map" in spec else self._make(name, spec)
+        return made
+
+    def _map(self, spec: dict[str, Any], made: dict[str, Any]) -> ptx_boxes.MapArgument:
+        fields = {key: value for key, value in spec.items() if key != "map"}
+        of = spec["map"]
+        if of not in made:
+            raise CaseError(f"{self.name}: a map is of {of!r}, which is no argument before it")
+        fields.setdefault("dtype", self.args[of]["dtype"])
+        fields.setdefault("element_strides", [1] * len(spec["dims"]))
+        return ptx_boxes.MapArgument(of, made[of], **fields)
 
     def _make(self, name: str, spec: dict[str, Any]) -> Any:
         kind = dtype_by_name(spec["dtype"])
@@ -146,7 +164,7 @@ class Case:
         found = {}
         for name, expression in self.expect.items():
             with np.errstate(all="ignore"):
-                value = eval(expression, {"np": np, **ptx_values.HELPERS, **inputs})
+                value = eval(expression, {"np": np, **ptx_values.HELPERS, **ptx_boxes.HELPERS, **inputs})
             like = inputs[name]
             found[name] = np.broadcast_to(np.asarray(value), like.shape).astype(like.dtype)
         return found
@@ -159,8 +177,18 @@ class Case:
             "dynamic_smem": self.dynamic_smem,
             "entry": self.entry,
             "seed": self.seed,
-            "args": list(inputs.values()),
+            "args": [_argument(value) for value in inputs.values()],
         }
+
+
+def _argument(value: Any) -> Any:
+    """What the emulator's launch takes for a case's argument."""
+    if not isinstance(value, ptx_boxes.MapArgument):
+        return value
+    from cutecourse.emulator import TensorMap
+
+    fields = {key: getattr(value, key) for key in _MAP_FIELDS}
+    return TensorMap.tiled(value.array, **fields)
 
 
 def load(path: Path) -> Case:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from support import tensor_map_rules
+from support.ptx_boxes import MapArgument
 from support.ptx_cases import Case
 
 _PORTABLE_CLUSTER = 8
@@ -79,6 +81,10 @@ class Gpu:
                     pointers[name] = pointer
                     _check(driver.cuMemcpyHtoD(pointer, value.ctypes.data, value.nbytes))
                     slots.append(ctypes.c_uint64(int(pointer)))
+                elif isinstance(value, MapArgument):
+                    slots.append(
+                        ctypes.create_string_buffer(self._tensor_map(value, pointers[value.of]), 128)
+                    )
                 else:
                     slots.append(ctypes.create_string_buffer(value.tobytes(), value.nbytes))
             addresses = (ctypes.c_void_p * max(len(slots), 1))(*(ctypes.addressof(s) for s in slots))
@@ -92,6 +98,21 @@ class Gpu:
                 driver.cuMemFree(pointer)
             driver.cuModuleUnload(module)
         return {name: inputs[name] for name in case.outputs}
+
+    def tensor_map_answers(self) -> dict[str, int]:
+        """The driver's status for each of the encodings of support.tensor_map_rules."""
+        pointer = _check(self.driver.cuMemAlloc(1 << 16))
+        try:
+            return tensor_map_rules.driver_answers(int(pointer))
+        finally:
+            self.driver.cuMemFree(pointer)
+
+    def _tensor_map(self, argument: MapArgument, pointer: Any) -> bytes:
+        """The 128 bytes that the driver makes of a case's tensor map."""
+        status, encoded = encode_tiled({**argument.__dict__, "interleave": "none"}, int(pointer))
+        if status:
+            raise RuntimeError(f"cuTensorMapEncodeTiled answered {status} for {argument}")
+        return encoded
 
     def _config(self, case: Case, function: Any) -> Any:
         """Grid, block, shared memory, and the cluster where one is asked for."""
@@ -113,6 +134,47 @@ class Gpu:
             config.attrs = [attribute]
             config.numAttrs = 1
         return config
+
+
+_DTYPES = (
+    "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32_ftz", "tf32", "tf32_ftz",
+)  # fmt: skip
+_INTERLEAVES = ("none", "16B", "32B")
+_SWIZZLES = ("none", "32B", "64B", "128B")
+_L2_PROMOTIONS = ("none", "64B", "128B", "256B")
+_OOB_FILLS = ("zeros", "nan")
+
+
+def encode_tiled(fields: dict[str, Any], address: int) -> tuple[int, bytes]:
+    """The driver's status and 128 bytes for a tensor map; a field that is a number is passed as it is.
+
+    Each name's place in its list is its number in cuda.h.
+    """
+
+    def number(names: tuple[str, ...], value: Any) -> int:
+        return names.index(value) if isinstance(value, str) else value
+
+    rank = fields.get("rank", len(fields["dims"]))
+    made = ctypes.create_string_buffer(192)
+    aligned = -(-ctypes.addressof(made) // 64) * 64
+    dims, box = fields["dims"], fields["box"]
+    strides, steps = fields["strides"], fields["element_strides"]
+    encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
+    status = encode(
+        ctypes.c_void_p(aligned),
+        number(_DTYPES, fields["dtype"]),
+        ctypes.c_uint32(rank),
+        ctypes.c_void_p(address + fields.get("offset", 0)),
+        (ctypes.c_uint64 * len(dims))(*dims),
+        (ctypes.c_uint64 * max(len(strides), 1))(*strides),
+        (ctypes.c_uint32 * len(box))(*box),
+        (ctypes.c_uint32 * len(steps))(*steps),
+        number(_INTERLEAVES, fields["interleave"]),
+        number(_SWIZZLES, fields["swizzle"]),
+        number(_L2_PROMOTIONS, fields["l2_promotion"]),
+        number(_OOB_FILLS, fields["oob_fill"]),
+    )
+    return int(status), ctypes.string_at(aligned, 128)
 
 
 def _three(extent: Any) -> tuple[int, int, int]:

@@ -51,7 +51,7 @@ _REDUCED = {
         "s32": "s32",
         "u64": "u64",
         "f32": "f32",
-        "f32_ftz": "f32",
+        "f32_ftz": "f32_ftz",
         "f16": "f16",
         "bf16": "bf16",
     },
@@ -69,11 +69,13 @@ class _Box:
 
     bound: BoundTensorMap
     coords: tuple[int, ...]
+    stores: bool
+    """Whether it is written: an H200 writes the whole of a 16-byte chunk in which the tensor's row ends."""
 
     def window(self, part: _Range) -> Window:
         """What of a part of the box lies in the tensor."""
         low, high = zip(*part, strict=True)
-        return self.bound.window(self.coords, low, high)
+        return self.bound.window(self.coords, low, high, whole_chunks=self.stores)
 
     def parts(self) -> list[_Range]:
         """The box cut along its longest outer dimension; a single row along that, in whole chunks."""
@@ -138,9 +140,10 @@ def _to_tf32(words: NDArray[Any]) -> NDArray[np.uint32]:
 class _TensorOperand:
     """The operand [tensorMap, {coordinates}] of an instruction."""
 
-    def __init__(self, site: Site, index: int, dims: int) -> None:
+    def __init__(self, site: Site, index: int, dims: int, *, stores: bool = False) -> None:
         self.site = site
         self.dims = dims
+        self.stores = stores
         operand = site.operand(index)
         self.address = site.address(index)
         items = operand.coordinates if isinstance(operand, Address) else ()
@@ -176,14 +179,22 @@ class _TensorOperand:
                 bundle,
                 lane,
             )
-        box = _Box(bound, coords)
+        if self.stores and min(coords) < 0:
+            raise site.error(
+                InvalidOperand,
+                f"the box to write starts at {coords}: only a load may start below 0",
+                bundle,
+                lane,
+            )
+        box = _Box(bound, coords, self.stores)
         window = box.window([(0, count) for count in tensor_map.counts])
         if not window.empty and bound.base + bound.reach(window) > bound.allocation.nbytes:
             beyond = bound.base + bound.reach(window) - bound.allocation.nbytes
             raise site.error(
                 AddressError,
                 f"the box at {coords} of the tensor map ({tensor_map.describe()}) reaches {beyond} bytes"
-                f" past the end of {bound.allocation.name}: the map's dims or strides do not fit the array",
+                f" past the end of {bound.allocation.name}: the map's dims or strides do not fit the array"
+                + (", or a store's last 16-byte chunk does not" if self.stores else ""),
                 bundle,
                 lane,
                 allocation=bound.allocation.name,
@@ -245,9 +256,11 @@ def tensor_copy(site: Site) -> Step:
                 address; with .multicast::cluster at the same offset in every CTA that the mask names, each of
                 which has its own mbarrier at the mbarrier's offset. Elements outside of the tensor are
                 filled on a load, with the bytes counted, and left alone on a store.
-    Units:      coordinates in elements, innermost first, signed; an element stride takes every n-th element.
+    Units:      coordinates in elements, innermost first; a load's may be negative. An element stride takes
+                every n-th element.
     Alignment:  box in shared memory 128 bytes, tensor map 64, mbarrier 8; the first coordinate a multiple of
-                16 bytes (an H200 takes it for an illegal instruction otherwise).
+                16 bytes (an H200 takes it for an illegal instruction otherwise). A store writes whole 16-byte
+                chunks: where the tensor's row ends inside of one, the row's padding is written too.
     Errors:     InvalidOperand (no tensor map there, wrong dimensions, mask, mbarrier in another CTA than the
                 box), AlignmentError, AddressError, UninitializedRead, MissingProxyFence and
                 OverwrittenSource (a store's source), NoBarrierError and BarrierCountError when bytes land;
@@ -256,7 +269,7 @@ def tensor_copy(site: Site) -> Step:
                 .cta_group are not supported yet; cache hints have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk.tensor
                 (#data-movement-and-conversion-instructions-cp-async-bulk-tensor); the box's pitch under a
-                swizzle wider than its row, and tf32's rounding: an H200.
+                swizzle wider than its row, tf32's rounding and the stores' last chunk: an H200.
     """
     dims = _dims(site)
     to = site.expect("shared::cluster", "shared::cta", "global")
@@ -397,7 +410,7 @@ def _out(site: Site, dims: int, operation: str | None) -> Step:
         site.unsupported("a copy to global memory needs .bulk_group")
     hinted = site.has("L2::cache_hint")
     take_operands(site, 2 + hinted)
-    tensor = _TensorOperand(site, 0, dims)
+    tensor = _TensorOperand(site, 0, dims, stores=True)
     source = site.address(1)
 
     def step(bundle: Bundle, mask: Mask) -> None:

@@ -40,14 +40,16 @@ _SAME_BITS = {
 }  # fmt: skip
 """Types that travel as an unsigned type of their size, because a map has no name for them."""
 # The bits that an H200 fills with where the map asks for NaN.
-_NANS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF,
-         "f32_ftz": 0x7FFFFFFF, "tf32": 0x7FFFFFFF, "tf32_ftz": 0x7FFFFFFF}  # fmt: skip
+_NANS = {
+    "f16": 0x7FF7, "bf16": 0x7FF7, "f32": 0x7FF77FF7, "f64": 0x7FF77FF77FF77FF7, "f32_ftz": 0x7FF77FF7,
+    "tf32": 0x7FF77FF7, "tf32_ftz": 0x7FF77FF7,
+}  # fmt: skip
 _MAX_RANK = 5
 _MAX_DIM = 1 << 32
 _MAX_STRIDE = 1 << 40
 _MAX_BOX = 256
 _MAX_ELEMENT_STRIDE = 8
-_MAX_BOX_BYTES = (1 << 18) - 1
+_MAX_BOX_BYTES = 228 << 10
 
 
 class TensorMapError(LaunchError):
@@ -364,14 +366,23 @@ class BoundTensorMap:
 
     # --- global memory --------------------------------------------------------------------------------------
 
-    def window(self, coords: Sequence[int], low: Sequence[int], high: Sequence[int]) -> Window:
-        """What of the box's elements low..high (along each dimension) lies in the tensor."""
+    def window(
+        self, coords: Sequence[int], low: Sequence[int], high: Sequence[int], *, whole_chunks: bool = False
+    ) -> Window:
+        """What of the box's elements low..high (along each dimension) lies in the tensor.
+
+        With `whole_chunks` a 16-byte chunk that begins in the tensor counts as inside with all its elements.
+        """
+        dims = list(self.map.dims)
+        if whole_chunks:
+            unit = 16 // self.map.item_bytes
+            dims[0] = -(-dims[0] // unit) * unit
         first, stop = [], []
         start = 0
         for axis, at in enumerate(coords):
             step = self.map.element_strides[axis] if axis else 1
             begin = max(low[axis], -(at // step))
-            end = min(high[axis], -((at - self.map.dims[axis]) // step))
+            end = min(high[axis], -((at - dims[axis]) // step))
             first.append(begin)
             stop.append(end)
             start += (at + begin * step) * (self.map.strides[axis - 1] if axis else self.map.item_bytes)
