@@ -17,6 +17,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from widgets import traces
 
 from cutecourse.atoms import mma_atom
 from cutecourse.layout import Layout
@@ -31,9 +32,14 @@ question""",
     "explorer = LayoutExplorer('(4,8):(8,1)')\nexplorer",
     "owners = MmaOwnership()\nowners",
     "box = TmaBox()\nbox",
+    "from cutecourse.widgets import ClusterMasks\nmasks = ClusterMasks((4, 4))\nmasks",
+    f"""from cutecourse.widgets import BarrierTimeline
+timeline = BarrierTimeline({traces.deadlock().to_snapshot()!r}, end="no warp can go on")
+timeline""",
     "question.reveal(19)",
     """print('python knows', question.said, explorer.notation, explorer.selected, owners.thread, owners.cell)
-print('and of the box', box.swizzle, box.selected)""",
+print('and of the box', box.swizzle, box.selected)
+print('and of the cluster', masks.thr_id, masks.cta, masks.tile, 'and of event', timeline.selected)""",
 ]
 
 
@@ -146,6 +152,7 @@ def _ask_python(page: Any) -> str:
 
 
 def _cc(page: Any, name: str, **data: Any) -> Any:
+    """Find by `data-cc` and further data attributes, on the page or in a widget of it."""
     more = "".join(f'[data-{key}="{value}"]' for key, value in data.items())
     return page.locator(f'[data-cc="{name}"]{more}')
 
@@ -176,6 +183,19 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert _cc(page, "bytes").inner_text() == "272–287"
     assert _cc(page, "field", field="swizzle").inner_text() == "CU_TENSOR_MAP_SWIZZLE_64B"
 
+    cluster, timeline = _cc(page, "cluster-masks"), _cc(page, "timeline")
+    _cc(cluster, "thr-id").select_option("2")
+    _cc(cluster, "cta", rank=6).click()
+    page.keyboard.press("ArrowDown")
+    assert _cc(cluster, "rank").inner_text() == "7"
+    assert _cc(cluster, "mask", letter="C").inner_text() == "0xCCFC"
+
+    waits = timeline.locator('[data-cc="event"][data-kind="mbarrier.wait"]')
+    waits.first.click()
+    page.keyboard.press("ArrowRight")
+    assert "Warp 1 waits at line 120 for barrier full[0], parity 0" in _cc(timeline, "words").inner_text()
+    assert _cc(timeline, "tx-now").inner_text() == "24576"
+
     ground = "(e) => getComputedStyle(e).backgroundColor"
     light = _cc(page, "explorer").evaluate(ground)
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # what JupyterLab's dark theme sets
@@ -185,6 +205,7 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert re.search(r"python knows 20 \(4,8\):\(1,4\)", said)
     assert f"{thread} {{'operand': 'A', 'crd': [9, 6]}}" in said
     assert "and of the box 64B {'chunk': 17}" in said
+    assert "and of the cluster 2 7 [256, 256, 64] and of event 5" in said
 
 
 def test_jupyterlab__a_prediction_is_there_again_for_python_after_a_restart(notebook: Any) -> None:

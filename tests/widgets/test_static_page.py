@@ -6,12 +6,15 @@ import re
 from typing import Any
 
 import pytest
+from widgets import traces
 
 from cutecourse import layout as algebra
 from cutecourse.atoms import mma_atom
 from cutecourse.layout import Layout, cosize, explain, idx2crd, logical_divide, pretty_str, size, tiled_divide
 from cutecourse.widgets import (
     OPERATIONS,
+    BarrierTimeline,
+    ClusterMasks,
     LayoutExplorer,
     MmaOwnership,
     Predict,
@@ -42,6 +45,8 @@ def everything() -> list[Any]:
         MmaOwnership(),
         Reveal("01-b", 8),
         TmaBox(),
+        ClusterMasks((4, 4), thr_id=2, cta=6),
+        BarrierTimeline(traces.deadlock(), end="no warp can go on"),
     ]
 
 

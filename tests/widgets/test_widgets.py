@@ -11,12 +11,15 @@ import matplotlib.colors
 import numpy as np
 import pytest
 from ipywidgets.embed import embed_data
+from widgets import traces
 
 from cutecourse import widgets as package
 from cutecourse.atoms import mma_atom
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, coalesce, explain, logical_divide, make_identity_layout, tiled_divide
 from cutecourse.widgets import (
+    BarrierTimeline,
+    ClusterMasks,
     LayoutExplorer,
     MmaOwnership,
     Predict,
@@ -39,6 +42,8 @@ ALL = [
     lambda: Predict("a-key", "Which?", options=["one", "two"]),
     lambda: Reveal("a-key", 4),
     TmaBox,
+    ClusterMasks,
+    lambda: BarrierTimeline(traces.pipeline()),
 ]
 
 
@@ -67,7 +72,16 @@ def test_figure__is_a_picture_with_a_stable_repr(make: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["layout_explorer.js", "mma_ownership.js", "predict.js", "reveal.js", "tma_box.js"]
+    "name",
+    [
+        "barrier_timeline.js",
+        "cluster_masks.js",
+        "layout_explorer.js",
+        "mma_ownership.js",
+        "predict.js",
+        "reveal.js",
+        "tma_box.js",
+    ],
 )
 def test_bundle__is_one_module_that_imports_nothing_and_asks_for_nothing(name: str) -> None:
     text = module(name)

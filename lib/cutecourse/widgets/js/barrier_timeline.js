@@ -1,8 +1,8 @@
 // A recorded launch on a time axis: what each warp did, the transfers in flight, and every mbarrier's phases.
 import { el, field, follow, uid, update } from "./dom.js";
+import { draw } from "./svg.js";
 import { actorName, barrierLives, barrierName, ctaName, readTrace, sentence, stateAt, stateWords, timeScale, touches, transfersOf, waitsOf } from "./timeline.js";
 
-const SVG_NS = "http://www.w3.org/2000/svg";
 const AXIS = 24;
 const PAD = 16; // beside the first and the last event
 const HEIGHT = { actor: 30, transfer: 24, slim: 15, barrier: 62, arrivals: 43 };
@@ -36,17 +36,6 @@ function markOf(event) {
   if (action === "resume") return "resume";
   if (action === "complete_tx" || action === "land" || action === "read") return "count";
   return action === "phase" ? "phase" : "other";
-}
-
-function draw(tag, attrs = {}, ...children) {
-  const node = document.createElementNS(SVG_NS, tag);
-  for (const [name, value] of Object.entries(attrs)) {
-    if (value === null || value === undefined) continue;
-    if (name === "text") node.textContent = value;
-    else node.setAttribute(name, value);
-  }
-  node.append(...children);
-  return node;
 }
 
 /** Bars in as few lanes as they fit into, in the order in which they begin. */

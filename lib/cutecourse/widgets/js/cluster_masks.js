@@ -1,9 +1,9 @@
 // A cluster of CTAs and the multicast masks of the one that is chosen: who sends which slice of a tile to whom.
 import { el, field, follow, roving, update } from "./dom.js";
 import { MAX_CTAS, checkCluster, clusterLayout, describe, flatCoord, hex, multicastMask, rankAt, ranksOf, sharing } from "./masks.js";
-import { formatLayout, formatTuple, parseTuple, flatten } from "./notation.js";
+import { flatten, formatLayout, formatTuple, parseTuple } from "./notation.js";
+import { draw } from "./svg.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const NAMES = { A: "A", B: "B", C: "commit" };
 const ALONG = { A: "along N, mode 2", B: "along M, mode 1", C: "modes 0,1 and 0,2" };
 const defaultTile = (v) => [128 * v, 256, 64];
@@ -12,12 +12,6 @@ const defaultTile = (v) => [128 * v, 256, 64];
 function ctas(ranks) {
   if (ranks.length === 1) return `CTA ${ranks[0]}`;
   return `CTAs ${ranks.slice(0, -1).join(", ")} and ${ranks.at(-1)}`;
-}
-
-function shape(tag, attrs) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attrs)) node.setAttribute(name, value);
-  return node;
 }
 
 /**
@@ -138,7 +132,7 @@ function render({ model, el: host }) {
       }
       grid.append(line);
     }
-    overlay = shape("svg", { class: "cc-cluster-arrows", "aria-hidden": "true" });
+    overlay = draw("svg", { class: "cc-cluster-arrows", "aria-hidden": "true" });
     board.replaceChildren(grid, overlay);
     const walk = roving(grid, lines);
     walk.hold(cells[model.get("cta")]);
@@ -165,8 +159,8 @@ function render({ model, el: host }) {
     const box = (rank) => ({ left: cells[rank].offsetLeft, top: cells[rank].offsetTop, width: cells[rank].offsetWidth, height: cells[rank].offsetHeight });
     if (shown === "C" && about.leader !== cta) return; // the peer commits nothing
     const { paths, heads, dot } = buses(shown, cta, ranksOf(about.masks[shown]), cluster[0], box);
-    overlay.append(...paths.map((d) => shape("path", { d, class: "cc-bus" })), ...heads.map((d) => shape("path", { d, class: "cc-bus-head" })));
-    if (dot) overlay.append(shape("circle", { cx: dot[0], cy: dot[1], r: 4, class: "cc-bus-head" }));
+    overlay.append(...paths.map((d) => draw("path", { d, class: "cc-bus" })), ...heads.map((d) => draw("path", { d, class: "cc-bus-head" })));
+    if (dot) overlay.append(draw("circle", { cx: dot[0], cy: dot[1], r: 4, class: "cc-bus-head" }));
   };
 
   const drawBits = (about) => {
@@ -266,7 +260,7 @@ function render({ model, el: host }) {
       const bytes = `${part.slice_elements} elements, ${part.slice_bytes} bytes`;
       lines.push(
         others.length
-          ? el("p", {}, `Of ${shown} it loads slice `, b("slice", about.slice[shown]), ` of ${part.slices}, numbered from 0 (${bytes}, from element `, b("offset", about.slice[shown] * part.slice_elements), "), and sends it to ", b("receivers", ctas(others)), " and to itself, to the same place in each.")
+          ? el("p", {}, `Of ${shown} it loads slice `, b("slice", about.slice[shown]), ` of ${part.slices}, numbered from 0 (${bytes}, from element `, b("slice-offset", about.slice[shown] * part.slice_elements), "), and sends it to ", b("receivers", ctas(others)), " and to itself, to the same place in each.")
           : el("p", {}, `No other CTA needs this part of ${shown}: it loads all of it (${bytes}), and the mask has its own bit only.`),
       );
       if (others.length)
@@ -282,7 +276,7 @@ function render({ model, el: host }) {
     state.replaceChildren(...lines);
   };
 
-  const draw = () => {
+  const drawAll = () => {
     const { cluster, v, cta, tile: cut } = now();
     let about;
     try {
@@ -341,7 +335,7 @@ function render({ model, el: host }) {
 
   const watch = new ResizeObserver(drawArrows);
   watch.observe(board);
-  const stop = follow(model, ["cluster", "thr_id", "cta", "tile", "shown"], draw);
+  const stop = follow(model, ["cluster", "thr_id", "cta", "tile", "shown"], drawAll);
   return () => {
     watch.disconnect();
     stop();
