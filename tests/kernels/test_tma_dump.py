@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from cutecourse import runtime
+from cutecourse import emulator, runtime
 from cutecourse.kernels import SpecError, tma_dump
 from cutecourse.tma import TensorMapEncoding, smem_image
 from support.ptx_recordings import unpack
@@ -80,6 +80,23 @@ def test_dump__leaves_alone_what_no_load_touches():
     assert np.all(run["out"][:128] == tma_dump.FILL_BYTE)
     assert np.array_equal(run["out"][128:192], source[1:3, 16:48].ravel())
     assert np.all(run["out"][192:] == tma_dump.FILL_BYTE)
+
+
+def test_load__finds_its_tensor_map_in_a_struct():
+    # As CUTLASS passes an atom: the tensor map and what else the atom holds, in one parameter.
+    spec = tma_dump.LAUNCH
+    wider = spec.ptx.replace(".b8 map[128]", ".b8 map[320]").replace("mov.b64             %map, map;", "")
+    moved = wider.replace(
+        "cvta.param.u64      %map, %map;", "mov.b64 %map, map;\n    add.u64 %map, %map, 64;"
+    )
+    assert moved.count("map[320]") == moved.count("add.u64 %map, %map, 64;") == 1
+    source = np.arange(64 * 128, dtype=np.uint16).reshape(64, 128).view(np.float16)
+    tensor_map = runtime.emulator_tensor_map(spec.params[0].encoding, source)
+    out, arrived = np.zeros(1024, np.uint8), np.zeros(1, np.uint32)
+    struct = (np.uint64(7), tensor_map, np.uint32(9))
+    emulator.launch(moved, grid=spec.grid, block=spec.block, args=[struct, out, arrived])
+    assert arrived.tolist() == [1]
+    assert sorted(out.view(np.uint16)) == sorted(source[16:24, 64:].view(np.uint16).ravel())
 
 
 def test_dump__fills_with_zeros_what_lies_before_the_tensor():

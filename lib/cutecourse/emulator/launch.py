@@ -97,7 +97,8 @@ def launch(
 
     NumPy arrays among `args` are pointers: the kernel works on their memory in place. A `TensorMap` is a
     parameter of 128 bytes, and its array is worked on in place too. Other arguments are scalars of the
-    parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field.
+    parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field, and
+    a field may be a `TensorMap` as well.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
     cutecourse.emulator.mma_arithmetic); the PTX's target does not. `recorder` is told what barriers, waits
