@@ -23,13 +23,20 @@ def make_cluster_layout_vmnk(cluster_shape: Any, thr_id: Layout | int = 1) -> La
 
     Law: `layout((v, m, n, k))` is the rank of a CTA in its cluster. `thr_id` is the atom's ThrID: `Layout(1)`
     for an MMA of one SM, `Layout(2)` for one of two, which lie side by side along M.
-    Errors: `LayoutError` where the atom's CTAs do not divide the cluster.
+    Errors: TmaError, rule `cluster`, where the atom's CTAs do not divide the cluster along M.
 
     >>> print(make_cluster_layout_vmnk((4, 4, 1), 1), make_cluster_layout_vmnk((4, 4, 1), Layout(2)))
     ((1),4,4,1):((0),1,4,0) ((2),2,4,1):((1),2,4,0)
     """
     tiler = (thr_id if isinstance(thr_id, Layout) else Layout(thr_id),)
-    result: Layout = tiled_divide(Layout(cluster_shape), tiler)
+    cluster = Layout(cluster_shape)
+    if size(cluster[0]) % size(tiler[0]):
+        raise TmaError(
+            f"an MMA of {size(tiler[0])} CTAs does not divide the {size(cluster[0])} CTAs along M",
+            rule="cluster",
+            values=(("cluster_shape", cluster.shape), ("thr_id", tiler[0])),
+        )
+    result: Layout = tiled_divide(cluster, tiler)
     note("result", "the CTAs of an atom in front, then the atoms along M, N and K", result=result)
     return result
 
