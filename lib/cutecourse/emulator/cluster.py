@@ -61,7 +61,7 @@ class _ClusterBarrier:
         if found is None:
             found = cohort.state["cluster barrier"] = cls(cohort)
             cohort.state.setdefault("on exit", []).append(found.on_exit)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _live(self) -> NDArray[np.int64]:
         """How many threads of each cluster have not ended."""

@@ -322,7 +322,7 @@ class MBarriers:
         found = cohort.state.get("mbarriers")
         if found is None:
             found = cohort.state["mbarriers"] = cls(cohort)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def find(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
         """The valid object at an offset. Errors: NoBarrierError."""
