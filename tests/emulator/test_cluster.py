@@ -9,6 +9,7 @@ from cutecourse.emulator import (
     DeadlockError,
     DivergedWarp,
     InvalidOperand,
+    LaunchError,
     NoBarrierError,
     UninitializedRead,
     launch,
@@ -142,6 +143,16 @@ def test_cluster__a_state_of_a_remote_arrival_is_refused():
 """
     with pytest.raises(AddressError, match="has to have the destination _"):
         run(body)
+
+
+def test_launch__a_cluster_larger_than_the_kernel_allows_is_refused():
+    text = kernel("").replace("entry k(.param .u64 out)", "entry k(.param .u64 out) .maxclusterrank 2")
+    out = np.zeros(128, dtype=np.uint32)
+    launch(text, grid=4, block=32, cluster=2, args=[out])
+    with pytest.raises(
+        LaunchError, match=r"a cluster of 4 blocks is larger than the kernel's \.maxclusterrank 2"
+    ):
+        launch(text, grid=4, block=32, cluster=4, args=[out])
 
 
 # --- the barrier -----------------------------------------------------------------------------------------

@@ -200,6 +200,12 @@ def _cluster(value: int | Sequence[int], function: Function, module: Module) -> 
     size = cluster[0] * cluster[1] * cluster[2]
     if size > 16:
         raise LaunchError(f"a cluster of {size} blocks: at most 16 are possible", kernel=function.name)
+    most = function.directive("maxclusterrank")
+    if most and size > most[0]:
+        raise LaunchError(
+            f"a cluster of {size} blocks is larger than the kernel's .maxclusterrank {most[0]}",
+            kernel=function.name,
+        )
     if size > 1 and _capability(module) < 90:
         raise LaunchError(
             f"clusters need sm_90 or later, and the text is for {module.target[0]}", kernel=function.name
