@@ -71,7 +71,16 @@ def _panel(axes: Axes, cluster: Sequence[int], v: int, chosen: CtaMasks, letter:
             )
         )
         text = f"{rank}✓" if inside else str(rank)
-        axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8, color=INK, **MONO)
+        axes.text(
+            column + 0.5,
+            row + 0.5,
+            text,
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=INK,
+            family=MONO["family"],
+        )
     if v == 2:
         for row in range(0, m, 2):
             for column in range(n):
@@ -82,5 +91,14 @@ def _panel(axes: Axes, cluster: Sequence[int], v: int, chosen: CtaMasks, letter:
                 )
     bits = f"{mask:016b}"
     grouped = " ".join(bits[i : i + 4] for i in range(0, 16, 4))
-    axes.text(0.05, m + 0.65, f"0x{mask:04X}", fontsize=9, color=INK, va="center", weight="bold", **MONO)
-    axes.text(0.05, m + 1.25, grouped, fontsize=7.5, color=INK, va="center", **MONO)
+    axes.text(
+        0.05,
+        m + 0.65,
+        f"0x{mask:04X}",
+        fontsize=9,
+        color=INK,
+        va="center",
+        weight="bold",
+        family=MONO["family"],
+    )
+    axes.text(0.05, m + 1.25, grouped, fontsize=7.5, color=INK, va="center", family=MONO["family"])

@@ -28,7 +28,7 @@ class CtaMasks:
         return sum(1 << rank for rank in self.ranks[letter])
 
 
-def cluster_layout(cluster: Sequence[int], v: int) -> Layout:
+def cluster_layout(cluster: Sequence[Any], v: int) -> Layout:
     """`tiled_divide(make_layout((M,N,1)), (V,))`: from (v,m,n,k) to the rank in the cluster.
 
     Errors: WidgetError, for more than 16 CTAs, extents below 1, or pairs of SMs along an odd M.
@@ -48,7 +48,8 @@ def cluster_layout(cluster: Sequence[int], v: int) -> Layout:
             f"cluster {_text(cluster)} with two SMs an MMA: the pairs lie along M, and {m} is odd; "
             "choose an even M."
         )
-    return tiled_divide(make_layout((m, n, 1)), (v,))
+    layout: Layout = tiled_divide(make_layout((m, n, 1)), (v,))
+    return layout
 
 
 def cta_masks(cluster: Sequence[int], v: int, rank: int) -> CtaMasks:
@@ -72,7 +73,7 @@ def cta_masks(cluster: Sequence[int], v: int, rank: int) -> CtaMasks:
     return CtaMasks(rank, crd, ranks)
 
 
-def check_tile(cluster: Sequence[int], v: int, tile: Sequence[int], bits: int) -> None:
+def check_tile(cluster: Sequence[int], v: int, tile: Sequence[Any], bits: int) -> None:
     """Refuse an MMA tile (M,N,K) that the CTAs of the cluster cannot cut into equal slices.
 
     Errors: WidgetError, naming the operand and the number of slices.

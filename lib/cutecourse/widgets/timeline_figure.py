@@ -58,7 +58,7 @@ def draw_timeline(trace: Trace, *, cta: tuple[int, ...] | None = None, end: str 
         **{name: getattr(trace, name) for name in ("kernel", "grid", "block", "cluster", "seed", "device")},
     )
     axis = _Axis(part.events)
-    actors = sorted(
+    actors: list[tuple[int, int, int | None]] = sorted(
         {(e.cluster, e.rank, e.warp) for e in part if e.warp is not None},
         key=lambda who: ((who[0], who[1]) != cta, who),
     )

@@ -14,13 +14,14 @@ MAX_EVENTS = 4000
 _DYNAMIC = re.compile(r"^__dynamic_shmem__\d+")  # what the DSL's compiler calls dynamic shared memory
 
 
-def read_trace(trace: Any) -> Trace:
+def read_trace(given: Any) -> Trace:
     """A `Trace` from a trace, its snapshot, or anything that has one as `.trace` (a run).
 
     Errors: WidgetError, saying what to give instead.
     """
-    if not isinstance(trace, Trace | Mapping) and isinstance(getattr(trace, "trace", None), Trace):
-        trace = trace.trace
+    trace = given
+    if not isinstance(given, Trace | Mapping) and isinstance(getattr(given, "trace", None), Trace):
+        trace = given.trace
     if isinstance(trace, Mapping):
         try:
             trace = Trace.from_snapshot(trace)
@@ -28,7 +29,7 @@ def read_trace(trace: Any) -> Trace:
             raise WidgetError(str(error)) from error
     if not isinstance(trace, Trace):
         raise WidgetError(
-            f"{type(trace).__name__} is neither a trace nor the snapshot of one; "
+            f"{type(given).__name__} is neither a trace nor the snapshot of one; "
             'take `run(kernel, device="emulator", trace=True).trace`.'
         )
     if not trace.events:
@@ -36,13 +37,13 @@ def read_trace(trace: Any) -> Trace:
             "The trace holds no event: the kernel has no barrier, no asynchronous copy and no wait, "
             "or a filter has left nothing."
         )
-    trace = by_warp(trace)
-    if len(trace) > MAX_EVENTS:
+    short = by_warp(trace)
+    if len(short) > MAX_EVENTS:
         raise WidgetError(
-            f"The trace holds {len(trace)} events; up to {MAX_EVENTS} are drawn. "
+            f"The trace holds {len(short)} events; up to {MAX_EVENTS} are drawn. "
             "Take a part: trace.where(cluster=0), trace.of('mbarrier', 'tma')."
         )
-    return trace
+    return short
 
 
 def by_warp(trace: Trace) -> Trace:
