@@ -570,3 +570,73 @@ def test_events__a_recorder_changes_nothing():
 def test_errors__are_of_one_family():
     for error in (NoBarrierError, BarrierInUse, BarrierCountError, BarrierStateError):
         assert issubclass(error, EmulatorError)
+
+
+# --- the seed, and copies of cp.async --------------------------------------------------------------------
+
+
+def test_seed__chooses_the_order_of_arrivals():
+    body = (
+        INIT.format(128)
+        + """
+    mbarrier.arrive.shared::cta.b64 _, [full];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;
+    @!%p bra wait;
+"""
+    )
+    orders = set()
+    for seed in range(12):
+        recorder = Recorder()
+        run(body, block=128, seed=seed, recorder=recorder)
+        orders.add(tuple(event.warp for event in recorder.trace().of("mbarrier.arrive")))
+    assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
+    assert len(orders) > 4
+
+
+COPY = (
+    INIT.format(32)
+    + """
+    mov.u32 %x, box;
+    mad.lo.u32 %x, %me, 4, %x;
+    cp.async.ca.shared.global [%x], [%to], 4;
+    cp.async.mbarrier.arrive.noinc.shared::cta.b64 [full];
+"""
+)
+COPY_WAIT = """
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;
+    @!%p bra wait;
+"""
+COPY_USE = """
+    xor.b32 %y, %x, 4;
+    ld.shared.u32 %y, [%y];
+    add.u32 %y, %y, 1;
+    st.global.u32 [%to], %y;
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cp_async_arrive__tells_that_the_copies_are_there(seed):
+    out = np.arange(64, dtype=np.uint32)
+    launch(kernel(COPY + COPY_WAIT + "bar.sync 0;\n" + COPY_USE), grid=2, block=32, args=[out], seed=seed)
+    np.testing.assert_array_equal(out, (np.arange(64) ^ 1) + 1)
+
+
+def test_cp_async_arrive__without_the_wait_they_are_not():
+    with pytest.raises(UninitializedRead):
+        run(COPY + COPY_USE)
+
+
+def test_cp_async_arrive__comes_no_later_than_the_threads_own_wait():
+    body = COPY + "cp.async.wait_all;\n mbarrier.test_wait.parity.shared::cta.b64 %p, [full], 0;\n"
+    out = run(body + "selp.u32 %y, 1, 2, %p;\n st.global.u32 [%to], %y;")
+    np.testing.assert_array_equal(out, 1)
+
+
+def test_cp_async_arrive__without_noinc_the_phase_waits_for_one_more():
+    """32 arrivals of threads complete no phase that the copies have added theirs to, until these come."""
+    body = COPY.replace(".noinc", "") + "mbarrier.arrive.shared::cta.b64 _, [full];\n" + COPY_WAIT
+    out = np.arange(32, dtype=np.uint32)
+    launch(kernel(body + COPY_USE), grid=1, block=32, args=[out])
+    np.testing.assert_array_equal(out, (np.arange(32) ^ 1) + 1)
