@@ -340,12 +340,15 @@ def prefetch_tensormap(site: Site) -> Step:
     return step
 
 
-@instruction("tensormap.replace")
+@instruction("tensormap.replace", "tensormap.cp_fenceproxy")
 def tensormap_replace(site: Site) -> Step:
-    """Change a field of a tensor map. Not supported yet.
+    """Change a field of a tensor map, or copy a changed one for tensor copies to see. Not supported yet.
 
+    Shapes:     each lane for itself; the copy by the whole warp together.
+    Errors:     UnsupportedInstruction, always.
     Source:     PTX ISA 9.0, tensormap.replace
-                (#data-movement-and-conversion-instructions-tensormap-replace).
+                (#data-movement-and-conversion-instructions-tensormap-replace) and tensormap.cp_fenceproxy
+                (#parallel-synchronization-and-communication-instructions-tensormap-cp-fenceproxy).
     """
     site.unsupported("it is not supported yet; pass a tensor map for each use")
 
