@@ -18,7 +18,7 @@ from coursebook.recordings import where_in_words
 from tools.notebooks import METADATA_KEY, read_recording
 from tools.paths import ROOT, exercise_sources, notebook_of, notebook_sources, relative
 
-EMULATOR_RECORDINGS = ROOT / "tests" / "emulator" / "recordings"
+HARDWARE_RECORDINGS = (ROOT / "tests" / "emulator" / "recordings", ROOT / "tests" / "tma" / "recordings")
 BENCHMARK_RESULTS = ROOT / "benchmarks" / "results"
 
 Rows = list[list[str]]
@@ -46,28 +46,29 @@ def notebook_rows() -> tuple[list[str], Rows, list[Path]]:
 
 
 def emulator_rows() -> tuple[list[str], Rows, list[Path]]:
-    """Each recording of the emulator's cases on hardware: where, when, and how many cases."""
-    return _json_rows(EMULATOR_RECORDINGS, "cases")
+    """Each recording that the emulator is compared with: where, when, and how many cases or answers."""
+    return _json_rows(HARDWARE_RECORDINGS, ("cases", "answers"))
 
 
 def benchmark_rows() -> tuple[list[str], Rows, list[Path]]:
     """Each file of measurements: where, when, and how many."""
-    return _json_rows(BENCHMARK_RESULTS, "rows")
+    return _json_rows((BENCHMARK_RESULTS,), ("rows",))
 
 
-def _json_rows(folder: Path, counted: str) -> tuple[list[str], Rows, list[Path]]:
+def _json_rows(folders: Sequence[Path], counted: Sequence[str]) -> tuple[list[str], Rows, list[Path]]:
     rows = []
-    files = sorted(folder.glob("*.json"))
+    files = [path for folder in folders for path in sorted(folder.glob("*.json"))]
     for path in files:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         facts = data.get("recorded", data)
         try:
             machine = facts.get("gpu") or facts["machine"]
-            said = [facts["date"], machine, facts["driver"], facts["commit"], len(data[counted])]
+            what = next((key for key in counted if key in data), counted[0])
+            said = [facts["date"], machine, facts["driver"], facts["commit"], len(data[what])]
         except KeyError as error:
             raise ExtensionError(f"{relative(path)} does not say its {error}") from error
         rows.append([relative(path), *map(str, said)])
-    return ["file", "date", "machine", "driver", "commit", counted], rows, files
+    return ["file", "date", "machine", "driver", "commit", " or ".join(counted)], rows, files
 
 
 _KINDS: dict[str, Callable[[], tuple[list[str], Rows, list[Path]]]] = {
