@@ -228,7 +228,7 @@ void partition_case(Atom const& atom, GTensor const& gtensor, SLayout const& sla
   using T = typename GTensor::value_type;
   constexpr int R = rank_v<Tiler>;
   auto coords = atom.get_tma_tensor(shape(gtensor));
-  auto tiles = local_tile(coords, tiler, repeat<R>(_));
+  auto tiles = local_tile(coords, tiler, tuple_repeat<R>(_));
   auto smem = make_tensor(make_smem_ptr(reinterpret_cast<T*>(kSmem)), staged<Stages>(slayout));
   print_partition(atom, cta_layout, group_modes<0, rank_v<SLayout>>(smem), group_modes<0, R>(tiles));
 }

@@ -172,7 +172,7 @@ def grid_cases() -> list[Case]:
                 leading = 1 if major == "K" else 0
                 pitch = extents[leading] + (0 if index % 4 else 128 // bits)
                 pitch += -pitch % (128 // bits)
-                stride = (pitch, "_1") if major == "K" else ("_1", pitch)
+                stride: tuple[Nested, ...] = (pitch, "_1") if major == "K" else ("_1", pitch)
                 shape: tuple[Nested, ...] = tuple(extents)
                 if index % 6 == 3:
                     shape = tuple(f"_{e}" for e in extents)
