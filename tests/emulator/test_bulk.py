@@ -130,6 +130,19 @@ def test_bulk__a_block_that_ends_before_its_stores_have_read_is_an_error_with_ev
         assert "bulk_group" in caught.value.text
 
 
+def test_bulk__a_block_stays_until_its_bytes_have_gone_to_another_block():
+    # CTA 0 ends as soon as it has asked; CTA 1 waits for the bytes.
+    leave = ("wait:\n", "    setp.eq.u32 %done, %rank, 0;\n    @%done ret;\nwait:\n")
+    for seed in range(4):
+        with pytest.raises((UnfinishedCopy, AddressError), match="ended"):
+            run(
+                "bulk/shared_to_cluster",
+                leave,
+                ("    @!%first bra wait;\n", "    @!%first ret;\n"),
+                seed=seed,
+            )
+
+
 def test_bulk__a_wait_for_the_reading_is_enough_at_the_end():
     wanted = case_of(STORE).expected()["d"]
     for seed in range(4):

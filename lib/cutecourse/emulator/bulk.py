@@ -28,8 +28,8 @@ from cutecourse.emulator.bulk_copies import (
 )
 from cutecourse.emulator.bulk_groups import BulkGroups
 from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
-from cutecourse.emulator.bundle import Bundle, Mask
-from cutecourse.emulator.errors import InvalidOperand
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.errors import InvalidOperand, UnfinishedCopy
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.memory import Allocation
 from cutecourse.emulator.registry import Step, instruction
@@ -281,8 +281,16 @@ def _shared_now(
     check: Out, new: NDArray[np.int64], old: NDArray[np.int64] | None, combine: Reduction | None
 ) -> NDArray[np.uint64]:
     """Chunks of shared memory as they are now, combined with what the destination holds."""
+    origin = check.origin
+    bundle = origin.bundle
+    if not bundle.cohort.alive(bundle.rank)[origin.lane // WARP_SIZE]:
+        raise origin.error(
+            UnfinishedCopy,
+            "the block ended before this copy had read its shared memory: it has to stay until the"
+            " destination's mbarrier has completed its phase",
+        )
     check.check(new, None, issued=True)
-    words, _ = check.origin.bundle.cohort.shared_words(8, 2)
+    words, _ = bundle.cohort.shared_words(8, 2)
     if old is None or combine is None:
         return words[new]
     return combine(words[old], words[new])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cutecourse.errors import CourseError
+
+if TYPE_CHECKING:
+    from cutecourse.trace import Trace
 
 __all__ = [
     "AddressError",
@@ -31,8 +36,11 @@ class EmulatorError(CourseError):
     """Something is wrong with a kernel or its launch.
 
     `kernel`, `line` (of the PTX text), `block` (x, y, z), `warp` (its rank in the block), `lane`, `address`
-    and `allocation` (its name) are None where they do not apply.
+    and `allocation` (its name) are None where they do not apply. `trace` is what happened until then, of a
+    launch with a recorder.
     """
+
+    trace: Trace | None = None
 
     def __init__(
         self,
@@ -112,7 +120,10 @@ class OverwrittenSource(EmulatorError):
 
 
 class UnfinishedCopy(EmulatorError):
-    """A block ended while a bulk copy could still read its shared memory."""
+    """A block ended while a bulk copy could still read its shared memory.
+
+    No document says that the memory outlives the block. An H200 did no harm in five launches of 1056 blocks.
+    """
 
 
 class ReadOnlyError(EmulatorError):
