@@ -11,6 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from cutecourse import emulator, runtime
 from cutecourse.atoms import mma_atom
+from cutecourse.emulator import DeadlockError
 from cutecourse.kernels import (
     LaunchSpec,
     Scalar,
@@ -20,6 +21,7 @@ from cutecourse.kernels import (
     mma_ownership_map,
     mma_raw,
     stamp_layout,
+    tma_broken,
 )
 from cutecourse.layout import Layout
 from cutecourse.runtime.discovery import Device, Discovery
@@ -279,3 +281,16 @@ print(runtime.run(spec, out=np.zeros(4, np.int32))["out"])
     assert stderr == []
     assert nbformat.validator.isvalid(notebook)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_run__that_fails_leaves_its_trace_with_the_error():
+    wrong = tma_broken.broken("too_many_bytes")
+    numbers = np.arange(48 * 32, dtype=np.int32).reshape(48, 32)
+    arrays = {"source": numbers, "result": np.zeros_like(numbers), "gave_up": np.zeros(2, np.uint32)}
+    with pytest.raises(DeadlockError) as caught:
+        runtime.run(wrong, device="emulator", trace=True, tiles=3, **arrays)
+    waits = caught.value.trace.waits()
+    assert sorted((wait.warp, wait.end) for wait in waits if wait.end is None) == [(0, None), (1, None)]
+    with pytest.raises(DeadlockError) as untraced:
+        runtime.run(wrong, device="emulator", tiles=3, **arrays)
+    assert untraced.value.trace is None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.errors import LaunchError
+from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.frame import align_up, alignment_of, size_of
 from cutecourse.emulator.machine import Machine
 from cutecourse.emulator.memory import Allocation, Memory
@@ -127,7 +127,12 @@ def launch(
     machine.program = Program(machine, module, function)
     _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions)
-    scheduler.run()
+    try:
+        scheduler.run()
+    except EmulatorError as error:
+        if recorder is not None:
+            error.trace = recorder.trace()
+        raise
     n_blocks = shape[0] * shape[1] * shape[2]
     counts: Counter[str] = Counter()
     for index, runs in scheduler.block_runs.items():
