@@ -215,6 +215,18 @@ def test_trace_tma_atom__is_given_no_extent_of_zero() -> None:
         parse_cpp(CASES["refused-extent"]["gmem"])
 
 
+def test_trace_tma_atom__knows_rules_of_the_driver_that_cutlass_does_not_assert() -> None:
+    """Eight CTAs share a box of 16 elements: CUTLASS passes on the inner side of 8 bytes that is left."""
+    assert CASES["multicast-over-three"]["expect"]["encode"]["box"] == [2, 1, 1]
+    refused = {}
+    for name in ATOMS:
+        try:
+            atom_of(name).encoding.check()
+        except TmaError as error:
+            refused[name] = error.rule
+    assert refused == {"multicast-over-three": "inner_multiple"}
+
+
 # ---- tma_partition ----
 
 STEPS = [
