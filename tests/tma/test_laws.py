@@ -226,6 +226,28 @@ def test_tensor_of_one_element__has_the_coordinate_zero() -> None:
     assert [instruction.coords for instruction in tma_coords(trace, (0,))] == [(0,)]
 
 
+@pytest.mark.parametrize("tiler", [16, (16,), [16]])
+@pytest.mark.parametrize("shape", [64, (64,)])
+def test_vector__is_a_tensor_of_one_mode(shape: Any, tiler: Any) -> None:
+    trace = trace_tma_atom(Layout(shape), Layout(16), tiler, "f32")
+    assert [instruction.coords for instruction in tma_coords(trace, 3)] == [(48,)]
+    memory = np.arange(64, dtype=np.float32)
+    assert np.array_equal(smem_image(trace, memory, (3,)).view(np.float32), memory[48:])
+
+
+def test_tile_of_an_mma__is_the_plain_tile() -> None:
+    """A tiler in the order of an MMA's operand: the same box and bytes as the matrix tile it covers."""
+    gtensor = Layout((512, 256), (256, 1))
+    tiler = Layout.parse("((128,16),1,4):((1@0,1@1),0,16@1)")
+    slayout = Layout.parse("S<3,4,3> o 0 o ((128,16),1,4):((64,1),0,16)")
+    mma = trace_tma_atom(gtensor, slayout, tiler, "f16", 4)
+    tile = trace_tma_atom(gtensor, Layout.parse("S<3,4,3> o 0 o (128,64):(64,1)"), (128, 64), "f16", 4)
+    assert mma.encoding == tile.encoding
+    assert tma_coords(mma, (1, 2)) == tma_coords(tile, (1, 2))
+    array = np.arange(512 * 256, dtype=np.uint32).astype(np.uint16).reshape(512, 256)
+    assert np.array_equal(smem_image(mma, array, (1, 2)), smem_image(tile, array, (1, 2)))
+
+
 def test_stages__are_left_out() -> None:
     tile = Layout.parse("S<3,4,3> o 0 o (128,64):(64,1)")
     staged = Layout.parse("S<3,4,3> o 0 o (128,64,3):(64,1,8192)")

@@ -357,6 +357,7 @@ def trace_tma_atom(
             advice="Layout((512, 256), (256, 1))",
         )
 
+    cta_tiler = _as_tiler(cta_tiler, rank(gtensor))
     identity = make_identity_layout(gtensor.shape)
     cta_v_tile = composition(identity, cta_tiler)
     slayout = _without_stages(slayout, cta_v_tile)
@@ -410,6 +411,13 @@ def trace_tma_atom(
         for error in trace.violations():
             raise error
     return trace
+
+
+def _as_tiler(tiler: Any, modes: int) -> Any:
+    """Tuples for lists, and of the only mode's extent a tuple."""
+    if isinstance(tiler, (tuple, list)):
+        return tuple(_as_tiler(part, 0) for part in tiler)
+    return (tiler,) if modes == 1 and isinstance(tiler, int) else tiler
 
 
 def swizzle_name(swizzle: Swizzle) -> Swizzling:
