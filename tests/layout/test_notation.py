@@ -1,5 +1,7 @@
 """Printing and reading: every layout reads back as itself, and wrong text is answered with its position."""
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -116,3 +118,20 @@ def test_print__is_the_dsl_s() -> None:
     assert repr(Layout(4)) == 'Layout("4:1")'
     assert str(E(0) + 2 * E(1)) == "(1,2)"
     assert str(2 * E(0, 1)) == "2@1@0"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Layout((4, (2, 3)), (1, (12, 4))),
+        Layout.parse("(4,8):(1@0,2@1@0)"),
+        Swizzle(3, 4, 3),
+        ComposedLayout(Swizzle(3, 4, 3), 8, Layout((8, 64), (64, 1))),
+    ],
+    ids=str,
+)
+def test_values__survive_copying_and_pickling(value):
+    for twin in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert type(twin) is type(value)
+        assert twin == value
+        assert str(twin) == str(value)

@@ -96,6 +96,9 @@ class ScaledBasis:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a ScaledBasis does not change")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ScaledBasis, (self.value, self.mode)
+
     def as_arith_tuple(self) -> ArithTuple:
         """Write the step as a coordinate: `2@1` is `(0,2)`."""
         element: Any = math.trunc(self.value) if isinstance(self.value, Fraction) else self.value

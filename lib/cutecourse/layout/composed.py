@@ -56,6 +56,9 @@ class ComposedLayout:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a ComposedLayout does not change; operations return new ones")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ComposedLayout, (self.inner, self.offset, self.outer)
+
     def replace_outer(self, outer: Layout) -> ComposedLayout:
         """Put another outer layout behind the same inner function and offset."""
         return ComposedLayout(self.inner, self.offset, outer)

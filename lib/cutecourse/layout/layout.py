@@ -92,6 +92,10 @@ class Layout:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Layout does not change; operations return new ones")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copying and pickling fill slots by assignment, which is refused above.
+        return Layout.unchecked, (self.shape, self.stride)
+
     def __call__(self, *coord: Coord) -> Any:
         """Apply the layout to a coordinate; with a `None` in it, slice instead.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .errors import OperandError
 
 __all__ = ["Swizzle", "make_swizzle"]
@@ -41,6 +43,9 @@ class Swizzle:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Swizzle does not change")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Swizzle, (self.num_bits, self.num_base, self.num_shift)
 
     @property
     def yyy_mask(self) -> int:
