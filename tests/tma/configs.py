@@ -1,7 +1,7 @@
 """Random TMA configurations: what a tensor, a tile and shared memory can look like, and what breaks."""
 
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cutecourse.dtypes import dtype
@@ -174,19 +174,12 @@ def _nested(rng: random.Random, stratum: str, name: str) -> Config:
 
 
 def _recast(rng: random.Random, stratum: str, name: str) -> Config:
-    name = rng.choice(("f16", "f32", "f64", "u64"))
+    """An internal type that is narrower than the tensor's, as wide, or wider."""
+    name = rng.choice(("u8", "f16", "f32", "f64", "u64"))
     base = _plain(rng, stratum, name) if rng.random() < 0.5 else _swizzled(rng, stratum, name)
-    narrower = [other for other in ("u8", "u16", "u32") if dtype(other).bits <= dtype(name).bits]
-    same = {"f32": "tf32", "f16": "bf16", "u64": "s64", "f64": "u64"}[name]
-    return Config(
-        stratum,
-        base.gtensor,
-        base.slayout,
-        base.tiler,
-        name,
-        base.multicast,
-        rng.choice((*narrower, same)),
-    )
+    same = {"u8": "e4m3", "f32": "tf32", "f16": "bf16", "u64": "s64", "f64": "u64"}[name]
+    internal = rng.choice(("u8", "u16", "u32", "u64", same))
+    return replace(base, internal=internal)
 
 
 def _mma_tile(rng: random.Random, stratum: str, name: str) -> Config:

@@ -338,7 +338,9 @@ def trace_tma_atom(
     Errors:     TmaError for what CUTLASS refuses, and with `check` also for what the driver refuses (rules
                 in `TensorMapEncoding.check`); `LayoutError` for a tiler that does not fit the tensor.
     Simplified: numbers are static, as in a program with a fixed problem size; a `Dynamic` is one that only
-                the running program knows. CuTe merges static neighbours only.
+                the running program knows. CuTe merges static neighbours only. As CuTe C++, a side of the box
+                that is longer than 256 elements or the swizzle's span is left for the driver to refuse; the
+                CuTe DSL 4.8 cuts it there and takes more instructions.
     Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp, make_tma_atom.
 
     >>> slayout = Layout.parse("S<3,4,3> o 0 o ((64,2),(8,8)):((1,512),(64,1024))")
