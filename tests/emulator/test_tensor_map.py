@@ -36,6 +36,10 @@ def test_tensor_map__refuses_what_the_recorded_driver_refused(name):
     assert (row.rule is not None) == (answer != 0)
 
 
+def test_recording__tells_what_was_asked():
+    assert rules.read()["encodings"] == rules.fields()
+
+
 @pytest.mark.gpu
 def test_tensor_map__this_machines_driver_answers_as_recorded():
     from support.ptx_gpu import Gpu

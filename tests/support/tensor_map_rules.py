@@ -129,9 +129,18 @@ def driver_answers(address: int) -> dict[str, int]:
     return {row.name: encode_tiled(row.fields, address)[0] for row in ENCODINGS}
 
 
+def fields() -> dict[str, dict[str, Any]]:
+    """What each encoding asks for: kept beside the answers, so that they can be read without this module."""
+    return {row.name: row.fields for row in ENCODINGS}
+
+
 def read() -> dict[str, Any]:
     return json.loads(RECORDING.read_text())
 
 
 def write(header: dict[str, Any], answers: dict[str, int], path: Path = RECORDING) -> None:
-    path.write_text(json.dumps({**header, "answers": answers}, indent=2, sort_keys=True) + "\n")
+    recording = json.dumps({**header, "answers": answers, "encodings": {}}, indent=2, sort_keys=True)
+    asked = ",\n".join(
+        f"    {json.dumps(name)}: {json.dumps(encoding)}" for name, encoding in sorted(fields().items())
+    )  # one line for each, where json would take twenty
+    path.write_text(recording.replace('"encodings": {}', f'"encodings": {{\n{asked}\n  }}') + "\n")
