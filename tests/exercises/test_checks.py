@@ -10,7 +10,10 @@ import pytest
 
 from cutecourse import checks
 from cutecourse.checks import CheckFailed, CheckResult, UnknownExercise, WrongAnswer, compare, registry
+from cutecourse.checks.compare import same_outputs
 from cutecourse.checks.pictures import grid
+from cutecourse.errors import CourseError
+from cutecourse.kernels import LaunchSpec
 from cutecourse.layout import Layout
 
 
@@ -80,6 +83,30 @@ def test_check__knows_an_untouched_function(exercise: Any) -> None:
 
     exercise(lambda answer: pytest.fail("an untouched answer reached its check"))
     assert "`owner` still has a `...` in its body" in checks.check("99.1", owner).message
+
+
+def to_write(values: Any) -> Any:
+    return sorted(values, key=...)
+
+
+def test_check__knows_an_untouched_function_that_the_kernel_calls(exercise: Any) -> None:
+    def kernel(values: Any) -> Any:
+        return to_write(values)
+
+    exercise(lambda answer: pytest.fail("an untouched answer reached its check"))
+    assert "`to_write` still has a `...` in its body" in checks.check("99.1", kernel).message
+
+
+def test_same_outputs__says_what_a_report_means(monkeypatch: pytest.MonkeyPatch, exercise: Any) -> None:
+    def hangs(*_: object, **__: object) -> None:
+        raise CourseError("warp 4 misses 128 of 128 arrivals")
+
+    monkeypatch.setattr("cutecourse.runtime.run", hangs)
+    reports = {"misses 1 of": "Not this.", "misses 128 of 128": "Nobody arrives."}
+    exercise(lambda answer: same_outputs(answer, {}, {}, reports=reports))
+    message = checks.check("99.1", LaunchSpec.__new__(LaunchSpec)).message
+    assert message.splitlines()[0] == "Nobody arrives."
+    assert "warp 4 misses 128 of 128 arrivals" in message
 
 
 def test_check__does_not_take_an_index_for_a_gap(exercise: Any) -> None:

@@ -225,5 +225,9 @@ def check_m_major_tile(answer: object) -> str:
         {"a": np.ascontiguousarray(a), "out": np.zeros((128, 64), np.float16)},
         {"out": tile},
         emulator_first=True,
+        reports={
+            "the copy's destination": "Your layout asks for boxes at other places than the descriptor, which is "
+            "made for the layout `sA` of the cell above: shape, stride and swizzle are to be the same.",
+        },
     )
     return "Two boxes of 64x64: the swizzle's span cuts M in two, and K is not cut."

@@ -7,7 +7,16 @@ from typing import Any
 from cutecourse.checks.compare import on_many, same_layout, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
-from cutecourse.layout import ComposedLayout, Layout, Swizzle, group_modes, make_layout, tile_to_shape
+from cutecourse.layout import (
+    ComposedLayout,
+    Layout,
+    Swizzle,
+    group_modes,
+    make_layout,
+    rank,
+    size,
+    tile_to_shape,
+)
 from cutecourse.tma import tma_partition, trace_tma_atom
 
 
@@ -121,16 +130,26 @@ def check_partition(answer: object) -> str:
     atom = trace_tma_atom(Layout((512, 256), (256, 1)), layout, (64, 64), "f32")
     tile = atom.get_tma_tensor().local_tile((64, 64), (0, 0))
     part = tma_partition(atom, 0, make_layout(1), group_modes(layout, 0, 2), tile.group_modes(0, 2))
+    right = part.layout_V[0]
     same_layout(
         answer,
-        part.layout_V[0],
+        right,
         tell=False,
         mistakes={
             "((32,64),2):((1,32),2048)": "Those are places in shared memory; layout_V gives the tile's values, "
             "and a step along K is 64 values.",
-            "(32,(64,2)):(64,(1,2048))": "The division is after 2048 values, not after 32.",
         },
     )
+    given: Any = Layout.parse(answer) if isinstance(answer, str) else answer
+    if isinstance(given, Layout) and rank(given) == 1:
+        given = given[0]  # tma_partition keeps the result inside of one more pair of parentheses
+    sizes = [size(given[mode]) for mode in range(rank(given))]
+    if sizes != [size(right[0]), size(right[1])]:
+        raise WrongAnswer(
+            "The walk is right, but not where it is divided: mode 0 is to hold the values of one instruction.",
+            where="the sizes of the modes",
+            got=str(tuple(sizes)),
+        )
     return "Mode 0: the values of one instruction, in the order of shared memory. Mode 1: the instructions."
 
 
@@ -169,6 +188,9 @@ def check_fixed_ptx(answer: object) -> str:
         },
         {"result": 2 * numbers},
         emulator_first=True,
+        reports={
+            "misses 32 of 64 arrivals": "`empty` waits for arrivals that nobody makes: the consumer has 32 threads.",
+        },
     )
     return "The count of an mbarrier is the number of arrivals, and a plain arrive counts every thread."
 
@@ -203,5 +225,12 @@ def check_row_maxima(answer: object) -> str:
             ]
         },
         emulator_first=True,
+        reports={
+            "misses 128 of 128 arrivals": "The producer waits for an empty stage, and no consumer has arrived "
+            "there: say that you are done with a stage.",
+            "misses 127 of 128 arrivals": "The producer waits for an empty stage: each of the 128 consumers is to "
+            "arrive there, not one of them.",
+            "never written": "A stage was read before its tile was there: wait for `full`, in the right phase.",
+        },
     )
     return "The same three lines stand in every pipeline: wait for full, use, arrive at empty."

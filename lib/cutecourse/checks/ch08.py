@@ -7,7 +7,7 @@ from typing import Any
 from cutecourse.checks.compare import on_many, same_layout, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
-from cutecourse.layout import ComposedLayout, Layout, Swizzle, tile_to_shape
+from cutecourse.layout import ComposedLayout, Layout, Swizzle, rank, size, tile_to_shape
 from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk, tma_coords, trace_tma_atom
 
 
@@ -29,11 +29,20 @@ def check_place(answer: object) -> str:
         layout,
         tell=False,
         mistakes={
-            "((1),4,2,1):((0),1,4,0)": "That is the layout for MMAs of one SM.",
             "((2),2,2,1):((4),1,2,0)": "There the two of a pair are 4 ranks apart; a pair is two neighbours along M.",
             "((2),2,2,1):((8),4,1,0)": "That counts N fastest and V slowest; ranks run along M first.",
         },
     )
+    given: Any = Layout.parse(answer[0]) if isinstance(answer[0], str) else answer[0]
+    sizes = tuple(size(given[mode]) for mode in range(rank(given)))
+    if sizes != (2, 2, 2, 1):
+        raise WrongAnswer(
+            "That is the layout for MMAs of one SM: rank 6 is in the right place, but nobody has a partner."
+            if sizes == (1, 4, 2, 1)
+            else "The ranks are right, but not the modes: there are to be four, V, M, N and K.",
+            where="the sizes of the modes",
+            got=str(sizes),
+        )
     same_sequence(
         answer[1],
         (0, 1, 1, 0),
@@ -156,12 +165,12 @@ def check_fetched(answer: object) -> str:
     "08.5",
     "A bug to find",
     hints=[
-        "Write down the four masks that the four blocks compute.",
+        "Write down the masks that the four blocks compute, line by line.",
         "All four blocks need every slice. Does the mask depend on the block at all?",
     ],
 )
 def check_fixed_ptx(answer: object) -> str:
-    """A mask that leaves receivers out and names blocks that are not there."""
+    """A mask that is shifted by the block's own rank."""
     import dataclasses
 
     import numpy as np
@@ -176,6 +185,12 @@ def check_fixed_ptx(answer: object) -> str:
         {"source": tile, "out": np.zeros((4, 16, 32), np.int32), "gave_up": np.zeros(4, np.uint32)},
         {"out": np.broadcast_to(tile, (4, 16, 32))},
         emulator_first=True,
+        reports={
+            "names CTA": "A block sends to one that is not there: the cluster's ranks are 0 to 3.",
+            "misses 512 bytes": "A block waits for a quarter that nobody sends to it: one mask leaves it out.",
+            "misses 1536 bytes": "A block waits for three quarters: the others' masks leave it out.",
+            "misses 2048 bytes": "A block waits, and nothing ever comes to it: all masks leave it out.",
+        },
     )
     return "In a 1x4 cluster the mask for A is 0b1111 in every block."
 
@@ -198,5 +213,12 @@ def check_shared_b(answer: object) -> str:
         {"b": b, "out": np.zeros((4, 256, 64), np.float16)},
         {"out": np.broadcast_to(b, (4, 256, 64))},
         emulator_first=True,
+        reports={
+            "misses 24576 bytes": "Each block received its own quarter alone: the mask is to name its neighbours "
+            "along M.",
+            "misses 32768 bytes": "A block waits, and nothing ever comes to it.",
+            "never written": "As many bytes came as were expected, but a part of the tile is not among them: do all "
+            "four blocks load the same slice?",
+        },
     )
     return "For A it is mode 2, for B mode 1: the mode along which the blocks differ."

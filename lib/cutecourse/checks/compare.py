@@ -232,12 +232,17 @@ def same_outputs(
     *,
     mistakes: Mapping[str, Sequence[tuple[np.ndarray[Any, Any], str]]] | None = None,
     emulator_first: bool = False,
+    reports: Mapping[str, str] | None = None,
 ) -> None:
     """Run a kernel's launch specification on this machine's device or the emulator, and compare its outputs.
 
     An error of the emulator or of a compiler is a wrong answer with that error's message, which names
-    line, block, warp and lane. `emulator_first` is for kernels that wait for barriers: a wrong one would hang
-    a GPU, and the emulator says what it waits for, so only what passed there runs elsewhere.
+    line, block, warp and lane.
+
+    emulator_first  is for kernels that wait for barriers: a wrong one would hang a GPU, and the emulator says
+                    what it waits for, so only what passed there runs elsewhere.
+    reports         maps a part of an error's type and message to what to say before it; the first that is
+                    found counts.
     """
     from cutecourse.kernels.spec import LaunchSpec
     from cutecourse.runtime import run
@@ -253,9 +258,10 @@ def same_outputs(
             copies: dict[str, Any] = {name: array.copy() for name, array in inputs.items()}
             outcome = run(spec, device=device, **copies)
         except CourseError as error:
-            raise WrongAnswer(
-                f"The kernel did not run to its end: {type(error).__name__}: {error}"
-            ) from error
+            report = f"{type(error).__name__}: {error}"
+            explained = next((words for part, words in (reports or {}).items() if part in report), None)
+            stopped = f"The kernel did not run to its end: {report}"
+            raise WrongAnswer(f"{explained}\n{stopped}" if explained else stopped) from error
         for name, right in expected.items():
             same_array(outcome[name], right, name=name, mistakes=(mistakes or {}).get(name, ()))
         if outcome.record.where == "emulator":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import types
 
 from cutecourse.checks.result import Untouched
 
@@ -12,7 +13,7 @@ UNTOUCHED = "The gap is still open: replace the `...` with your answer, run the 
 
 
 def refuse_untouched(answer: object) -> None:
-    """Raise Untouched when an answer is a placeholder, or a function or kernel with `...` as a statement."""
+    """Raise Untouched when an answer is a placeholder, or a function or kernel with a `...` to fill in."""
     if answer is Ellipsis or answer is NotImplemented:
         raise Untouched(UNTOUCHED)
     if answer is None:
@@ -32,20 +33,47 @@ def refuse_untouched(answer: object) -> None:
 def _function_with_gap(answer: object) -> str | None:
     """The name of the function behind an answer (a kernel's, too) if `...` is one of its statements."""
     for candidate in (answer, getattr(answer, "kernel", None), getattr(answer, "host", None)):
-        if not callable(candidate):
+        function = _plain_function(candidate)
+        tree = _tree(function)
+        if function is None or tree is None:
             continue
-        function = inspect.unwrap(getattr(candidate, "py_func", candidate))
-        if not inspect.isfunction(function):
-            continue
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        except (OSError, SyntaxError):
-            continue
-        if any(_is_gap(node) for node in ast.walk(tree)):
-            return function.__name__
+        # A kernel may be given and call the function that is to be written: one of the same notebook.
+        called = [_plain_function(function.__globals__.get(name)) for name in _names(tree)]
+        for one in (function, *called):
+            if one is None or one.__module__ != function.__module__:
+                continue
+            body = _tree(one)
+            if body is not None and any(_is_gap(node) for node in ast.walk(body)):
+                return one.__name__
     return None
 
 
+def _plain_function(candidate: object) -> types.FunctionType | None:
+    """The Python function behind a function, a kernel or a jitted function; None for anything else."""
+    if not callable(candidate):
+        return None
+    function = inspect.unwrap(getattr(candidate, "py_func", candidate))
+    return function if inspect.isfunction(function) else None
+
+
+def _tree(function: types.FunctionType | None) -> ast.Module | None:
+    if function is None:
+        return None
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError):
+        return None
+
+
+def _names(tree: ast.AST) -> list[str]:
+    return sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
+
+
 def _is_gap(node: ast.AST) -> bool:
-    is_value = isinstance(node, (ast.Expr, ast.Assign, ast.Return))
-    return is_value and isinstance(node.value, ast.Constant) and node.value.value is Ellipsis  # type: ignore[attr-defined]
+    if isinstance(node, ast.Call):
+        return any(map(_is_dots, (*node.args, *(keyword.value for keyword in node.keywords))))
+    return isinstance(node, (ast.Expr, ast.Assign, ast.Return)) and _is_dots(node.value)
+
+
+def _is_dots(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
