@@ -18,6 +18,7 @@ from cutecourse.tma import (
     tma_partition,
     trace_tma_atom,
 )
+from support import tensor_map_rules
 
 GOOD = TensorMapEncoding("f16", (256, 512, 4), (512, 262144), (64, 128, 1), swizzle="128B")
 
@@ -62,6 +63,7 @@ DRIVER_RULES: list[tuple[dict[str, Any], str, str]] = [
     ({"swizzle": "32B", "box": (24, 128, 1)}, "swizzle_span", "allows 32"),
     ({"element_strides": (1, 9, 1)}, "element_strides", "is 9"),
     ({"element_strides": (0, 1, 1)}, "element_strides", "element_strides[0] is 0"),
+    ({"box": (64, 256, 8)}, "box_bytes", "262144 bytes"),
     ({"interleave": "32B"}, "interleave_swizzle", "32B"),
     ({"oob_fill": "nan", "dtype": "u16"}, "oob_fill", "u16"),
     ({"swizzle": "256B"}, "swizzle", "256B"),
@@ -81,6 +83,19 @@ def test_encoding__breaks_one_rule(changes: dict[str, Any], rule: str, word: str
     assert caught.value.rule == rule
     assert word in str(caught.value)
     assert [error.rule for error in encoding.violations()] == [rule]
+
+
+DRIVER = tensor_map_rules.read()
+# An enumerator that does not exist is a name that the library does not have either.
+ASKED = [name for name, fields in DRIVER["encodings"].items() if isinstance(fields["dtype"], str)]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_encoding__is_refused_where_an_h200s_driver_refused_it(name: str) -> None:
+    fields = dict(DRIVER["encodings"][name])
+    offset = fields.pop("offset")
+    encoding = TensorMapEncoding(strides_bytes=fields.pop("strides"), **fields)
+    assert bool(encoding.violations(1024 + offset)) == (DRIVER["answers"][name] != 0)
 
 
 def test_encoding__at_the_limits_is_taken() -> None:

@@ -27,6 +27,7 @@ DRIVERS = {
     "inner_multiple",
     "swizzle_span",
     "element_strides",
+    "box_bytes",
     "rank",
 }
 TILES = ((128, 64), (64, 128), (32, 32), (8, 16), (256, 16), (24, 40), (512, 8), (6, 64), (256, 128), (1, 1))

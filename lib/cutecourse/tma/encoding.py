@@ -47,6 +47,9 @@ OOB_FILLS: dict[str, int] = {"zeros": 0, "nan": 1}
 SWIZZLE_SPANS: dict[str, int] = {"32B": 32, "64B": 64, "128B": 128}
 """How many bytes the inner side of a box may have under a swizzle; those with `_atom_` are 128B as well."""
 
+_BOX_BYTES = 228 << 10
+"""Bytes that a box may have: the shared memory of a multiprocessor of compute capability 9.0 or 10.0."""
+
 _PREFIX = "CU_TENSOR_MAP_DATA_TYPE_"
 _ENUM = {
     "UINT8": 0,
@@ -81,6 +84,7 @@ DATA_TYPES: dict[str, tuple[str, int]] = {
 """What the driver calls each element type, and its number (CUtensorMapDataType)."""
 
 _DRIVER = "CUDA driver API 13.0, cuTensorMapEncodeTiled"
+_OBSERVED = "the driver of an H200, 580.159.04; not in its documentation"
 _CUTLASS = "CUTLASS 4.2.0, include/cute/arch/copy_sm90_desc.hpp"
 
 
@@ -316,6 +320,15 @@ class TensorMapEncoding:
                     f"element_strides[{position}] is {step}; the step along a dimension is 1 to 8{effect}",
                     "element_strides",
                 )
+        steps = self.element_strides
+        counted = 1 <= len(steps) == len(self.box) and all(step >= 1 for step in steps)
+        if counted and self.box_bytes > _BOX_BYTES:
+            yield TmaError(
+                f"the box has {self.box_bytes} bytes; the driver takes {_BOX_BYTES} at most",
+                rule="box_bytes",
+                source=_OBSERVED,
+                advice="a smaller tile, or several boxes",
+            )
 
     def _broken_modes(self) -> Iterator[TmaError]:
         if self.interleave == "32B" and self.swizzle != "32B":

@@ -2,6 +2,7 @@
 import { atomOf, CHUNK_BYTES, spanBytes } from "./tma.js";
 
 const BOX_MOST = 256;
+const BOX_BYTES_MOST = 233472;
 const SHARED_MOST = 232448;
 const list = (values) => `{${values.join(", ")}}`;
 const sized = (bytes) => `${bytes} ${bytes === 1 ? "byte" : "bytes"}`;
@@ -104,6 +105,16 @@ export function rulesOf(all) {
       "the pattern repeats within a span and cannot permute beyond it: lay the tile out in atoms, and CuTe makes one box for each span",
     );
   field("element_strides", "driver", "elementStrides are 1 to 8 each", () => ({ value: list(fields.elementStrides), ok: true }), "");
+  field(
+    "box_bytes",
+    "driver",
+    `the box has at most ${BOX_BYTES_MOST} bytes`,
+    () => {
+      const boxBytes = fields.boxDim.reduce((product, n) => product * n, bytes);
+      return { value: sized(boxBytes), ok: boxBytes <= BOX_BYTES_MOST };
+    },
+    "no documentation says so, but the driver of an H200 refuses more: it is the shared memory of a multiprocessor",
+  );
   if (given.swizzle !== "none")
     field(
       "filled",
@@ -139,6 +150,7 @@ export const FIELD_OF = {
   stride_multiple: "globalStrides",
   multicast_divides: "boxDim",
   box: "boxDim",
+  box_bytes: "boxDim",
   inner_multiple: "boxDim",
   swizzle_span: "boxDim",
   filled: "boxDim",
