@@ -31,6 +31,13 @@ def test_make_tma_atom__takes_an_operation() -> None:
     assert len(names) == 5
 
 
+def test_atom__has_traits_and_a_type_of_values() -> None:
+    # in make_tma_copy_atom, which every way to a TMA atom goes through
+    text = header("copy_traits_sm90_tma.hpp")
+    (arguments,) = re.findall(r"using Atom\s*= Copy_Atom<(.*?)>;", text)
+    assert [part.strip() for part in arguments.split(",")] == ["Traits", "typename GEngine::value_type"]
+
+
 def test_make_tma_atom_a__takes_the_cluster() -> None:
     text = header("copy_traits_sm100_tma.hpp")
     assert {len(names) for names in parameters(text, "make_tma_atom_A_sm100")} == {6}
