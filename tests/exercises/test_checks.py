@@ -86,7 +86,7 @@ def test_check__knows_an_untouched_function(exercise: Any) -> None:
 
 
 def to_write(values: Any) -> Any:
-    return sorted(values, key=...)
+    return dict(values, first=...)
 
 
 def test_check__knows_an_untouched_function_that_the_kernel_calls(exercise: Any) -> None:
