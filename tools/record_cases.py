@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
             "date": options.date or dt.datetime.now(dt.UTC).date().isoformat(),
             "commit": options.commit or _commit(),
         }
-        ptx_recordings.write(header, found, options.output)
+        ptx_recordings.write_families(header, found, options.output)
         print(f"written: {options.output}")
         rules = options.output.with_name(tensor_map_rules.RECORDING.name)
         tensor_map_rules.write(header, gpu.tensor_map_answers(), rules)

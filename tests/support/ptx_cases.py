@@ -38,7 +38,7 @@ from cutecourse.dtypes import dtype as dtype_by_name
 from support import ptx_boxes, ptx_values
 
 FOLDER = Path(__file__).resolve().parent.parent / "emulator" / "cases"
-RECORDING = Path(__file__).resolve().parent.parent / "emulator" / "recordings" / "h200.json"
+RECORDING = Path(__file__).resolve().parent.parent / "emulator" / "recordings" / "h200"
 
 _TOKEN = re.compile(r"\s*([\[\]{},:]|\"[^\"]*\"|[^\[\]{},:\s][^\[\]{},:]*)")
 _KEYS = {

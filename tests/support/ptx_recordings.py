@@ -25,11 +25,22 @@ def unpack(packed: dict[str, Any], like: np.ndarray) -> np.ndarray:
     return np.frombuffer(raw, dtype=np.uint8).view(like.dtype).reshape(packed["shape"])
 
 
-def read(path: Path = RECORDING) -> dict[str, Any]:
-    return json.loads(path.read_text())
+def read(folder: Path = RECORDING) -> dict[str, Any]:
+    """All families' cases together, under the head of the first file."""
+    files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return {**files[0], "cases": {name: entry for one in files for name, entry in one["cases"].items()}}
 
 
-def write(header: dict[str, Any], cases: dict[str, dict[str, Any]], path: Path = RECORDING) -> None:
+def write_families(header: dict[str, Any], cases: dict[str, dict[str, Any]], folder: Path) -> None:
+    """Write one file for each family of cases, and no other, so that none grows large."""
+    for old in folder.glob("*.json"):
+        old.unlink()
+    for family in sorted({name.partition("/")[0] for name in cases}):
+        own = {name: entry for name, entry in cases.items() if name.startswith(f"{family}/")}
+        write(header, own, folder / f"{family}.json")
+
+
+def write(header: dict[str, Any], cases: dict[str, dict[str, Any]], path: Path) -> None:
     """Write the file with one line for each case, so that a diff shows which have changed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [

@@ -57,17 +57,24 @@ def benchmark_rows() -> tuple[list[str], Rows, list[Path]]:
 
 def _json_rows(folders: Sequence[Path], counted: Sequence[str]) -> tuple[list[str], Rows, list[Path]]:
     rows = []
-    files = [path for folder in folders for path in sorted(folder.glob("*.json"))]
-    for path in files:
-        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        facts = data.get("recorded", data)
-        try:
-            machine = facts.get("gpu") or facts["machine"]
-            what = next((key for key in counted if key in data), counted[0])
-            said = [facts["date"], machine, facts["driver"], facts["commit"], len(data[what])]
-        except KeyError as error:
-            raise ExtensionError(f"{relative(path)} does not say its {error}") from error
-        rows.append([relative(path), *map(str, said)])
+    files: list[Path] = []
+    for path in sorted(path for folder in folders for path in [*folder.glob("*.json"), *folder.glob("*/")]):
+        # A folder is one recording in several files, all with the same head.
+        parts = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not parts:
+            continue
+        count = 0
+        for part in parts:
+            data: dict[str, Any] = json.loads(part.read_text(encoding="utf-8"))
+            facts = data.get("recorded", data)
+            try:
+                machine = facts.get("gpu") or facts["machine"]
+                count += len(data[next((key for key in counted if key in data), counted[0])])
+                said = [facts["date"], machine, facts["driver"], facts["commit"]]
+            except KeyError as error:
+                raise ExtensionError(f"{relative(part)} does not say its {error}") from error
+        files += parts
+        rows.append([relative(path), *map(str, [*said, count])])
     return ["file", "date", "machine", "driver", "commit", " or ".join(counted)], rows, files
 
 
