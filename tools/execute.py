@@ -78,6 +78,8 @@ def execute(notebook: NotebookNode, *, where: Path, cwd: Path) -> Execution:
         kernel_name="python3",
         record_timing=False,
         store_widget_state=True,
+        # What a busy machine sends in pieces is one text: a page would show each piece on a line of its own.
+        coalesce_streams=True,
         # The kernel's own log (a remark on its transport) is not about the notebook.
         extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(cwd)}},

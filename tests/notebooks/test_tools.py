@@ -146,6 +146,13 @@ def test_execute__says_which_kernels_and_versions_were_used(tmp_path: Path) -> N
     assert notebook.cells[0].outputs[0].data["text/plain"] == "42"
 
 
+def test_execute__makes_one_text_of_what_is_printed_in_pieces(tmp_path: Path) -> None:
+    cell = "import time\nprint('one', end='', flush=True)\ntime.sleep(0.5)\nprint(' two')"
+    notebook = new_notebook(cells=[new_code_cell(cell)])
+    execute(notebook, where=tmp_path / "page.md", cwd=tmp_path)
+    assert [output.text for output in notebook.cells[0].outputs] == ["one two\n"]
+
+
 def test_as_notebook__refuses_a_page_without_cells() -> None:
     with pytest.raises(AuthoringError, match=r"page\.md has no code cell"):
         as_notebook("# A title\n\ntext\n", where="page.md")

@@ -218,7 +218,7 @@ def check_shared_b(answer: object) -> str:
             "along M.",
             "misses 32768 bytes": "A block waits, and nothing ever comes to it.",
             "never written": "As many bytes came as were expected, but a part of the tile is not among them: do all "
-            "four blocks load the same slice?",
+            "four blocks load the same slice, or does one load its slice more than once?",
         },
     )
     return "For A it is mode 2, for B mode 1: the mode along which the blocks differ."
