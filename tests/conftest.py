@@ -36,6 +36,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Hold each marked test to what its marker says it needs."""
     if item.get_closest_marker("gpu") and machine.find_gpu() is None:
         _need(_REASONS["gpu"], required=machine.gpu_required(), because="CUTECOURSE_REQUIRE_GPU=1")
+    for marker in item.iter_markers("gpu"):
+        # An older GPU is no fault of the machine: what it cannot run is listed as not run.
+        for target in marker.args:
+            if (reason := machine.too_old_for(target)) is not None:
+                pytest.skip(reason)
     if item.get_closest_marker("browser") and machine.find_chromium() is None:
         _need(_REASONS["browser"], required=machine.in_ci(), because="CI=true")
     for marker in item.iter_markers("program"):

@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from support import ptx_cases, ptx_recordings
+from support import machine, ptx_cases, ptx_recordings
 
 CASES = {path.relative_to(ptx_cases.FOLDER).with_suffix("").as_posix(): path for path in ptx_cases.paths()}
 
@@ -71,6 +71,8 @@ def test_cases__recording_names_no_case_that_is_gone(recording):
 def test_cases__gpu_agrees_with_the_emulator(case, gpu):
     if case.specification_only:
         pytest.skip(f"specification only: {case.specification_only}")
+    if (reason := machine.too_old_for(case.target)) is not None:
+        pytest.skip(reason)
     _compare(ptx_cases.run_on_emulator(case), gpu.run(case), case.tolerance, any_nan=False)
 
 
@@ -86,8 +88,7 @@ def test_cases__ptxas_assembles_every_case(tmp_path, find_program):
     by_target = {}
     for path in CASES.values():
         case = ptx_cases.load(path)
-        target = next(line.split()[1] for line in case.ptx.split("\n") if line.startswith(".target"))
-        by_target.setdefault(target.rstrip(","), []).append(path)
+        by_target.setdefault(case.target, []).append(path)
     refused = []
     for target, paths in by_target.items():
         for path in paths:

@@ -40,7 +40,7 @@ def test_recording__tells_what_was_asked():
     assert rules.read()["encodings"] == rules.fields()
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu("sm_90")
 def test_tensor_map__this_machines_driver_answers_as_recorded():
     from support.ptx_gpu import Gpu
 

@@ -16,8 +16,9 @@ SPECS = {
 }
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.gpu(spec.target)) for name, spec in SPECS.items()]
+)
 def test_host_function__does_what_the_runtime_does(name):
     torch = pytest.importorskip(
         "torch", reason="PyTorch makes the tensors that the host function is called with"

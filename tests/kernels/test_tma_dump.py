@@ -32,7 +32,9 @@ def test_smem_image__is_the_swizzled_tile(name):
     assert np.array_equal(smem_image(case.trace, case.source(), case.tile), case.predicted())
 
 
-@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu, id="gpu")])
+@pytest.mark.parametrize(
+    "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu("sm_90"), id="gpu")]
+)
 @pytest.mark.parametrize("name", CASES)
 def test_load__leaves_the_bytes_that_the_layouts_say(name, device):
     case = CASES[name]

@@ -30,11 +30,12 @@ from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk
 
 EVERYWHERE = pytest.mark.parametrize(
     ("device", "seed"),
-    [("emulator", seed) for seed in range(4)] + [pytest.param("cuda:0", 0, marks=pytest.mark.gpu, id="gpu")],
+    [("emulator", seed) for seed in range(4)]
+    + [pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_90"), id="gpu")],
 )
 ONCE = pytest.mark.parametrize(
     ("device", "seed"),
-    [("emulator", 0), pytest.param("cuda:0", 0, marks=pytest.mark.gpu, id="gpu")],
+    [("emulator", 0), pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_90"), id="gpu")],
 )
 
 
@@ -130,7 +131,7 @@ def test_tma_multicast__gives_every_cta_the_whole_tile(device, seed):
 
 @pytest.mark.parametrize(
     ("device", "seed"),
-    [("emulator", 0), ("emulator", 1), pytest.param("cuda:0", 0, marks=pytest.mark.gpu, id="gpu")],
+    [("emulator", 0), ("emulator", 1), pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_90"), id="gpu")],
 )
 def test_tma_cluster_loads__brings_each_cta_its_row_of_a_and_its_column_of_b(device, seed):
     a, b = halves(512, 256, seed=1), halves(1024, 256, seed=2)

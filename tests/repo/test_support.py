@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support import web
+from support import machine, web
 
 PROBE = """
 import pytest
@@ -120,3 +120,18 @@ def test_guarded_context__fails_on_a_page_that_throws(browser: Any, tmp_path: Pa
             page.goto(url + "/index.html")
             page.wait_for_load_state()
             page.evaluate("new Promise(done => setTimeout(done, 50))")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "target", "old"),
+    [((8, 0), "sm_80", False), ((8, 9), "sm_90", True), ((9, 0), "sm_90a", False), ((10, 0), "sm_90", False)],
+)
+def test_too_old_for__tells_what_the_gpu_has_and_what_is_needed(
+    gpu: tuple[int, int], target: str, old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: gpu)
+    reason = machine.too_old_for(target)
+    assert (reason is not None) == old
+    if reason is not None:
+        assert "8.9" in reason
+        assert "needs 9.0" in reason

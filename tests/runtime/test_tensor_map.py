@@ -15,7 +15,7 @@ from cutecourse.runtime.tensor_map import MappedArray, driver_tensor_map
 from cutecourse.tma import TensorMapEncoding
 
 EVERYWHERE = pytest.mark.parametrize(
-    "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu, id="gpu")]
+    "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu("sm_90"), id="gpu")]
 )
 LINE = TensorMapEncoding("f32", dims=(128,), strides_bytes=(), box=(32,))
 
@@ -205,7 +205,7 @@ def test_run__without_trace_has_none():
     assert shift("emulator")[0].trace is None
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu("sm_90")
 def test_run__records_no_trace_on_a_gpu():
     with pytest.raises(DeviceError, match=r'shift: only the emulator records a trace.*device="emulator"'):
         shift("cuda:0", trace=True)
@@ -214,7 +214,7 @@ def test_run__records_no_trace_on_a_gpu():
 # --- the driver's maps ------------------------------------------------------------------------------------
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu("sm_90")
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
@@ -231,7 +231,7 @@ def test_driver_tensor_map__tells_the_drivers_refusal(changes, rule):
         driver_tensor_map(encoding, 1 << 20)
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu("sm_90")
 def test_driver_tensor_map__is_128_bytes_that_depend_on_the_fields_alone():
     first = driver_tensor_map(LINE, 1 << 20)
     assert len(first) == 128

@@ -16,6 +16,19 @@ _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chro
 _CU_CC_MAJOR, _CU_CC_MINOR = 75, 76
 
 
+def too_old_for(target: str) -> str | None:
+    """Return why this machine's GPU cannot run PTX for a target, or None; there has to be a GPU."""
+    found = find_gpu()
+    assert found is not None
+    needed = divmod(int("".join(filter(str.isdigit, target))), 10)
+    if found >= needed:
+        return None
+    return (
+        f"this machine's GPU has compute capability {found[0]}.{found[1]}, "
+        f"and {target} needs {needed[0]}.{needed[1]}"
+    )
+
+
 def in_ci() -> bool:
     """Tell whether this is a CI run, where a missing browser is a failure and not a skip."""
     return os.environ.get("CI", "").lower() in {"1", "true", "yes"}

@@ -125,6 +125,12 @@ class Case:
     printed: str = ""
 
     @property
+    def target(self) -> str:
+        """The architecture that the text is for."""
+        (line,) = (line for line in self.ptx.split("\n") if line.startswith(".target"))
+        return line.split()[1].rstrip(",")
+
+    @property
     def sha256(self) -> str:
         return hashlib.sha256(self.ptx.encode()).hexdigest()
 
