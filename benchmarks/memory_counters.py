@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.mma_latency import RESULTS, file_name
+from benchmarks.results_file import result_path
 from cutecourse import runtime
 from cutecourse.kernels import epilogue_direct, micro_gemm, micro_gemm_ldmatrix, mma_raw
 from cutecourse.memory_access import bank_conflicts, ldmatrix_bank_conflicts, sectors_of_warp_store
@@ -118,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
             rows.append({"kernel": kernel, "metric": metric, "counted": count, "measured": measured[metric]})
             print(f"{kernel:<32} {metric:<58} counted {count:>4} measured {measured[metric]:>4}")
     gpu = found.devices[0]
-    output = options.output or RESULTS / file_name(gpu.name).replace("mma_latency", "memory_counters")
+    output = options.output or result_path("memory_counters", gpu.name)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps({"recorded": of_this_machine(), "rows": rows}, indent=1) + "\n")
     return int(any(row["counted"] != row["measured"] for row in rows))

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.results_file import result_path
 from cutecourse import runtime
 from cutecourse.kernels.mma_timing import UNROLLED, timing_spec
 from tools.facts import of_this_machine
@@ -30,7 +30,6 @@ REPEATS = 7
 INSTRUCTION = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 FMAS = 16 * 8 * 16
 ADDED_BY_ONE_MMA = 16 * 4
-RESULTS = Path(__file__).parent / "results"
 
 
 class WrongSumError(runtime.GpuError):
@@ -86,12 +85,6 @@ def table(rows: list[dict[str, float]]) -> str:
     return "\n".join(head + lines)
 
 
-def file_name(gpu: str) -> str:
-    """The result's file name: NVIDIA H200 gives mma_latency_h200.json."""
-    short = re.sub(r"[^a-z0-9]+", "_", gpu.lower().replace("nvidia", "")).strip("_")
-    return f"mma_latency_{short}.json"
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Measure, write, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -118,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
         "best_fmas_per_cycle": best["fmas_per_cycle"],
         "rows": rows,
     }
-    output = options.output or RESULTS / file_name(gpu.name)
+    output = options.output or result_path("mma_latency", gpu.name)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
     print(table(rows))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.results_file import result_path
 from benchmarks.tile_loads import (
     CLUSTER,
     ROW_WORDS,
@@ -44,7 +44,6 @@ SOURCES = {"L2": 512, "memory": 32768}
 ONE_BLOCK_TILES = 16384
 GRID_TILES = 131072
 REPEATS = 9
-RESULTS = Path(__file__).parent / "results"
 
 
 class WrongSumError(runtime.GpuError):
@@ -188,12 +187,6 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def file_name(gpu: str) -> str:
-    """The result's file name: NVIDIA H200 gives tma_bandwidth_h200.json."""
-    short = re.sub(r"[^a-z0-9]+", "_", gpu.lower().replace("nvidia", "")).strip("_")
-    return f"tma_bandwidth_{short}.json"
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Measure, write, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -223,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
         },
         "rows": rows,
     }
-    output = options.output or RESULTS / file_name(gpu.name)
+    output = options.output or result_path("tma_bandwidth", gpu.name)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
     print(table(rows))

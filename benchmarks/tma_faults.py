@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.mma_latency import RESULTS, file_name
+from benchmarks.results_file import result_path
 from cutecourse import runtime
 from cutecourse.kernels import LaunchSpec, tma_broken, tma_multicast_broken
 from tools.facts import of_this_machine
@@ -104,7 +104,7 @@ def main(given: list[str] | None = None) -> int:
             rows.append({"kernel": name, "fault": fault, **in_a_process(name, fault)})
             print(rows[-1])
     gpu = found.devices[0]
-    output = options.output or RESULTS / file_name(gpu.name).replace("mma_latency", "tma_faults")
+    output = options.output or result_path("tma_faults", gpu.name)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps({"recorded": of_this_machine(), "rows": rows}, indent=1) + "\n")
     sound = [row for row in rows if row["fault"] == RIGHT]

@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks import memory_counters, mma_latency, tile_loads, tma_bandwidth
 from benchmarks.memory_counters import LOAD_SECTORS, SHARED_LOAD_CONFLICTS, STORE_REQUESTS, STORE_SECTORS
+from benchmarks.results_file import result_path
 from cutecourse import runtime
 from cutecourse.kernels.spec import SpecError
 
@@ -46,8 +47,8 @@ def test_predictions__are_what_was_counted_by_hand():
         ("NVIDIA A100-SXM4-80GB", "mma_latency_a100_sxm4_80gb.json"),
     ],
 )
-def test_file_name__is_the_gpus(gpu, name):
-    assert mma_latency.file_name(gpu) == name
+def test_result_path__is_the_gpus(gpu, name):
+    assert result_path("mma_latency", gpu).name == name
 
 
 class MadeUpGpu:
