@@ -298,7 +298,7 @@ def test_st_async__missing_bytes_name_who_stored():
         run(STORE.replace("[full], 128", "[full], 132"))
     message = str(caught.value)
     assert "misses 4 bytes" in message
-    assert "128 bytes that it asked for have come" in message
+    assert "128 bytes landed of what it asked for" in message
 
 
 @pytest.mark.parametrize(

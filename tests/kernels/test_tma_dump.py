@@ -119,7 +119,7 @@ def test_dump__fills_with_zeros_what_lies_before_the_tensor():
         ({"coords": (0,)}, "rank 2 starts at 2 coordinates, not at (0,)"),
         ({"smem_bytes": 24}, "24 bytes of shared memory cannot be dumped"),
         ({"smem_bytes": 1 << 16}, "65536 bytes of shared memory cannot be dumped"),
-        ({"offset": 128}, "a box of 1024 bytes at offset 128 does not fit 1024 bytes"),
+        ({"offset": 128}, "a box that spans 1024 bytes at offset 128 does not fit 1024 bytes"),
     ],
 )
 def test_dump__refuses_what_cannot_be_dumped(changes, words):

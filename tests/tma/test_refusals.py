@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cutecourse.dtypes import DTypeError
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout
 from cutecourse.tma import (
@@ -249,3 +250,8 @@ def test_log__says_what_only_the_program_knows() -> None:
         ).log()["gtensor_T"]
         == "(512,256):(256,_1)"
     )
+
+
+def test_encoding__refuses_what_is_no_type():
+    with pytest.raises(DTypeError, match="no element type 16"):
+        TensorMapEncoding(dtype=16, dims=(64,), strides_bytes=(), box=(8,))

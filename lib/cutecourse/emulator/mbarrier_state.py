@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split, put
 from cutecourse.emulator.errors import BarrierCountError, BarrierInUse, EmulatorError, NoBarrierError
+from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
     from cutecourse.emulator.machine import Machine
@@ -138,7 +139,8 @@ class MBarrier:
                 why = f"phase {self.phase} waits for {self.pending} more"
             raise origin.error(
                 BarrierCountError,
-                f"{total} arrivals at {self.where()}: {why}. Was it initialised with too few?",
+                f"{number(total, 'arrival')} at {self.where()}: {why}. Was it initialised with too few, or "
+                "is this arrival meant for a later phase and did not wait for this one?",
             )
         self.pending -= total
         if drop:
@@ -290,18 +292,19 @@ class MBarrier:
     def told(self) -> list[str]:
         """The last things that happened to it, oldest first."""
         words = {
-            "init": "initialised for {} arrivals",
-            "expect_tx": "{} bytes expected",
-            "complete_tx": "{} bytes that it asked for have come",
-            "arrive": "{} arrived",
-            "arrive_drop": "{} arrived and dropped out",
+            "init": ("initialised for {}", "arrival"),
+            "expect_tx": ("{} expected", "byte"),
+            "complete_tx": ("{} landed of what it asked for", "byte"),
+            "arrive": ("{}", "arrival"),
+            "arrive_drop": ("{}, dropping out", "arrival"),
         }
         rows = []
-        for (what, phase, *_), (number, origin) in self.history.items():
+        for (what, phase, *_), (count, origin) in self.history.items():
             (x, y, z), warp, lane = origin.bundle.where(origin.lane)
+            form, unit = words[what]
             rows.append(
                 f"phase {phase}, line {origin.site.line}, block ({x}, {y}, {z}) warp {warp} lane {lane}: "
-                + words[what].format(number)
+                + form.format(number(count, unit))
             )
         return rows
 

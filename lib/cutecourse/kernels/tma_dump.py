@@ -134,9 +134,9 @@ def dump_loads(
                 f"tma_dump: a box of a tensor map of rank {encoding.rank} starts at {encoding.rank} "
                 f"coordinates, not at {tuple(coords)}."
             )
-        if offset < 0 or offset + encoding.box_bytes > smem_bytes:
+        if offset < 0 or offset + encoding.shared_bytes > smem_bytes:
             raise SpecError(
-                f"tma_dump: a box of {encoding.box_bytes} bytes at offset {offset} does not fit "
+                f"tma_dump: a box that spans {encoding.shared_bytes} bytes at offset {offset} does not fit "
                 f"{smem_bytes} bytes of shared memory."
             )
     ptx = _PTX.format(

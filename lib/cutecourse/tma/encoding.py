@@ -185,8 +185,19 @@ class TensorMapEncoding:
 
     @property
     def box_bytes(self) -> int:
-        """Bytes of shared memory that one instruction fills or reads, outside of the tensor too."""
+        """Bytes that one instruction moves, those outside of the tensor too: what a barrier counts."""
         return math.prod(self.loaded_box) * self.element_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that a box spans: under a swizzle each of its rows takes the whole span.
+
+        >>> TensorMapEncoding("f16", (64, 8), (128,), (16, 4), swizzle="128B").shared_bytes
+        512
+        """
+        inner, *outer = self.loaded_box
+        pitch = max(inner * self.element_bytes, SWIZZLE_SPANS.get(self.swizzle.split("_")[0], 0))
+        return math.prod(outer) * pitch
 
     def replace(self, **changes: Any) -> TensorMapEncoding:
         """The same with other values: to try a rule."""
