@@ -170,7 +170,7 @@ def dtype(name: str | DType) -> DType:
     """
     if isinstance(name, DType):
         return name
-    known = DTYPES.get(name.removeprefix(".")) if isinstance(name, str) else None
+    known = DTYPES.get(str(name).removeprefix("."))
     if known is None:
         raise DTypeError(f"there is no element type {name!r}. The names are: {', '.join(DTYPES)}.")
     return known
