@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib.resources
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -42,13 +43,23 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
 
     It is therefore the source that runs. Errors: NoSuchLine when Python keeps no source for it.
     """
-    function = getattr(thing, "py_func", thing)
+    function = inspect.unwrap(getattr(thing, "py_func", thing))  # type: ignore[arg-type]
     try:
-        return Source(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))  # type: ignore[arg-type]
+        return Source(textwrap.dedent(_with_decorators(inspect.getsource(function), function)))
     except (OSError, TypeError) as error:
         raise NoSuchLine(
             f"Python keeps no source for {thing!r}: it was not read from a file or a cell"
         ) from error
+
+
+def _with_decorators(text: str, function: object) -> str:
+    """A function's text with the decorators above it, which Python misses when the CuTe DSL has compiled it."""
+    file = inspect.getsourcefile(function)  # type: ignore[arg-type]
+    above, found, _ = "".join(linecache.getlines(file)).partition(text) if file else ("", "", "")
+    lines = above.splitlines(keepends=True) if found else []
+    while lines and lines[-1].lstrip().startswith("@"):
+        text = lines.pop() + text
+    return text
 
 
 def source_file(name: str) -> str:

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutecourse import display
+from cutecourse import display, runtime
 from cutecourse.display import NoSuchLine, excerpt, side_by_side, source
+from cutecourse.kernels import tma_pipeline
 
 TEXT = "    a = 1\n    b = a\n    c = a + b\n    d = 4\n"
 
@@ -65,3 +66,10 @@ def test_side_by_side__shows_each_language_as_text_and_html() -> None:
 def test_side_by_side__refuses_other_languages_and_empty_panels(texts: dict[str, str], message: str) -> None:
     with pytest.raises(NoSuchLine, match=message):
         side_by_side(**texts)
+
+
+def test_source__of_a_kernel_is_the_same_before_and_after_it_was_compiled() -> None:
+    before = str(source(tma_pipeline.tma_pipeline))
+    runtime.compile(tma_pipeline.LAUNCH)
+    assert str(source(tma_pipeline.tma_pipeline)) == before
+    assert before.startswith("@cute.kernel\ndef tma_pipeline(")
