@@ -53,7 +53,7 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
 
 
 def _with_decorators(text: str, function: object) -> str:
-    """A function's text with the decorators above it, which Python misses when the CuTe DSL has compiled it."""
+    """A function's text with its decorators, which Python misses when the CuTe DSL has compiled it."""
     file = inspect.getsourcefile(function)  # type: ignore[arg-type]
     above, found, _ = "".join(linecache.getlines(file)).partition(text) if file else ("", "", "")
     lines = above.splitlines(keepends=True) if found else []
