@@ -61,6 +61,7 @@ FAMILIES = (
     "fences",
     "ldmatrix",
     "mma",
+    "tcgen05_alloc",
 )
 
 

@@ -42,6 +42,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "barrier.arrive": ("number",),
     "barrier.wait": ("number",),
     "barrier.resume": ("number",),
+    "tmem.alloc": ("columns", "address", "group", "outcome"),
+    "tmem.dealloc": ("columns", "address", "group", "outcome"),
+    "tmem.relinquish": ("group",),
     "fence": ("name",),
 }
 """Every kind of event, and what its `data` holds at least.
@@ -50,6 +53,8 @@ barrier       {"rank": CTA in the cluster, "offset": bytes into its shared memor
 state         {"phase": int, "pending": arrivals missing, "tx": bytes missing}, after the operation
 transfer      the index of the `tma.issue` it belongs to, or None
 outcome       "passed", "blocked" or "false" (the instruction answered that the phase is not complete)
+group         how many CTAs act together, 1 or 2
+address       in tensor memory, the lane in its upper and the column in its lower 16 bits; None while unknown
 destinations  [{"rank": int, "offset": int}], in shared memory; empty for a store
 """
 

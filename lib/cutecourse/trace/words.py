@@ -113,6 +113,15 @@ def _complete(data: Mapping[str, Any]) -> str:
     return f"{number(data['bytes'], 'byte')}{origin} at {where}"
 
 
+def _tmem(data: Mapping[str, Any]) -> str:
+    text = number(data["columns"], "column")
+    if data["address"] is not None:
+        text += f" at {data['address']:#x}"
+    if data["group"] == 2:
+        text += " of both CTAs"
+    return text if data["outcome"] == "passed" else f"{text}: waits"
+
+
 def _bulk_wait(data: Mapping[str, Any]) -> str:
     until = "read" if data["read"] else "complete"
     outcome = "passes" if data["outcome"] == "passed" else "waits"
@@ -142,4 +151,7 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "barrier.arrive": lambda d: f"barrier {d['number']}",
     "barrier.wait": lambda d: f"barrier {d['number']}",
     "barrier.resume": lambda d: f"barrier {d['number']}",
+    "tmem.alloc": _tmem,
+    "tmem.dealloc": _tmem,
+    "tmem.relinquish": lambda d: "",
 }
