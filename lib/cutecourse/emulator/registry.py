@@ -62,6 +62,7 @@ FAMILIES = (
     "ldmatrix",
     "mma",
     "tcgen05_alloc",
+    "tcgen05_ld_st",
 )
 
 

@@ -45,6 +45,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "tmem.alloc": ("columns", "address", "group", "outcome"),
     "tmem.dealloc": ("columns", "address", "group", "outcome"),
     "tmem.relinquish": ("group",),
+    "tmem.load": ("address", "shape", "registers"),
+    "tmem.store": ("address", "shape", "registers"),
+    "tmem.wait": ("name",),
     "fence": ("name",),
 }
 """Every kind of event, and what its `data` holds at least.

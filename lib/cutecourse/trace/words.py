@@ -122,6 +122,10 @@ def _tmem(data: Mapping[str, Any]) -> str:
     return text if data["outcome"] == "passed" else f"{text}: waits"
 
 
+def _tmem_access(data: Mapping[str, Any]) -> str:
+    return f"{data['shape']} at {data['address']:#x}, {number(data['registers'], 'register')} a thread"
+
+
 def _bulk_wait(data: Mapping[str, Any]) -> str:
     until = "read" if data["read"] else "complete"
     outcome = "passes" if data["outcome"] == "passed" else "waits"
@@ -154,4 +158,7 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "tmem.alloc": _tmem,
     "tmem.dealloc": _tmem,
     "tmem.relinquish": lambda d: "",
+    "tmem.load": _tmem_access,
+    "tmem.store": _tmem_access,
+    "tmem.wait": lambda d: f"for earlier tcgen05.{d['name']}",
 }
