@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from cutecourse import runtime
+from cutecourse.kernels import LaunchSpec, SpecError, umma_gemm
 from cutecourse.kernels.chapters import kernel_module
 from support.umma_kernels import UMMA_KERNELS
 
@@ -17,11 +18,33 @@ SHARED_MEMORY_BYTES = 227 * 1024
 REGISTERS = 255
 
 
+SPECS = {
+    f"{name}.{attribute}": spec
+    for name in UMMA_KERNELS
+    for attribute, spec in vars(kernel_module(name)).items()
+    if isinstance(spec, LaunchSpec)
+}
+
+# How many SMs share an MMA, and how many MMAs stand in the kernel's text: one for each 16 of a k-tile.
+MMAS = {
+    "umma_one.LAUNCH": (1, 1),
+    "umma_tile.LAUNCH": (1, 4),
+    "umma_tma.LAUNCH": (1, 4),
+    "umma_tma_multicast.LAUNCH": (1, 4),
+    "umma_two_sm.LAUNCH": (2, 4),
+    "umma_two_sm_pipeline.LAUNCH": (2, 4),
+    "umma_gemm.LAUNCH": (2, 4),
+    "umma_gemm.ONE_SM": (1, 4),
+    "umma_gemm.MN_MAJOR": (2, 4),
+    "umma_gemm.RAGGED": (2, 4),
+}
+
+
 @pytest.mark.program("ptxas")
 @pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
-@pytest.mark.parametrize("name", UMMA_KERNELS)
+@pytest.mark.parametrize("name", SPECS)
 def test_umma_kernel__assembles_without_spills(name, arch, tmp_path, record_property):
-    spec = kernel_module(name).LAUNCH
+    spec = SPECS[name]
     source = tmp_path / "kernel.ptx"
     source.write_text(runtime.compile(spec, target=arch).ptx)
     done = subprocess.run(
@@ -46,12 +69,26 @@ def test_umma_kernel__assembles_without_spills(name, arch, tmp_path, record_prop
     assert report["shared_bytes"] <= SHARED_MEMORY_BYTES
 
 
-@pytest.mark.parametrize("name", UMMA_KERNELS)
+@pytest.mark.parametrize("name", SPECS)
 def test_umma_kernel__multiplies_and_gives_its_tensor_memory_back(name):
-    """One MMA for each 16 of a k-tile, in one place of the text, and as many deallocations as allocations."""
-    module = kernel_module(name)
-    ptx = runtime.compile(module).ptx
-    group = "cta_group::2" if "two_sm" in name else "cta_group::1"
-    assert len(re.findall(rf"tcgen05\.mma\.{group}\.kind::f16", ptx)) == module.TILE[2] // module.MMA[2]
+    sms, count = MMAS[name]
+    ptx = runtime.compile(SPECS[name]).ptx
+    assert re.findall(r"tcgen05\.mma\.cta_group::(\d)\.kind::f16", ptx) == [str(sms)] * count
     for operation in ("alloc", "relinquish_alloc_permit", "dealloc"):
-        assert re.findall(rf"tcgen05\.{operation}\.(cta_group::\d)", ptx) == [group]
+        assert re.findall(rf"tcgen05\.{operation}\.cta_group::(\d)", ptx) == [str(sms)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"mnk": (512, 1024, 100)}, "multiples of 16 bytes"),
+        ({"mnk": (500, 1024, 64), "major_a": "mn"}, "rows of a at multiples of 16 bytes"),
+        ({"dtype": "tf32"}, "dtype is 'f16' or 'bf16', not 'tf32'"),
+        ({"major_b": "MN"}, "major_b is 'k' or 'mn'"),
+        ({"sms": 4}, "sms is 1 or 2"),
+        ({"cluster": (1, 4)}, "a cluster of 2, 4, ... CTAs along M"),
+    ],
+)
+def test_gemm_spec__refuses_what_cannot_be_launched(arguments, said):
+    with pytest.raises(SpecError, match=said):
+        umma_gemm.gemm_spec(**arguments)

@@ -7,4 +7,5 @@ UMMA_KERNELS = (
     "umma_tma_multicast",
     "umma_two_sm",
     "umma_two_sm_pipeline",
+    "umma_gemm",
 )
