@@ -93,6 +93,8 @@ class Moving:
     writes: bool
     remedy: str
     """What a program waits for before it touches the region."""
+    pipeline: str = ""
+    """"mma" or "cp" for an operation behind which others take their turn."""
 
 
 class TensorMemory:
@@ -157,12 +159,18 @@ class TensorMemory:
 
     # --- access ---------------------------------------------------------------------------------------------
 
-    def check_quiet(self, region: Region, what: str, origin: Origin, *, writes: bool) -> None:
+    def check_quiet(
+        self, region: Region, what: str, origin: Origin, *, writes: bool, after: tuple[str, ...] = ()
+    ) -> None:
         """Refuse a region that an asynchronous operation has still to write or, for a write, to read.
+
+        `after` names the pipelines behind which the access takes its turn.
 
         Errors: TensorMemoryHazard.
         """
         for moving in self.moving:
+            if moving.pipeline in after:
+                continue
             if (writes or moving.writes) and moving.region.meets(region):
                 name, line = moving.origin.site.instruction.name, moving.origin.site.line
                 raise origin.error(

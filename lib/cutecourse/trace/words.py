@@ -126,6 +126,18 @@ def _tmem_access(data: Mapping[str, Any]) -> str:
     return f"{data['shape']} at {data['address']:#x}, {number(data['registers'], 'register')} a thread"
 
 
+def _mma(data: Mapping[str, Any]) -> str:
+    what = f"{data['m']}x{data['n']}x{data['k']} {data['types']} into {data['d']:#x}"
+    return what + (", added" if data["accumulate"] else "") + (", both CTAs" if data["group"] == 2 else "")
+
+
+def _commit(data: Mapping[str, Any]) -> str:
+    text = f"arrives at {barrier_name(data['barrier'])}"
+    if data["mask"] is not None:
+        text += f" of CTAs {data['mask']:#06b}"
+    return f"{text} when earlier operations of the thread are complete"
+
+
 def _bulk_wait(data: Mapping[str, Any]) -> str:
     until = "read" if data["read"] else "complete"
     outcome = "passes" if data["outcome"] == "passed" else "waits"
@@ -160,5 +172,8 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "tmem.relinquish": lambda d: "",
     "tmem.load": _tmem_access,
     "tmem.store": _tmem_access,
+    "mma.issue": _mma,
+    "mma.complete": lambda d: f"#{d['issue']}",
+    "mma.commit": _commit,
     "tmem.wait": lambda d: f"for earlier tcgen05.{d['name']}",
 }
