@@ -85,7 +85,8 @@ def accumulate(
     [[4.0, 4.0], [4.0, 4.0]]
     """
     with np.errstate(all="ignore"):
-        total = a @ b.T
+        # Not `a @ b.T`: what BLAS does with several threads depends on who else computes.
+        total = np.einsum("ik,kj->ij", np.ascontiguousarray(a), np.ascontiguousarray(b.T))
         if c is not None:
             total = total + c
         if kind == "f16":
