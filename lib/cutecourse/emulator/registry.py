@@ -63,6 +63,7 @@ FAMILIES = (
     "mma",
     "tcgen05_alloc",
     "tcgen05_ld_st",
+    "tcgen05_cp",
     "tcgen05_mma",
     "tcgen05_sync",
 )

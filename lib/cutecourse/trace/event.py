@@ -48,6 +48,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "tmem.load": ("address", "shape", "registers"),
     "tmem.store": ("address", "shape", "registers"),
     "tmem.wait": ("name",),
+    "tmem.copy": ("address", "group"),
     "mma.issue": ("group", "m", "n", "k", "types", "a", "b", "d", "accumulate"),
     "mma.complete": ("issue",),
     "mma.commit": ("group", "barrier", "mask", "issues"),

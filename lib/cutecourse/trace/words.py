@@ -175,5 +175,6 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "mma.issue": _mma,
     "mma.complete": lambda d: f"#{d['issue']}",
     "mma.commit": _commit,
+    "tmem.copy": lambda d: f"to {d['address']:#x}" + (" of both CTAs" if d["group"] == 2 else ""),
     "tmem.wait": lambda d: f"for earlier tcgen05.{d['name']}",
 }
