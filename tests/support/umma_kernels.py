@@ -8,4 +8,5 @@ UMMA_KERNELS = (
     "umma_two_sm",
     "umma_two_sm_pipeline",
     "umma_gemm",
+    "umma_broken",
 )

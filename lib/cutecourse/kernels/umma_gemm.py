@@ -47,7 +47,7 @@ class Config:
 
     @property
     def tile(self):
-        """M, N, K of what one MMA computes in a k-tile's time: of a pair's where two SMs share it."""
+        """M and N of an MMA's result, which a pair shares where it takes two SMs, and K of a k-tile."""
         return CTA_ROWS * self.sms, TMEM_COLUMNS, K_TILE
 
     @property
