@@ -30,7 +30,7 @@ def copy_in():
 
 
 def image(rows, words):
-    """(shared memory, descriptor) of rows of 16 or 32 bytes without a swizzle: atoms of 8 rows of 16 bytes."""
+    """(rows, shared memory, descriptor) of rows of 16 or 32 bytes: atoms of 8 rows of 16 bytes."""
     held = np.zeros((rows // 8, words // 4, 8, 4), np.uint32)
     values = np.arange(1, rows * words + 1, dtype=np.uint32).reshape(rows, words)
     for row in range(rows):
