@@ -92,6 +92,7 @@ def test_umma_kernel__has_the_same_text_for_both_generations():
     [
         ({"mnk": (512, 1024, 100)}, "multiples of 16 bytes"),
         ({"mnk": (500, 1024, 64), "major_a": "mn"}, "rows of a at multiples of 16 bytes"),
+        ({"mnk": (512, 1, 64)}, "a mode of one element out of the tensor map"),
         ({"dtype": "tf32"}, "dtype is 'f16' or 'bf16', not 'tf32'"),
         ({"major_b": "MN"}, "major_b is 'k' or 'mn'"),
         ({"sms": 4}, "sms is 1 or 2"),

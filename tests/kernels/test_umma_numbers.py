@@ -90,6 +90,15 @@ def bytes_by_cta(trace):
     return counted
 
 
+def test_multicast__counts_each_ctas_bytes_on_its_own_barrier():
+    run, _ = multiplied(umma_tma_multicast.LAUNCH, device="emulator", trace=True)
+    assert bytes_by_cta(run.trace) == dict.fromkeys(range(16), (128 + 256) * 256 * 2)
+    loads = list(run.trace.of("tma.issue"))
+    # 16 CTAs load a quarter of two tiles for each of four k-tiles, and each load writes four CTAs.
+    assert len(loads) == 16 * 2 * 4
+    assert {len(load["destinations"]) for load in loads} == {4}
+
+
 def test_two_sm__counts_all_bytes_on_the_leaders_barrier():
     run, _ = multiplied(umma_two_sm.LAUNCH, device="emulator", trace=True)
     assert bytes_by_cta(run.trace) == {0: (256 + 256) * 256 * 2}

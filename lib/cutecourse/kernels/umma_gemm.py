@@ -239,6 +239,11 @@ def grid_for(shape: tuple[int, int], config: Config) -> tuple[int, int, int]:
 
 def _operand(name: str, extents: tuple[int, int], rows: int, major: str, config: Config, receivers: int):
     stride = (extents[1], 1) if major == "k" else (1, extents[0])
+    if 1 in extents:
+        raise SpecError(
+            f"umma_gemm: {name} is {extents}, and the CuTe DSL leaves a mode of one element out of the "
+            f"tensor map; use more than one."
+        )
     if max(stride) * 2 % 16:
         raise SpecError(
             f"umma_gemm: TMA needs rows of {name} at multiples of 16 bytes; {extents} is {major}-major."
@@ -269,8 +274,8 @@ def gemm_spec(
 ) -> LaunchSpec:
     """The launch for C (M, N) = A (M, K) times B (N, K) transposed, with f32 in C, row-major.
 
-    Errors: SpecError for rows of A or B that TMA cannot step along, for half a pair in a cluster, and for a
-    type, a major or a number of SMs that the kernel is not written for.
+    Errors: SpecError for rows of A or B that TMA cannot step along, for extents of 1, for half a pair in a
+    cluster, and for a type, a major or a number of SMs that the kernel is not written for.
     """
     for what, given, known in (
         ("sms", sms, (1, 2)),
