@@ -1,8 +1,8 @@
 """The GEMM of umma_two_sm_pipeline with one thing wrong at a time: what a chapter about bugs runs.
 
 A fault is a change in one place of that file, in the CuTe DSL's own terms, and the changed file is what is
-compiled: the difference between right and wrong is that one line. The numbers of a wrong kernel are worth
-nothing, and most of these would wait forever on a GPU: the emulator is where to run them.
+compiled, so that the difference between right and wrong is all there is. On a GPU some of these never end
+and the others write numbers that are worth nothing: the emulator is where to run them.
 """
 
 from __future__ import annotations
