@@ -93,7 +93,10 @@ def accumulate(
             bits = total.astype(np.float16).view(np.uint16).astype(np.uint32)
         else:
             bits = total.astype(np.float32).view(np.uint32)
-    return np.where(np.isnan(total), np.uint32(_NAN[kind]), bits)
+    nan = np.isnan(total)
+    if nan.any():
+        bits[nan] = _NAN[kind]
+    return bits
 
 
 def _numbers(bits: NDArray[np.uint32], kind: str) -> NDArray[np.float64]:
@@ -123,6 +126,13 @@ def _parts(shape: InstructionDescriptor, group: int, lane: int) -> list[_Part]:
     if rows == 64:
         return [_Part(lane + 32 * (row // 16) + row % 16, 0, shape.n)]
     return [_Part(row, 0, shape.n)]
+
+
+def _as_slice(lanes: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Neighbouring lanes as a slice, which NumPy copies nothing for; others as they are."""
+    if len(lanes) and lanes[-1] - lanes[0] == len(lanes) - 1:
+        return slice(int(lanes[0]), int(lanes[-1]) + 1)
+    return lanes
 
 
 def _lane_mask(lanes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -394,7 +404,7 @@ class _Mma:
     def _check_written(
         self, memory: TensorMemory, lanes: NDArray[np.int64], columns: slice, what: str
     ) -> None:
-        missing = ~memory.written[lanes, columns]
+        missing = ~memory.written[_as_slice(lanes), columns]
         if missing.any():
             row, column = np.argwhere(missing)[0]
             raise self.origin.error(
@@ -422,6 +432,8 @@ class _Mma:
         c = None
         if self.enable:
             self._check_written(memory, lanes, columns, "D")
-            c = _numbers(memory.cells[lanes, columns], kind) * 2.0**-self.scale
-        memory.cells[lanes, columns] = accumulate(a, b, c, kind)
-        memory.written[lanes, columns] = True
+            c = _numbers(memory.cells[_as_slice(lanes), columns], kind)
+            if self.scale:
+                c = c * 2.0**-self.scale
+        memory.cells[_as_slice(lanes), columns] = accumulate(a, b, c, kind)
+        memory.written[_as_slice(lanes), columns] = True
