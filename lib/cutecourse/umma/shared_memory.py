@@ -74,7 +74,8 @@ SMEM_LAYOUT_ATOMS: Mapping[str, ComposedLayout] = MappingProxyType(
 """The smallest layouts that an MMA reads, (MN, K) in bits: CuTe's `Layout_K_SW128_Atom_Bits` and the others.
 
 The swizzle permutes byte addresses, so it stays the same in elements of any width.
-Source: CUTLASS 4.2.0, include/cute/atom/mma_traits_sm90_gmma.hpp; `MN_SW128_32B` is in mma_traits_sm100.hpp.
+Source: CUTLASS 4.2.0, include/cute/atom/mma_traits_sm90_gmma.hpp; `MN_SW128_32B` is in mma_traits_sm100.hpp
+(the CuTe DSL 4.8.1 has it with 8 rows of K, two of these: so larger tiles come out in another order).
 """
 
 
