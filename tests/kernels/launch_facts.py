@@ -61,10 +61,10 @@ def is_static(kind):
 
 
 def tma_atoms(ir):
-    """Each TMA atom by its name: the tensor that the host made it of, the tile's layout, the multicast."""
+    """Each TMA atom by its name: what the host made it of, the multicast, the modes of its tensor map."""
     pattern = (
         r"(%\w+), %\w+ = cute_nvgpu\.atom\.make_non_exec_tiled_tma_(\w+)\((%\w+), [^)]*\)(?: <\{(.*?)\}>)? : "
-        r'\(\S+, !cute\.\w+<"(.*?)">'
+        r'\(\S+, !cute\.\w+<"(.*?)">.*?tma_gbasis = <"(.*?)">'
     )
     return {
         name: {
@@ -72,8 +72,9 @@ def tma_atoms(ir):
             "operation": operation,
             "num_multicast": int(found[1]) if (found := re.search(r"num_multicast = (\d+)", fields)) else 1,
             "smem_layout": layout,
+            "gbasis": gbasis,
         }
-        for name, operation, tensor, fields, layout in re.findall(pattern, ir)
+        for name, operation, tensor, fields, layout, gbasis in re.findall(pattern, ir)
     }
 
 

@@ -13,10 +13,11 @@ from cutecourse.kernels.chapters import CHAPTERS, kernel_module
 from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
 from cutecourse.layout import parse
 from cutecourse.runtime import compile as compile_kernel
+from support.umma_kernels import UMMA_KERNELS
 
 NAMES = [
     name for chapter in CHAPTERS for name in chapter.kernels if kernel_module(name).LAUNCH.front == "cutedsl"
-]
+] + list(UMMA_KERNELS)
 SPECS = {
     f"{name}.{attribute}": spec
     for name in NAMES
@@ -77,6 +78,7 @@ def test_specification__has_the_kernels_parameters_in_order(facts, name):
             assert found["type"].startswith("!cute_nvgpu.atom.non_exec_tiled_tma_")
             assert found["num_multicast"] == param.num_multicast
             assert parse(found["smem_layout"]) == param.smem_layout
+            assert parse(found["gbasis"]) == param.trace.tma_gbasis
         elif isinstance(param, Tensor):
             assert found["type"] == memref(param)
         else:

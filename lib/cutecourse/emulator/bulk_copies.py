@@ -51,6 +51,7 @@ __all__ = [
     "shared_place",
     "take_multicast",
     "take_operands",
+    "take_pair",
 ]
 
 CHUNK = 16
@@ -98,10 +99,13 @@ class Piece(Protocol):
 
 
 def take_multicast(site: Site) -> bool:
-    """Take .multicast::cluster; .cta_group is refused."""
-    if site.has("cta_group::1", "cta_group::2"):
-        site.unsupported(".cta_group is not supported yet")
+    """Take .multicast::cluster."""
     return site.has("multicast::cluster")
+
+
+def take_pair(site: Site) -> bool:
+    """Take .cta_group: whether the mbarrier may be the peer's of the destination, as ::2 has it."""
+    return site.one_of("cta_group::1", "cta_group::2") == "cta_group::2"
 
 
 def destination_ranks(site: Site, bundle: Bundle, lane: int, mask: int) -> list[int]:
@@ -246,13 +250,17 @@ def barrier_place(site: Site, bundle: Bundle, lane: int, address: int) -> Place:
     return shared_place(site, bundle, lane, address, 8, 8, "the mbarrier")
 
 
-def check_same_block(site: Site, bundle: Bundle, lane: int, to: Place, barrier: Place) -> None:
-    """A copy's mbarrier lies in the block that the copy goes to."""
+def check_same_block(
+    site: Site, bundle: Bundle, lane: int, to: Place, barrier: Place, *, pair: bool = False
+) -> None:
+    """A copy's mbarrier lies in the block that the copy goes to, or with `pair` in its peer."""
+    if pair and to.rank ^ 1 == barrier.rank:
+        return
     if to.rank != barrier.rank:
         raise site.error(
             InvalidOperand,
             f"the mbarrier lies in CTA {barrier.rank} and the destination in CTA {to.rank}: both have to"
-            " be in the same",
+            f" be in the same{', or in a pair' if pair else ''}",
             bundle,
             lane,
         )
@@ -274,6 +282,12 @@ class Arrival:
     """The offset in the block, in chunks, that the pieces' chunks are counted from."""
     transfer: int | None
     """The event that tells of the request."""
+    parity: int | None = None
+    """Which CTA of a destination's pair has the mbarrier, 0 the even one; None for the destination itself."""
+
+    def barrier_rank(self, rank: int) -> int:
+        """The CTA whose mbarrier counts the bytes that land in a CTA."""
+        return rank if self.parity is None else rank & ~1 | self.parity
 
 
 def pieces_of(count: int) -> list[tuple[int, int]]:
@@ -323,7 +337,7 @@ def _land(arrival: Arrival, place: Place, piece: Piece) -> None:
         machine,
         bundle.cohort,
         place.cluster,
-        place.rank,
+        arrival.barrier_rank(place.rank),
         arrival.barrier,
         piece.n_bytes,
         transfer=arrival.transfer,
@@ -464,10 +478,14 @@ def remember(
     n_bytes: int,
     destinations: Sequence[Place] = (),
     barrier: int | None = None,
+    barrier_rank: int | None = None,
     mask: int | None = None,
     source: Any = None,
 ) -> int | None:
-    """Tell the recorder of a request; its event's index, or None where nobody listens."""
+    """Tell the recorder of a request; its event's index, or None where nobody listens.
+
+    `barrier` is an offset in CTA `barrier_rank`, which is the first destination's where it is left out.
+    """
     bundle = origin.bundle
     machine = bundle.machine
     if machine.recorder is None:
@@ -475,6 +493,7 @@ def remember(
     about = None
     if barrier is not None:
         rank = destinations[0].rank if destinations else bundle.rank
+        rank = rank if barrier_rank is None else barrier_rank
         label = bundle.program.placement.shared_label(barrier)
         about = {"rank": rank, "offset": barrier, "name": label}
     return machine.emit(

@@ -24,6 +24,7 @@ from cutecourse.emulator.bulk_copies import (
     shared_place,
     take_multicast,
     take_operands,
+    take_pair,
 )
 from cutecourse.emulator.bulk_groups import BulkGroups
 from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
@@ -254,8 +255,10 @@ def tensor_copy(site: Site) -> Step:
     Shapes:     once for each active lane: elect one. A load lands the box's rows one behind the other or,
                 swizzled, each in a span of its own with its 16-byte chunks shuffled by bits of the shared
                 address; with .multicast::cluster at the same offset in every CTA that the mask names, each of
-                which has its own mbarrier at the mbarrier's offset. Elements outside of the tensor are
-                filled on a load, with the bytes counted, and left alone on a store.
+                which has its own mbarrier at the mbarrier's offset. With .cta_group::2 the mbarrier may be
+                the peer's: of each destination's pair, the CTA counts the bytes whose rank has the parity
+                of the mbarrier's. Elements outside of the tensor are filled on a load, with the bytes
+                counted, and left alone on a store.
     Units:      coordinates in elements, innermost first; a load's may be negative. An element stride takes
                 every n-th element.
     Alignment:  box in shared memory 128 bytes, tensor map 64, mbarrier 8; the first coordinate a multiple of
@@ -265,8 +268,8 @@ def tensor_copy(site: Site) -> Step:
                 box), AlignmentError, AddressError, UninitializedRead, MissingProxyFence and
                 OverwrittenSource (a store's source), NoBarrierError and BarrierCountError when bytes land;
                 UnfinishedCopy for a block that ends before its stores have read.
-    Simplified: pieces of the box land in an order that the seed chooses. .im2col, .tile::gather4 and
-                .cta_group are not supported yet; cache hints have no effect.
+    Simplified: pieces of the box land in an order that the seed chooses. .im2col and .tile::gather4
+                are not supported yet; cache hints have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk.tensor
                 (#data-movement-and-conversion-instructions-cp-async-bulk-tensor); the box's pitch under a
                 swizzle wider than its row, tf32's rounding and the stores' last chunk: an H200.
@@ -370,7 +373,7 @@ def _load(site: Site, dims: int, to: str) -> Step:
     """A load: [dst], [map, coordinates], [mbarrier] {, mask} {, cache policy}."""
     if not site.has("mbarrier::complete_tx::bytes"):
         site.unsupported("a load needs .mbarrier::complete_tx::bytes")
-    multicast = take_multicast(site)
+    multicast, pair = take_multicast(site), take_pair(site)
     if multicast and to == "shared::cta":
         site.unsupported(".multicast::cluster goes to .shared::cluster")
     hinted = site.has("L2::cache_hint")
@@ -395,13 +398,27 @@ def _load(site: Site, dims: int, to: str) -> Step:
         bits = None
         places = [place]
         if cta_mask is None:
-            check_same_block(site, bundle, lane, place, bar)
+            check_same_block(site, bundle, lane, place, bar, pair=pair)
         else:
             bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
             places = [place.in_block(rank) for rank in destination_ranks(site, bundle, lane, bits)]
         origin = Origin(site, bundle, lane)
-        transfer = _remember(origin, "load", box, destinations=places, barrier=bar.offset, mask=bits)
-        arrival = Arrival(origin, places, bar.offset, (place.offset & ~1023) // CHUNK, transfer)
+        arrival = Arrival(
+            origin,
+            places,
+            bar.offset,
+            (place.offset & ~1023) // CHUNK,
+            _remember(
+                origin,
+                "load",
+                box,
+                destinations=places,
+                barrier=bar.offset,
+                barrier_rank=places[0].rank & ~1 | bar.rank & 1 if pair else None,
+                mask=bits,
+            ),
+            bar.rank & 1 if pair else None,
+        )
         land_later(arrival, [_Tile(box, part, place.offset) for part in box.parts()])
 
     return step

@@ -26,6 +26,11 @@ __all__ = [
     "NoBarrierError",
     "NonUniformOperand",
     "ReadOnlyError",
+    "TensorMemoryAccessError",
+    "TensorMemoryAllocationError",
+    "TensorMemoryError",
+    "TensorMemoryHazard",
+    "TensorMemoryLeak",
     "UnfinishedCopy",
     "UninitializedRead",
     "UnsupportedInstruction",
@@ -124,6 +129,26 @@ class UnfinishedCopy(EmulatorError):
 
     No document says that the memory outlives the block. An H200 did no harm in five launches of 1056 blocks.
     """
+
+
+class TensorMemoryError(EmulatorError):
+    """Tensor memory was used against its rules."""
+
+
+class TensorMemoryAllocationError(TensorMemoryError):
+    """Tensor memory was allocated or freed against the rules: columns, order, warp, permit."""
+
+
+class TensorMemoryAccessError(TensorMemoryError):
+    """An access to tensor memory outside of what is allocated, or of lanes that the warp does not reach."""
+
+
+class TensorMemoryHazard(TensorMemoryError):
+    """An access to tensor memory that an asynchronous operation has still to read or to write."""
+
+
+class TensorMemoryLeak(TensorMemoryError):
+    """A CTA ended with tensor memory allocated."""
 
 
 class ReadOnlyError(EmulatorError):

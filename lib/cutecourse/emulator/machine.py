@@ -132,6 +132,8 @@ class Machine:
         self.memory = Memory()
         self.arithmetic = DEFAULT_ARITHMETIC
         """Whose tensor cores' sums mma.sync gives."""
+        self.cta_group: tuple[int, int] | None = None
+        """The .cta_group that the kernel's tcgen05 instructions share, with the line of the first."""
         self.parameters: Parameters | None = None
         self._parameters_allocation: Allocation | None = None
         self._variables: dict[tuple[str, int, int], Allocation] = {}

@@ -61,6 +61,11 @@ FAMILIES = (
     "fences",
     "ldmatrix",
     "mma",
+    "tcgen05_alloc",
+    "tcgen05_ld_st",
+    "tcgen05_cp",
+    "tcgen05_mma",
+    "tcgen05_sync",
 )
 
 

@@ -42,6 +42,16 @@ KINDS: dict[str, tuple[str, ...]] = {
     "barrier.arrive": ("number",),
     "barrier.wait": ("number",),
     "barrier.resume": ("number",),
+    "tmem.alloc": ("columns", "address", "group", "outcome"),
+    "tmem.dealloc": ("columns", "address", "group", "outcome"),
+    "tmem.relinquish": ("group",),
+    "tmem.load": ("address", "shape", "registers"),
+    "tmem.store": ("address", "shape", "registers"),
+    "tmem.wait": ("name",),
+    "tmem.copy": ("address", "group"),
+    "mma.issue": ("group", "m", "n", "k", "types", "a", "b", "d", "accumulate"),
+    "mma.complete": ("issue",),
+    "mma.commit": ("group", "barrier", "mask", "issues"),
     "fence": ("name",),
 }
 """Every kind of event, and what its `data` holds at least.
@@ -50,6 +60,10 @@ barrier       {"rank": CTA in the cluster, "offset": bytes into its shared memor
 state         {"phase": int, "pending": arrivals missing, "tx": bytes missing}, after the operation
 transfer      the index of the `tma.issue` it belongs to, or None
 outcome       "passed", "blocked" or "false" (the instruction answered that the phase is not complete)
+group         how many CTAs act together, 1 or 2
+address       in tensor memory, the lane in its upper and the column in its lower 16 bits; None while unknown
+a, b, d       of an MMA: descriptors of shared memory (a: or an address in tensor memory), address of D
+issue         the index of the `mma.issue` it belongs to; `issues` those that a commit waits for
 destinations  [{"rank": int, "offset": int}], in shared memory; empty for a store
 """
 

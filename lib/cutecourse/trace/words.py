@@ -113,6 +113,31 @@ def _complete(data: Mapping[str, Any]) -> str:
     return f"{number(data['bytes'], 'byte')}{origin} at {where}"
 
 
+def _tmem(data: Mapping[str, Any]) -> str:
+    text = number(data["columns"], "column")
+    if data["address"] is not None:
+        text += f" at {data['address']:#x}"
+    if data["group"] == 2:
+        text += " of both CTAs"
+    return text if data["outcome"] == "passed" else f"{text}: waits"
+
+
+def _tmem_access(data: Mapping[str, Any]) -> str:
+    return f"{data['shape']} at {data['address']:#x}, {number(data['registers'], 'register')} a thread"
+
+
+def _mma(data: Mapping[str, Any]) -> str:
+    what = f"{data['m']}x{data['n']}x{data['k']} {data['types']} into {data['d']:#x}"
+    return what + (", added" if data["accumulate"] else "") + (", both CTAs" if data["group"] == 2 else "")
+
+
+def _commit(data: Mapping[str, Any]) -> str:
+    text = f"arrives at {barrier_name(data['barrier'])}"
+    if data["mask"] is not None:
+        text += f" of CTAs {data['mask']:#06b}"
+    return f"{text} when earlier operations of the thread are complete"
+
+
 def _bulk_wait(data: Mapping[str, Any]) -> str:
     until = "read" if data["read"] else "complete"
     outcome = "passes" if data["outcome"] == "passed" else "waits"
@@ -142,4 +167,14 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "barrier.arrive": lambda d: f"barrier {d['number']}",
     "barrier.wait": lambda d: f"barrier {d['number']}",
     "barrier.resume": lambda d: f"barrier {d['number']}",
+    "tmem.alloc": _tmem,
+    "tmem.dealloc": _tmem,
+    "tmem.relinquish": lambda d: "",
+    "tmem.load": _tmem_access,
+    "tmem.store": _tmem_access,
+    "mma.issue": _mma,
+    "mma.complete": lambda d: f"#{d['issue']}",
+    "mma.commit": _commit,
+    "tmem.copy": lambda d: f"to {d['address']:#x}" + (" of both CTAs" if d["group"] == 2 else ""),
+    "tmem.wait": lambda d: f"for earlier tcgen05.{d['name']}",
 }

@@ -1,0 +1,19 @@
+"""What can be wrong with a descriptor: a field that does not exist, or a value that it cannot hold."""
+
+from __future__ import annotations
+
+from cutecourse.errors import CourseError
+
+__all__ = ["DescriptorError"]
+
+
+class DescriptorError(CourseError):
+    """These values make no descriptor, or these bits are none.
+
+    `field` names the field it is about, empty where it is about the whole; `value` is what was given.
+    """
+
+    def __init__(self, problem: str, *, field: str = "", value: object = None, advice: str = "") -> None:
+        self.field = field
+        self.value = value
+        super().__init__(problem + (f"\n  try: {advice}" if advice else ""))

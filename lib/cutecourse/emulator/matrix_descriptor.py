@@ -1,0 +1,235 @@
+"""The machine's reading of tcgen05's descriptors: bits, fields, and the addresses of a matrix's elements.
+
+A shared-memory descriptor (64 bits) says where a matrix of A or B lies and how; an instruction descriptor (32
+bits) gives shape and types. Fields that no document allows are refused by name.
+
+A matrix comes in chunks of 16 bytes: along K where it is K-major, along M or N where it is MN-major. With T
+elements in a chunk and a swizzle of S bytes, which are s = S / 16 chunks, they lie before the swizzle at
+
+    K-major    none      row r, chunk j:  (r % 8) * 16 + (r // 8) * SBO + j * LBO
+    K-major    swizzled  row r, chunk j:  (r % 8) * S  + (r // 8) * SBO + j * 16
+    MN-major   none      chunk j, k:      j * SBO + (k % 8) * 16 + (k // 8) * LBO
+    MN-major   swizzled  chunk j, k:      (j % s) * 16 + (j // s) * LBO + (k % 8) * S + (k // 8) * SBO
+
+bytes from the start address. The swizzle then works on the bits of the address itself.
+
+Source: PTX ISA 9.0, Shared memory descriptor (#tcgen05-shared-memory-descriptor), Instruction descriptor
+        (#tcgen05-instruction-descriptor), Canonical layouts (#tcgen05-canonical-layouts), Strides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.swizzle import SPANS, swizzled
+
+__all__ = [
+    "CHUNK",
+    "FieldError",
+    "InstructionDescriptor",
+    "MatrixDescriptor",
+    "chunk_offsets",
+    "decode_instruction",
+    "decode_matrix",
+]
+
+CHUNK = 16
+_ATOM = 8
+"""Rows of a core matrix."""
+_SWIZZLES = {0: "none", 2: "128B", 4: "64B", 6: "32B"}
+_REPEAT = 1024
+"""Bytes after which every swizzle repeats."""
+
+
+class FieldError(ValueError):
+    """A field of a descriptor holds what it must not; `field` is its name."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {problem}")
+
+
+def _bits(value: int, low: int, high: int) -> int:
+    """The bits low..high of a value."""
+    return value >> low & ((1 << (high - low + 1)) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixDescriptor:
+    """Where a matrix lies in shared memory: `start`, `leading` and `stride` in bytes."""
+
+    start: int
+    leading: int
+    stride: int
+    swizzle: str
+    """"none", "32B", "64B" or "128B"."""
+
+
+@cache
+def decode_matrix(bits: int) -> MatrixDescriptor:
+    """Read a shared-memory descriptor. Errors: FieldError.
+
+    >>> decode_matrix(0x4000_4040_0001_0040)
+    MatrixDescriptor(start=1024, leading=16, stride=1024, swizzle='128B')
+    """
+    for low, high in ((14, 15), (30, 31)):
+        if _bits(bits, low, high):
+            raise FieldError(f"bits {low} to {high} of the shared-memory descriptor", "reserved, has to be 0")
+    if _bits(bits, 46, 48) != 0b001:
+        raise FieldError(
+            "bits 46 to 48 of the shared-memory descriptor",
+            f"{_bits(bits, 46, 48):#05b}, and has to be the constant 0b001 (wgmma's descriptors have 0)",
+        )
+    if _bits(bits, 53, 60):
+        raise FieldError("bits 53 to 60 of the shared-memory descriptor", "has to be 0")
+    if base := _bits(bits, 49, 51):
+        raise FieldError("matrix base offset (bits 49 to 51)", f"{base} is not supported yet, only 0")
+    if _bits(bits, 52, 52):
+        raise FieldError(
+            "leading dimension stride mode (bit 52)",
+            "the absolute address is sm_103a's and not supported yet",
+        )
+    mode = _bits(bits, 61, 63)
+    if mode == 1:
+        raise FieldError(
+            "swizzling mode (bits 61 to 63)", "1, 128 bytes with 32-byte atoms, is not supported yet"
+        )
+    if mode not in _SWIZZLES:
+        raise FieldError("swizzling mode (bits 61 to 63)", f"{mode} is no mode; there are 0, 1, 2, 4 and 6")
+    return MatrixDescriptor(
+        start=_bits(bits, 0, 13) << 4,
+        leading=_bits(bits, 16, 29) << 4,
+        stride=_bits(bits, 32, 45) << 4,
+        swizzle=_SWIZZLES[mode],
+    )
+
+
+@cache
+def _relative(
+    phase: int, leading: int, stride: int, swizzle: str, chunks: int, rows: int, *, k_major: bool
+) -> NDArray[np.int64]:
+    """The chunks' bytes from the start less its phase, where the start has that phase modulo 1024."""
+    row = np.arange(rows, dtype=np.int64)[:, None]
+    chunk = np.arange(chunks, dtype=np.int64)[None, :]
+    span = SPANS[swizzle]
+    if k_major and not span:
+        offset = row % _ATOM * CHUNK + row // _ATOM * stride + chunk * leading
+    elif k_major:
+        offset = row % _ATOM * span + row // _ATOM * stride + chunk * CHUNK
+    elif not span:
+        offset = chunk * stride + row % _ATOM * CHUNK + row // _ATOM * leading
+    else:
+        wide = span // CHUNK
+        offset = chunk % wide * CHUNK + chunk // wide * leading + row % _ATOM * span + row // _ATOM * stride
+    found = swizzled(offset + phase, swizzle)
+    found.flags.writeable = False
+    return found
+
+
+def chunk_offsets(
+    descriptor: MatrixDescriptor, chunks: int, rows: int, *, k_major: bool
+) -> NDArray[np.int64]:
+    """Where the 16-byte chunks of a matrix lie, in bytes of shared memory: shape (rows, chunks).
+
+    K-major: `rows` of M or N, `chunks` along K. MN-major: `rows` of K, `chunks` along M or N.
+
+    >>> found = chunk_offsets(decode_matrix(0x4000_4040_0001_0040), 2, 9, k_major=True)
+    >>> found[[0, 1, 8]].tolist()
+    [[1024, 1040], [1168, 1152], [2048, 2064]]
+    """
+    phase = descriptor.start % _REPEAT
+    relative = _relative(
+        phase, descriptor.leading, descriptor.stride, descriptor.swizzle, chunks, rows, k_major=k_major
+    )
+    return relative + (descriptor.start - phase)
+
+
+# --- the instruction --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionDescriptor:
+    """Shape and types of one tcgen05.mma: D (m x n) = A (m x k) * B (k x n) + D."""
+
+    m: int
+    n: int
+    k: int
+    d: str
+    a: str
+    b: str
+    negate_a: bool
+    negate_b: bool
+    a_k_major: bool
+    b_k_major: bool
+
+
+_TYPES = {
+    "f16": ({0: "f16", 1: "f32"}, {0: "f16", 1: "bf16"}, 16),
+    "tf32": ({1: "f32"}, {2: "tf32"}, 8),
+}
+# The shapes by (CTAs, M): the smallest N and the step between them.
+_SHAPES = {(1, 64): 8, (1, 128): 8, (2, 128): 16, (2, 256): 16}
+_MOST_N = 256
+
+
+@cache
+def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescriptor:
+    """Read an instruction descriptor of .kind::f16 or .kind::tf32. Errors: FieldError.
+
+    >>> found = decode_instruction(0x0820_0010, "f16", 1)
+    >>> found.m, found.n, found.k, found.d, found.a, found.b
+    (128, 128, 16, 'f32', 'f16', 'f16')
+    """
+    results, operands, k = _TYPES[kind]
+    if _bits(bits, 2, 2):
+        raise FieldError("sparsity (bit 2)", "set: tcgen05.mma without .sp takes dense matrices")
+    for name, low, high in (
+        ("sparsity selector (bits 0 to 1)", 0, 1),
+        ("saturate (bit 3)", 3, 3),
+        ("bit 6", 6, 6),
+        ("bit 23", 23, 23),
+        ("bit 29", 29, 29),
+        ("maximum shift (bits 30 to 31)", 30, 31),
+    ):
+        if _bits(bits, low, high):
+            raise FieldError(f"{name} of the instruction descriptor", f"has to be 0 for .kind::{kind} here")
+    d = results.get(_bits(bits, 4, 5))
+    a, b = operands.get(_bits(bits, 7, 9)), operands.get(_bits(bits, 10, 12))
+    for name, low, high, found, known in (
+        ("dtype, the type of D (bits 4 to 5)", 4, 5, d, results),
+        ("atype, the type of A (bits 7 to 9)", 7, 9, a, operands),
+        ("btype, the type of B (bits 10 to 12)", 10, 12, b, operands),
+    ):
+        if found is None:
+            allowed = ", ".join(f"{code} ({type_})" for code, type_ in known.items())
+            raise FieldError(name, f"{_bits(bits, low, high)}; .kind::{kind} has {allowed}")
+    assert d is not None
+    assert a is not None
+    assert b is not None
+    if d == "f16" and "bf16" in {a, b}:
+        raise FieldError("dtype, the type of D (bits 4 to 5)", "0 (f16), which goes with f16 operands only")
+    m, n = _bits(bits, 24, 28) << 4, _bits(bits, 17, 22) << 3
+    step = _SHAPES.get((group, m))
+    if step is None:
+        known_m = " or ".join(str(shape) for ctas, shape in _SHAPES if ctas == group)
+        raise FieldError("M (bits 24 to 28)", f"{m}; .cta_group::{group} has {known_m}")
+    if n % step or not step <= n <= _MOST_N:
+        raise FieldError(
+            "N (bits 17 to 22)", f"{n}; with M = {m} it is a multiple of {step} from {step} to {_MOST_N}"
+        )
+    return InstructionDescriptor(
+        m=m,
+        n=n,
+        k=k,
+        d=d,
+        a=a,
+        b=b,
+        negate_a=bool(_bits(bits, 13, 13)),
+        negate_b=bool(_bits(bits, 14, 14)),
+        a_k_major=not _bits(bits, 15, 15),
+        b_k_major=not _bits(bits, 16, 16),
+    )

@@ -1,0 +1,149 @@
+"""tcgen05.cp: shared memory into tensor memory, beside the thread that asks for it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryAccessError
+from cutecourse.emulator.matrix_descriptor import CHUNK, FieldError, chunk_offsets, decode_matrix
+from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.registry import Step, instruction
+from cutecourse.emulator.site import Site
+from cutecourse.emulator.tcgen05_alloc import check_peer, take_cta_group
+from cutecourse.emulator.tcgen05_queue import Operation, Queue, check_source
+from cutecourse.emulator.tensor_memory import (
+    LANES,
+    Moving,
+    Region,
+    TensorMemories,
+    TensorMemory,
+    split_address,
+)
+
+__all__: list[str] = []
+
+# Rows, bits and multicast of each shape, and the lanes that each row goes to.
+_ALL = np.arange(LANES)[:, None]
+_SHAPES: dict[tuple[str, str | None], NDArray[np.int64]] = {
+    ("128x256b", None): _ALL,
+    ("128x128b", None): _ALL,
+    ("64x128b", "warpx2::02_13"): np.arange(64)[:, None] + np.array([0, 64]),
+    ("64x128b", "warpx2::01_23"): (np.arange(64) + np.arange(64) // 32 * 32)[:, None] + np.array([0, 32]),
+    ("32x128b", "warpx4"): np.arange(32)[:, None] + np.array([0, 32, 64, 96]),
+}
+_MULTICASTS = ("warpx2::02_13", "warpx2::01_23", "warpx4")
+_WORDS = CHUNK // 4
+
+
+@instruction("tcgen05.cp")
+def cp(site: Site) -> Step:
+    """Copy a matrix from shared to tensor memory, beside the thread that asks.
+
+    Shapes:     once for each active lane: elect one. Row r of 128 or 256 bits goes to lane r; 64 rows go to
+                the lanes of warps 0 and 1, and again of 2 and 3 (.warpx2::02_13), or 32 rows each to warps 0
+                and 1 and to 2 and 3 (.warpx2::01_23); 32 rows to the lanes of all four warps (.warpx4). With
+                .cta_group::2 in both CTAs, each from its own shared memory.
+    Units:      the address in lanes and columns; the descriptor in bits, K-major.
+    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryAccessError,
+                TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
+    Simplified: reads and writes when it completes, in the order of issue among the CTA's operations.
+                .4x256b and the formats that are unpacked on the way are not supported yet.
+    Source:     PTX ISA 9.0, tcgen05.cp (#tcgen05-instructions-tcgen05-cp); the warps of a pair:
+                .multicast there.
+    """
+    group = take_cta_group(site)
+    shape = site.expect("128x256b", "128x128b", "64x128b", "32x128b", "4x256b")
+    if shape == "4x256b":
+        site.unsupported(".4x256b is not supported yet")
+    if site.has("b8x16", "b6x16_p32", "b4x16_p64"):
+        site.unsupported("formats that are unpacked on the way are not supported yet")
+    lanes = _SHAPES.get((shape, site.one_of(*_MULTICASTS)))
+    if lanes is None:
+        known = ", ".join(f".{s}" + (f".{m}" if m else "") for s, m in _SHAPES if s == shape)
+        site.unsupported(f".{shape} comes as {known}")
+    chunks = 2 if shape == "128x256b" else 1
+    if len(site.operands) != 2:
+        site.invalid(f"{site.instruction.name} takes 2 operands, not {len(site.operands)}")
+    where, descriptor = site.address(0), site.source(1, "u64")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for lane in bundle.lanes(mask).tolist():
+            origin = Origin(site, bundle, lane)
+            check_peer(origin, group)
+            address = int(where.lanes(bundle).reshape(-1)[lane]) & 0xFFFFFFFF
+            bits = int(bundle.rows["u64"][descriptor].reshape(-1)[lane])
+            _issue(origin, group, address, _source(origin, bits, len(lanes), chunks), lanes)
+
+    return step
+
+
+def _source(origin: Origin, bits: int, rows: int, chunks: int) -> NDArray[np.int64]:
+    """The chunks of shared memory, in bytes, shape (rows, chunks)."""
+    try:
+        found = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=True)
+    except FieldError as wrong:
+        raise origin.error(InvalidOperand, str(wrong)) from None
+    limit = origin.bundle.program.shared_bytes
+    if int(found.max()) + CHUNK > limit:
+        raise origin.error(
+            AddressError,
+            f"the descriptor 0x{bits:016x} reaches to byte {int(found.max()) + CHUNK} of shared memory, and"
+            f" the CTA has {limit}",
+        )
+    return found
+
+
+def _issue(
+    origin: Origin, group: int, address: int, source: NDArray[np.int64], lanes: NDArray[np.int64]
+) -> None:
+    """Check, and let it complete later."""
+    lane, column = split_address(address)
+    if lane:
+        raise origin.error(
+            TensorMemoryAccessError, f"the address 0x{address:x} is of lane {lane}, and has to be of lane 0"
+        )
+    cohort, cluster, rank = origin.bundle.cohort, origin.lane // WARP_SIZE, origin.bundle.rank
+    width = source.shape[1] * _WORDS
+    touched = np.zeros(LANES, dtype=np.bool_)
+    touched[lanes.reshape(-1)] = True
+    region = Region(touched, column, column + width)
+    places = []
+    for each in [rank] if group == 1 else [rank & ~1, rank | 1]:
+        memory = TensorMemories.of(cohort)[cluster, each]
+        memory.check_allocated(region, "tcgen05.cp", origin)
+        memory.check_quiet(region, "tcgen05.cp", origin, writes=True)
+        chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
+        check_source(origin, each, chunks, "the source")
+        moving = Moving(
+            origin,
+            region,
+            writes=True,
+            remedy="wait for the mbarrier of a tcgen05.commit behind it",
+            pipeline="cp",
+        )
+        memory.begin(moving)
+        places.append((each, memory, moving, chunks))
+    machine = origin.bundle.machine
+    if machine.recorder is not None:
+        machine.emit("tmem.copy", origin.bundle, origin.lane, origin.site.line, address=address, group=group)
+    Queue.of(origin).add(Operation(origin, partial(_complete, origin, places, lanes)))
+
+
+def _complete(
+    origin: Origin,
+    places: list[tuple[int, TensorMemory, Moving, NDArray[np.int64]]],
+    lanes: NDArray[np.int64],
+) -> None:
+    words, _ = origin.bundle.cohort.shared_words(8, 2)
+    for rank, memory, moving, chunks in places:
+        memory.end(moving)
+        check_source(origin, rank, chunks, "the source", issued=True)
+        rows = words[chunks].view(np.uint32).reshape(len(chunks), -1)
+        columns = slice(moving.region.first, moving.region.stop)
+        for copy in range(lanes.shape[1]):
+            memory.cells[lanes[:, copy], columns] = rows
+            memory.written[lanes[:, copy], columns] = True

@@ -1,0 +1,123 @@
+"""tcgen05's asynchronous operations under way: mma, cp, and the commits that wait for them.
+
+Each CTA has a queue. What it holds completes at times that the seed chooses, and in the order of issue: the
+document promises that order for the pairs that make up a pipeline, such as one mma after another on the same
+accumulator.
+
+Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations
+        (#tcgen05-memory-consistency-model).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import WARP_SIZE, Cohort
+from cutecourse.emulator.errors import MissingProxyFence, OverwrittenSource, UninitializedRead
+from cutecourse.emulator.machine import PendingWork
+from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.proxies import BY_THREADS
+
+__all__ = ["Operation", "Queue", "check_source"]
+
+_CHUNK = 16
+
+
+class Operation:
+    """Something that completes behind everything that its CTA has issued before."""
+
+    __slots__ = ("issue", "origin", "run", "work")
+
+    def __init__(self, origin: Origin, run: Callable[[], None], issue: int | None = None) -> None:
+        self.origin = origin
+        self.run = run
+        self.issue = issue
+        """The index of its event."""
+        self.work: PendingWork
+
+    @property
+    def thread(self) -> tuple[int, int]:
+        """Which thread has issued it."""
+        return id(self.origin.bundle), self.origin.lane
+
+
+class Queue:
+    """The operations of one CTA that are not complete, oldest first."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Operation] = deque()
+
+    @classmethod
+    def of(cls, origin: Origin) -> Queue:
+        """The queue of the CTA that issues."""
+        cohort: Cohort = origin.bundle.cohort
+        queues: dict[tuple[int, int], Queue] = cohort.state.setdefault("tcgen05 queues", {})
+        key = (origin.lane // WARP_SIZE, origin.bundle.rank)
+        found = queues.get(key)
+        if found is None:
+            found = queues[key] = cls()
+        return found
+
+    def add(self, operation: Operation) -> None:
+        """Let an operation complete later."""
+        self.waiting.append(operation)
+        machine = operation.origin.bundle.machine
+        operation.work = machine.defer(partial(self._complete, operation))
+
+    def of_thread(self, origin: Origin) -> list[Operation]:
+        """What a thread has issued and is not complete."""
+        mine = (id(origin.bundle), origin.lane)
+        return [operation for operation in self.waiting if operation.thread == mine]
+
+    def _complete(self, operation: Operation) -> None:
+        while self.waiting[0] is not operation:
+            self.waiting[0].work.finish()
+        self.waiting.popleft()
+        operation.run()
+
+
+def check_source(
+    origin: Origin, rank: int, chunks: NDArray[np.int64], what: str, *, issued: bool = False
+) -> None:
+    """Refuse chunks of a CTA's shared memory that the asynchronous proxy does not find as they should be.
+
+    `chunks` are numbers among the cohort's; `issued` tells whether the operation was issued before.
+
+    Errors: UninitializedRead, MissingProxyFence; OverwrittenSource once issued.
+    """
+    bundle = origin.bundle
+    cohort = bundle.cohort
+    _, words = cohort.shared_words(8, 2)
+    written = words[chunks].view(np.uint8)
+    wrong = (written == 0) | (written == BY_THREADS)
+    if not wrong.any():
+        return
+    place = np.argwhere(wrong)[0]
+    seen = written[tuple(place)]
+    byte = int(chunks.reshape(-1)[np.ravel_multi_index(tuple(place[:-1]), chunks.shape)]) * _CHUNK
+    offset = byte % cohort.shared_stride + int(place[-1])
+    name = bundle.program.shared_name(offset)
+    where = f"{what} has a byte at shared offset 0x{offset:x}" + (f" (in {name})" if name else "")
+    if cohort.size > 1:
+        where += f" of CTA {rank}"
+    if issued:
+        raise origin.error(
+            OverwrittenSource,
+            f"{where} that was changed before the operation had read it: whoever writes there again has to"
+            " wait for a tcgen05.commit behind it",
+        )
+    if seen:
+        raise origin.error(
+            MissingProxyFence,
+            f"{where} that was written by a thread with no fence.proxy.async after it: each thread fences its"
+            " stores, then a barrier, then the operation",
+        )
+    raise origin.error(
+        UninitializedRead,
+        f"{where} that was never written: a missing store, copy, or wait for a copy's mbarrier before it?",
+    )

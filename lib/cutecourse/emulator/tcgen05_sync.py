@@ -1,0 +1,117 @@
+"""tcgen05.commit and fence: how other threads learn that tcgen05's asynchronous operations are complete."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from cutecourse.emulator.bulk_copies import destination_ranks
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.mbarrier_state import MBarriers, Origin, arrive_async
+from cutecourse.emulator.registry import Step, instruction
+from cutecourse.emulator.shared_address import SharedTargets, take_shared_space
+from cutecourse.emulator.site import Site
+from cutecourse.emulator.tcgen05_alloc import check_peer, take_cta_group
+from cutecourse.emulator.tcgen05_queue import Operation, Queue
+
+__all__: list[str] = []
+
+
+@instruction("tcgen05.commit")
+def commit(site: Site) -> Step:
+    """Have an mbarrier told when the thread's earlier tcgen05.mma and cp are complete, by one arrival.
+
+    Shapes:     once for each active lane: elect one, the one that has issued the operations. With
+                .multicast::cluster the mbarriers at the same offset in all CTAs that the mask names.
+    Units:      an mbarrier is 8 bytes; the mask has one bit for each CTA of the cluster.
+    Errors:     AddressError, AlignmentError, InvalidOperand (mask), NoBarrierError and BarrierCountError when
+                the arrival comes.
+    Simplified: the arrival comes at a time that the seed chooses, behind what the CTA has issued before.
+    Source:     PTX ISA 9.0, tcgen05.commit (#tcgen05-async-sync-operations-commit).
+    """
+    group = take_cta_group(site)
+    site.expect("mbarrier::arrive::one")
+    multicast = site.has("multicast::cluster")
+    space = take_shared_space(site)
+    site.type("b64")
+    if len(site.operands) != 1 + multicast:
+        site.invalid(f"{site.instruction.name} takes {1 + multicast} operands, not {len(site.operands)}")
+    targets = SharedTargets(site, site.address(0), space, 8)
+    targets.remote_allowed = True
+    cta_mask = site.source(1, "u16") if multicast else None
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for lane, rank, offset in targets.each(bundle, mask):
+            origin = Origin(site, bundle, lane)
+            check_peer(origin, group)
+            bits, ranks = None, [rank]
+            if cta_mask is not None:
+                bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
+                ranks = destination_ranks(site, bundle, lane, bits)
+            queue = Queue.of(origin)
+            tracked = queue.of_thread(origin)
+            machine = bundle.machine
+            if machine.recorder is not None:
+                label = bundle.program.placement.shared_label(offset)
+                machine.emit(
+                    "mma.commit",
+                    bundle,
+                    lane,
+                    site.line,
+                    group=group,
+                    barrier={"rank": rank, "offset": offset, "name": label},
+                    mask=bits,
+                    issues=[operation.issue for operation in tracked if operation.issue is not None],
+                )
+            run = partial(_arrive, origin, ranks, offset)
+            if tracked:
+                queue.add(Operation(origin, run))
+            else:
+                machine.defer(run)
+
+    return step
+
+
+def _arrive(origin: Origin, ranks: list[int], offset: int) -> None:
+    """One arrival at the mbarrier of each CTA."""
+    bundle = origin.bundle
+    cluster = origin.lane // WARP_SIZE
+    for rank in ranks:
+        MBarriers.of(bundle.cohort).find(cluster, rank, offset, origin)
+        arrive_async(bundle.machine, bundle.cohort, cluster, rank, offset, origin=origin)
+
+
+@instruction("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
+def fence(site: Site) -> Step:
+    """Order a thread's asynchronous tcgen05 operations with what it tells, or is told by, other threads.
+
+    Shapes:     no operands.
+    Simplified: a missing fence is not seen: operations of this machine are ordered by completion alone.
+    Source:     PTX ISA 9.0, tcgen05.fence (#tcgen05-special-sync-operations-fence).
+    """
+    if site.operands:
+        site.invalid(f"{site.instruction.name} takes no operands")
+    name = site.instruction.name
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        if bundle.machine.recorder is None:
+            return
+        active = site.active(bundle, mask)
+        for warp in np.flatnonzero(active.any(axis=1)).tolist():
+            lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
+            one = int(active[warp].sum()) == 1
+            bundle.machine.emit("fence", bundle, lane, site.line, one=one, name=name)
+
+    return step
+
+
+@instruction("tcgen05.shift")
+def shift(site: Site) -> Step:
+    """Shift rows of tensor memory down. Not supported yet.
+
+    Shapes:     once for each active lane.
+    Errors:     UnsupportedInstruction, always.
+    Source:     PTX ISA 9.0, tcgen05.shift (#tcgen05-instructions-tcgen05-shift).
+    """
+    site.unsupported("it is not supported yet")

@@ -1,0 +1,347 @@
+"""Tensor memory: 128 lanes by 512 columns of 32 bits for each CTA, and who has allocated which columns.
+
+An address holds a lane in its upper and a column in its lower 16 bits. Every access is checked against the
+allocations, and against what asynchronous operations have still to read or to write there.
+
+Source: PTX ISA 9.0, Tensor Memory (#tensor-memory), Tensor Memory Addressing and Allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split
+from cutecourse.emulator.errors import (
+    TensorMemoryAccessError,
+    TensorMemoryAllocationError,
+    TensorMemoryHazard,
+    TensorMemoryLeak,
+)
+from cutecourse.emulator.memory import POISON
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.mbarrier_state import Origin
+
+__all__ = [
+    "COLUMNS",
+    "LANES",
+    "LANE_SHIFT",
+    "SMALLEST",
+    "Allocation",
+    "Moving",
+    "Region",
+    "TensorMemories",
+    "TensorMemory",
+    "Ticket",
+    "split_address",
+]
+
+LANES, COLUMNS = 128, 512
+LANE_SHIFT = 16
+SMALLEST = 32
+_POISON = np.uint32(int.from_bytes(bytes([POISON] * 4), "little"))
+
+
+def split_address(address: int) -> tuple[int, int]:
+    """(lane, column) of an address.
+
+    >>> split_address(0x0020_0004)
+    (32, 4)
+    """
+    return address >> LANE_SHIFT, address & ((1 << LANE_SHIFT) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Columns that a CTA has allocated."""
+
+    start: int
+    columns: int
+    group: int
+    """How many CTAs allocated together, 1 or 2."""
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Some lanes of some neighbouring columns: `lanes` has one truth value for each lane."""
+
+    lanes: NDArray[np.bool_]
+    first: int
+    stop: int
+
+    def meets(self, other: Region) -> bool:
+        """Whether a cell belongs to both."""
+        return self.first < other.stop and other.first < self.stop and bool((self.lanes & other.lanes).any())
+
+    def __str__(self) -> str:
+        lanes = np.flatnonzero(self.lanes)
+        return f"lanes {lanes[0]}..{lanes[-1]}, columns {self.first}..{self.stop - 1}"
+
+
+@dataclass(eq=False, slots=True)
+class Moving:
+    """An asynchronous operation that has still to read or to write a region."""
+
+    origin: Origin
+    region: Region
+    writes: bool
+    remedy: str
+    """What a program waits for before it touches the region."""
+    pipeline: str = ""
+    """"mma" or "cp" for an operation behind which others take their turn."""
+
+
+class TensorMemory:
+    """The tensor memory of one CTA.
+
+    `cells` and `written` have shape (128, 512); cells that nobody has written hold poison.
+    """
+
+    def __init__(self) -> None:
+        self.cells: NDArray[np.uint32] = np.full((LANES, COLUMNS), _POISON, dtype=np.uint32)
+        self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), dtype=np.bool_)
+        self.taken: NDArray[np.bool_] = np.zeros(COLUMNS, dtype=np.bool_)
+        self.allocations: dict[int, Allocation] = {}
+        self.moving: list[Moving] = []
+        self.warp: int | None = None
+        """The warp that allocates and deallocates, once one has."""
+        self.smallest_so_far = COLUMNS
+        self.relinquished: int | None = None
+        """The line at which the CTA gave up its right to allocate."""
+
+    # --- allocation -----------------------------------------------------------------------------------------
+
+    def take(self, start: int, columns: int, group: int, origin: Origin) -> None:
+        """Allocate columns that are free; they hold poison."""
+        self.allocations[start] = Allocation(start, columns, group, origin)
+        self.taken[start : start + columns] = True
+        self._forget(start, columns)
+        self.smallest_so_far = columns
+
+    def give_back(self, start: int) -> None:
+        """Free an allocation."""
+        found = self.allocations.pop(start)
+        self.taken[start : start + found.columns] = False
+        self._forget(start, found.columns)
+
+    def _forget(self, start: int, columns: int) -> None:
+        self.cells[:, start : start + columns] = _POISON
+        self.written[:, start : start + columns] = False
+
+    def check_allocated(self, region: Region, what: str, origin: Origin) -> None:
+        """Refuse columns outside of the memory, or that nobody has allocated.
+
+        Errors: TensorMemoryAccessError.
+        """
+        if region.stop > COLUMNS:
+            raise origin.error(
+                TensorMemoryAccessError,
+                f"{what} takes {region}: tensor memory has {LANES} lanes and {COLUMNS} columns",
+            )
+        free = ~self.taken[region.first : region.stop]
+        if free.any():
+            column = region.first + int(np.argmax(free))
+            held = ", ".join(
+                f"{a.start}..{a.start + a.columns - 1}"
+                for a in sorted(self.allocations.values(), key=lambda a: a.start)
+            )
+            raise origin.error(
+                TensorMemoryAccessError,
+                f"{what} takes {region}, and column {column} is not allocated"
+                f" (allocated: {held or 'no columns'})",
+            )
+
+    # --- access ---------------------------------------------------------------------------------------------
+
+    def check_quiet(
+        self, region: Region, what: str, origin: Origin, *, writes: bool, after: tuple[str, ...] = ()
+    ) -> None:
+        """Refuse a region that an asynchronous operation has still to write or, for a write, to read.
+
+        `after` names the pipelines behind which the access takes its turn.
+
+        Errors: TensorMemoryHazard.
+        """
+        for moving in self.moving:
+            if moving.pipeline in after:
+                continue
+            if (writes or moving.writes) and moving.region.meets(region):
+                name, line = moving.origin.site.instruction.name, moving.origin.site.line
+                raise origin.error(
+                    TensorMemoryHazard,
+                    f"{what} takes {region}, which the {name} of line {line} has still to"
+                    f" {'write' if moving.writes else 'read'}: {moving.remedy}",
+                )
+
+    def begin(self, moving: Moving) -> None:
+        """An asynchronous operation is under way."""
+        self.moving.append(moving)
+
+    def end(self, moving: Moving) -> None:
+        """It has read or written what it had to."""
+        self.moving.remove(moving)
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A warp's request that cannot be answered yet: why its lanes wait, and how they go on."""
+
+    origin: Origin
+    columns: int
+    group: int
+    answer: Callable[[int], None]
+    """Called with the first column when the request is granted."""
+    line: int
+    following: int
+    start: int | None = None
+    """The columns to free; None for an allocation."""
+    split: Split | None = None
+
+    @property
+    def cluster(self) -> int:
+        """The cluster's position in its cohort."""
+        return self.origin.lane // WARP_SIZE
+
+    @property
+    def rank(self) -> int:
+        """The CTA's rank in its cluster."""
+        return self.origin.bundle.rank
+
+    def describe(self, warp: int) -> str:
+        """Why the lanes wait."""
+        memories = TensorMemories.of(self.origin.bundle.cohort)
+        return memories.why(self)
+
+
+class TensorMemories:
+    """The tensor memory of every CTA of a cohort, made when first used, and the requests that wait."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+        self._memories: dict[tuple[int, int], TensorMemory] = {}
+        self.tickets: list[Ticket] = []
+
+    @classmethod
+    def of(cls, cohort: Cohort) -> TensorMemories:
+        """The cohort's, made when first asked for."""
+        found = cohort.state.get("tensor memory")
+        if found is None:
+            found = cohort.state["tensor memory"] = cls(cohort)
+            cohort.state.setdefault("on exit", []).append(found.on_exit)
+        return found
+
+    def __getitem__(self, place: tuple[int, int]) -> TensorMemory:
+        """The memory of the CTA (cluster's position, rank)."""
+        found = self._memories.get(place)
+        if found is None:
+            found = self._memories[place] = TensorMemory()
+        return found
+
+    def on_exit(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Threads have ended: a CTA that ends must have freed what it allocated.
+
+        Errors: TensorMemoryLeak.
+        """
+        for cluster in np.flatnonzero(mask.any(axis=1)).tolist():
+            memory = self._memories.get((cluster, bundle.rank))
+            if memory is None or not memory.allocations or self.cohort.alive(bundle.rank)[cluster]:
+                continue
+            left = next(iter(memory.allocations.values()))
+            raise left.origin.error(
+                TensorMemoryLeak,
+                f"the CTA ended and had not freed the {left.columns} columns of tensor memory from column"
+                f" {left.start} on: tcgen05.dealloc is missing",
+            )
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def ranks(self, ticket: Ticket) -> tuple[int, ...]:
+        """The CTAs that a request concerns."""
+        if ticket.group == 1:
+            return (ticket.rank,)
+        even = ticket.rank & ~1
+        return (even, even + 1)
+
+    def ask(self, ticket: Ticket) -> None:
+        """Enter a request, and grant what can be granted."""
+        self.tickets.append(ticket)
+        self.settle()
+
+    def settle(self) -> None:
+        """Grant requests in the order in which they came, while one can be granted."""
+        again = True
+        while again:
+            again = False
+            for ticket in list(self.tickets):
+                partners = self._partners(ticket)
+                if partners is None:
+                    continue
+                places = [(ticket.cluster, rank) for rank in self.ranks(ticket)]
+                if ticket.start is not None:
+                    for place in places:
+                        self[place].give_back(ticket.start)
+                    start = ticket.start
+                else:
+                    found = self._first_fit(places, ticket.columns)
+                    if found is None:
+                        continue
+                    start = found
+                    for partner in partners:
+                        place = (partner.cluster, partner.rank)
+                        self[place].take(start, ticket.columns, ticket.group, partner.origin)
+                for partner in partners:
+                    self.tickets.remove(partner)
+                    self._grant(partner, start)
+                again = True
+                break
+
+    def _grant(self, ticket: Ticket, start: int) -> None:
+        bundle = ticket.origin.bundle
+        bundle.machine.changes += 1
+        ticket.answer(start)
+        if ticket.split is not None:
+            bundle.machine.unpark(bundle, ticket.split, ticket.following)
+
+    def _partners(self, ticket: Ticket) -> list[Ticket] | None:
+        """The requests that go together, one for each CTA; None while the peer has not come."""
+        if ticket.group == 1:
+            return [ticket]
+        peer = ticket.rank ^ 1
+        for other in self.tickets:
+            same = other.cluster == ticket.cluster and other.rank == peer
+            if same and (other.start is None) == (ticket.start is None):
+                if (other.columns, other.start) != (ticket.columns, ticket.start):
+                    raise ticket.origin.error(
+                        TensorMemoryAllocationError,
+                        f"CTA {ticket.rank} asks for {ticket.columns} columns and its peer, CTA {peer}, for"
+                        f" {other.columns}"
+                        + ("" if ticket.start is None else f" from column {ticket.start} and {other.start}")
+                        + ": the two warps of a pair have to ask for the same",
+                    )
+                return sorted((ticket, other), key=lambda t: t.rank)
+        return None
+
+    def _first_fit(self, places: list[tuple[int, int]], columns: int) -> int | None:
+        taken = np.zeros(COLUMNS, dtype=np.bool_)
+        for place in places:
+            taken |= self[place].taken
+        for start in range(0, COLUMNS - columns + 1, SMALLEST):
+            if not taken[start : start + columns].any():
+                return start
+        return None
+
+    def why(self, ticket: Ticket) -> str:
+        """Why a request waits, in words."""
+        what = ticket.origin.site.instruction.name
+        if self._partners(ticket) is None:
+            return f"{what} waits for a warp of the peer, CTA {ticket.rank ^ 1}, to do the same"
+        free = sum(int((~self[ticket.cluster, rank].taken).sum()) for rank in self.ranks(ticket)) // (
+            len(self.ranks(ticket))
+        )
+        return f"{what} waits for {ticket.columns} neighbouring columns of tensor memory, {free} are free"

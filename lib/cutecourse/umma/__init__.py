@@ -1,0 +1,74 @@
+"""What CuTe does for tcgen05.mma, step by step: layouts, descriptors, partitions, tensor memory.
+
+`make_tiled_umma` makes the MMA of one or two SMs and its partitions, `make_smem_layout_atom` and
+`tile_to_mma_shape` lay an operand out in shared memory, `smem_descriptor` says where it lies;
+`make_fragment_C` lays the accumulator out in tensor memory and `make_tmem_copy` loads it.
+Every function keeps the values on its way under CuTe's names and refuses what CUTLASS's assertions refuse.
+Nothing here needs a GPU.
+"""
+
+from .errors import UmmaError
+from .mma import (
+    CtaMma,
+    TiledUmma,
+    make_tiled_umma,
+    partition_shape_A,
+    partition_shape_B,
+    partition_shape_C,
+)
+from .shared_memory import (
+    SMEM_LAYOUT_ATOMS,
+    DescriptorTensor,
+    MmaShapeTrace,
+    SmemDescriptorTrace,
+    gmma_descriptor,
+    make_smem_layout_atom,
+    smem_desc_tensor,
+    smem_descriptor,
+    tile_to_mma_shape,
+)
+from .tensor_memory import (
+    TMEM_COLUMNS,
+    TMEM_LANES,
+    TMEM_LOADS,
+    FragmentTrace,
+    TmemAllocator,
+    TmemCopyTrace,
+    TmemPlace,
+    allocator1sm,
+    allocator2sm,
+    make_fragment_C,
+    make_tmem_copy,
+    place_of,
+)
+
+__all__ = [
+    "SMEM_LAYOUT_ATOMS",
+    "TMEM_COLUMNS",
+    "TMEM_LANES",
+    "TMEM_LOADS",
+    "CtaMma",
+    "DescriptorTensor",
+    "FragmentTrace",
+    "MmaShapeTrace",
+    "SmemDescriptorTrace",
+    "TiledUmma",
+    "TmemAllocator",
+    "TmemCopyTrace",
+    "TmemPlace",
+    "UmmaError",
+    "allocator1sm",
+    "allocator2sm",
+    "gmma_descriptor",
+    "make_fragment_C",
+    "make_smem_layout_atom",
+    "make_tiled_umma",
+    "make_tmem_copy",
+    "partition_shape_A",
+    "partition_shape_B",
+    "partition_shape_C",
+    "place_of",
+    "smem_desc_tensor",
+    "smem_descriptor",
+    "tile_to_mma_shape",
+]

@@ -1,0 +1,150 @@
+"""The kernels of tcgen05 against NumPy, on the emulator and on a Blackwell GPU; whose barrier gets bytes."""
+
+import numpy as np
+import pytest
+
+from cutecourse import runtime
+from cutecourse.emulator import BarrierCountError, DeadlockError, TensorMemoryAccessError, UninitializedRead
+from cutecourse.kernels import (
+    SpecError,
+    umma_broken,
+    umma_gemm,
+    umma_one,
+    umma_tile,
+    umma_tma,
+    umma_tma_multicast,
+    umma_two_sm,
+    umma_two_sm_pipeline,
+)
+
+GPU = pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_100a"), id="gpu")
+EVERYWHERE = pytest.mark.parametrize(("device", "seed"), [("emulator", 0), ("emulator", 1), GPU])
+ONCE = pytest.mark.parametrize(("device", "seed"), [("emulator", 0), GPU])
+
+
+def multiplied(spec, **where):
+    """Run a GEMM; what came out, and what should. Whole numbers of f16 whose sums are exact in f32."""
+    a, b, c = spec.arguments.values()
+    random = np.random.default_rng(1)
+    a, b = (
+        random.integers(-8, 8, operand.extents, endpoint=True).astype(operand.dtype.numpy)
+        for operand in (a, b)
+    )
+    run = runtime.run(spec, a=a, b=b, c=np.full(c.extents, np.nan, np.float32), **where)
+    return run, a.astype(np.float32) @ b.astype(np.float32).T
+
+
+@EVERYWHERE
+@pytest.mark.parametrize(
+    "kernel", [umma_one, umma_tile, umma_tma, umma_two_sm], ids=lambda kernel: kernel.LAUNCH.name
+)
+def test_rung__of_one_tile_multiplies(kernel, device, seed):
+    run, expected = multiplied(kernel.LAUNCH, device=device, seed=seed)
+    assert np.array_equal(run["c"], expected)
+
+
+@ONCE
+@pytest.mark.parametrize(
+    "kernel", [umma_tma_multicast, umma_two_sm_pipeline], ids=lambda kernel: kernel.LAUNCH.name
+)
+def test_rung__of_a_4x4_cluster_multiplies(kernel, device, seed):
+    run, expected = multiplied(kernel.LAUNCH, device=device, seed=seed)
+    assert np.array_equal(run["c"], expected)
+
+
+@ONCE
+@pytest.mark.parametrize(
+    ("sms", "dtype", "major_a", "major_b"),
+    [(1, "f16", "mn", "k"), (1, "bf16", "k", "mn"), (2, "bf16", "mn", "k"), (2, "f16", "mn", "mn")],
+)
+def test_gemm__reads_k_and_mn_major(sms, dtype, major_a, major_b, device, seed):
+    spec = umma_gemm.gemm_spec(
+        (256, 256, 64), sms=sms, dtype=dtype, major_a=major_a, major_b=major_b, cluster=(2, 1)
+    )
+    run, expected = multiplied(spec, device=device, seed=seed)
+    assert np.array_equal(run["c"], expected)
+
+
+@ONCE
+@pytest.mark.parametrize(
+    ("mnk", "sms", "cluster"),
+    [
+        ((2, 3, 8), 1, (2, 1)),
+        ((130, 257, 72), 1, (1, 2)),
+        ((300, 520, 72), 2, (2, 2)),
+        ((256, 256, 320), 2, (2, 1)),  # five k-tiles: both phases of every stage
+    ],
+)
+def test_gemm__of_sizes_that_divide_nothing(mnk, sms, cluster, device, seed):
+    spec = umma_gemm.gemm_spec(mnk, sms=sms, cluster=cluster)
+    run, expected = multiplied(spec, device=device, seed=seed)
+    assert np.array_equal(run["c"], expected)
+
+
+def bytes_by_cta(trace):
+    """How many bytes were counted on the barriers of each CTA."""
+    counted = {}
+    for event in trace.of("mbarrier.complete_tx"):
+        rank = event["barrier"]["rank"]
+        counted[rank] = counted.get(rank, 0) + event["bytes"]
+    return counted
+
+
+def test_multicast__counts_each_ctas_bytes_on_its_own_barrier():
+    run, _ = multiplied(umma_tma_multicast.LAUNCH, device="emulator", trace=True)
+    assert bytes_by_cta(run.trace) == dict.fromkeys(range(16), (128 + 256) * 256 * 2)
+    loads = list(run.trace.of("tma.issue"))
+    # 16 CTAs load a quarter of two tiles for each of four k-tiles, and each load writes four CTAs.
+    assert len(loads) == 16 * 2 * 4
+    assert {len(load["destinations"]) for load in loads} == {4}
+
+
+def test_two_sm__counts_all_bytes_on_the_leaders_barrier():
+    run, _ = multiplied(umma_two_sm.LAUNCH, device="emulator", trace=True)
+    assert bytes_by_cta(run.trace) == {0: (256 + 256) * 256 * 2}
+
+
+def test_two_sm_pipeline__counts_each_pairs_bytes_on_its_own_leaders_barriers():
+    run, expected = multiplied(
+        umma_gemm.gemm_spec((512, 512, 128), cluster=(4, 2)), device="emulator", trace=True
+    )
+    assert np.array_equal(run["c"], expected)
+    assert bytes_by_cta(run.trace) == dict.fromkeys([0, 2, 4, 6], (256 + 256) * 128 * 2)
+
+
+# Shared offsets of the barriers: behind three stages of two tiles come three times `full`, then `empty`.
+FULL, EMPTY = 3 * 32768, 3 * 32768 + 3 * 8
+REPORTS = {
+    "wrong_mask": (DeadlockError, [f"shared offset {FULL}), which is in phase 0 and misses 16384 bytes"]),
+    "peer_not_expected": (UninitializedRead, ["that was never written", "tcgen05.mma.cta_group::2"]),
+    "follower_multiplies": (
+        DeadlockError,
+        [
+            f"CTA 1 of its cluster, shared offset {FULL}), which is in phase 0 and misses 1 of 1 arrivals",
+        ],
+    ),
+    "commit_to_itself": (
+        DeadlockError,
+        [f"shared offset {EMPTY}), which is in phase 0 and misses 4 of 5 arr"],
+    ),
+    "stage_reused": (BarrierCountError, [f"{FULL}", "all arrivals of phase 0 have come", "expect_tx"]),
+    "freed_too_early": (TensorMemoryAccessError, ["tcgen05.ld", "is not allocated"]),
+    "never_cleared": (UninitializedRead, ["should the first tcgen05.mma have enable-input-d false?"]),
+    "not_finished": (UninitializedRead, ["tcgen05.ld", "nobody has written since it was allocated"]),
+}
+
+
+def test_faults__each_change_one_place_of_the_kernel():
+    for fault in umma_broken.FAULTS.values():
+        assert umma_broken.SOURCE.count(fault.right) == 1, fault.name
+    with pytest.raises(SpecError, match="has no fault 'none'; it has "):
+        umma_broken.broken("none")
+
+
+@pytest.mark.parametrize("name", umma_broken.FAULTS)
+def test_fault__is_reported(name):
+    kind, words = REPORTS[name]
+    with pytest.raises(kind) as error:
+        multiplied(umma_broken.broken(name), device="emulator")
+    for word in words:
+        assert word in str(error.value)

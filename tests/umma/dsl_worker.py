@@ -1,0 +1,88 @@
+"""Ask the CuTe DSL about tcgen05: configurations as JSON in, one line of JSON an answer out."""
+
+import json
+import sys
+from typing import Any
+
+import cutlass
+from cutlass import cute
+from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
+
+DTYPES = {
+    "e4m3": cutlass.Float8E4M3FN,
+    "f16": cutlass.Float16,
+    "bf16": cutlass.BFloat16,
+    "f32": cutlass.Float32,
+    "tf32": cutlass.TFloat32,
+}
+MAJORS = {"K": OperandMajorMode.K, "MN": OperandMajorMode.MN}
+
+
+def as_tuple(value: Any) -> Any:
+    return tuple(as_tuple(part) for part in value) if isinstance(value, list) else value
+
+
+def show(value: Any) -> str:
+    return cute.pretty_str(value)
+
+
+def answer_case(case: dict[str, Any]) -> dict[str, Any]:
+    if case["kind"] == "atom":
+        kind = getattr(tcgen05.SmemLayoutAtomKind, case["atom"])
+        atom = tcgen05.make_smem_layout_atom(kind, DTYPES[case["dtype"]])
+        answer = {"atom": show(atom)}
+        if case["shape"]:
+            answer["result"] = show(tcgen05.tile_to_mma_shape(atom, as_tuple(case["shape"])))
+        return answer
+    group = tcgen05.CtaGroup.ONE if case["sms"] == 1 else tcgen05.CtaGroup.TWO
+    majors = [MAJORS[case["a_major"]], MAJORS[case["b_major"]]]
+    op = tcgen05.MmaF16BF16Op(
+        DTYPES[case["ab"]],
+        DTYPES[case["c"]],
+        (case["m"], case["n"], 16),
+        group,
+        tcgen05.OperandSource.SMEM,
+        *majors,
+    )
+    mma = cute.make_tiled_mma(op)
+    tiler = as_tuple(case["tiler"])
+    answer = {
+        "thr_id": show(mma.thr_id),
+        "shape_mnk": show(mma.shape_mnk),
+        "thr_layout_vmnk": show(mma.thr_layout_vmnk),
+        "layout_a": show(mma.tv_layout_A),
+        "layout_b": show(mma.tv_layout_B),
+        "layout_c": show(mma.tv_layout_C),
+        "shape_A": show(mma.partition_shape_A((tiler[0], tiler[2]))),
+        "shape_B": show(mma.partition_shape_B((tiler[1], tiler[2]))),
+        "shape_C": show(mma.partition_shape_C((tiler[0], tiler[1]))),
+    }
+    fragment = mma.make_fragment_C(mma.partition_shape_C((tiler[0], tiler[1])))
+    answer["fragment"] = show(fragment.layout)
+    answer["columns"] = str(tcgen05.find_tmem_tensor_col_offset(fragment))
+    for cta in range(case["sms"]):
+        thr = mma.get_slice(cta)
+        for operand, x, y in (("A", 0, 2), ("B", 1, 2), ("C", 0, 1)):
+            coords = cute.make_identity_tensor((tiler[x], tiler[y]))
+            part = getattr(thr, f"partition_{operand}")(coords)
+            answer[f"part_{operand}{cta}"] = f"{show(part.iterator)} o {show(part.layout)}"
+    return answer
+
+
+def evaluate_all(cases: list[dict[str, Any]]) -> None:
+    for case in cases:
+        try:
+            answer = ["ok", answer_case(case)]
+        except Exception as error:  # noqa: BLE001 - whatever the DSL raises is its answer
+            answer = ["refused", {"refused": f"{type(error).__name__}: {error}"}]
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+@cute.jit
+def run(cases: cutlass.Constexpr):
+    evaluate_all(cases)
+
+
+if __name__ == "__main__":
+    run(json.load(sys.stdin))

@@ -1,0 +1,176 @@
+"""Tensor memory: accumulators, loads and the allocators' rules as CUTLASS's headers have them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from umma.cutlass_data import CASES, cpp, names, nested, plain
+
+from cutecourse.umma import (
+    TMEM_LOADS,
+    FragmentTrace,
+    TmemAllocator,
+    TmemCopyTrace,
+    UmmaError,
+    allocator1sm,
+    allocator2sm,
+    make_fragment_C,
+    make_tmem_copy,
+)
+from support import cutlass_cpp
+
+
+def fragment_of(name: str) -> FragmentTrace:
+    case = CASES[name]
+    return make_fragment_C(nested(case["shape"]), case["dtype"], case["sms"])
+
+
+def copy_of(name: str) -> TmemCopyTrace:
+    return make_tmem_copy(CASES[name]["op"], fragment_of(name))
+
+
+@pytest.mark.parametrize("name", names("fragment"))
+def test_make_fragment_C__lays_the_accumulator_out_as_cutlass(name: str) -> None:
+    expect, fragment = CASES[name]["expect"], fragment_of(name)
+    assert cpp(fragment.layout) == plain(expect["layout"])
+    assert fragment.columns == int(plain(expect["columns"]))
+
+
+RULES = {
+    "Shape Divisibility Condition": "tiling",
+    "Requesting more TMEM than is available": "capacity",
+    "M-mode size should be": "m_size",
+}
+
+
+@pytest.mark.parametrize("name", names("fragment", refused=True))
+def test_make_fragment_C__refuses_what_cutlass_refuses(name: str) -> None:
+    reason = CASES[name]["expect"]["refused"]
+    with pytest.raises(UmmaError) as info:
+        fragment_of(name)
+    assert info.value.rule == next(rule for part, rule in RULES.items() if part in reason), reason
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_sm"),
+    [
+        (((64, 64), 2, 2), 1),
+        (((128, 64), 2, 1), 1),
+        (((64, 64), 1, 2), 2),
+        (((32, 64), 1, 1), 2),
+        (((128, 32), 1, 2), 2),
+    ],
+)
+def test_make_fragment_C__gives_each_element_a_place_of_its_own(shape: tuple, n_sm: int) -> None:
+    fragment = make_fragment_C(shape, "f32", n_sm)
+    places = [fragment.place(index) for index in range(fragment.tensor().size)]
+    assert len({place.address for place in places}) == len(places)
+    assert max(place.lane for place in places) < 128
+    assert max(place.column for place in places) == fragment.columns - 1
+
+
+@pytest.mark.parametrize("name", names("tmem_copy"))
+def test_make_tmem_copy__computes_every_value_of_cutlass(name: str) -> None:
+    expect, copy = CASES[name]["expect"], copy_of(name)
+    assert cpp(copy.fragment.layout) == plain(expect["fragment"])
+    atom = TMEM_LOADS[copy.op]
+    assert cpp(atom.bit_layout_src) == plain(expect["src_layout"])
+    assert cpp(atom.bit_layout_dst) == plain(expect["dst_layout"])
+    for field in ("val_id", "atom_t_layout", "atom_v_layout", "layout_tv", "tiler"):
+        assert cpp(getattr(copy, field)) == plain(expect[field]), field
+    shift = 0 if copy.fragment.value_type.bits == 32 else 1
+    for index, thread in enumerate(expect["thread"]):
+        source, destination = copy.partition_S(thread), copy.partition_D(thread)
+        assert source.offset >> shift == expect["address"][index]
+        assert cpp(source.layout) == plain(expect["source"][index])
+        assert cpp(destination.layout) == plain(expect["destination"][index])
+        for key, element in (("first", destination(0)), ("second", destination(1))):
+            assert cpp(element) == re.sub("ArithTuple", "", plain(expect[key][index]))
+
+
+@pytest.mark.parametrize("name", names("tmem_copy", refused=True))
+def test_make_tmem_copy__refuses_places_that_the_accumulator_has_not(name: str) -> None:
+    with pytest.raises(UmmaError) as info:
+        copy_of(name)
+    assert info.value.rule == "lanes", CASES[name]["expect"]["refused"]
+
+
+@pytest.mark.parametrize("repetitions", [1, 4, 128])
+def test_make_tmem_copy__gives_each_thread_one_lane(repetitions: int) -> None:
+    fragment = make_fragment_C(((128, 128), 1, 1))
+    copy = make_tmem_copy(f"SM100_TMEM_LOAD_32dp32b{repetitions}x", fragment)
+    for thread in (0, 31, 42, 127):
+        elements = copy.elements(thread)
+        assert [place.column for _, place in elements] == list(range(128))
+        for coord, place in elements:
+            assert (place.lane, place.warp) == (thread, thread // 32)
+            assert (coord[0][0], coord[0][1]) == (thread, place.column)
+
+
+def test_make_tmem_copy__refuses_other_loads_by_name() -> None:
+    fragment = make_fragment_C(((128, 64), 1, 1))
+    for rule, op in (("family", "SM100_TMEM_LOAD_16dp256b1x"), ("op", "SM100_TMEM_LOAD_64dp32b1x")):
+        with pytest.raises(UmmaError, match=op) as info:
+            make_tmem_copy(op, fragment)
+        assert info.value.rule == rule
+
+
+def test_make_fragment_C__refuses_what_is_no_partitioned_shape() -> None:
+    for rule, arguments in (
+        ("shape", ((128, 256), "f32")),
+        ("n_sm", (((128, 64), 1, 1), "f32", 3)),
+        ("dtype", (((128, 64), 1, 1), "f64")),
+    ):
+        with pytest.raises(UmmaError) as info:
+            make_fragment_C(*arguments)
+        assert info.value.rule == rule
+
+
+def test_records__explain_themselves() -> None:
+    fragment = make_fragment_C(((64, 128), 1, 1), n_sm=2)
+    assert json.loads(json.dumps(fragment.to_snapshot()))["columns"] == 64
+    assert str(fragment.layout) in str(fragment.explain())
+    copy = make_tmem_copy("SM100_TMEM_LOAD_32dp32b2x", fragment)
+    assert "four warps" in str(copy.explain())
+    assert json.loads(json.dumps(copy.to_snapshot()))["op"] == "SM100_TMEM_LOAD_32dp32b2x"
+
+
+# ---- allocators ----
+
+needs_headers = pytest.mark.skipif(
+    cutlass_cpp.include_folder() is None, reason="CUTLASS's headers (PyPI's nvidia-cutlass) are not installed"
+)
+
+
+@needs_headers
+@pytest.mark.parametrize("allocator", [allocator1sm, allocator2sm], ids=["1sm", "2sm"])
+def test_allocator__has_the_numbers_and_instructions_of_the_header(allocator: TmemAllocator) -> None:
+    folder = cutlass_cpp.include_folder()
+    assert folder is not None
+    header = (folder / "cute" / "arch" / "tmem_allocator_sm100.hpp").read_text()
+    text = header.split(f"class {allocator.name}")[1].split("class Allocator")[0]
+    constants = dict(re.findall(r"constexpr int (\w+) = (\d+);", text))
+    assert allocator.columns_per_allocation_slice == int(constants["ColumnsPerAllocationSlice"])
+    assert allocator.capacity_columns == int(constants["Sm100TmemCapacityColumns"])
+    for instruction in allocator.ptx:
+        assert instruction in text
+
+
+def test_allocator__takes_powers_of_two_from_32_to_512() -> None:
+    allowed = (32, 64, 128, 256, 512)
+    for columns in allowed:
+        allocator1sm.check(columns)
+    for columns in set(range(-1, 1100)) - set(allowed):
+        with pytest.raises(UmmaError) as info:
+            allocator1sm.check(columns)
+        assert info.value.rule == "columns"
+    for columns in range(1, 513):
+        taken = allocator2sm.columns_for(columns)
+        allocator2sm.check(taken)
+        assert taken >= columns
+        assert taken == 32 or taken // 2 < columns
+    for columns in (0, 513):
+        with pytest.raises(UmmaError):
+            allocator1sm.columns_for(columns)
