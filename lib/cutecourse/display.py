@@ -9,6 +9,7 @@ import linecache
 import textwrap
 from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 from cutecourse.errors import CourseError
 
@@ -43,7 +44,7 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
 
     It is therefore the source that runs. Errors: NoSuchLine when Python keeps no source for it.
     """
-    function = inspect.unwrap(getattr(thing, "py_func", thing))  # type: ignore[arg-type]
+    function: Any = inspect.unwrap(getattr(thing, "py_func", thing))
     try:
         return Source(textwrap.dedent(_with_decorators(inspect.getsource(function), function)))
     except (OSError, TypeError) as error:
@@ -52,9 +53,9 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
         ) from error
 
 
-def _with_decorators(text: str, function: object) -> str:
+def _with_decorators(text: str, function: Any) -> str:
     """A function's text with its decorators, which Python misses when the CuTe DSL has compiled it."""
-    file = inspect.getsourcefile(function)  # type: ignore[arg-type]
+    file = inspect.getsourcefile(function)
     above, found, _ = "".join(linecache.getlines(file)).partition(text) if file else ("", "", "")
     lines = above.splitlines(keepends=True) if found else []
     while lines and lines[-1].lstrip().startswith("@"):

@@ -10,13 +10,15 @@ import pytest
 from atoms.cpp import regenerate
 from atoms.oracles import CUTLASS
 
+from support.cutlass_cpp import include_folder
+
 needs_headers = pytest.mark.skipif(
-    regenerate.include_folder() is None, reason="CUTLASS's headers (PyPI's nvidia-cutlass) are not installed"
+    include_folder() is None, reason="CUTLASS's headers (PyPI's nvidia-cutlass) are not installed"
 )
 
 
 def include() -> Path:
-    folder = regenerate.include_folder()
+    folder = include_folder()
     assert folder is not None
     return folder
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,12 +58,29 @@ def refusals(messages: str, lines_before: int) -> dict[int, str]:
     return reasons
 
 
+def read_flat(printed: str) -> dict[str, Case]:
+    """The printed lines as one mapping a case; a key that comes again becomes a list."""
+    answers: dict[str, Case] = {}
+    current: Case = {}
+    for line in printed.splitlines():
+        key, _, text = line.partition("\t")
+        value: Any = int(text) if re.fullmatch(r"-?\d+", text) else text
+        if key == "case":
+            current = answers.setdefault(text, {})
+        elif key in current:
+            held = current[key]
+            current[key] = [*(held if isinstance(held, list) else [held]), value]
+        else:
+            current[key] = value
+    return answers
+
+
 @dataclass(frozen=True)
 class Program:
     """A header of ours whose functions print one case each, the data it fills, and how a case is called.
 
     `call` gives the C++ call of a case; each case prints `case<TAB>its name` first and `key<TAB>value` lines
-    after it.
+    after it, which `read` makes a mapping of. `facts` stand at the head of the data.
     """
 
     header: Path
@@ -71,6 +88,8 @@ class Program:
     call: Callable[[Case], str]
     cases: Callable[[], list[Case]]
     cases_a_unit: int = 14
+    read: Callable[[str], dict[str, Case]] = read_flat
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def compile_and_run(self, calls: list[str], include: Path, nvcc: str) -> str:
         """Everything that a unit of these calls prints."""
@@ -95,7 +114,10 @@ class Program:
         rest = unit
         while rest:
             try:
-                return {**read(self.compile_and_run([self.call(c) for c in rest], include, nvcc)), **refused}
+                return {
+                    **self.read(self.compile_and_run([self.call(c) for c in rest], include, nvcc)),
+                    **refused,
+                }
             except RefusedError as error:
                 refused |= {rest[i]["case"]: {"refused": reason} for i, reason in error.reasons.items()}
                 rest = [c for c in rest if c["case"] not in refused]
@@ -112,6 +134,7 @@ class Program:
                 print(f"{done} of {len(units)} units", file=sys.stderr, flush=True)
         return {
             "cutlass": metadata.version("nvidia-cutlass"),
+            **self.facts,
             "cases": [{**c, "expect": answers[c["case"]]} for c in cases],
         }
 
@@ -135,23 +158,6 @@ class Program:
             return 0 if same else 1
         self.data.write_text(text)
         return 0
-
-
-def read(printed: str) -> dict[str, Case]:
-    """The printed lines as one mapping a case; a key that comes again becomes a list."""
-    answers: dict[str, Case] = {}
-    current: Case = {}
-    for line in printed.splitlines():
-        key, _, text = line.partition("\t")
-        value: Any = int(text) if re.fullmatch(r"-?\d+", text) else text
-        if key == "case":
-            current = answers.setdefault(text, {})
-        elif key in current:
-            held = current[key]
-            current[key] = [*(held if isinstance(held, list) else [held]), value]
-        else:
-            current[key] = value
-    return answers
 
 
 def dump(data: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ underscore is one that C++ knows when it compiles, and ours must know the same.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -33,15 +34,16 @@ from cutecourse.tma import (
     tma_partition,
     trace_tma_atom,
 )
+from support import cutlass_cpp
 
 Case = dict[str, Any]
 
-DATA = json.loads(regenerate.DATA.read_text())
+DATA = json.loads(regenerate.PROGRAM.data.read_text())
 CASES: dict[str, Case] = {case["case"]: case for case in DATA["cases"]}
 SMEM_BASE = 1024  # bytes: where the program says that shared memory begins
 
 needs_headers = pytest.mark.skipif(
-    regenerate.include_folder() is None, reason="CUTLASS's headers (PyPI's nvidia-cutlass) are not installed"
+    cutlass_cpp.include_folder() is None, reason="CUTLASS's headers (PyPI's nvidia-cutlass) are not installed"
 )
 
 
@@ -337,7 +339,7 @@ def cluster_size(shape: tuple[int, ...]) -> int:
 def test_cases__are_those_of_the_generator() -> None:
     kept = [{key: value for key, value in case.items() if key != "expect"} for case in DATA["cases"]]
     assert kept == json.loads(json.dumps(regenerate.all_cases()))
-    assert regenerate.DATA.read_text() == regenerate.dump(DATA)
+    assert regenerate.PROGRAM.data.read_text() == cutlass_cpp.dump(DATA)
 
 
 def test_cases__cover_every_stratum() -> None:
@@ -370,8 +372,9 @@ def test_data__is_what_the_headers_print_now() -> None:
     assert metadata.version("nvidia-cutlass") == DATA["cutlass"]
     wanted = ("cluster-4x4-v2", "rank3-order", "as-wide", "K-SW128-16", "refused-stride")
     cases = [CASES[name] for name in wanted]
-    include, nvcc = regenerate.include_folder(), shutil.which("nvcc")
+    include, nvcc = cutlass_cpp.include_folder(), shutil.which("nvcc")
     assert isinstance(include, Path)
     assert nvcc is not None
     spec = [{key: value for key, value in case.items() if key != "expect"} for case in cases]
-    assert regenerate.collect(include, nvcc, spec)["cases"] == cases
+    few = dataclasses.replace(regenerate.PROGRAM, cases=lambda: spec)
+    assert few.collect(include, nvcc)["cases"] == cases

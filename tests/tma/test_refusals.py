@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cutecourse.dtypes import DTypeError
@@ -231,7 +232,6 @@ def test_masks__of_a_cluster_that_is_too_large_or_a_cta_that_is_not_there() -> N
 
 
 def test_image__of_an_array_that_is_not_the_tensor() -> None:
-    np = pytest.importorskip("numpy")
     trace = trace_tma_atom(K_MAJOR, TILE, (128, 64), "f16")
     for array in (np.zeros((512, 256), np.float32), np.zeros((256, 512), np.float16), np.zeros(9, np.int16)):
         with pytest.raises(TmaError) as caught:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cutecourse import tma
 from cutecourse.layout import Layout, make_layout, tiled_divide
 from cutecourse.widgets import ClusterMasks, WidgetError, draw_cluster_masks
 from cutecourse.widgets.clusters import cluster_layout, cta_masks
@@ -48,7 +49,6 @@ def test_cta_masks__are_those_who_need_the_same_data(v: int) -> None:
 
 @pytest.mark.parametrize("v", [1, 2])
 def test_cta_masks__are_those_of_create_tma_multicast_mask(v: int) -> None:
-    tma = pytest.importorskip("cutecourse.tma")
     for m, n in SHAPES:
         if m % v:
             continue

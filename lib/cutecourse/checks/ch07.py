@@ -178,7 +178,7 @@ def check_fixed_ptx(answer: object) -> str:
             "source": numbers,
             "result": np.zeros_like(numbers),
             "gave_up": np.zeros(2, np.uint32),
-            "tiles": np.uint32(3),  # type: ignore[dict-item]
+            "tiles": np.uint32(3),
         },
         {"result": 2 * numbers},
         emulator_first=True,

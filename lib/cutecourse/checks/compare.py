@@ -227,7 +227,7 @@ def _shape_words(array: np.ndarray[Any, Any]) -> str:
 
 def same_outputs(
     spec: Any,
-    inputs: Mapping[str, np.ndarray[Any, Any]],
+    inputs: Mapping[str, np.ndarray[Any, Any] | np.generic],
     expected: Mapping[str, np.ndarray[Any, Any]],
     *,
     mistakes: Mapping[str, Sequence[tuple[np.ndarray[Any, Any], str]]] | None = None,

@@ -69,8 +69,8 @@ def _size(site: Site, bundle: Bundle, lane: int, slot: int) -> int:
 
 def _in_global(allocation: Allocation, start: int, first: int, stop: int) -> NDArray[np.uint64]:
     """The chunks first..stop of a range of global memory, as pairs of words that can be written."""
-    n = stop - first
-    return np.ndarray((n, 2), dtype=np.uint64, buffer=allocation.data, offset=start + first * CHUNK)  # type: ignore[arg-type]
+    data = allocation.data[start + first * CHUNK : start + stop * CHUNK]
+    return data.view(np.uint64).reshape(-1, 2)
 
 
 @instruction("cp.async.bulk")

@@ -28,11 +28,11 @@ class BulkGroups:
     @classmethod
     def of(cls, bundle: Bundle) -> BulkGroups:
         """The bundle's, made when first asked for."""
-        found = bundle.state.get(_STATE)
+        found: BulkGroups | None = bundle.state.get(_STATE)
         if found is None:
             found = bundle.state[_STATE] = cls(np.zeros((bundle.n, WARP_SIZE), dtype=np.int64))
             _watch_exits(bundle.cohort)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def group(self, lane: int) -> int:
         """The number that a lane's open group will have."""

@@ -402,7 +402,7 @@ class BoundTensorMap:
         return np.ndarray(
             shape[::-1],
             dtype=f"u{self.map.item_bytes}",
-            buffer=self.allocation.data,  # type: ignore[arg-type]
+            buffer=self.allocation.data.data,
             offset=self.base + window.start,
             strides=self._steps[::-1],
         )

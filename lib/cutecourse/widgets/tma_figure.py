@@ -36,7 +36,8 @@ _WIDE = 1.7  # a cell of shared memory is that much wider than high
 def tensor_layout(choice: Mapping[str, Any]) -> Layout:
     """The tensor in global memory: contiguous along `major`, its sizes known only at run time."""
     (m, k), padding = choice["extents"], choice["padding"]
-    return dynamic(Layout((m, k), (k + padding, 1) if choice["major"] == "K" else (1, m + padding)))  # type: ignore[no-any-return]
+    layout: Layout = dynamic(Layout((m, k), (k + padding, 1) if choice["major"] == "K" else (1, m + padding)))
+    return layout
 
 
 def shared_layout(choice: Mapping[str, Any]) -> Layout | ComposedLayout:

@@ -20,9 +20,12 @@ import subprocess
 import sys
 import tempfile
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+from support.cutlass_cpp import include_folder
 
 HERE = Path(__file__).parent
 DATA = HERE / "cutlass.json"
@@ -33,15 +36,6 @@ Nested = Any  # an int or a tuple of Nested
 
 
 # ---- the headers ----
-
-
-def include_folder() -> Path | None:
-    """Where PyPI's nvidia-cutlass keeps CUTLASS's headers, or None where it is not installed."""
-    spec = find_spec("cutlass_library")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    folder = Path(next(iter(spec.submodule_search_locations))) / "source" / "include"
-    return folder if folder.is_dir() else None
 
 
 def header_structs(include: Path, name: str) -> dict[str, tuple[int, str]]:

@@ -11,28 +11,20 @@ configurations are kept in the file beside their answers, so that the tests need
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import random
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-DATA = HERE / "cutlass.json"
-SEED = 20261121
-CASES_A_UNIT = 14
-HEADER = "print_tma.hpp"
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+from support.cutlass_cpp import Case, Program
 
-Case = dict[str, Any]
+HERE = Path(__file__).parent
+SEED = 20261121
+
 Nested = Any  # an int, a text such as "_8" (a static int), or a tuple of Nested
 
 DTYPES = {  # name -> (C++ type, bits)
@@ -50,15 +42,6 @@ DTYPES = {  # name -> (C++ type, bits)
     "u64": ("uint64_t", 64),
     "s64": ("int64_t", 64),
 }
-
-
-def include_folder() -> Path | None:
-    """Where PyPI's nvidia-cutlass keeps CUTLASS's headers, or None where it is not installed."""
-    spec = find_spec("cutlass_library")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    folder = Path(next(iter(spec.submodule_search_locations))) / "source" / "include"
-    return folder if folder.is_dir() else None
 
 
 # ---- CuTe's notation as C++ ----
@@ -628,49 +611,6 @@ def call(case: Case) -> str:
     return f"tma<{', '.join(types)}>({', '.join(values)});"
 
 
-class RefusedError(Exception):
-    """Some calls of a unit do not compile: their positions, each with the reason that the compiler gives."""
-
-    def __init__(self, reasons: dict[int, str]) -> None:
-        super().__init__(str(reasons))
-        self.reasons = reasons
-
-
-def refusals(messages: str, lines_before: int) -> dict[int, str]:
-    """Which calls of a unit the compiler refuses, and the first reason it gives for each."""
-    reasons: dict[int, str] = {}
-    position: int | None = None
-    for line in messages.splitlines():
-        where = re.search(r"unit\.cu:(\d+):\d+: +required from here", line)
-        if where:
-            position = int(where.group(1)) - lines_before - 1
-        error = re.search(r"error: (?:static assertion failed(?:: )?)?(.*)", line)
-        if error and position is not None:
-            reasons.setdefault(position, error.group(1))
-    if not reasons:
-        raise RuntimeError(messages[-3000:])
-    return reasons
-
-
-def compile_and_run(calls: list[str], include: Path, nvcc: str) -> str:
-    """Everything that a unit of these calls prints."""
-    head = [f'#include "{HEADER}"', "", "int main() {"]
-    with tempfile.TemporaryDirectory() as folder:
-        unit = Path(folder) / "unit.cu"
-        unit.write_text("\n".join([*head, *calls, "}", ""]))
-        program = Path(folder) / "unit"
-        # `-x c++`: everything here is host code, and the host compiler alone is several times faster. CUTLASS
-        # compiles its call of the driver only for CUDA 12 or later, which that compiler has to be told.
-        command = [nvcc, "-x", "c++", "-std=c++17", "-O0", "-w"]
-        command += ["-D__CUDACC_VER_MAJOR__=13", "-D__CUDACC_VER_MINOR__=0"]
-        command += ["-DCUTLASS_ENABLE_DIRECT_CUDA_DRIVER_CALL=1", f"-I{include}", f"-I{HERE}"]
-        command += ["-o", str(program), str(unit)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RefusedError(refusals(done.stderr, len(head)))
-        return subprocess.run([program], capture_output=True, text=True, check=True).stdout
-
-
 def numbers_of(value: str) -> Any:
     if re.fullmatch(r"-?\d+", value):
         return int(value)
@@ -718,60 +658,14 @@ def read(printed: str) -> dict[str, Case]:
     return answers
 
 
-def answer(unit: list[Case], include: Path, nvcc: str) -> dict[str, Case]:
-    """What one unit prints; a case that does not compile answers with the compiler's reason."""
-    refused: dict[str, Case] = {}
-    rest = unit
-    while rest:
-        try:
-            return {**read(compile_and_run([call(c) for c in rest], include, nvcc)), **refused}
-        except RefusedError as error:
-            refused |= {rest[i]["case"]: {"refused": reason} for i, reason in error.reasons.items()}
-            rest = [c for c in rest if c["case"] not in refused]
-    return refused
-
-
-def collect(include: Path, nvcc: str, cases: list[Case]) -> dict[str, Any]:
-    units = [cases[i : i + CASES_A_UNIT] for i in range(0, len(cases), CASES_A_UNIT)]
-    answers: dict[str, Case] = {}
-    with ThreadPoolExecutor(min(len(units), os.cpu_count() or 1)) as pool:
-        for done, got in enumerate(pool.map(lambda unit: answer(unit, include, nvcc), units), 1):
-            answers |= got
-            print(f"{done} of {len(units)} units", file=sys.stderr, flush=True)
-    return {
-        "cutlass": metadata.version("nvidia-cutlass"),
-        "seed": SEED,
-        "cases": [{**c, "expect": answers[c["case"]]} for c in cases],
-    }
-
-
-def dump(data: dict[str, Any]) -> str:
-    """JSON with one case a line, so that a change shows as a change of its lines."""
-    rows = ",\n".join(f"  {json.dumps(case)}" for case in data["cases"])
-    head = "".join(f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in data.items() if k != "cases")
-    return f'{{\n{head} "cases": [\n{rows}\n ]\n}}\n'
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
-    arguments = parser.parse_args()
-    include, nvcc = include_folder(), shutil.which("nvcc")
-    if include is None or nvcc is None:
-        print(
-            "regenerate.py needs nvcc on PATH and PyPI's nvidia-cutlass (its C++ headers).", file=sys.stderr
-        )
-        return 2
-    text = dump(collect(include, nvcc, all_cases()))
-    if arguments.check:
-        same = DATA.read_text() == text
-        print("the data is current" if same else "the data differs from what the headers say now")
-        return 0 if same else 1
-    DATA.write_text(text)
-    return 0
-
+PROGRAM = Program(
+    header=HERE / "print_tma.hpp",
+    data=HERE / "cutlass.json",
+    call=call,
+    cases=all_cases,
+    read=read,
+    facts={"seed": SEED},
+)
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(PROGRAM.main(__doc__))
