@@ -544,6 +544,7 @@ def test_events__tell_of_issue_completion_and_commit():
         (128, 16, 16, "f32.f16.f16", False),
         (128, 16, 16, "f32.f16.f16", True),
     ]
+    assert {e["idesc"] for e in issues} == {idesc(128, 16)}
     done = [e["issue"] for e in trace.of("mma.complete")]
     assert done == [e.index for e in issues]
     (commit,) = trace.of("mma.commit").events

@@ -238,7 +238,8 @@ class _Mma:
         first = bundle.rank if group == 1 else bundle.rank & ~1
         self.ranks = range(first, first + group)
         try:
-            self.shape = decode_instruction(value(rows32, operands.shape), kind, group)
+            self.idesc = value(rows32, operands.shape)
+            self.shape = decode_instruction(self.idesc, kind, group)
             self._decode_operands()
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
@@ -321,6 +322,7 @@ class _Mma:
                 a=self.a_address if self.a_bits is None else self.a_bits,
                 b=self.b_bits,
                 d=self.d_address,
+                idesc=self.idesc,
                 accumulate=self.enable,
             )
         Queue.of(origin).add(Operation(origin, self.complete, self.issued))

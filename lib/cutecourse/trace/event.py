@@ -49,7 +49,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "tmem.store": ("address", "shape", "registers"),
     "tmem.wait": ("name",),
     "tmem.copy": ("address", "group"),
-    "mma.issue": ("group", "m", "n", "k", "types", "a", "b", "d", "accumulate"),
+    "mma.issue": ("group", "m", "n", "k", "types", "a", "b", "d", "idesc", "accumulate"),
     "mma.complete": ("issue",),
     "mma.commit": ("group", "barrier", "mask", "issues"),
     "fence": ("name",),
@@ -63,6 +63,7 @@ outcome       "passed", "blocked" or "false" (the instruction answered that the 
 group         how many CTAs act together, 1 or 2
 address       in tensor memory, the lane in its upper and the column in its lower 16 bits; None while unknown
 a, b, d       of an MMA: descriptors of shared memory (a: or an address in tensor memory), address of D
+idesc         of an MMA: its instruction descriptor
 issue         the index of the `mma.issue` it belongs to; `issues` those that a commit waits for
 destinations  [{"rank": int, "offset": int}], in shared memory; empty for a store
 """
