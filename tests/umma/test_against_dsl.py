@@ -16,7 +16,7 @@ from cutecourse.layout import Layout, get_nonswizzle_portion, make_identity_layo
 from cutecourse.umma import (
     make_fragment_C,
     make_smem_layout_atom,
-    make_tiled_umma,
+    make_tiled_mma,
     partition_shape_A,
     partition_shape_B,
     partition_shape_C,
@@ -117,11 +117,11 @@ def test_make_smem_layout_atom__is_half_of_the_dsls_where_32_bytes_stay_together
 
 
 @pytest.mark.parametrize("index", range(len(MMAS)))
-def test_make_tiled_umma__has_the_layouts_of_the_dsl(answers: list[Any], index: int) -> None:
+def test_make_tiled_mma__has_the_layouts_of_the_dsl(answers: list[Any], index: int) -> None:
     case, (status, answer) = MMAS[index], answers[len(ATOMS) + index]
     assert status == "ok", answer
     op = "SM100_MMA_F16BF16_SS" if case["sms"] == 1 else "SM100_MMA_F16BF16_2x1SM_SS"
-    mma = make_tiled_umma(
+    mma = make_tiled_mma(
         op, case["ab"], case["ab"], case["c"], case["m"], case["n"], case["a_major"], case["b_major"]
     )
     m, n, k = case["tiler"]

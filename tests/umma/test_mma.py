@@ -18,7 +18,7 @@ from cutecourse.umma import (
     UmmaError,
     make_fragment_C,
     make_smem_layout_atom,
-    make_tiled_umma,
+    make_tiled_mma,
     make_tmem_copy,
     partition_shape_A,
     partition_shape_B,
@@ -29,7 +29,7 @@ from cutecourse.umma import (
 
 def mma_of(case: dict[str, Any]) -> TiledUmma:
     op = f"SM100_MMA_F16BF16_{case['op']}"
-    return make_tiled_umma(
+    return make_tiled_mma(
         op, case["a"], case["b"], case["c"], case["m"], case["n"], case["a_major"], case["b_major"]
     )
 
@@ -38,7 +38,7 @@ def mma_of(case: dict[str, Any]) -> TiledUmma:
 
 
 @pytest.mark.parametrize("name", names("atom"))
-def test_make_tiled_umma__has_the_traits_of_cutlass(name: str) -> None:
+def test_make_tiled_mma__has_the_traits_of_cutlass(name: str) -> None:
     expect, mma = CASES[name]["expect"], mma_of(CASES[name])
     for field in ("shape_mnk", "thr_id", "layout_a", "layout_b", "layout_c", "thr_layout_vmnk", "tile_shape"):
         assert cpp(getattr(mma, field)) == plain(expect[field]), field
@@ -53,7 +53,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", names("atom", refused=True))
-def test_make_tiled_umma__refuses_what_cutlass_refuses(name: str) -> None:
+def test_make_tiled_mma__refuses_what_cutlass_refuses(name: str) -> None:
     reason = CASES[name]["expect"]["refused"]
     with pytest.raises(UmmaError) as info:
         mma_of(CASES[name])
@@ -70,18 +70,18 @@ def test_make_tiled_umma__refuses_what_cutlass_refuses(name: str) -> None:
         ("op", "SM100_MMA_F32_SS"),
     ],
 )
-def test_make_tiled_umma__refuses_other_operations_by_name(rule: str, op: str) -> None:
+def test_make_tiled_mma__refuses_other_operations_by_name(rule: str, op: str) -> None:
     with pytest.raises(UmmaError, match=op) as info:
-        make_tiled_umma(op, "f16", "f16", "f32", 128, 128)
+        make_tiled_mma(op, "f16", "f16", "f32", 128, 128)
     assert info.value.rule == rule
 
 
-def test_make_tiled_umma__refuses_types_and_ctas() -> None:
+def test_make_tiled_mma__refuses_types_and_ctas() -> None:
     for rule, types in (("dtype", ("s16", "f16", "f32")), ("c_type", ("f16", "f16", "s32"))):
         with pytest.raises(UmmaError) as info:
-            make_tiled_umma("SM100_MMA_F16BF16_SS", *types, 128, 128)
+            make_tiled_mma("SM100_MMA_F16BF16_SS", *types, 128, 128)
         assert info.value.rule == rule
-    mma = make_tiled_umma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 128)
+    mma = make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 128)
     with pytest.raises(UmmaError, match="no CTA 2") as info:
         mma.get_slice(2)
     assert info.value.rule == "cta"
@@ -95,14 +95,14 @@ def test_make_tiled_umma__refuses_types_and_ctas() -> None:
 
 @pytest.mark.parametrize("m", [128, 256])
 def test_layouts__give_every_cell_of_a_and_c_to_one_cta(m: int) -> None:
-    mma = make_tiled_umma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", m, 64)
+    mma = make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", m, 64)
     for layout in (mma.layout_a, mma.layout_b, mma.layout_c):
         cells = [layout(index) for index in range(int(size(layout)))]
         assert sorted(cells) == list(range(len(cells)))
 
 
 def test_tiled_umma__explains_itself() -> None:
-    mma = make_tiled_umma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 128, 256)
+    mma = make_tiled_mma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 128, 256)
     assert json.loads(json.dumps(mma.to_snapshot()))["thr_id"] == "1:0"
     assert "ThrID" in str(mma.explain())
     assert mma.instruction.format is INSTR_SM100

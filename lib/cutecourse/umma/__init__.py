@@ -1,6 +1,6 @@
 """What CuTe does for tcgen05.mma, step by step: layouts, descriptors, partitions, tensor memory.
 
-`make_tiled_umma` makes the MMA of one or two SMs and its partitions, `make_smem_layout_atom` and
+`make_tiled_mma` makes the MMA of one or two SMs and its partitions, `make_smem_layout_atom` and
 `tile_to_mma_shape` lay an operand out in shared memory, `smem_descriptor` says where it lies;
 `make_fragment_C` lays the accumulator out in tensor memory and `make_tmem_copy` loads it.
 Every function keeps the values on its way under CuTe's names and refuses what CUTLASS's assertions refuse.
@@ -11,7 +11,7 @@ from .errors import UmmaError
 from .mma import (
     CtaMma,
     TiledUmma,
-    make_tiled_umma,
+    make_tiled_mma,
     partition_shape_A,
     partition_shape_B,
     partition_shape_C,
@@ -62,7 +62,7 @@ __all__ = [
     "gmma_descriptor",
     "make_fragment_C",
     "make_smem_layout_atom",
-    "make_tiled_umma",
+    "make_tiled_mma",
     "make_tmem_copy",
     "partition_shape_A",
     "partition_shape_B",

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cutecourse.atoms import MmaAtom, Source, Tensor, ThrMma, TiledMma, make_tiled_mma
+from cutecourse import atoms
+from cutecourse.atoms import MmaAtom, Source, Tensor, ThrMma, TiledMma
 from cutecourse.atoms.tensor import AnyLayout
 from cutecourse.descriptors import INSTR_SM100, MAJORS, Descriptor, make_instr_desc
 from cutecourse.dtypes import DType
@@ -21,7 +22,7 @@ from .shared_memory import DescriptorTensor, smem_desc_tensor
 __all__ = [
     "CtaMma",
     "TiledUmma",
-    "make_tiled_umma",
+    "make_tiled_mma",
     "partition_shape_A",
     "partition_shape_B",
     "partition_shape_C",
@@ -61,7 +62,7 @@ class TiledUmma(Record):
                 two for two, and `get_slice` takes the CTA's place in its pair, 0 for the leader.
     Source:     CUTLASS 4.2.0, include/cute/atom/mma_traits_sm100.hpp and mma_atom.hpp.
 
-    >>> print(make_tiled_umma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256).layout_a)
+    >>> print(make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256).layout_a)
     (2,(128,16)):(128,(1,256))
     """
 
@@ -184,7 +185,7 @@ class TiledUmma(Record):
 
         Errors: UmmaError, rule `cluster`, where these do not divide the cluster along M.
 
-        >>> mma = make_tiled_umma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256)
+        >>> mma = make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256)
         >>> print(mma.cluster_layout_vmnk((4, 4, 1)))
         ((2),2,4,1):((1),2,4,0)
         """
@@ -224,7 +225,7 @@ class CtaMma:
         """This CTA's part ((MMA_M, MMA_K), MMAs along M, MMAs along K, ...) of a tensor (M, K, ...).
 
         >>> from cutecourse.layout import make_identity_layout
-        >>> mma = make_tiled_umma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256)
+        >>> mma = make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256)
         >>> print(mma.get_slice(1).partition_A(make_identity_layout((256, 64))))
         (128,0) o ((128,16),1,4):((1@0,1@1),0,16@1)
         """
@@ -264,7 +265,7 @@ class CtaMma:
         return smem_desc_tensor(slayout, element, major, start_address)
 
 
-def make_tiled_umma(
+def make_tiled_mma(
     op: str,
     a_type: DType | str,
     b_type: DType | str,
@@ -287,7 +288,7 @@ def make_tiled_umma(
                 accumulator of s32, which C++ would take and the instruction has not.
     Source:     CUTLASS 4.2.0, include/cute/arch/mma_sm100_umma.hpp and atom/mma_traits_sm100.hpp.
 
-    >>> mma = make_tiled_umma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 128, 256)
+    >>> mma = make_tiled_mma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 128, 256)
     >>> print(mma.shape_mnk, mma.thr_id, mma.thr_layout_vmnk, hex(mma.idesc))
     (128, 256, 16) 1:0 (1,1,1,1):(0,0,0,0) 0x8400010
     """
@@ -337,7 +338,8 @@ def make_tiled_umma(
         ptx_source=Source(_ARCH, known.arch_line, op),
     )
     idesc = make_instr_desc(a, b, c, m, n, a_major, b_major, a_neg=a_neg, b_neg=b_neg)
-    return TiledUmma(op, atom, a_major, b_major, idesc, make_tiled_mma(atom, Layout(atom_layout_mnk)))
+    tiled_mma = atoms.make_tiled_mma(atom, Layout(atom_layout_mnk))
+    return TiledUmma(op, atom, a_major, b_major, idesc, tiled_mma)
 
 
 def _operand(sms: int, x: int, y: int, divided: int) -> Layout:
@@ -363,7 +365,7 @@ def partition_shape_A(mma: TiledUmma, shape_mk: IntTuple) -> Any:
 
     Errors: PartitionError where the atoms do not divide the tile.
 
-    >>> mma = make_tiled_umma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256)
+    >>> mma = make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256)
     >>> partition_shape_A(mma, (256, 64)), partition_shape_B(mma, (256, 64))
     (((128, 16), 1, 4), ((128, 16), 1, 4))
     """
