@@ -8,13 +8,10 @@ and the others write numbers that are worth nothing: the emulator is where to ru
 from __future__ import annotations
 
 import inspect
-import linecache
-from functools import cache
-from types import ModuleType
 
 from cutecourse.kernels import umma_two_sm_pipeline
+from cutecourse.kernels.faults import Fault, by_name, with_fault
 from cutecourse.kernels.spec import LaunchSpec, SpecError
-from cutecourse.kernels.tma_broken import Fault
 
 SOURCE = inspect.getsource(umma_two_sm_pipeline)
 
@@ -26,9 +23,9 @@ _FREE = SOURCE[
     SOURCE.index("    if warp == 0:\n        cute.arch.relinquish") : SOURCE.index("\n\n@cute.jit")
 ]
 
-FAULTS = {
-    fault.name: fault
-    for fault in (
+FAULTS = by_name(
+    umma_two_sm_pipeline,
+    (
         Fault(
             "wrong_mask",
             "mask_a = cpasync.create_tma_multicast_mask(cluster_layout_vmnk, cta_coord, mcast_mode=2)",
@@ -77,29 +74,16 @@ FAULTS = {
             "",
             "the accumulator is read before the MMAs are done",
         ),
-    )
-}
+    ),
+)
 
 
-@cache
 def broken(name: str) -> LaunchSpec:
     """The launch with the fault `name` of `FAULTS` put in. Errors: SpecError for a name that is none."""
     fault = FAULTS.get(name)
     if fault is None:
         raise SpecError(f"umma_broken has no fault {name!r}; it has {', '.join(FAULTS)}.")
-    spec = _load(f"umma_{name}", SOURCE.replace(fault.right, fault.wrong)).LAUNCH
-    assert isinstance(spec, LaunchSpec)
-    return spec
-
-
-def _load(name: str, source: str) -> ModuleType:
-    """The module of this text. The CuTe DSL reads a kernel's source again, as Python does for a traceback."""
-    source = source.replace("umma_two_sm_pipeline", name)
-    filename = f"<{name}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    module = ModuleType(name)
-    exec(compile(source, filename, "exec"), vars(module))
-    return module
+    return with_fault(umma_two_sm_pipeline, fault)
 
 
 LAUNCH = umma_two_sm_pipeline.LAUNCH

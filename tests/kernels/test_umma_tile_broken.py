@@ -1,0 +1,61 @@
+"""The one-tile GEMM's faults: each is reported for what it is, or, where no rule is broken, only wrong."""
+
+import numpy as np
+import pytest
+
+from cutecourse.emulator import (
+    EmulatorError,
+    MissingProxyFence,
+    OverwrittenSource,
+    TensorMemoryAccessError,
+    TensorMemoryLeak,
+    UninitializedRead,
+)
+from cutecourse.kernels import umma_tile, umma_tile_broken
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import SpecError
+from cutecourse.runtime import run
+
+REPORTS = {
+    "no_proxy_fence": MissingProxyFence,
+    "no_wait": OverwrittenSource,
+    "parity_never_flipped": (MissingProxyFence, OverwrittenSource),
+    "never_cleared": UninitializedRead,
+    "wrong_lanes": TensorMemoryAccessError,
+    "not_freed": TensorMemoryLeak,
+}
+SILENT = ("every_k_tile_cleared",)
+
+
+def product(spec):
+    a, b = (np.random.default_rng(i).integers(-4, 5, (128, 256)).astype(np.float16) for i in (1, 2))
+    result = run(spec, device="emulator", a=a, b=b, c=np.zeros((128, 128), np.float32))["c"]
+    return result, a, b
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_fault__is_reported(name):
+    with pytest.raises(EmulatorError) as report:
+        product(umma_tile_broken.broken(name))
+    assert isinstance(report.value, REPORTS[name])
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_fault_without_a_broken_rule__leaves_the_last_k_tile(name):
+    result, a, b = product(umma_tile_broken.broken(name))
+    last = a[:, 192:].astype(np.float32) @ b[:, 192:].T.astype(np.float32)
+    assert np.array_equal(result, last)
+
+
+def test_every_fault_is_tried():
+    assert set(REPORTS) | set(SILENT) == set(umma_tile_broken.FAULTS)
+
+
+def test_broken__refuses_a_name_that_is_none():
+    with pytest.raises(SpecError, match="no_wait"):
+        umma_tile_broken.broken("none")
+
+
+def test_by_name__refuses_a_text_that_is_not_there_once():
+    with pytest.raises(SpecError, match="0 times"):
+        by_name(umma_tile, [Fault("f", "no such text", "", "nothing")])
