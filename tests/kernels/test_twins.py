@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.kernels import tma_load, tma_multicast, umma_two_sm_pipeline
+from cutecourse.kernels import tma_load, tma_multicast, umma_tma_multicast, umma_two_sm_pipeline
 from cutecourse.layout import (
     Layout,
     blocked_product,
@@ -118,28 +118,30 @@ def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, fi
 
 
 @pytest.mark.program("nvcc")
-def test_umma_two_sm_cu__multiplies_on_the_emulator(tmp_path, find_program):
-    nvcc(
-        find_program,
-        KERNELS / "cpp" / "umma_two_sm.cu",
-        tmp_path / "umma_two_sm.ptx",
-        "-arch=sm_100a",
-        "-ptx",
-    )
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        ("umma_tma_multicast", umma_tma_multicast.LAUNCH),
+        # The same problem, cluster and boxes, with one stage instead of three.
+        ("umma_two_sm", umma_two_sm_pipeline.LAUNCH),
+    ],
+)
+def test_umma_cu__multiplies_on_the_emulator(tmp_path, find_program, name, spec):
+    nvcc(find_program, KERNELS / "cpp" / f"{name}.cu", tmp_path / f"{name}.ptx", "-arch=sm_100a", "-ptx")
     rng = np.random.default_rng(13)
     a = rng.integers(-8, 9, (512, 256)).astype(np.float16)
     b = rng.integers(-8, 9, (1024, 256)).astype(np.float16)
     c = np.full((512, 1024), np.nan, np.float32)
-    spec = umma_two_sm_pipeline.LAUNCH  # the same problem, cluster and boxes, with one stage instead of three
     maps = [
         (runtime.emulator_tensor_map(parameter.encoding, array),)
         for parameter, array in zip(spec.params, (a, b), strict=False)
     ]
     emulator.launch(
-        (tmp_path / "umma_two_sm.ptx").read_text(),
+        (tmp_path / f"{name}.ptx").read_text(),
         grid=spec.grid,
         block=spec.block,
         cluster=spec.cluster,
+        dynamic_smem=spec.dynamic_smem,
         args=[*maps, c],
     )
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
