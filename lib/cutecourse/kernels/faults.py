@@ -14,7 +14,7 @@ from types import MappingProxyType, ModuleType
 from cutecourse.kernels.spec import LaunchSpec, SpecError
 from cutecourse.kernels.tma_broken import Fault
 
-__all__ = ["Fault", "by_name", "with_fault"]
+__all__ = ["Fault", "by_name", "changed_module", "with_fault"]
 
 
 def by_name(module: ModuleType, faults: Iterable[Fault]) -> Mapping[str, Fault]:
@@ -35,18 +35,31 @@ def by_name(module: ModuleType, faults: Iterable[Fault]) -> Mapping[str, Fault]:
 
 @cache
 def with_fault(module: ModuleType, fault: Fault) -> LaunchSpec:
-    """The launch of a kernel's module with a fault put in.
+    """The launch of a kernel's module with a fault put in."""
+    spec = changed_module(module, fault.name, ((fault.right, fault.wrong),)).LAUNCH
+    assert isinstance(spec, LaunchSpec)
+    return spec
+
+
+def changed_module(module: ModuleType, suffix: str, changes: Iterable[tuple[str, str]]) -> ModuleType:
+    """The module of a kernel's text with each `(right, wrong)` put in; its kernel's name gets the suffix.
 
     The CuTe DSL reads a kernel's source again, as Python does for a traceback, so the changed text is kept
     where both look for it.
+    Errors: SpecError for a text that is not in the module exactly once.
     """
     kernel = module.__name__.rpartition(".")[2]
-    name = f"{kernel}_{fault.name}"
-    text = inspect.getsource(module).replace(fault.right, fault.wrong).replace(kernel, name)
+    name = f"{kernel}_{suffix}"
+    text = inspect.getsource(module)
+    for right, wrong in changes:
+        if text.count(right) != 1:
+            raise SpecError(
+                f"{module.__name__} has {right!r} {text.count(right)} times; it must be there once."
+            )
+        text = text.replace(right, wrong)
+    text = text.replace(kernel, name)
     filename = f"<{name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     changed = ModuleType(name)
     exec(compile(text, filename, "exec"), vars(changed))
-    spec = changed.LAUNCH
-    assert isinstance(spec, LaunchSpec)
-    return spec
+    return changed

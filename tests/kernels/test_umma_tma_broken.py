@@ -1,0 +1,76 @@
+"""The multicast GEMM's faults: each breaks one rule, and the emulator's report names that rule."""
+
+import re
+
+import numpy as np
+import pytest
+
+from cutecourse.emulator import (
+    DeadlockError,
+    EmulatorError,
+    NoBarrierError,
+    OverwrittenSource,
+    UninitializedRead,
+)
+from cutecourse.kernels import umma_tma_broken
+from cutecourse.kernels.spec import SpecError
+from cutecourse.runtime import run
+
+EARLY = (UninitializedRead, OverwrittenSource)
+# What is raised, with which words, with which of the emulator's orders.
+REPORTS = {
+    ("own_slices_expected",): (0, UninitializedRead, "tcgen05.mma"),
+    ("two_ctas_expected",): (0, DeadlockError, "is in phase 0 and misses 49152 bytes"),
+    ("commit_to_own_row",): (0, DeadlockError, "is in phase 0 and misses 1 of 3 arrivals"),
+    ("count_of_own_row",): (0, EARLY, "tcgen05.mma"),
+    ("commit_to_own_row", "count_of_own_row"): (0, EARLY, "B has a byte at shared offset 0x8000"),
+    ("parity_never_flipped",): (0, UninitializedRead, "tcgen05.mma"),
+    ("slice_along_m",): (0, UninitializedRead, "A has a byte at shared offset"),
+    ("no_cluster_barrier",): (5, NoBarrierError, "mbarrier.init has not run there"),
+}
+
+
+def multiplied(spec, seed=0, device="emulator"):
+    """What the GEMM of the small problem makes of whole numbers, and what it is to make."""
+    rng = np.random.default_rng(12)
+    a, b = (rng.integers(-4, 5, (rows, 256)).astype(np.float16) for rows in (256, 512))
+    c = np.full((256, 512), np.nan, np.float32)
+    made = run(spec, device=device, seed=seed, a=a, b=b, c=c)["c"]
+    return made, a.astype(np.float32) @ b.astype(np.float32).T
+
+
+@pytest.mark.parametrize(
+    ("device", "seed"),
+    [("emulator", 0), ("emulator", 5), pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_100a"), id="gpu")],
+)
+def test_small_cluster__multiplies(device, seed):
+    made, expected = multiplied(umma_tma_broken.LAUNCH, seed, device)
+    np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize("names", REPORTS, ids="+".join)
+def test_fault__is_reported(names):
+    seed, kind, words = REPORTS[names]
+    with pytest.raises(EmulatorError, match=re.escape(words)) as report:
+        multiplied(umma_tma_broken.small(*names), seed)
+    assert isinstance(report.value, kind)
+
+
+def test_every_fault_is_tried():
+    assert {name for names in REPORTS for name in names} == set(umma_tma_broken.FAULTS)
+
+
+def test_slices_along_m__leave_out_what_the_report_names():
+    """Both CTAs of a row load slice m of A: what CTA (m, n) never gets is slice 1 - m."""
+    missing = set()
+    for seed in range(4):
+        with pytest.raises(UninitializedRead) as report:
+            multiplied(umma_tma_broken.broken("slice_along_m"), seed)
+        offset, rank = re.search(r"offset (0x\w+) .* of CTA (\d)", str(report.value)).groups()
+        missing.add((int(rank) % 2, int(offset, 16) // (64 * 128)))
+    assert missing <= {(0, 1), (1, 0)}
+
+
+def test_broken__refuses_a_name_that_is_none():
+    with pytest.raises(SpecError, match="commit_to_own_row"):
+        umma_tma_broken.broken("none")
