@@ -9,12 +9,17 @@ elements in a chunk and a swizzle of S bytes, which are s = S / 16 chunks, they 
     K-major    none      row r, chunk j:  (r % 8) * 16 + (r // 8) * SBO + j * LBO
     K-major    swizzled  row r, chunk j:  (r % 8) * S  + (r // 8) * SBO + j * 16
     MN-major   none      chunk j, k:      j * SBO + (k % 8) * 16 + (k // 8) * LBO
-    MN-major   swizzled  chunk j, k:      (j % s) * 16 + (j // s) * LBO + (k % 8) * S + (k // 8) * SBO
+    MN-major   swizzled  chunk j, k:      (j % s) * 16 + (j // s) * LBO + (k % a) * S + (k // a) * SBO
 
-bytes from the start address. The swizzle then works on the bits of the address itself.
+bytes from the start address, with a = 8, and a = 4 where the swizzle moves 32 bytes at a time. The swizzle
+then works on the bits of the address itself: the chunk's number is combined with that of its 128-byte row,
+which the base offset counts from where the pattern starts.
 
 Source: PTX ISA 9.0, Shared memory descriptor (#tcgen05-shared-memory-descriptor), Instruction descriptor
-        (#tcgen05-instruction-descriptor), Canonical layouts (#tcgen05-canonical-layouts), Strides.
+        (#tcgen05-instruction-descriptor), Canonical layouts (#tcgen05-canonical-layouts), Strides, Valid
+        Combinations of Type-Size, Major-ness and Swizzling
+        (#tcgen05-matrix-layout-organization-valid-comb-type-size-majorness-swizzle), Shared Memory Layout and
+        Swizzling (#tcgen05-shared-memory-layout-swizzling).
 """
 
 from __future__ import annotations
@@ -24,8 +29,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-
-from cutecourse.emulator.swizzle import SPANS, swizzled
 
 __all__ = [
     "CHUNK",
@@ -40,7 +43,10 @@ __all__ = [
 CHUNK = 16
 _ATOM = 8
 """Rows of a core matrix."""
-_SWIZZLES = {0: "none", 2: "128B", 4: "64B", 6: "32B"}
+_WIDE_ATOMS = "128B with 32B atoms"
+_SWIZZLES = {0: "none", 1: _WIDE_ATOMS, 2: "128B", 4: "64B", 6: "32B"}
+_SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128, _WIDE_ATOMS: 128}
+"""The bytes within which chunks change places."""
 _REPEAT = 1024
 """Bytes after which every swizzle repeats."""
 
@@ -66,7 +72,9 @@ class MatrixDescriptor:
     leading: int
     stride: int
     swizzle: str
-    """"none", "32B", "64B" or "128B"."""
+    """"none", "32B", "64B", "128B" or "128B with 32B atoms"."""
+    base: int = 0
+    """The 128-byte row, modulo 8, in which the swizzle's pattern starts."""
 
 
 @cache
@@ -74,7 +82,7 @@ def decode_matrix(bits: int) -> MatrixDescriptor:
     """Read a shared-memory descriptor. Errors: FieldError.
 
     >>> decode_matrix(0x4000_4040_0001_0040)
-    MatrixDescriptor(start=1024, leading=16, stride=1024, swizzle='128B')
+    MatrixDescriptor(start=1024, leading=16, stride=1024, swizzle='128B', base=0)
     """
     for low, high in ((14, 15), (30, 31)):
         if _bits(bits, low, high):
@@ -86,36 +94,45 @@ def decode_matrix(bits: int) -> MatrixDescriptor:
         )
     if _bits(bits, 53, 60):
         raise FieldError("bits 53 to 60 of the shared-memory descriptor", "has to be 0")
-    if base := _bits(bits, 49, 51):
-        raise FieldError("matrix base offset (bits 49 to 51)", f"{base} is not supported yet, only 0")
     if _bits(bits, 52, 52):
         raise FieldError(
             "leading dimension stride mode (bit 52)",
-            "the absolute address is sm_103a's and not supported yet",
+            "an absolute address is sm_103a's, for a K of 48 bytes, and not supported yet",
         )
     mode = _bits(bits, 61, 63)
-    if mode == 1:
-        raise FieldError(
-            "swizzling mode (bits 61 to 63)", "1, 128 bytes with 32-byte atoms, is not supported yet"
-        )
     if mode not in _SWIZZLES:
         raise FieldError("swizzling mode (bits 61 to 63)", f"{mode} is no mode; there are 0, 1, 2, 4 and 6")
+    base = _bits(bits, 49, 51)
+    if base and not mode:
+        raise FieldError(
+            "matrix base offset (bits 49 to 51)", f"{base}, and without a swizzle there is no pattern to move"
+        )
     return MatrixDescriptor(
         start=_bits(bits, 0, 13) << 4,
         leading=_bits(bits, 16, 29) << 4,
         stride=_bits(bits, 32, 45) << 4,
         swizzle=_SWIZZLES[mode],
+        base=base,
     )
+
+
+def _swizzled(address: NDArray[np.int64], swizzle: str, base: int) -> NDArray[np.int64]:
+    """Where a byte lies that would lie at an address without the swizzle."""
+    row = (address >> 7) - base
+    if swizzle == _WIDE_ATOMS:
+        return address ^ ((row & 3) << 5)
+    bits = _SPANS[swizzle] // CHUNK - 1
+    return address if bits < 0 else address ^ ((row & bits) << 4)
 
 
 @cache
 def _relative(
-    phase: int, leading: int, stride: int, swizzle: str, chunks: int, rows: int, *, k_major: bool
+    phase: int, leading: int, stride: int, swizzle: str, base: int, chunks: int, rows: int, *, k_major: bool
 ) -> NDArray[np.int64]:
     """The chunks' bytes from the start less its phase, where the start has that phase modulo 1024."""
     row = np.arange(rows, dtype=np.int64)[:, None]
     chunk = np.arange(chunks, dtype=np.int64)[None, :]
-    span = SPANS[swizzle]
+    span = _SPANS[swizzle]
     if k_major and not span:
         offset = row % _ATOM * CHUNK + row // _ATOM * stride + chunk * leading
     elif k_major:
@@ -123,27 +140,62 @@ def _relative(
     elif not span:
         offset = chunk * stride + row % _ATOM * CHUNK + row // _ATOM * leading
     else:
-        wide = span // CHUNK
-        offset = chunk % wide * CHUNK + chunk // wide * leading + row % _ATOM * span + row // _ATOM * stride
-    found = swizzled(offset + phase, swizzle)
+        wide, atom = span // CHUNK, 4 if swizzle == _WIDE_ATOMS else _ATOM
+        offset = chunk % wide * CHUNK + chunk // wide * leading + row % atom * span + row // atom * stride
+    found = _swizzled(offset + phase, swizzle, base)
     found.flags.writeable = False
     return found
 
 
+def _check_layout(swizzle: str, *, k_major: bool, item: int | None) -> None:
+    """Refuse a swizzle that a matrix of this majorness, and of elements of `item` bytes, cannot have."""
+    field = "swizzling mode (bits 61 to 63)"
+    wide = swizzle == _WIDE_ATOMS
+    if k_major:
+        if wide:
+            raise FieldError(
+                field, "1, 128 bytes with 32-byte atoms: the document has atoms of it for MN-major only"
+            )
+    elif item == 4 and not wide:
+        raise FieldError(
+            field,
+            f"{swizzle}: an MN-major matrix of 32-bit elements has 1, 128 bytes with 32-byte atoms, only",
+        )
+    elif item == 2 and wide:
+        raise FieldError(
+            field, "1, 128 bytes with 32-byte atoms: an MN-major matrix of 16-bit elements has all but this"
+        )
+
+
 def chunk_offsets(
-    descriptor: MatrixDescriptor, chunks: int, rows: int, *, k_major: bool
+    descriptor: MatrixDescriptor, chunks: int, rows: int, *, k_major: bool, item: int | None = None
 ) -> NDArray[np.int64]:
     """Where the 16-byte chunks of a matrix lie, in bytes of shared memory: shape (rows, chunks).
 
-    K-major: `rows` of M or N, `chunks` along K. MN-major: `rows` of K, `chunks` along M or N.
+    K-major: `rows` of M or N, `chunks` along K. MN-major: `rows` of K, `chunks` along M or N. `item` is an
+    element's size in bytes, where the rules for MN-major matrices are to be checked.
+
+    Errors:     FieldError.
+    Simplified: the document says how the base offset is computed and not how it is applied: here it is the
+                number of the 128-byte row from which the pattern counts. It says that SBO leads from 8
+                columns to the next 8 where a swizzle has atoms of 4 columns; here, as in CUTLASS's
+                make_umma_desc, from one atom to the next.
 
     >>> found = chunk_offsets(decode_matrix(0x4000_4040_0001_0040), 2, 9, k_major=True)
     >>> found[[0, 1, 8]].tolist()
     [[1024, 1040], [1168, 1152], [2048, 2064]]
     """
+    _check_layout(descriptor.swizzle, k_major=k_major, item=item)
     phase = descriptor.start % _REPEAT
     relative = _relative(
-        phase, descriptor.leading, descriptor.stride, descriptor.swizzle, chunks, rows, k_major=k_major
+        phase,
+        descriptor.leading,
+        descriptor.stride,
+        descriptor.swizzle,
+        descriptor.base,
+        chunks,
+        rows,
+        k_major=k_major,
     )
     return relative + (descriptor.start - phase)
 

@@ -249,8 +249,6 @@ class _Mma:
     def _decode_operands(self) -> None:
         shape = self.shape
         self.item = 4 if shape.a == "tf32" else 2
-        if self.item == 4 and not (shape.a_k_major and shape.b_k_major):
-            raise FieldError("transpose (bits 15 to 16)", "an MN-major matrix of tf32 is not supported yet")
         self.b_chunks = self._chunks("b-desc", self.b_bits, shape.n, k_major=shape.b_k_major)
         self.a_chunks = None
         if self.a_bits is not None:
@@ -260,15 +258,12 @@ class _Mma:
 
     def _chunks(self, name: str, bits: int, extent: int, *, k_major: bool) -> NDArray[np.int64]:
         """A matrix's chunks in bytes of a CTA's shared memory; each CTA has its part of `extent`."""
+        own, per_chunk = extent // self.group, CHUNK // self.item
+        chunks, rows = (self.shape.k // per_chunk, own) if k_major else (own // per_chunk, self.shape.k)
         try:
-            descriptor = decode_matrix(bits)
+            found = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=k_major, item=self.item)
         except FieldError as wrong:
             raise FieldError(f"{name}: {wrong.field}", str(wrong).removeprefix(f"{wrong.field}: ")) from None
-        own, per_chunk = extent // self.group, CHUNK // self.item
-        if k_major:
-            found = chunk_offsets(descriptor, self.shape.k // per_chunk, own, k_major=True)
-        else:
-            found = chunk_offsets(descriptor, own // per_chunk, self.shape.k, k_major=False)
         limit = self.origin.bundle.program.shared_bytes
         if int(found.max()) + CHUNK > limit:
             raise self.origin.error(
