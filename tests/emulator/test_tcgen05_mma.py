@@ -345,6 +345,24 @@ def test_commit__arrives_behind_all_earlier_operations(seed):
     np.testing.assert_array_equal(out.view(np.float32), np.tile(a @ b.T, 2))
 
 
+def test_commit__of_another_thread_waits_for_nothing():
+    """Thread 32 commits what thread 0 has issued: under some orders D is read before it is written."""
+    _, _, image, descs, start = prepared()
+    body = start + issue(*descs, idesc(128, 16)) + "bar.sync 0;\nsetp.eq.u32 %p, %me, 32;\n@%p " + COMMIT
+    body += waited("mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;\n") + keep(16)
+    reported = []
+    for seed in range(6):
+        recorder = Recorder()
+        try:
+            run(body, image, seed=seed, recorder=recorder)
+        except TensorMemoryHazard as report:
+            reported.append(str(report))
+        (commit,) = recorder.trace().of("mma.commit").events
+        assert commit["issues"] == []
+    assert reported
+    assert all("has still to write" in report for report in reported)
+
+
 def test_commit__arrives_once_for_each_that_is_executed():
     _, _, image, descs, start = prepared()
     body = start + issue(*descs, idesc(128, 16)) + "@%first " + COMMIT + finish("bar+8")
