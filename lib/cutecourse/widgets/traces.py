@@ -14,9 +14,10 @@ MAX_EVENTS = 4000
 _DYNAMIC = re.compile(r"^__dynamic_shmem__\d+")  # what the DSL's compiler calls dynamic shared memory
 
 
-def read_trace(given: Any) -> Trace:
+def read_trace(given: Any, *, most: int | None = MAX_EVENTS) -> Trace:
     """A `Trace` from a trace, its snapshot, or anything that has one as `.trace` (a run).
 
+    `most` is how many events it may hold, None for any number.
     Errors: WidgetError, saying what to give instead.
     """
     trace = given
@@ -38,9 +39,9 @@ def read_trace(given: Any) -> Trace:
             "or a filter has left nothing."
         )
     short = by_warp(trace)
-    if len(short) > MAX_EVENTS:
+    if most is not None and len(short) > most:
         raise WidgetError(
-            f"The trace holds {len(short)} events; up to {MAX_EVENTS} are drawn. "
+            f"The trace holds {len(short)} events; up to {most} are drawn. "
             "Take a part: trace.where(cluster=0), trace.of('mbarrier', 'tma')."
         )
     return short
