@@ -1,12 +1,19 @@
 """Ask the CuTe DSL about tcgen05: configurations as JSON in, one line of JSON an answer out."""
 
 import json
+import re
 import sys
 from typing import Any
 
 import cutlass
 from cutlass import cute
-from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
+from cutlass.cute.nvgpu import (
+    OperandMajorMode,
+    cpasync,
+    make_tiled_tma_atom_A,
+    make_tiled_tma_atom_B,
+    tcgen05,
+)
 
 DTYPES = {
     "e4m3": cutlass.Float8E4M3FN,
@@ -26,14 +33,8 @@ def show(value: Any) -> str:
     return cute.pretty_str(value)
 
 
-def answer_case(case: dict[str, Any]) -> dict[str, Any]:
-    if case["kind"] == "atom":
-        kind = getattr(tcgen05.SmemLayoutAtomKind, case["atom"])
-        atom = tcgen05.make_smem_layout_atom(kind, DTYPES[case["dtype"]])
-        answer = {"atom": show(atom)}
-        if case["shape"]:
-            answer["result"] = show(tcgen05.tile_to_mma_shape(atom, as_tuple(case["shape"])))
-        return answer
+def tiled_mma(case: dict[str, Any]) -> Any:
+    """The tiled MMA of a case."""
     group = tcgen05.CtaGroup.ONE if case["sms"] == 1 else tcgen05.CtaGroup.TWO
     majors = [MAJORS[case["a_major"]], MAJORS[case["b_major"]]]
     op = tcgen05.MmaF16BF16Op(
@@ -44,7 +45,53 @@ def answer_case(case: dict[str, Any]) -> dict[str, Any]:
         tcgen05.OperandSource.SMEM,
         *majors,
     )
-    mma = cute.make_tiled_mma(op)
+    return cute.make_tiled_mma(op)
+
+
+def tma_atom(case: dict[str, Any], mma: Any) -> dict[str, Any]:
+    """The TMA atom of an operand, and what the DSL makes of the shared memory that it fills."""
+    element = DTYPES[case["ab"]]
+    shape, stride = as_tuple(case["gmem"])
+    gmem = cute.make_tensor(
+        cute.make_ptr(element, 0, cute.AddressSpace.gmem, assumed_align=16),
+        cute.make_layout(shape, stride=stride),
+    )
+    tiler = as_tuple(case["tiler"])
+    which = case["operand"]
+    taken = (tiler[0], tiler[2]) if which == "A" else (tiler[1], tiler[2])
+    mma_shape = mma.partition_shape_A(taken) if which == "A" else mma.partition_shape_B(taken)
+    kind = getattr(tcgen05.SmemLayoutAtomKind, case["atom"])
+    slayout = tcgen05.tile_to_mma_shape(tcgen05.make_smem_layout_atom(kind, element), mma_shape)
+    group = tcgen05.CtaGroup.TWO if case["copy_sms"] == 2 else tcgen05.CtaGroup.ONE
+    cluster = cute.tiled_divide(cute.make_layout(as_tuple(case["cluster"])), (mma.thr_id,))
+    if case["multicast"]:
+        op: Any = cpasync.CopyBulkTensorTileG2SMulticastOp(group)
+    else:
+        op = cpasync.CopyBulkTensorTileG2SOp(group)
+    make = make_tiled_tma_atom_A if which == "A" else make_tiled_tma_atom_B
+    made = make(op, gmem, slayout, tiler, mma, cluster.shape)
+    atom, coords = made[0], made[1]
+    text = str(atom._trait.value.type)
+    return {
+        "slayout": show(slayout),
+        "tma_gbasis": re.search(r'tma_gbasis = <"([^"]*)">', text)[1],  # type: ignore[index]
+        "copy_bits": int(re.search(r"copy_bits = (\d+)", text)[1]),  # type: ignore[index]
+        "thr_id": show(atom.thr_id),
+        "tma_tensor": show(coords.layout),
+    }
+
+
+def answer_case(case: dict[str, Any]) -> dict[str, Any]:
+    if case["kind"] == "atom":
+        kind = getattr(tcgen05.SmemLayoutAtomKind, case["atom"])
+        atom = tcgen05.make_smem_layout_atom(kind, DTYPES[case["dtype"]])
+        answer = {"atom": show(atom)}
+        if case["shape"]:
+            answer["result"] = show(tcgen05.tile_to_mma_shape(atom, as_tuple(case["shape"])))
+        return answer
+    mma = tiled_mma(case)
+    if case["kind"] == "tma_atom":
+        return tma_atom(case, mma)
     tiler = as_tuple(case["tiler"])
     answer = {
         "thr_id": show(mma.thr_id),

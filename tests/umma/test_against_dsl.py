@@ -17,6 +17,8 @@ from cutecourse.umma import (
     make_fragment_C,
     make_smem_layout_atom,
     make_tiled_mma,
+    make_tma_atom_A_sm100,
+    make_tma_atom_B_sm100,
     partition_shape_A,
     partition_shape_B,
     partition_shape_C,
@@ -50,6 +52,25 @@ MMAS: list[Case] = [
         (2, "f16", "f32", 256, 64, "K", "MN", [256, 192, 128]),
     ]
 ]
+PAIR = {"sms": 2, "ab": "f16", "c": "f32", "m": 256, "n": 256, "a_major": "K", "b_major": "K"}
+ONE = {"sms": 1, "ab": "f16", "c": "f32", "m": 128, "n": 256, "a_major": "K", "b_major": "K"}
+PAIR_MN = {"sms": 2, "ab": "bf16", "c": "f32", "m": 128, "n": 128, "a_major": "MN", "b_major": "MN"}
+ROWS, COLUMNS = [[512, 256], [256, 1]], [[512, 256], [1, 512]]
+TMA_ATOMS: list[Case] = [
+    {"kind": "tma_atom", "operand": operand, "gmem": gmem, "atom": atom, "tiler": tiler, "cluster": cluster,
+     "copy_sms": sms, "multicast": multicast} | mma
+    for operand in "AB"
+    for mma, gmem, atom, tiler, cluster, sms, multicast in [
+        (ONE, ROWS, "K_SW128", [128, 256, 64], [4, 4, 1], 1, True),
+        (ONE, ROWS, "K_SW64", [256, 256, 64], [1, 1, 1], 1, False),
+        (PAIR, ROWS, "K_SW128", [256, 256, 64], [4, 4, 1], 2, True),
+        (PAIR, ROWS, "K_SW128", [256, 256, 128], [2, 1, 1], 2, False),
+        (PAIR, ROWS, "K_SW32", [512, 256, 64], [8, 2, 1], 2, True),
+        (PAIR, ROWS, "K_SW128", [256, 256, 64], [4, 2, 1], 1, True),
+        (PAIR_MN, COLUMNS, "MN_SW128", [128, 128, 64], [2, 2, 1], 2, True),
+        (PAIR_MN, COLUMNS, "MN_SW64", [256, 128, 32], [4, 1, 1], 2, False),
+    ]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +78,14 @@ def answers() -> list[Any]:
     """One process answers everything: starting the DSL takes longest."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "dsl_worker.py")],
-        input=json.dumps([*ATOMS, *MMAS, BASE32]),
+        input=json.dumps([*ATOMS, *MMAS, *TMA_ATOMS, BASE32]),
         capture_output=True,
         text=True,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         check=False,
     )
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert len(lines) == len(ATOMS) + len(MMAS) + 1, done.stderr[-2000:]
+    assert len(lines) == len(ATOMS) + len(MMAS) + len(TMA_ATOMS) + 1, done.stderr[-2000:]
     return lines
 
 
@@ -144,3 +165,24 @@ def test_make_tiled_mma__has_the_layouts_of_the_dsl(answers: list[Any], index: i
         for operand, extent in extents.items():
             part = getattr(mma.get_slice(cta), f"partition_{operand}")(make_identity_layout(extent))
             assert printed(part) == printed(answer[f"part_{operand}{cta}"])
+
+
+@pytest.mark.parametrize("index", range(len(TMA_ATOMS)))
+def test_make_tma_atom__is_the_atom_of_the_dsl(answers: list[Any], index: int) -> None:
+    case, (status, answer) = TMA_ATOMS[index], answers[len(ATOMS) + len(MMAS) + index]
+    assert status == "ok", answer
+    op = "SM100_MMA_F16BF16_SS" if case["sms"] == 1 else "SM100_MMA_F16BF16_2x1SM_SS"
+    types = (case["ab"], case["ab"], case["c"])
+    mma = make_tiled_mma(op, *types, case["m"], case["n"], case["a_major"], case["b_major"])
+    m, n, k = case["tiler"]
+    shape = partition_shape_A(mma, (m, k)) if case["operand"] == "A" else partition_shape_B(mma, (n, k))
+    slayout = tile_to_mma_shape(make_smem_layout_atom(case["atom"], case["ab"]), shape).result
+    copy_op = "SM90_TMA_LOAD" if case["copy_sms"] == 1 else "SM100_TMA_2SM_LOAD"
+    copy_op += "_MULTICAST" if case["multicast"] else ""
+    make = make_tma_atom_A_sm100 if case["operand"] == "A" else make_tma_atom_B_sm100
+    cluster = mma.cluster_layout_vmnk(tuple(case["cluster"]))
+    atom = make(copy_op, Layout(*as_tuple(case["gmem"])), slayout, (m, n, k), mma, cluster)
+    assert str(atom.tma_gbasis) == answer["tma_gbasis"]
+    assert atom.tma.num_bits_per_tma == answer["copy_bits"]
+    assert str(atom.get_tma_tensor().layout) == answer["tma_tensor"]
+    assert size(atom.thr_id) == size(Layout.parse(answer["thr_id"]))

@@ -2,6 +2,7 @@
 
 `make_tiled_mma` makes the MMA of one or two SMs and its partitions, `make_smem_layout_atom` and
 `tile_to_mma_shape` lay an operand out in shared memory, `smem_descriptor` says where it lies;
+`make_tma_atom_A_sm100` and `make_tma_atom_B_sm100` make the TMA atoms that bring it there.
 `make_fragment_C` lays the accumulator out in tensor memory and `make_tmem_copy` loads it.
 Every function keeps the values on its way under CuTe's names and refuses what CUTLASS's assertions refuse.
 Nothing here needs a GPU.
@@ -41,9 +42,17 @@ from .tensor_memory import (
     make_tmem_copy,
     place_of,
 )
+from .tma_atoms import (
+    TMA_COPY_OPS,
+    TmaAtomTrace,
+    TmaCopyOp,
+    make_tma_atom_A_sm100,
+    make_tma_atom_B_sm100,
+)
 
 __all__ = [
     "SMEM_LAYOUT_ATOMS",
+    "TMA_COPY_OPS",
     "TMEM_COLUMNS",
     "TMEM_LANES",
     "TMEM_LOADS",
@@ -53,6 +62,8 @@ __all__ = [
     "MmaShapeTrace",
     "SmemDescriptorTrace",
     "TiledUmma",
+    "TmaAtomTrace",
+    "TmaCopyOp",
     "TmemAllocator",
     "TmemCopyTrace",
     "TmemPlace",
@@ -63,6 +74,8 @@ __all__ = [
     "make_fragment_C",
     "make_smem_layout_atom",
     "make_tiled_mma",
+    "make_tma_atom_A_sm100",
+    "make_tma_atom_B_sm100",
     "make_tmem_copy",
     "partition_shape_A",
     "partition_shape_B",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from cutecourse.layout import Explanation, Step
@@ -27,16 +28,31 @@ class Record:
     def explain(self) -> Explanation:
         """The steps in words, each with its values."""
         operands = tuple((name, shown(getattr(self, name))) for name in self.OPERANDS)
-        steps = tuple(
-            Step(rule, text, tuple((name, shown(getattr(self, name))) for name in names), self.OPERATION)
-            for rule, text, *names in self.STEPS
-        )
+        steps = self._explained(self.OPERATION, self.STEPS)
         return Explanation(self.OPERATION, operands, steps, shown(getattr(self, self.RESULT)), self.LAW)
 
     def to_snapshot(self) -> dict[str, Any]:
         """Every value as JSON can hold it, layouts in the DSL's notation."""
-        names = dict.fromkeys([*self.OPERANDS, *(name for step in self.STEPS for name in step[2:])])
-        return {name: _plain(getattr(self, name)) for name in names}
+        return {self._label(name): _plain(getattr(self, name)) for name in dict.fromkeys(self._names())}
+
+    def _explained(self, operation: str, steps: Sequence[tuple[str, ...]]) -> tuple[Step, ...]:
+        return tuple(
+            Step(
+                rule,
+                text,
+                tuple((self._label(name), shown(getattr(self, name))) for name in names),
+                operation,
+            )
+            for rule, text, *names in steps
+        )
+
+    def _names(self) -> tuple[str, ...]:
+        """The values of a snapshot."""
+        return (*self.OPERANDS, *(name for step in self.STEPS for name in step[2:]))
+
+    def _label(self, name: str) -> str:
+        """What CuTe calls a value, where that is no field's name."""
+        return name
 
 
 def shown(value: Any) -> Any:
