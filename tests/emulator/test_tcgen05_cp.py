@@ -1,5 +1,7 @@
 """tcgen05.cp: which lanes get which rows, by the document's warps, and each rule broken."""
 
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -20,10 +22,10 @@ SYNC = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
 FENCE = "fence.proxy.async.shared::cta;\n"
 
 
-def copy_in():
+def copy_in(n_bytes=SMEM):
     text = "shl.b32 %x, %me, 4;\nmul.wide.u32 %at, %me, 16;\nadd.u64 %at, %in, %at;\nmov.u32 %y, box;\n"
     text += "add.u32 %x, %x, %y;\n"
-    for first in range(0, SMEM, 2048):
+    for first in range(0, n_bytes, 2048):
         text += f"ld.global.v4.b32 {{%r0, %r1, %r2, %r3}}, [%at+{first}];\n"
         text += f"st.shared.v4.b32 [%x+{first}], {{%r0, %r1, %r2, %r3}};\n"
     return text
@@ -61,7 +63,7 @@ FILL = (
 )
 
 
-def run(body, memory, *, group=1, **options):
+def run(body, memory, *, group=1, smem=SMEM, **options):
     grid = 2 if group == 2 else 1
     out = np.zeros((grid, 128, 8), np.uint32)
     given = np.stack([memory + 1000 * i for i in range(grid)])
@@ -72,7 +74,7 @@ def run(body, memory, *, group=1, **options):
         grid=grid,
         cluster=grid,
         group=group,
-        smem=SMEM,
+        smem=smem,
         **options,
     )
 
@@ -94,6 +96,50 @@ def test_cp__gives_each_lane_its_row(shape, rows, words, source_row):
     wanted = np.full((128, 8), POISON, np.uint32)
     wanted[:, :words] = values[[source_row(lane) for lane in range(128)]]
     np.testing.assert_array_equal(run(body, memory)[0], wanted)
+
+
+@pytest.mark.parametrize("lane", [0, 31])
+def test_cp__of_four_rows_gives_each_warp_one_lane(lane):
+    """CUTLASS's traits: row r goes 32 r lanes below the address."""
+    values, memory, desc = image(8, 8)  # an atom of eight rows, of which four are copied
+    body = FILL + copy_in() + FENCE + SYNC + cp("4x256b", desc, lane=lane) + COMMIT + WAIT + KEEP
+    wanted = np.full((128, 8), POISON, np.uint32)
+    wanted[lane + 32 * np.arange(4)] = values[:4]
+    np.testing.assert_array_equal(run(body, memory)[0], wanted)
+
+
+@pytest.mark.parametrize(("swizzle", "bits"), [(6, 1), (4, 2), (2, 3)], ids=["32B", "64B", "128B"])
+@pytest.mark.parametrize("start", [0, 0x280])
+def test_cp__swizzles_the_address(swizzle, bits, start):
+    """Rows of 16 bytes in a tile with rows of 32, 64 or 128 bytes, whose start is not the pattern's."""
+    span = 16 << bits
+    values = np.arange(1, 32 * 4 + 1, dtype=np.uint32).reshape(32, 4)
+    at = start + span * np.arange(32)[:, None] + 4 * np.arange(4)
+    held = np.zeros(3 * SMEM // 4, np.uint32)
+    held[(at ^ (at >> 3 & ((1 << bits) - 1) << 4)) // 4] = values
+    desc = start >> 4 | (8 * span >> 4) << 32 | 1 << 46 | swizzle << 61
+    body = FILL + copy_in(3 * SMEM) + FENCE + SYNC + cp("32x128b.warpx4", desc) + COMMIT + WAIT + KEEP
+    out = run(body, held, smem=3 * SMEM)[0]
+    np.testing.assert_array_equal(out[:, :4], np.tile(values, (4, 1)))
+    assert (out[:, 4:] == POISON).all()
+
+
+def test_cp__and_the_mma_behind_it_are_in_order():
+    """The document has them for a pipeline: A is copied to tensor memory and used with no wait between."""
+    a = np.random.default_rng(1).integers(-4, 5, (128, 16)).astype(np.float16)
+    b = np.random.default_rng(2).integers(-4, 5, (8, 16)).astype(np.float16)
+    held = np.zeros(2 * SMEM, np.uint8)
+    for first, matrix in ((0, a), (SMEM, b)):
+        tile = matrix.reshape(-1, 8, 2, 8).transpose(0, 2, 1, 3)  # atoms of 8 rows of 16 bytes
+        held[first : first + tile.size * 2] = np.ascontiguousarray(tile).view(np.uint8).ravel()
+    desc = 128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46
+    idesc = 1 << 4 | (8 >> 3) << 17 | (128 >> 4) << 24
+    body = copy_in(2 * SMEM) + FENCE + SYNC + cp("128x256b", desc, column=32)
+    body += f"mov.b64 %b, {desc + (SMEM >> 4)};\nmov.b32 %x, {idesc};\nsetp.ne.u32 %q, 0, 0;\n"
+    body += "@%first tcgen05.mma.cta_group::1.kind::f16 [%tmem], [%d], %b, %x, %q;\n" + COMMIT + WAIT + KEEP
+    for seed in range(4):
+        out = run(body, held.view(np.uint32), smem=2 * SMEM, seed=seed)
+        np.testing.assert_array_equal(out[0].view(np.float32), a.astype(np.float32) @ b.T)
 
 
 def test_cp__of_a_pair_copies_in_both():
@@ -129,6 +175,8 @@ def test_cp__needs_a_fence_and_a_right_descriptor():
         run(copy_in() + FENCE + SYNC + cp("128x256b", desc ^ 1 << 46), memory)
     with pytest.raises(TensorMemoryAccessError, match="of lane 32, and has to be of lane 0"):
         run(copy_in() + FENCE + SYNC + cp("128x256b", desc, lane=32), memory)
+    with pytest.raises(TensorMemoryAccessError, match="of lane 32, and has to be of lane 0 to 31"):
+        run(copy_in() + FENCE + SYNC + cp("4x256b", desc, lane=32), memory)
     with pytest.raises(TensorMemoryAccessError, match="column 128 is not allocated"):
         run(copy_in() + FENCE + SYNC + cp("128x256b", desc, column=124), memory)
 
@@ -136,11 +184,38 @@ def test_cp__needs_a_fence_and_a_right_descriptor():
 @pytest.mark.parametrize(
     ("shape", "match"),
     [
-        ("4x256b", "4x256b is not supported yet"),
         ("64x128b", r"64x128b comes as \.64x128b\.warpx2::02_13, \.64x128b\.warpx2::01_23"),
-        ("128x256b.b8x16.b4x16_p64", "unpacked on the way"),
+        ("64x128b.warpx4", r"64x128b comes as \.64x128b\.warpx2::02_13, \.64x128b\.warpx2::01_23"),
+        ("32x128b", r"32x128b comes as \.32x128b\.warpx4"),
+        ("128x128b.warpx4", r"128x128b comes as \.128x128b"),
+        ("4x256b.warpx4", r"4x256b comes as \.4x256b"),
+        (
+            "128x256b.b8x16.b4x16_p64",
+            r"\.b8x16\.b4x16_p64, which is unpacked on the way, is not supported yet",
+        ),
+        (
+            "128x128b.b8x16.b6x16_p32",
+            r"\.b8x16\.b6x16_p32, which is unpacked on the way, is not supported yet",
+        ),
+        ("128x256b.b8x16", r"\.b8x16 goes with \.b6x16_p32 or \.b4x16_p64"),
+        ("128x256b.b4x16_p64", r"\.b8x16 goes with"),
+        ("16x256b", r"none of the modifiers \.128x256b"),
     ],
 )
 def test_cp__refuses_other_forms_by_name(shape, match):
     with pytest.raises(UnsupportedInstruction, match=match):
         run(cp(shape, 0), np.zeros(SMEM // 4, np.uint32))
+
+
+@pytest.mark.program("ptxas")
+def test_ptxas__assembles_the_forms(tmp_path, find_program):
+    shapes = ["128x256b", "4x256b", "128x128b", "32x128b.warpx4"]
+    shapes += ["64x128b.warpx2::02_13", "64x128b.warpx2::01_23"]
+    (tmp_path / "k.ptx").write_text(tcgen05.kernel("".join(cp(shape, 0) for shape in shapes)))
+    done = subprocess.run(
+        [find_program("ptxas"), "-arch=sm_100a", "-o", tmp_path / "k.cubin", tmp_path / "k.ptx"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -34,8 +34,10 @@ _SHAPES: dict[tuple[str, str | None], NDArray[np.int64]] = {
     ("64x128b", "warpx2::02_13"): np.arange(64)[:, None] + np.array([0, 64]),
     ("64x128b", "warpx2::01_23"): (np.arange(64) + np.arange(64) // 32 * 32)[:, None] + np.array([0, 32]),
     ("32x128b", "warpx4"): np.arange(32)[:, None] + np.array([0, 32, 64, 96]),
+    ("4x256b", None): 32 * np.arange(4)[:, None],
 }
 _MULTICASTS = ("warpx2::02_13", "warpx2::01_23", "warpx4")
+_NARROW = ("b6x16_p32", "b4x16_p64")
 _WORDS = CHUNK // 4
 
 
@@ -45,27 +47,31 @@ def cp(site: Site) -> Step:
 
     Shapes:     once for each active lane: elect one. Row r of 128 or 256 bits goes to lane r; 64 rows go to
                 the lanes of warps 0 and 1, and again of 2 and 3 (.warpx2::02_13), or 32 rows each to warps 0
-                and 1 and to 2 and 3 (.warpx2::01_23); 32 rows to the lanes of all four warps (.warpx4). With
+                and 1 and to 2 and 3 (.warpx2::01_23); 32 rows to the lanes of all four warps (.warpx4); 4
+                rows to one lane of each warp, the address's and those 32, 64 and 96 below it. With
                 .cta_group::2 in both CTAs, each from its own shared memory.
     Units:      the address in lanes and columns; the descriptor in bits, K-major.
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryAccessError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
-    Simplified: reads and writes when it completes, in the order of issue among the CTA's operations.
-                .4x256b and the formats that are unpacked on the way are not supported yet.
+    Simplified: reads and writes when it completes, in the order of issue among the CTA's operations. The
+                formats that are unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported
+                yet, as no .kind is that reads them.
     Source:     PTX ISA 9.0, tcgen05.cp (#tcgen05-instructions-tcgen05-cp); the warps of a pair:
-                .multicast there.
+                .multicast there; .4x256b: Data Movement Shape and CUTLASS's cute/atom/copy_traits_sm100.hpp,
+                Copy_Traits<SM100_UTCCP_4dp256bit_1cta>.
     """
     group = take_cta_group(site)
     shape = site.expect("128x256b", "128x128b", "64x128b", "32x128b", "4x256b")
-    if shape == "4x256b":
-        site.unsupported(".4x256b is not supported yet")
-    if site.has("b8x16", "b6x16_p32", "b4x16_p64"):
-        site.unsupported("formats that are unpacked on the way are not supported yet")
+    narrow, into = site.one_of(*_NARROW), site.has("b8x16")
+    if into and narrow is not None:
+        site.unsupported(f".b8x16.{narrow}, which is unpacked on the way, is not supported yet")
+    if into or narrow is not None:
+        site.unsupported(".b8x16 goes with .b6x16_p32 or .b4x16_p64, and each of these with .b8x16")
     lanes = _SHAPES.get((shape, site.one_of(*_MULTICASTS)))
     if lanes is None:
         known = ", ".join(f".{s}" + (f".{m}" if m else "") for s, m in _SHAPES if s == shape)
         site.unsupported(f".{shape} comes as {known}")
-    chunks = 2 if shape == "128x256b" else 1
+    chunks = 2 if shape.endswith("x256b") else 1
     if len(site.operands) != 2:
         site.invalid(f"{site.instruction.name} takes 2 operands, not {len(site.operands)}")
     where, descriptor = site.address(0), site.source(1, "u64")
@@ -102,10 +108,14 @@ def _issue(
 ) -> None:
     """Check, and let it complete later."""
     lane, column = split_address(address)
-    if lane:
+    room = LANES - int(lanes.max())
+    if lane >= room:
+        allowed = f"0 to {room - 1}" if room > 1 else "0"
         raise origin.error(
-            TensorMemoryAccessError, f"the address 0x{address:x} is of lane {lane}, and has to be of lane 0"
+            TensorMemoryAccessError,
+            f"the address 0x{address:x} is of lane {lane}, and has to be of lane {allowed}",
         )
+    lanes = lanes + lane
     cohort, cluster, rank = origin.bundle.cohort, origin.lane // WARP_SIZE, origin.bundle.rank
     width = source.shape[1] * _WORDS
     touched = np.zeros(LANES, dtype=np.bool_)
