@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import html
 import importlib.resources
 import inspect
@@ -13,7 +14,17 @@ from typing import Any
 
 from cutecourse.errors import CourseError
 
-__all__ = ["NoSuchLine", "Panels", "Source", "excerpt", "side_by_side", "source", "source_file"]
+__all__ = [
+    "Difference",
+    "NoSuchLine",
+    "Panels",
+    "Source",
+    "difference",
+    "excerpt",
+    "side_by_side",
+    "source",
+    "source_file",
+]
 
 _TITLES = {"cpp": "CuTe C++", "dsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX", "python": "Python"}
 _LEXERS = {"cpp": "cuda", "dsl": "python", "numba": "python", "ptx": "ptx", "python": "python"}
@@ -90,6 +101,75 @@ def excerpt(text: object, first: str, last: str | None = None) -> str:
     if not ends:
         raise NoSuchLine(f"no line holds {last!r} at or after the one that holds {first!r}")
     return textwrap.dedent("\n".join(lines[starts[0] : ends[0] + 1]))
+
+
+class Difference(Source):
+    """A unified diff as Jupyter and the book show it; `added` and `removed` count its lines."""
+
+    @property
+    def added(self) -> int:
+        """Lines that only the second text has."""
+        return sum(line.startswith("+") for line in self._changes())
+
+    @property
+    def removed(self) -> int:
+        """Lines that only the first text has."""
+        return sum(line.startswith("-") for line in self._changes())
+
+    def _changes(self) -> list[str]:
+        return self.text.splitlines()[2:]  # after the two names
+
+    def _repr_markdown_(self) -> str:
+        return f"```diff\n{self.text.rstrip()}\n```"
+
+
+def difference(
+    before: object, after: object, *, of: str | None = None, context: int = 3, docstring: bool = True
+) -> Difference:
+    r"""What changed from one kernel to the next, as a unified diff of their sources.
+
+    before, after  modules, functions, sources or texts.
+    of             with modules, the function of each to compare: "kernel", "host", or a name that both have;
+                   None compares the whole files.
+    context        how many unchanged lines stand around a change.
+    docstring      False leaves out the modules' docstrings, which say in prose what the diff says in code.
+    Errors: NoSuchLine for two texts that are the same, and for a function that a module does not have.
+
+    >>> print(difference("a = 1\nb = 2\n", "a = 1\nb = 3\n"))
+    --- before
+    +++ after
+    @@ -1,2 +1,2 @@
+     a = 1
+    -b = 2
+    +b = 3
+    """
+    texts = [_side(thing, of, docstring) for thing in (before, after)]
+    names = [_side_name(thing, word) for thing, word in ((before, "before"), (after, "after"))]
+    lines = list(difflib.unified_diff(*(text.splitlines() for text in texts), *names, n=context, lineterm=""))
+    if not lines:
+        raise NoSuchLine(f"{names[0]} and {names[1]} have the same text: there is no difference to show")
+    return Difference("\n".join(line.rstrip() for line in lines))
+
+
+def _side(thing: Any, of: str | None, docstring: bool) -> str:
+    """One of the two texts of a difference."""
+    if isinstance(thing, str | Source):
+        return str(thing)
+    if isinstance(thing, ModuleType) and of is not None:
+        found = getattr(getattr(thing, "LAUNCH", None), of, None) or getattr(thing, of, None)
+        if not callable(found):
+            raise NoSuchLine(f"{thing.__name__} has no function {of!r}")
+        thing = found
+    text = str(source(thing))
+    if isinstance(thing, ModuleType) and not docstring and thing.__doc__:
+        text = text.replace(f'"""{thing.__doc__}"""', "", 1).lstrip("\n")
+    return text
+
+
+def _side_name(thing: Any, otherwise: str) -> str:
+    if isinstance(thing, ModuleType):
+        return f"{thing.__name__.rpartition('.')[2]}.py"
+    return str(getattr(thing, "__name__", otherwise))
 
 
 class Panels:

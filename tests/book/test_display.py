@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from cutecourse import display, runtime
-from cutecourse.display import NoSuchLine, excerpt, side_by_side, source
-from cutecourse.kernels import tma_pipeline
+from cutecourse.display import NoSuchLine, difference, excerpt, side_by_side, source
+from cutecourse.kernels import (
+    tma_pipeline,
+    umma_one,
+    umma_tile,
+    umma_tma,
+    umma_tma_multicast,
+    umma_two_sm,
+    umma_two_sm_pipeline,
+)
 
 TEXT = "    a = 1\n    b = a\n    c = a + b\n    d = 4\n"
 
@@ -73,3 +82,43 @@ def test_source__of_a_kernel_is_the_same_before_and_after_it_was_compiled() -> N
     runtime.compile(tma_pipeline.LAUNCH)
     assert str(source(tma_pipeline.tma_pipeline)) == before
     assert before.startswith("@cute.kernel\ndef tma_pipeline(")
+
+
+def test_difference__of_two_kernels_gives_the_second_from_the_first() -> None:
+    """Applying the diff's lines to the first file must give the second, whatever stands in them."""
+    shown = difference(umma_tma, umma_two_sm, context=10_000)
+    _, _, _, *lines = str(shown).splitlines()
+    assert [line[1:] for line in lines if line[:1] != "+"] == str(source(umma_tma)).splitlines()
+    assert [line[1:] for line in lines if line[:1] != "-"] == str(source(umma_two_sm)).splitlines()
+    assert str(shown).startswith("--- umma_tma.py\n+++ umma_two_sm.py\n")
+    assert shown._repr_markdown_().startswith("```diff\n--- umma_tma.py")
+    assert repr(shown) == str(shown)
+
+
+def test_difference__counts_its_lines_and_leaves_out_what_it_is_told() -> None:
+    shown = difference("a\n--b\nc", "a\n++b\nc\nd", context=0)
+    assert (shown.added, shown.removed) == (2, 1)
+    whole, code = difference(umma_tma, umma_two_sm), difference(umma_tma, umma_two_sm, docstring=False)
+    assert "Two SMs, one MMA" in str(whole)
+    assert "Two SMs, one MMA" not in str(code)
+    assert 0 < code.added < whole.added
+    kernel = difference(umma_tma, umma_two_sm, of="kernel")
+    assert "+def umma_two_sm(" in str(kernel)
+    assert "LaunchSpec" not in str(kernel)
+    assert str(difference(umma_tma.host, umma_two_sm.host)).startswith("--- host\n+++ host\n")
+
+
+def test_difference__refuses_what_it_cannot_show() -> None:
+    with pytest.raises(NoSuchLine, match=r"umma_tma\.py and umma_tma\.py have the same text"):
+        difference(umma_tma, umma_tma)
+    with pytest.raises(NoSuchLine, match="has no function 'epilogue'"):
+        difference(umma_tma, umma_two_sm, of="epilogue")
+
+
+def test_difference__between_two_rungs_is_a_part_of_the_file() -> None:
+    """A rung is to be read as what it changes: less than half of its kernel is new."""
+    for before, after in pairwise((umma_one, umma_tile, umma_tma, umma_two_sm, umma_two_sm_pipeline)):
+        shown = difference(before, after)
+        lines = len(str(source(after)).splitlines())
+        assert shown.added < 0.5 * lines, after.__name__
+    assert difference(umma_tma, umma_tma_multicast).added < 60
