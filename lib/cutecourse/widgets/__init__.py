@@ -3,6 +3,7 @@
 from cutecourse.widgets.barrier_timeline import BarrierTimeline
 from cutecourse.widgets.cluster_figure import draw_cluster_masks
 from cutecourse.widgets.cluster_masks import ClusterMasks
+from cutecourse.widgets.descriptor_bits import DescriptorBits
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure, draw_layout, draw_layouts, draw_ownership
 from cutecourse.widgets.layout_explorer import OPERATIONS, LayoutExplorer, apply_operation
@@ -12,17 +13,20 @@ from cutecourse.widgets.recorded import with_todays_code
 from cutecourse.widgets.tilers import parse_tiler
 from cutecourse.widgets.timeline_figure import draw_timeline
 from cutecourse.widgets.tma_box import TmaBox
+from cutecourse.widgets.two_sm_stage import TwoSmStage
 
 __all__ = [
     "OPERATIONS",
     "BarrierTimeline",
     "ClusterMasks",
+    "DescriptorBits",
     "LayoutExplorer",
     "MmaOwnership",
     "Predict",
     "PrintFigure",
     "Reveal",
     "TmaBox",
+    "TwoSmStage",
     "WidgetError",
     "apply_operation",
     "draw_cluster_masks",

@@ -8,19 +8,23 @@ from typing import Any
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.barrier_timeline import BarrierTimeline
 from cutecourse.widgets.cluster_masks import ClusterMasks
+from cutecourse.widgets.descriptor_bits import DescriptorBits
 from cutecourse.widgets.layout_explorer import LayoutExplorer
 from cutecourse.widgets.mma_ownership import MmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.tma_box import TmaBox
+from cutecourse.widgets.two_sm_stage import TwoSmStage
 
 SOURCES = {
     BarrierTimeline: "barrier_timeline.js",
     ClusterMasks: "cluster_masks.js",
+    DescriptorBits: "descriptor_bits.js",
     LayoutExplorer: "layout_explorer.js",
     MmaOwnership: "mma_ownership.js",
     Predict: "predict.js",
     Reveal: "reveal.js",
     TmaBox: "tma_box.js",
+    TwoSmStage: "two_sm_stage.js",
 }
 STATE = "application/vnd.jupyter.widget-state+json"
 
