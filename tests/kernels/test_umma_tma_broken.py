@@ -26,6 +26,7 @@ REPORTS = {
     ("commit_to_own_row", "count_of_own_row"): (0, EARLY, "B has a byte at shared offset 0x8000"),
     ("parity_never_flipped",): (0, UninitializedRead, "tcgen05.mma"),
     ("slice_along_m",): (0, UninitializedRead, "A has a byte at shared offset"),
+    ("exercise",): (0, EARLY, "tcgen05.mma"),
     ("no_cluster_barrier",): (5, NoBarrierError, "mbarrier.init has not run there"),
 }
 
@@ -74,3 +75,13 @@ def test_slices_along_m__leave_out_what_the_report_names():
 def test_broken__refuses_a_name_that_is_none():
     with pytest.raises(SpecError, match="commit_to_own_row"):
         umma_tma_broken.broken("none")
+
+
+def test_small__takes_changes_of_its_own_behind_the_faults():
+    wrong = umma_tma_broken.FAULTS["exercise"].wrong
+    assert wrong in umma_tma_broken.text("exercise") and wrong not in umma_tma_broken.text()
+    repaired = umma_tma_broken.small("exercise", changes=((wrong, wrong.replace(" ^ 1", "")),))
+    made, expected = multiplied(repaired)
+    np.testing.assert_array_equal(made, expected)
+    with pytest.raises(SpecError, match="0 times"):
+        umma_tma_broken.small(changes=((wrong, ""),))

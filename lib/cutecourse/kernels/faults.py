@@ -14,7 +14,7 @@ from types import MappingProxyType, ModuleType
 from cutecourse.kernels.spec import LaunchSpec, SpecError
 from cutecourse.kernels.tma_broken import Fault
 
-__all__ = ["Fault", "by_name", "changed_module", "with_fault"]
+__all__ = ["Fault", "by_name", "changed_module", "changed_text", "with_fault"]
 
 
 def by_name(module: ModuleType, faults: Iterable[Fault]) -> Mapping[str, Fault]:
@@ -41,15 +41,11 @@ def with_fault(module: ModuleType, fault: Fault) -> LaunchSpec:
     return spec
 
 
-def changed_module(module: ModuleType, suffix: str, changes: Iterable[tuple[str, str]]) -> ModuleType:
-    """The module of a kernel's text with each `(right, wrong)` put in; its kernel's name gets the suffix.
+def changed_text(module: ModuleType, changes: Iterable[tuple[str, str]]) -> str:
+    """The text of a kernel's module with each `(right, wrong)` put in, one after the other.
 
-    The CuTe DSL reads a kernel's source again, as Python does for a traceback, so the changed text is kept
-    where both look for it.
-    Errors: SpecError for a text that is not in the module exactly once.
+    Errors: SpecError for a text that is not there exactly once.
     """
-    kernel = module.__name__.rpartition(".")[2]
-    name = f"{kernel}_{suffix}"
     text = inspect.getsource(module)
     for right, wrong in changes:
         if text.count(right) != 1:
@@ -57,7 +53,19 @@ def changed_module(module: ModuleType, suffix: str, changes: Iterable[tuple[str,
                 f"{module.__name__} has {right!r} {text.count(right)} times; it must be there once."
             )
         text = text.replace(right, wrong)
-    text = text.replace(kernel, name)
+    return text
+
+
+def changed_module(module: ModuleType, suffix: str, changes: Iterable[tuple[str, str]]) -> ModuleType:
+    """The module of `changed_text`; its kernel's name gets the suffix.
+
+    The CuTe DSL reads a kernel's source again, as Python does for a traceback, so the changed text is kept
+    where both look for it.
+    Errors: SpecError as `changed_text`.
+    """
+    kernel = module.__name__.rpartition(".")[2]
+    name = f"{kernel}_{suffix}"
+    text = changed_text(module, changes).replace(kernel, name)
     filename = f"<{name}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     changed = ModuleType(name)

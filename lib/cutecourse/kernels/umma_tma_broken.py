@@ -6,11 +6,12 @@ half of its tile of A to its neighbour along N, and half of its tile of B to its
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from functools import cache
 
 from cutecourse.kernels import umma_tma_multicast
-from cutecourse.kernels.faults import Fault, by_name, changed_module
+from cutecourse.kernels.faults import Fault, by_name, changed_module, changed_text
 from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMap
 
 _SMALLER = (
@@ -20,6 +21,7 @@ _SMALLER = (
 _EXTENTS = {"a": (256, 256), "b": (512, 256), "c": (256, 512)}
 
 _EXPECT = "mbarrier_arrive_and_expect_tx(tma_barrier, tile_bytes)\n"
+_FREE = "        cute.arch.mbarrier_wait(mma_barrier, k % 2)\n"
 _LOADED = "        cute.arch.mbarrier_wait(tma_barrier, k % 2)\n"
 _COMMIT = "tcgen05.commit(mma_barrier, mask_a | mask_b)\n"
 _COUNT = "    senders = CLUSTER[0] + CLUSTER[1] - 1\n"
@@ -71,6 +73,12 @@ FAULTS = by_name(
             "    cute.arch.sync_threads()\n",
             "a neighbour may send before this CTA's barriers are there",
         ),
+        Fault(
+            "exercise",
+            _FREE,
+            _FREE.replace("k % 2", "k % 2 ^ 1"),
+            "what exercise 12.5 asks for: find it there",
+        ),
     ),
 )
 
@@ -83,17 +91,14 @@ def _operand(parameter: Tensor) -> Tensor:
 
 
 @cache
-def small(*names: str) -> LaunchSpec:
-    """The launch for a 2x2 cluster, with the faults of these names put in.
+def small(*names: str, changes: tuple[tuple[str, str], ...] = ()) -> LaunchSpec:
+    """The launch for a 2x2 cluster, with the faults of these names and then these changes put in.
 
-    Errors: SpecError for a name that is none of `FAULTS`.
+    Errors: SpecError for a name that is none of `FAULTS`, and for a change of a text that is not there once.
     """
-    unknown = [name for name in names if name not in FAULTS]
-    if unknown:
-        raise SpecError(f"umma_tma_broken has no fault {unknown[0]!r}; it has {', '.join(FAULTS)}.")
-    faults = [(FAULTS[name].right, FAULTS[name].wrong) for name in names]
-    suffix = "_".join(("small", *names))
-    spec = changed_module(umma_tma_multicast, suffix, (*_SMALLER, *faults)).LAUNCH
+    mark = [f"{zlib.crc32(repr(changes).encode()):08x}"] if changes else []
+    suffix = "_".join(("small", *names, *mark))
+    spec = changed_module(umma_tma_multicast, suffix, _all_changes(names, changes)).LAUNCH
     assert isinstance(spec, LaunchSpec)
     return replace(
         spec,
@@ -103,9 +108,22 @@ def small(*names: str) -> LaunchSpec:
     )
 
 
+def text(*names: str) -> str:
+    """The kernel's file for a 2x2 cluster with the faults of these names put in. Errors: as `small`."""
+    return changed_text(umma_tma_multicast, _all_changes(names, ()))
+
+
 def broken(name: str) -> LaunchSpec:
     """The launch for a 2x2 cluster with one fault. Errors: SpecError for a name that is none."""
     return small(name)
+
+
+def _all_changes(names: tuple[str, ...], changes: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown:
+        raise SpecError(f"umma_tma_broken has no fault {unknown[0]!r}; it has {', '.join(FAULTS)}.")
+    faults = [(FAULTS[name].right, FAULTS[name].wrong) for name in names]
+    return (*_SMALLER, *faults, *changes)
 
 
 LAUNCH = small()
