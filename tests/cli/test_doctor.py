@@ -15,13 +15,17 @@ from cutecourse.runtime.discovery import Device, Discovery
 H200 = Discovery((Device(0, "NVIDIA H200", (9, 0), 150 * 2**30, 132),), "13.0", None)
 ORIN = Discovery((Device(0, "Orin", (8, 7), 32 * 2**30, 16),), "12.6", None)
 TURING = Discovery((Device(0, "Tesla T4", (7, 5), 16 * 2**30, 40),), "13.0", None)
+B200 = Discovery((Device(0, "NVIDIA B200", (10, 0), 180 * 2**30, 148),), "13.0", None)
 NOTHING = Discovery((), None, "no NVIDIA driver was found (SomeError)")
+
+# Chapters that every GPU of the table runs.
+SM_80 = {chapter.name for chapter in CHAPTERS if chapter.target == "sm_80"}
 
 
 def head_and_rows(text):
     lines = text.splitlines()
     start = next(index for index, line in enumerate(lines) if line.strip().startswith("chapter"))
-    return lines[start].split(), [line.split() for line in lines[start + 1 :] if "_hello_" in line.split()[0]]
+    return lines[start].split(), [line.split() for line in lines[start + 1 :] if line.split()[0] in SM_80]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +43,7 @@ def test_report__marks_this_machines_column(found, marked, here):
     assert [word for word in head if "[" in word or "]" in word] == marked
     columns = [word.strip("[]") for word in head]
     own = marked[0].strip("[]")
+    assert {row[0] for row in rows} == SM_80
     for row in (row for row in rows if row[1] != "needs"):
         assert row[columns.index(own)] == here
         assert row[columns.index("8.0")] == "native"
@@ -67,6 +72,19 @@ def test_report__chapters_of_tma_run_on_the_emulator_before_hopper():
             "native",
             "native",
         )
+
+
+def test_report__chapters_of_tcgen05_run_on_their_own_generation_only():
+    found = doctor.examine(B200)
+    chapters = [chapter for chapter in found["chapters"] if chapter["target"] == "sm_100a"]
+    assert [chapter["chapter"] for chapter in chapters] == [
+        "11_hello_umma",
+        "12_umma_tma_multicast",
+        "13_two_sm_umma",
+    ]
+    for chapter in chapters:
+        assert chapter["here"] == "native"
+        assert {column for column, where in chapter["runs"].items() if where == "native"} == {"10.0"}
 
 
 def test_report__has_a_row_and_a_reason_for_each_chapter():

@@ -13,11 +13,10 @@ from cutecourse.kernels.chapters import CHAPTERS, kernel_module
 from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
 from cutecourse.layout import parse
 from cutecourse.runtime import compile as compile_kernel
-from support.umma_kernels import UMMA_KERNELS
 
 NAMES = [
     name for chapter in CHAPTERS for name in chapter.kernels if kernel_module(name).LAUNCH.front == "cutedsl"
-] + list(UMMA_KERNELS)
+]
 SPECS = {
     f"{name}.{attribute}": spec
     for name in NAMES

@@ -8,8 +8,7 @@ import pytest
 
 from cutecourse import runtime
 from cutecourse.kernels import LaunchSpec, SpecError, umma_gemm
-from cutecourse.kernels.chapters import kernel_module
-from support.umma_kernels import UMMA_KERNELS
+from cutecourse.kernels.chapters import CHAPTERS, kernel_module
 
 # A CTA of compute capability 10.x can have 227 KiB of shared memory (CUDA C++ Programming Guide, table
 # "Technical Specifications per Compute Capability").
@@ -17,7 +16,7 @@ SHARED_MEMORY_BYTES = 227 * 1024
 # Four warps share an SM's 64 Ki registers with whoever else is there; a thread can have 255 (same table).
 REGISTERS = 255
 
-
+UMMA_KERNELS = [name for chapter in CHAPTERS if chapter.target == "sm_100a" for name in chapter.kernels]
 SPECS = {
     f"{name}.{attribute}": spec
     for name in UMMA_KERNELS
@@ -29,8 +28,11 @@ SPECS = {
 MMAS = {
     "umma_one.LAUNCH": (1, 1),
     "umma_tile.LAUNCH": (1, 4),
+    "umma_parts.LAUNCH": (1, 16),  # its loop over the k-tiles is unrolled
+    "umma_tile_broken.LAUNCH": (1, 4),
     "umma_tma.LAUNCH": (1, 4),
     "umma_tma_multicast.LAUNCH": (1, 4),
+    "umma_tma_broken.LAUNCH": (1, 4),
     "umma_two_sm.LAUNCH": (2, 4),
     "umma_two_sm_pipeline.LAUNCH": (2, 4),
     "umma_gemm.LAUNCH": (2, 4),

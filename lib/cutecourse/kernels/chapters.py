@@ -91,6 +91,30 @@ CHAPTERS = (
         target="sm_90",
         reason="clusters, and loads that several CTAs receive, came with compute capability 9.0",
     ),
+    Chapter(
+        number=11,
+        slug="hello_umma",
+        title="Hello, UMMA",
+        kernels=("umma_one", "umma_tile", "umma_parts", "umma_tile_broken"),
+        target="sm_100a",
+        reason="tcgen05 and tensor memory are Blackwell's alone, and PTX with an `a` is for one generation",
+    ),
+    Chapter(
+        number=12,
+        slug="umma_tma_multicast",
+        title="UMMA with TMA and Multicast",
+        kernels=("umma_tma", "umma_tma_multicast", "umma_tma_broken"),
+        target="sm_100a",
+        reason="tcgen05 and tensor memory are Blackwell's alone, and PTX with an `a` is for one generation",
+    ),
+    Chapter(
+        number=13,
+        slug="two_sm_umma",
+        title="Two SMs, One MMA",
+        kernels=("umma_two_sm", "umma_two_sm_pipeline", "umma_gemm", "umma_broken"),
+        target="sm_100a",
+        reason="cta_group::2, which lets two SMs share an MMA, is a part of tcgen05",
+    ),
 )
 
 
