@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator import (
+    BarrierCountError,
+    DeadlockError,
     EmulatorError,
     MissingProxyFence,
     OverwrittenSource,
     TensorMemoryAccessError,
+    TensorMemoryHazard,
     TensorMemoryLeak,
     UninitializedRead,
 )
@@ -22,6 +25,8 @@ REPORTS = {
     "parity_never_flipped": (MissingProxyFence, OverwrittenSource),
     "never_cleared": UninitializedRead,
     "wrong_lanes": TensorMemoryAccessError,
+    "every_warp_multiplies": (OverwrittenSource, TensorMemoryHazard, BarrierCountError),
+    "allocated_twice": DeadlockError,
     "not_freed": TensorMemoryLeak,
 }
 SILENT = ("every_k_tile_cleared",)

@@ -10,6 +10,8 @@ _FENCE = '        cute.arch.fence_proxy("async.shared", space="cta")\n'
 _WAIT = "        cute.arch.mbarrier_wait(mma_barrier, k % 2)\n"
 _CLEAR = "tiled_mma.set(tcgen05.Field.ACCUMULATE, False)\n"
 _LOOP = "    for k in cutlass.range(cute.size(gA, mode=[2]), unroll=1):\n"
+_ALLOC = "        cute.arch.alloc_tmem(TMEM_COLUMNS, tmem_base)\n"
+_MULTIPLY = "        if warp == 0:\n            for k_block in"
 _DEALLOC = "        cute.arch.dealloc_tmem(tCtC.iterator, TMEM_COLUMNS)\n"
 
 FAULTS = by_name(
@@ -40,6 +42,18 @@ FAULTS = by_name(
             ").get_slice(tid)\n",
             ").get_slice(tid ^ 32)\n",
             "each warp reads the lanes of its neighbour",
+        ),
+        Fault(
+            "every_warp_multiplies",
+            _MULTIPLY,
+            _MULTIPLY.replace("if warp == 0:", "if True:"),
+            "one thread of each of the four warps issues the MMAs",
+        ),
+        Fault(
+            "allocated_twice",
+            _ALLOC,
+            _ALLOC.replace("TMEM_COLUMNS", "512") + _ALLOC.replace("TMEM_COLUMNS", "512"),
+            "the second allocation waits for columns that the first one has",
         ),
         Fault("not_freed", _DEALLOC, "", "tensor memory is never given back"),
     ),
