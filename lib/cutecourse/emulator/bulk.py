@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bulk_copies import (
-    CHUNK,
     Arrival,
+    Chunks,
     Out,
     barrier_place,
     check_same_block,
@@ -28,7 +28,7 @@ from cutecourse.emulator.bulk_copies import (
 )
 from cutecourse.emulator.bulk_groups import BulkGroups
 from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
-from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import InvalidOperand, UnfinishedCopy
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.memory import Allocation
@@ -52,9 +52,10 @@ _BYTES = {"f16": 2, "bf16": 2}
 class _Bytes:
     """A part of a copy of contiguous bytes on its way into shared memory."""
 
-    def __init__(self, chunks: NDArray[np.int64], read: Callable[[], NDArray[np.uint64]]) -> None:
-        self.chunks = chunks
-        self.n_bytes = len(chunks) * CHUNK
+    def __init__(self, first: int, stop: int, read: Callable[[], NDArray[Any]]) -> None:
+        self.chunks: Chunks = slice(first, stop)
+        self.covered: Chunks = self.chunks
+        self.n_bytes = (stop - first) * CHUNK
         self.read = read
 
 
@@ -67,10 +68,9 @@ def _size(site: Site, bundle: Bundle, lane: int, slot: int) -> int:
     return size
 
 
-def _in_global(allocation: Allocation, start: int, first: int, stop: int) -> NDArray[np.uint64]:
-    """The chunks first..stop of a range of global memory, as pairs of words that can be written."""
-    data = allocation.data[start + first * CHUNK : start + stop * CHUNK]
-    return data.view(np.uint64).reshape(-1, 2)
+def _in_global(allocation: Allocation, start: int, first: int, stop: int) -> NDArray[Any]:
+    """The chunks first..stop of a range of global memory; they can be written."""
+    return allocation.data[start + first * CHUNK : start + stop * CHUNK].view(CHUNK_TYPE)
 
 
 @instruction("cp.async.bulk")
@@ -135,13 +135,13 @@ def bulk_reduce(site: Site) -> Step:
 
 
 def _on_words(combine: Reduction, word: int) -> Reduction:
-    """A reduction of elements of `word` bytes, for pairs of 8-byte words."""
+    """A reduction of elements of `word` bytes, for chunks."""
 
-    def on_pairs(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        flat = [np.ascontiguousarray(words).view(f"u{word}") for words in (old, new)]
-        return np.ascontiguousarray(combine(*flat)).view(np.uint64)
+    def on_chunks(old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+        flat = [np.ascontiguousarray(chunks).view(f"u{word}") for chunks in (old, new)]
+        return np.ascontiguousarray(combine(*flat)).view(CHUNK_TYPE)
 
-    return on_pairs
+    return on_chunks
 
 
 @instruction("cp.async.bulk.prefetch")
@@ -219,7 +219,7 @@ def _from_global(site: Site, to: str) -> Step:
         land_later(
             arrival,
             [
-                _Bytes(np.arange(first, stop), partial(_in_global, allocation, start, first, stop))
+                _Bytes(first, stop, partial(_in_global, allocation, start, first, stop))
                 for first, stop in pieces_of(size // CHUNK)
             ],
         )
@@ -271,7 +271,7 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
             check.check(new, None)
             if old is not None:
                 check.check(old, None)
-            pieces.append(_Bytes(np.arange(first, stop), partial(_shared_now, check, new, old, combine)))
+            pieces.append(_Bytes(first, stop, partial(_shared_now, check, new, old, combine)))
         land_later(arrival, pieces, keep=combine is not None)
 
     return step
@@ -279,7 +279,7 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
 
 def _shared_now(
     check: Out, new: NDArray[np.int64], old: NDArray[np.int64] | None, combine: Reduction | None
-) -> NDArray[np.uint64]:
+) -> NDArray[Any]:
     """Chunks of shared memory as they are now, combined with what the destination holds."""
     origin = check.origin
     bundle = origin.bundle
@@ -290,10 +290,10 @@ def _shared_now(
             " destination's mbarrier has completed its phase",
         )
     check.check(new, None, issued=True)
-    words, _ = bundle.cohort.shared_words(8, 2)
+    held, _ = bundle.cohort.shared_chunks
     if old is None or combine is None:
-        return words[new]
-    return combine(words[old], words[new])
+        return held[new]
+    return combine(held[old], held[new])
 
 
 def _to_global(site: Site, combine: Reduction | None) -> Step:
@@ -336,5 +336,5 @@ def _to_global(site: Site, combine: Reduction | None) -> Step:
     return step
 
 
-def _write(target: NDArray[np.uint64], combine: Reduction | None, words: NDArray[np.uint64]) -> None:
-    target[...] = words if combine is None else combine(target, words)
+def _write(target: NDArray[Any], combine: Reduction | None, chunks: NDArray[Any]) -> None:
+    target[...] = chunks if combine is None else combine(target, chunks)

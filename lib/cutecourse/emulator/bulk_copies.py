@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import WARP_SIZE, Bundle
+from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle
 from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
@@ -30,12 +30,12 @@ from cutecourse.emulator.errors import (
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.mbarrier_state import Origin, complete_tx
 from cutecourse.emulator.memory import RANK_SHIFT, Allocation
-from cutecourse.emulator.proxies import BY_THREADS, IN_SIGHT
+from cutecourse.emulator.proxies import BY_THREADS, IN_SIGHT, all_in_sight
 from cutecourse.emulator.site import AddressSource, Site
 
 __all__ = [
-    "CHUNK",
     "Arrival",
+    "Chunks",
     "Out",
     "Piece",
     "Place",
@@ -54,11 +54,12 @@ __all__ = [
     "take_pair",
 ]
 
-CHUNK = 16
-"""Bytes that bulk copies move at least, and the alignment of everything that they touch."""
 _PIECES = 4
 _RANK_MASK = (1 << RANK_SHIFT) - 1
-_LANDED = np.uint64(int.from_bytes(bytes([IN_SIGHT] * 8), "little"))
+_LANDED = np.full(CHUNK, IN_SIGHT, dtype=np.uint8).view(CHUNK_TYPE)[0]
+_NEVER = np.zeros(CHUNK, dtype=np.uint8).view(CHUNK_TYPE)[0]
+Chunks = NDArray[np.int64] | slice
+"""What picks chunks of shared memory: their numbers, or a slice of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,13 @@ class Piece(Protocol):
 
     n_bytes: int
     """What the mbarrier counts for it."""
-    chunks: NDArray[np.int64]
-    """Where it goes: numbers of chunks, counted from `first_chunk` of the copy."""
+    chunks: Chunks
+    """Where it goes: numbers of chunks, counted from `first_chunk` of the copy, in the order of `read`."""
+    covered: Chunks
+    """The same chunks in any order; a slice where they are neighbours, which NumPy is faster with."""
 
-    def read(self) -> NDArray[np.uint64]:
-        """The source's bytes as they are now: two words for each chunk, shape (*chunks.shape, 2)."""
+    def read(self) -> NDArray[Any]:
+        """The source's chunks as they are now, shaped as `chunks`."""
 
 
 # --- operands, and their checks ---------------------------------------------------------------------------
@@ -302,26 +305,27 @@ def land_later(arrival: Arrival, pieces: Sequence[Piece], *, keep: bool = False)
 
     `keep` leaves what the destination holds readable until then, for a reduction.
     """
-    machine = arrival.origin.bundle.machine
+    bundle = arrival.origin.bundle
+    machine = bundle.machine
+    _, written = bundle.cohort.shared_chunks
     for place in arrival.places:
         first = place.chunk(arrival.first_chunk * CHUNK)
-        _, written = place.bundle.cohort.shared_words(8, 2)
+        marks = written[first:]
         for piece in pieces:
             if not keep:
-                written[piece.chunks + first] = 0
-            machine.defer(partial(_land, arrival, place, piece))
+                marks[piece.covered] = _NEVER
+            machine.defer(partial(_land, arrival, place, piece, first))
 
 
-def _land(arrival: Arrival, place: Place, piece: Piece) -> None:
-    """A piece lands in one destination."""
+def _land(arrival: Arrival, place: Place, piece: Piece, first: int) -> None:
+    """A piece lands in one destination, in whose memory the copy's chunks are counted from `first`."""
     origin = arrival.origin
     bundle = origin.bundle
     machine = bundle.machine
     check_alive(origin.site, bundle, origin.lane, place.rank, "the copy's destination")
-    where = piece.chunks + place.chunk(arrival.first_chunk * CHUNK)
-    words, written = bundle.cohort.shared_words(8, 2)
-    words[where] = piece.read()
-    written[where] = _LANDED
+    held, written = bundle.cohort.shared_chunks
+    held[first:][piece.chunks] = piece.read()
+    written[first:][piece.covered] = _LANDED
     if machine.recorder is not None:
         machine.emit_at(
             "tma.land",
@@ -330,7 +334,7 @@ def _land(arrival: Arrival, place: Place, piece: Piece) -> None:
             place.rank,
             origin.site.line,
             transfer=arrival.transfer,
-            offset=(arrival.first_chunk + int(piece.chunks.min(initial=0))) * CHUNK,
+            offset=arrival.first_chunk * CHUNK,
             bytes=piece.n_bytes,
         )
     complete_tx(
@@ -368,7 +372,7 @@ class Out:
     def add(
         self,
         cohort_chunks: NDArray[np.int64],
-        write: Callable[[NDArray[np.uint64]], None],
+        write: Callable[[NDArray[Any]], None],
         needed: NDArray[np.bool_] | None = None,
     ) -> None:
         """Read these chunks later, and give them to `write` later still."""
@@ -380,8 +384,10 @@ class Out:
     ) -> None:
         """Refuse a source that nobody has written, or that the asynchronous proxy does not see yet."""
         bundle = self.origin.bundle
-        _, words = bundle.cohort.shared_words(8, 2)
-        written = words[cohort_chunks].view(np.uint8)
+        marks = bundle.cohort.shared_chunks[1][cohort_chunks]
+        if all_in_sight(marks):
+            return
+        written = marks.view(np.uint8).reshape(*marks.shape, CHUNK)
         wrong = (written == 0) | (written == BY_THREADS)
         if needed is not None:
             wrong &= needed
@@ -419,14 +425,14 @@ class Out:
     def _read(
         self,
         cohort_chunks: NDArray[np.int64],
-        write: Callable[[NDArray[np.uint64]], None],
+        write: Callable[[NDArray[Any]], None],
         needed: NDArray[np.bool_] | None,
     ) -> None:
         self.check(cohort_chunks, needed, issued=True)
         bundle = self.origin.bundle
         machine = bundle.machine
-        words, _ = bundle.cohort.shared_words(8, 2)
-        self.writes.append(machine.defer(partial(write, words[cohort_chunks])))
+        held, _ = bundle.cohort.shared_chunks
+        self.writes.append(machine.defer(partial(write, held[cohort_chunks])))
         if machine.recorder is not None and all(work.done for work in self.reads):
             cluster = self.origin.lane // WARP_SIZE
             machine.emit_at(

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bulk_copies import (
-    CHUNK,
     Arrival,
+    Chunks,
     Out,
     barrier_place,
     check_same_block,
@@ -28,7 +28,7 @@ from cutecourse.emulator.bulk_copies import (
 )
 from cutecourse.emulator.bulk_groups import BulkGroups
 from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
-from cutecourse.emulator.bundle import Bundle, Mask
+from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, Bundle, Mask
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.numerics import FORMATS
@@ -43,6 +43,7 @@ _DIMS = ("1d", "2d", "3d", "4d", "5d")
 _MODES = (
     "im2col", "im2col::w", "im2col::w::128", "im2col_no_offs", "tile::gather4", "tile::scatter4",
 )  # fmt: skip
+_ROUNDED = ("tf32", "tf32_ftz")
 _BOX_ALIGNMENT = 128
 _MAP_ALIGNMENT = 64
 # What each reduction works on, and what a map's type stands for there.
@@ -64,6 +65,53 @@ _REDUCED |= {"max": _REDUCED["min"], "dec": _REDUCED["inc"], "or": _REDUCED["and
 _Range = list[tuple[int, int]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cut:
+    """A part of each box that copies with one tensor map move to, or from, one place in shared memory.
+
+    part      first element and the one behind the last, along each dimension
+    index     which of the box's chunks these are, outermost dimension first
+    chunks    the chunks of shared memory that they go to, in that order
+    covered   the same chunks in any order, a slice where they are neighbours
+    """
+
+    part: _Range
+    index: tuple[slice, ...]
+    chunks: NDArray[np.int64]
+    covered: Chunks
+
+    @classmethod
+    def of(cls, bound: BoundTensorMap, offset: int) -> list[_Cut]:
+        """The parts of a box at an offset in shared memory, made once for all boxes that lie alike."""
+        found: list[_Cut] | None = bound.cuts.get(offset & 1023)
+        if found is None:
+            chunks = bound.chunks(offset)
+            found = bound.cuts[offset & 1023] = [cls._make(bound, chunks, part) for part in _parts(bound)]
+        return found
+
+    @classmethod
+    def _make(cls, bound: BoundTensorMap, chunks: NDArray[np.int64], part: _Range) -> _Cut:
+        unit = CHUNK // bound.map.item_bytes
+        inner = slice(part[0][0] // unit, part[0][1] // unit)
+        index = (*(slice(first, stop) for first, stop in part[:0:-1]), inner)
+        own = np.ascontiguousarray(chunks[index])
+        low, high = int(own.min()), int(own.max()) + 1
+        return cls(part, index, own, slice(low, high) if high - low == own.size else own)
+
+
+def _parts(bound: BoundTensorMap) -> list[_Range]:
+    """A box cut along its longest outer dimension; a single row along that, in whole chunks."""
+    counts = bound.map.counts
+    whole = [(0, count) for count in counts]
+    axis = max(range(1, len(counts)), key=lambda d: counts[d], default=0)
+    if axis and counts[axis] > 1:
+        cuts = pieces_of(counts[axis])
+    else:
+        axis, unit = 0, CHUNK // bound.map.item_bytes
+        cuts = [(first * unit, stop * unit) for first, stop in pieces_of(counts[0] // unit)]
+    return [[*whole[:axis], cut, *whole[axis + 1 :]] for cut in cuts]
+
+
 @dataclass(frozen=True, slots=True)
 class _Box:
     """One box of a tensor: where a lane's copy starts."""
@@ -78,47 +126,41 @@ class _Box:
         low, high = zip(*part, strict=True)
         return self.bound.window(self.coords, low, high, whole_chunks=self.stores)
 
-    def parts(self) -> list[_Range]:
-        """The box cut along its longest outer dimension; a single row along that, in whole chunks."""
-        counts = self.bound.map.counts
-        whole = [(0, count) for count in counts]
-        axis = max(range(1, len(counts)), key=lambda d: counts[d], default=0)
-        if axis and counts[axis] > 1:
-            cuts = pieces_of(counts[axis])
-        else:
-            axis, unit = 0, CHUNK // self.bound.map.item_bytes
-            cuts = [(first * unit, stop * unit) for first, stop in pieces_of(counts[0] // unit)]
-        return [[*whole[:axis], cut, *whole[axis + 1 :]] for cut in cuts]
-
-    def chunks(self, part: _Range, offset: int) -> NDArray[np.int64]:
-        """The chunks of shared memory that a part's elements lie in, outermost dimension first."""
-        unit = CHUNK // self.bound.map.item_bytes
-        inner = slice(part[0][0] // unit, part[0][1] // unit)
-        outer = [slice(first, stop) for first, stop in part[:0:-1]]
-        return self.bound.chunks(offset)[(*outer, inner)]
+    def source(self) -> NDArray[Any] | None:
+        """All of the box's chunks in global memory, if all lie in the tensor and come as they are."""
+        tensor_map = self.bound.map
+        counts = tensor_map.counts
+        window = self.bound.window(self.coords, (0,) * len(counts), counts)
+        if window.stop != counts or any(window.first) or tensor_map.dtype in _ROUNDED:
+            return None
+        return self.bound.whole_chunks(window)
 
 
 class _Tile:
     """A part of a box on its way into shared memory."""
 
-    def __init__(self, box: _Box, part: _Range, offset: int) -> None:
+    def __init__(self, box: _Box, cut: _Cut, source: NDArray[Any] | None) -> None:
         self.box = box
-        self.part = part
-        self.chunks = box.chunks(part, offset)
-        self.n_bytes = self.chunks.size * CHUNK
+        self.cut = cut
+        self.source = source
+        self.chunks = cut.chunks
+        self.covered = cut.covered
+        self.n_bytes = cut.chunks.size * CHUNK
 
-    def read(self) -> NDArray[np.uint64]:
-        """The elements as they are now; what lies outside of the tensor is filled."""
-        tensor_map = self.box.bound.map
-        shape = [stop - first for first, stop in self.part]
+    def read(self) -> NDArray[Any]:
+        """The elements as they are now, in chunks; what lies outside of the tensor is filled."""
+        if self.source is not None:
+            return self.source[self.cut.index]
+        tensor_map, part = self.box.bound.map, self.cut.part
+        shape = [stop - first for first, stop in part]
         values = np.full(shape[::-1], tensor_map.fill, dtype=f"u{tensor_map.item_bytes}")
-        window = self.box.window(self.part)
+        window = self.box.window(part)
         if not window.empty:
             inside = self.box.bound.elements(window)
-            if tensor_map.dtype in {"tf32", "tf32_ftz"}:
+            if tensor_map.dtype in _ROUNDED:
                 inside = _to_tf32(inside)
-            values[_inner(window, self.part)] = inside
-        return values.view(np.uint64).reshape(*self.chunks.shape, 2)
+            values[_inner(window, part)] = inside
+        return values.view(CHUNK_TYPE)
 
 
 def _inner(window: Window, part: _Range) -> tuple[slice, ...]:
@@ -419,7 +461,8 @@ def _load(site: Site, dims: int, to: str) -> Step:
             ),
             bar.rank & 1 if pair else None,
         )
-        land_later(arrival, [_Tile(box, part, place.offset) for part in box.parts()])
+        from_ = box.source()
+        land_later(arrival, [_Tile(box, cut, from_) for cut in _Cut.of(box.bound, place.offset)])
 
     return step
 
@@ -461,9 +504,9 @@ def _out(site: Site, dims: int, operation: str | None) -> Step:
         transfer = _remember(origin, "reduce" if operation else "store", box, source=place.about())
         out = Out(origin, groups.group(lane), transfer)
         base = place.chunk(place.offset & ~1023)
-        for part in box.parts():
-            chunks = box.chunks(part, place.offset) + base
-            out.add(chunks, partial(_write, box, part, combine), _needed(box, part, chunks))
+        for cut in _Cut.of(box.bound, place.offset):
+            chunks = cut.chunks + base
+            out.add(chunks, partial(_write, box, cut.part, combine), _needed(box, cut.part, chunks))
         groups.copies.append(out)
 
     return step
@@ -481,13 +524,13 @@ def _needed(box: _Box, part: _Range, chunks: NDArray[np.int64]) -> NDArray[np.bo
     return needed.reshape(*chunks.shape, CHUNK)
 
 
-def _write(box: _Box, part: _Range, combine: Reduction | None, words: NDArray[np.uint64]) -> None:
+def _write(box: _Box, part: _Range, combine: Reduction | None, chunks: NDArray[Any]) -> None:
     """Write what of a part lies in the tensor, or combine it with what is there."""
     window = box.window(part)
     if window.empty:
         return
     shape = [stop - first for first, stop in part]
-    values = words.reshape(-1).view(f"u{box.bound.map.item_bytes}").reshape(shape[::-1])
+    values = chunks.reshape(-1).view(f"u{box.bound.map.item_bytes}").reshape(shape[::-1])
     values = values[_inner(window, part)]
     target = box.bound.elements(window)
     if combine is None:

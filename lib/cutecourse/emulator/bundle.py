@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from cutecourse.emulator.machine import Machine
     from cutecourse.emulator.program import Program
 
-__all__ = ["KINDS", "WARP_SIZE", "Bundle", "Cohort", "Mask", "Split", "put"]
+__all__ = ["CHUNK", "CHUNK_TYPE", "KINDS", "WARP_SIZE", "Bundle", "Cohort", "Mask", "Split", "put"]
 
 WARP_SIZE = 32
+CHUNK = 16
+"""Bytes that asynchronous copies and tcgen05's matrices move at least."""
+CHUNK_TYPE = np.dtype(np.complex128)
+"""A chunk as one element. It is no number: NumPy has no plain type of 16 bytes, and it copies, gathers and
+scatters elements of this one as fast as any."""
 Mask = NDArray[np.bool_] | None
 """Which lanes take part: shape (n_warps, 32), or None when all do."""
 
@@ -113,7 +118,12 @@ class Cohort:
     state: dict[str, Any] = field(default_factory=dict)
     """What other families keep for each cohort."""
     views: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
+    shared_chunks: tuple[NDArray[Any], NDArray[Any]] = field(init=False)
+    """Shared memory and its record of writes as vectors of chunks."""
     _alive: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
 
     def shared_start(self, cluster: int, rank: int) -> int:
         """Where the shared memory of a block begins in `shared`, in bytes."""

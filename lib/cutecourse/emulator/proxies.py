@@ -9,12 +9,15 @@ Source: PTX ISA 9.0, Memory Consistency Model, Proxies; membar, fence (.proxy.as
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import Bundle
 
-__all__ = ["BY_THREADS", "IN_SIGHT", "ORDERING_FENCES", "fence_shared"]
+__all__ = ["BY_THREADS", "IN_SIGHT", "ORDERING_FENCES", "all_in_sight", "fence_shared"]
 
 BY_THREADS = 0xFF
 IN_SIGHT = 0x7F
@@ -24,6 +27,16 @@ ORDERING_FENCES = frozenset(
     for space in ("", ".shared::cta", ".shared::cluster")
 )
 """The fences between threads' accesses of shared memory and those of the asynchronous proxy."""
+
+
+@lru_cache(maxsize=64)
+def _in_sight(n_bytes: int) -> bytes:
+    return bytes([IN_SIGHT]) * n_bytes
+
+
+def all_in_sight(written: NDArray[Any]) -> bool:
+    """Whether the asynchronous proxy sees all of some bytes, by their part of the record of writes."""
+    return written.tobytes() == _in_sight(written.nbytes)
 
 
 def fence_shared(bundle: Bundle, active: NDArray[np.bool_]) -> None:

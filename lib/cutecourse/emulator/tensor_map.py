@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from cutecourse.dtypes import DType, DTypeError, from_numpy
 from cutecourse.dtypes import dtype as dtype_by_name
+from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.emulator.memory import Allocation
 from cutecourse.emulator.swizzle import SPANS, chunk_numbers
@@ -348,6 +349,8 @@ class BoundTensorMap:
         self._steps = tuple(steps)
         """Bytes from one element of the box to the next, along each dimension."""
         self._chunks: dict[int, NDArray[np.int64]] = {}
+        self.cuts: dict[int, Any] = {}
+        """What copies keep of their boxes' parts, by the box's offset in shared memory modulo 1024."""
 
     @classmethod
     def bind(
@@ -405,6 +408,18 @@ class BoundTensorMap:
             buffer=self.allocation.data.data,
             offset=self.base + window.start,
             strides=self._steps[::-1],
+        )
+
+    def whole_chunks(self, window: Window) -> NDArray[Any]:
+        """A window whose rows are whole 16-byte chunks, as `elements` has it but in chunks."""
+        shape = [stop - first for first, stop in zip(window.first, window.stop, strict=True)]
+        shape[0] = shape[0] * self.map.item_bytes // CHUNK
+        return np.ndarray(
+            shape[::-1],
+            dtype=CHUNK_TYPE,
+            buffer=self.allocation.data.data,
+            offset=self.base + window.start,
+            strides=(*self._steps[:0:-1], CHUNK),
         )
 
     @cached_property
