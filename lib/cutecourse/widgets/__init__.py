@@ -13,6 +13,7 @@ from cutecourse.widgets.recorded import with_todays_code
 from cutecourse.widgets.tilers import parse_tiler
 from cutecourse.widgets.timeline_figure import draw_timeline
 from cutecourse.widgets.tma_box import TmaBox
+from cutecourse.widgets.tmem_viewer import TmemViewer
 from cutecourse.widgets.two_sm_stage import TwoSmStage
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "PrintFigure",
     "Reveal",
     "TmaBox",
+    "TmemViewer",
     "TwoSmStage",
     "WidgetError",
     "apply_operation",

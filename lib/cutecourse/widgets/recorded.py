@@ -13,6 +13,7 @@ from cutecourse.widgets.layout_explorer import LayoutExplorer
 from cutecourse.widgets.mma_ownership import MmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.tma_box import TmaBox
+from cutecourse.widgets.tmem_viewer import TmemViewer
 from cutecourse.widgets.two_sm_stage import TwoSmStage
 
 SOURCES = {
@@ -24,6 +25,7 @@ SOURCES = {
     Predict: "predict.js",
     Reveal: "reveal.js",
     TmaBox: "tma_box.js",
+    TmemViewer: "tmem_viewer.js",
     TwoSmStage: "two_sm_stage.js",
 }
 STATE = "application/vnd.jupyter.widget-state+json"

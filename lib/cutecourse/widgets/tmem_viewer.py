@@ -1,0 +1,173 @@
+"""Tensor memory: columns allocated, where an accumulator lies, and which warp and register loads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from cutecourse.umma import TMEM_COLUMNS, TMEM_LANES
+from cutecourse.widgets._base import CourseWidget
+from cutecourse.widgets._bundle import module, stylesheet
+from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.figures import PrintFigure
+from cutecourse.widgets.tmem_figure import draw_tmem
+from cutecourse.widgets.tmem_places import (
+    LOADS,
+    Accumulator,
+    Allocation,
+    accumulator,
+    allocate,
+    allocator_of,
+    requests,
+    shapes_snapshot,
+)
+
+STATES = ("placed", "waits", "refused")
+
+
+class TmemViewer(CourseWidget):
+    """Tensor memory, 128 lanes by 512 columns in each CTA: where an accumulator lies and who loads it.
+
+    `m` and `n` are those of the instruction, of both CTAs together where `cta_group` is 2. `allocations` are
+    what a warp asks `tcgen05.alloc` for, by name: `{"accumulator": 256, "scales": 32}`, pairs, or numbers of
+    columns; by default one that holds the accumulator. A number that the allocator refuses is welcome: the
+    widget names the rule. The accumulator lies in the allocation `holder`, by default the first that has
+    columns. `repetitions` are the columns that one `tcgen05.ld.32x32b` reads; `element` is the (m, n) of C
+    that is chosen first.
+
+    Synced with every view: `m`, `n`, `cta_group`, `repetitions`, `allocations` (dicts of `name`, `columns`,
+    `column`, `state`), `holder`, and `selected`: `{}` or `{"cta": v, "lane": l, "column": c}`.
+
+    Errors: WidgetError, for a shape without an accumulator, or what is no allocation, load, element or place.
+    """
+
+    _esm = module("tmem_viewer.js")
+    _css = stylesheet()
+
+    shapes = traitlets.Dict().tag(sync=True)
+    m = traitlets.Int(128).tag(sync=True)
+    n = traitlets.Int(256).tag(sync=True)
+    cta_group = traitlets.Int(1).tag(sync=True)
+    repetitions = traitlets.Int(32).tag(sync=True)
+    allocations = traitlets.List(traitlets.Dict()).tag(sync=True)
+    holder = traitlets.Unicode("").tag(sync=True)
+    selected = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self,
+        m: int = 128,
+        n: int = 256,
+        *,
+        cta_group: int = 1,
+        allocations: Any = (),
+        holder: str | None = None,
+        repetitions: int = 32,
+        element: Sequence[int] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        shown = accumulator(m, n, cta_group)
+        held: list[Allocation] = []
+        for name, columns in requests(allocations, shown.columns, cta_group):
+            held = allocate(held, name, columns, cta_group)
+        placed = [one.name for one in held if one.state == "placed"]
+        super().__init__(
+            shapes=shapes_snapshot(),
+            m=m,
+            n=n,
+            cta_group=cta_group,
+            repetitions=repetitions,
+            allocations=[one.to_snapshot() for one in held],
+            holder=holder if holder is not None else next(iter(placed), ""),
+            **kwargs,
+        )
+        if element is not None:
+            cta, lane, column = self.place(*element)
+            self.selected = {"cta": cta, "lane": lane, "column": column}
+
+    @traitlets.validate("repetitions")
+    def _check_repetitions(self, proposal: Any) -> int:
+        if proposal["value"] not in LOADS:
+            raise WidgetError(f"tcgen05.ld 32x32b has no .x{proposal['value']}; it has .x1 to .x128.")
+        return int(proposal["value"])
+
+    @traitlets.validate("allocations")
+    def _check_allocations(self, proposal: Any) -> list[dict[str, Any]]:
+        try:
+            held = [Allocation(**one) for one in proposal["value"]]
+        except TypeError as error:
+            raise WidgetError(f"allocations have name, columns, column and state: {error}") from error
+        if any(one.state not in STATES for one in held):
+            raise WidgetError(f"An allocation is one of {', '.join(STATES)}.")
+        return [one.to_snapshot() for one in held]
+
+    @traitlets.validate("holder")
+    def _check_holder(self, proposal: Any) -> str:
+        name = str(proposal["value"])
+        known = [one["name"] for one in self.allocations if one["state"] == "placed"]
+        if name and name not in known:
+            raise WidgetError(f"{name!r} has no columns; there are {', '.join(known) or 'none that have'}.")
+        return name
+
+    @traitlets.validate("selected")
+    def _check_selected(self, proposal: Any) -> dict[str, int]:
+        at = dict(proposal["value"])
+        if not at:
+            return {}
+        limits = {"cta": self.cta_group, "lane": TMEM_LANES, "column": TMEM_COLUMNS}
+        if set(at) != set(limits) or not all(0 <= int(at[name]) < most for name, most in limits.items()):
+            raise WidgetError(f"{at} is no place; give cta, lane (to 127) and column (to 511).")
+        return {name: int(at[name]) for name in limits}
+
+    @property
+    def accumulator(self) -> Accumulator:
+        """The accumulator of the chosen shape, by CuTe's layout.
+
+        Errors: WidgetError, for a shape without one.
+        """
+        return accumulator(self.m, self.n, self.cta_group)
+
+    @property
+    def start(self) -> int:
+        """The column at which the accumulator starts; 0 where no allocation holds it."""
+        held = (one for one in self.allocations if one["name"] == self.holder and one["state"] == "placed")
+        return next((int(one["column"]) for one in held), 0)
+
+    def place(self, m: int, n: int) -> tuple[int, int, int]:
+        """(CTA, lane, column) of C[m, n].
+
+        Errors: WidgetError, for an element that C does not have.
+
+        >>> TmemViewer(128, 256, cta_group=2).place(70, 130)
+        (1, 70, 2)
+        """
+        if not (0 <= m < self.m and 0 <= n < self.n):
+            raise WidgetError(f"C is {self.m} x {self.n}; it has no element ({m}, {n}).")
+        cta, lane, column = self.accumulator.place(m, n)
+        return cta, lane, column + self.start
+
+    def element(self, cta: int, lane: int, column: int) -> tuple[int, int] | None:
+        """C's (m, n) at a place; None where no element of C lies."""
+        return self.accumulator.element(cta, lane, column - self.start)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What the allocator asks of who calls it."""
+        return allocator_of(self.cta_group).rules
+
+    def figure(self) -> PrintFigure:
+        """C and the tensor memory of each CTA, coloured by the warp that loads it, for print."""
+        held = [Allocation(**one) for one in self.allocations]
+        return draw_tmem(self.accumulator, held, self.start, self.holder)
+
+    def _repr_arguments(self) -> list[str]:
+        arguments = [f"{self.m}, {self.n}", f"cta_group={self.cta_group}"]
+        asked = {one["name"]: one["columns"] for one in self.allocations}
+        arguments.append(f"allocations={asked!r}")
+        if self.repetitions != 32:
+            arguments.append(f"repetitions={self.repetitions}")
+        if self.selected:
+            at = self.selected
+            arguments.append(f"selected=({at['cta']}, {at['lane']}, {at['column']})")
+        return arguments
