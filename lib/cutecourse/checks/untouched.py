@@ -32,7 +32,8 @@ def refuse_untouched(answer: object) -> None:
 
 def _function_with_gap(answer: object) -> str | None:
     """The name of the function behind an answer (a kernel's, too) if `...` is one of its statements."""
-    for candidate in (answer, getattr(answer, "kernel", None), getattr(answer, "host", None)):
+    host = getattr(answer, "host", None)
+    for candidate in (answer, getattr(answer, "kernel", None), host, *_enclosed(host)):
         function = _plain_function(candidate)
         tree = _tree(function)
         if function is None or tree is None:
@@ -46,6 +47,12 @@ def _function_with_gap(answer: object) -> str | None:
             if body is not None and any(_is_gap(node) for node in ast.walk(body)):
                 return one.__name__
     return None
+
+
+def _enclosed(candidate: object) -> list[object]:
+    """What a function has from the scope around it, such as the parts that a host function was made with."""
+    function = _plain_function(candidate)
+    return [cell.cell_contents for cell in (function.__closure__ or ())] if function else []
 
 
 def _plain_function(candidate: object) -> types.FunctionType | None:

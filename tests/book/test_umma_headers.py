@@ -1,0 +1,70 @@
+"""What the errata of the Blackwell chapters say of CUTLASS's headers, looked up there."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import files
+from pathlib import Path
+
+import pytest
+
+
+def header(name: str) -> str:
+    """A header of the package nvidia-cutlass, its comments taken out."""
+    found = next(f for f in files("nvidia-cutlass") or () if str(f).endswith(f"include/cute/{name}"))
+    text = Path(str(found.locate())).read_text()
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def struct(text: str, name: str) -> str:
+    """The text from a struct's head to the brace that closes it, at the margin."""
+    found = re.search(rf"struct {re.escape(name)}.*?\n\}};", text, flags=re.DOTALL)
+    assert found is not None
+    return found.group()
+
+
+@pytest.mark.parametrize(
+    ("op", "fragment_c"),
+    [("SM100_MMA_F16BF16_SS<", "tmem_frg_1sm"), ("SM100_MMA_F16BF16_2x1SM_SS<", "tmem_frg_2sm")],
+)
+def test_traits__name_descriptors_with_their_major(op: str, fragment_c: str) -> None:
+    traits = struct(header("atom/mma_traits_sm100.hpp"), f"MMA_Traits<{op}")
+    fragments = dict(re.findall(r"using FrgType(\w)\s*=\s*(.*?);", traits))
+    assert fragments == {
+        "A": "UMMA::smem_desc<a_major>",
+        "B": "UMMA::smem_desc<b_major>",
+        "C": f"UMMA::{fragment_c}<c_type>",
+    }
+
+
+def test_tiled_mma__has_the_atom_first() -> None:
+    text = header("atom/mma_atom.hpp")
+    (parameters,) = re.findall(r"template <([^<>]*?)(?:=[^{]*?)?>\s*struct TiledMMA", text)
+    assert parameters.split(",")[0].split() == ["class", "MMA_Atom"]
+
+
+def test_make_tiled_mma__takes_an_atom_layout_and_a_permutation() -> None:
+    text = header("atom/mma_atom.hpp")
+    signatures = re.findall(r"\nmake_tiled_mma\((.*?)\)\s*\{", text, flags=re.DOTALL)
+    assert len(signatures) == 2
+    for signature in signatures:
+        names = [part.split("=")[0].split()[-1] for part in re.split(r",\s*\n", signature)]
+        assert names[1:] == ["thr_layout", "permutations"]
+
+
+def test_fma__elects_a_thread_and_tests_scale_c() -> None:
+    op = struct(header("arch/mma_sm100_umma.hpp"), "SM100_MMA_F16BF16_SS")
+    assert "cute::elect_one_sync()" in op
+    assert "setp.ne.b32 p, %4, 0;" in op
+    assert re.search(r'"r"\(scaleC\)', op)
+
+
+def test_allocate__takes_an_int_and_an_address_in_shared_memory() -> None:
+    text = header("arch/tmem_allocator_sm100.hpp")
+    signatures = set(re.findall(r"\n\s*allocate\((.*?)\)", text))
+    assert signatures == {"int num_columns, uint32_t* dst_ptr"}
+
+
+def test_tmem_dp__is_the_step_of_a_lane() -> None:
+    text = header("arch/tmem_allocator_sm100.hpp")
+    assert re.search(r"using DP = cute::constant<int32_t, shiftl\(\(1 << 16\), ", text)
