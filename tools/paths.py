@@ -15,6 +15,8 @@ NOTEBOOKS = ROOT / "notebooks"
 EXERCISES = ROOT / "exercises"
 EXERCISE_SOURCES = EXERCISES / "sources"
 SOLUTIONS = EXERCISES / "solutions"
+BACK_MATTER = ("notation", "symptoms")
+"""The pages behind the chapters that have cells, and so a recorded notebook."""
 
 
 class AuthoringError(CourseError):
@@ -26,14 +28,14 @@ class UnknownChapter(AuthoringError):
 
 
 def notebook_sources() -> list[Path]:
-    """Every book page with cells: the chapters, and the notation page, whose values are computed too.
+    """Every book page with cells: the chapters, and of the back matter those whose values are computed too.
 
     Errors: AuthoringError when there is none, because a check over nothing passes.
     """
     pages = sorted(CHAPTERS.glob("[0-9][0-9]_*.md"))
     if not pages:
         raise AuthoringError(f"no chapter found in {relative(CHAPTERS)}: a chapter is named NN_slug.md")
-    return [BOOK / "notation.md", *pages]
+    return [*(BOOK / f"{name}.md" for name in BACK_MATTER), *pages]
 
 
 def exercise_sources() -> list[Path]:

@@ -9,7 +9,7 @@ import re
 import textwrap
 
 from tools import errata
-from tools.paths import AuthoringError
+from tools.paths import BACK_MATTER, AuthoringError
 
 _FENCE = re.compile(r"^(?P<fence>:{3,}|`{3,})\{(?P<name>[\w-]+)\}[ \t]*(?P<argument>.*)$")
 _OPTION = re.compile(r"^:[\w-]+:.*$")
@@ -122,7 +122,7 @@ def _link(match: re.Match[str], notebooks: str) -> str:
     """A link to another page: to its notebook where it has one, else to the page's source."""
     name = match["path"].rpartition("/")[2]
     anchor = match["anchor"] or ""
-    if name[:2].isdigit() or name == "notation":
+    if name[:2].isdigit() or name in BACK_MATTER:
         return f"]({notebooks}{name}.ipynb{anchor})"
     book = notebooks.replace("notebooks", "book") or "../book/"
     return f"]({book}{name}.md{anchor})"
