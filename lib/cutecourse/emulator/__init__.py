@@ -1,6 +1,7 @@
 """A PTX emulator for learning and debugging: `launch` runs a kernel's PTX text on the CPU.
 
-Public names: `launch` and its result, `supported_instructions` for the coverage table, and the errors.
+Public names: `launch` and its result, `supported_instructions` for the coverage table, `HAZARDS` with their
+severities, and the errors.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ from cutecourse.emulator.errors import (
     UnsupportedInstruction,
 )
 from cutecourse.emulator.launch import LaunchResult, launch
+from cutecourse.emulator.notes import HAZARDS, Hazard, Note
 from cutecourse.emulator.registry import InstructionInfo, supported_instructions
 from cutecourse.emulator.tensor_map import TensorMap, TensorMapError
 
 __all__ = [
+    "HAZARDS",
     "AddressError",
     "AlignmentError",
     "BarrierCountError",
@@ -48,6 +51,7 @@ __all__ = [
     "DeadlockError",
     "DivergedWarp",
     "EmulatorError",
+    "Hazard",
     "InstructionInfo",
     "InvalidOperand",
     "KernelTrap",
@@ -56,6 +60,7 @@ __all__ = [
     "MissingProxyFence",
     "NoBarrierError",
     "NonUniformOperand",
+    "Note",
     "OverwrittenSource",
     "ReadOnlyError",
     "TensorMap",

@@ -25,6 +25,7 @@ from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Function, Module, Variable
 
 if TYPE_CHECKING:
+    from cutecourse.emulator.notes import Note
     from cutecourse.trace import Recorder
 
 __all__ = ["DEFAULT_BUDGET", "LaunchResult", "Parameters", "launch"]
@@ -56,6 +57,8 @@ class LaunchResult:
     """Instructions that the machine issued, each for a bundle of warps."""
     printed: str = ""
     """What the kernel printed."""
+    notes: tuple[Note, ...] = field(default=(), repr=False)
+    """Hazards that do no harm on hardware (cutecourse.emulator.notes), in the order of the PTX lines."""
 
     @property
     def total(self) -> int:
@@ -147,6 +150,7 @@ def launch(
         instructions=dict(sorted(counts.items())),
         issued=machine.issued,
         printed="".join(machine.printed),
+        notes=tuple(sorted(machine.notes.values(), key=lambda note: (note.line, note.other_line or 0))),
     )
 
 

@@ -31,6 +31,7 @@ from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
 if TYPE_CHECKING:
     from cutecourse.emulator.launch import Parameters
+    from cutecourse.emulator.notes import Note
     from cutecourse.trace import Recorder
 
 __all__ = ["GateWait", "Machine", "PendingWork", "Sleep"]
@@ -144,6 +145,8 @@ class Machine:
         self.wake: Callable[[Bundle], None] = lambda bundle: None
         """The scheduler's door: a bundle has something to run again."""
         self.printed: list[str] = []
+        self.notes: dict[tuple[str, int, int | None], Note] = {}
+        """Hazards that end no launch, by name and the two lines."""
         self.recorder: Recorder | None = None
         """Who is told events, with `emit` and `emit_at`; None where nobody listens, which costs nothing."""
         self.changes = 0

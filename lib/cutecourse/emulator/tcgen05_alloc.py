@@ -265,7 +265,7 @@ def _find(origin: Origin, memory: TensorMemory, address: int, columns: int, grou
             f" (columns allocated: {held or 'none'})",
         )
     region = Region(np.ones(LANES, dtype=np.bool_), start, start + columns)
-    memory.check_quiet(region, "tcgen05.dealloc", origin, writes=True)
+    memory.check_quiet(region, "tcgen05.dealloc", origin, writes=True, frees=True)
     return start
 
 

@@ -91,10 +91,11 @@ class _Access:
         memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
         lanes = np.zeros(LANES, dtype=np.bool_)
         lanes[lane : lane + span] = True
+        name = "tcgen05.st" if writes else "tcgen05.ld"
         regions = [Region(lanes, column + first, column + stop) for first, stop in self.fragment.ranges]
         for region in regions:
-            memory.check_allocated(region, site.instruction.name, origin)
-            memory.check_quiet(region, site.instruction.name, origin, writes=writes)
+            memory.check_allocated(region, name, origin)
+            memory.check_quiet(region, name, origin, writes=writes)
         return origin, memory, self.fragment.lane + lane, self.fragment.column + column, regions, address
 
     def tell(self, kind: str, origin: Origin, address: int) -> None:
@@ -124,8 +125,9 @@ def ld(site: Site) -> Step:
                 TensorMemoryHazard for what a tcgen05.st, mma or cp has still to write, UninitializedRead for
                 a register whose cells nobody has written, NonUniformOperand, DivergedWarp.
     Simplified: the registers have their values at once: the document says that who reads them waits for them
-                without tcgen05.wait::ld. So a write to the cells after the load and before the wait, which
-                the document forbids, is not seen. .red is not supported yet.
+                without tcgen05.wait::ld. Whoever writes or frees the cells after the load and before the
+                wait gets an error if the thread has told others before it used what it loaded, and else a
+                note (cutecourse.emulator.notes). .red is not supported yet.
     Source:     PTX ISA 9.0, tcgen05.ld (#tcgen05-instructions-tcgen05-ld); Access restrictions; Memory
                 Consistency Model for 5th generation of TensorCore operations, register dependencies.
     """
@@ -137,7 +139,7 @@ def ld(site: Site) -> Step:
         require_whole_warps(site, bundle, mask)
         rows = bundle.rows["u32"]
         for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
-            origin, memory, lane, column, _, address = access.cells(bundle, warp, writes=False)
+            origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=False)
             nothing = ~memory.written[lane, column].any(axis=0)
             if nothing.any():
                 cell = int(np.argmax(nothing))
@@ -152,6 +154,7 @@ def ld(site: Site) -> Step:
                 values = (values[:, 0::2] & _HALF) | (values[:, 1::2] << np.uint32(16))
             for index, slot in enumerate(access.registers):
                 rows[slot][warp] = values[:, index]
+            memory.order.load(regions, origin)
             access.tell("tmem.load", origin, address)
 
     return step
@@ -223,7 +226,7 @@ def wait(site: Site) -> Step:
 
     Shapes:     a whole warp; no operands.
     Errors:     DivergedWarp.
-    Simplified: tcgen05.wait::ld has nothing to wait for, see tcgen05.ld.
+    Simplified: tcgen05.wait::ld ends loads that have their values already, see tcgen05.ld.
     Source:     PTX ISA 9.0, tcgen05.wait (#tcgen05-instructions-tcgen05-wait).
     """
     stores = site.instruction.modifiers[0] == "wait::st"
@@ -238,6 +241,9 @@ def wait(site: Site) -> Step:
             if stores:
                 for store in waiting.pop(warp, ()):
                     store.complete()
+            else:
+                memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
+                memory.order.waited_for_loads((warp, bundle.rank, bundle.warp))
             if bundle.machine.recorder is not None:
                 name = "st" if stores else "ld"
                 bundle.machine.emit("tmem.wait", bundle, warp * WARP_SIZE, site.line, one=False, name=name)

@@ -14,6 +14,7 @@ from cutecourse.emulator.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_alloc import check_peer, take_cta_group
 from cutecourse.emulator.tcgen05_queue import Operation, Queue
+from cutecourse.emulator.tensor_memory import TensorMemories
 
 __all__: list[str] = []
 
@@ -89,18 +90,24 @@ def fence(site: Site) -> Step:
     """Order a thread's asynchronous tcgen05 operations with what it tells, or is told by, other threads.
 
     Shapes:     no operands.
-    Simplified: a missing fence is not seen: operations of this machine are ordered by completion alone.
+    Simplified: counts for the whole warp. A missing fence is a note (cutecourse.emulator.notes): operations
+                of this machine are ordered by completion alone.
     Source:     PTX ISA 9.0, tcgen05.fence (#tcgen05-special-sync-operations-fence).
     """
     if site.operands:
         site.invalid(f"{site.instruction.name} takes no operands")
     name = site.instruction.name
+    before = name.endswith("before_thread_sync")
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        if bundle.machine.recorder is None:
-            return
+        clock = TensorMemories.of(bundle.cohort).clock
+        times = clock.before if before else clock.after
+        time = clock.tick()
         active = site.active(bundle, mask)
         for warp in np.flatnonzero(active.any(axis=1)).tolist():
+            times[warp, bundle.rank, bundle.warp] = time
+            if bundle.machine.recorder is None:
+                continue
             lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
             one = int(active[warp].sum()) == 1
             bundle.machine.emit("fence", bundle, lane, site.line, one=one, name=name)

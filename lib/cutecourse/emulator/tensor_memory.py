@@ -9,7 +9,7 @@ Source: PTX ISA 9.0, Tensor Memory (#tensor-memory), Tensor Memory Addressing an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,8 @@ from cutecourse.emulator.errors import (
     TensorMemoryLeak,
 )
 from cutecourse.emulator.memory import POISON
+from cutecourse.emulator.notes import take_note
+from cutecourse.emulator.tensor_memory_order import Clock, Order
 
 if TYPE_CHECKING:
     from cutecourse.emulator.mbarrier_state import Origin
@@ -67,17 +69,27 @@ class Allocation:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Region:
     """Some lanes of some neighbouring columns: `lanes` has one truth value for each lane."""
 
     lanes: NDArray[np.bool_]
     first: int
     stop: int
+    bits: int = field(init=False)
+    """The lanes as bits."""
+
+    def __post_init__(self) -> None:
+        bits = int.from_bytes(np.packbits(self.lanes, bitorder="little").tobytes(), "little")
+        object.__setattr__(self, "bits", bits)
+
+    def same(self, other: Region) -> bool:
+        """Whether both have the same cells."""
+        return self.first == other.first and self.stop == other.stop and self.bits == other.bits
 
     def meets(self, other: Region) -> bool:
         """Whether a cell belongs to both."""
-        return self.first < other.stop and other.first < self.stop and bool((self.lanes & other.lanes).any())
+        return self.first < other.stop and other.first < self.stop and bool(self.bits & other.bits)
 
     def __str__(self) -> str:
         lanes = np.flatnonzero(self.lanes)
@@ -103,7 +115,8 @@ class TensorMemory:
     `cells` and `written` have shape (128, 512); cells that nobody has written hold poison.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.order = Order(clock, COLUMNS)
         self.cells: NDArray[np.uint32] = np.full((LANES, COLUMNS), _POISON, dtype=np.uint32)
         self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), dtype=np.bool_)
         self.taken: NDArray[np.bool_] = np.zeros(COLUMNS, dtype=np.bool_)
@@ -133,6 +146,7 @@ class TensorMemory:
     def _forget(self, start: int, columns: int) -> None:
         self.cells[:, start : start + columns] = _POISON
         self.written[:, start : start + columns] = False
+        self.order.forget(start, columns)
 
     def check_allocated(self, region: Region, what: str, origin: Origin) -> None:
         """Refuse columns outside of the memory, or that nobody has allocated.
@@ -160,24 +174,45 @@ class TensorMemory:
     # --- access ---------------------------------------------------------------------------------------------
 
     def check_quiet(
-        self, region: Region, what: str, origin: Origin, *, writes: bool, after: tuple[str, ...] = ()
+        self,
+        region: Region,
+        what: str,
+        origin: Origin,
+        *,
+        writes: bool,
+        after: tuple[str, ...] = (),
+        frees: bool = False,
     ) -> None:
         """Refuse a region that an asynchronous operation has still to write or, for a write, to read.
 
-        `after` names the pipelines behind which the access takes its turn.
+        `after` names the pipelines behind which the access takes its turn. Notes are taken of the fences and
+        waits that the document asks for, and that are missing; freeing needs no fence.
 
         Errors: TensorMemoryHazard.
         """
         for moving in self.moving:
-            if moving.pipeline in after:
+            if not (writes or moving.writes) or not moving.region.meets(region):
                 continue
-            if (writes or moving.writes) and moving.region.meets(region):
-                name, line = moving.origin.site.instruction.name, moving.origin.site.line
-                raise origin.error(
-                    TensorMemoryHazard,
-                    f"{what} takes {region}, which the {name} of line {line} has still to"
-                    f" {'write' if moving.writes else 'read'}: {moving.remedy}",
-                )
+            name, line = moving.origin.site.instruction.name, moving.origin.site.line
+            if moving.pipeline in after:
+                if moving.pipeline == "mma" and not (writes and moving.writes and moving.region.same(region)):
+                    take_note(
+                        "order not promised",
+                        f"{what} takes {region}, which the {name} of line {line} has still to"
+                        f" {'write as another accumulator' if moving.writes else 'read'}",
+                        origin,
+                        line,
+                    )
+                continue
+            raise origin.error(
+                TensorMemoryHazard,
+                f"{what} takes {region}, which the {name} of line {line} has still to"
+                f" {'write' if moving.writes else 'read'}: {moving.remedy}",
+            )
+        if writes and self.order.loads:
+            self.order.check_loads(region, what, origin)
+        if not frees:
+            self.order.check_fences(region, what, origin, writes=writes, pipelined=bool(after))
 
     def begin(self, moving: Moving) -> None:
         """An asynchronous operation is under way."""
@@ -186,6 +221,11 @@ class TensorMemory:
     def end(self, moving: Moving) -> None:
         """It has read or written what it had to."""
         self.moving.remove(moving)
+        if moving.writes:
+            if moving.pipeline:
+                self.order.completed(moving.region, moving.origin)
+            else:
+                self.order.stored(moving.region, moving.origin)
 
 
 @dataclass(eq=False)
@@ -224,6 +264,7 @@ class TensorMemories:
 
     def __init__(self, cohort: Cohort) -> None:
         self.cohort = cohort
+        self.clock = Clock()
         self._memories: dict[tuple[int, int], TensorMemory] = {}
         self.tickets: list[Ticket] = []
 
@@ -240,7 +281,7 @@ class TensorMemories:
         """The memory of the CTA (cluster's position, rank)."""
         found = self._memories.get(place)
         if found is None:
-            found = self._memories[place] = TensorMemory()
+            found = self._memories[place] = TensorMemory(self.clock)
         return found
 
     def on_exit(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:

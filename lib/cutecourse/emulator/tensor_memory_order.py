@@ -1,0 +1,235 @@
+"""What orders the accesses to tensor memory: loads that nobody has waited for, and tcgen05's fences.
+
+The values that a launch gives do not depend on it. A missing fence is a note; a missing tcgen05.wait::ld is a
+note where the thread has used what it loaded before it told anybody, and an error where it has not.
+
+Times are numbers that grow by one with each fence, completion and wait of a cohort. Cells are told apart by
+groups of 16 lanes, and threads by their warp.
+
+Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations: Canonical
+        synchronization patterns, Register dependencies (#tcgen05-memory-consistency-model).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.errors import TensorMemoryHazard
+from cutecourse.emulator.notes import take_note
+from cutecourse.emulator.tcgen05_uses import end_of_load
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.mbarrier_state import Origin
+    from cutecourse.emulator.tensor_memory import Region
+
+__all__ = ["Clock", "Order", "Who", "who"]
+
+Who = tuple[int, int, int]
+"""A warp: its cluster's position in the cohort, its CTA's rank, its own rank."""
+_GROUP = 16
+
+
+def who(origin: Origin) -> Who:
+    """The warp that executes."""
+    bundle = origin.bundle
+    return origin.lane // 32, bundle.rank, bundle.warp
+
+
+@dataclass(eq=False)
+class Clock:
+    """The time of a cohort, and when each warp has executed each fence last."""
+
+    now: int = 0
+    before: dict[Who, int] = field(default_factory=dict)
+    after: dict[Who, int] = field(default_factory=dict)
+
+    def tick(self) -> int:
+        """A later time than any before."""
+        self.now += 1
+        return self.now
+
+
+@dataclass(eq=False, slots=True)
+class _Load:
+    origin: Origin
+    region: Region
+
+
+class _Times:
+    """When cells were last written or read, by which line and warp; arrays of shape (8, columns)."""
+
+    def __init__(self, columns: int) -> None:
+        shape = (128 // _GROUP, columns)
+        self.time: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+        self.line: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
+        self.warp: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
+        self.last = 0
+        """The time of the last one."""
+        self.names: dict[int, str] = {}
+        """The instructions by their lines."""
+
+    def set(self, region: Region, time: int, origin: Origin, warp: Who) -> None:
+        rows, columns = _groups(region), slice(region.first, region.stop)
+        self.time[rows, columns] = time
+        self.line[rows, columns] = origin.site.line
+        self.warp[rows, columns] = _number(warp)
+        self.last = time
+        self.names.setdefault(origin.site.line, _short(origin))
+
+    def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
+        """(time, line, warp) of the last one in a region, (0, 0, 0) where there is none; `but` one warp's."""
+        rows, columns = _groups(region), slice(region.first, region.stop)
+        times = self.time[rows, columns]
+        if but is not None:
+            times = np.where(self.warp[rows, columns] == _number(but), 0, times)
+        at = int(times.argmax())
+        if not times.flat[at]:
+            return 0, 0, 0
+        return (
+            int(times.flat[at]),
+            int(self.line[rows, columns].flat[at]),
+            int(self.warp[rows, columns].flat[at]),
+        )
+
+    def forget(self, start: int, columns: int) -> None:
+        self.time[:, start : start + columns] = 0
+
+
+def _groups(region: Region) -> slice:
+    """The groups of 16 lanes from the first to the last that a region has."""
+    lowest = (region.bits & -region.bits).bit_length() - 1
+    return slice(lowest // _GROUP, (region.bits.bit_length() - 1) // _GROUP + 1)
+
+
+def _short(origin: Origin) -> str:
+    """tcgen05.ld for tcgen05.ld.sync.aligned.32x32b.x32.b32."""
+    return ".".join(origin.site.instruction.name.split(".")[:2])
+
+
+def _number(warp: Who) -> int:
+    return warp[1] << 6 | warp[2]
+
+
+class Order:
+    """The order of accesses to the tensor memory of one CTA."""
+
+    def __init__(self, clock: Clock, columns: int) -> None:
+        self.clock = clock
+        self.loads: dict[Who, list[_Load]] = {}
+        """What warps have loaded and not waited for."""
+        self._completed = _Times(columns)
+        self._stored = _Times(columns)
+        self._loaded = _Times(columns)
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def completed(self, region: Region, origin: Origin) -> None:
+        """A tcgen05.mma or cp has written a region."""
+        self._completed.set(region, self.clock.tick(), origin, who(origin))
+
+    def stored(self, region: Region, origin: Origin) -> None:
+        """A warp has waited for its tcgen05.st."""
+        self._stored.set(region, self.clock.tick(), origin, who(origin))
+
+    def load(self, regions: list[Region], origin: Origin) -> None:
+        """A warp loads regions; it has not waited yet."""
+        held = self.loads.setdefault(who(origin), [])
+        if len(held) >= 2 * len(regions) and held[-1].origin.site is origin.site:
+            # A loop that never waits: keep the regions that are new.
+            regions = [r for r in regions if not any(r.same(load.region) for load in held)]
+        held.extend(_Load(origin, region) for region in regions)
+
+    def waited_for_loads(self, warp: Who) -> None:
+        """A warp has executed tcgen05.wait::ld."""
+        for load in self.loads.pop(warp, ()):
+            self._loaded.set(load.region, self.clock.tick(), load.origin, warp)
+
+    def forget(self, start: int, columns: int) -> None:
+        """Columns are allocated or freed: what was in them does not count."""
+        for times in (self._completed, self._stored, self._loaded):
+            times.forget(start, columns)
+        for warp, loads in list(self.loads.items()):
+            kept = [x for x in loads if x.region.stop <= start or start + columns <= x.region.first]
+            if kept:
+                self.loads[warp] = kept
+            else:
+                del self.loads[warp]
+
+    # --- what is checked ------------------------------------------------------------------------------------
+
+    def check_loads(self, region: Region, what: str, origin: Origin) -> None:
+        """A region is written or freed: see who has loaded it and not waited.
+
+        Errors: TensorMemoryHazard where the warp will wait for its load, and where it neither waits nor uses
+                what it has loaded before it tells others.
+        """
+        for warp, loads in self.loads.items():
+            for load in loads:
+                if not load.region.meets(region):
+                    continue
+                site = load.origin.site
+                problem = f"{what} takes {region}, which warp {warp[2]} has loaded at line {site.line}"
+                end = end_of_load(site)
+                if end == "wait":
+                    raise origin.error(
+                        TensorMemoryHazard,
+                        f"{problem} and not come to its tcgen05.wait::ld: nothing makes the one wait for the"
+                        " other",
+                    )
+                problem += " with no tcgen05.wait::ld since"
+                if end == "nothing":
+                    raise origin.error(
+                        TensorMemoryHazard,
+                        f"{problem}, nor a use of what it has loaded: the load can still be under way",
+                    )
+                take_note("load not waited for", problem, origin, site.line)
+                break
+
+    def check_fences(
+        self, region: Region, what: str, origin: Origin, *, writes: bool, pipelined: bool
+    ) -> None:
+        """Take notes of the fences that are missing between earlier accesses to a region and this one.
+
+        `pipelined` is for a tcgen05.mma or cp, which take their turn behind others of their kind.
+        """
+        own = who(origin)
+        after = self.clock.after.get(own, 0)
+        if not pipelined and self._completed.last > after:
+            time, line, _ = self._completed.latest(region)
+            if time > after:
+                name = self._completed.names[line]
+                self._no_fence_after(
+                    region, what, origin, own, line, f"the {name} of line {line} has written"
+                )
+        for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
+            if not times.last or (times is self._loaded and not writes):
+                continue
+            time, line, other = times.latest(region, but=own)
+            if not time:
+                continue
+            their = (own[0], other >> 6, other & 63)
+            how = f"warp {their[2]} has {verb} at line {line}"
+            if self.clock.before.get(their, 0) < time:
+                take_note(
+                    "no fence before",
+                    f"{what} takes {region}, which {how}, and that warp has executed no"
+                    " tcgen05.fence::before_thread_sync since",
+                    origin,
+                    line,
+                )
+            if after < time:
+                self._no_fence_after(region, what, origin, own, line, how)
+
+    @staticmethod
+    def _no_fence_after(region: Region, what: str, origin: Origin, own: Who, line: int, how: str) -> None:
+        take_note(
+            "no fence after",
+            f"{what} takes {region}, which {how}, and warp {own[2]} has executed no"
+            " tcgen05.fence::after_thread_sync since",
+            origin,
+            line,
+        )

@@ -1,0 +1,219 @@
+"""Hazards with their severity: what ends a launch, what becomes a note, and what needs neither."""
+
+import numpy as np
+import pytest
+
+from cutecourse import emulator, runtime
+from cutecourse.emulator import HAZARDS, TensorMemoryHazard, launch
+from cutecourse.kernels import umma_one, umma_two_sm_pipeline
+from support import tcgen05
+
+SMEM = 4096
+AFTER = "tcgen05.fence::after_thread_sync;\n"
+BEFORE = "tcgen05.fence::before_thread_sync;\n"
+WAIT_LD = "tcgen05.wait::ld.sync.aligned;\n"
+WAIT_ST = "tcgen05.wait::st.sync.aligned;\n"
+BAR = "bar.sync 0;\n"
+# Zeros as operands: 128 x 16 of A and up to 128 x 16 of B at the same place, in atoms of 8 rows of 16 bytes.
+SETUP = (
+    "shl.b32 %x, %me, 5;\nmov.u32 %y, box;\nadd.u32 %x, %x, %y;\nmov.b32 %r0, 0;\n"
+    "st.shared.v4.b32 [%x], {%r0, %r0, %r0, %r0};\nst.shared.v4.b32 [%x+16], {%r0, %r0, %r0, %r0};\n"
+    "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
+    f"mov.b64 %a, {128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46};\nadd.u32 %d, %tmem, %lane;\n"
+    "mul.wide.u32 %at, %me, 32;\nadd.u64 %at, %out, %at;\n"
+)
+
+
+def mma(n=8, column=0, a="%a", m=128):
+    return (
+        f"mov.b32 %x, {1 << 4 | (n >> 3) << 17 | (m >> 4) << 24};\nadd.u32 %z, %tmem, {column};\n"
+        "setp.ne.u32 %q, 0, 0;\n"
+        f"@%first tcgen05.mma.cta_group::1.kind::f16 [%z], {a}, %a, %x, %q;\n"
+    )
+
+
+def done(parity=0, bar="bar"):
+    label = f"AGAIN_{bar.replace('+', '_')}_{parity}"
+    return (
+        f"@%first tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{bar}];\n"
+        f"{label}:\nmbarrier.try_wait.parity.shared::cta.b64 %q, [{bar}], {parity};\n@!%q bra {label};\n"
+    )
+
+
+LD = "tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r4, %r5, %r6, %r7}, [%d];\n"
+ST = "tcgen05.st.sync.aligned.32x32b.x4.b32 [%d], {%r0, %r0, %r0, %r0};\n"
+USE = "st.global.b32 [%at], %r6;\n"
+# Each warp has loaded part of an accumulator that is complete.
+LOADED = SETUP + mma() + done() + AFTER + LD
+
+
+def notes(body, seed=0):
+    """(hazard, what stands at the line, what at the other line) of each note of a launch, in order."""
+    text = tcgen05.kernel(body, smem=SMEM)
+    given, out = np.zeros(SMEM, np.uint8), np.zeros((128, 8), np.uint32)
+    result = launch(text, grid=1, block=128, args=[out, given, out.nbytes, given.nbytes], seed=seed)
+    lines = ["", *text.split("\n")]
+
+    def at(line):
+        return next(word for word in lines[line].split() if not word.startswith("@"))
+
+    for note in result.notes:
+        assert note.hazard.severity == "note"
+        assert note.count >= 1
+        assert f"PTX line {note.line}" in str(note)
+        assert note.text in lines[note.line]
+    return [(note.hazard.name, at(note.line)[:11], at(note.other_line)[:11]) for note in result.notes]
+
+
+def test_launch__that_does_what_the_document_asks_has_no_notes():
+    body = LOADED + WAIT_LD + USE + BEFORE + BAR + AFTER + mma() + done(1)
+    assert notes(body) == []
+
+
+@pytest.mark.parametrize("access", [LD + WAIT_LD, ST + WAIT_ST], ids=["ld", "st"])
+def test_fence__after_a_wait_is_missed(access):
+    (found,) = notes(SETUP + mma() + done() + access)
+    assert found == ("no fence after", access[:11], "tcgen05.mma")
+    assert notes(SETUP + mma() + done() + AFTER + access) == []
+
+
+def test_fence__before_the_wait_does_not_count():
+    assert [n[0] for n in notes(SETUP + mma() + AFTER + done() + LD + WAIT_LD)] == ["no fence after"]
+
+
+def test_fence__of_a_copy_is_missed_too():
+    copy = "@%first tcgen05.cp.cta_group::1.128x128b [%tmem], %a;\n"
+    assert notes(SETUP + copy + done() + LD + WAIT_LD) == [("no fence after", "tcgen05.ld.", "tcgen05.cp.")]
+    assert notes(SETUP + copy + done() + AFTER + LD + WAIT_LD) == []
+
+
+@pytest.mark.parametrize(
+    ("fences", "wanted"),
+    [
+        ((BEFORE, AFTER), set()),
+        (("", AFTER), {"no fence before"}),
+        ((BEFORE, ""), {"no fence after"}),
+        (("", ""), {"no fence before", "no fence after"}),
+    ],
+    ids=["both", "no-before", "no-after", "none"],
+)
+@pytest.mark.parametrize("reused", ["loaded", "stored"])
+def test_fences__stand_on_both_sides_of_a_barrier(fences, wanted, reused):
+    """The document's pattern for other threads: access, wait, before, barrier, after, mma."""
+    before, after = fences
+    start = LOADED + WAIT_LD + USE if reused == "loaded" else SETUP + ST + WAIT_ST
+    body = start + before + BAR + after + mma() + done(1 if reused == "loaded" else 0)
+    found = notes(body)
+    other = "tcgen05.ld." if reused == "loaded" else "tcgen05.st."
+    assert set(found) == {(name, "tcgen05.mma", other) for name in wanted}
+
+
+# --- loads that nobody has waited for -----------------------------------------------------------------------
+
+
+def test_load__that_is_used_and_not_waited_for_is_a_note():
+    assert notes(LOADED + USE) == [("load not waited for", "tcgen05.dea", "tcgen05.ld.")]
+
+
+@pytest.mark.parametrize("used", ["add.u32 %r9, %r9, %r4;\n", "st.shared.b32 [box], %r7;\n"])
+def test_load__is_used_by_any_instruction_that_reads_a_register(used):
+    assert [n[0] for n in notes(LOADED + used)] == ["load not waited for"]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    ["", "mov.b32 %r9, %r6;\n", "add.u32 %r4, %r0, %r0;\n", BAR + USE, "mov.b32 %r9, %r6;\n" + BAR + USE],
+    ids=["nothing", "copied", "overwritten", "too-late", "copied-too-late"],
+)
+def test_load__that_is_not_used_in_time_is_an_error(behind):
+    with pytest.raises(TensorMemoryHazard, match=r"loaded at line \d+ with no tcgen05\.wait::ld since, nor"):
+        notes(LOADED + behind)
+
+
+def test_load__used_through_a_copy_or_behind_a_branch_is_a_note():
+    copied = "mov.b32 %r9, %r6;\nmov.b64 %b, {%r9, %r9};\nst.global.b64 [%at], %b;\n"
+    behind = "setp.gt.u32 %q, %me, 200;\n@%q bra BEHIND;\n" + USE + "BEHIND:\n"
+    jumped = "bra.uni THERE;\nHERE:\n" + BAR + "bra.uni END;\nTHERE:\n" + USE + "bra.uni HERE;\nEND:\n"
+    for body in (copied, behind, jumped):
+        assert [n[0] for n in notes(LOADED + body)] == ["load not waited for"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [mma() + done(1), "@%first tcgen05.cp.cta_group::1.128x128b [%tmem], %a;\n" + done(1)],
+    ids=["mma", "cp"],
+)
+def test_load__and_an_accumulator_that_is_written_again(write):
+    """The anti-dependency: used before the barrier it is a note, used behind it an error."""
+    name = next(word[:11] for word in write.split() if word.startswith("tcgen05."))
+    assert ("load not waited for", name, "tcgen05.ld.") in notes(LOADED + USE + BAR + write)
+    with pytest.raises(TensorMemoryHazard, match="nor a use of what it has loaded"):
+        notes(LOADED + BAR + write + USE)
+
+
+def test_load__and_a_store_of_the_same_warp():
+    assert [n[0] for n in notes(LOADED + USE + ST + WAIT_ST + WAIT_LD)] == ["load not waited for"]
+    with pytest.raises(TensorMemoryHazard, match="nor a use of what it has loaded"):
+        notes(LOADED + ST + WAIT_ST + WAIT_LD + USE)
+    assert notes(LOADED + WAIT_LD + ST + WAIT_ST + USE) == []
+
+
+def test_load__of_other_columns_is_no_matter():
+    body = LOADED + USE + BAR + mma(column=16) + done(1) + AFTER + WAIT_LD
+    assert notes(body) == []
+
+
+def test_load__whose_warp_has_not_come_to_its_wait_is_an_error():
+    """Nobody tells the issuing thread that the others have loaded: some orders show it."""
+    slow = "mov.b32 %x, 0;\nLOOP:\nadd.u32 %x, %x, 1;\nsetp.lt.u32 %p, %x, 300;\n@%p bra LOOP;\n"
+    found = set()
+    for seed in range(12):
+        try:
+            notes(LOADED + USE + slow + WAIT_LD + mma() + done(0, "bar+8"), seed=seed)
+        except TensorMemoryHazard as error:
+            found.add("wait" if "not come to its tcgen05.wait::ld" in str(error) else "write")
+    assert "wait" in found
+
+
+# --- the order of two tcgen05.mma ---------------------------------------------------------------------------
+
+
+def test_mma__of_one_accumulator_are_in_order():
+    assert notes(SETUP + mma() + mma() + done() + AFTER + LD + WAIT_LD) == []
+    assert notes(SETUP + mma() + mma(column=8) + done() + AFTER + LD + WAIT_LD) == []
+
+
+@pytest.mark.parametrize("second", [mma(n=16), mma(column=4), mma(column=32, a="[%tmem]")])
+def test_mma__that_meet_otherwise_have_no_promised_order(second):
+    """Another shape, another accumulator that overlaps, A where the first writes D: a wait orders."""
+    seen = set()
+    for seed in range(8):  # in some orders the first one is complete before the second is issued
+        seen |= set(notes(SETUP + mma() + second + done() + AFTER + LD + WAIT_LD, seed=seed))
+    assert seen == {("order not promised", "tcgen05.mma", "tcgen05.mma")}
+    between = done() + AFTER
+    assert notes(SETUP + mma() + between + second + done(1) + AFTER + LD + WAIT_LD) == []
+
+
+# --- the table ----------------------------------------------------------------------------------------------
+
+
+def test_hazards__each_has_its_severity_and_every_error_its_class():
+    for name, hazard in HAZARDS.items():
+        assert name == hazard.name
+        assert hazard.severity in {"error", "note"}
+        assert hazard.what
+        assert hazard.why
+        if hazard.severity == "error":
+            assert issubclass(getattr(emulator, hazard.error), emulator.EmulatorError)
+        else:
+            assert not hazard.error
+
+
+@pytest.mark.parametrize("kernel", [umma_one, umma_two_sm_pipeline], ids=lambda k: k.__name__.split(".")[-1])
+def test_notes__of_a_kernel_as_the_dsl_has_it(kernel):
+    """It runs clean; of what the document asks for only the fence behind the last wait is not there."""
+    a, b, c = kernel.LAUNCH.params
+    given = {p.name: np.zeros(p.shape, np.float16) for p in (a, b)} | {c.name: np.zeros(c.shape, np.float32)}
+    result = runtime.run(kernel, device="emulator", **given).emulated
+    assert [note.hazard.name for note in result.notes] == ["no fence after"]
+    assert result.notes[0].text.startswith("tcgen05.ld")
