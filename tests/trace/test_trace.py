@@ -98,6 +98,20 @@ def test_transfers__without_a_landing_has_no_time():
     assert (transfer.first, transfer.last) == (None, None)
 
 
+def test_waits__of_tensor_memory_are_allocations_that_blocked():
+    recorder = Recorder()
+    recorder.begin(kernel="toy", grid=(1, 1, 1), block=(64, 1, 1), cluster=(1, 1, 1), seed=5)
+    place = {"cluster": 0, "rank": 0, "block": (0, 0, 0), "lane": None, "line": 4}
+    allocation = {"columns": 512, "group": 1}
+    recorder.emit("tmem.alloc", time=1, warp=0, **place, **allocation, address=0, outcome="passed")
+    recorder.emit("tmem.alloc", time=2, warp=1, **place, **allocation, address=None, outcome="blocked")
+    recorder.emit("tmem.wait", time=3, warp=0, **place, name="tcgen05.wait::ld")
+    recorder.emit("tmem.alloc", time=9, warp=1, **place, **allocation, address=0, outcome="passed")
+    (wait,) = recorder.trace().waits()
+    assert (wait.kind, wait.what, wait.warp) == ("tmem", "512 columns of tensor memory", 1)
+    assert (wait.begin, wait.end) == (2, 9)
+
+
 def test_waits__tries_are_one_wait_until_it_passes():
     first, second = recorded().waits()
     events = recorded().events

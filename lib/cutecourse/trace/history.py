@@ -178,7 +178,8 @@ def waits(events: Iterable[Event]) -> tuple[Wait, ...]:
     waiting: dict[tuple[object, ...], _Open] = {}
     for event in events:
         family, _, action = event.kind.rpartition(".")
-        if action not in {"wait", "resume"}:
+        # tmem.wait is no wait of the machine's: what it waits for is over when it is executed.
+        if event.kind == "tmem.wait" or (action not in {"wait", "resume"} and event.kind != "tmem.alloc"):
             continue
         key = (family, event.cluster, event.rank, event.warp, event.lane, *_object(event))
         outcome = "passed" if action == "resume" else event.data.get("outcome", "blocked")
@@ -215,6 +216,8 @@ class _Open:
             what = f"barrier {event.data['number']}"
         elif kind == "cluster":
             what = "the cluster's barrier"
+        elif kind == "tmem":
+            what = f"{event.data['columns']} columns of tensor memory"
         else:
             what = f"at most {event.data['left']} bulk groups " + ("unread" if event.data["read"] else "open")
         return Wait(
