@@ -68,3 +68,15 @@ def test_allocate__takes_an_int_and_an_address_in_shared_memory() -> None:
 def test_tmem_dp__is_the_step_of_a_lane() -> None:
     text = header("arch/tmem_allocator_sm100.hpp")
     assert re.search(r"using DP = cute::constant<int32_t, shiftl\(\(1 << 16\), ", text)
+
+
+def test_gemm__takes_an_atom_and_makes_four_tensors_of_three() -> None:
+    text = header("algorithm/gemm.hpp")
+    with_an_mma = re.search(r"gemm\(([^()]*MMA[^()]*)\)\s*\{\s*return gemm\(([^)]*)\);", text)
+    assert with_an_mma is not None
+    parameters, passed_on = with_an_mma.groups()
+    assert parameters.split()[0] == "MMA_Atom<MMA>"
+    assert len(re.findall(r"Tensor<", parameters)) == 3
+    assert [name.strip() for name in passed_on.split(",")] == ["mma", "C", "A", "B", "C"]
+    assert "TiledMMA" not in text
+    assert re.search(r"struct TiledMMA : MMA_Atom\b", header("atom/mma_atom.hpp"))

@@ -79,7 +79,8 @@ def test_broken__refuses_a_name_that_is_none():
 
 def test_small__takes_changes_of_its_own_behind_the_faults():
     wrong = umma_tma_broken.FAULTS["exercise"].wrong
-    assert wrong in umma_tma_broken.text("exercise") and wrong not in umma_tma_broken.text()
+    assert wrong in umma_tma_broken.text("exercise")
+    assert wrong not in umma_tma_broken.text()
     repaired = umma_tma_broken.small("exercise", changes=((wrong, wrong.replace(" ^ 1", "")),))
     made, expected = multiplied(repaired)
     np.testing.assert_array_equal(made, expected)
