@@ -171,6 +171,32 @@ def test_commit__that_leaves_out_the_follower_never_wakes_it():
         run(copy_in() + issue(256, 16) + commit("0x1") + WAIT, images, 16)
 
 
+@pytest.mark.parametrize("when", ["before", "under way"])
+def test_commit__to_a_cta_that_has_ended_is_refused_as_such(when):
+    """CTA 2 of four ends; CTA 0 tells it of an MMA of its own pair."""
+    _, _, images = operands(256, 16, pairs=2)
+    leave = "setp.eq.u32 %q, %rank, 2;\n@%q bra GONE;\n"
+    # The end of the kernel: CTA 2 frees, with its peer, and does not wait for the others.
+    ends = (
+        "bra.uni STAY;\nGONE:\nsetp.ne.u32 %p, %warp, 0;\n@%p bra OUT;\n"
+        "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %tmem, 128;\nOUT:\nret;\nSTAY:\n"
+        "setp.eq.u32 %q, %rank, 3;\n@%q bra GONE;\n"
+    )
+    spin = "mov.b32 %x, 0;\nLOOP:\nadd.u32 %x, %x, 1;\nsetp.lt.u32 %q, %x, 4000;\n@%q bra LOOP;\n"
+    body = copy_in() + leave + ends + (spin if when == "before" else "") + issue(256, 16) + commit("0x5")
+    told = []
+    for seed in range(1 if when == "before" else 8):
+        try:
+            run(body, images, 16, cluster=4, seed=seed)
+        except AddressError as error:
+            told.append(str(error))
+        except DeadlockError:  # the others wait at the cluster's barrier for the CTAs that are gone
+            pass
+    assert told
+    assert all("the mbarrier that it tells lies in CTA 2 of the cluster, which has ended" in x for x in told)
+    assert all("tcgen05.commit" in x for x in told)
+
+
 def test_mma__needs_columns_in_both_ctas_and_the_peer_itself():
     _, _, images = operands(256, 16)
     body = copy_in() + "add.u32 %tmem, %tmem, 120;\n" + issue(256, 16) + "sub.u32 %tmem, %tmem, 120;\n"

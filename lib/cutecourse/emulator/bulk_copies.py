@@ -40,6 +40,7 @@ __all__ = [
     "Piece",
     "Place",
     "barrier_place",
+    "check_alive",
     "check_same_block",
     "destination_ranks",
     "global_bytes",
@@ -111,8 +112,10 @@ def take_pair(site: Site) -> bool:
     return site.one_of("cta_group::1", "cta_group::2") == "cta_group::2"
 
 
-def destination_ranks(site: Site, bundle: Bundle, lane: int, mask: int) -> list[int]:
-    """The CTAs that a multicast mask names, checked against the cluster."""
+def destination_ranks(
+    site: Site, bundle: Bundle, lane: int, mask: int, what: str = "the copy's destination"
+) -> list[int]:
+    """The CTAs that a multicast mask names, checked against the cluster; `what` lies there."""
     size = bundle.cohort.size
     if mask == 0:
         raise site.error(InvalidOperand, "the multicast mask is 0: it names no CTA", bundle, lane)
@@ -125,7 +128,7 @@ def destination_ranks(site: Site, bundle: Bundle, lane: int, mask: int) -> list[
                 bundle,
                 lane,
             )
-        check_alive(site, bundle, lane, rank, "the copy's destination")
+        check_alive(site, bundle, lane, rank, what)
     return ranks
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from cutecourse.emulator.bulk_copies import destination_ranks
+from cutecourse.emulator.bulk_copies import check_alive, destination_ranks
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.mbarrier_state import MBarriers, Origin, arrive_async
 from cutecourse.emulator.registry import Step, instruction
@@ -18,6 +18,8 @@ from cutecourse.emulator.tensor_memory import TensorMemories
 
 __all__: list[str] = []
 
+_TOLD = "the mbarrier that it tells"
+
 
 @instruction("tcgen05.commit")
 def commit(site: Site) -> Step:
@@ -26,8 +28,8 @@ def commit(site: Site) -> Step:
     Shapes:     once for each active lane: elect one, the one that has issued the operations. With
                 .multicast::cluster the mbarriers at the same offset in all CTAs that the mask names.
     Units:      an mbarrier is 8 bytes; the mask has one bit for each CTA of the cluster.
-    Errors:     AddressError, AlignmentError, InvalidOperand (mask), NoBarrierError and BarrierCountError when
-                the arrival comes.
+    Errors:     AddressError (also for a CTA that has ended when the arrival comes), AlignmentError,
+                InvalidOperand (mask), NoBarrierError and BarrierCountError when the arrival comes.
     Simplified: the arrival comes at a time that the seed chooses, behind what the CTA has issued before; at
                 once where the thread has nothing under way.
     Source:     PTX ISA 9.0, tcgen05.commit (#tcgen05-async-sync-operations-commit).
@@ -48,9 +50,11 @@ def commit(site: Site) -> Step:
             origin = Origin(site, bundle, lane)
             check_peer(origin, group)
             bits, ranks = None, [rank]
-            if cta_mask is not None:
+            if cta_mask is None:
+                check_alive(site, bundle, lane, rank, _TOLD)
+            else:
                 bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
-                ranks = destination_ranks(site, bundle, lane, bits)
+                ranks = destination_ranks(site, bundle, lane, bits, _TOLD)
             queue = Queue.of(origin)
             tracked = queue.of_thread(origin)
             machine = bundle.machine
@@ -81,6 +85,7 @@ def _arrive(origin: Origin, ranks: list[int], offset: int) -> None:
     bundle = origin.bundle
     cluster = origin.lane // WARP_SIZE
     for rank in ranks:
+        check_alive(origin.site, bundle, origin.lane, rank, _TOLD)
         MBarriers.of(bundle.cohort).find(cluster, rank, offset, origin)
         arrive_async(bundle.machine, bundle.cohort, cluster, rank, offset, origin=origin)
 
