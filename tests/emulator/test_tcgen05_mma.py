@@ -363,6 +363,29 @@ def test_commit__of_another_thread_waits_for_nothing():
     assert all("has still to write" in report for report in reported)
 
 
+def completions(body, image, seeds=12):
+    """The orders in which MMAs complete: the positions of their issues, for each of some seeds."""
+    orders = set()
+    for seed in range(seeds):
+        recorder = Recorder()
+        run(body, image, seed=seed, recorder=recorder)
+        issued = [event.index for event in recorder.trace().of("mma.issue")]
+        orders.add(tuple(issued.index(event["issue"]) for event in recorder.trace().of("mma.complete")))
+    return orders
+
+
+def test_mma__of_two_accumulators_complete_in_either_order():
+    _, _, image, descs, start = prepared()
+    body = start + issue(*descs, idesc(128, 16)) + issue(*descs, idesc(128, 16), column=16)
+    assert completions(body + finish(), image) == {(0, 1), (1, 0)}
+
+
+def test_mma__of_one_accumulator_complete_in_the_order_of_issue():
+    _, _, image, descs, start = prepared()
+    body = start + 3 * issue(*descs, idesc(128, 16)) + finish()
+    assert completions(body, image) == {(0, 1, 2)}
+
+
 def test_commit__arrives_once_for_each_that_is_executed():
     _, _, image, descs, start = prepared()
     body = start + issue(*descs, idesc(128, 16)) + "@%first " + COMMIT + finish("bar+8")

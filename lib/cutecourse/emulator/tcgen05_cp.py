@@ -53,9 +53,9 @@ def cp(site: Site) -> Step:
     Units:      the address in lanes and columns; the descriptor in bits, K-major.
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryAccessError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
-    Simplified: reads and writes when it completes, in the order of issue among the CTA's operations. The
-                formats that are unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported
-                yet, as no .kind is that reads them.
+    Simplified: reads and writes when it completes, at a time that the seed chooses. The formats that are
+                unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported yet, as no .kind
+                is that reads them.
     Source:     PTX ISA 9.0, tcgen05.cp (#tcgen05-instructions-tcgen05-cp); the warps of a pair:
                 .multicast there; .4x256b: Data Movement Shape and CUTLASS's cute/atom/copy_traits_sm100.hpp,
                 Copy_Traits<SM100_UTCCP_4dp256bit_1cta>.
@@ -140,7 +140,8 @@ def _issue(
     machine = origin.bundle.machine
     if machine.recorder is not None:
         machine.emit("tmem.copy", origin.bundle, origin.lane, origin.site.line, address=address, group=group)
-    Queue.of(origin).add(Operation(origin, partial(_complete, origin, places, lanes)))
+    touches = [(memory, moving) for _, memory, moving, _ in places]
+    Queue.of(origin).add(Operation(origin, partial(_complete, origin, places, lanes), touches=touches))
 
 
 def _complete(

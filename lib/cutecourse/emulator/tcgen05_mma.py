@@ -186,11 +186,12 @@ def mma(site: Site) -> Step:
     Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryAccessError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError (a
                 matrix behind the end of shared memory, no peer).
-    Simplified: reads its operands and writes D when it completes, at a time that the seed chooses; all
-                operations of a CTA complete in the order of issue. Products are exact, their sum and D are
-                added in double precision and rounded once to nearest even, where the hardware cuts off
-                aligned terms (cutecourse.emulator.mma_arithmetic): the last bits can differ. Collector hints
-                have no effect. .kind::f16 and .kind::tf32 only, without .ws, .sp, .ashift and .block_scale.
+    Simplified: reads its operands and writes D when it completes, at a time that the seed chooses, behind
+                earlier operations on the same cells of tensor memory and every earlier tcgen05.cp. Products
+                are exact, their sum and D are added in double precision and rounded once to nearest even,
+                where the hardware cuts off aligned terms (cutecourse.emulator.mma_arithmetic): the last bits
+                can differ. Collector hints have no effect. .kind::f16 and .kind::tf32 only, without .ws, .sp,
+                .ashift and .block_scale.
     Source:     PTX ISA 9.0, tcgen05.mma (#tcgen05-mma-instructions-mma); Data Path Layout Organization;
                 the two halves of a pair's 128 rows: the figure of layout B.
     """
@@ -320,7 +321,7 @@ class _Mma:
                 idesc=self.idesc,
                 accumulate=self.enable,
             )
-        Queue.of(origin).add(Operation(origin, self.complete, self.issued))
+        Queue.of(origin).add(Operation(origin, self.complete, self.issued, touches=self.moving))
 
     def _memory(self, rank: int) -> TensorMemory:
         return TensorMemories.of(self.origin.bundle.cohort)[self.cluster, rank]

@@ -1,8 +1,9 @@
 """tcgen05's asynchronous operations under way: mma, cp, and the commits that wait for them.
 
-Each CTA has a queue. What it holds completes at times that the seed chooses, and in the order of issue: the
-document promises that order for the pairs that make up a pipeline, such as one mma after another on the same
-accumulator.
+Each CTA has a queue. What it holds completes at times, and in an order, that the seed chooses, but for what
+the document promises: a tcgen05.mma comes behind every tcgen05.cp, a commit behind all that its thread has
+issued, and here operations that use the same cells of tensor memory come in the order of issue. Two
+tcgen05.mma of different accumulators, or a tcgen05.cp behind a tcgen05.mma, can complete the other way round.
 
 Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations
         (#tcgen05-memory-consistency-model).
@@ -22,6 +23,7 @@ from cutecourse.emulator.errors import MissingProxyFence, OverwrittenSource, Uni
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.proxies import BY_THREADS
+from cutecourse.emulator.tensor_memory import Moving, TensorMemory
 
 __all__ = ["Operation", "Queue", "check_source"]
 
@@ -29,16 +31,41 @@ _CHUNK = 16
 
 
 class Operation:
-    """Something that completes behind everything that its CTA has issued before."""
+    """Something that a thread has issued and that completes later.
 
-    __slots__ = ("issue", "origin", "run", "work")
+    `touches` are the regions of tensor memory that a tcgen05.mma or cp reads and writes; None for a commit.
+    """
 
-    def __init__(self, origin: Origin, run: Callable[[], None], issue: int | None = None) -> None:
+    __slots__ = ("issue", "origin", "run", "touches", "work")
+
+    def __init__(
+        self,
+        origin: Origin,
+        run: Callable[[], None],
+        issue: int | None = None,
+        *,
+        touches: list[tuple[TensorMemory, Moving]] | None = None,
+    ) -> None:
         self.origin = origin
         self.run = run
         self.issue = issue
         """The index of its event."""
+        self.touches = touches
         self.work: PendingWork
+
+    def follows(self, earlier: Operation) -> bool:
+        """Whether it completes behind another that was issued before it."""
+        if self.touches is None:
+            return earlier.thread == self.thread
+        if earlier.touches is None:
+            return False
+        for memory, mine in self.touches:
+            for other, theirs in earlier.touches:
+                if mine.pipeline == "mma" and theirs.pipeline == "cp":
+                    return True
+                if memory is other and (mine.writes or theirs.writes) and mine.region.meets(theirs.region):
+                    return True
+        return False
 
     @property
     def thread(self) -> tuple[int, int]:
@@ -75,9 +102,15 @@ class Queue:
         return [operation for operation in self.waiting if operation.thread == mine]
 
     def _complete(self, operation: Operation) -> None:
-        while self.waiting[0] is not operation:
-            self.waiting[0].work.finish()
-        self.waiting.popleft()
+        first = []
+        for earlier in self.waiting:
+            if earlier is operation:
+                break
+            if operation.follows(earlier):
+                first.append(earlier)
+        for earlier in first:
+            earlier.work.finish()
+        self.waiting.remove(operation)
         operation.run()
 
 

@@ -30,8 +30,8 @@ def commit(site: Site) -> Step:
     Units:      an mbarrier is 8 bytes; the mask has one bit for each CTA of the cluster.
     Errors:     AddressError (also for a CTA that has ended when the arrival comes), AlignmentError,
                 InvalidOperand (mask), NoBarrierError and BarrierCountError when the arrival comes.
-    Simplified: the arrival comes at a time that the seed chooses, behind what the CTA has issued before; at
-                once where the thread has nothing under way.
+    Simplified: the arrival comes at a time that the seed chooses, behind what the thread has issued before;
+                at once where the thread has nothing under way.
     Source:     PTX ISA 9.0, tcgen05.commit (#tcgen05-async-sync-operations-commit).
     """
     group = take_cta_group(site)
