@@ -8,8 +8,10 @@ import re
 import pytest
 from umma.cutlass_data import CASES, cpp, names, nested, plain
 
+from cutecourse.dtypes import dtype
 from cutecourse.umma import (
     TMEM_LOADS,
+    TMEM_STORES,
     FragmentTrace,
     TmemAllocator,
     TmemCopyTrace,
@@ -18,13 +20,20 @@ from cutecourse.umma import (
     allocator2sm,
     make_fragment_C,
     make_tmem_copy,
+    make_tmem_fragment_A,
+    tmem_frg,
 )
+from cutecourse.umma.tmem_atoms import tmem_copy_op
 from support import cutlass_cpp
 
 
 def fragment_of(name: str) -> FragmentTrace:
     case = CASES[name]
-    return make_fragment_C(nested(case["shape"]), case["dtype"], case["sms"])
+    shape = nested(case["shape"])
+    if "storage" not in case:
+        return make_fragment_C(shape, case["dtype"], case["sms"])
+    bits = dtype(case["storage"]).bits
+    return tmem_frg(shape, case["dtype"], case["sms"], storage_bits=bits, tmem_alloc=case["alloc"])
 
 
 def copy_of(name: str) -> TmemCopyTrace:
@@ -38,10 +47,23 @@ def test_make_fragment_C__lays_the_accumulator_out_as_cutlass(name: str) -> None
     assert fragment.columns == int(plain(expect["columns"]))
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in names("fragment") if CASES[name].get("storage") == CASES[name]["dtype"]]
+)
+def test_make_tmem_fragment_A__is_the_fragment_of_the_TS_traits(name: str) -> None:
+    case = CASES[name]
+    made = make_tmem_fragment_A(nested(case["shape"]), case["dtype"], case["sms"])
+    assert made == fragment_of(name)
+
+
 RULES = {
     "Shape Divisibility Condition": "tiling",
     "Requesting more TMEM than is available": "capacity",
     "M-mode size should be": "m_size",
+    "UMMA_1SM only accepts Interleaved or NonInterleaved": "tmem_alloc",
+    "UMMA_2SM only accepts Interleaved or Duplicated": "tmem_alloc",
+    "Only TmemAllocMode::Interleaved is supported": "tmem_alloc",
+    "require StorageType big enough": "storage",
 }
 
 
@@ -71,23 +93,46 @@ def test_make_fragment_C__gives_each_element_a_place_of_its_own(shape: tuple, n_
     assert max(place.column for place in places) == fragment.columns - 1
 
 
+@pytest.mark.parametrize("name", names("tmem_ops"))
+def test_tmem_ops__have_the_traits_of_cutlass(name: str) -> None:
+    case = CASES[name]
+    for index, op_name in enumerate(case["ops"]):
+        op = tmem_copy_op(op_name)
+        given = {
+            "thr_id": op.atom.thr_id,
+            "val_id": op.val_id,
+            "src_layout": op.atom.bit_layout_src,
+            "dst_layout": op.atom.bit_layout_dst,
+            "ref_layout": op.atom.bit_layout_ref,
+        }
+        for key, layout in given.items():
+            assert cpp(layout) == plain(case["expect"][key][index]), (op_name, key)
+
+
+def test_tmem_ops__are_all_that_the_data_has() -> None:
+    asked = {op for name in names("tmem_ops") for op in CASES[name]["ops"]}
+    assert asked == set(TMEM_LOADS) | set(TMEM_STORES)
+    assert len(asked) == 148
+
+
 @pytest.mark.parametrize("name", names("tmem_copy"))
 def test_make_tmem_copy__computes_every_value_of_cutlass(name: str) -> None:
     expect, copy = CASES[name]["expect"], copy_of(name)
     assert cpp(copy.fragment.layout) == plain(expect["fragment"])
-    atom = TMEM_LOADS[copy.op]
-    assert cpp(atom.bit_layout_src) == plain(expect["src_layout"])
-    assert cpp(atom.bit_layout_dst) == plain(expect["dst_layout"])
+    assert cpp(copy.copy_op.atom.bit_layout_src) == plain(expect["src_layout"])
+    assert cpp(copy.copy_op.atom.bit_layout_dst) == plain(expect["dst_layout"])
     for field in ("val_id", "atom_t_layout", "atom_v_layout", "layout_tv", "tiler"):
         assert cpp(getattr(copy, field)) == plain(expect[field]), field
     shift = 0 if copy.fragment.value_type.bits == 32 else 1
     for index, thread in enumerate(expect["thread"]):
-        source, destination = copy.partition_S(thread), copy.partition_D(thread)
-        assert source.offset >> shift == expect["address"][index]
-        assert cpp(source.layout) == plain(expect["source"][index])
-        assert cpp(destination.layout) == plain(expect["destination"][index])
-        for key, element in (("first", destination(0)), ("second", destination(1))):
-            assert cpp(element) == re.sub("ArithTuple", "", plain(expect[key][index]))
+        memory, registers = copy.partition_S(thread), copy.partition_D(thread)
+        if copy.copy_op.store:
+            memory, registers = registers, memory
+        assert memory.offset >> shift == expect["address"][index]
+        assert cpp(memory.layout) == plain(expect["memory"][index])
+        assert cpp(registers.layout) == plain(expect["registers"][index])
+        for key, position in (("first", 0), ("second", 1), ("last", registers.size - 1)):
+            assert cpp(registers(position)) == re.sub("ArithTuple", "", plain(expect[key][index]))
 
 
 @pytest.mark.parametrize("name", names("tmem_copy", refused=True))
@@ -111,7 +156,11 @@ def test_make_tmem_copy__gives_each_thread_one_lane(repetitions: int) -> None:
 
 def test_make_tmem_copy__refuses_other_loads_by_name() -> None:
     fragment = make_fragment_C(((128, 64), 1, 1))
-    for rule, op in (("family", "SM100_TMEM_LOAD_16dp256b1x"), ("op", "SM100_TMEM_LOAD_64dp32b1x")):
+    for rule, op in (
+        ("family", "SM100_TMEM_LOAD_STAT_32dp32b2x"),
+        ("op", "SM100_TMEM_LOAD_64dp32b1x"),
+        ("op", "SM100_TMEM_STORE_16dp256b64x"),
+    ):
         with pytest.raises(UmmaError, match=op) as info:
             make_tmem_copy(op, fragment)
         assert info.value.rule == rule

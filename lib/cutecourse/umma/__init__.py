@@ -31,16 +31,15 @@ from .shared_memory import (
 from .tensor_memory import (
     TMEM_COLUMNS,
     TMEM_LANES,
-    TMEM_LOADS,
     FragmentTrace,
     TmemAllocator,
-    TmemCopyTrace,
     TmemPlace,
     allocator1sm,
     allocator2sm,
     make_fragment_C,
-    make_tmem_copy,
+    make_tmem_fragment_A,
     place_of,
+    tmem_frg,
 )
 from .tma_atoms import (
     TMA_COPY_OPS,
@@ -49,6 +48,8 @@ from .tma_atoms import (
     make_tma_atom_A_sm100,
     make_tma_atom_B_sm100,
 )
+from .tmem_atoms import TMEM_LOADS, TMEM_STORES, TmemCopyOp
+from .tmem_copy import TmemCopyTrace, make_tmem_copy
 
 __all__ = [
     "SMEM_LAYOUT_ATOMS",
@@ -56,6 +57,7 @@ __all__ = [
     "TMEM_COLUMNS",
     "TMEM_LANES",
     "TMEM_LOADS",
+    "TMEM_STORES",
     "CtaMma",
     "DescriptorTensor",
     "FragmentTrace",
@@ -65,6 +67,7 @@ __all__ = [
     "TmaAtomTrace",
     "TmaCopyOp",
     "TmemAllocator",
+    "TmemCopyOp",
     "TmemCopyTrace",
     "TmemPlace",
     "UmmaError",
@@ -77,6 +80,7 @@ __all__ = [
     "make_tma_atom_A_sm100",
     "make_tma_atom_B_sm100",
     "make_tmem_copy",
+    "make_tmem_fragment_A",
     "partition_shape_A",
     "partition_shape_B",
     "partition_shape_C",
@@ -84,4 +88,5 @@ __all__ = [
     "smem_desc_tensor",
     "smem_descriptor",
     "tile_to_mma_shape",
+    "tmem_frg",
 ]

@@ -1,57 +1,47 @@
-"""Tensor memory: how an accumulator lies in its lanes and columns, how it is allocated and read."""
+"""Tensor memory: how accumulators and operands lie in its lanes and columns, and how it is allocated."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
-from cutecourse.atoms import CopyAtom, PartitionError, Source, Tensor, TiledCopy, make_cotiled_copy
-from cutecourse.atoms.tensor import AnyLayout
+from cutecourse.atoms import Tensor
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
 from cutecourse.layout import (
     Layout,
     LayoutError,
-    coalesce,
     composition,
     cosize,
-    make_identity_layout,
-    make_layout,
     size,
     tiled_product,
     upcast,
 )
-from cutecourse.layout.int_tuple import is_node
+from cutecourse.layout.int_tuple import is_node, map_leaves
 
 from .errors import UmmaError
 from .records import Record
+from .tmem_atoms import DP_BITS
 
 __all__ = [
     "TMEM_COLUMNS",
     "TMEM_LANES",
-    "TMEM_LOADS",
     "FragmentTrace",
+    "TmemAllocMode",
     "TmemAllocator",
-    "TmemCopyTrace",
     "TmemPlace",
     "allocator1sm",
     "allocator2sm",
     "make_fragment_C",
-    "make_tmem_copy",
+    "make_tmem_fragment_A",
     "place_of",
+    "tmem_frg",
 ]
 
 TMEM_LANES = 128
 TMEM_COLUMNS = 512
 _CAPACITY_BITS = TMEM_LANES * TMEM_COLUMNS * 32
-_DP_BITS = 1 << 21
-"""One lane further, counted in bits: lanes stand in the upper half of an address, which counts 32 bits."""
-
 _TRAITS = "include/cute/atom/mma_traits_sm100.hpp"
-_COPY_TRAITS = "include/cute/atom/copy_traits_sm100.hpp"
 _FRAGMENT_SOURCE = f"CUTLASS 4.2.0, {_TRAITS}, UMMA::tmem_frg"
 
 
@@ -92,24 +82,36 @@ def place_of(offset: int, dtype: DType) -> TmemPlace:
     return TmemPlace(address >> 16, address & 0xFFFF, offset & ((1 << shift) - 1))
 
 
-# ---- accumulators ----
+# ---- fragments ----
+
+
+TmemAllocMode = Literal["Interleaved", "NonInterleaved", "Duplicated"]
+"""CUTLASS's ways to put the fragments of several MMAs beside each other.
+
+Where one MMA leaves half of the lanes free (M = 64 of one SM), `Interleaved` fills them with the next one and
+`NonInterleaved` does not, so that an A in tensor memory stands in the lanes of its accumulator. `Duplicated`
+is for A of an MMA of two SMs with M = 128: the lower 64 lanes and the upper 64 hold the same rows.
+"""
 
 
 @dataclass(frozen=True)
 class FragmentTrace(Record):
-    """How CuTe lays an accumulator out in tensor memory, every value under CuTe's name.
+    """How CuTe lays a fragment out in tensor memory, every value under CuTe's name.
 
-    Shapes:     `tmem_shape` is ((M_MMA, N_MMA), MMAs along M, MMAs along N, ...) of one CTA, and so is
+    Shapes:     `tmem_shape` is ((M_MMA, N_MMA), MMAs along M, along N, ...) of one CTA (of A: K for N), as is
                 `layout`. Up to `tmem_logical_layout` a lane is a step of 1 and a column a step of 128.
     Units:      `layout` counts elements of `value_type`; a lane is a step of 65536 columns of 32 bits.
+                `storage_bits` is what one element takes: 32 for an accumulator of any type, for an A that is
+                read from tensor memory the width of its type.
     Source:     CUTLASS 4.2.0, include/cute/atom/mma_traits_sm100.hpp, UMMA::tmem_frg::make.
     """
 
-    OPERATION: ClassVar[str] = "make_fragment_C"
+    OPERATION: ClassVar[str] = "tmem_frg::make"
     LAW: ClassVar[str] = "layout(c) = 65536 lane + column, for 32-bit elements"
-    OPERANDS: ClassVar[tuple[str, ...]] = ("tmem_shape", "value_type", "n_sm")
+    OPERANDS: ClassVar[tuple[str, ...]] = ("tmem_shape", "value_type", "storage_bits", "n_sm", "tmem_alloc")
     STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("atom", "one instruction's accumulator: (M, N) to lane + 128 column", "tmem_atom"),
+        ("atom", "one instruction's part: (M, N) to lane + 128 column", "tmem_atom"),
+        ("others", "the instructions: how many, and how far apart in such parts", "tiles"),
         (
             "tile",
             "the others beside it: first along the lanes, then the columns",
@@ -125,17 +127,20 @@ class FragmentTrace(Record):
     value_type: DType
     n_sm: int
     tmem_atom: Layout
+    tiles: Layout
     tmem_logical_layout: Layout
     tmem_restride: Layout
     layout: Layout
+    storage_bits: int = 32
+    tmem_alloc: TmemAllocMode = "Interleaved"
 
     @property
     def columns(self) -> int:
-        """How many columns the accumulator takes: CUTLASS's find_tmem_tensor_col_offset."""
+        """How many columns of 32 bits it takes: CUTLASS's find_tmem_tensor_col_offset."""
         return int(cosize(upcast(self.layout, 32 // self.value_type.bits))) & 0xFFFF
 
     def place(self, *coord: Any) -> TmemPlace:
-        """Where an element of the accumulator lies.
+        """Where an element lies.
 
         >>> make_fragment_C(((64, 128), 1, 1), "f32", n_sm=2).place((3, 100), 0, 0)
         TmemPlace(lane=67, column=36, part=0)
@@ -143,7 +148,7 @@ class FragmentTrace(Record):
         return place_of(int(self.layout(*coord)), self.value_type)
 
     def tensor(self, address: int = 0) -> Tensor:
-        """The accumulator at an address, as a tensor that counts elements of `value_type`."""
+        """The fragment at an address, as a tensor that counts elements of `value_type`."""
         return Tensor(self.layout, address << _shift(self.value_type))
 
 
@@ -152,17 +157,54 @@ def make_fragment_C(tmem_shape: Any, dtype: DType | str = "f32", n_sm: int = 1) 
 
     Shapes:     `tmem_shape` is what `partition_shape_C` gives: ((M_MMA, N_MMA), MMAs along M, along N, ...),
                 M_MMA of one CTA: half of M for two SMs.
-    Errors:     UmmaError where CUTLASS's assertions refuse: `shape`, `capacity` for more than 128 x 512
-                columns of 32 bits, `n_sm`, `m_size`, `dtype` for elements above 32 bits, `tiling` where the
-                accumulators of several MMAs do not go beside each other.
-    Simplified: the layouts of MMAs whose A lies in tensor memory (NonInterleaved, Duplicated) and of scale
-                factors are left out. A column of 32 bits holds one element, 16-bit ones too.
-    Source:     CUTLASS 4.2.0, include/cute/atom/mma_traits_sm100.hpp, UMMA::tmem_frg::make.
+    Errors:     as `tmem_frg`. A column of 32 bits holds one element, 16-bit ones too.
+    Source:     CUTLASS 4.2.0, include/cute/atom/mma_traits_sm100.hpp, FrgTypeC of the SS traits.
 
     >>> print(make_fragment_C(((128, 256), 1, 1)).layout)
     ((128,256),1,1):((65536,1),0,0)
     >>> print(make_fragment_C(((64, 128), 1, 1)).layout)
     (((16,4),128),1,1):(((65536,2097152),1),0,0)
+    """
+    return tmem_frg(tmem_shape, dtype, n_sm)
+
+
+def make_tmem_fragment_A(tmem_shape: Any, dtype: DType | str = "f16", n_sm: int = 1) -> FragmentTrace:
+    """Lay one CTA's A out in tensor memory, as an MMA that reads A from there wants it (the TS operations).
+
+    Shapes:     `tmem_shape` is what `partition_shape_A` gives: ((M_MMA, K_MMA), MMAs along M, along K, ...).
+    Errors:     as `tmem_frg`. The TS operations themselves are not supported (`make_tiled_mma`).
+    Source:     CUTLASS 4.2.0, include/cute/atom/mma_traits_sm100.hpp, FrgTypeA of the TS traits.
+
+    >>> fragment = make_tmem_fragment_A(((128, 16), 1, 4))
+    >>> print(fragment.layout, fragment.columns, fragment.place((3, 5), 0, 1))
+    ((128,16),1,4):((131072,1),0,16) 32 TmemPlace(lane=3, column=10, part=1)
+    """
+    mode: TmemAllocMode = "NonInterleaved" if n_sm == 1 else "Duplicated"
+    return tmem_frg(tmem_shape, dtype, n_sm, storage_bits=as_dtype(dtype).bits, tmem_alloc=mode)
+
+
+def tmem_frg(
+    tmem_shape: Any,
+    dtype: DType | str = "f32",
+    n_sm: int = 1,
+    *,
+    storage_bits: int = 32,
+    tmem_alloc: TmemAllocMode = "Interleaved",
+) -> FragmentTrace:
+    """Lay a fragment out in tensor memory, by CUTLASS's rules for one CTA of an MMA of one or two SMs.
+
+    Shapes:     `tmem_shape` is ((M_MMA, N_MMA), MMAs along M, along N, ...), of one CTA.
+    Units:      `storage_bits` of one element: 32, or the type's own.
+    Errors:     UmmaError where CUTLASS's assertions refuse: `shape`, `storage`, `capacity` for more than
+                128 lanes x 512 columns of 32 bits, `n_sm`, `tmem_alloc` for a mode that the MMA does not
+                have, `m_size`, `dtype` for elements above 32 bits, `tiling` where the parts of several MMAs
+                do not go beside each other.
+    Simplified: scale factors, sparse metadata and weight-stationary MMAs (tmem_sf_frg, tmem_e_frg,
+                tmem_frg_ws) are left out.
+    Source:     CUTLASS 4.2.0, include/cute/atom/mma_traits_sm100.hpp, UMMA::tmem_frg::make.
+
+    >>> print(tmem_frg(((64, 16), 1, 2), "f16", storage_bits=16, tmem_alloc="NonInterleaved").layout)
+    (((16,4),16),1,2):(((131072,4194304),1),0,16)
     """
     value_type = as_dtype(dtype)
     if (
@@ -174,38 +216,55 @@ def make_fragment_C(tmem_shape: Any, dtype: DType | str = "f32", n_sm: int = 1) 
         raise _refused(f"{tmem_shape} is no partitioned shape ((M_MMA, N_MMA), MMAs, ...)", "shape")
     if value_type.bits > 32:
         raise _refused(f"a column has 32 bits, {value_type} has {value_type.bits}", "dtype")
+    if storage_bits < value_type.bits or storage_bits not in (8, 16, 32):
+        raise _refused(f"{storage_bits} bits do not hold an element of {value_type}", "storage")
     elements = int(size(Layout(tmem_shape)))
-    if elements * 32 > _CAPACITY_BITS:
+    if elements * storage_bits > _CAPACITY_BITS:
         raise _refused(
-            f"{tmem_shape} has {elements} elements; tensor memory has room for "
+            f"{tmem_shape} has {elements} elements of {storage_bits} bits; tensor memory has room for "
             f"{TMEM_LANES} x {TMEM_COLUMNS} of 32 bits",
             "capacity",
         )
     m_mma, n_mma = (int(size(Layout(extent))) for extent in tmem_shape[0])
-    atom = _accumulator_atom(m_mma, n_mma, n_sm)
-    others = Layout(tuple(tmem_shape[1:]))
-    lane = _DP_BITS // value_type.bits
-    restride = Layout((TMEM_LANES, 16384), (lane, 32 // value_type.bits))
+    atom = _fragment_atom(m_mma, n_mma, n_sm, tmem_alloc)
+    rest = tuple(tmem_shape[1:])
+    tiles = Layout(rest)
+    if m_mma == 64 and n_sm == 1 and tmem_alloc == "NonInterleaved":
+        # every other place: the lanes between stay free
+        tiles = Layout(rest, map_leaves(lambda step: 2 * step, tiles.stride))
+    lane = DP_BITS // value_type.bits
+    restride = Layout((TMEM_LANES, 16384), (lane, storage_bits // value_type.bits))
     try:
-        logical = tiled_product(atom, others)
+        logical = tiled_product(atom, tiles)
         layout = composition(restride, logical)
     except LayoutError as error:
         raise UmmaError(
-            f"accumulators of {m_mma} x {n_mma} do not go beside each other as {others.shape}.\n{error}",
+            f"parts of {m_mma} x {n_mma} do not go beside each other as {tiles}.\n{error}",
             rule="tiling",
             source=_FRAGMENT_SOURCE,
         ) from error
-    return FragmentTrace(tmem_shape, value_type, n_sm, atom, logical, restride, layout)
+    return FragmentTrace(
+        tmem_shape, value_type, n_sm, atom, tiles, logical, restride, layout, storage_bits, tmem_alloc
+    )
 
 
-def _accumulator_atom(m: int, n: int, n_sm: int) -> Layout:
-    """One instruction's accumulator in one CTA: (M, N) to lane + 128 column."""
+def _fragment_atom(m: int, n: int, n_sm: int, tmem_alloc: TmemAllocMode) -> Layout:
+    """One instruction's part in one CTA: (M, N) to lane + 128 column."""
     if n_sm not in (1, 2):
         raise _refused(f"an MMA is of 1 or 2 SMs, not of {n_sm}", "n_sm")
+    other = "NonInterleaved" if n_sm == 1 else "Duplicated"
+    if tmem_alloc not in ("Interleaved", other):
+        modes = ", ".join(get_args(TmemAllocMode))
+        raise _refused(
+            f"an MMA of {n_sm} SMs has Interleaved and {other} fragments, not {tmem_alloc!r} (of {modes})",
+            "tmem_alloc",
+        )
     known = (64, 128) if n_sm == 1 else (32, 64, 128)
     if m not in known:
         raise _refused(f"a CTA's M of an MMA of {n_sm} SMs is one of {known}, not {m}", "m_size")
-    if m == 128:
+    if m == 32 and tmem_alloc != "Interleaved":
+        raise _refused("with 32 rows in each CTA a fragment of two SMs is Interleaved", "tmem_alloc")
+    if m == 128 or tmem_alloc == "Duplicated":
         return Layout((128, n), (1, 128))
     if n_sm == 1:
         return Layout(((16, 4), n), ((1, 32), 128))
@@ -217,156 +276,6 @@ def _accumulator_atom(m: int, n: int, n_sm: int) -> Layout:
 
 def _refused(problem: str, rule: str) -> UmmaError:
     return UmmaError(problem, rule=rule, source=_FRAGMENT_SOURCE)
-
-
-# ---- loads ----
-
-
-_LOAD_LINES = (3378, 3426, 3474, 3522, 3576, 3642, 3732, 3870)
-"""Where copy_sm100.hpp has the loads of 1, 2, 4, ... columns; their traits follow each other by 34 lines."""
-
-
-def _load(power: int) -> CopyAtom:
-    """32 lanes, `2 ** power` columns of 32 bits of each: lane i goes to thread i."""
-    repetitions = 1 << power
-    name = f"SM100_TMEM_LOAD_32dp32b{repetitions}x"
-    bits = 32 * repetitions
-    source = Layout((32, 32 * bits), (0, 1))
-    return CopyAtom(
-        name=name,
-        thr_id=Layout(32),
-        bit_layout_src=source,
-        bit_layout_dst=Layout((32, bits), (bits, 1)),
-        bit_layout_ref=source,
-        ptx=f"tcgen05.ld.sync.aligned.32x32b.x{repetitions}.b32",
-        source=Source(_COPY_TRAITS, 1458 + 34 * power, f"Copy_Traits<{name}>"),
-        ptx_source=Source("include/cute/arch/copy_sm100.hpp", _LOAD_LINES[power], name),
-    )
-
-
-TMEM_LOADS: Mapping[str, CopyAtom] = MappingProxyType(
-    {atom.name: atom for atom in (_load(power) for power in range(8))}
-)
-"""Loads of 32 lanes by 1 to 128 columns: a warp reads the 32 lanes that are its own, a thread one of them."""
-
-
-@dataclass(frozen=True)
-class TmemCopyTrace(Record):
-    """How CuTe makes a copy from tensor memory to registers, every value under CuTe's name.
-
-    Shapes:     `val_id` maps a bit that the instruction moves to its place in tensor memory;
-                `atom_t_layout` a thread of four warps, `atom_v_layout` a value of one warp, to an offset.
-    Units:      `val_id` counts bits; the atom's layouts and the fragment count elements.
-    Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm100.hpp, make_tmem_copy.
-    """
-
-    OPERATION: ClassVar[str] = "make_tmem_copy"
-    LAW: ClassVar[str] = "thread t, value v copies the element at atom_t_layout(t) + atom_v_layout(v)"
-    OPERANDS: ClassVar[tuple[str, ...]] = ("op", "fragment_layout")
-    STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("bits", "where the bits that one warp moves lie", "val_id"),
-        (
-            "threads",
-            "four warps, 32 lanes apart; threads of a warp name one address",
-            "atom_t_layout",
-        ),
-        ("values", "the warp's elements, by their places", "atom_v_layout"),
-        ("invert", "which elements of the accumulator these are: (thread, value)", "layout_tv"),
-        ("result", "what all four warps load at a time, cut out of each mode", "tiler"),
-    )
-    RESULT: ClassVar[str] = "tiler"
-
-    op: str
-    fragment: FragmentTrace
-    val_id: Layout
-    atom_t_layout: Layout
-    atom_v_layout: Layout
-    tiled_copy: TiledCopy
-
-    @property
-    def fragment_layout(self) -> Layout:
-        """The accumulator's layout."""
-        return self.fragment.layout
-
-    @property
-    def layout_tv(self) -> Layout:
-        """(thread, value) to the index of an element of the tile."""
-        return self.tiled_copy.layout_tv
-
-    @property
-    def tiler(self) -> tuple[Any, ...]:
-        """The tile that the four warps load at a time, mode by mode."""
-        return self.tiled_copy.tiler_mn
-
-    def partition_S(self, thread: int, address: int = 0) -> Tensor:
-        """Where in tensor memory a thread's loads start: ((value, repetition), MMAs ..., ...).
-
-        The offsets count elements; `place_of` gives lane and column. All threads of a warp have the same.
-        """
-        return self.tiled_copy.get_slice(thread).partition_S(self.fragment.tensor(address))
-
-    def partition_D(self, thread: int, tensor: Tensor | AnyLayout | None = None) -> Tensor:
-        """What a thread gets, of a tensor shaped as the accumulator; without one, the elements' coordinates.
-
-        >>> fragment = make_fragment_C(((128, 256), 1, 1))
-        >>> print(make_tmem_copy("SM100_TMEM_LOAD_32dp32b1x", fragment).partition_D(42)(5))
-        ((42,5),0,0)
-        """
-        if tensor is None:
-            tensor = make_identity_layout(self.fragment.tmem_shape)
-        return self.tiled_copy.get_slice(thread).partition_D(tensor)
-
-    def elements(self, thread: int) -> tuple[tuple[Any, TmemPlace], ...]:
-        """Every element that a thread gets, in the order of its registers, and where it lay.
-
-        >>> fragment = make_fragment_C(((128, 256), 1, 1))
-        >>> for coord, place in make_tmem_copy("SM100_TMEM_LOAD_32dp32b1x", fragment).elements(42)[:2]:
-        ...     print(coord, place)
-        ((42,0),0,0) TmemPlace(lane=42, column=0, part=0)
-        ((42,1),0,0) TmemPlace(lane=42, column=1, part=0)
-        """
-        places = self.partition_D(thread, self.fragment.layout)
-        coords = self.partition_D(thread)
-        return tuple(
-            (coord, place_of(int(place), self.fragment.value_type))
-            for coord, place in zip(coords.elements(), places.elements(), strict=True)
-        )
-
-
-def make_tmem_copy(op: str, fragment: FragmentTrace) -> TmemCopyTrace:
-    """Four warps load an accumulator from tensor memory, each the 32 lanes that are its own.
-
-    Errors:     UmmaError: `family` for loads of CUTLASS's that are not supported here, `op` for names that it
-                has not, `lanes` where the instruction reads places that the accumulator does not have.
-    Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm100.hpp, make_tmem_copy.
-
-    >>> copy = make_tmem_copy("SM100_TMEM_LOAD_32dp32b4x", make_fragment_C(((128, 256), 1, 1)))
-    >>> print(copy.atom_v_layout, copy.layout_tv)
-    (4,32):(1,65536) ((32,4),(4,32)):((0,1),(4,16))
-    """
-    atom = TMEM_LOADS.get(op)
-    source = f"CUTLASS 4.2.0, {_COPY_TRAITS}"
-    if atom is None:
-        there_is = ", ".join(TMEM_LOADS)
-        if re.fullmatch(r"SM100_TMEM_(LOAD|STORE)_(16|32)dp\d+b\d+x(_16b)?", op):
-            raise UmmaError(f"{op} is not supported here; there are {there_is}", rule="family", source=source)
-        raise UmmaError(f"CUTLASS has no {op!r}; there are {there_is}", rule="op", source=source)
-    value_type = fragment.value_type
-    lane = _DP_BITS // value_type.bits
-    bits = int(size(atom.bit_layout_dst[1]))
-    val_id = Layout((bits, 32), (1, _DP_BITS))
-    threads = Layout((32, 4), (0, 32 * lane))
-    try:
-        values = coalesce(upcast(val_id, value_type.bits))
-        tiled = make_cotiled_copy(atom.of(value_type), make_layout(threads, values), fragment.layout)
-    except (LayoutError, PartitionError) as error:
-        raise UmmaError(
-            f"{op} reads 32 lanes by {bits // 32} columns at a time, and the accumulator "
-            f"{fragment.layout} has not all of these places.\n{error}",
-            rule="lanes",
-            source="CUTLASS 4.2.0, include/cute/atom/copy_atom.hpp, make_cotiled_copy",
-        ) from error
-    return TmemCopyTrace(op, fragment, val_id, threads, values, tiled)
 
 
 # ---- allocation ----

@@ -207,8 +207,25 @@ void fragment(char const* name, Shape const& shape) {
   line("columns", cutlass::detail::find_tmem_tensor_col_offset(tensor));
 }
 
-// make_tmem_copy of an accumulator, and a thread's part of it and of a tensor of coordinates.
-template <class Op, class Frg, class Shape>
+// The traits of one operation: its threads, the places of its bits, and both sides' (thread, value).
+template <class Op>
+void tmem_op() {
+  using Traits = Copy_Traits<Op>;
+  line("thr_id", typename Traits::ThrID{});
+  line("val_id", typename Traits::ValID{});
+  line("src_layout", typename Traits::SrcLayout{});
+  line("dst_layout", typename Traits::DstLayout{});
+  line("ref_layout", typename Traits::RefLayout{});
+}
+
+template <class... Ops>
+void tmem_ops(char const* name) {
+  begin(name);
+  (tmem_op<Ops>(), ...);
+}
+
+// make_tmem_copy of a fragment, and a thread's part of it and of a tensor of coordinates.
+template <bool Store, class Op, class Frg, class Shape>
 void tmem_copy(char const* name, Op const&, Shape const& shape) {
   begin(name);
   auto tensor = make_tensor<Frg>(shape);
@@ -227,16 +244,24 @@ void tmem_copy(char const* name, Op const&, Shape const& shape) {
   static_assert(std::is_same_v<decltype(copy), decltype(again)>, "the steps above are not CuTe's");
   line("layout_tv", typename decltype(copy)::TiledLayout_TV{});
   line("tiler", typename decltype(copy)::Tiler_MN{});
-  auto coords = make_identity_tensor(shape);
+  // the rows and columns of one instruction, which for a duplicated fragment has twice the rows of `shape`
+  auto coords = make_identity_tensor(replace<0>(shape, product_each(cute::shape<0>(tensor.layout()))));
   for (int thread : {0, 42, 127}) {
     auto thr = copy.get_slice(thread);
-    auto source = thr.partition_S(tensor);
     number("thread", thread);
-    number("address", raw_pointer_cast(source.data()));
-    line("source", source.layout());
-    auto destination = thr.partition_D(coords);
-    line("destination", destination.layout());
-    line("first", destination(0));
-    line("second", destination(1));
+    auto memory = [&] {
+      if constexpr (Store) return thr.partition_D(tensor);
+      else return thr.partition_S(tensor);
+    }();
+    auto registers = [&] {
+      if constexpr (Store) return thr.partition_S(coords);
+      else return thr.partition_D(coords);
+    }();
+    number("address", raw_pointer_cast(memory.data()));
+    line("memory", memory.layout());
+    line("registers", registers.layout());
+    line("first", registers(0));
+    line("second", registers(1));
+    line("last", registers(size(registers) - 1));
   }
 }

@@ -1,6 +1,6 @@
 """Ask CUTLASS's C++ headers what they make for tcgen05.mma, and keep the answers as `cutlass.json`.
 
-    python tests/umma/cpp/regenerate.py            # all of it: about two minutes of compiling
+    python tests/umma/cpp/regenerate.py            # all of it: some minutes of compiling
     python tests/umma/cpp/regenerate.py --check    # compare with the file; exit 1 if they differ
 
 It needs nvcc and PyPI's `nvidia-cutlass`. The configurations are kept beside the answers, so that the tests
@@ -24,6 +24,7 @@ CPP_TYPES = {
     "u8": ("uint8_t", 8),
     "f16": ("half_t", 16),
     "bf16": ("bfloat16_t", 16),
+    "u32": ("uint32_t", 32),
     "tf32": ("tfloat32_t", 32),
     "f32": ("float", 32),
 }
@@ -207,7 +208,8 @@ def examples() -> list[Case]:
 
 
 def fragments() -> list[Case]:
-    rows = [
+    """Accumulators, and A in tensor memory (with its storage and its way to be put beside others)."""
+    rows: list[tuple[object, ...]] = [
         (1, "f32", "((64,128),1,1)"),
         (1, "f32", "((64,64),2,1)"),
         (1, "f32", "((64,64),2,2)"),
@@ -229,44 +231,96 @@ def fragments() -> list[Case]:
         (1, "f32", "((32,64),1,1)"),
         (1, "f32", "((256,64),1,1)"),
         (2, "f32", "((256,64),1,1)"),
+        # A in tensor memory, and the accumulators beside it
+        (1, "f16", "((128,16),1,4)", "f16", "NonInterleaved"),
+        (1, "f16", "((128,16),2,4)", "f16", "NonInterleaved"),
+        (1, "bf16", "((64,16),1,4)", "bf16", "NonInterleaved"),
+        (1, "bf16", "((64,16),2,2)", "bf16", "NonInterleaved"),
+        (1, "f16", "((64,16),1,8,2)", "f16", "NonInterleaved"),
+        (1, "f32", "((64,128),1,1)", "u32", "NonInterleaved"),
+        (1, "f32", "((64,64),2,2)", "u32", "NonInterleaved"),
+        (1, "tf32", "((128,8),1,4)", "tf32", "NonInterleaved"),
+        (1, "e4m3", "((128,32),1,4)", "e4m3", "NonInterleaved"),
+        (2, "f16", "((128,16),1,4)", "f16", "Duplicated"),
+        (2, "f16", "((64,16),1,4)", "f16", "Duplicated"),
+        (2, "bf16", "((64,16),2,4)", "bf16", "Duplicated"),
+        # refused
+        (1, "f16", "((128,16),1,4)", "f16", "Duplicated"),
+        (2, "f16", "((128,16),1,4)", "f16", "NonInterleaved"),
+        (2, "f16", "((32,16),1,4)", "f16", "Duplicated"),
+        (1, "f32", "((128,16),1,4)", "f16", "Interleaved"),
     ]
+    cases = []
+    for sms, dtype, shape, *more in rows:
+        case: Case = {"case": f"fragment-{sms}-{dtype}-{shape}", "kind": "fragment"}
+        case |= {"sms": sms, "dtype": dtype, "shape": shape}
+        if more:
+            case |= {"case": f"{case['case']}-{more[0]}-{more[1]}", "storage": more[0], "alloc": more[1]}
+        cases.append(case)
+    return cases
+
+
+REPETITIONS = {"16dp256b": 6, "16dp128b": 7, "16dp64b": 8, "16dp32b": 8, "32dp32b": 8}
+
+
+def tmem_operations() -> list[Case]:
+    """Every load and store that the headers have, a family a case."""
     return [
         {
-            "case": f"fragment-{sms}-{dtype}-{shape}",
-            "kind": "fragment",
-            "sms": sms,
-            "dtype": dtype,
-            "shape": shape,
+            "case": f"traits-{kind}-{family}{suffix}",
+            "kind": "tmem_ops",
+            "ops": [f"SM100_TMEM_{kind}_{family}{1 << i}x{suffix}" for i in range(count)],
         }
-        for sms, dtype, shape in rows
+        for kind in ("LOAD", "STORE")
+        for family, count in REPETITIONS.items()
+        for suffix in ("", "_16b")
     ]
 
 
 def tmem_copies() -> list[Case]:
-    rows = [(f"SM100_TMEM_LOAD_32dp32b{1 << i}x", 1, "f32", "((128,256),1,1)") for i in range(8)]
+    one, whole, half = "((128,64),1,1)", "((128,256),1,1)", "((64,128),1,1)"
+    rows: list[tuple[object, ...]] = [(f"LOAD_32dp32b{1 << i}x", 1, "f32", whole) for i in range(8)]
     rows += [
-        ("SM100_TMEM_LOAD_32dp32b1x", 1, "f16", "((128,64),1,1)"),
-        ("SM100_TMEM_LOAD_32dp32b4x", 1, "f32", "((128,64),2,1)"),
-        ("SM100_TMEM_LOAD_32dp32b16x", 2, "f32", "((128,128),1,2)"),
-        ("SM100_TMEM_LOAD_32dp32b1x", 2, "f32", "((64,128),1,1)"),
-        ("SM100_TMEM_LOAD_32dp32b32x", 2, "f32", "((64,128),1,1)"),
-        ("SM100_TMEM_LOAD_32dp32b8x", 1, "f32", "((64,64),2,1)"),
-        ("SM100_TMEM_LOAD_32dp32b8x", 1, "f32", "((64,64),1,2)"),
+        ("LOAD_32dp32b1x", 1, "f16", one),
+        ("LOAD_32dp32b4x", 1, "f32", "((128,64),2,1)"),
+        ("LOAD_32dp32b16x", 2, "f32", "((128,128),1,2)"),
+        ("LOAD_32dp32b1x", 2, "f32", half),
+        ("LOAD_32dp32b32x", 2, "f32", half),
+        ("LOAD_32dp32b8x", 1, "f32", "((64,64),2,1)"),
+        ("LOAD_32dp32b8x", 1, "f32", "((64,64),1,2)"),
         # refused
-        ("SM100_TMEM_LOAD_32dp32b1x", 1, "f32", "((64,128),1,1)"),
-        ("SM100_TMEM_LOAD_32dp32b128x", 1, "f32", "((128,64),1,1)"),
+        ("LOAD_32dp32b1x", 1, "f32", half),
+        ("LOAD_32dp32b128x", 1, "f32", one),
     ]
-    return [
-        {
-            "case": f"copy-{op}-{sms}-{dtype}-{shape}",
-            "kind": "tmem_copy",
-            "op": op,
-            "sms": sms,
-            "dtype": dtype,
-            "shape": shape,
-        }
-        for op, sms, dtype, shape in rows
+    # the other shapes and the stores, for 64 and 128 rows of one SM and of two
+    for kind in ("LOAD", "STORE"):
+        for family in ("16dp64b4x", "16dp128b4x", "16dp256b2x", "16dp32b4x", "32dp32b8x"):
+            for sms, shape in ((1, one), (1, half), (2, whole), (2, half)):
+                rows.append((f"{kind}_{family}", sms, "f32", shape))
+        rows += [
+            (f"{kind}_32dp32b4x_16b", 1, "f16", one),
+            (f"{kind}_16dp256b1x_16b", 1, "f16", half),
+            (f"{kind}_16dp128b2x_16b", 2, "f16", one),
+            (f"{kind}_16dp256b8x", 1, "f32", whole),
+            (f"{kind}_16dp256b32x", 2, "f32", whole),
+            (f"{kind}_16dp64b128x", 1, "f32", whole),
+            (f"{kind}_16dp32b64x", 2, "f32", whole),
+        ]
+    # A stored where an MMA reads it
+    rows += [
+        ("STORE_32dp32b8x", 1, "f16", "((128,16),1,4)", "f16", "NonInterleaved"),
+        ("STORE_32dp32b16x", 1, "bf16", "((128,16),1,4)", "bf16", "NonInterleaved"),
+        ("STORE_16dp128b2x", 1, "f16", "((64,16),1,4)", "f16", "NonInterleaved"),
+        ("STORE_32dp32b8x", 2, "f16", "((64,16),1,4)", "f16", "Duplicated"),
     ]
+    cases = []
+    for op, sms, dtype, shape, *more in rows:
+        case: Case = {"case": f"copy-SM100_TMEM_{op}-{sms}-{dtype}-{shape}", "kind": "tmem_copy"}
+        case |= {"op": f"SM100_TMEM_{op}", "sms": sms, "dtype": dtype, "shape": shape}
+        if more:
+            case |= {"case": f"{case['case']}-{more[0]}-{more[1]}", "storage": more[0], "alloc": more[1]}
+        cases.append(case)
+    return cases
 
 
 def all_cases() -> list[Case]:
@@ -279,6 +333,7 @@ def all_cases() -> list[Case]:
         *atoms(),
         *examples(),
         *fragments(),
+        *tmem_operations(),
         *tmem_copies(),
     ]
 
@@ -293,7 +348,11 @@ def cpp_op(case: Case) -> str:
 
 
 def cpp_fragment(case: Case) -> str:
-    return f"UMMA::tmem_frg_{case['sms']}sm<{CPP_TYPES[case['dtype']][0]}>"
+    element = CPP_TYPES[case["dtype"]][0]
+    more = ""
+    if "storage" in case:
+        more = f", {CPP_TYPES[case['storage']][0]}, UMMA::TmemAllocMode::{case['alloc']}"
+    return f"UMMA::tmem_frg_{case['sms']}sm<{element}{more}>"
 
 
 def call(case: Case) -> str:
@@ -317,9 +376,11 @@ def call(case: Case) -> str:
         return f"example({name}, {cpp_op(case)}{{}}, {static(case['tiler'])}, {static(case['cluster'])});"
     if kind == "fragment":
         return f"fragment<{cpp_fragment(case)}>({name}, {static(case['shape'])});"
-    return (
-        f"tmem_copy<{case['op']}, {cpp_fragment(case)}>({name}, {case['op']}{{}}, {static(case['shape'])});"
-    )
+    if kind == "tmem_ops":
+        return f"tmem_ops<{', '.join(case['ops'])}>({name});"
+    store = "true" if "_STORE_" in case["op"] else "false"
+    arguments = f"{name}, {case['op']}{{}}, {static(case['shape'])}"
+    return f"tmem_copy<{store}, {case['op']}, {cpp_fragment(case)}>({arguments});"
 
 
 PROGRAM = Program(header=HERE / "print_umma.hpp", data=HERE / "cutlass.json", call=call, cases=all_cases)
