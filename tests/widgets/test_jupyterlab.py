@@ -17,7 +17,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from widgets import traces
+from widgets import traces, umma_runs
 
 from cutecourse.atoms import mma_atom
 from cutecourse.layout import Layout
@@ -36,10 +36,14 @@ question""",
     f"""from cutecourse.widgets import BarrierTimeline
 timeline = BarrierTimeline({traces.deadlock().to_snapshot()!r}, end="no warp can go on")
 timeline""",
+    """from cutecourse.widgets import TwoSmStage
+stage = TwoSmStage(UMMA_TMA, k_tile=1)
+stage""",
     "question.reveal(19)",
     """print('python knows', question.said, explorer.notation, explorer.selected, owners.thread, owners.cell)
 print('and of the box', box.swizzle, box.selected)
-print('and of the cluster', masks.thr_id, masks.cta, masks.tile, 'and of event', timeline.selected)""",
+print('and of the cluster', masks.thr_id, masks.cta, masks.tile, 'and of event', timeline.selected)
+print('and of step', stage.selected, stage.steps[stage.selected]['words'])""",
 ]
 
 
@@ -53,7 +57,9 @@ def _free_port() -> int:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start JupyterLab on a folder with one notebook and yield the notebook's address."""
     folder = tmp_path_factory.mktemp("lab")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    umma_tma = repr(umma_runs.snapshot("umma_tma"))  # not before it is needed: it compiles a kernel
+    sources = [source.replace("UMMA_TMA", umma_tma) for source in CELLS]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, folder / "widgets.ipynb")
     port, home = _free_port(), folder / "home"
@@ -196,6 +202,14 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert "Warp 1 waits at line 120 for barrier full[0], parity 0" in _cc(timeline, "words").inner_text()
     assert _cc(timeline, "tx-now").inner_text() == "24576"
 
+    stage = _cc(page, "stage")
+    _cc(stage, "act", act="expect").click()
+    expected = "CTA 0, warp 0 tells full of CTA 0 to expect 32768 bytes and arrives: "
+    assert _cc(stage, "words").inner_text() == f"{expected}0 arrivals and 32768 bytes missing."
+    _cc(stage, "board").focus()
+    page.keyboard.press("ArrowRight")  # the notebook's own shortcuts keep away
+    assert "issues a load of a" in _cc(stage, "words").inner_text()
+
     ground = "(e) => getComputedStyle(e).backgroundColor"
     light = _cc(page, "explorer").evaluate(ground)
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # what JupyterLab's dark theme sets
@@ -206,6 +220,7 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert f"{thread} {{'operand': 'A', 'crd': [9, 6]}}" in said
     assert "and of the box 64B {'chunk': 17}" in said
     assert "and of the cluster 2 7 [256, 256, 64] and of event 5" in said
+    assert re.search(r"and of step \d+ CTA 0, warp 0 issues a load of a: the box 64×128 at \(64, 0\)", said)
 
 
 def test_jupyterlab__a_prediction_is_there_again_for_python_after_a_restart(notebook: Any) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from widgets import traces
+from widgets import traces, umma_runs
 
 from cutecourse import layout as algebra
 from cutecourse.atoms import mma_atom
@@ -20,6 +20,7 @@ from cutecourse.widgets import (
     Predict,
     Reveal,
     TmaBox,
+    TwoSmStage,
     apply_operation,
     palette,
     parse_tiler,
@@ -47,6 +48,7 @@ def everything() -> list[Any]:
         TmaBox(),
         ClusterMasks((4, 4), thr_id=2, cta=6),
         BarrierTimeline(traces.deadlock(), end="no warp can go on"),
+        TwoSmStage(umma_runs.traced("umma_two_sm")),
     ]
 
 

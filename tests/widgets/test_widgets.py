@@ -11,7 +11,7 @@ import matplotlib.colors
 import numpy as np
 import pytest
 from ipywidgets.embed import embed_data
-from widgets import traces
+from widgets import traces, umma_runs
 
 from cutecourse import widgets as package
 from cutecourse.atoms import mma_atom
@@ -25,6 +25,7 @@ from cutecourse.widgets import (
     Predict,
     Reveal,
     TmaBox,
+    TwoSmStage,
     WidgetError,
     apply_operation,
     draw_layout,
@@ -44,6 +45,7 @@ ALL = [
     TmaBox,
     ClusterMasks,
     lambda: BarrierTimeline(traces.pipeline()),
+    lambda: TwoSmStage(umma_runs.traced("umma_two_sm")),
 ]
 
 
@@ -81,6 +83,7 @@ def test_figure__is_a_picture_with_a_stable_repr(make: Any) -> None:
         "predict.js",
         "reveal.js",
         "tma_box.js",
+        "two_sm_stage.js",
     ],
 )
 def test_bundle__is_one_module_that_imports_nothing_and_asks_for_nothing(name: str) -> None:

@@ -468,7 +468,7 @@ class _Teller:
         done = [e for e in self.trace.of("mma.complete") if e["issue"] in mine]
         runs: list[list[Event]] = []
         for event in done:
-            if runs and runs[-1][-1].time == event.time:
+            if runs and runs[-1][-1].index + 1 == event.index:  # nothing else happened in between
                 runs[-1].append(event)
             else:
                 runs.append([event])

@@ -1,0 +1,40 @@
+"""Runs of the tcgen05 kernels with their traces, each once a process."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+import numpy as np
+
+from cutecourse import runtime
+
+
+@functools.cache
+def traced(name: str, seed: int = 0) -> runtime.Run:
+    """Run a kernel on the emulator, check its product, and return the run."""
+    spec = importlib.import_module(f"cutecourse.kernels.{name}").LAUNCH
+    a, b, c = spec.arguments.values()
+    random = np.random.default_rng(1)
+    given: list[Any] = [
+        random.integers(-8, 8, one.extents, endpoint=True).astype(one.dtype.numpy) for one in (a, b)
+    ]
+    run = runtime.run(
+        spec,
+        device="emulator",
+        seed=seed,
+        trace=True,
+        a=given[0],
+        b=given[1],
+        c=np.zeros(c.extents, np.float32),
+    )
+    np.testing.assert_array_equal(run["c"], given[0].astype(np.float32) @ given[1].astype(np.float32).T)
+    return run
+
+
+def snapshot(name: str) -> dict[str, Any]:
+    """The trace of a kernel as plain data."""
+    trace = traced(name).trace
+    assert trace is not None
+    return trace.to_snapshot()
