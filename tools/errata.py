@@ -67,16 +67,22 @@ def load(path: Path = ERRATA) -> list[Erratum]:
     there, an id that comes twice, or an entry that nothing shows.
     """
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    documents = {
-        key: Document(key, entry["title"], entry["source"])
-        for key, entry in (data["documents"] or {}).items()
-    }
-    entries = [_entry(raw, documents) for raw in data["errata"] or []]
+    known = documents(path)
+    entries = [_entry(raw, known) for raw in data["errata"] or []]
     ids = [entry.id for entry in entries]
     for identifier in ids:
         if ids.count(identifier) > 1:
             raise BadErratum(f"{relative(path)}: the id {identifier} comes twice")
     return entries
+
+
+def documents(path: Path = ERRATA) -> dict[str, Document]:
+    """The documents that the errata are about, by their keys."""
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {
+        key: Document(key, entry["title"], entry["source"])
+        for key, entry in (data["documents"] or {}).items()
+    }
 
 
 def _entry(raw: dict[str, Any], documents: dict[str, Document]) -> Erratum:

@@ -1,0 +1,37 @@
+"""The `{seeds}` directive: where the course covers the documents that it started from (`book/seeds.yml`)."""
+
+from __future__ import annotations
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+from cutecourse.errors import CourseError
+from tools import errata, seeds
+from tools.paths import CHAPTERS
+
+
+class SeedsDirective(SphinxDirective):
+    """Show a table of the map: a document's headings (by its key), all `tables`, or the `functions`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Put the table into the page as Markdown that is parsed there, so that its links are checked."""
+        for path in (seeds.SEEDS, errata.ERRATA, *sorted(CHAPTERS.glob("*.md"))):
+            self.env.note_dependency(str(path))
+        try:
+            text = seeds.markdown(seeds.load(), self.arguments[0])
+        except CourseError as error:
+            raise ExtensionError(str(error)) from error
+        container = nodes.container(classes=["cute-seeds"])
+        lines = StringList(text.splitlines(), str(seeds.SEEDS))
+        self.state.nested_parse(lines, self.content_offset, container)
+        return [container]
+
+
+def setup(app: Sphinx) -> None:
+    """Add the directive."""
+    app.add_directive("seeds", SeedsDirective)
