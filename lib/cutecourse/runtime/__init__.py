@@ -1,5 +1,6 @@
 """One call that runs a kernel on a GPU that can, else on the emulator, and says which of the two it was."""
 
+from cutecourse.runtime.assembly import Assembly, AssemblyReport, assembly_report, find_ptxas
 from cutecourse.runtime.compiled import Compiled, PtxText
 from cutecourse.runtime.compiling import compile, specification  # noqa: A004 - the runtime's own verb
 from cutecourse.runtime.discovery import DEVICE_VARIABLE, Device, Discovery, choose, devices, discover
@@ -12,6 +13,8 @@ from cutecourse.runtime.tensor_map import MappedArray, driver_tensor_map, emulat
 __all__ = [
     "DEVICE_VARIABLE",
     "ArgumentError",
+    "Assembly",
+    "AssemblyReport",
     "CompileError",
     "Compiled",
     "Device",
@@ -24,12 +27,14 @@ __all__ = [
     "PtxText",
     "Run",
     "RunRecord",
+    "assembly_report",
     "choose",
     "compile",
     "devices",
     "discover",
     "driver_tensor_map",
     "emulator_tensor_map",
+    "find_ptxas",
     "history",
     "run",
     "specification",
