@@ -19,16 +19,20 @@ VERSION_RULE = {
 }
 _CONSTANTS: dict[str, list[dict[str, Any]]] = {"SmemDescriptor": [VERSION_RULE]}
 
-# What the swizzle's name stands for: bytes of a row of its atom and CuTe's Swizzle<B,4,3> on byte addresses.
-_SPANS = {
-    "": (0, ""),
-    "32": (32, "Swizzle<1,4,3>"),
-    "64": (64, "Swizzle<2,4,3>"),
-    "128": (128, "Swizzle<3,4,3>"),
-}
-_LAYOUTS: dict[str, dict[str, str]] = {
-    "GmmaDescriptor": {"INTERLEAVE": "", "B32": "32", "B64": "64", "B128": "128"},
-    "SmemDescriptor": {"SWIZZLE_NONE": "", "SWIZZLE_32B": "32", "SWIZZLE_64B": "64", "SWIZZLE_128B": "128"},
+# What a layout's name stands for: bytes of a row of its swizzle atom, rows of an MN-major atom, and CuTe's
+# swizzle of byte addresses. Atoms of 32 bytes are for MN-major operands only.
+_NONE = (0, 8, "")
+_32, _64, _128 = ((32 << i, 8, f"Swizzle<{1 + i},4,3>") for i in range(3))
+_128_BASE32 = (128, 4, "Swizzle<2,5,2>")
+_LAYOUTS: dict[str, dict[str, tuple[int, int, str]]] = {
+    "GmmaDescriptor": {"INTERLEAVE": _NONE, "B32": _32, "B64": _64, "B128": _128},
+    "SmemDescriptor": {
+        "SWIZZLE_NONE": _NONE,
+        "SWIZZLE_32B": _32,
+        "SWIZZLE_64B": _64,
+        "SWIZZLE_128B": _128,
+        "SWIZZLE_128B_BASE32B": _128_BASE32,
+    },
 }
 _OPERATIONS = ("SM100_MMA_F16BF16_SS", "SM100_MMA_F16BF16_2x1SM_SS")
 _ALWAYS_ZERO = ("sparse_id2", "sparse_flag", "saturate", "max_shift")
@@ -84,7 +88,7 @@ def problems(fmt: DescriptorFormat, value: int) -> list[str]:
 # ---- where the elements of a matrix lie ----
 
 
-def _terms(span: int) -> dict[str, list[list[Any]]]:
+def _terms(span: int, atom: int) -> dict[str, list[list[Any]]]:
     """The byte of 16 bytes of a matrix, before the swizzle, as a sum of [index, how, by, step in bytes].
 
     K-major: `j` counts 16 bytes along K, `r` rows of M or N. MN-major: `j` counts 16 bytes along M or N, `k`
@@ -96,15 +100,18 @@ def _terms(span: int) -> dict[str, list[list[Any]]]:
             "MN": [["j", "all", 1, "SBO"], ["k", "mod", 8, 16], ["k", "div", 8, "LBO"]],
         }
     wide = span // 16
-    return {
+    terms = {
         "K": [["r", "mod", 8, span], ["r", "div", 8, "SBO"], ["j", "all", 1, 16]],
         "MN": [
             ["j", "mod", wide, 16],
             ["j", "div", wide, "LBO"],
-            ["k", "mod", 8, span],
-            ["k", "div", 8, "SBO"],
+            ["k", "mod", atom, span],
+            ["k", "div", atom, "SBO"],
         ],
     }
+    if atom == 4:
+        del terms["K"]
+    return terms
 
 
 def chunk_byte(fmt: DescriptorFormat, value: int, major: str, **at: int) -> int:
@@ -114,10 +121,10 @@ def chunk_byte(fmt: DescriptorFormat, value: int, major: str, **at: int) -> int:
     Source: CUTLASS 4.2.0, mma_sm90_desc.hpp and mma_sm100_desc.hpp, canonical layouts of both majors.
     """
     decoded = fmt.decode(value)
-    span, _ = _SPANS[_LAYOUTS[fmt.name][str(decoded["layout_type"])]]
+    span, atom, _ = _LAYOUTS[fmt.name][str(decoded["layout_type"])]
     steps = {"LBO": int(decoded["leading_byte_offset"]), "SBO": int(decoded["stride_byte_offset"])}
     total = 0
-    for index, how, by, step in _terms(span)[major]:
+    for index, how, by, step in _terms(span, atom)[major]:
         count = at[index] % by if how == "mod" else at[index] // by
         total += count * (step if isinstance(step, int) else steps[step])
     return total
@@ -197,8 +204,8 @@ def _why_not(op: dict[str, Any], held: dict[str, Any]) -> str:
 def format_snapshot(fmt: DescriptorFormat) -> dict[str, Any]:
     """The format and everything that the widget says about its words, as plain JSON."""
     layouts = {
-        name: {"span": _SPANS[key][0], "swizzle": _SPANS[key][1], "terms": _terms(_SPANS[key][0])}
-        for name, key in _LAYOUTS.get(fmt.name, {}).items()
+        name: {"span": span, "atom": atom, "swizzle": swizzle, "terms": _terms(span, atom)}
+        for name, (span, atom, swizzle) in _LAYOUTS.get(fmt.name, {}).items()
     }
     return {
         **fmt.to_snapshot(),

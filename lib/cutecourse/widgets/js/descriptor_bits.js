@@ -170,12 +170,12 @@ function render({ model, el: host }) {
     const layout = layoutOf(format, now);
     if (!layout) return [];
     const none = layout.span === 0;
-    const [first, second] = ["K", "MN"].map((major) => code(formulaOf(layout, major), `formula-${major}`));
+    const formula = (major, name, note) => (layout.terms[major] ? p(name, code(formulaOf(layout, major), `formula-${major}`), note) : p(`No ${major}-major operand has this layout.`));
     return [
       el("h5", { text: "Where 16 bytes of the matrix lie" }),
-      p(none ? "No swizzle; from byte " : `Rows of ${layout.span} bytes, 8 to a swizzle atom, then ${layout.swizzle} on the address; from byte `, strong("start", layout.start), ":"),
-      p("K-major, row r, 16 bytes j along K: ", first, none ? "" : ` (a leading offset is not used here)`),
-      p("MN-major, 16 bytes j along M or N, row k: ", second),
+      p(none ? "No swizzle; from byte " : `Rows of ${layout.span} bytes, ${layout.atom} to a swizzle atom, then ${layout.swizzle} on the address; from byte `, strong("start", layout.start), ":"),
+      formula("K", "K-major, row r, 16 bytes j along K: ", none ? "" : " (a leading offset is not used here)"),
+      formula("MN", "MN-major, 16 bytes j along M or N, row k: ", ""),
     ];
   };
   const sayOperations = (now) => {

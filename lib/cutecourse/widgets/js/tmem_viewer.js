@@ -20,7 +20,7 @@ const hueClass = ({ cta, warp }) => `cc-tm-hue cc-hue-${4 * cta + warp}`;
 const span = (from, count) => (count === 1 ? `${from}` : `${from} to ${from + count - 1}`);
 
 function render({ model, el: host }) {
-  const shape = field("Shape of the MMA", el("select", { "data-cc": "shape" }, SHAPES.map(([group, m]) => el("option", { value: `${group},${m}`, text: `M = ${m}, ${group === 1 ? "one CTA" : "two CTAs"} (cta_group::${group})` }))), "19.5em");
+  const shape = field("Shape of the MMA", el("select", { "data-cc": "shape" }, SHAPES.map(([group, m]) => el("option", { value: `${group},${m}`, text: `M = ${m}, cta_group::${group}` }))), "14.5em");
   const ns = field("N", el("input", { type: "number", min: 8, max: 256, step: 8, "data-cc": "n" }), "5.5em");
   const row = field("C[m, n]: m", el("input", { type: "number", min: 0, "data-cc": "row" }), "6em");
   const column = field("n", el("input", { type: "number", min: 0, "data-cc": "col" }), "5em");
@@ -281,7 +281,7 @@ function render({ model, el: host }) {
       const from = place.column - start() - mine.register;
       const other = one.element(place.cta, place.lane, from);
       const end = one.element(place.cta, place.lane, Math.min(from + x, one.columns) - 1);
-      const over = from + x > one.columns ? ` The load reads ${x} columns and C has ${one.columns - from} here: the other registers get what lies there.` : "";
+      const over = from + x > one.columns ? ` The load reads ${x} columns and C has ${one.columns - from} here: the other registers get what lies behind it, and what is not allocated may not be read.` : "";
       lines.push(
         p("Warp ", b("warp", warp), " of the CTA's four loads it: thread ", b("thread", mine.thread), ", lane ", mine.lane, " of the warp, load ", b("load", mine.load), " of ", Math.ceil(one.columns / x), ", register ", b("register", `r${mine.register}`), `. In this load the thread gets C[${other[0]}, ${other[1]}]${end[1] === other[1] ? "" : ` to C[${end[0]}, ${end[1]}]`}.${over}`),
       );
