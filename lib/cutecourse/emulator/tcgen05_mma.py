@@ -13,13 +13,15 @@ the descriptors name in both.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import (
     AddressError,
     InvalidOperand,
@@ -27,9 +29,7 @@ from cutecourse.emulator.errors import (
     UninitializedRead,
 )
 from cutecourse.emulator.matrix_descriptor import (
-    CHUNK,
     FieldError,
-    InstructionDescriptor,
     chunk_offsets,
     decode_instruction,
     decode_matrix,
@@ -49,7 +49,7 @@ from cutecourse.emulator.tensor_memory import (
 )
 from cutecourse.ptx.syntax import Address, Vector
 
-__all__ = ["accumulate", "read_f16"]
+__all__ = ["Magnitudes", "accumulate", "read_f16", "sums_are_exact"]
 
 _KINDS = ("kind::f16", "kind::tf32")
 _OTHER_KINDS = ("kind::f8f6f4", "kind::i8", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
@@ -57,6 +57,11 @@ _COLLECTORS = tuple(f"collector::a::{use}" for use in ("fill", "use", "lastuse",
 _MOST_SCALE = 15
 _AFTER_COMMIT = "wait for the mbarrier of a tcgen05.commit behind it"
 _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
+_EXPONENTS = {"f16": (10, 15), "bf16": (7, 127), "tf32": (23, 127)}
+"""Where the exponent starts in an element's bits, and its bias."""
+_TF32_FRACTION = 10
+_ONE_THREAD = 1 << 17
+"""Matrix products of so few multiplications are no work for which BLAS asks a second thread."""
 
 
 # --- numbers ------------------------------------------------------------------------------------------------
@@ -71,12 +76,68 @@ def read_f16(bits: NDArray[Any], kind: str) -> NDArray[np.float64]:
     return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
 
+@dataclass(frozen=True, slots=True)
+class Magnitudes:
+    """Of some numbers the largest magnitude (not finite if one is not), and a power of two that divides all.
+
+    >>> Magnitudes.of(np.array([[1.5, 0.0], [-3.0, 1.0]], dtype=np.float16).view(np.uint16), "f16")
+    Magnitudes(largest=3.0, unit=0.0009765625)
+    """
+
+    largest: float
+    unit: float
+
+    @classmethod
+    def of(cls, bits: NDArray[Any], kind: str) -> Magnitudes:
+        """Of elements as `read_f16` takes them, by the exponent of the smallest that is not zero."""
+        fraction, bias = _EXPONENTS[kind]
+        magnitude = bits & bits.dtype.type((1 << (8 * bits.itemsize - 1)) - 1)
+        largest = magnitude.max()
+        if not largest:
+            return cls(0.0, 1.0)
+        # Zero, less one, is the largest of all; a subnormal number has the smallest normal one's unit.
+        smallest = int((magnitude - bits.dtype.type(1)).min()) + 1
+        exponent = max(smallest >> fraction, 1) - bias - (_TF32_FRACTION if kind == "tf32" else fraction)
+        return cls(float(read_f16(largest.reshape(1), kind)[0]), math.ldexp(1.0, exponent))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Factor:
+    """A matrix, or a part of one, as numbers: `values` has the shape (rows of M or N, K)."""
+
+    values: NDArray[np.float64]
+    range: Magnitudes
+
+
+def sums_are_exact(
+    a: NDArray[np.float64], b: NDArray[np.float64], of_a: Magnitudes, of_b: Magnitudes
+) -> bool:
+    """Whether a double has every sum of some products of a row of A and a row of B.
+
+    The products are multiples of the product of both units, so a sum below 2^53 of those is exact. It is no
+    larger than the largest product times the number of terms, nor than the rows' lengths multiplied.
+    """
+    limit = of_a.unit * of_b.unit * 2.0**53
+    if a.shape[1] * of_a.largest * of_b.largest <= limit:
+        return True
+    # The lengths are rounded themselves, by far less than is added here.
+    return _longest(a) * _longest(b) * (1 + 2.0**-20) <= limit
+
+
+def _longest(rows: NDArray[np.float64]) -> float:
+    """The length of the longest row."""
+    with np.errstate(all="ignore"):
+        return math.sqrt(float(np.einsum("ik,ik->i", rows, rows).max()))
+
+
 def accumulate(
-    a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64] | None, kind: str
+    a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[Any] | None, kind: str, *, exact: bool = False
 ) -> NDArray[np.uint32]:
     """A * B^T + C in one instruction, as bits of f32 or f16.
 
-    Products are exact; they and C are added in double precision and rounded once, to nearest even.
+    Products are exact; they and C are added in double precision, C last, and rounded once, to nearest even.
+    `exact` tells that no sum of products needs rounding (`sums_are_exact`), so that their order makes no
+    difference; the result is the same and comes faster.
 
     Shapes: a (M, K), b (N, K), c and the result (M, N).
 
@@ -85,60 +146,100 @@ def accumulate(
     [[4.0, 4.0], [4.0, 4.0]]
     """
     with np.errstate(all="ignore"):
-        # Not `a @ b.T`: what BLAS does with several threads depends on who else computes.
-        total = np.einsum("ik,kj->ij", np.ascontiguousarray(a), np.ascontiguousarray(b.T))
+        total = _in_any_order(a, b) if exact else _in_one_order(a, b)
         if c is not None:
-            total = total + c
+            np.add(total, c, out=total)
         if kind == "f16":
             bits = total.astype(np.float16).view(np.uint16).astype(np.uint32)
         else:
             bits = total.astype(np.float32).view(np.uint32)
-    nan = np.isnan(total)
-    if nan.any():
-        bits[nan] = _NAN[kind]
+    if total.size and math.isnan(total.max()):
+        bits[np.isnan(total)] = _NAN[kind]
     return bits
 
 
-def _numbers(bits: NDArray[np.uint32], kind: str) -> NDArray[np.float64]:
+def _in_one_order(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A * B^T, rounded alike whatever the machine and whoever else computes, which BLAS does not promise."""
+    found: NDArray[np.float64] = np.einsum("ik,kj->ij", np.ascontiguousarray(a), np.ascontiguousarray(b.T))
+    return found
+
+
+def _in_any_order(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A * B^T by BLAS, in parts: its threads would wait for each other longer than one takes for all."""
+    rows, terms = a.shape
+    total = np.empty((rows, len(b)))
+    step = max(1, _ONE_THREAD // (rows * terms))
+    for first in range(0, len(b), step):
+        np.matmul(a, b[first : first + step].T, out=total[:, first : first + step])
+    return total
+
+
+def _numbers(bits: NDArray[np.uint32], kind: str) -> NDArray[Any]:
+    """D's elements as numbers, of a type that has them all."""
     if kind == "f16":
         return bits.astype(np.uint16).view(np.float16).astype(np.float64)
-    return bits.view(np.float32).astype(np.float64)
+    return bits.view(np.float32)
 
 
 # --- placement ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Part:
     """A part of D in one CTA: its rows' lanes, and which columns of the whole it is."""
 
     lanes: NDArray[np.int64]
     first: int
     stop: int
+    rows: NDArray[np.int64] | slice
+    """The lanes once more; a slice where they are neighbours, which NumPy copies nothing for."""
+
+    @classmethod
+    def of(cls, lanes: NDArray[np.int64], first: int, stop: int) -> _Part:
+        """The part with these lanes and columns."""
+        lanes.flags.writeable = False
+        neighbours = lanes[-1] - lanes[0] == len(lanes) - 1
+        return cls(lanes, first, stop, slice(int(lanes[0]), int(lanes[-1]) + 1) if neighbours else lanes)
+
+    def region(self, column: int, columns: int) -> Region:
+        """The part's lanes in columns of tensor memory."""
+        mask = np.zeros(LANES, dtype=np.bool_)
+        mask[self.lanes] = True
+        return Region(mask, column, column + columns)
 
 
-def _parts(shape: InstructionDescriptor, group: int, lane: int) -> list[_Part]:
+@lru_cache(maxsize=256)
+def _parts(m: int, n: int, group: int, lane: int) -> tuple[_Part, ...]:
     """The parts of D in each CTA that takes part; rows are the CTA's own."""
-    rows = shape.m // group
+    rows = m // group
     row = np.arange(rows, dtype=np.int64)
     if group == 2 and rows == 64:
-        return [_Part(row, 0, shape.n // 2), _Part(row + 64, shape.n // 2, shape.n)]
+        return (_Part.of(row, 0, n // 2), _Part.of(row + 64, n // 2, n))
     if rows == 64:
-        return [_Part(lane + 32 * (row // 16) + row % 16, 0, shape.n)]
-    return [_Part(row, 0, shape.n)]
+        return (_Part.of(lane + 32 * (row // 16) + row % 16, 0, n),)
+    return (_Part.of(row, 0, n),)
 
 
-def _as_slice(lanes: NDArray[np.int64]) -> NDArray[np.int64] | slice:
-    """Neighbouring lanes as a slice, which NumPy copies nothing for; others as they are."""
-    if len(lanes) and lanes[-1] - lanes[0] == len(lanes) - 1:
-        return slice(int(lanes[0]), int(lanes[-1]) + 1)
-    return lanes
+@lru_cache(maxsize=1024)
+def _region(part: _Part, column: int, columns: int) -> Region:
+    return part.region(column, columns)
 
 
-def _lane_mask(lanes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    mask = np.zeros(LANES, dtype=np.bool_)
-    mask[lanes] = True
-    return mask
+@dataclass(frozen=True, eq=False, slots=True)
+class _Matrix:
+    """A CTA's part of a matrix in shared memory."""
+
+    chunks: NDArray[np.int64]
+    """The numbers of its chunks, by row of M or N where it is K-major, else by row of K."""
+    stop: int
+    """The byte behind the last."""
+
+
+@lru_cache(maxsize=1024)
+def _matrix(bits: int, chunks: int, rows: int, item: int, *, k_major: bool) -> _Matrix:
+    """What a descriptor's bits stand for; arguments and errors as for `chunk_offsets`."""
+    found = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=k_major, item=item)
+    return _Matrix(found // CHUNK, int(found.max()) + CHUNK)
 
 
 # --- the instruction ----------------------------------------------------------------------------------------
@@ -250,27 +351,31 @@ class _Mma:
     def _decode_operands(self) -> None:
         shape = self.shape
         self.item = 4 if shape.a == "tf32" else 2
-        self.b_chunks = self._chunks("b-desc", self.b_bits, shape.n, k_major=shape.b_k_major)
-        self.a_chunks = None
+        cohort = self.origin.bundle.cohort
+        starts = [cohort.shared_start(self.cluster, rank) // CHUNK for rank in self.ranks]
+        b = self._matrix("b-desc", self.b_bits, shape.n, k_major=shape.b_k_major)
+        self.b = [b.chunks + start for start in starts]
+        self.a: list[NDArray[np.int64]] = []
         if self.a_bits is not None:
-            self.a_chunks = self._chunks("a-desc", self.a_bits, shape.m, k_major=shape.a_k_major)
+            a = self._matrix("a-desc", self.a_bits, shape.m, k_major=shape.a_k_major)
+            self.a = [a.chunks + start for start in starts]
         elif not shape.a_k_major:
             raise FieldError("transpose A (bit 15)", "set, and A in tensor memory is K-major")
 
-    def _chunks(self, name: str, bits: int, extent: int, *, k_major: bool) -> NDArray[np.int64]:
-        """A matrix's chunks in bytes of a CTA's shared memory; each CTA has its part of `extent`."""
+    def _matrix(self, name: str, bits: int, extent: int, *, k_major: bool) -> _Matrix:
+        """A CTA's part of a matrix; each CTA has its part of `extent`."""
         own, per_chunk = extent // self.group, CHUNK // self.item
         chunks, rows = (self.shape.k // per_chunk, own) if k_major else (own // per_chunk, self.shape.k)
         try:
-            found = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=k_major, item=self.item)
+            found = _matrix(bits, chunks, rows, self.item, k_major=k_major)
         except FieldError as wrong:
             raise FieldError(f"{name}: {wrong.field}", str(wrong).removeprefix(f"{wrong.field}: ")) from None
         limit = self.origin.bundle.program.shared_bytes
-        if int(found.max()) + CHUNK > limit:
+        if found.stop > limit:
             raise self.origin.error(
                 AddressError,
-                f"{name} 0x{bits:016x} reaches to byte {int(found.max()) + CHUNK} of shared memory, and the"
-                f" CTA has {limit}",
+                f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, and the CTA has"
+                f" {limit}",
             )
         return found
 
@@ -287,13 +392,13 @@ class _Mma:
                 f"D at 0x{self.d_address:x} starts in lane {lane}: with M = {shape.m} and .cta_group::"
                 f"{self.group} it starts in lane {' or '.join(map(str, allowed))}",
             )
-        self.parts = _parts(shape, self.group, lane)
+        self.parts = _parts(shape.m, shape.n, self.group, lane)
         self.column = column
         wait = _AFTER_COMMIT
         for rank in self.ranks:
             memory = self._memory(rank)
             for part in self.parts:
-                region = Region(_lane_mask(part.lanes), column, column + part.stop - part.first)
+                region = _region(part, column, part.stop - part.first)
                 memory.check_allocated(region, "D", origin)
                 memory.check_quiet(region, "D", origin, writes=True, after=("mma", "cp"))
                 self._begin(memory, Moving(origin, region, writes=True, remedy=wait, pipeline="mma"))
@@ -339,16 +444,13 @@ class _Mma:
                 f"A at 0x{self.a_address:x} starts in lane {lane} and D in lane {d_lane}: they have to start"
                 " in the same",
             )
-        return Region(_lane_mask(part.lanes), column, column + self.shape.k * self.item // 4)
-
-    def _in_cohort(self, rank: int, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
-        return (chunks + self.origin.bundle.cohort.shared_start(self.cluster, rank)) // CHUNK
+        return _region(part, column, self.shape.k * self.item // 4)
 
     def _check_shared(self, *, issued: bool) -> None:
-        for rank in self.ranks:
-            if self.a_chunks is not None:
-                check_source(self.origin, rank, self._in_cohort(rank, self.a_chunks), "A", issued=issued)
-            check_source(self.origin, rank, self._in_cohort(rank, self.b_chunks), "B", issued=issued)
+        for position, rank in enumerate(self.ranks):
+            if self.a:
+                check_source(self.origin, rank, self.a[position], "A", issued=issued)
+            check_source(self.origin, rank, self.b[position], "B", issued=issued)
 
     # --- completion -----------------------------------------------------------------------------------------
 
@@ -358,19 +460,15 @@ class _Mma:
             memory.end(moving)
         self._check_shared(issued=True)
         shape = self.shape
-        b = np.concatenate(
-            [self._shared(rank, self.b_chunks, shape.b, k_major=shape.b_k_major) for rank in self.ranks]
-        )
-        if shape.negate_b:
-            b = -b
+        b = self._shared(self.b, shape.b, k_major=shape.b_k_major, negate=shape.negate_b)
         for position, rank in enumerate(self.ranks):
             memory = self._memory(rank)
             a = None
-            if self.a_chunks is not None:
-                a = self._shared(rank, self.a_chunks, shape.a, k_major=shape.a_k_major)
+            if self.a:
+                own = self.a[position : position + 1]
+                a = self._shared(own, shape.a, k_major=shape.a_k_major, negate=shape.negate_a)
             for part in self.parts:
-                rows = a if a is not None else self._tensor(memory, part)
-                self._multiply(memory, part, -rows if shape.negate_a else rows, b, position)
+                self._multiply(memory, part, self._tensor(memory, part) if a is None else a, b, position)
         machine = self.origin.bundle.machine
         if machine.recorder is not None:
             machine.emit_at(
@@ -382,29 +480,37 @@ class _Mma:
                 issue=self.issued,
             )
 
-    def _shared(
-        self, rank: int, chunks: NDArray[np.int64], kind: str, *, k_major: bool
-    ) -> NDArray[np.float64]:
-        """A CTA's part of a matrix in shared memory: shape (rows of M or N, K)."""
-        words, _ = self.origin.bundle.cohort.shared_words(8, 2)
-        held = words[self._in_cohort(rank, chunks)].view(f"u{self.item}")
-        values = read_f16(held.reshape(held.shape[0], -1), kind)
-        return values if k_major else values.T
+    def _factor(self, held: NDArray[Any], kind: str, *, k_major: bool, negate: bool) -> _Factor:
+        values = read_f16(held, kind)
+        if negate:
+            np.negative(values, out=values)
+        return _Factor(values if k_major else values.T, Magnitudes.of(held, kind))
 
-    def _tensor(self, memory: TensorMemory, part: _Part) -> NDArray[np.float64]:
+    def _shared(self, places: list[NDArray[np.int64]], kind: str, *, k_major: bool, negate: bool) -> _Factor:
+        """The CTAs' parts of a matrix in shared memory, one behind the other along M or N."""
+        held, _ = self.origin.bundle.cohort.shared_chunks
+        chunks = places[0] if len(places) == 1 else np.concatenate(places, axis=0 if k_major else 1)
+        return self._factor(held[chunks].view(f"u{self.item}"), kind, k_major=k_major, negate=negate)
+
+    def _tensor(self, memory: TensorMemory, part: _Part) -> _Factor:
         """A CTA's rows of A in tensor memory."""
         region = self._a_region(part)
         columns = slice(region.first, region.stop)
-        self._check_written(memory, part.lanes, columns, "A")
-        held = np.ascontiguousarray(memory.cells[part.lanes, columns]).view(f"u{self.item}")
-        return read_f16(held, self.shape.a)
+        self._check_written(memory, part.lanes, part.rows, columns, "A")
+        held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{self.item}")
+        return self._factor(held, self.shape.a, k_major=True, negate=self.shape.negate_a)
 
     def _check_written(
-        self, memory: TensorMemory, lanes: NDArray[np.int64], columns: slice, what: str
+        self,
+        memory: TensorMemory,
+        lanes: NDArray[np.int64],
+        rows: NDArray[np.int64] | slice,
+        columns: slice,
+        what: str,
     ) -> None:
-        missing = ~memory.written[_as_slice(lanes), columns]
-        if missing.any():
-            row, column = np.argwhere(missing)[0]
+        written = memory.written[rows, columns]
+        if not written.all():
+            row, column = np.argwhere(~written)[0]
             raise self.origin.error(
                 UninitializedRead,
                 f"{what} is read from lane {int(lanes[row])}, column {columns.start + int(column)} of tensor"
@@ -416,22 +522,24 @@ class _Mma:
         self,
         memory: TensorMemory,
         part: _Part,
-        a: NDArray[np.float64],
-        b: NDArray[np.float64],
+        a: _Factor,
+        b: _Factor,
         position: int,
     ) -> None:
-        lanes, kind = part.lanes, self.shape.d
+        rows, lanes, kind = part.rows, part.lanes, self.shape.d
         columns = slice(self.column, self.column + part.stop - part.first)
-        b = b[part.first : part.stop]
+        left, right = a.values, b.values[part.first : part.stop]
         if self.disabled:
             words = np.array(self.disabled[4 * position : 4 * position + 4], dtype=np.uint32)
             kept = (words[lanes // 32] >> (lanes % 32).astype(np.uint32)) & 1 == 0
-            lanes, a = lanes[kept], a[kept]
+            left, rows = left[kept], lanes[kept]
+            lanes = rows
         c = None
         if self.enable:
-            self._check_written(memory, lanes, columns, "D")
-            c = _numbers(memory.cells[_as_slice(lanes), columns], kind)
+            self._check_written(memory, lanes, rows, columns, "D")
+            c = _numbers(memory.cells[rows, columns], kind)
             if self.scale:
-                c = c * 2.0**-self.scale
-        memory.cells[_as_slice(lanes), columns] = accumulate(a, b, c, kind)
-        memory.written[_as_slice(lanes), columns] = True
+                c = c.astype(np.float64) * 2.0**-self.scale
+        exact = sums_are_exact(left, right, a.range, b.range) if len(left) else False
+        memory.cells[rows, columns] = accumulate(left, right, c, kind, exact=exact)
+        memory.written[rows, columns] = True

@@ -18,16 +18,18 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import WARP_SIZE, Cohort
+from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Cohort
 from cutecourse.emulator.errors import MissingProxyFence, OverwrittenSource, UninitializedRead
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.mbarrier_state import Origin
+<<<<<<< ours
 from cutecourse.emulator.proxies import BY_THREADS
 from cutecourse.emulator.tensor_memory import Moving, TensorMemory
+=======
+from cutecourse.emulator.proxies import BY_THREADS, all_in_sight
+>>>>>>> theirs
 
 __all__ = ["Operation", "Queue", "check_source"]
-
-_CHUNK = 16
 
 
 class Operation:
@@ -125,14 +127,16 @@ def check_source(
     """
     bundle = origin.bundle
     cohort = bundle.cohort
-    _, words = cohort.shared_words(8, 2)
-    written = words[chunks].view(np.uint8)
+    marks = cohort.shared_chunks[1][chunks]
+    if all_in_sight(marks):
+        return
+    written = marks.view(np.uint8).reshape(*marks.shape, CHUNK)
     wrong = (written == 0) | (written == BY_THREADS)
     if not wrong.any():
         return
     place = np.argwhere(wrong)[0]
     seen = written[tuple(place)]
-    byte = int(chunks.reshape(-1)[np.ravel_multi_index(tuple(place[:-1]), chunks.shape)]) * _CHUNK
+    byte = int(chunks.reshape(-1)[np.ravel_multi_index(tuple(place[:-1]), chunks.shape)]) * CHUNK
     offset = byte % cohort.shared_stride + int(place[-1])
     name = bundle.program.shared_name(offset)
     where = f"{what} has a byte at shared offset 0x{offset:x}" + (f" (in {name})" if name else "")
