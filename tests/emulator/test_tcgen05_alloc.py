@@ -130,14 +130,48 @@ def test_alloc__waits_for_columns_that_nobody_frees():
 
 def test_alloc__of_another_warp_is_refused():
     other = "@%p bra A;\n bar.sync 0;\n" + alloc(32, 1) + "bra B;\nA:\n" + alloc(32) + "bar.sync 0;\nB:\n"
-    with pytest.raises(TensorMemoryAllocationError, match=r"warp 1 manages .* warp 0 of the CTA has"):
+    with pytest.raises(TensorMemoryAllocationError, match=r"warp 1 allocates .* warp 0 of the CTA has"):
         run(other, block=64)
 
 
-def test_dealloc__of_another_warp_is_refused():
-    other = "@!%p bra A;\n" + alloc(32) + "A: bar.sync 0;\n@%p bra B;\n" + dealloc(32) + "B:\n"
-    with pytest.raises(TensorMemoryAllocationError, match="warp 1 manages"):
-        run(other, block=64)
+def notes_of(body, block=64):
+    out = np.zeros((1, 4), np.uint32)
+    result = launch(kernel(body), grid=1, block=block, args=[out])
+    assert all(note.hazard.severity == "note" for note in result.notes)
+    return [(note.hazard.name, note.text.split(".")[1]) for note in result.notes]
+
+
+def test_dealloc__of_another_warp_is_a_note():
+    """The document has one warp do both, and CUTLASS has two."""
+    one = alloc(32) + "bar.sync 0;\nbra B;\nA: bar.sync 0;\n"
+    assert notes_of("@!%p bra A;\n" + one + dealloc(32) + RELINQUISH + "B:\n") == [
+        ("another warp frees", "dealloc"),
+        ("another warp frees", "relinquish_alloc_permit"),
+    ]
+    assert notes_of("@!%p bra B;\n" + alloc(32) + dealloc(32) + RELINQUISH + "B:\n") == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_alloc__waits_until_enough_columns_are_free(seed):
+    """Warp 0 asks for all columns twice; its second request is granted when warp 1 has freed the first."""
+    first = alloc(512) + "bar.sync 0;\n" + alloc(512, 1) + keep(1) + dealloc(512, 1) + "bra B;\n"
+    spin = "mov.b32 %y, 0;\nLOOP:\nadd.u32 %y, %y, 1;\nsetp.lt.u32 %q, %y, 3000;\n@%q bra LOOP;\n"
+    recorder = Recorder()
+    body = "@!%p bra A;\n" + first + "A: bar.sync 0;\n" + spin + dealloc(512) + "B:\n"
+    run(body, block=64, seed=seed, recorder=recorder)
+    told = [(e.kind, e["outcome"]) for e in recorder.trace() if e.kind in {"tmem.alloc", "tmem.dealloc"}]
+    assert told[:2] == [("tmem.alloc", "passed"), ("tmem.alloc", "blocked")]
+    assert sorted(told[2:]) == [
+        ("tmem.alloc", "passed"),
+        ("tmem.dealloc", "passed"),
+        ("tmem.dealloc", "passed"),
+    ]
+
+
+def test_relinquish__of_any_warp_is_of_the_cta():
+    body = "@%p bra A;\n" + RELINQUISH + "bar.sync 0;\nbra B;\nA:\nbar.sync 0;\n" + alloc(32) + "B:\n"
+    with pytest.raises(TensorMemoryAllocationError, match=r"gave up its right to allocate at line \d+"):
+        run(body, block=64)
 
 
 def test_alloc__after_relinquish_is_refused():

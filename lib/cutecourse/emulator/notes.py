@@ -92,6 +92,13 @@ _ROWS = (
         "the document asks for the fence; a warp that has waited for its loads and stores has no other left",
     ),
     Hazard(
+        "another warp frees",
+        "note",
+        "a tcgen05.dealloc or relinquish_alloc_permit is executed by another warp than the tcgen05.alloc",
+        "the document has one warp perform allocation and deallocation, and can be read either way; CUTLASS's"
+        " example 77 frees in another warp",
+    ),
+    Hazard(
         "order not promised",
         "note",
         "a tcgen05.mma uses tensor memory that an earlier tcgen05.mma reads, or writes as another"

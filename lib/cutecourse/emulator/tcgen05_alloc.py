@@ -19,6 +19,7 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.emulator.machine import WAIT
 from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.notes import take_note
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.site import Site
@@ -92,16 +93,21 @@ def _check_columns(origin: Origin, columns: int) -> None:
         )
 
 
-def _check_warp(origin: Origin, memory: TensorMemory) -> None:
+def _check_warp(origin: Origin, memory: TensorMemory, *, allocates: bool) -> None:
+    """See that one warp allocates and frees. Errors: TensorMemoryAllocationError for an allocation."""
     warp = origin.bundle.warp
-    if memory.warp is None:
+    if allocates and memory.warp is None:
         memory.warp = warp
-    elif memory.warp != warp:
+    if memory.warp is None or memory.warp == warp:
+        return
+    if allocates:
         raise origin.error(
             TensorMemoryAllocationError,
-            f"warp {warp} manages tensor memory, and warp {memory.warp} of the CTA has done so before: one"
-            " warp has to do all of it",
+            f"warp {warp} allocates tensor memory, and warp {memory.warp} of the CTA has done so before:"
+            " one warp has to do all of it",
         )
+    problem = f"warp {warp} executes it, and warp {memory.warp} of the CTA has allocated"
+    take_note("another warp frees", problem, origin, memory.line)
 
 
 def _ask(bundle: Bundle, split: Split, tickets: list[Ticket], following: int) -> int:
@@ -177,7 +183,8 @@ def alloc(site: Site) -> Step:
             check_peer(origin, group)
             _check_columns(origin, columns)
             memory = memories[warp, bundle.rank]
-            _check_warp(origin, memory)
+            _check_warp(origin, memory, allocates=True)
+            memory.line = site.line
             if memory.relinquished is not None:
                 raise origin.error(
                     TensorMemoryAllocationError,
@@ -213,12 +220,13 @@ def _allocated(origin: Origin, columns: int, group: int, offset: int, start: int
 def dealloc(site: Site) -> Step:
     """Free columns of tensor memory that tcgen05.alloc has given.
 
-    Shapes:     a whole warp, the one that allocated; address and number are the same in all lanes. With
+    Shapes:     a whole warp; address and number are the same in all lanes. With
                 .cta_group::2 one warp of each CTA of the pair together.
     Units:      columns.
     Blocks:     with .cta_group::2 until the peer comes, which the hardware may do or not.
-    Errors:     TensorMemoryAllocationError (no such allocation, another warp), TensorMemoryHazard where an
-                operation still works on the columns, NonUniformOperand, DivergedWarp.
+    Errors:     TensorMemoryAllocationError (no such allocation), TensorMemoryHazard where an operation still
+                works on the columns, NonUniformOperand, DivergedWarp. Another warp than the one that
+                allocated is a note (cutecourse.emulator.notes).
     Source:     PTX ISA 9.0, tcgen05.dealloc
                 (#tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit).
     """
@@ -240,7 +248,7 @@ def dealloc(site: Site) -> Step:
             address = uniform_value(site, bundle, warp, bundle.rows["u32"][where], "the address")
             check_peer(origin, group)
             memory = memories[warp, bundle.rank]
-            _check_warp(origin, memory)
+            _check_warp(origin, memory, allocates=False)
             start = _find(origin, memory, address, columns, group)
             answer = partial(_freed, origin, columns, group)
             tickets.append(Ticket(origin, columns, group, answer, site.line, following, start=start))
@@ -278,8 +286,9 @@ def relinquish_alloc_permit(site: Site) -> Step:
     """Give up the CTA's right to allocate tensor memory; what it has stays its own.
 
     Shapes:     a whole warp.
-    Errors:     TensorMemoryAllocationError for a later tcgen05.alloc, and for another warp than the one that
-                allocates; DivergedWarp.
+    Errors:     TensorMemoryAllocationError for a later tcgen05.alloc of any warp; DivergedWarp. Another warp
+                than the one that allocated is a note.
+    Simplified: with .cta_group::2 it does not wait for the peer, which the hardware may do or not.
     Source:     PTX ISA 9.0, tcgen05.relinquish_alloc_permit
                 (#tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit).
     """
@@ -294,7 +303,7 @@ def relinquish_alloc_permit(site: Site) -> Step:
         for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
             origin = Origin(site, bundle, warp * WARP_SIZE)
             memory = memories[warp, bundle.rank]
-            _check_warp(origin, memory)
+            _check_warp(origin, memory, allocates=False)
             memory.relinquished = site.line
             if bundle.machine.recorder is not None:
                 bundle.machine.emit("tmem.relinquish", bundle, origin.lane, site.line, one=False, group=group)

@@ -124,6 +124,8 @@ class TensorMemory:
         self.moving: list[Moving] = []
         self.warp: int | None = None
         """The warp that allocates and deallocates, once one has."""
+        self.line: int | None = None
+        """The line at which it has allocated last."""
         self.smallest_so_far = COLUMNS
         self.relinquished: int | None = None
         """The line at which the CTA gave up its right to allocate."""
