@@ -22,12 +22,8 @@ from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Cohort
 from cutecourse.emulator.errors import MissingProxyFence, OverwrittenSource, UninitializedRead
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.mbarrier_state import Origin
-<<<<<<< ours
-from cutecourse.emulator.proxies import BY_THREADS
-from cutecourse.emulator.tensor_memory import Moving, TensorMemory
-=======
 from cutecourse.emulator.proxies import BY_THREADS, all_in_sight
->>>>>>> theirs
+from cutecourse.emulator.tensor_memory import Moving, TensorMemory
 
 __all__ = ["Operation", "Queue", "check_source"]
 
