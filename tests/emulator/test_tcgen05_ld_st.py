@@ -149,7 +149,11 @@ def test_ld__every_register_is_the_cell_of_cutlass_traits(shape, count, packed):
         np.testing.assert_array_equal(out[32 * warp : 32 * warp + 32], wanted)
 
 
-@pytest.mark.parametrize(("shape", "count", "packed"), [c for c in ALL if c[1] <= 16])
+# All that are short, and the longest of each shape.
+STORED = [c for c in ALL if c[1] <= 16 or (REGISTERS[c[0]] * c[1] == 128 and not c[2])]
+
+
+@pytest.mark.parametrize(("shape", "count", "packed"), STORED)
 def test_st__every_register_goes_to_the_cell_of_cutlass_traits(shape, count, packed):
     n = REGISTERS[shape] * count
     lane, column, _bit = cutlass_cells(shape, count, packed)
@@ -247,6 +251,54 @@ def test_st__that_nobody_waits_for_is_seen_when_the_columns_are_freed():
     broken(
         "tcgen05.st.sync.aligned.32x32b.x1.b32 [%d], {%r0};\n", TensorMemoryHazard, r"tcgen05\.dealloc takes"
     )
+
+
+# Tables 49 and 50 of the document: the registers of each shape and repetition; what is not there is NA.
+TABLE = {
+    ("16x32bx2", "16x64b", "32x32b"): {1: 1, 2: 2, 4: 4, 8: 8, 16: 16, 32: 32, 64: 64, 128: 128},
+    ("16x128b",): {1: 2, 2: 4, 4: 8, 8: 16, 16: 32, 32: 64, 64: 128},
+    ("16x256b",): {1: 4, 2: 8, 4: 16, 8: 32, 16: 64, 32: 128},
+}
+
+
+def test_all__is_the_documents_table():
+    legal = {
+        (shape, count, n) for shapes, row in TABLE.items() for shape in shapes for count, n in row.items()
+    }
+    assert {(shape, count, REGISTERS[shape] * count) for shape, count, _ in ALL} == legal
+
+
+@pytest.mark.parametrize("instruction", ["ld", "st"])
+@pytest.mark.parametrize(
+    ("shape", "count", "why"),
+    [
+        ("16x128b", 128, "would take 256 registers"),
+        ("16x256b", 64, "would take 256 registers"),
+        ("16x256b", 128, "would take 512 registers"),
+        ("32x32b", 3, "none of the modifiers"),
+        ("32x32b", 256, "none of the modifiers"),
+        ("16x32b", 1, "none of the modifiers"),
+        ("8x32b", 1, "none of the modifiers"),
+    ],
+)
+def test_forms__outside_of_the_table_are_refused(instruction, shape, count, why):
+    operands = "{%r0}, [%d]" if instruction == "ld" else "[%d], {%r0}"
+    body = f"tcgen05.{instruction}.sync.aligned.{shape}.x{count}.b32 {operands};\n"
+    broken(body, UnsupportedInstruction, why)
+
+
+@pytest.mark.parametrize("warp", range(8))
+def test_st__reaches_the_lanes_of_its_warp_only(warp):
+    """Of eight warps: each stores to one quarter, and is refused in the three others."""
+    for quarter in range(4):
+        store = f"setp.ne.u32 %q, %warp, {warp};\n@%q bra NOT;\nadd.u32 %x, %tmem, {quarter << 21};\n"
+        store += "tcgen05.st.sync.aligned.32x32b.x1.b32 [%x], {%r0};\n" + WAIT + "NOT:\n"
+        given, out = np.zeros((256, 1), np.uint32), np.zeros((256, 1), np.uint32)
+        if quarter == warp % 4:
+            tcgen05.run(store, given, out, block=256)
+            continue
+        with pytest.raises(TensorMemoryAccessError, match=f"warp {warp} reaches lanes {32 * (warp % 4)} to"):
+            tcgen05.run(store, given, out, block=256)
 
 
 def test_ld__refuses_forms_that_do_not_exist():

@@ -433,6 +433,36 @@ def test_mma__operand_written_again_too_early_is_seen():
         assert "changed before the operation had read it" in report
 
 
+# --- who issues ---------------------------------------------------------------------------------------------
+
+
+def test_mma__is_executed_once_for_each_lane_that_is_not_elected():
+    """A whole warp adds 32 times; the product of a first MMA alone would not show it."""
+    a, b, image, descs, start = prepared()
+    first = issue(*descs, idesc(128, 16))
+    all_lanes = issue(*descs, idesc(128, 16), accumulated=1).replace("@%first tcgen05", "@%p tcgen05")
+    body = start + first + "setp.eq.u32 %p, %warp, 0;\n" + all_lanes
+    # The last lane's is the last of the accumulator's.
+    body += "setp.eq.u32 %first, %me, 31;\n" + finish()
+    out = run(body + keep(16), image)
+    np.testing.assert_array_equal(out.view(np.float32), 33 * (a @ b.T))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mma__by_whichever_lane_elect_takes(seed):
+    """elect.sync takes one lane, here among the upper half of a warp that has come together."""
+    a, b, image, descs, start = prepared()
+    add = issue(*descs, idesc(128, 16), accumulated=1).replace("@%first tcgen05", "@%p tcgen05")
+    elected = "elect.sync _|%p, 0xFFFF0000;\n" + add
+    elected += "@%p " + COMMIT + "UPPER:\n"
+    body = start + issue(*descs, idesc(128, 16)) + finish("bar+8") + "bar.sync 0;\n"
+    body += "mov.pred %p, 0;\nsetp.ne.u32 %q, %warp, 0;\n@%q bra UPPER;\nmov.u32 %x, %laneid;\n"
+    body += "setp.lt.u32 %q, %x, 16;\n@%q bra UPPER;\n" + elected
+    body += waited("mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;\n") + keep(16)
+    out = run(body, image, seed=seed)
+    np.testing.assert_array_equal(out.view(np.float32), 2 * (a @ b.T))
+
+
 # --- rules --------------------------------------------------------------------------------------------------
 
 
