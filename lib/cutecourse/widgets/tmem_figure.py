@@ -24,24 +24,20 @@ def blocks(
 
     A part is (first row or lane, first column, rows or lanes, columns).
     """
+    # A part is a rectangle in both: its ends along N are at halves or quarters of it.
+    ends = sorted({0, of.n - 1, *(of.n * i // 4 + j for i in range(1, 4) for j in (-1, 0))})
+    places = [(row, column, *of.place(row, column)[1:]) for row in range(of.rows) for column in ends]
     for cta in range(of.cta_group):
         for warp in range(TMEM_LANES // _WARP_LANES):
-            found = [
-                (row, column, lane, at)
-                for row in range(of.rows)
-                for column in (0, of.n - 1, *range(0, of.n, max(1, of.n // 4)))
-                for _, lane, at in [of.place(row, column)]
-                if lane // _WARP_LANES == warp
-            ]
+            found = [place for place in places if place[2] // _WARP_LANES == warp]
             if not found:
                 continue
-            rows, columns, lanes, ats = (sorted({one[i] for one in found}) for i in range(4))
-            wide = of.columns
+            rows, columns, lanes, ats = (sorted({place[i] for place in found}) for i in range(4))
             yield (
                 cta,
                 warp,
-                (cta * of.rows + rows[0], columns[0], rows[-1] - rows[0] + 1, wide),
-                (lanes[0], ats[0], lanes[-1] - lanes[0] + 1, wide),
+                (cta * of.rows + rows[0], columns[0], rows[-1] - rows[0] + 1, columns[-1] - columns[0] + 1),
+                (lanes[0], ats[0], lanes[-1] - lanes[0] + 1, ats[-1] - ats[0] + 1),
             )
 
 
