@@ -10,16 +10,19 @@ from widgets import traces, umma_runs
 
 from cutecourse import layout as algebra
 from cutecourse.atoms import mma_atom
+from cutecourse.descriptors import SMEM_SM100
 from cutecourse.layout import Layout, cosize, explain, idx2crd, logical_divide, pretty_str, size, tiled_divide
 from cutecourse.widgets import (
     OPERATIONS,
     BarrierTimeline,
     ClusterMasks,
+    DescriptorBits,
     LayoutExplorer,
     MmaOwnership,
     Predict,
     Reveal,
     TmaBox,
+    TmemViewer,
     TwoSmStage,
     apply_operation,
     palette,
@@ -49,6 +52,8 @@ def everything() -> list[Any]:
         ClusterMasks((4, 4), thr_id=2, cta=6),
         BarrierTimeline(traces.deadlock(), end="no warp can go on"),
         TwoSmStage(umma_runs.traced("umma_two_sm")),
+        DescriptorBits(SMEM_SM100, {"k-block 0": 0x4000404000010040, "k-block 1": 0x4000404000010042}),
+        TmemViewer(128, 256, cta_group=2, allocations={"scales": 32, "acc": 256}, element=(70, 130)),
     ]
 
 

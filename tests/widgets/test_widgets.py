@@ -15,16 +15,19 @@ from widgets import traces, umma_runs
 
 from cutecourse import widgets as package
 from cutecourse.atoms import mma_atom
+from cutecourse.descriptors import SMEM_SM100
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, coalesce, explain, logical_divide, make_identity_layout, tiled_divide
 from cutecourse.widgets import (
     BarrierTimeline,
     ClusterMasks,
+    DescriptorBits,
     LayoutExplorer,
     MmaOwnership,
     Predict,
     Reveal,
     TmaBox,
+    TmemViewer,
     TwoSmStage,
     WidgetError,
     apply_operation,
@@ -45,6 +48,8 @@ ALL = [
     TmaBox,
     ClusterMasks,
     lambda: BarrierTimeline(traces.pipeline()),
+    lambda: DescriptorBits(SMEM_SM100, {"block 0": 0x4000404000010040, "block 1": 0x4000404000010042}),
+    lambda: TmemViewer(128, 256, cta_group=2, element=(70, 130)),
     lambda: TwoSmStage(umma_runs.traced("umma_two_sm")),
 ]
 
@@ -78,11 +83,13 @@ def test_figure__is_a_picture_with_a_stable_repr(make: Any) -> None:
     [
         "barrier_timeline.js",
         "cluster_masks.js",
+        "descriptor_bits.js",
         "layout_explorer.js",
         "mma_ownership.js",
         "predict.js",
         "reveal.js",
         "tma_box.js",
+        "tmem_viewer.js",
         "two_sm_stage.js",
     ],
 )

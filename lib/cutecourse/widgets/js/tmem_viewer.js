@@ -20,7 +20,7 @@ const hueClass = ({ cta, warp }) => `cc-tm-hue cc-hue-${4 * cta + warp}`;
 const span = (from, count) => (count === 1 ? `${from}` : `${from} to ${from + count - 1}`);
 
 function render({ model, el: host }) {
-  const shape = field("Shape of the MMA", el("select", { "data-cc": "shape" }, SHAPES.map(([group, m]) => el("option", { value: `${group},${m}`, text: `M = ${m}, cta_group::${group}` }))), "14.5em");
+  const shape = field("Shape of the MMA", el("select", { "data-cc": "shape" }, SHAPES.map(([group, m]) => el("option", { value: `${group},${m}`, text: `M = ${m}, cta_group::${group}` }))), "16.5em");
   const ns = field("N", el("input", { type: "number", min: 8, max: 256, step: 8, "data-cc": "n" }), "5.5em");
   const row = field("C[m, n]: m", el("input", { type: "number", min: 0, "data-cc": "row" }), "6em");
   const column = field("n", el("input", { type: "number", min: 0, "data-cc": "col" }), "5em");
