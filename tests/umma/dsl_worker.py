@@ -21,6 +21,7 @@ DTYPES = {
     "bf16": cutlass.BFloat16,
     "f32": cutlass.Float32,
     "tf32": cutlass.TFloat32,
+    "s32": cutlass.Int32,
 }
 MAJORS = {"K": OperandMajorMode.K, "MN": OperandMajorMode.MN}
 
@@ -36,13 +37,14 @@ def show(value: Any) -> str:
 def tiled_mma(case: dict[str, Any]) -> Any:
     """The tiled MMA of a case."""
     group = tcgen05.CtaGroup.ONE if case["sms"] == 1 else tcgen05.CtaGroup.TWO
-    majors = [MAJORS[case["a_major"]], MAJORS[case["b_major"]]]
+    majors = [MAJORS[case.get("a_major", "K")], MAJORS[case.get("b_major", "K")]]
+    source = tcgen05.OperandSource.TMEM if case.get("a_from") == "tmem" else tcgen05.OperandSource.SMEM
     op = tcgen05.MmaF16BF16Op(
         DTYPES[case["ab"]],
         DTYPES[case["c"]],
-        (case["m"], case["n"], 16),
+        (case["m"], case["n"], case.get("k", 16)),
         group,
-        tcgen05.OperandSource.SMEM,
+        source,
         *majors,
     )
     return cute.make_tiled_mma(op)
@@ -81,6 +83,32 @@ def tma_atom(case: dict[str, Any], mma: Any) -> dict[str, Any]:
     }
 
 
+def tmem_copy(case: dict[str, Any], mma: Any) -> dict[str, Any]:
+    """The tiled copy of a fragment and a thread's parts of it and of a tensor of coordinates."""
+    shape = as_tuple(case["shape"])
+    fragment = mma.make_fragment_C(shape)
+    kind, shape_name, repetitions, packed = case["op"]
+    more: list[Any] = [getattr(tcgen05.Repetition, f"x{repetitions}")]
+    if packed:
+        more.append(tcgen05.Pack.PACK_16b_IN_32b if kind == "Ld" else tcgen05.Unpack.UNPACK_32b_IN_16b)
+    op = getattr(tcgen05, f"{kind}{shape_name}Op")(*more)
+    atom = cute.make_copy_atom(op, DTYPES[case["c"]])
+    copy = tcgen05.make_tmem_copy(atom, fragment)
+    answer = {
+        "fragment": show(fragment.layout),
+        "layout_src": show(copy.layout_src_tv_tiled),
+        "layout_dst": show(copy.layout_dst_tv_tiled),
+    }
+    coords = cute.make_identity_tensor(shape)
+    for thread in (0, 42, 127):
+        thr = copy.get_slice(thread)
+        registers = thr.partition_D(coords) if kind == "Ld" else thr.partition_S(coords)
+        memory = thr.partition_S(fragment) if kind == "Ld" else thr.partition_D(fragment)
+        answer[f"registers{thread}"] = f"{show(registers.iterator)} o {show(registers.layout)}"
+        answer[f"memory{thread}"] = show(memory.layout)
+    return answer
+
+
 def answer_case(case: dict[str, Any]) -> dict[str, Any]:
     if case["kind"] == "atom":
         kind = getattr(tcgen05.SmemLayoutAtomKind, case["atom"])
@@ -90,8 +118,12 @@ def answer_case(case: dict[str, Any]) -> dict[str, Any]:
             answer["result"] = show(tcgen05.tile_to_mma_shape(atom, as_tuple(case["shape"])))
         return answer
     mma = tiled_mma(case)
+    if case["kind"] == "legal":
+        return {"shape_mnk": show(mma.shape_mnk)}
     if case["kind"] == "tma_atom":
         return tma_atom(case, mma)
+    if case["kind"] == "tmem_copy":
+        return tmem_copy(case, mma)
     tiler = as_tuple(case["tiler"])
     answer = {
         "thr_id": show(mma.thr_id),

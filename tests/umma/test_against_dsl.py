@@ -14,11 +14,15 @@ import pytest
 
 from cutecourse.layout import Layout, get_nonswizzle_portion, make_identity_layout, size, tile_to_shape
 from cutecourse.umma import (
+    TMEM_LOADS,
+    TMEM_STORES,
+    legality,
     make_fragment_C,
     make_smem_layout_atom,
     make_tiled_mma,
     make_tma_atom_A_sm100,
     make_tma_atom_B_sm100,
+    make_tmem_copy,
     partition_shape_A,
     partition_shape_B,
     partition_shape_C,
@@ -71,6 +75,38 @@ TMA_ATOMS: list[Case] = [
         (PAIR_MN, COLUMNS, "MN_SW64", [256, 128, 32], [4, 1, 1], 2, False),
     ]
 ]  # fmt: skip
+SHAPES = [(1, 32, 8), (1, 64, 8), (1, 64, 12), (1, 128, 8), (1, 128, 24), (1, 128, 264), (1, 256, 16),
+          (2, 64, 16), (2, 128, 16), (2, 128, 24), (2, 256, 16), (2, 256, 48), (2, 256, 8)]  # fmt: skip
+LEGAL: list[Case] = [
+    {"kind": "legal", "sms": sms, "m": m, "n": n, "ab": "f16", "c": "f32", "a_from": a_from}
+    for sms, m, n in SHAPES
+    for a_from in ("smem", "tmem")
+] + [
+    {"kind": "legal", "sms": sms, "m": 128, "n": 64, "ab": ab, "c": c, "k": k}
+    for sms, ab, c, k in (
+        (1, "f16", "f16", 16), (1, "f16", "s32", 16), (1, "bf16", "f16", 16), (2, "bf16", "f16", 16),
+        (1, "tf32", "f32", 16), (1, "e4m3", "f32", 16), (1, "f16", "f32", 32),
+    )
+]  # fmt: skip
+_MMA = {"ab": "f16", "c": "f32"}
+COPIES: list[Case] = [
+    {"kind": "tmem_copy", "sms": sms, "m": m, "n": n, "shape": shape, "op": op} | _MMA
+    for sms, m, n, shape in (
+        (1, 128, 64, [[128, 64], 1, 1]),
+        (1, 64, 64, [[64, 64], 1, 1]),
+        (1, 64, 64, [[64, 64], 2, 1]),
+        (2, 256, 128, [[128, 128], 1, 1]),
+        (2, 128, 128, [[64, 128], 1, 1]),
+    )
+    for kind in ("Ld", "St")
+    for op in ([kind, "32x32b", 8, False], [kind, "16x64b", 4, False], [kind, "16x128b", 4, False],
+               [kind, "16x256b", 2, False], [kind, "16x32bx2", 4, False])
+    if (sms, m, shape[1]) != (1, 64, 1) or op[1] != "32x32b"
+] + [
+    {"kind": "tmem_copy", "sms": 1, "m": 128, "n": 64, "shape": [[128, 64], 1, 1], "op": op, "ab": "f16",
+     "c": "f16"}
+    for op in (["Ld", "32x32b", 4, True], ["St", "32x32b", 4, True], ["Ld", "16x256b", 1, True])
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +114,14 @@ def answers() -> list[Any]:
     """One process answers everything: starting the DSL takes longest."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "dsl_worker.py")],
-        input=json.dumps([*ATOMS, *MMAS, *TMA_ATOMS, BASE32]),
+        input=json.dumps([*ATOMS, *MMAS, *TMA_ATOMS, *LEGAL, *COPIES, BASE32]),
         capture_output=True,
         text=True,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
         check=False,
     )
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert len(lines) == len(ATOMS) + len(MMAS) + len(TMA_ATOMS) + 1, done.stderr[-2000:]
+    assert len(lines) == sum(map(len, (ATOMS, MMAS, TMA_ATOMS, LEGAL, COPIES))) + 1, done.stderr[-2000:]
     return lines
 
 
@@ -186,3 +222,45 @@ def test_make_tma_atom__is_the_atom_of_the_dsl(answers: list[Any], index: int) -
     assert atom.tma.num_bits_per_tma == answer["copy_bits"]
     assert str(atom.get_tma_tensor().layout) == answer["tma_tensor"]
     assert size(atom.thr_id) == size(Layout.parse(answer["thr_id"]))
+
+
+def test_legality__says_of_the_dsl_what_it_says(answers: list[Any]) -> None:
+    start = len(ATOMS) + len(MMAS) + len(TMA_ATOMS)
+    taken = []
+    for case, (status, answer) in zip(LEGAL, answers[start:], strict=False):
+        a_from = case.get("a_from", "smem")
+        types = (case["ab"], case["ab"], case["c"])
+        found = legality(case["m"], case["n"], case["sms"], *types, a_from=a_from, k=case.get("k", 16))
+        [verdict] = [verdict for verdict in found.verdicts if verdict.source == "CuTe DSL"]
+        assert verdict.legal == (status == "ok"), (case, verdict, answer)
+        taken.append(verdict.legal)
+    assert {True, False} == set(taken)
+
+
+@pytest.mark.parametrize("index", range(len(COPIES)))
+def test_make_tmem_copy__is_the_copy_of_the_dsl(answers: list[Any], index: int) -> None:
+    case = COPIES[index]
+    status, answer = answers[len(ATOMS) + len(MMAS) + len(TMA_ATOMS) + len(LEGAL) + index]
+    assert status == "ok", answer
+    ops = TMEM_LOADS if case["op"][0] == "Ld" else TMEM_STORES
+    _, shape, repetitions, packed = case["op"]
+    [op] = [
+        op for op in ops.values() if (op.shape, op.repetitions, op.packed) == (shape, repetitions, packed)
+    ]
+    fragment = make_fragment_C(as_tuple(case["shape"]), case["c"], case["sms"])
+    assert str(fragment.layout) == answer["fragment"]
+    copy = make_tmem_copy(op.name, fragment)
+    tiled = copy.tiled_copy
+    for ours, theirs in (
+        (tiled.get_layoutS_TV(), answer["layout_src"]),
+        (tiled.get_layoutD_TV(), answer["layout_dst"]),
+    ):
+        theirs = Layout.parse(theirs)
+        assert size(ours) == size(theirs)
+        assert [ours(i) for i in range(size(ours))] == [theirs(i) for i in range(size(theirs))]
+    for thread in (0, 42, 127):
+        memory, registers = copy.partition_S(thread), copy.partition_D(thread)
+        if op.store:
+            memory, registers = registers, memory
+        assert printed(registers) == answer[f"registers{thread}"].replace(" ", "")
+        assert printed(memory.layout) == answer[f"memory{thread}"].replace(" ", "")

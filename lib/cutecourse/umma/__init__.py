@@ -4,11 +4,13 @@
 `tile_to_mma_shape` lay an operand out in shared memory, `smem_descriptor` says where it lies;
 `make_tma_atom_A_sm100` and `make_tma_atom_B_sm100` make the TMA atoms that bring it there.
 `make_fragment_C` lays the accumulator out in tensor memory and `make_tmem_copy` loads it.
+`legality` and `DIFFERENCES` say where the PTX ISA, CUTLASS and the CuTe DSL differ on what is legal.
 Every function keeps the values on its way under CuTe's names and refuses what CUTLASS's assertions refuse.
 Nothing here needs a GPU.
 """
 
 from .errors import UmmaError
+from .legality import DIFFERENCES, LEGAL_SHAPES, Difference, Legality, MmaRules, Verdict, legality
 from .mma import (
     CtaMma,
     TiledUmma,
@@ -52,6 +54,8 @@ from .tmem_atoms import TMEM_LOADS, TMEM_STORES, TmemCopyOp
 from .tmem_copy import TmemCopyTrace, make_tmem_copy
 
 __all__ = [
+    "DIFFERENCES",
+    "LEGAL_SHAPES",
     "SMEM_LAYOUT_ATOMS",
     "TMA_COPY_OPS",
     "TMEM_COLUMNS",
@@ -60,7 +64,10 @@ __all__ = [
     "TMEM_STORES",
     "CtaMma",
     "DescriptorTensor",
+    "Difference",
     "FragmentTrace",
+    "Legality",
+    "MmaRules",
     "MmaShapeTrace",
     "SmemDescriptorTrace",
     "TiledUmma",
@@ -71,9 +78,11 @@ __all__ = [
     "TmemCopyTrace",
     "TmemPlace",
     "UmmaError",
+    "Verdict",
     "allocator1sm",
     "allocator2sm",
     "gmma_descriptor",
+    "legality",
     "make_fragment_C",
     "make_smem_layout_atom",
     "make_tiled_mma",

@@ -284,8 +284,9 @@ def make_tiled_mma(
     Units:      `m` and `n` in elements; of both SMs together for two.
     Errors:     UmmaError where CUTLASS's assertions refuse: `m_size`, `n_size`, `dtype` for operands that
                 are not f16 or bf16, `c_type`; `major`; `family` for CUTLASS's other operations, which are not
-                supported here, and `op` for names that it does not have. The rules are CUTLASS's, but for an
-                accumulator of s32, which C++ would take and the instruction has not.
+                supported here, and `op` for names that it does not have. The rules are CUTLASS's, but for
+                accumulators of s32 and, of bf16, of f16, which C++ would take and the PTX ISA does not have;
+                `legality` shows both.
     Source:     CUTLASS 4.2.0, include/cute/arch/mma_sm100_umma.hpp and atom/mma_traits_sm100.hpp.
 
     >>> mma = make_tiled_mma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 128, 256)
@@ -316,6 +317,13 @@ def make_tiled_mma(
             f"{op} accumulates in f32 or f16, not in {c}",
             rule="c_type",
             source="PTX ISA 9.0, tcgen05.mma, .kind::f16",
+        )
+    if c.name == "f16" and "bf16" in (a.name, b.name):
+        raise UmmaError(
+            f"{op} accumulates in f16 only what it multiplies in f16, not {a} times {b}",
+            rule="c_type",
+            source="PTX ISA 9.0, tcgen05.mma, .kind::f16 (CUTLASS does not refuse it)",
+            advice="f32",
         )
     for major in (a_major, b_major):
         if major not in MAJORS:
