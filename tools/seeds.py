@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -242,4 +243,6 @@ def _functions(functions: Iterable[Function]) -> str:
 
 
 def _code(names: Iterable[str]) -> str:
-    return "<br>".join(f"`{name}`" for name in names if name)
+    """Names as code that may break behind a dot or an underscore: five columns of them are wide."""
+    parts = (re.sub(r"([._])(?=\w)", r"\1<wbr>", html.escape(name)) for name in names if name)
+    return "<br>".join(f"<code>{part}</code>" for part in parts)
