@@ -36,7 +36,7 @@ endif
 endif
 endif
 
-.PHONY: help book serve lab test test-gpu lint check record exercises doctor lock lock-upgrade clean
+.PHONY: help book serve lab test test-gpu bench-blackwell lint check record exercises doctor lock lock-upgrade clean
 
 help: ## List the doors
 	@echo "make DOOR, where DOOR is one of:"
@@ -59,6 +59,9 @@ test: $(VENV)/.all.stamp ## Run all tests: library, emulator, kernels, notebooks
 
 test-gpu: $(VENV)/.all.stamp ## Run the same tests and fail unless this machine has a GPU
 	@CUTECOURSE_REQUIRE_GPU=1 $(PYTEST) $(ARGS)
+
+bench-blackwell: $(VENV)/.all.stamp ## Measure the tcgen05 GEMM, checked against NumPy, on a Blackwell GPU
+	@$(PY) -m benchmarks.umma_throughput $(ARGS)
 
 lint: $(VENV)/.all.stamp ## Style, types and imports only (a few seconds)
 	$(BIN)/ruff check

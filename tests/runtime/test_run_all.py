@@ -16,6 +16,7 @@ def run_all(repository, tmp_path):
         "#!/bin/sh\n"
         f'echo "$*" >>{tmp_path}/calls\n'
         'case "$*" in\n'
+        '  "-m benchmarks.umma_throughput") echo "left out, no Blackwell"; exit 77;;\n'
         '  "-m benchmarks."*) echo "it broke"; exit 3;;\n'
         "  *--json*) echo '{\"python\": {}}';;\n"
         '  *tools.record) sleep "${SLEEP:-0}";;\n'
@@ -65,6 +66,8 @@ def test_run_all__does_every_step_and_counts_the_failures(run_all):
     assert table[0] == "commit abc123"
     verdicts = {line.split()[0]: line.split()[1] for line in table[2:]}
     assert verdicts.pop("benchmarks") == "FAILED"
+    assert verdicts.pop("blackwell") == "left"  # out: no failure, and its reason stands in the table
+    assert next(line for line in table if line.startswith("blackwell")).endswith("left out, no Blackwell")
     assert set(verdicts.values()) == {"passed"}
     assert json.loads((out / "doctor.json").read_text()) == {"python": {}}
     with tarfile.open(out / "logs.tar.gz") as logs:
