@@ -39,11 +39,18 @@ timeline""",
     """from cutecourse.widgets import TwoSmStage
 stage = TwoSmStage(UMMA_TMA, k_tile=1)
 stage""",
+    """from cutecourse.descriptors import SMEM_SM100
+from cutecourse.widgets import DescriptorBits, TmemViewer
+bits = DescriptorBits(SMEM_SM100, {'block 0': 0x4000404000010040, 'block 1': 0x4000404000010042})
+bits""",
+    "tmem = TmemViewer(128, 256)\ntmem",
     "question.reveal(19)",
     """print('python knows', question.said, explorer.notation, explorer.selected, owners.thread, owners.cell)
 print('and of the box', box.swizzle, box.selected)
 print('and of the cluster', masks.thr_id, masks.cta, masks.tile, 'and of event', timeline.selected)
-print('and of step', stage.selected, stage.steps[stage.selected]['words'])""",
+print('and of step', stage.selected, stage.steps[stage.selected]['words'])
+print('and of the word', bits, bits.fields['start_address'], bits.problems)
+print('and of', tmem, tmem.place(70, 130))""",
 ]
 
 
@@ -210,6 +217,18 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     page.keyboard.press("ArrowRight")  # the notebook's own shortcuts keep away
     assert "issues a load of a" in _cc(stage, "words").inner_text()
 
+    bits, tmem = _cc(page, "descriptor"), _cc(page, "tmem")
+    bits.get_by_label("block 1").check()
+    _cc(bits, "value", field="start_address").fill("2048")
+    _cc(bits, "bit", bit=60).click()
+    page.keyboard.press("ArrowLeft")  # the notebook's own shortcuts keep away
+    assert _cc(bits, "said-field").inner_text() == "layout_type"
+    assert "bits 53 to 60 are reserved" in _cc(bits, "problem").inner_text()
+    _cc(tmem, "shape").select_option("2,128")
+    _cc(tmem, "row").fill("70")
+    _cc(tmem, "col").fill("130")
+    assert _cc(tmem, "register").inner_text() == "r2"
+
     ground = "(e) => getComputedStyle(e).backgroundColor"
     light = _cc(page, "explorer").evaluate(ground)
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # what JupyterLab's dark theme sets
@@ -220,6 +239,10 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert f"{thread} {{'operand': 'A', 'crd': [9, 6]}}" in said
     assert "and of the box 64B {'chunk': 17}" in said
     assert "and of the cluster 2 7 [256, 256, 64] and of event 5" in said
+    assert "{'block 0': 0x4000_4040_0001_0040, 'block 1': 0x5000_4040_0001_0080}" in said
+    assert "chosen=1, field='layout_type') 2048 ['bits 53 to 60 are reserved" in said
+    shown = "TmemViewer(128, 256, cta_group=2, allocations={'accumulator': 128}, selected=(1, 70, 2))"
+    assert f"and of {shown} (1, 70, 2)" in said
     assert re.search(r"and of step \d+ CTA 0, warp 0 issues a load of a: the box 64×128 at \(64, 0\)", said)
 
 
