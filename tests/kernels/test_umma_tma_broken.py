@@ -86,3 +86,16 @@ def test_small__takes_changes_of_its_own_behind_the_faults():
     np.testing.assert_array_equal(made, expected)
     with pytest.raises(SpecError, match="0 times"):
         umma_tma_broken.small(changes=((wrong, ""),))
+
+
+def test_deadlock__tells_each_barriers_own_history():
+    """One commit arrives at several barriers: what the report says of one is not left out of the next."""
+    with pytest.raises(DeadlockError) as report:
+        multiplied(umma_tma_broken.broken("commit_to_own_row"))
+    histories = re.split(r"\n  (?=mbarrier )", str(report.value))[1:]
+    assert len(histories) == 4
+    for rank, history in enumerate(histories):
+        m, n = rank % 2, rank // 2
+        assert f"CTA {rank} of its cluster" in history
+        arrivals = re.findall(r"block \((\d), (\d), 0\) warp 0 lane 0: 1 arrival", history)
+        assert sorted(arrivals) == sorted((str(m), str(other)) for other in (n, 1 - n))

@@ -261,7 +261,7 @@ class Scheduler:
     def _stuck(self) -> None:
         """Explain why no warp can go on."""
         rows: list[str] = []
-        background: dict[str, None] = {}
+        background: dict[tuple[str, ...], None] = {}  # of a barrier once, however many warps wait for it
         sleeps = False
         apart: list[tuple[Bundle, Split]] = []
         first: tuple[Bundle, Split] | None = None
@@ -278,10 +278,10 @@ class Scheduler:
                         total += 1
                         if len(rows) < 16:
                             rows.append(self._row(bundle, split, warp, mask[warp]))
-                            background |= dict.fromkeys(getattr(split.waiting, "background", _none)(warp))
+                            background[tuple(getattr(split.waiting, "background", _none)(warp))] = None
         if total > len(rows):
             rows.append(f"  and {total - len(rows)} more")
-        rows += [f"  {row}" for row in list(background)[:40]]
+        rows += [f"  {row}" for history in background for row in history][:40]
         if apart and not sleeps:
             bundle, split = apart[0]
             raise self._waiting_error(
