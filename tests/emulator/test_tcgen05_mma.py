@@ -326,10 +326,37 @@ def test_mma__takes_a_from_tensor_memory(m):
     np.testing.assert_array_equal(out[rows_of(m)].view(np.float32), a @ b.T)
 
 
-@pytest.mark.parametrize("use", ["fill", "use", "lastuse", "discard"])
-def test_mma__collector_hints_change_nothing(use):
-    a, b, out = multiply(128, 16, collector=f".collector::a::{use}")
-    np.testing.assert_array_equal(out.view(np.float32), a @ b.T)
+COLLECTED = [["fill"], ["discard"], ["fill", "use", "use", "lastuse"], ["fill", "lastuse", "fill", "discard"]]
+
+
+@pytest.mark.parametrize("uses", COLLECTED, ids="-".join)
+def test_mma__with_collector_hints_multiplies_alike(uses):
+    a, b, image, descs, start = prepared()
+    body = start
+    for step, use in enumerate(uses):
+        hint = f".collector::a::{use}"
+        body += issue(*descs, idesc(128, 16), accumulated=int(step > 0), collector=hint)
+    out = run(body + finish() + keep(16), image)
+    np.testing.assert_array_equal(out.view(np.float32), len(uses) * (a @ b.T))
+
+
+@pytest.mark.parametrize(
+    "uses", [["use"], ["lastuse"], ["fill", "lastuse", "use"], ["fill", "discard", "use"]], ids="-".join
+)
+def test_mma__cannot_use_an_a_that_the_collector_does_not_hold(uses):
+    _, _, image, descs, start = prepared()
+    hints = [f".collector::a::{use}" for use in uses]
+    body = start + "".join(issue(*descs, idesc(128, 16), collector=hint) for hint in hints)
+    with pytest.raises(InvalidOperand, match=rf"\{hints[-1]}, and the collector buffer does not hold this A"):
+        run(body + finish(), image)
+
+
+def test_mma__cannot_use_another_a_from_the_collector():
+    _, _, image, descs, start = prepared()
+    body = start + issue(*descs, idesc(128, 16), collector=".collector::a::fill")
+    body += issue(descs[0] + 2, descs[1], idesc(128, 16), collector=".collector::a::use")
+    with pytest.raises(InvalidOperand, match="does not hold this A"):
+        run(body + finish(), image)
 
 
 # --- completion ---------------------------------------------------------------------------------------------

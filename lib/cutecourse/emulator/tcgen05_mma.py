@@ -54,6 +54,7 @@ __all__ = ["Magnitudes", "accumulate", "read_f16", "sums_are_exact"]
 _KINDS = ("kind::f16", "kind::tf32")
 _OTHER_KINDS = ("kind::f8f6f4", "kind::i8", "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4")
 _COLLECTORS = tuple(f"collector::a::{use}" for use in ("fill", "use", "lastuse", "discard"))
+_KEEPING = _COLLECTORS[:2]
 _MOST_SCALE = 15
 _AFTER_COMMIT = "wait for the mbarrier of a tcgen05.commit behind it"
 _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
@@ -291,8 +292,8 @@ def mma(site: Site) -> Step:
                 earlier operations on the same cells of tensor memory and every earlier tcgen05.cp. Products
                 are exact, their sum and D are added in double precision and rounded once to nearest even,
                 where the hardware cuts off aligned terms (cutecourse.emulator.mma_arithmetic): the last bits
-                can differ. Collector hints have no effect. .kind::f16 and .kind::tf32 only, without .ws, .sp,
-                .ashift and .block_scale.
+                can differ. The collector buffer is accounted for, and A read again all the same. .kind::f16
+                and .kind::tf32 only, without .ws, .sp, .ashift and .block_scale.
     Source:     PTX ISA 9.0, tcgen05.mma (#tcgen05-mma-instructions-mma); Data Path Layout Organization;
                 the two halves of a pair's 128 rows: the figure of layout B.
     """
@@ -304,12 +305,12 @@ def mma(site: Site) -> Step:
     for extra in ("ws", "sp", "ashift", "block_scale"):
         if site.has(extra):
             site.unsupported(f".{extra} is not supported yet")
-    site.one_of(*_COLLECTORS)
+    collector = site.one_of(*_COLLECTORS, default=_COLLECTORS[-1]) or _COLLECTORS[-1]
     operands = _Operands(site, group)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         for lane in bundle.lanes(mask).tolist():
-            _Mma(Origin(site, bundle, lane), operands, kind, group).issue()
+            _Mma(Origin(site, bundle, lane), operands, kind, group).issue(collector)
 
     return step
 
@@ -381,9 +382,10 @@ class _Mma:
 
     # --- issue ----------------------------------------------------------------------------------------------
 
-    def issue(self) -> None:
+    def issue(self, collector: str) -> None:
         """Check, and let it complete later."""
         origin, shape = self.origin, self.shape
+        self._collect(collector)
         lane, column = split_address(self.d_address)
         allowed = (0, 16) if shape.m // self.group == 64 and self.group == 1 else (0,)
         if lane not in allowed:
@@ -427,6 +429,23 @@ class _Mma:
                 accumulate=self.enable,
             )
         Queue.of(origin).add(Operation(origin, self.complete, self.issued, touches=self.moving))
+
+    def _collect(self, collector: str) -> None:
+        """Keep account of A in the collector buffer.
+
+        Errors: InvalidOperand for the use of an A that is not in it.
+        """
+        buffers: dict[tuple[int, int], tuple[Any, ...] | None]
+        buffers = self.origin.bundle.cohort.state.setdefault("tcgen05 collectors", {})
+        key = (self.cluster, self.ranks[0])
+        a = (self.a_bits, self.a_address, self.shape.m, self.shape.a, self.shape.a_k_major)
+        if collector.endswith("use") and buffers.get(key) != a:
+            raise self.origin.error(
+                InvalidOperand,
+                f".{collector}, and the collector buffer does not hold this A: the tcgen05.mma before it has"
+                " to have the same A and .collector::a::fill or ::use",
+            )
+        buffers[key] = a if collector in _KEEPING else None
 
     def _memory(self, rank: int) -> TensorMemory:
         return TensorMemories.of(self.origin.bundle.cohort)[self.cluster, rank]
