@@ -289,11 +289,11 @@ def mma(site: Site) -> Step:
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError (a
                 matrix behind the end of shared memory, no peer).
     Simplified: reads its operands and writes D when it completes, at a time that the seed chooses, behind
-                earlier operations on the same cells of tensor memory and every earlier tcgen05.cp. Products
-                are exact, their sum and D are added in double precision and rounded once to nearest even,
-                where the hardware cuts off aligned terms (cutecourse.emulator.mma_arithmetic): the last bits
-                can differ. The collector buffer is accounted for, and A read again all the same. .kind::f16
-                and .kind::tf32 only, without .ws, .sp, .ashift and .block_scale.
+                earlier operations on the same cells of tensor memory. Products are exact, their sum and D are
+                added in double precision and rounded once to nearest even, where the hardware cuts off
+                aligned terms (cutecourse.emulator.mma_arithmetic): the last bits can differ. The collector
+                buffer is accounted for, and A read again all the same. .kind::f16 and .kind::tf32 only,
+                without .ws, .sp, .ashift and .block_scale.
     Source:     PTX ISA 9.0, tcgen05.mma (#tcgen05-mma-instructions-mma); Data Path Layout Organization;
                 the two halves of a pair's 128 rows: the figure of layout B.
     """

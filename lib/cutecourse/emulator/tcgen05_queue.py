@@ -1,9 +1,10 @@
 """tcgen05's asynchronous operations under way: mma, cp, and the commits that wait for them.
 
 Each CTA has a queue. What it holds completes at times, and in an order, that the seed chooses, but for what
-the document promises: a tcgen05.mma comes behind every tcgen05.cp, a commit behind all that its thread has
-issued, and here operations that use the same cells of tensor memory come in the order of issue. Two
-tcgen05.mma of different accumulators, or a tcgen05.cp behind a tcgen05.mma, can complete the other way round.
+the document promises: a commit comes behind all that its thread has issued, and operations that use the same
+cells of tensor memory come in the order of issue, such as two tcgen05.mma of one accumulator, or a
+tcgen05.mma behind the tcgen05.cp of its A. Two tcgen05.mma of different accumulators can complete the other
+way round.
 
 Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations
         (#tcgen05-memory-consistency-model).
@@ -59,8 +60,6 @@ class Operation:
             return False
         for memory, mine in self.touches:
             for other, theirs in earlier.touches:
-                if mine.pipeline == "mma" and theirs.pipeline == "cp":
-                    return True
                 if memory is other and (mine.writes or theirs.writes) and mine.region.meets(theirs.region):
                     return True
         return False
