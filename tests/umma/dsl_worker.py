@@ -100,7 +100,7 @@ def tmem_copy(case: dict[str, Any], mma: Any) -> dict[str, Any]:
         "layout_dst": show(copy.layout_dst_tv_tiled),
     }
     coords = cute.make_identity_tensor(shape)
-    for thread in (0, 42, 127):
+    for thread in (42,):
         thr = copy.get_slice(thread)
         registers = thr.partition_D(coords) if kind == "Ld" else thr.partition_S(coords)
         memory = thr.partition_S(fragment) if kind == "Ld" else thr.partition_D(fragment)

@@ -258,7 +258,7 @@ def test_make_tmem_copy__is_the_copy_of_the_dsl(answers: list[Any], index: int) 
         theirs = Layout.parse(theirs)
         assert size(ours) == size(theirs)
         assert [ours(i) for i in range(size(ours))] == [theirs(i) for i in range(size(theirs))]
-    for thread in (0, 42, 127):
+    for thread in (42,):
         memory, registers = copy.partition_S(thread), copy.partition_D(thread)
         if op.store:
             memory, registers = registers, memory

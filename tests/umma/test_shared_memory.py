@@ -17,6 +17,7 @@ from cutecourse.umma import (
     SMEM_LAYOUT_ATOMS,
     SmemDescriptorTrace,
     UmmaError,
+    canonical_layout,
     gmma_descriptor,
     make_smem_layout_atom,
     smem_desc_tensor,
@@ -57,6 +58,47 @@ def test_smem_descriptor__gives_the_bits_of_cutlass(name: str) -> None:
 def test_smem_descriptor__is_compared_in_forty_configurations() -> None:
     assert len(names("desc")) + len(names("mma_shape")) >= 40
     assert {CASES[name]["major"] for name in names("desc")} == {"K", "MN"}
+
+
+@pytest.mark.parametrize("kind", SMEM_LAYOUT_ATOMS)
+@pytest.mark.parametrize("element", ["e4m3", "f16", "tf32"])
+def test_canonical_layout__is_what_cutlass_reads_from_the_descriptor(kind: str, element: str) -> None:
+    """Every major, swizzle and width: the layout, CUTLASS's descriptor of it, the layout from its fields."""
+    case = CASES[f"canonical-{kind}-{element}"]
+    fields = SMEM_SM100.decode(case["expect"]["desc"])
+    canonical = canonical_layout(
+        kind, element, 4, fields["leading_byte_offset"], fields["stride_byte_offset"]
+    )
+    given = given_layout(case["smem"], element)
+    assert canonical.layout.inner == given.inner
+    places = [
+        [get_nonswizzle_portion(layout)(i) for i in range(size(given.outer))]
+        for layout in (canonical.layout, given)
+    ]
+    assert places[0] == places[1]
+    assert fields["layout_type"] == canonical.layout_type
+    assert case["expect"]["desc"] >> 61 == canonical.type_bits
+    assert smem_descriptor(canonical.layout, element, canonical.major).desc == case["expect"]["desc"]
+
+
+@pytest.mark.parametrize("kind", SMEM_LAYOUT_ATOMS)
+def test_canonical_layout__packs_its_atoms_without_offsets(kind: str) -> None:
+    for element in ("e4m3", "f16", "tf32"):
+        for m in (1, 2, 4):
+            canonical = canonical_layout(kind, element, m)
+            found = smem_descriptor(canonical.layout, element, canonical.major)
+            assert found.leading_byte_offset == canonical.leading_byte_offset
+            assert found.stride_byte_offset == canonical.stride_byte_offset
+            assert found.layout_type == canonical.layout_type
+    assert json.loads(json.dumps(canonical.to_snapshot()))["form"] == canonical.form
+    assert canonical.form in str(canonical.explain())
+
+
+def test_canonical_layout__refuses_what_a_descriptor_cannot_say() -> None:
+    for rule, arguments in (("atom", ("K_SW128_32B", "f16")), ("offset_bits", ("K_SW128", "f16", 2, 0, 8))):
+        with pytest.raises(UmmaError) as info:
+            canonical_layout(*arguments)
+        assert info.value.rule == rule
 
 
 # what the course says of each refusal of CUTLASS, by its assertion

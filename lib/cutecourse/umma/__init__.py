@@ -1,14 +1,16 @@
 """What CuTe does for tcgen05.mma, step by step: layouts, descriptors, partitions, tensor memory.
 
 `make_tiled_mma` makes the MMA of one or two SMs and its partitions, `make_smem_layout_atom` and
-`tile_to_mma_shape` lay an operand out in shared memory, `smem_descriptor` says where it lies;
-`make_tma_atom_A_sm100` and `make_tma_atom_B_sm100` make the TMA atoms that bring it there.
-`make_fragment_C` lays the accumulator out in tensor memory and `make_tmem_copy` loads it.
+`tile_to_mma_shape` lay an operand out in shared memory, `smem_descriptor` says where it lies and
+`canonical_layout` reads such a descriptor back; `make_tma_atom_A_sm100` and `make_tma_atom_B_sm100` make the
+TMA atoms that bring it there. `make_fragment_C` lays the accumulator out in tensor memory,
+`make_tmem_fragment_A` an A that is read from there, and `make_tmem_copy` loads and stores them.
 `legality` and `DIFFERENCES` say where the PTX ISA, CUTLASS and the CuTe DSL differ on what is legal.
 Every function keeps the values on its way under CuTe's names and refuses what CUTLASS's assertions refuse.
 Nothing here needs a GPU.
 """
 
+from .canonical import CanonicalLayout, canonical_layout
 from .errors import UmmaError
 from .legality import DIFFERENCES, LEGAL_SHAPES, Difference, Legality, MmaRules, Verdict, legality
 from .mma import (
@@ -62,6 +64,7 @@ __all__ = [
     "TMEM_LANES",
     "TMEM_LOADS",
     "TMEM_STORES",
+    "CanonicalLayout",
     "CtaMma",
     "DescriptorTensor",
     "Difference",
@@ -81,6 +84,7 @@ __all__ = [
     "Verdict",
     "allocator1sm",
     "allocator2sm",
+    "canonical_layout",
     "gmma_descriptor",
     "legality",
     "make_fragment_C",

@@ -80,6 +80,41 @@ def grid() -> list[Case]:
     return cases
 
 
+WIDTHS = {"INTER": 1, "SW32": 2, "SW64": 4, "SW128": 8, "SW128_32B": 8}
+PARAMETERS = {"INTER": "0,4,3", "SW32": "1,4,3", "SW64": "2,4,3", "SW128": "3,4,3", "SW128_32B": "2,5,2"}
+
+
+def canonical() -> list[Case]:
+    """Every major, swizzle and width: what one descriptor describes, its atoms with gaps between them."""
+    cases = []
+    for major in ("K", "MN"):
+        for swizzle, width in WIDTHS.items():
+            if (major, swizzle) == ("K", "SW128_32B"):
+                continue
+            for dtype in ("e4m3", "f16", "tf32"):
+                bits = CPP_TYPES[dtype][1]
+                unit = 128 // bits
+                rows = 4 if swizzle == "SW128_32B" else 8
+                near = 2 * rows * width * unit  # from atom to atom along MN: twice its size
+                far = 4 * near
+                if major == "K":
+                    along_k = far if swizzle == "INTER" else unit
+                    layout = f"((8,4),({unit},2)):(({width * unit},{near}),(1,{along_k}))"
+                else:
+                    deep = 256 // bits // rows
+                    layout = (
+                        f"(({unit},{width},4),({rows},{deep})):((1,{unit},{near}),({width * unit},{far}))"
+                    )
+                case = described(
+                    f"canonical-{major}_{swizzle}-{dtype}",
+                    dtype,
+                    f"Sw<{PARAMETERS[swizzle]}> o {layout}",
+                    major,
+                )
+                cases.append(case)
+    return cases
+
+
 def chosen() -> list[Case]:
     """One idea each: single atoms, hand-made layouts, other orders of the atoms."""
     return [
@@ -326,6 +361,7 @@ def tmem_copies() -> list[Case]:
 def all_cases() -> list[Case]:
     return [
         *grid(),
+        *canonical(),
         *chosen(),
         *refused(),
         *gmma(),
