@@ -116,7 +116,7 @@ def test_two_sm_pipeline__counts_each_pairs_bytes_on_its_own_leaders_barriers():
 FULL, EMPTY = 3 * 32768, 3 * 32768 + 3 * 8
 REPORTS = {
     "wrong_mask": (DeadlockError, [f"shared offset {FULL}), which is in phase 0 and misses 16384 bytes"]),
-    "peer_not_expected": (UninitializedRead, ["that was never written", "tcgen05.mma.cta_group::2"]),
+    "peer_not_expected": (UninitializedRead, ["that was never written", "an mbarrier that did not expect all bytes", "tcgen05.mma.cta_group::2"]),
     "follower_multiplies": (
         DeadlockError,
         [
@@ -128,9 +128,9 @@ REPORTS = {
         [f"shared offset {EMPTY}), which is in phase 0 and misses 4 of 5 arr"],
     ),
     "stage_reused": (BarrierCountError, [f"{FULL}", "all arrivals of phase 0 have come", "expect_tx"]),
-    "freed_too_early": (TensorMemoryAccessError, ["tcgen05.ld", "is not allocated"]),
+    "freed_too_early": (TensorMemoryAccessError, ["tcgen05.ld", "is not allocated", "freed at line "]),
     "never_cleared": (UninitializedRead, ["should the first tcgen05.mma have enable-input-d false?"]),
-    "not_finished": (UninitializedRead, ["tcgen05.ld", "nobody has written since it was allocated"]),
+    "not_finished": (UninitializedRead, ["tcgen05.ld", "nobody has written since", "wait for its commit's mbarrier"]),
 }
 
 

@@ -147,7 +147,7 @@ def ld(site: Site) -> Step:
                     UninitializedRead,
                     f"register {cell // (1 + access.packed)} would be loaded from column"
                     f" {int(column[0, cell])}, where nobody has written since it was allocated: a missing"
-                    " tcgen05.mma, st or cp, or another address?",
+                    " tcgen05.mma, st or cp, a missing wait for its commit's mbarrier, or another address?",
                 )
             values = memory.cells[lane, column]
             if access.packed:

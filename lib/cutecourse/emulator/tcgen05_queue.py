@@ -151,5 +151,6 @@ def check_source(
         )
     raise origin.error(
         UninitializedRead,
-        f"{where} that was never written: a missing store, copy, or wait for a copy's mbarrier before it?",
+        f"{where} that was never written: a missing store, copy, or wait for a copy's mbarrier before it,"
+        " or an mbarrier that did not expect all bytes?",
     )

@@ -121,6 +121,8 @@ class TensorMemory:
         self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), dtype=np.bool_)
         self.taken: NDArray[np.bool_] = np.zeros(COLUMNS, dtype=np.bool_)
         self.allocations: dict[int, Allocation] = {}
+        self.freed: dict[int, Origin] = {}
+        """Who has freed a column last, of those that are free and were allocated before."""
         self.moving: list[Moving] = []
         self.warp: int | None = None
         """The warp that allocates and deallocates, once one has."""
@@ -136,12 +138,15 @@ class TensorMemory:
         """Allocate columns that are free; they hold poison."""
         self.allocations[start] = Allocation(start, columns, group, origin)
         self.taken[start : start + columns] = True
+        for column in range(start, start + columns):
+            self.freed.pop(column, None)
         self._forget(start, columns)
         self.smallest_so_far = columns
 
-    def give_back(self, start: int) -> None:
+    def give_back(self, start: int, origin: Origin) -> None:
         """Free an allocation."""
         found = self.allocations.pop(start)
+        self.freed |= dict.fromkeys(range(start, start + found.columns), origin)
         self.taken[start : start + found.columns] = False
         self._forget(start, found.columns)
 
@@ -167,10 +172,14 @@ class TensorMemory:
                 f"{a.start}..{a.start + a.columns - 1}"
                 for a in sorted(self.allocations.values(), key=lambda a: a.start)
             )
+            before = ""
+            if (freed := self.freed.get(column)) is not None:
+                block, warp, _ = freed.bundle.where(freed.lane)
+                before = f"; column {column} was freed at line {freed.site.line} by block {block} warp {warp}"
             raise origin.error(
                 TensorMemoryAccessError,
                 f"{what} takes {region}, and column {column} is not allocated"
-                f" (allocated: {held or 'no columns'})",
+                f" (allocated: {held or 'no columns'}{before})",
             )
 
     # --- access ---------------------------------------------------------------------------------------------
@@ -328,7 +337,7 @@ class TensorMemories:
                 places = [(ticket.cluster, rank) for rank in self.ranks(ticket)]
                 if ticket.start is not None:
                     for place in places:
-                        self[place].give_back(ticket.start)
+                        self[place].give_back(ticket.start, ticket.origin)
                     start = ticket.start
                 else:
                     found = self._first_fit(places, ticket.columns)
