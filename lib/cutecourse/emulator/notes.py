@@ -9,7 +9,8 @@ Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ _LONGEST = 100
 """Characters of an instruction that a note shows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Note:
     """A hazard that a launch met and went on: where first, and how often."""
 
@@ -141,19 +142,22 @@ class Note:
         )
 
 
-def take_note(hazard: str, problem: str, origin: Origin, other_line: int | None) -> None:
-    """Keep a note of a hazard, or count one more of those at the same pair of lines."""
+def take_note(hazard: str, problem: str | Callable[[], str], origin: Origin, other_line: int | None) -> None:
+    """Keep a note of a hazard, or count one more of those at the same pair of lines.
+
+    `problem` is its text, or what makes the text, which is asked for the first time only.
+    """
     site, bundle = origin.site, origin.bundle
     notes = bundle.machine.notes
     key = (hazard, site.line, other_line)
     found = notes.get(key)
     if found is not None:
-        notes[key] = replace(found, count=found.count + 1)
+        found.count += 1
         return
     block, warp, _ = bundle.where(origin.lane)
     notes[key] = Note(
         hazard=HAZARDS[hazard],
-        problem=problem,
+        problem=problem if isinstance(problem, str) else problem(),
         kernel=site.program.kernel,
         line=site.line,
         other_line=other_line,

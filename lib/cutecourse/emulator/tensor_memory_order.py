@@ -201,10 +201,12 @@ class Order:
         if not pipelined and self._completed.last > after:
             time, line, _ = self._completed.latest(region)
             if time > after:
-                name = self._completed.names[line]
-                self._no_fence_after(
-                    region, what, origin, own, line, f"the {name} of line {line} has written"
-                )
+
+                def completed() -> str:
+                    how = f"the {self._completed.names[line]} of line {line} has written"
+                    return _no_fence_after(region, what, own, how)
+
+                take_note("no fence after", completed, origin, line)
         for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
             if not times.last or (times is self._loaded and not writes):
                 continue
@@ -214,22 +216,17 @@ class Order:
             their = (own[0], other >> 6, other & 63)
             how = f"warp {their[2]} has {verb} at line {line}"
             if self.clock.before.get(their, 0) < time:
-                take_note(
-                    "no fence before",
+                problem = (
                     f"{what} takes {region}, which {how}, and that warp has executed no"
-                    " tcgen05.fence::before_thread_sync since",
-                    origin,
-                    line,
+                    " tcgen05.fence::before_thread_sync since"
                 )
+                take_note("no fence before", problem, origin, line)
             if after < time:
-                self._no_fence_after(region, what, origin, own, line, how)
+                take_note("no fence after", _no_fence_after(region, what, own, how), origin, line)
 
-    @staticmethod
-    def _no_fence_after(region: Region, what: str, origin: Origin, own: Who, line: int, how: str) -> None:
-        take_note(
-            "no fence after",
-            f"{what} takes {region}, which {how}, and warp {own[2]} has executed no"
-            " tcgen05.fence::after_thread_sync since",
-            origin,
-            line,
-        )
+
+def _no_fence_after(region: Region, what: str, own: Who, how: str) -> str:
+    return (
+        f"{what} takes {region}, which {how}, and warp {own[2]} has executed no"
+        " tcgen05.fence::after_thread_sync since"
+    )
