@@ -103,3 +103,25 @@ def emulated(
         row, at = divmod(int(out[cta, thread, column]) - 1, _FACTOR)
         found[cta, thread, *divmod(column, repetitions)] = (row, at)
     return found
+
+
+def allocated(steps: list[tuple[str, int]]) -> dict[str, int]:
+    """The column that each allocation of a warp starts at, behind 128 that are taken; 0 columns free one."""
+    out = np.full((1, len(steps)), 0xFFFFFFFF, np.uint32)
+    body, sizes = ["setp.ne.u32 %p, %warp, 0;\n@%p bra OTHERS;\n"], {}
+    names = list(dict.fromkeys(name for name, _ in steps))
+    for at, (name, columns) in enumerate(steps):
+        address = f"%r{names.index(name)}"
+        if columns:
+            sizes[name] = columns
+            body.append(
+                f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], {columns};\n"
+                f"ld.shared.b32 {address}, [slot];\n@%first st.global.b32 [%out+{4 * at}], {address};\n"
+            )
+        else:
+            freed = sizes.pop(name)
+            body.append(f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 {address}, {freed};\n")
+    for name, columns in sizes.items():
+        body.append(f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r{names.index(name)}, {columns};\n")
+    tcgen05.run("".join(body) + "OTHERS:\n", np.zeros((1, 16), np.uint8), out, columns=128)
+    return {name: int(out[0, at]) for at, (name, columns) in enumerate(steps) if columns}

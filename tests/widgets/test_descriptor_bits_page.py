@@ -272,12 +272,14 @@ def test_page__an_instruction_descriptor_says_which_operation_has_it(mount: Any)
 
 
 @pytest.mark.parametrize("width", [360, 768, 1300])
-def test_page__the_strip_fits_and_no_text_in_it_lies_over_another(width: int, mount: Any) -> None:
-    page = mount(DescriptorBits(SMEM_SM100, BLOCKS), DescriptorBits(INSTR_SM100, 1 << 6), width=width)
+def test_page__fits_and_no_text_lies_over_another(width: int, mount: Any) -> None:
+    page = mount(DescriptorBits(SMEM_SM100, BLOCKS), DescriptorBits(INSTR_SM100, 0x08400010), width=width)
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width
     crossing = page.evaluate(
-        """() => [...document.querySelectorAll(".cc-bitstrip")].flatMap((strip) => {
-             const texts = [...strip.querySelectorAll(".cc-segment-ends span, .cc-flip, .cc-segment-tag")];
+        """() => [...document.querySelectorAll(".cc-bitstrip, .cc-fieldrow")].flatMap((part) => {
+             const texts = [...part.querySelectorAll(
+               ".cc-segment-ends span, .cc-flip, .cc-segment-tag, label, .cc-fieldunit, .cc-fieldbits *")]
+               .filter((t) => !t.children.length || t.matches(".cc-segment-tag"));
              const boxes = texts.filter((t) => t.textContent.trim()).map((t) => {
                const range = document.createRange();
                range.selectNodeContents(t);

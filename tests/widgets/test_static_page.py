@@ -53,7 +53,7 @@ def everything() -> list[Any]:
         BarrierTimeline(traces.deadlock(), end="no warp can go on"),
         TwoSmStage(umma_runs.traced("umma_two_sm")),
         DescriptorBits(SMEM_SM100, {"k-block 0": 0x4000404000010040, "k-block 1": 0x4000404000010042}),
-        TmemViewer(128, 256, cta_group=2, allocations={"scales": 32, "acc": 256}, element=(70, 130)),
+        TmemViewer(128, 256, cta_group=2, allocations={"acc": 256, "scales": 32}, element=(70, 130)),
     ]
 
 

@@ -6,8 +6,9 @@ import random
 from typing import Any
 
 import pytest
-from widgets.accumulators import emulated
+from widgets.accumulators import allocated, emulated
 
+from cutecourse.emulator import EmulatorError
 from cutecourse.umma import (
     UmmaError,
     make_fragment_C,
@@ -28,6 +29,7 @@ from cutecourse.widgets.tmem_places import (
     free,
     load_of,
     shapes_snapshot,
+    smallest_of,
 )
 
 # (M, N, cta_group): every placement, with the smallest and the largest N and some between.
@@ -149,25 +151,61 @@ def test_blocks__are_what_each_warp_reaches() -> None:
 
 def test_allocate__is_first_fit_and_waits_and_refuses() -> None:
     held: list[Allocation] = []
-    for name, columns in (("a", 128), ("b", 64), ("c", 256), ("odd", 48), ("tiny", 16), ("huge", 1024)):
+    for name, columns in (("a", 256), ("odd", 48), ("tiny", 16), ("huge", 1024), ("b", 128), ("more", 256)):
         held = allocate(held, name, columns, 1)
     assert [(one.column, one.state) for one in held] == [
         (0, "placed"),
-        (128, "placed"),
-        (192, "placed"),
         (-1, "refused"),
         (-1, "refused"),
+        (-1, "refused"),
+        (256, "placed"),
         (-1, "refused"),
     ]
-    held = allocate(held, "d", 128, 1)
-    assert held[-1] == Allocation("d", 128, state="waits")  # 64 are free
-    held = allocate(held, "e", 32, 1)
+    assert held[1].why == "48 is no power of two from 32 to 512"
+    assert held[5].why == "256 columns after an allocation of 128: later ones of a CTA must not be larger"
+    for name in ("c", "d"):
+        held = allocate(held, name, 64, 1)
+    held = allocate(held, "e", 64, 1)
+    assert held[-1] == Allocation("e", 64, state="waits")
+    held = allocate(held, "f", 32, 1)
     assert held[-1].state == "waits"  # behind one that waits
     held = free(held, "b")
-    assert [one.state for one in held[-2:]] == ["waits", "waits"]  # 64 and 64, not neighbours
-    held = free(held, "a")
-    assert [(one.column, one.state) for one in held[-2:]] == [(0, "placed"), (128, "placed")]
-    assert next(one for one in held if one.name == "c").column == 192  # nothing moves
+    assert [(one.column, one.state) for one in held[-2:]] == [(256, "placed"), (320, "placed")]
+    assert next(one for one in held if one.name == "c").column == 384  # nothing moves
+    assert smallest_of(held) == 32
+    held = free(held, "f")
+    # What was freed counts too.
+    assert allocate(held, "g", 64, 1, smallest=32)[-1].state == "refused"
+    assert allocate(held, "g", 32, 1, smallest=32)[-1].column == 320
+
+
+def test_allocate__gives_the_columns_that_the_emulator_gives() -> None:
+    steps = [("b", 128), ("c", 128), ("d", 64), ("b", 0), ("e", 64), ("f", 64), ("e", 0), ("g", 32)]
+    steps += [("h", 32), ("c", 0), ("i", 32), ("j", 32)]
+    given = allocated(steps)
+    held: list[Allocation] = []
+    columns = {}
+    smallest = 512
+    for name, count in [("first", 128), *steps]:
+        held = allocate(held, name, count, 1, smallest) if count else free(held, name)
+        smallest = smallest_of(held, smallest)
+        columns |= {one.name: one.column for one in held}
+    assert columns == {"first": 0, **given}
+    assert len(set(given.values())) < len(given)  # some columns were given twice, as they were free again
+
+
+@pytest.mark.parametrize(
+    "steps", [[("a", 48)], [("a", 16)], [("a", 64), ("b", 128)], [("a", 32), ("a", 0), ("b", 64)]]
+)
+def test_allocate__refuses_what_the_emulator_refuses(steps: list[tuple[str, int]]) -> None:
+    with pytest.raises(EmulatorError, match=r"power of two|must not be larger"):
+        allocated(steps)
+    held: list[Allocation] = []
+    smallest = 512
+    for name, count in steps:
+        held = allocate(held, name, count, 1, smallest) if count else free(held, name)
+        smallest = smallest_of(held, smallest)
+    assert held[-1].state == "refused"
 
 
 def test_allocations__by_default_hold_the_accumulator() -> None:
@@ -180,15 +218,15 @@ def test_allocations__by_default_hold_the_accumulator() -> None:
 
 def test_holder__moves_the_accumulator_to_its_columns() -> None:
     viewer = TmemViewer(
-        128, 128, allocations={"scales": 32, "odd": 33, "first": 128, "second": 128}, holder="second"
+        128, 128, allocations={"other": 128, "odd": 33, "first": 128, "second": 128}, holder="second"
     )
-    assert viewer.start == 160
-    assert viewer.place(3, 5) == (0, 3, 165)
-    assert viewer.element(0, 3, 165) == (3, 5)
+    assert viewer.start == 256
+    assert viewer.place(3, 5) == (0, 3, 261)
+    assert viewer.element(0, 3, 261) == (3, 5)
     assert viewer.element(0, 3, 20) is None
     viewer.holder = "first"
-    assert viewer.place(3, 5) == (0, 3, 37)
-    with pytest.raises(WidgetError, match="'odd' has no columns; there are scales, first, second"):
+    assert viewer.place(3, 5) == (0, 3, 133)
+    with pytest.raises(WidgetError, match="'odd' has no columns; there are other, first, second"):
         viewer.holder = "odd"
     assert viewer.holder == "first"
     assert TmemViewer(128, 128, allocations=[48]).holder == ""
@@ -231,6 +269,19 @@ def test_selected__is_a_place_of_the_ctas_there_are() -> None:
     assert viewer.selected == {"cta": 1, "lane": 70, "column": 2}
 
 
+def test_viewer__undoes_what_cannot_be() -> None:
+    viewer = TmemViewer(128, 256)
+    for name, value in (("m", 96), ("n", 12), ("cta_group", 3), ("repetitions", 5)):
+        with pytest.raises(WidgetError):
+            setattr(viewer, name, value)
+    assert (viewer.m, viewer.n, viewer.cta_group, viewer.repetitions) == (128, 256, 1, 32)
+    viewer.m = 256  # one at a time: with one CTA there is no such accumulator
+    with pytest.raises(WidgetError, match="M = 256 with cta_group 1"):
+        viewer.place(0, 0)
+    viewer.cta_group = 2
+    assert viewer.place(200, 3) == (1, 72, 3)
+
+
 def test_repr__says_what_is_shown() -> None:
     assert repr(TmemViewer(256, 64, cta_group=2)) == (
         "TmemViewer(256, 64, cta_group=2, allocations={'accumulator': 64})"
@@ -246,7 +297,7 @@ def test_figure__shows_every_warps_part_twice_and_every_request() -> None:
     held = [
         Allocation("scales", 32, 0, "placed"),
         Allocation("accumulator", 128, 32, "placed"),
-        Allocation("odd", 48),
+        Allocation("odd", 48, why="48 is odd"),
         Allocation("later", 512, state="waits"),
     ]
     one = accumulator(128, 256, 2)
@@ -262,6 +313,6 @@ def test_figure__shows_every_warps_part_twice_and_every_request() -> None:
     assert lines[:4] == [
         "scales: 32 columns from 0",
         "accumulator: 128 columns from 32",
-        "odd: 48 columns refused: a power of two from 32 to 512",
+        "odd: refused, 48 is odd",
         "later: 512 columns, waits until they are free",
     ]

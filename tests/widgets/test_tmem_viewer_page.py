@@ -18,6 +18,7 @@ from cutecourse.widgets.tmem_places import (
     allocate,
     free,
     shapes_snapshot,
+    smallest_of,
 )
 
 pytestmark = pytest.mark.browser
@@ -101,22 +102,26 @@ def test_allocations__javascript_gives_the_columns_that_python_gives(javascript:
             if steps and rng.random() < 0.4:
                 steps.append((f"a{rng.randrange(i)}", 0))
             else:
-                steps.append((f"a{i}", rng.choice((16, 32, 32, 64, 64, 96, 128, 256, 512, 1024))))
+                steps.append((f"a{i}", rng.choice((16, 96, *[32 << max(0, 4 - i // 3)] * 5, 32, 1024))))
         runs.append(steps)
     expected = []
     for steps in runs:
         held: list[Allocation] = []
-        states = []
+        smallest, states = 512, []
         for name, columns in steps:
-            held = allocate(held, name, columns, 1) if columns else free(held, name)
+            held = allocate(held, name, columns, 1, smallest) if columns else free(held, name)
+            smallest = smallest_of(held, smallest)
             states.append([one.to_snapshot() for one in held])
         expected.append(states)
     found = javascript(
         "tmem_viewer.js",
         """return x.map((steps) => {
-          let held = [];
-          return steps.map(([name, columns]) =>
-            (held = columns ? m.allocateColumns(held, name, columns) : m.freeColumns(held, name)));
+          let [held, smallest] = [[], 512];
+          return steps.map(([name, columns]) => {
+            held = columns ? m.allocateColumns(held, name, columns, smallest) : m.freeColumns(held, name);
+            smallest = m.smallestOf(held, smallest);
+            return held;
+          });
         });""",
         runs,
     )
@@ -237,49 +242,58 @@ def test_page__columns_are_allocated_freed_waited_for_and_refused(mount: Any) ->
 
     state = "all => all.map((a) => [a.dataset.name, a.dataset.state])"
     ask("odd", 48)
-    ask("scales", 32)
     ask("second", 256)
+    ask("third", 256)
+    ask("scales", 32)
     assert cc(page, "allocation").evaluate_all(state) == [
         ["accumulator", "placed"],
         ["odd", "refused"],
-        ["scales", "placed"],
-        ["second", "waits"],
+        ["second", "placed"],
+        ["third", "waits"],
+        ["scales", "waits"],
     ]
     assert "48 is no power of two from 32 to 512" in cc(page, "what").nth(1).inner_text()
-    assert cc(page, "free-columns").inner_text() == "224"
+    assert cc(page, "free-columns").inner_text() == "0"
     ask("scales", 32)
     assert "this name is taken" in page.locator(".cc-message:visible").inner_text()
+    cc(page, "new-name").fill("")
     cc(page, "free", name="accumulator").click()
-    assert cc(page, "what").all_inner_texts()[1:] == ["columns 256 to 287", "columns 0 to 255"]
-    # Nobody moved: the accumulator now lies in what was allocated first, which is too small.
+    cc(page, "free", name="third").click()
+    assert cc(page, "what").all_inner_texts()[1:] == ["columns 256 to 511", "columns 0 to 31"]
+    assert (cc(page, "free-columns").inner_text(), cc(page, "smallest").inner_text()) == ("224", "32")
+    ask("late", 64)
+    assert "64 columns after an allocation of 32" in cc(page, "what").last.inner_text()
+    cc(page, "hold", name="scales").click()
     assert "The accumulator takes 256 columns, and scales has 32" in cc(page, "problem").inner_text()
-    cc(page, "hold", name="second").click()
+    cc(page, "hold", name="second").click()  # nobody moved
     assert cc(page, "problem").count() == 0
     cc(page, "row").fill("3")
     cc(page, "col").fill("4")
-    assert said(page)["at-column"] == "4"
-    for name in ("second", "scales"):
-        cc(page, "free", name=name).click()
+    assert said(page)["at-column"] == "260"
+    cc(page, "anew").click()
     assert "No allocation holds the accumulator" in cc(page, "problem").inner_text()
+    assert (cc(page, "free-columns").inner_text(), cc(page, "smallest").inner_text()) == ("512", "512")
+    ask("again", 256)
+    assert cc(page, "problem").count() == 0
 
 
 def test_page__the_picture_frames_what_one_load_reads(mount: Any) -> None:
     page = mount(
-        TmemViewer(128, 128, allocations={"a": 32, "b": 128}, holder="b", element=(70, 40)), width=1300
+        TmemViewer(128, 128, allocations={"a": 128, "b": 128}, holder="b", element=(70, 40)), width=1300
     )
     frame = page.locator(".cc-tm-picture-memory .cc-tm-frame")
     at = frame.evaluate("(f) => [f.style.top, f.style.left, f.style.height, f.style.width].map(parseFloat)")
-    # Lanes 64 to 95; the second load of 32 columns, which starts at column 32 + 32.
-    assert at == [100 * 64 / 128, 100 * 64 / 512, 100 * 32 / 128, 100 * 32 / 512]
+    # Lanes 64 to 95; the second load of 32 columns, which starts at column 128 + 32.
+    assert at == [100 * 64 / 128, 100 * 160 / 512, 100 * 32 / 128, 100 * 32 / 512]
     cc(page, "repetitions").select_option("64")
     at = frame.evaluate("(f) => [f.style.left, f.style.width].map(parseFloat)")
-    assert at == [100 * 32 / 512, 100 * 64 / 512]
+    assert at == [100 * 128 / 512, 100 * 64 / 512]
 
 
 @pytest.mark.parametrize("width", [360, 768, 1300])
 def test_page__fits_and_no_label_lies_over_another(width: int, mount: Any) -> None:
     page = mount(
-        TmemViewer(128, 256, cta_group=2, allocations={"scales": 32, "acc": 128, "next": 64}, holder="acc"),
+        TmemViewer(128, 256, cta_group=2, allocations={"acc": 128, "next": 64, "scales": 32}),
         TmemViewer(64, 8),
         TmemViewer(256, 256, cta_group=2),
         TmemViewer(64, 256, cta_group=2),

@@ -73,7 +73,7 @@ def _line(one: Allocation) -> tuple[str, bool]:
         return f"{one.name}: {one.columns} columns from {one.column}", False
     if one.state == "waits":
         return f"{one.name}: {one.columns} columns, waits until they are free", False
-    return f"{one.name}: {one.columns} columns refused: a power of two from 32 to {TMEM_COLUMNS}", True
+    return f"{one.name}: refused, {one.why}", True
 
 
 def _hue(cta: int, warp: int) -> str:

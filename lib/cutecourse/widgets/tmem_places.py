@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -32,6 +32,7 @@ __all__ = [
     "free",
     "load_of",
     "shapes_snapshot",
+    "smallest_of",
 ]
 
 OPERATIONS = {1: "SM100_MMA_F16BF16_SS", 2: "SM100_MMA_F16BF16_2x1SM_SS"}
@@ -160,16 +161,20 @@ def load_of(column: int, repetitions: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Columns that a warp asked for: `state` is "placed" from `column` on, "waits" or "refused" (-1)."""
+    """Columns that a warp asked for: `state` is "placed" from `column` on, "waits" or "refused" (-1).
+
+    `why` says which rule refuses.
+    """
 
     name: str
     columns: int
     column: int = -1
     state: str = "refused"
+    why: str = ""
 
     def to_snapshot(self) -> dict[str, Any]:
         """As plain JSON."""
-        return {"name": self.name, "columns": self.columns, "column": self.column, "state": self.state}
+        return asdict(self)
 
 
 def allocator_of(cta_group: int) -> TmemAllocator:
@@ -200,13 +205,35 @@ def _first_fit(held: Iterable[Allocation], columns: int) -> int | None:
     return None
 
 
-def allocate(held: Iterable[Allocation], name: str, columns: int, cta_group: int) -> list[Allocation]:
-    """Ask for columns: placed, waiting while they are not free, or refused by the allocator's rule."""
+def smallest_of(held: Iterable[Allocation], smallest: int = TMEM_COLUMNS) -> int:
+    """The fewest columns that were given at a time; `smallest` is what it was before these."""
+    return min([smallest, *(one.columns for one in held if one.state == "placed")])
+
+
+def allocate(
+    held: Iterable[Allocation], name: str, columns: int, cta_group: int, smallest: int = TMEM_COLUMNS
+) -> list[Allocation]:
+    """Ask for columns: placed, waiting while they are not free, or refused by a rule, which is named.
+
+    `smallest` is the fewest columns that the CTA was given before, also if it has freed them.
+    Source: the allocator's rule is CUTLASS's (`TmemAllocator.check`); that later allocations must not be
+            larger is PTX ISA 9.0's, tcgen05.alloc.
+    """
     held = list(held)
+    allocator, least = allocator_of(cta_group), smallest_of(held, smallest)
+    why = ""
     try:
-        allocator_of(cta_group).check(columns)
+        allocator.check(columns)
     except UmmaError:
-        return [*held, Allocation(name, columns)]
+        why = (
+            f"{columns} is no power of two from {allocator.columns_per_allocation_slice} to "
+            f"{allocator.capacity_columns}"
+        )
+    else:
+        if columns > least:
+            why = f"{columns} columns after an allocation of {least}: later ones of a CTA must not be larger"
+    if why:
+        return [*held, Allocation(name, columns, why=why)]
     return _settle([*held, Allocation(name, columns, state="waits")])
 
 

@@ -15,6 +15,7 @@ from cutecourse.widgets.figures import PrintFigure
 from cutecourse.widgets.tmem_figure import draw_tmem
 from cutecourse.widgets.tmem_places import (
     LOADS,
+    SHAPES,
     Accumulator,
     Allocation,
     accumulator,
@@ -22,6 +23,7 @@ from cutecourse.widgets.tmem_places import (
     allocator_of,
     requests,
     shapes_snapshot,
+    smallest_of,
 )
 
 STATES = ("placed", "waits", "refused")
@@ -32,13 +34,14 @@ class TmemViewer(CourseWidget):
 
     `m` and `n` are those of the instruction, of both CTAs together where `cta_group` is 2. `allocations` are
     what a warp asks `tcgen05.alloc` for, by name: `{"accumulator": 256, "scales": 32}`, pairs, or numbers of
-    columns; by default one that holds the accumulator. A number that the allocator refuses is welcome: the
-    widget names the rule. The accumulator lies in the allocation `holder`, by default the first that has
+    columns; by default one that holds the accumulator. What is refused is welcome: the widget names the rule.
+    The accumulator lies in the allocation `holder`, by default the first that has
     columns. `repetitions` are the columns that one `tcgen05.ld.32x32b` reads; `element` is the (m, n) of C
     that is chosen first.
 
     Synced with every view: `m`, `n`, `cta_group`, `repetitions`, `allocations` (dicts of `name`, `columns`,
-    `column`, `state`), `holder`, and `selected`: `{}` or `{"cta": v, "lane": l, "column": c}`.
+    `column`, `state`, `why`), `smallest`, the fewest columns given so far, `holder`, and `selected`: `{}` or
+    `{"cta": v, "lane": l, "column": c}`.
 
     Errors: WidgetError, for a shape without an accumulator, or what is no allocation, load, element or place.
     """
@@ -52,6 +55,7 @@ class TmemViewer(CourseWidget):
     cta_group = traitlets.Int(1).tag(sync=True)
     repetitions = traitlets.Int(32).tag(sync=True)
     allocations = traitlets.List(traitlets.Dict()).tag(sync=True)
+    smallest = traitlets.Int(TMEM_COLUMNS).tag(sync=True)
     holder = traitlets.Unicode("").tag(sync=True)
     selected = traitlets.Dict().tag(sync=True)
 
@@ -70,7 +74,7 @@ class TmemViewer(CourseWidget):
         shown = accumulator(m, n, cta_group)
         held: list[Allocation] = []
         for name, columns in requests(allocations, shown.columns, cta_group):
-            held = allocate(held, name, columns, cta_group)
+            held = allocate(held, name, columns, cta_group)  # nothing is freed meanwhile
         placed = [one.name for one in held if one.state == "placed"]
         super().__init__(
             shapes=shapes_snapshot(),
@@ -79,12 +83,27 @@ class TmemViewer(CourseWidget):
             cta_group=cta_group,
             repetitions=repetitions,
             allocations=[one.to_snapshot() for one in held],
+            smallest=smallest_of(held),
             holder=holder if holder is not None else next(iter(placed), ""),
             **kwargs,
         )
         if element is not None:
             cta, lane, column = self.place(*element)
             self.selected = {"cta": cta, "lane": lane, "column": column}
+
+    @traitlets.validate("m", "n", "cta_group")
+    def _check_shape(self, proposal: Any) -> int:
+        # One of them changes at a time; what they do not have in common is checked when it is used.
+        name, value = proposal["trait"].name, proposal["value"]
+        known = {
+            "m": sorted({m for _, m in SHAPES}),
+            "n": list(range(8, 257, 8)),
+            "cta_group": sorted({group for group, _ in SHAPES}),
+        }[name]
+        if value not in known:
+            shown = ", ".join(map(str, known)) if len(known) < 4 else "8 to 256 in steps of 8"
+            raise WidgetError(f"{name} = {value}: there are {shown}.")
+        return int(value)
 
     @traitlets.validate("repetitions")
     def _check_repetitions(self, proposal: Any) -> int:
@@ -97,7 +116,7 @@ class TmemViewer(CourseWidget):
         try:
             held = [Allocation(**one) for one in proposal["value"]]
         except TypeError as error:
-            raise WidgetError(f"allocations have name, columns, column and state: {error}") from error
+            raise WidgetError(f"allocations have name, columns, column, state and why: {error}") from error
         if any(one.state not in STATES for one in held):
             raise WidgetError(f"An allocation is one of {', '.join(STATES)}.")
         return [one.to_snapshot() for one in held]

@@ -105,10 +105,17 @@ function settle(held) {
 
 export const allowedColumns = (columns) => columns >= LEAST_COLUMNS && columns <= COLUMNS && (columns & (columns - 1)) === 0;
 
-/** Ask for columns: placed, waiting while they are not free, or refused by the allocator's rule. */
-export function allocateColumns(held, name, columns) {
-  if (!allowedColumns(columns)) return [...held, { name, columns, column: -1, state: "refused" }];
-  return settle([...held, { name, columns, column: -1, state: "waits" }]);
+/** The fewest columns that were given at a time; `smallest` is what it was before these. */
+export const smallestOf = (held, smallest = COLUMNS) => Math.min(smallest, ...held.filter((one) => one.state === "placed").map((one) => one.columns));
+
+/** Ask for columns: placed, waiting while they are not free, or refused by a rule, which is named. */
+export function allocateColumns(held, name, columns, smallest = COLUMNS) {
+  const least = smallestOf(held, smallest);
+  let why = "";
+  if (!allowedColumns(columns)) why = `${columns} is no power of two from ${LEAST_COLUMNS} to ${COLUMNS}`;
+  else if (columns > least) why = `${columns} columns after an allocation of ${least}: later ones of a CTA must not be larger`;
+  if (why) return [...held, { name, columns, column: -1, state: "refused", why }];
+  return settle([...held, { name, columns, column: -1, state: "waits", why }]);
 }
 
 /** Give columns back; who waits may get them now. What is allocated never moves. */

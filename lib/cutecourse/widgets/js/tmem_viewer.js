@@ -1,6 +1,6 @@
 // Tensor memory of one CTA or a pair: columns given out, where C lies, which warp and register loads it.
 import { el, field, follow, update } from "./dom.js";
-import { COLUMNS, LANES, LEAST_COLUMNS, LOADS, WARP_LANES, accumulatorOf, allocateColumns, allowedColumns, blocksOf, freeColumns, loadOf, nsOf } from "./tmem.js";
+import { COLUMNS, LANES, LEAST_COLUMNS, LOADS, WARP_LANES, accumulatorOf, allocateColumns, allowedColumns, blocksOf, freeColumns, loadOf, nsOf, smallestOf } from "./tmem.js";
 
 const SHAPES = [[1, 64], [1, 128], [2, 64], [2, 128], [2, 256]];
 const C_PX = 200; // the longer side of the picture of C
@@ -21,6 +21,7 @@ const span = (from, count) => (count === 1 ? `${from}` : `${from} to ${from + co
 
 function render({ model, el: host }) {
   const shape = field("Shape of the MMA", el("select", { "data-cc": "shape" }, SHAPES.map(([group, m]) => el("option", { value: `${group},${m}`, text: `M = ${m}, cta_group::${group}` }))), "16.5em");
+  shape.box.classList.add("cc-tm-shape");
   const ns = field("N", el("input", { type: "number", min: 8, max: 256, step: 8, "data-cc": "n" }), "5.5em");
   const row = field("C[m, n]: m", el("input", { type: "number", min: 0, "data-cc": "row" }), "6em");
   const column = field("n", el("input", { type: "number", min: 0, "data-cc": "col" }), "5em");
@@ -31,6 +32,7 @@ function render({ model, el: host }) {
   const name = field("Allocate for", el("input", { type: "text", "data-cc": "new-name", spellcheck: "false", autocomplete: "off", maxlength: 24 }), "9em");
   const count = field("Columns", el("input", { type: "number", min: 1, "data-cc": "new-columns" }), "6em");
   const ask = el("button", { type: "button", "data-cc": "allocate", text: "Allocate" });
+  const anew = el("button", { type: "button", class: "cc-quiet", "data-cc": "anew", text: "New launch" });
   const cPanel = el("section", { class: "cc-panel cc-tm-c" });
   const mPanel = el("section", { class: "cc-panel cc-tm-memory" });
   const state = el("div", { class: "cc-state", "data-cc": "state", "aria-live": "polite" });
@@ -43,7 +45,7 @@ function render({ model, el: host }) {
     el("div", { class: "cc-groups" }, group("Accumulator", shape.box, ns.box), group("Element", row.box, column.box), group("Place", cta.box, lane.box, at.box), group("Load", load.box)),
     el("div", { class: "cc-tm-views" }, cPanel, mPanel),
     state,
-    el("div", { class: "cc-tm-below" }, el("section", {}, el("h5", { text: "Columns, as tcgen05.alloc gives them" }), list, el("div", { class: "cc-controls" }, name.box, count.box, ask)), told),
+    el("div", { class: "cc-tm-below" }, el("section", {}, el("h5", { text: "Columns, as tcgen05.alloc gives them" }), list, el("div", { class: "cc-controls" }, name.box, count.box, ask, anew)), told),
   );
   host.append(root);
 
@@ -82,6 +84,7 @@ function render({ model, el: host }) {
     if (lone) {
       const needed = accumulatorOf(shapes(), m, n, group_).columns;
       changes.allocations = allocateColumns([], "accumulator", Math.max(LEAST_COLUMNS, 2 ** Math.ceil(Math.log2(needed))));
+      Object.assign(changes, { smallest: smallestOf(changes.allocations), holder: "accumulator" });
     }
     const place = chosen();
     const was = place && elementAt(place);
@@ -131,18 +134,22 @@ function render({ model, el: host }) {
     const columns = Number(count.control.value);
     if (!Number.isInteger(columns) || columns < 1) return count.complain("a number of columns");
     count.complain("");
-    const next = allocateColumns(held(), wanted, columns);
+    const next = allocateColumns(held(), wanted, columns, model.get("smallest"));
     const first = holder()?.name ?? next.find((a) => a.state === "placed")?.name ?? "";
-    update(model, { allocations: next, holder: first });
+    update(model, { allocations: next, smallest: smallestOf(next, model.get("smallest")), holder: first });
     name.control.value = "";
     return name.control.focus();
   };
   ask.addEventListener("click", request);
+  anew.addEventListener("click", () => {
+    update(model, { allocations: [], smallest: COLUMNS, holder: "" });
+    name.control.focus();
+  });
   for (const box of [name, count]) box.control.addEventListener("keydown", (event) => event.key === "Enter" && request());
   const release = (which) => {
     const next = freeColumns(held(), which);
     const stays = model.get("holder") !== which && holder();
-    update(model, { allocations: next, holder: stays ? model.get("holder") : (next.find((a) => a.state === "placed")?.name ?? "") });
+    update(model, { allocations: next, smallest: smallestOf(next, model.get("smallest")), holder: stays ? model.get("holder") : (next.find((a) => a.state === "placed")?.name ?? "") });
   };
 
   // ---- pictures ----
@@ -311,7 +318,7 @@ function render({ model, el: host }) {
   };
   const drawList = () => {
     const reason = (a) =>
-      a.state === "placed" ? `columns ${a.column} to ${a.column + a.columns - 1}` : a.state === "waits" ? "waits until as many neighbouring columns are free" : `refused: ${a.columns} is no power of two from ${LEAST_COLUMNS} to ${COLUMNS}`;
+      a.state === "placed" ? `columns ${a.column} to ${a.column + a.columns - 1}` : a.state === "waits" ? "waits until as many neighbouring columns are free" : `refused: ${a.why}`;
     const items = held().map((a) => {
       const drop = el("button", { type: "button", class: "cc-quiet", "data-cc": "free", "data-name": a.name, "aria-label": `${a.state === "placed" ? "Free" : "Withdraw"} ${a.name}`, text: a.state === "placed" ? "Free" : "Withdraw" });
       drop.addEventListener("click", () => {
@@ -326,8 +333,8 @@ function render({ model, el: host }) {
       return el("li", { "data-cc": "allocation", "data-name": a.name, "data-state": a.state }, el("span", {}, el("span", { class: a.state === "placed" ? "cc-yes" : "cc-no", "aria-hidden": "true", text: a.state === "placed" ? "✓ " : a.state === "waits" ? "… " : "✗ " }), el("b", { text: a.name }), ` ${a.columns}: `, el("span", { "data-cc": "what", text: reason(a) })), el("span", { class: "cc-tm-buttons" }, a.state === "placed" ? here : "", drop));
     });
     const free = COLUMNS - held().filter((a) => a.state === "placed").reduce((sum, a) => sum + a.columns, 0);
-    list.replaceChildren(...items, el("li", { class: "cc-muted" }, el("span", {}, el("b", { "data-cc": "free-columns", text: free }), ` of ${COLUMNS} columns are free.`)));
-    if (!count.control.value) count.control.value = allowedColumns(free) ? free : LEAST_COLUMNS;
+    list.replaceChildren(...items, el("li", { class: "cc-muted" }, el("span", {}, el("b", { "data-cc": "free-columns", text: free }), ` of ${COLUMNS} columns are free; the next allocation may take up to `, el("b", { "data-cc": "smallest", text: smallestOf(held(), model.get("smallest")) }), ".")));
+    if (!count.control.value) count.control.value = LEAST_COLUMNS;
   };
 
   const light = () => {
@@ -388,5 +395,5 @@ function render({ model, el: host }) {
 }
 
 // For tests: the arithmetic without the picture.
-export const _math = { accumulatorOf, allocateColumns, blocksOf, freeColumns, loadOf, nsOf };
+export const _math = { accumulatorOf, allocateColumns, blocksOf, freeColumns, loadOf, nsOf, smallestOf };
 export default { render };
