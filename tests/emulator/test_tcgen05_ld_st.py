@@ -301,6 +301,14 @@ def test_st__reaches_the_lanes_of_its_warp_only(warp):
             tcgen05.run(store, given, out, block=256)
 
 
+def test_halves__have_an_offset_that_makes_sense():
+    load_at = "tcgen05.ld.sync.aligned.16x32bx2.x2.b32 {%r0, %r1}, [%d], "
+    broken(load_at + "%x;\n", InvalidOperand, "has to be an integer constant")
+    broken(load_at + "-2;\n", InvalidOperand, "is -2, and has to be 0 or more columns")
+    store = "tcgen05.st.sync.aligned.16x32bx2.x2.b32 [%d], 1, {%r0, %r1};\n"
+    broken(store, InvalidOperand, "with an offset of 1 columns both halves would store to the same cells")
+
+
 def test_ld__refuses_forms_that_do_not_exist():
     broken("tcgen05.ld.sync.aligned.16x256b.x64.b32 {%r0}, [%d];\n", UnsupportedInstruction, "256 registers")
     broken("tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r0}, [%d];\n", InvalidOperand, "takes 2 registers, and 1")

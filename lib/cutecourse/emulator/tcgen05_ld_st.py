@@ -59,8 +59,13 @@ class _Access:
             found = site.constant(1 if stores else 2)
             if found is None:
                 site.invalid("the offset of the second half has to be an integer constant")
+            if found < 0:
+                site.invalid(f"the offset of the second half is {found}, and has to be 0 or more columns")
             split = found
         self.fragment: Fragment = fragment(self.shape, count, split, packed=self.packed)
+        (_, stop), *others = self.fragment.ranges
+        if stores and any(first < stop for first, _ in others):
+            site.invalid(f"with an offset of {split} columns both halves would store to the same cells")
         self.address = site.address(0 if stores else 1)
         index = (n_operands - 1) if stores else 0
         self.registers = site.sources(index, "u32") if stores else site.destinations(index, "u32")
