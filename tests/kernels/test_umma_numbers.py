@@ -1,5 +1,7 @@
 """The kernels of tcgen05 against NumPy, on the emulator and on a Blackwell GPU; whose barrier gets bytes."""
 
+from itertools import combinations, product
+
 import numpy as np
 import pytest
 
@@ -52,31 +54,51 @@ def test_rung__of_a_4x4_cluster_multiplies(kernel, device, seed):
     assert np.array_equal(run["c"], expected)
 
 
-@ONCE
-@pytest.mark.parametrize(
-    ("sms", "dtype", "major_a", "major_b"),
-    [(1, "f16", "mn", "k"), (1, "bf16", "k", "mn"), (2, "bf16", "mn", "k"), (2, "f16", "mn", "mn")],
+# Each value of each of these meets each value of every other one at least once: see the test below.
+# Problem, SMs for an MMA, type, majors of A and B, cluster; "ragged" where the tiles stand over C's edges.
+GEMMS = (
+    ((256, 256, 64), 1, "f16", "mn", "mn", (2, 1)),
+    ((130, 257, 72), 2, "bf16", "k", "k", (2, 1)),
+    ((136, 264, 40), 1, "bf16", "mn", "mn", (2, 2)),
+    ((256, 512, 320), 2, "f16", "k", "k", (2, 2)),  # five k-tiles: both phases of every stage
+    ((256, 1024, 64), 1, "bf16", "mn", "k", (2, 4)),
+    ((250, 520, 8), 2, "f16", "k", "mn", (2, 4)),
+    ((512, 256, 64), 1, "f16", "k", "mn", (4, 1)),
+    ((264, 250, 72), 2, "bf16", "mn", "k", (4, 1)),
+    ((512, 512, 64), 1, "bf16", "k", "k", (4, 2)),
+    ((520, 304, 56), 2, "f16", "mn", "mn", (4, 2)),
+    ((512, 1024, 64), 1, "bf16", "mn", "k", (4, 4)),
+    ((300, 528, 136), 2, "f16", "k", "mn", (4, 4)),
+    ((2, 3, 8), 1, "f16", "k", "k", (2, 1)),
+    ((130, 257, 72), 1, "f16", "k", "k", (1, 2)),
 )
-def test_gemm__reads_k_and_mn_major(sms, dtype, major_a, major_b, device, seed):
-    spec = umma_gemm.gemm_spec(
-        (256, 256, 64), sms=sms, dtype=dtype, major_a=major_a, major_b=major_b, cluster=(2, 1)
+
+
+def factors(mnk, sms, dtype, major_a, major_b, cluster):
+    """What a case stands for, with whether its tiles fill C."""
+    whole = mnk[0] % (128 * cluster[0]) == mnk[1] % (256 * cluster[1]) == mnk[2] % 64 == 0
+    return sms, dtype, major_a, major_b, cluster, "whole" if whole else "ragged"
+
+
+def test_gemm_cases__have_every_pair_of_values():
+    values = (
+        (1, 2),
+        ("f16", "bf16"),
+        ("k", "mn"),
+        ("k", "mn"),
+        ((2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (4, 4)),
+        ("whole", "ragged"),
     )
-    run, expected = multiplied(spec, device=device, seed=seed)
-    assert np.array_equal(run["c"], expected)
+    rows = [factors(*case) for case in GEMMS]
+    for one, other in combinations(range(len(values)), 2):
+        assert set(product(values[one], values[other])) <= {(row[one], row[other]) for row in rows}
 
 
 @ONCE
-@pytest.mark.parametrize(
-    ("mnk", "sms", "cluster"),
-    [
-        ((2, 3, 8), 1, (2, 1)),
-        ((130, 257, 72), 1, (1, 2)),
-        ((300, 520, 72), 2, (2, 2)),
-        ((256, 256, 320), 2, (2, 1)),  # five k-tiles: both phases of every stage
-    ],
-)
-def test_gemm__of_sizes_that_divide_nothing(mnk, sms, cluster, device, seed):
-    spec = umma_gemm.gemm_spec(mnk, sms=sms, cluster=cluster)
+@pytest.mark.parametrize("case", GEMMS, ids=lambda case: "-".join(map(str, factors(*case))))
+def test_gemm__multiplies_every_pair_of_types_majors_clusters_and_sizes(case, device, seed):
+    mnk, sms, dtype, major_a, major_b, cluster = case
+    spec = umma_gemm.gemm_spec(mnk, sms=sms, dtype=dtype, major_a=major_a, major_b=major_b, cluster=cluster)
     run, expected = multiplied(spec, device=device, seed=seed)
     assert np.array_equal(run["c"], expected)
 
@@ -116,7 +138,10 @@ def test_two_sm_pipeline__counts_each_pairs_bytes_on_its_own_leaders_barriers():
 FULL, EMPTY = 3 * 32768, 3 * 32768 + 3 * 8
 REPORTS = {
     "wrong_mask": (DeadlockError, [f"shared offset {FULL}), which is in phase 0 and misses 16384 bytes"]),
-    "peer_not_expected": (UninitializedRead, ["that was never written", "an mbarrier that did not expect all bytes", "tcgen05.mma.cta_group::2"]),
+    "peer_not_expected": (
+        UninitializedRead,
+        ["that was never written", "an mbarrier that did not expect all bytes", "tcgen05.mma.cta_group::2"],
+    ),
     "follower_multiplies": (
         DeadlockError,
         [
@@ -130,7 +155,10 @@ REPORTS = {
     "stage_reused": (BarrierCountError, [f"{FULL}", "all arrivals of phase 0 have come", "expect_tx"]),
     "freed_too_early": (TensorMemoryAccessError, ["tcgen05.ld", "is not allocated", "freed at line "]),
     "never_cleared": (UninitializedRead, ["should the first tcgen05.mma have enable-input-d false?"]),
-    "not_finished": (UninitializedRead, ["tcgen05.ld", "nobody has written since", "wait for its commit's mbarrier"]),
+    "not_finished": (
+        UninitializedRead,
+        ["tcgen05.ld", "nobody has written since", "wait for its commit's mbarrier"],
+    ),
 }
 
 
