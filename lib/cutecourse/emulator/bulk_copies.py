@@ -303,20 +303,25 @@ def pieces_of(count: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def land_later(arrival: Arrival, pieces: Sequence[Piece], *, keep: bool = False) -> None:
+def land_later(
+    arrival: Arrival, pieces: Sequence[Piece], *, covered: Chunks | None = None, keep: bool = False
+) -> None:
     """Let the pieces land in every destination, later and in any order.
 
-    `keep` leaves what the destination holds readable until then, for a reduction.
+    `covered` are the chunks of all pieces, where they are known. `keep` leaves what the destination holds
+    readable until then, for a reduction.
     """
     bundle = arrival.origin.bundle
     machine = bundle.machine
     _, written = bundle.cohort.shared_chunks
+    wholes = [piece.covered for piece in pieces] if covered is None else [covered]
     for place in arrival.places:
         first = place.chunk(arrival.first_chunk * CHUNK)
-        marks = written[first:]
+        if not keep:
+            marks = written[first:]
+            for whole in wholes:
+                marks[whole] = _NEVER
         for piece in pieces:
-            if not keep:
-                marks[piece.covered] = _NEVER
             machine.defer(partial(_land, arrival, place, piece, first))
 
 

@@ -81,22 +81,37 @@ class _Cut:
     covered: Chunks
 
     @classmethod
-    def of(cls, bound: BoundTensorMap, offset: int) -> list[_Cut]:
-        """The parts of a box at an offset in shared memory, made once for all boxes that lie alike."""
-        found: list[_Cut] | None = bound.cuts.get(offset & 1023)
-        if found is None:
-            chunks = bound.chunks(offset)
-            found = bound.cuts[offset & 1023] = [cls._make(bound, chunks, part) for part in _parts(bound)]
-        return found
-
-    @classmethod
-    def _make(cls, bound: BoundTensorMap, chunks: NDArray[np.int64], part: _Range) -> _Cut:
+    def make(cls, bound: BoundTensorMap, chunks: NDArray[np.int64], part: _Range) -> _Cut:
+        """A part of a box whose chunks go to `chunks`."""
         unit = CHUNK // bound.map.item_bytes
         inner = slice(part[0][0] // unit, part[0][1] // unit)
         index = (*(slice(first, stop) for first, stop in part[:0:-1]), inner)
         own = np.ascontiguousarray(chunks[index])
-        low, high = int(own.min()), int(own.max()) + 1
-        return cls(part, index, own, slice(low, high) if high - low == own.size else own)
+        return cls(part, index, own, _covered(own))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cuts:
+    """A box at one place in shared memory, cut into its parts, and all of its chunks."""
+
+    parts: list[_Cut]
+    covered: Chunks
+
+    @classmethod
+    def of(cls, bound: BoundTensorMap, offset: int) -> _Cuts:
+        """Those at an offset in shared memory, made once for all boxes that lie alike."""
+        found: _Cuts | None = bound.cuts.get(offset & 1023)
+        if found is None:
+            chunks = bound.chunks(offset)
+            parts = [_Cut.make(bound, chunks, part) for part in _parts(bound)]
+            found = bound.cuts[offset & 1023] = cls(parts, _covered(chunks))
+        return found
+
+
+def _covered(chunks: NDArray[np.int64]) -> Chunks:
+    """Chunks in any order, as a slice where they are neighbours."""
+    low, high = int(chunks.min()), int(chunks.max()) + 1
+    return slice(low, high) if high - low == chunks.size else chunks
 
 
 def _parts(bound: BoundTensorMap) -> list[_Range]:
@@ -120,6 +135,8 @@ class _Box:
     coords: tuple[int, ...]
     stores: bool
     """Whether it is written: an H200 writes the whole of a 16-byte chunk in which the tensor's row ends."""
+    inside: Window
+    """What of it lies in the tensor."""
 
     def window(self, part: _Range) -> Window:
         """What of a part of the box lies in the tensor."""
@@ -129,11 +146,9 @@ class _Box:
     def source(self) -> NDArray[Any] | None:
         """All of the box's chunks in global memory, if all lie in the tensor and come as they are."""
         tensor_map = self.bound.map
-        counts = tensor_map.counts
-        window = self.bound.window(self.coords, (0,) * len(counts), counts)
-        if window.stop != counts or any(window.first) or tensor_map.dtype in _ROUNDED:
+        if self.inside.stop != tensor_map.counts or any(self.inside.first) or tensor_map.dtype in _ROUNDED:
             return None
-        return self.bound.whole_chunks(window)
+        return self.bound.whole_chunks(self.inside)
 
 
 class _Tile:
@@ -229,8 +244,8 @@ class _TensorOperand:
                 bundle,
                 lane,
             )
-        box = _Box(bound, coords, self.stores)
-        window = box.window([(0, count) for count in tensor_map.counts])
+        counts = tensor_map.counts
+        window = bound.window(coords, (0,) * len(counts), counts, whole_chunks=self.stores)
         if not window.empty and bound.base + bound.reach(window) > bound.allocation.nbytes:
             beyond = bound.base + bound.reach(window) - bound.allocation.nbytes
             raise site.error(
@@ -242,7 +257,7 @@ class _TensorOperand:
                 lane,
                 allocation=bound.allocation.name,
             )
-        return box
+        return _Box(bound, coords, self.stores, window)
 
 
 def _find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensorMap:
@@ -461,8 +476,8 @@ def _load(site: Site, dims: int, to: str) -> Step:
             ),
             bar.rank & 1 if pair else None,
         )
-        from_ = box.source()
-        land_later(arrival, [_Tile(box, cut, from_) for cut in _Cut.of(box.bound, place.offset)])
+        from_, cuts = box.source(), _Cuts.of(box.bound, place.offset)
+        land_later(arrival, [_Tile(box, cut, from_) for cut in cuts.parts], covered=cuts.covered)
 
     return step
 
@@ -504,7 +519,7 @@ def _out(site: Site, dims: int, operation: str | None) -> Step:
         transfer = _remember(origin, "reduce" if operation else "store", box, source=place.about())
         out = Out(origin, groups.group(lane), transfer)
         base = place.chunk(place.offset & ~1023)
-        for cut in _Cut.of(box.bound, place.offset):
+        for cut in _Cuts.of(box.bound, place.offset).parts:
             chunks = cut.chunks + base
             out.add(chunks, partial(_write, box, cut.part, combine), _needed(box, cut.part, chunks))
         groups.copies.append(out)

@@ -87,7 +87,8 @@ class Program:
         self.flat: dict[str, FlatFunction] = {}
         self.starts: dict[str, int] = {}
         self.blocks: list[BasicBlock] = []
-        self.rank: list[int] = []
+        self.places: list[tuple[int, ...]] = []
+        """Where each block stands in the order in which lanes that have diverged run them."""
         self._order_edges: list[tuple[int, int]] = []
         self._function_now = entry.name
         self._labels: dict[int, int] = {}
@@ -504,7 +505,8 @@ class Program:
                 successors[block.index].append(block.next)
         for source, target in self._order_edges:
             successors[source].insert(0, target)
-        self.rank = weak_topological_order(successors, [self.starts[self.entry.name], *self.starts.values()])
+        rank = weak_topological_order(successors, [self.starts[self.entry.name], *self.starts.values()])
+        self.places = [(2 * place + 1,) for place in rank]
 
 
 def _guarded(step: Step, slot: int, negated: bool) -> Step:

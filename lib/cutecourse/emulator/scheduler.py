@@ -153,8 +153,8 @@ class Scheduler:
             return None
         if len(runnable) == 1:
             return runnable[0], [], 1 << 60
-        rank = bundle.program.rank
-        keyed = sorted(((_place(s, rank), i) for i, s in enumerate(runnable)))
+        places = bundle.program.places
+        keyed = sorted((_place(s, places), i) for i, s in enumerate(runnable))
         first = runnable[keyed[0][1]]
         best = keyed[0][0]
         kept = [first]
@@ -175,7 +175,7 @@ class Scheduler:
     def _run_bundle(self, bundle: Bundle, turn: int) -> bool:
         """Run a bundle for about `turn` instructions; False if it has nothing left to run."""
         machine = self.machine
-        blocks = bundle.program.blocks
+        blocks, places = bundle.program.blocks, bundle.program.places
         runs = self.block_runs
         while turn > 0:
             picked = self._pick(bundle)
@@ -222,7 +222,7 @@ class Scheduler:
                     break
                 if front is not None:
                     split.at = at
-                    if _place(split, bundle.program.rank) >= front:
+                    if _place(split, places) >= front:
                         break
             used = machine.issued - started
             split.turn = machine.issued
@@ -329,9 +329,10 @@ def _none(warp: int) -> list[str]:
     return []
 
 
-def _place(split: Split, rank: list[int]) -> tuple[int, ...]:
+def _place(split: Split, places: list[tuple[int, ...]]) -> tuple[int, ...]:
     """Where a split stands in the order of blocks; inside a call it stands before the place to return to."""
-    return (*(2 * rank[frame] for frame in split.stack), 2 * rank[split.at] + 1)
+    own = places[split.at]
+    return (*(places[frame][0] - 1 for frame in split.stack), *own) if split.stack else own
 
 
 def _ranges(lanes: list[int]) -> str:

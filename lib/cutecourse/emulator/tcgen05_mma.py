@@ -61,7 +61,7 @@ _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
 _EXPONENTS = {"f16": (10, 15), "bf16": (7, 127), "tf32": (23, 127)}
 """Where the exponent starts in an element's bits, and its bias."""
 _TF32_FRACTION = 10
-_ONE_THREAD = 1 << 17
+_ONE_THREAD = 1 << 18
 """Matrix products of so few multiplications are no work for which BLAS asks a second thread."""
 
 
@@ -140,7 +140,7 @@ def accumulate(
     `exact` tells that no sum of products needs rounding (`sums_are_exact`), so that their order makes no
     difference; the result is the same and comes faster.
 
-    Shapes: a (M, K), b (N, K), c and the result (M, N).
+    Shapes: a (M, K), b (N, K), c and the result (M, N); b is best a transposed (K, N).
 
     >>> one = np.ones((2, 4))
     >>> accumulate(one, one, None, "f32").view(np.float32).tolist()
@@ -509,7 +509,11 @@ class _Mma:
         """The CTAs' parts of a matrix in shared memory, one behind the other along M or N."""
         held, _ = self.origin.bundle.cohort.shared_chunks
         chunks = places[0] if len(places) == 1 else np.concatenate(places, axis=0 if k_major else 1)
-        return self._factor(held[chunks].view(f"u{self.item}"), kind, k_major=k_major, negate=negate)
+        elements = held[chunks].view(f"u{self.item}")
+        if k_major and places is self.b:
+            # As A * B^T wants it; of elements it is less work than of the numbers made from them.
+            elements, k_major = np.ascontiguousarray(elements.T), False
+        return self._factor(elements, kind, k_major=k_major, negate=negate)
 
     def _tensor(self, memory: TensorMemory, part: _Part) -> _Factor:
         """A CTA's rows of A in tensor memory."""
