@@ -8,6 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
+from cutecourse.kernels.spec import compute_capability_of, runs_on
+
 MIN_COMPUTE_CAPABILITY = (8, 0)
 """The course's PTX is sm_80's, so an older GPU cannot run it."""
 
@@ -17,15 +19,20 @@ _CU_CC_MAJOR, _CU_CC_MINOR = 75, 76
 
 
 def too_old_for(target: str) -> str | None:
-    """Return why this machine's GPU cannot run PTX for a target, or None; there has to be a GPU."""
+    """Return why this machine's GPU cannot run PTX for a target, or None; there has to be a GPU.
+
+    A GPU may be too new as well: PTX of a target with an `a` is for one compute capability, and with an `f`
+    for those of one major number.
+    """
     found = find_gpu()
     assert found is not None
-    needed = divmod(int("".join(filter(str.isdigit, target))), 10)
-    if found >= needed:
+    if runs_on(target, found):
         return None
+    major, minor = compute_capability_of(target)
+    which = {"a": " exactly", "f": f" or a later {major}.x"}.get(target[-1], "")
     return (
         f"this machine's GPU has compute capability {found[0]}.{found[1]}, "
-        f"and {target} needs {needed[0]}.{needed[1]}"
+        f"and {target} needs {major}.{minor}{which}"
     )
 
 
