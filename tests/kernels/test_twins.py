@@ -136,8 +136,10 @@ def test_umma_cu__multiplies_on_the_emulator(tmp_path, find_program, name, spec)
         (runtime.emulator_tensor_map(parameter.encoding, array),)
         for parameter, array in zip(spec.params, (a, b), strict=False)
     ]
+    text = (tmp_path / f"{name}.ptx").read_text()
+    assert text.count("tcgen05.ld.sync") == 256 // 32  # one copy takes all columns out, 32 at a time
     emulator.launch(
-        (tmp_path / f"{name}.ptx").read_text(),
+        text,
         grid=spec.grid,
         block=spec.block,
         cluster=spec.cluster,
