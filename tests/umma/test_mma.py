@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,17 @@ from cutecourse.umma import (
     partition_shape_C,
     tile_to_mma_shape,
 )
+from support import cutlass_cpp
+
+needs_headers = pytest.mark.skipif(
+    cutlass_cpp.include_folder() is None, reason="CUTLASS's headers (PyPI's nvidia-cutlass) are not installed"
+)
+
+
+def headers(folder: str, name: str) -> str:
+    include = cutlass_cpp.include_folder()
+    assert include is not None
+    return (include / "cute" / folder / name).read_text()
 
 
 def mma_of(case: dict[str, Any]) -> TiledUmma:
@@ -76,8 +88,38 @@ def test_make_tiled_mma__refuses_other_operations_by_name(rule: str, op: str) ->
     assert info.value.rule == rule
 
 
+@needs_headers
+def test_make_tiled_mma__makes_or_refuses_by_name_every_operation_of_the_header() -> None:
+    header = headers("arch", "mma_sm100_umma.hpp")
+    names_there = re.findall(r"^struct (SM100_MMA_\w+)", header, re.MULTILINE)
+    assert len(names_there) >= 30
+    ours = {"SM100_MMA_F16BF16_SS", "SM100_MMA_F16BF16_2x1SM_SS"}
+    for op in ours:
+        assert make_tiled_mma(op, "f16", "f16", "f32", 128, 128).op in names_there
+    for op in set(names_there) - ours:
+        with pytest.raises(UmmaError, match=op) as info:
+            make_tiled_mma(op, "f16", "f16", "f32", 128, 128)
+        assert info.value.rule == "family", op
+
+
+@needs_headers
+@pytest.mark.parametrize("op", ["SM100_MMA_F16BF16_SS", "SM100_MMA_F16BF16_2x1SM_SS"])
+def test_make_tiled_mma__names_the_fragments_as_the_traits(op: str) -> None:
+    traits = headers("atom", "mma_traits_sm100.hpp").split(f"struct MMA_Traits<{op}<")[1].split("};")[0]
+    frg = dict(re.findall(r"using FrgType([ABC]) = (.*?);", traits))
+    mma = make_tiled_mma(op, "f16", "bf16", "f32", 128, 128, "K", "MN")
+    assert mma.frg_type_a == frg["A"].replace("a_major", "UMMA::Major::K")
+    assert mma.frg_type_b == frg["B"].replace("b_major", "UMMA::Major::MN")
+    assert mma.frg_type_c == frg["C"].replace("c_type", "f32")
+    assert mma.val_types == ("f32", "f16", "bf16", "f32")
+
+
 def test_make_tiled_mma__refuses_types_and_ctas() -> None:
-    for rule, types in (("dtype", ("s16", "f16", "f32")), ("c_type", ("f16", "f16", "s32"))):
+    for rule, types in (
+        ("dtype", ("s16", "f16", "f32")),
+        ("c_type", ("f16", "f16", "s32")),
+        ("c_type", ("bf16", "f16", "f16")),
+    ):
         with pytest.raises(UmmaError) as info:
             make_tiled_mma("SM100_MMA_F16BF16_SS", *types, 128, 128)
         assert info.value.rule == rule
@@ -105,6 +147,12 @@ def test_tiled_umma__explains_itself() -> None:
     mma = make_tiled_mma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 128, 256)
     assert json.loads(json.dumps(mma.to_snapshot()))["thr_id"] == "1:0"
     assert "ThrID" in str(mma.explain())
+    named = {name for step in mma.explain().steps for name, _ in step.values}
+    assert named >= {"ptx", "shape_mnk", "frg_type_c", "thr_id", "layout_a", "idesc_hex", "thr_layout_vmnk"}
+    part = mma.get_slice(0).explain_partition("C", make_identity_layout((128, 256)))
+    made = mma.get_slice(0).partition_C(make_identity_layout((128, 256)))
+    assert str(part.result) == str(made)
+    assert max(step.level for step in part.steps) == 1
     assert mma.instruction.format is INSTR_SM100
     assert {part.field.name: part.meant for part in mma.instruction.fields}["n_dim"] == "256 columns"
 

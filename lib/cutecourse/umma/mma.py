@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 from cutecourse import atoms
 from cutecourse.atoms import MmaAtom, Source, Tensor, ThrMma, TiledMma
 from cutecourse.atoms.tensor import AnyLayout
+from cutecourse.atoms.tiled_mma import partition
 from cutecourse.descriptors import INSTR_SM100, MAJORS, Descriptor, make_instr_desc
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
-from cutecourse.layout import Layout, size, tiled_divide
+from cutecourse.layout import Explanation, Layout, explain, size, tiled_divide
 from cutecourse.layout.int_tuple import IntTuple
 
 from .errors import UmmaError
@@ -27,6 +28,8 @@ __all__ = [
     "partition_shape_B",
     "partition_shape_C",
 ]
+
+Operand = Literal["A", "B", "C"]
 
 _ARCH = "include/cute/arch/mma_sm100_umma.hpp"
 _TRAITS = "include/cute/atom/mma_traits_sm100.hpp"
@@ -70,11 +73,31 @@ class TiledUmma(Record):
     LAW: ClassVar[str] = "layout_a((v, (m, k))) is the cell (m + M/V v, k) of A"
     OPERANDS: ClassVar[tuple[str, ...]] = ("op", "a_type", "b_type", "c_type", "m", "n", "a_major", "b_major")
     STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("shape", "K of an instruction is 32 bytes", "shape_mnk"),
-        ("ThrID", "the CTAs that work on one instruction", "thr_id"),
-        ("operands", "which cells each of them has", "layout_a", "layout_b", "layout_c"),
-        ("instruction", "the instruction descriptor", "idesc"),
-        ("tile", "(CTA of the atom, atom along M, N, K) to CTA", "thr_layout_vmnk"),
+        ("MMA_Op", "the operation: one struct, one instruction", "op", "ptx"),
+        ("MMA_Traits", "M and N as given; K of an instruction is 32 bytes", "shape_mnk"),
+        (
+            "types",
+            "of the operands' elements, and what the MMA is handed for them",
+            "val_types",
+            "frg_type_a",
+            "frg_type_b",
+            "frg_type_c",
+        ),
+        ("ThrID", "the threads of the atom are CTAs: so many work on one instruction", "thr_id"),
+        (
+            "operands",
+            "(CTA, value) to the index of a cell: which part each CTA has",
+            "layout_a",
+            "layout_b",
+            "layout_c",
+        ),
+        ("idesc", "the instruction descriptor, a value of the traits", "idesc_hex"),
+        ("MMA_Atom", "the layout of atoms beside each other, given to make_tiled_mma", "atom_layout_mnk"),
+        (
+            "TiledMMA",
+            "tiled_product(ThrID, atom_layout_mnk): (CTA of the atom, atom along M, N, K) to CTA",
+            "thr_layout_vmnk",
+        ),
         ("result", "what all of them multiply together", "tile_shape"),
     )
     RESULT: ClassVar[str] = "tile_shape"
@@ -124,6 +147,41 @@ class TiledUmma(Record):
     def shape_mnk(self) -> tuple[int, int, int]:
         """M, N and K of one instruction."""
         return self.atom.shape_mnk
+
+    @property
+    def ptx(self) -> str:
+        """The instruction."""
+        return self.atom.ptx
+
+    @property
+    def val_types(self) -> tuple[str, str, str, str]:
+        """ValTypeD, ValTypeA, ValTypeB, ValTypeC."""
+        return (self.c_type, self.a_type, self.b_type, self.c_type)
+
+    @property
+    def frg_type_a(self) -> str:
+        """FrgTypeA: what make_fragment_A gives, a view of shared memory through descriptors."""
+        return f"UMMA::smem_desc<UMMA::Major::{self.a_major}>"
+
+    @property
+    def frg_type_b(self) -> str:
+        """FrgTypeB: what make_fragment_B gives."""
+        return f"UMMA::smem_desc<UMMA::Major::{self.b_major}>"
+
+    @property
+    def frg_type_c(self) -> str:
+        """FrgTypeC: what make_fragment_C gives, a tensor in tensor memory."""
+        return f"UMMA::tmem_frg_{self.cta_group}sm<{self.c_type}>"
+
+    @property
+    def idesc_hex(self) -> str:
+        """The instruction descriptor's 32 bits."""
+        return f"0x{self.idesc:08x}"
+
+    @property
+    def atom_layout_mnk(self) -> Layout:
+        """The atoms beside each other along M, N and K."""
+        return self.tiled_mma.atom_layout_mnk
 
     @property
     def thr_id(self) -> Layout:
@@ -238,6 +296,25 @@ class CtaMma:
     def partition_C(self, tensor: Tensor | AnyLayout) -> Tensor:
         """This CTA's part ((MMA_M, MMA_N), MMAs along M, MMAs along N, ...) of a tensor (M, N, ...)."""
         return self._thr.partition_C(tensor)
+
+    def explain_partition(
+        self, operand: Operand, tensor: Tensor | AnyLayout, *, depth: int = 1
+    ) -> Explanation:
+        """The steps of `partition_A`, `partition_B` or `partition_C`, each with its values.
+
+        `depth` says how deep: 0 the slice alone, 1 with thrfrg's steps, more with those of the divides and
+        compositions inside.
+
+        >>> from cutecourse.layout import make_identity_layout
+        >>> mma = make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", 256, 256)
+        >>> explanation = mma.get_slice(1).explain_partition("A", make_identity_layout((256, 64)))
+        >>> [step.rule for step in explanation.steps]
+        ['permute', 'atom', 'thread-value', 'threads', 'result', 'slice', 'result']
+        """
+        whole = explain(partition, self.tiled.tiled_mma, operand, tensor, self.cta)
+        operands = (("mma", repr(self.tiled)), ("tensor", str(tensor)), ("cta", self.cta))
+        steps = tuple(step for step in whole.steps if step.level <= depth)
+        return replace(whole, operation=f"partition_{operand}", operands=operands, steps=steps)
 
     def make_fragment_A(self, slayout: AnyLayout, start_address: int = 0) -> DescriptorTensor:
         """The descriptors of A's instructions, from its partitioned layout in shared memory.
