@@ -194,6 +194,24 @@ def test_mma__that_meet_otherwise_have_no_promised_order(second):
     assert notes(SETUP + mma() + between + second + done(1) + AFTER + LD + WAIT_LD) == []
 
 
+COPY = "@%first tcgen05.cp.cta_group::1.128x128b [%tmem], %a;\n"
+
+
+@pytest.mark.parametrize(
+    "first", [COPY, mma(), mma(column=32, a="[%tmem]")], ids=["copied", "written", "read"]
+)
+def test_cp__that_overwrites_what_is_under_way_has_no_promised_order(first):
+    filled = ST + "add.u32 %x, %d, 4;\n" + ST.replace("%d", "%x") + WAIT_ST + BEFORE + BAR + AFTER
+    seen = set()
+    for seed in range(8):
+        seen |= set(notes(SETUP + filled + first + COPY + done() + AFTER + LD + WAIT_LD, seed=seed))
+    name = next(word[:11] for word in first.split() if word.startswith("tcgen05."))
+    assert seen == {("order not promised", "tcgen05.cp.", name)}
+    between = done() + AFTER
+    body = SETUP + filled + first + between + COPY + done(1) + AFTER + LD + WAIT_LD
+    assert notes(body) == []
+
+
 # --- the table ----------------------------------------------------------------------------------------------
 
 

@@ -103,9 +103,11 @@ _ROWS = (
         "order not promised",
         "note",
         "a tcgen05.mma uses tensor memory that an earlier tcgen05.mma reads, or writes as another"
-        " accumulator or in another shape, and nobody has waited between",
-        "the document orders two tcgen05.mma of one accumulator, shape and kind only; the tensor core is"
-        " known to work in the order of issue, as Triton's guide says",
+        " accumulator or in another shape, or a tcgen05.cp what an earlier tcgen05.mma or cp reads or writes,"
+        " and nobody has waited between",
+        "the document orders two tcgen05.mma of one accumulator, shape and kind, and a tcgen05.mma behind a"
+        " tcgen05.cp; the tensor core executes all in the order of issue, says Triton's tutorial of"
+        " tcgen05.cp",
     ),
 )
 HAZARDS = {hazard.name: hazard for hazard in _ROWS}

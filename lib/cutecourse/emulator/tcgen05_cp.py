@@ -125,7 +125,7 @@ def _issue(
     for each in [rank] if group == 1 else [rank & ~1, rank | 1]:
         memory = TensorMemories.of(cohort)[cluster, each]
         memory.check_allocated(region, "tcgen05.cp", origin)
-        memory.check_quiet(region, "tcgen05.cp", origin, writes=True)
+        memory.check_quiet(region, "tcgen05.cp", origin, writes=True, after=("mma", "cp"), copies=True)
         chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
         check_source(origin, each, chunks, "the source")
         moving = Moving(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,6 +110,15 @@ class Moving:
     """"mma" or "cp" for an operation behind which others take their turn."""
 
 
+def _overtaken(what: str, region: Region, moving: Moving, *, same: bool) -> str:
+    other = "" if same or moving.pipeline == "cp" else " as another accumulator"
+    name, line = moving.origin.site.instruction.name, moving.origin.site.line
+    return (
+        f"{what} takes {region}, which the {name} of line {line} has still to"
+        f" {f'write{other}' if moving.writes else 'read'}"
+    )
+
+
 class TensorMemory:
     """The tensor memory of one CTA.
 
@@ -192,12 +202,14 @@ class TensorMemory:
         *,
         writes: bool,
         after: tuple[str, ...] = (),
+        copies: bool = False,
         frees: bool = False,
     ) -> None:
         """Refuse a region that an asynchronous operation has still to write or, for a write, to read.
 
-        `after` names the pipelines behind which the access takes its turn. Notes are taken of the fences and
-        waits that the document asks for, and that are missing; freeing needs no fence.
+        `after` names the pipelines behind which the access takes its turn, of which the document promises
+        some only, and none for a tcgen05.cp (`copies`). Notes are taken of that, and of the fences and waits
+        that the document asks for and that are missing; freeing needs no fence.
 
         Errors: TensorMemoryHazard.
         """
@@ -206,11 +218,11 @@ class TensorMemory:
                 continue
             name, line = moving.origin.site.instruction.name, moving.origin.site.line
             if moving.pipeline in after:
-                if moving.pipeline == "mma" and not (writes and moving.writes and moving.region.same(region)):
+                same = writes and moving.writes and moving.region.same(region)
+                if copies or (moving.pipeline == "mma" and not same):
                     take_note(
                         "order not promised",
-                        f"{what} takes {region}, which the {name} of line {line} has still to"
-                        f" {'write as another accumulator' if moving.writes else 'read'}",
+                        partial(_overtaken, what, region, moving, same=same),
                         origin,
                         line,
                     )
