@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
@@ -82,6 +82,10 @@ class Access:
         self.shift = self.size.bit_length() - 1
         if self.size != 1 << self.shift:
             site.invalid(f"an access of {self.size} bytes is no power of two")
+        self._unit = (
+            CHUNK_TYPE if self.size == CHUNK else np.dtype(f"{'u' if self.size < CHUNK else 'V'}{self.size}")
+        )
+        """All of a lane's words as one element."""
         self.reads = reads
         self.writes = writes
         self._last: Allocation | None = None
@@ -93,15 +97,26 @@ class Access:
         """The active lanes' words in lane order: shape (k[, count]), without a mask (n, 32[, count])."""
         parts = self.parts(bundle, address, mask)
         if len(parts) == 1:
-            return parts[0].words[parts[0].index]
+            return self.read(parts[0])
         return self._join(bundle, parts, mask)
+
+    def read(self, part: Part) -> NDArray[Any]:
+        """The words of some lanes: shape of `part.index`, and a last axis for several words."""
+        if self.count == 1:
+            return part.words[part.index]
+        units = part.words.view(self._unit)[:, 0][part.index]
+        return units.view(part.words.dtype).reshape(*part.index.shape, self.count)
 
     def store(self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any]) -> None:
         """Write words; `values` is shaped as `load` returns it. Of lanes that collide the last one wins."""
         parts = self.parts(bundle, address, mask)
         if len(parts) == 1:
             part = parts[0]
-            part.words[part.index] = values
+            if self.count == 1:
+                part.words[part.index] = values
+            else:
+                units = np.ascontiguousarray(values, dtype=part.words.dtype).view(self._unit)[..., 0]
+                part.words.view(self._unit)[:, 0][part.index] = units
             if part.written is not None:
                 part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
             return

@@ -11,7 +11,7 @@ from cutecourse.emulator.bundle import KINDS, WARP_SIZE, Bundle, Mask, put
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 from cutecourse.ptx.scopes import type_bits
-from cutecourse.ptx.syntax import Vector
+from cutecourse.ptx.syntax import Sink, Vector
 
 __all__: list[str] = []
 
@@ -39,14 +39,19 @@ def mov(site: Site) -> Step:
         return _unpack(site, word, bits)
     if isinstance(site.operand(1), Vector):
         return _pack(site, word, bits)
-    target, source = site.destination(0, word), site.source(1, word)
+    return _moves(word, [(site.destination(0, word), site.source(1, word))])
+
+
+def _moves(kind: str, pairs: list[tuple[int, int]]) -> Step:
+    """Copy rows: (target, source) of each."""
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows[word]
-        if mask is None:
-            rows[target][...] = rows[source]
-        else:
-            np.copyto(rows[target], rows[source], where=mask)
+        rows = bundle.rows[kind]
+        for target, source in pairs:
+            if mask is None:
+                rows[target][...] = rows[source]
+            else:
+                np.copyto(rows[target], rows[source], where=mask)
 
     return step
 
@@ -63,13 +68,17 @@ def _unpack(site: Site, word: str, bits: int) -> Step:
     count = len(operand.items)
     part = _part(site, bits, count)
     targets = site.destinations(0, part)
+    register = site.register(site.operand(1))
+    if register is not None and register.bits == bits:
+        pairs = zip(targets, site.program.part_slots(register, part), operand.items, strict=True)
+        return _moves(
+            part, [(target, source) for target, source, item in pairs if not isinstance(item, Sink)]
+        )
     source = site.source(1, word)
     dtype = KINDS[part][1]
 
     def step(bundle: Bundle, mask: Mask) -> None:
         pieces = np.ascontiguousarray(bundle.rows[word][source]).view(dtype).reshape(-1, WARP_SIZE, count)
-        # One of the destinations may be half of the source, so the pieces are copied first.
-        pieces = pieces.copy()
         rows = bundle.rows[part]
         for position, target in enumerate(targets):
             put(rows[target], pieces[..., position], mask)
@@ -82,6 +91,9 @@ def _pack(site: Site, word: str, bits: int) -> Step:
     assert isinstance(operand, Vector)
     part = _part(site, bits, len(operand.items))
     sources = site.sources(1, part)
+    register = site.register(site.operand(0))
+    if register is not None and register.bits == bits:
+        return _moves(part, list(zip(site.program.part_slots(register, part), sources, strict=True)))
     target = site.destination(0, word)
     dtype, wide = KINDS[part][1], KINDS[word][1]
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import numbers
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,8 +113,11 @@ def launch(
     Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
     wrong.
     """
-    module = ptx if isinstance(ptx, Module) else parse(ptx)
-    check(module)
+    if isinstance(ptx, Module):
+        module = ptx
+        check(module)
+    else:
+        module = _read(ptx)
     function = _entry(module, entry)
     shape = _extents("grid", grid, _MAX_GRID, function)
     threads = _extents("block", block, _MAX_BLOCK, function)
@@ -131,7 +137,8 @@ def launch(
     _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions)
     try:
-        scheduler.run()
+        with _collector_paused():
+            scheduler.run()
     except EmulatorError as error:
         if recorder is not None:
             error.trace = recorder.trace()
@@ -152,6 +159,30 @@ def launch(
         printed="".join(machine.printed),
         notes=tuple(sorted(machine.notes.values(), key=lambda note: (note.line, note.other_line or 0))),
     )
+
+
+@lru_cache(maxsize=32)
+def _read(ptx: str) -> Module:
+    """A text parsed and checked, kept for the launches that follow; nothing changes a module."""
+    module = parse(ptx)
+    check(module)
+    return module
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No search for cycles in the meantime: a launch leaves next to none before it ends.
+
+    A search goes through all objects of the process, which takes a tenth of a second where a compiler is
+    loaded.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 # --- what is launched ----------------------------------------------------------------------------------

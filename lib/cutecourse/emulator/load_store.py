@@ -135,7 +135,7 @@ def ld(site: Site) -> Step:
 
     def load_vector(bundle: Bundle, mask: Mask) -> None:
         for part in access.parts(bundle, lanes(bundle), mask):
-            values = part.words[part.index]
+            values = access.read(part)
             if signed:
                 values = values.view(word)
             for position, (wide, slot) in enumerate(targets):

@@ -80,6 +80,10 @@ class Sleep(Protocol):
         """Let all lanes go on, with the answer that it has not happened."""
 
 
+def _nothing() -> None:
+    """What is left to do of work that is complete."""
+
+
 class PendingWork:
     """Asynchronous work that has been issued and not completed, such as the copies of one cp.async.
 
@@ -105,7 +109,9 @@ class PendingWork:
             if last is not self:
                 self._machine.pending[self.position] = last
                 last.position = self.position
-            self._complete()
+            # What it held is free now, also where that knows of this work.
+            complete, self._complete = self._complete, _nothing
+            complete()
 
 
 class Machine:

@@ -457,6 +457,7 @@ class PhaseWait:
                     parity=group.parity,
                 )
         machine.unpark(bundle, self.split, self.following)
+        self.groups = []
 
     def wake_some(self) -> None:
         """Let the lanes go on whose phase has completed; the others wait on as a split of their own."""
@@ -491,6 +492,7 @@ class PhaseWait:
         self.split.waiting = None
         self.split.at = self.following
         self.bundle.machine.wake(self.bundle)
+        self.groups = []
 
     def _end(self, *, answer: bool) -> None:
         machine = self.bundle.machine

@@ -215,10 +215,16 @@ class Program:
         if register.bits == width:
             return self._slot(kind, ("reg", *self._register_row(register)))
         if register.bits > width > 1 and site.instruction.opcode in _WIDER_REGISTERS:
-            return self._slot(kind, ("part", *self._register_row(register)))
+            return self._slot(kind, ("part", *self._register_row(register), 0))
         site.invalid(
             f"{register.name} is a register of type .{register.type}, and the instruction reads .{kind}"
         )
+
+    def part_slots(self, register: Register, kind: str) -> list[int]:
+        """A register's parts, lowest first, as rows of a narrower kind: to read and to write."""
+        row = self._register_row(register)
+        count = register.bits // KINDS[kind][0]
+        return [self._slot(kind, ("part", *row, position)) for position in range(count)]
 
     def destination_slot(self, site: Site, operand: Operand, kind: str) -> int:  # noqa: RET503 - what it ends in raises
         """Where to write an operand as a kind."""

@@ -20,7 +20,10 @@ from cutecourse.ptx.scopes import Register
 __all__ = ["RowTable"]
 
 Recipe = tuple[Any, ...]
-"""How to make a row: ("reg", bits, index), ("const", bits), ("shared", offset), ("special", name), ..."""
+"""How to make a row: ("reg", bits, index), ("const", bits), ("shared", offset), ("special", name), ...
+
+("part", bits, index, position) is a part of a register, which is wider than the kind; position 0 is lowest.
+"""
 
 
 class RowTable:
@@ -31,6 +34,8 @@ class RowTable:
         self._registers: dict[tuple[str, int], tuple[int, int]] = {}
         self._recipes: dict[str, list[Recipe]] = {kind: [] for kind in KINDS}
         self._slots: dict[tuple[str, Recipe], int] = {}
+        self._constants: dict[int, dict[tuple[str, int], NDArray[Any]]] = {}
+        """The rows of constants, by the number of warps in a bundle: all bundles share them."""
 
     def slot(self, kind: str, recipe: Recipe) -> int:
         """The slot of a recipe, the same each time it is asked for."""
@@ -74,23 +79,33 @@ class RowTable:
                 view = storage[bits] if bits == 1 else storage[bits].view(dtype)
                 if parts > 1:
                     view = view.reshape(-1, n, WARP_SIZE, parts)
-                rows[kind] = [_make_row(bundle, storage, view, kind, recipe) for recipe in recipes]
+                registers = list(view)
+                constants = self._constants.setdefault(n, {})
+                made = rows[kind] = []
+                for recipe in recipes:
+                    what = recipe[0]
+                    if what == "reg":
+                        row = registers[recipe[2]]
+                    elif what == "const":
+                        row = constants.get((kind, recipe[1]))
+                        if row is None:
+                            row = constants[kind, recipe[1]] = _make_row(bundle, storage, kind, recipe)
+                            row.flags.writeable = False
+                    else:
+                        row = _make_row(bundle, storage, kind, recipe)
+                    made.append(row)
         return rows
 
 
-def _make_row(
-    bundle: Bundle, storage: dict[int, NDArray[Any]], view: NDArray[Any], kind: str, recipe: Recipe
-) -> NDArray[Any]:
+def _make_row(bundle: Bundle, storage: dict[int, NDArray[Any]], kind: str, recipe: Recipe) -> NDArray[Any]:
     what = recipe[0]
-    if what == "reg":
-        row: NDArray[Any] = view[recipe[2]]
-        return row
     bits, dtype, parts = KINDS[kind]
     shape = (bundle.n, WARP_SIZE)
     if what == "part":
         wide = storage[recipe[1]][recipe[2]]
         pieces = wide.view(dtype).reshape(*shape, -1)
-        return pieces[..., 0] if parts == 1 else pieces[..., :parts]
+        first = recipe[3] * parts
+        return pieces[..., first] if parts == 1 else pieces[..., first : first + parts]
     if what in {"temporary", "sink"}:
         return np.zeros(shape if parts == 1 else (*shape, parts), dtype=dtype)
     if what == "const":
