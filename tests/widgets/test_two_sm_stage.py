@@ -11,8 +11,8 @@ import pytest
 from widgets import traces
 from widgets.umma_runs import traced
 
-from cutecourse.trace import Trace
-from cutecourse.widgets import TwoSmStage, WidgetError
+from cutecourse.trace import Recorder, Trace
+from cutecourse.widgets import TmemViewer, TwoSmStage, WidgetError
 from cutecourse.widgets.stage_steps import ACTS, snapshot
 from cutecourse.widgets.traces import named, read_trace
 
@@ -133,6 +133,35 @@ def test_steps__say_where_the_accumulator_lies() -> None:
     leader, peer = (cta["tensor"] for cta in TwoSmStage(traced("umma_two_sm")).stage["ctas"])
     assert leader == "rows 0 to 127 of the 256×256 tile in lanes 0 to 127, columns 0 to 255"
     assert peer == "rows 128 to 255 of the 256×256 tile in lanes 0 to 127, columns 0 to 255"
+
+
+@pytest.mark.parametrize(("m", "n", "group"), [(64, 64, 1), (128, 128, 1), (128, 128, 2), (256, 256, 2)])
+def test_steps__place_the_accumulator_as_the_layouts_do(m: int, n: int, group: int) -> None:
+    """The sentence's rows, lanes and columns against what TmemViewer takes from CuTe's layout."""
+    recorder = Recorder()
+    recorder.begin(kernel="k", grid=(group, 1, 1), block=(128, 1, 1), cluster=(group, 1, 1))
+    place: dict[str, Any] = {"cluster": 0, "rank": 0, "block": (0, 0, 0), "warp": 0, "lane": 0, "line": 1}
+    barrier = {"rank": 0, "offset": 0, "name": "done"}
+    recorder.emit("mbarrier.init", time=0, barrier=barrier, count=1, **place)
+    issue = recorder.emit(
+        "mma.issue", time=1, group=group, m=m, n=n, k=16, types="f32.f16.f16", a=0, b=0, d=32, idesc=0,
+        accumulate=False, **place,
+    )  # fmt: skip
+    recorder.emit("mma.commit", time=2, group=group, barrier=barrier, mask=None, issues=[issue], **place)
+    said = [cta["tensor"] for cta in TwoSmStage(recorder.trace()).stage["ctas"]]
+    viewer = TmemViewer(m, n, cta_group=group)
+    for cta, words in enumerate(said):
+        places = [viewer.place(i, j) for i, j in product(range(m), range(n))]
+        mine = [where for where in places if where[0] == cta]
+        rows = sorted({i for i in range(m) if viewer.place(i, 0)[0] == cta})
+        of, rest = words.split(" tile in ")
+        lanes, columns = rest.split(", columns ")
+        assert of == f"rows {rows[0]} to {rows[-1]} of the {m}×{n}"
+        # What stands in brackets is of N, not of lanes.
+        spans = re.findall(r"(\d+) to (\d+)", re.sub(r"\(.*?\)", "", lanes))
+        told = {lane for low, high in spans for lane in range(int(low), int(high) + 1)}
+        assert told == {lane for _, lane, _ in mine}
+        assert columns == f"{32 + min(c for *_, c in mine)} to {32 + max(c for *_, c in mine)}"
 
 
 # ---- one SM ----
