@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse import emulator
-from cutecourse.emulator import LaunchResult
+from cutecourse.emulator import LaunchResult, Note
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime.arguments import Bound, bind, flat_arguments
 from cutecourse.runtime.compiled import PtxText
@@ -56,6 +56,11 @@ class Run:
                 f"{self.record.kernel} has no array {name!r}; it has {', '.join(self.arrays)}."
             )
         return self.arrays[name]
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Hazards that the emulator met and went on: what a document asks for and ptxas makes up for."""
+        return () if self.emulated is None else self.emulated.notes
 
     @property
     def ptx(self) -> PtxText:
