@@ -257,6 +257,7 @@ def test_figure__has_both_ctas_their_bytes_and_their_barriers() -> None:
     ]
     words = [text.get_text() for text in axes.texts]
     assert words.count(str(2 * HALF)) == 2
+    assert words.count("phase 0 ends") == 3  # the leader's bytes, and both stages free
     assert "not used: the leader's counts the bytes of both" in words
     first, second = (TwoSmStage(traced(PIPELINE)).figure().png() for _ in range(2))
     assert first == second

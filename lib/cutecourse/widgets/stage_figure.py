@@ -30,7 +30,8 @@ def draw_stage(stage: Mapping[str, Any]) -> PrintFigure:
     """Both CTAs of a k-tile over its steps: who did what, bytes in shared memory, what each barrier misses.
 
     `stage` is what `TwoSmStage.stage` holds. The steps are as far apart as they are many, so widths say
-    nothing of time. Under zero, a barrier has counted more bytes than were expected so far.
+    nothing of time. Under zero, a barrier has counted more bytes than were expected so far; a line is where a
+    phase of a barrier was complete.
     """
     steps = stage["steps"]
     rows = sum(2 + sum(one["cta"] == v for one in stage["barriers"]) for v in range(len(stage["ctas"])))
@@ -63,6 +64,7 @@ def draw_stage(stage: Mapping[str, Any]) -> PrintFigure:
             else:
                 values = _states(steps, number, barrier["start"], 3 if counts_bytes else 2)
                 _track(axes, values, y, palette.RAMP_LIGHT[4] if counts_bytes else palette.QUADS_LIGHT[7])
+                _phases(axes, _states(steps, number, barrier["start"], 1), barrier["start"][0], y)
             y = _rule(axes, y + 1, len(steps))
         axes.axhline(y, color=MUTED, linewidth=1.2)
     axes.set_xlim(-1, len(steps) + 0.5)
@@ -116,7 +118,7 @@ def _sums(steps: Sequence[Mapping[str, Any]], v: int) -> list[int]:
 
 
 def _states(steps: Sequence[Mapping[str, Any]], number: int, start: Sequence[int], which: int) -> list[int]:
-    """What a barrier misses after each step: `which` is 2 for arrivals, 3 for bytes."""
+    """What a barrier is like after each step: 1 is its phase, 2 and 3 the arrivals and bytes missing."""
     now = start[which - 1]
     found = []
     for step in steps:
@@ -125,6 +127,15 @@ def _states(steps: Sequence[Mapping[str, Any]], number: int, start: Sequence[int
                 now = change[which]
         found.append(now)
     return found
+
+
+def _phases(axes: Axes, phases: Sequence[int], before: int, y: float) -> None:
+    """A line where a phase of a barrier was complete, with its number."""
+    for i, phase in enumerate(phases):
+        if phase != before:
+            axes.plot([i, i], [y + 0.08, y + 0.92], color=INK, linewidth=1.2)
+            axes.text(i - 0.3, y + 0.32, f"phase {before} ends", fontsize=5.8, color=INK, ha="right")
+        before = phase
 
 
 def _track(axes: Axes, values: Sequence[int], y: float, fill: str) -> None:
