@@ -304,12 +304,12 @@ def check_two_pairs(answer: object) -> str:
         },
         emulator_first=True,
         reports={
+            "never written": "An MMA reads a tile that is not there yet: does the leader expect the bytes of both?",
             "BarrierCountError": "A barrier got one arrival more than a phase takes: does anybody arrive who should "
             "not, or does a commit reach another pair?",
+            "bytes\n": "The number of bytes that the leader expects and those that come do not agree.",
             "misses 1 of 1 arrivals": "A CTA waits for an arrival that does not come. Who announces the bytes, and "
             "at which CTAs does each pair's commit arrive?",
-            "bytes": "The number of bytes that the leader expects and those that come do not agree.",
-            "never written": "An MMA reads a tile that is not there yet: does the leader expect the bytes of both?",
         },
     )
     return "The cluster's mask names ranks, so a pair's is 0b11 shifted by its leader's."
