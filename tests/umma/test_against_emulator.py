@@ -1,4 +1,4 @@
-"""`cutecourse.umma` has the layouts of CuTe, the emulator those of the PTX ISA; they share no table, and meet."""
+"""CuTe's layouts in `cutecourse.umma`, the PTX ISA's in the emulator: they share no table, and meet here."""
 
 from __future__ import annotations
 
