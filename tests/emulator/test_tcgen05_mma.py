@@ -438,6 +438,15 @@ def reports(body, image, kind, seeds=12):
     return found
 
 
+def test_commit__is_of_its_own_threads_operations():
+    """Threads 0 and 1 issue one each; who waits for thread 1's commit may find the other's under way."""
+    _, _, image, descs, start = prepared()
+    body = start + issue(*descs, idesc(128, 16)) + "setp.eq.u32 %first, %me, 1;\n"
+    body += issue(*descs, idesc(128, 16), column=16) + finish() + keep(16)
+    for report in reports(body, image, TensorMemoryHazard):
+        assert "which the tcgen05.mma" in report
+
+
 def test_mma__read_without_waiting_is_a_hazard():
     _, _, image, descs, start = prepared()
     body = start + issue(*descs, idesc(128, 16)) + "bar.sync 0;\n" + keep(16)
