@@ -10,6 +10,7 @@ or later, and no GPU. A test compares the hashes in the file with those of the k
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from cutecourse.errors import CourseError
 from cutecourse.kernels.chapters import CHAPTERS, kernel_module
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime import AssemblyReport, assembly_report
+from tools.facts import of_this_machine
 
 RESULT = RESULTS / "umma_assembly.json"
 
@@ -48,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     except CourseError as error:
         print(f"umma_assembly: {error}", file=sys.stderr)
         return 1
-    options.output.write_text(report.to_json(), encoding="utf-8")
+    head = f'{{\n "recorded": {json.dumps(of_this_machine())},\n'
+    options.output.write_text(report.to_json().replace("{\n", head, 1), encoding="utf-8")
     print(report)
     return 0
 

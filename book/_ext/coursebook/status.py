@@ -70,7 +70,7 @@ def _json_rows(folders: Sequence[Path], counted: Sequence[str]) -> tuple[list[st
             try:
                 machine = facts.get("gpu") or facts["machine"]
                 count += len(data[next((key for key in counted if key in data), counted[0])])
-                said = [facts["date"], machine, facts["driver"], facts["commit"]]
+                said = [facts["date"], machine, facts["driver"] or "", facts["commit"]]
             except KeyError as error:
                 raise ExtensionError(f"{relative(part)} does not say its {error}") from error
         files += parts
