@@ -18,6 +18,7 @@ from cutecourse.umma import (
     allocator2sm,
     make_fragment_C,
     make_tiled_mma,
+    place_of,
 )
 from cutecourse.widgets.errors import WidgetError
 
@@ -75,13 +76,22 @@ class Accumulator:
         (1, 70, 2)
         """
         cta, inside = divmod(row, self.rows)
-        place = self.fragment.place((inside, column), 0, 0)
+        by_row, by_column = _offsets(self)
+        place = place_of(by_row[inside] + by_column[column], self.fragment.value_type)
         return cta, place.lane, place.column
 
     def element(self, cta: int, lane: int, column: int) -> tuple[int, int] | None:
         """C's (row, column) that lies there; None where none does."""
         found = _elements(self).get((lane, column))
         return None if found is None else (cta * self.rows + found[0], found[1])
+
+
+@cache
+def _offsets(of: Accumulator) -> tuple[list[int], list[int]]:
+    """The layout of each row and of each column: a layout's value is the sum of its modes'."""
+    layout = of.fragment.layout
+    rows = [int(layout((row, 0), 0, 0)) for row in range(of.rows)]
+    return rows, [int(layout((0, column), 0, 0)) for column in range(of.n)]
 
 
 @cache
