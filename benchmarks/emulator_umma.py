@@ -1,0 +1,267 @@
+"""Time the emulated tcgen05 GEMM on this machine's CPU, and numba's CUDA simulator beside it.
+
+    python -m benchmarks.emulator_umma               writes benchmarks/results/emulator_umma_<n>_cores.json
+    python -m benchmarks.emulator_umma --before DIR  times another checkout's library as well, in turns
+    python -m benchmarks.emulator_umma --output F    writes F
+
+The kernel is `cutecourse.kernels.umma_gemm` with two SMs for an MMA, f16 in and f32 sums, of normally
+distributed numbers; its product is compared with NumPy's before a time counts. What is timed is the launch on
+the emulator, with every check that it makes and without a trace; the kernel is compiled before. Each case
+runs in processes of its own, one at a time: after one launch that loads the instructions' modules, which the
+largest case goes without, `repeats` are timed, and of all processes' times the median is taken. `cpu` is the
+processor's time for the same launches. The system's load average is noted at each start, since what else
+runs on the machine shows in the times.
+
+`peak_mb_above_tensors` is the largest resident size of the process while the emulator runs, interpreter and
+compilers included, less the bytes of A, B and C; `before_launch_mb` is its size before the first launch.
+
+numba's simulator runs a kernel of one thread for each element of C, under NUMBA_ENABLE_CUDASIM=1, at sizes
+that take it seconds: it runs each thread of a kernel as a thread of Python's, and knows no tcgen05.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.results_file import result_path
+from tools.facts import of_this_machine
+from tools.paths import ROOT
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem: sizes, the cluster's CTAs along M and N, and how often each process times it."""
+
+    mnk: tuple[int, int, int]
+    cluster: tuple[int, int]
+    repeats: int
+    warm: bool = True
+
+    @property
+    def name(self) -> str:
+        """Such as "512x1024x256 4x4"."""
+        return f"{'x'.join(map(str, self.mnk))} {'x'.join(map(str, self.cluster))}"
+
+
+CASES = (
+    Case((512, 512, 256), (2, 1), 7),
+    Case((512, 1024, 256), (4, 4), 7),
+    Case((1024, 1024, 1024), (4, 4), 3),
+    Case((2048, 2048, 2048), (4, 4), 1, warm=False),
+)
+SIMULATED = ((32, 32, 32), (64, 64, 64), (128, 128, 64))
+ROUNDS = 3
+TOLERANCE = 2.0**-16
+"""Of a sum of K products of normally distributed numbers, as a part of the square root of K."""
+
+
+class WrongProductError(RuntimeError):
+    """What was timed did not multiply."""
+
+
+# --- in a process of its own --------------------------------------------------------------------------------
+
+
+def operands(mnk: tuple[int, int, int]) -> tuple[Any, Any, Any]:
+    """A (M, K), B (N, K) in f16 and their product in f64."""
+    m, n, k = mnk
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((extent, k)).astype(np.float16) for extent in (m, n))
+    return a, b, a.astype(np.float64) @ b.astype(np.float64).T
+
+
+def check(name: str, found: Any, expected: Any, k: int) -> None:
+    """Errors: WrongProductError."""
+    worst = float(np.abs(found - expected).max())
+    if not worst <= TOLERANCE * k**0.5:
+        raise WrongProductError(f"{name}: an element is off by {worst:.2e}.")
+
+
+def resident_mb(field: str) -> float:
+    """A size of this process in MB, as Linux tells it: VmRSS now, VmHWM the largest so far."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise RuntimeError(f"the system tells no {field} of a process")
+
+
+def emulate(case: Case) -> dict[str, Any]:
+    """Times and sizes of one process."""
+    import cutecourse
+    from cutecourse import runtime
+    from cutecourse.kernels.umma_gemm import gemm_spec
+
+    spec = gemm_spec(case.mnk, cluster=case.cluster)
+    compiled = runtime.compile(spec)
+    a, b, expected = operands(case.mnk)
+    c = np.zeros(expected.shape, np.float32)
+    load = os.getloadavg()[0]
+    before = resident_mb("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the largest size starts anew
+    seconds, cpu = [], []
+    for repeat in range(case.warm + case.repeats):
+        start = time.process_time()
+        done = runtime.run(spec, device="emulator", a=a, b=b, c=c)
+        if repeat >= case.warm:
+            cpu.append(time.process_time() - start)
+            seconds.append(done.record.run_s)
+        check(case.name, done["c"], expected, case.mnk[2])
+        instructions = done.emulated.total if done.emulated else 0
+        del done
+    tensors = (a.nbytes + b.nbytes + c.nbytes) / 1e6
+    return {
+        "library": str(Path(cutecourse.__file__).resolve().parents[1]),
+        "compile_s": compiled.seconds,
+        "seconds": seconds,
+        "cpu": cpu,
+        "instructions": instructions,
+        "tensors_mb": tensors,
+        "before_launch_mb": before,
+        "peak_mb_above_tensors": resident_mb("VmHWM") - tensors,
+        "load": load,
+    }
+
+
+def simulate(mnk: tuple[int, int, int]) -> dict[str, Any]:
+    """The same problem on numba's simulator, which NUMBA_ENABLE_CUDASIM has turned on for this process."""
+    import numba
+
+    from benchmarks.simulated_gemm import BLOCK, simulated_gemm
+
+    a, b, expected = operands(mnk)
+    c = np.zeros(expected.shape, np.float32)
+    load = os.getloadavg()[0]
+    start = time.perf_counter()
+    simulated_gemm[(mnk[0] // BLOCK[0], mnk[1] // BLOCK[1]), BLOCK](a, b, c)
+    seconds = time.perf_counter() - start
+    check(f"the simulator, {mnk}", c, expected, mnk[2])
+    return {"numba": numba.__version__, "seconds": [seconds], "load": load}
+
+
+# --- one process after the other ----------------------------------------------------------------------------
+
+
+def ask(arguments: list[str], **environment: str) -> dict[str, Any]:
+    """Run this module in a process of its own and read what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.emulator_umma", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of several processes with one case."""
+    seconds = [time for run in runs for time in run["seconds"]]
+    return {
+        "median_s": statistics.median(seconds),
+        "seconds": seconds,
+        "cpu_median_s": statistics.median(time for run in runs for time in run["cpu"]),
+        "compile_s": statistics.median(run["compile_s"] for run in runs),
+        "instructions": runs[0]["instructions"],
+        "peak_mb_above_tensors": max(run["peak_mb_above_tensors"] for run in runs),
+        "before_launch_mb": max(run["before_launch_mb"] for run in runs),
+        "load": [run["load"] for run in runs],
+    }
+
+
+def measure(cases: list[int], rounds: int, before: Path | None) -> list[dict[str, Any]]:
+    """One row for each case; the libraries take turns."""
+    libraries = {"after": ROOT / "lib"} | ({"before": before / "lib"} if before else {})
+    rows = []
+    for number in cases:
+        runs: dict[str, list[dict[str, Any]]] = {name: [] for name in libraries}
+        for _ in range(rounds):
+            for name, library in libraries.items():
+                run = ask(["--case", str(number)], PYTHONPATH=str(library))
+                if Path(run["library"]) != library.resolve():
+                    raise RuntimeError(f"{run['library']} was timed, not {library}")
+                runs[name].append(run)
+        row = {"case": CASES[number].name, "tensors_mb": runs["after"][0]["tensors_mb"]}
+        row |= {name: summary(found) for name, found in runs.items()}
+        print(line(row), flush=True)
+        rows.append(row)
+    return rows
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row as text."""
+    shown = [f"{row['case']:24}"]
+    for name in ("before", "after"):
+        if name in row:
+            found = row[name]
+            shown.append(
+                f"{name} {found['median_s']:6.3f} s (cpu {found['cpu_median_s']:6.3f} s,"
+                f" {found['peak_mb_above_tensors']:4.0f} MB above the tensors)"
+            )
+    return "  ".join(shown)
+
+
+def commit_of(checkout: Path) -> str:
+    """The commit that a checkout is at."""
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()[:12]
+
+
+def main() -> int:
+    """Measure, print and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--output", type=Path, help="where the result goes")
+    parser.add_argument(
+        "--before", type=Path, metavar="DIR", help="a checkout of the library to compare with"
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="processes for each case and library")
+    parser.add_argument("--cases", type=int, nargs="*", default=list(range(len(CASES))), help="by number")
+    parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--simulate", type=int, nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case is not None:
+        print(json.dumps(emulate(CASES[options.case])))
+        return 0
+    if options.simulate is not None:
+        print(json.dumps(simulate(tuple(options.simulate))))
+        return 0
+    rows = measure(options.cases, options.rounds, options.before)
+    simulated = []
+    for mnk in SIMULATED:
+        found = ask(["--simulate", *map(str, mnk)], NUMBA_ENABLE_CUDASIM="1")
+        (seconds,) = found["seconds"]
+        rate = mnk[0] * mnk[1] * mnk[2] / seconds
+        simulated.append({"mnk": mnk, "multiply_adds_per_s": rate, **found})
+        print(f"numba's simulator, {'x'.join(map(str, mnk))}: {seconds:.2f} s", flush=True)
+    for row in rows:
+        m, n, k = (int(extent) for extent in row["case"].split()[0].split("x"))
+        row["multiply_adds_per_s"] = m * n * k / row["after"]["median_s"]
+    facts = of_this_machine()
+    result = {
+        "recorded": facts | ({"before": commit_of(options.before)} if options.before else {}),
+        "method": {"rounds": options.rounds, "takes": "median", "python": sys.version.split()[0]},
+        "rows": rows,
+        "numba_simulator": simulated,
+    }
+    output = options.output or result_path("emulator_umma", f"{os.cpu_count()} cores")
+    output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {output.relative_to(ROOT) if output.is_relative_to(ROOT) else output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
