@@ -270,7 +270,7 @@ DONE:
 TENSOR = "@%first cp.async.bulk.tensor.2d{group}.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 
 
-def load(*, group=".cta_group::2", parity=0, multicast=None, cluster=2, expected=2048, seed=0):
+def load(*, group=".cta_group::2", parity=0, multicast=None, cluster=2, expected=2048, seed=0, elected=True):
     """Each CTA loads 8 rows of 128 bytes; the CTAs of parity `parity` count the bytes of their pair."""
     rows = np.arange(32 * 64, dtype=np.float16).reshape(32, 64)
     text = TENSOR.format(group=group)
@@ -279,6 +279,8 @@ def load(*, group=".cta_group::2", parity=0, multicast=None, cluster=2, expected
     else:
         text += ".multicast::cluster [%to], [%map, {0, %v}], [%bar], %mask;"
         text = "setp.eq.u32 %q, %rank, 0;\nand.pred %first, %first, %q;\n" + text
+    if not elected:
+        text = text.replace("@%first ", "")
     kernel = LOAD.format(
         sync=SYNC, mask=multicast or 0, waits=parity, parity=parity << 24, load=text, expected=expected
     )
@@ -299,6 +301,14 @@ def test_load__of_a_pair_tells_the_cta_of_the_barriers_parity(parity, seed):
     assert {e["barrier"]["rank"] for e in trace.of("mbarrier.complete_tx")} == {parity}
     assert sum(e["bytes"] for e in trace.of("mbarrier.complete_tx")) == 2048
     assert {e["barrier"]["rank"] for e in trace.of("tma.issue")} == {parity}
+
+
+def test_load__is_executed_once_for_each_lane_that_is_not_elected():
+    """The tile is right; what 32 lanes load counts 32 times."""
+    rows, out, trace = load(elected=False, expected=32 * 2048)
+    np.testing.assert_array_equal(out, rows[:2])
+    assert sum(e["bytes"] for e in trace.of("mbarrier.complete_tx")) == 32 * 2048
+    assert len(trace.of("tma.issue")) == 64
 
 
 def test_load__that_lands_before_it_is_expected_makes_the_count_negative():
