@@ -154,6 +154,29 @@ def test_make_tmem_copy__gives_each_thread_one_lane(repetitions: int) -> None:
             assert (coord[0][0], coord[0][1]) == (thread, place.column)
 
 
+@pytest.mark.parametrize(
+    ("shape", "n_sm", "ops"),
+    [
+        (((128, 8), 1, 1), 1, ("LOAD_16dp128b2x", "STORE_16dp32b2x", "LOAD_32dp32b8x")),
+        (((64, 8), 1, 1), 1, ("LOAD_16dp256b1x", "STORE_16dp64b2x")),
+        (((64, 16), 1, 1), 2, ("STORE_16dp256b1x", "LOAD_16dp64b4x", "STORE_32dp32b8x")),
+    ],
+)
+def test_make_tmem_copy__moves_every_element_once_and_by_its_warp(
+    shape: tuple, n_sm: int, ops: tuple[str, ...]
+) -> None:
+    fragment = make_fragment_C(shape, "f32", n_sm)
+    for op in ops:
+        copy = make_tmem_copy(f"SM100_TMEM_{op}", fragment)
+        moved = []
+        for thread in range(128):
+            for coord, place in copy.elements(thread):
+                assert place.warp == thread // 32, op
+                assert fragment.place(*coord) == place, op
+                moved.append(tuple(coord[0]))
+        assert sorted(moved) == [(m, n) for m in range(shape[0][0]) for n in range(shape[0][1])], op
+
+
 def test_make_tmem_copy__refuses_other_loads_by_name() -> None:
     fragment = make_fragment_C(((128, 64), 1, 1))
     for rule, op in (
