@@ -87,6 +87,16 @@ def test_fence__of_a_copy_is_missed_too():
     assert notes(SETUP + copy + done() + AFTER + LD + WAIT_LD) == []
 
 
+def test_fence__of_one_half_of_the_lanes_is_no_matter_to_the_other():
+    """M = 64 takes 16 lanes of each warp: what comes later in the other 16 asks for no fence."""
+    low = "tcgen05.ld.sync.aligned.16x64b.x4.b32 {%r4, %r5, %r6, %r7}, [%d];\n"
+    upper = mma(m=64).replace("add.u32 %z, %tmem, 0", f"add.u32 %z, %tmem, {16 << 16}")
+    body = SETUP + mma(m=64) + done() + AFTER + BAR + upper + done(0, "bar+8") + low + WAIT_LD
+    assert notes(body) == []
+    high = f"add.u32 %d, %d, {16 << 16};\n" + low
+    assert [n[0] for n in notes(body.replace(low, high))] == ["no fence after"]
+
+
 @pytest.mark.parametrize(
     ("fences", "wanted"),
     [

@@ -13,6 +13,7 @@ Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,19 +61,23 @@ class _Load:
 
 
 class _Times:
-    """When cells were last written or read, by which line and warp; arrays of shape (8, columns)."""
+    """When cells were last written or read, by which line and warp.
+
+    `time`, `line` and `warp` have shape (8, columns), and are there once something has been.
+    """
 
     def __init__(self, columns: int) -> None:
-        shape = (128 // _GROUP, columns)
-        self.time: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
-        self.line: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
-        self.warp: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
+        self._shape = (128 // _GROUP, columns)
         self.last = 0
         """The time of the last one."""
         self.names: dict[int, str] = {}
         """The instructions by their lines."""
 
     def set(self, region: Region, time: int, origin: Origin, warp: Who) -> None:
+        if not self.last:
+            self.time: NDArray[np.int64] = np.zeros(self._shape, dtype=np.int64)
+            self.line: NDArray[np.int32] = np.zeros(self._shape, dtype=np.int32)
+            self.warp: NDArray[np.int32] = np.zeros(self._shape, dtype=np.int32)
         rows, columns = _groups(region), slice(region.first, region.stop)
         self.time[rows, columns] = time
         self.line[rows, columns] = origin.site.line
@@ -96,13 +101,21 @@ class _Times:
         )
 
     def forget(self, start: int, columns: int) -> None:
-        self.time[:, start : start + columns] = 0
+        if self.last:
+            self.time[:, start : start + columns] = 0
 
 
 def _groups(region: Region) -> slice:
-    """The groups of 16 lanes from the first to the last that a region has."""
-    lowest = (region.bits & -region.bits).bit_length() - 1
-    return slice(lowest // _GROUP, (region.bits.bit_length() - 1) // _GROUP + 1)
+    """The groups of 16 lanes of which a region has some."""
+    return _groups_of(region.bits)
+
+
+@cache
+def _groups_of(bits: int) -> slice:
+    """The same for lanes as bits; regions have neighbouring groups, or every other one as with M = 64."""
+    found = [group for group in range(128 // _GROUP) if bits >> _GROUP * group & (1 << _GROUP) - 1]
+    step = found[1] - found[0] if len(found) > 1 else 1
+    return slice(found[0], found[-1] + 1, step)
 
 
 def _short(origin: Origin) -> str:
