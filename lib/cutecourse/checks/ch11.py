@@ -95,8 +95,7 @@ def check_descriptor(answer: object) -> str:
     def right(start: int, width: int) -> int:
         atom = umma.make_smem_layout_atom(kinds[width], "f16")
         tile = umma.tile_to_mma_shape(atom, ((128, 16), 1, width // 32))
-        plain = get_nonswizzle_portion(tile.result)
-        return umma.smem_descriptor(tile.result.replace_outer(plain[0]), "f16", "K", start).desc
+        return umma.smem_desc_tensor(tile.result, "f16", "K", start).first.desc
 
     if callable(answer):
         given = [answer(*case) for case in cases]
