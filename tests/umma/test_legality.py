@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from umma.cpp import regenerate_legality
 
+from cutecourse.layout import Layout
 from cutecourse.umma import (
     DIFFERENCES,
     LEGAL_SHAPES,
     UmmaError,
     allocator1sm,
+    canonical_layout,
     legality,
     make_fragment_C,
     make_smem_layout_atom,
@@ -150,6 +152,10 @@ def test_differences__names_the_rules_that_the_library_has() -> None:
     note("32 rows of a CTA", lambda: make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", *PLAIN, 64, 64))
     note("columns", lambda: allocator1sm.check(48))
     note("where a matrix starts", lambda: smem_descriptor(matrix, "f16", "K", 1 << 18))
+    apart = Layout.parse("S<3,4,3> o 0 o ((8,2),(8,2)):((64,512),(1,16))")
+    note("the leading offset", lambda: smem_descriptor(apart, "f16"))
+    for kind in ("K_SW32", "K_SW64", "K_SW128"):
+        assert smem_descriptor(canonical_layout(kind, "f16").layout, "f16").leading_byte_offset == 16
     assert all(rule in told for rule, told in raised.values()), raised
     assert {row.topic for row in DIFFERENCES if row.rule} == set(raised)
     assert make_fragment_C(((32, 64), 1, 1), "f32", 2).columns == 16
