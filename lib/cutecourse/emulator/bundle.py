@@ -208,7 +208,7 @@ class Bundle:
 
     def lanes(self, mask: Mask) -> NDArray[np.int64]:
         """The active lanes as numbers into the flattened (n * 32) lanes."""
-        return np.flatnonzero(self.full if mask is None else mask)
+        return (self.full if mask is None else mask).ravel().nonzero()[0]
 
     def where(self, lane: int) -> tuple[tuple[int, int, int], int, int]:
         """Block coordinates, warp and lane of a flattened lane."""

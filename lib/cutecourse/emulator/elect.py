@@ -27,11 +27,12 @@ def elect(site: Site) -> Step:
     members = site.source(1, "u32")
     site.converge(1)
     lanes = np.arange(WARP_SIZE, dtype=np.uint32)
+    bit = np.uint32(1) << lanes
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        bit = np.uint32(1) << lanes
-        live = (bundle.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
-        named = bundle.rows["u32"][members] & live
+        named = bundle.rows["u32"][members]
+        if b"\x00" in bundle.live.tobytes():
+            named = named & (bundle.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
         lowest = named & (~named + np.uint32(1))
         leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)
         put(bundle.rows["u32"][target], leader, mask)

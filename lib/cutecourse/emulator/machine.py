@@ -286,7 +286,7 @@ class Machine:
             split.warps = len(key) // WARP_SIZE
         else:
             split.mask, split.key = mask, key
-            split.warps = int(mask.any(axis=1).sum())
+            split.warps = int(b"\x01" in key) if len(key) == WARP_SIZE else int(mask.any(axis=1).sum())
 
     def add_split(self, bundle: Bundle, at: int, mask: NDArray[np.bool_], stack: tuple[int, ...]) -> Split:
         """Let lanes of a bundle stand at a block, as a split of their own."""
@@ -362,7 +362,7 @@ class Machine:
                 return True
         self._absorb(bundle, split)
         mask = bundle.full if split.mask is None else split.mask
-        if gate.kind == "warp":
+        if gate.kind == "warp" or gate.constant == 0xFFFFFFFF:
             ready = mask & (mask == bundle.live).all(axis=1, keepdims=True)
         else:
             ready = mask & self._members_present(bundle, mask, gate)

@@ -63,6 +63,11 @@ class SharedTargets:
         """
         flat = self.address.lanes(bundle).reshape(-1)
         lanes = bundle.lanes(mask)
+        if len(lanes) == 1:
+            lane = int(lanes[0])
+            rank, offset = self.resolve(bundle, lane, int(flat[lane]))
+            yield lane, rank, offset, lanes
+            return
         edges = None
         if together and len(lanes) > 1:
             edges = np.searchsorted(lanes, np.arange(bundle.n + 1) * WARP_SIZE)

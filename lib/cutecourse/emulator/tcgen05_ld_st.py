@@ -32,6 +32,7 @@ __all__: list[str] = []
 
 _COUNTS = ("x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128")
 _HALF = np.uint32(0xFFFF)
+_Places = NDArray[np.int64] | slice
 _WARPS = 4
 """Warps of a warpgroup, each of which reaches a quarter of the lanes."""
 
@@ -75,10 +76,11 @@ class _Access:
                 " given"
             )
         site.converge()
+        self._regions: dict[tuple[int, int], list[Region]] = {}
 
     def cells(
         self, bundle: Bundle, warp: int, *, writes: bool
-    ) -> tuple[Origin, TensorMemory, NDArray[np.int64], NDArray[np.int64], list[Region], int]:
+    ) -> tuple[Origin, TensorMemory, _Places, _Places, list[Region], int]:
         """Where a warp's cells lie, checked: memory, lanes, columns, regions and the address."""
         site = self.site
         origin = Origin(site, bundle, warp * WARP_SIZE)
@@ -94,13 +96,20 @@ class _Access:
                 f" {own + WARP_SIZE - 1}, so that .{self.shape} starts at {which}",
             )
         memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
-        lanes = np.zeros(LANES, dtype=np.bool_)
-        lanes[lane : lane + span] = True
         name = "tcgen05.st" if writes else "tcgen05.ld"
-        regions = [Region(lanes, column + first, column + stop) for first, stop in self.fragment.ranges]
+        regions = self._regions.get((lane, column))
+        if regions is None:
+            lanes = np.zeros(LANES, dtype=np.bool_)
+            lanes[lane : lane + span] = True
+            regions = [Region(lanes, column + first, column + stop) for first, stop in self.fragment.ranges]
+            self._regions[lane, column] = regions
         for region in regions:
             memory.check_allocated(region, name, origin)
             memory.check_quiet(region, name, origin, writes=writes)
+        if span == WARP_SIZE:
+            # A thread has a lane, and its cells are neighbours.
+            stop = column + self.fragment.column.shape[1]
+            return origin, memory, slice(lane, lane + span), slice(column, stop), regions, address
         return origin, memory, self.fragment.lane + lane, self.fragment.column + column, regions, address
 
     def tell(self, kind: str, origin: Origin, address: int) -> None:
@@ -145,20 +154,21 @@ def ld(site: Site) -> Step:
         rows = bundle.rows["u32"]
         for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
             origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=False)
-            nothing = ~memory.written[lane, column].any(axis=0)
-            if nothing.any():
-                cell = int(np.argmax(nothing))
+            written = memory.written[lane, column]
+            if not written.all() and not written.any(axis=0).all():
+                cell = int(np.argmin(written.any(axis=0)))
+                first = split_address(address)[1] + int(access.fragment.column[0, cell])
                 raise origin.error(
                     UninitializedRead,
                     f"register {cell // (1 + access.packed)} would be loaded from column"
-                    f" {int(column[0, cell])}, where nobody has written since it was allocated: a missing"
+                    f" {first}, where nobody has written since it was allocated: a missing"
                     " tcgen05.mma, st or cp, a missing wait for its commit's mbarrier, or another address?",
                 )
             values = memory.cells[lane, column]
             if access.packed:
                 values = (values[:, 0::2] & _HALF) | (values[:, 1::2] << np.uint32(16))
-            for index, slot in enumerate(access.registers):
-                rows[slot][warp] = values[:, index]
+            for slot, held in zip(access.registers, values.T, strict=True):
+                rows[slot][warp] = held
             memory.order.load(regions, origin)
             access.tell("tmem.load", origin, address)
 
@@ -170,8 +180,8 @@ class _Store:
     """What a tcgen05.st has to write when its warp waits for it."""
 
     memory: TensorMemory
-    lane: NDArray[np.int64]
-    column: NDArray[np.int64]
+    lane: _Places
+    column: _Places
     values: NDArray[np.uint32]
     moving: list[Moving]
 

@@ -132,15 +132,21 @@ def _longest(rows: NDArray[np.float64]) -> float:
 
 
 def accumulate(
-    a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[Any] | None, kind: str, *, exact: bool = False
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    c: NDArray[Any] | None,
+    kind: str,
+    *,
+    exact: bool = False,
+    out: NDArray[np.uint32] | None = None,
 ) -> NDArray[np.uint32]:
     """A * B^T + C in one instruction, as bits of f32 or f16.
 
     Products are exact; they and C are added in double precision, C last, and rounded once, to nearest even.
     `exact` tells that no sum of products needs rounding (`sums_are_exact`), so that their order makes no
-    difference; the result is the same and comes faster.
+    difference; the result is the same and comes faster. `out` takes the result where it is given.
 
-    Shapes: a (M, K), b (N, K), c and the result (M, N); b is best a transposed (K, N).
+    Shapes: a (M, K), b (N, K), c, out and the result (M, N); b is best a transposed (K, N).
 
     >>> one = np.ones((2, 4))
     >>> accumulate(one, one, None, "f32").view(np.float32).tolist()
@@ -150,10 +156,11 @@ def accumulate(
         total = _in_any_order(a, b) if exact else _in_one_order(a, b)
         if c is not None:
             np.add(total, c, out=total)
+        bits = np.empty(total.shape, dtype=np.uint32) if out is None else out
         if kind == "f16":
-            bits = total.astype(np.float16).view(np.uint16).astype(np.uint32)
+            bits[...] = total.astype(np.float16).view(np.uint16)
         else:
-            bits = total.astype(np.float32).view(np.uint32)
+            bits.view(np.float32)[...] = total
     if total.size and math.isnan(total.max()):
         bits[np.isnan(total)] = _NAN[kind]
     return bits
@@ -564,5 +571,9 @@ class _Mma:
             if self.scale:
                 c = c.astype(np.float64) * 2.0**-self.scale
         exact = sums_are_exact(left, right, a.range, b.range) if len(left) else False
-        memory.cells[rows, columns] = accumulate(left, right, c, kind, exact=exact)
-        memory.written[rows, columns] = True
+        if isinstance(rows, slice):
+            accumulate(left, right, c, kind, exact=exact, out=memory.cells[rows, columns])
+        else:
+            memory.cells[rows, columns] = accumulate(left, right, c, kind, exact=exact)
+        if not self.enable:
+            memory.written[rows, columns] = True
