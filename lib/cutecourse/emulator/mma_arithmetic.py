@@ -45,6 +45,7 @@ __all__ = [
     "bit_products",
     "fused_float_products",
     "integer_products",
+    "rounded_once_bound",
     "sequential_f64_products",
 ]
 
@@ -176,6 +177,33 @@ def _specials(result: Bits, taken: tuple, negative: NDArray[np.bool_], accumulat
     result = np.where(plus, accumulator.infinity, result)
     result = np.where(minus, accumulator.infinity | accumulator.sign_bit, result)
     return np.where(nan, accumulator.nan, result)
+
+
+def rounded_once_bound(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    c: NDArray[np.float64],
+    accumulator: FloatFormat,
+    core: TensorCore,
+) -> NDArray[np.float64]:
+    """How far a sum of one group, rounded once to nearest, can be from what a tensor core makes of it.
+
+    The tensor core cuts off each of the K products and C below `fraction_bits` places of the largest of them,
+    so it loses less than (K + 1) 2^-fraction_bits of that one; then it rounds, by less than a unit in the
+    last place, and so does the other sum. Where all terms are zero or tiny, the accumulator's zero exponent
+    stands for the largest.
+
+    Shapes: a (M, K), b (N, K), c and the result (M, N), as numbers; finite, and so their sum.
+    """
+    terms = np.abs(a[:, None, :] * b[None, :, :])
+    floor = core.zero_exponent_f16 if accumulator.name == "f16" else core.zero_exponent_f32
+    largest = np.maximum(terms.max(axis=-1), np.abs(c))
+    largest = np.maximum(largest, 2.0**floor)
+    lost = (a.shape[-1] + 1) * 2.0**-core.fraction_bits * largest
+    total = np.abs(a @ b.T + c) + lost
+    kind = np.float16 if accumulator.name == "f16" else np.float32
+    # The next number behind the largest sum that either of them can have.
+    return lost + 2 * np.spacing(total.astype(kind)).astype(np.float64)
 
 
 def sequential_f64_products(a: Bits, b: Bits, c: Bits) -> Bits:
