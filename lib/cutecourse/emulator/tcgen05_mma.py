@@ -566,8 +566,10 @@ class _Mma:
             left, rows = left[kept], lanes[kept]
             lanes = rows
         c = None
+        region = _region(part, self.column, part.stop - part.first)
         if self.enable:
-            self._check_written(memory, lanes, rows, columns, "D")
+            if region not in memory.full:
+                self._check_written(memory, lanes, rows, columns, "D")
             c = _numbers(memory.cells[rows, columns], kind)
             if self.scale:
                 c = c.astype(np.float64) * 2.0**-self.scale
@@ -576,5 +578,7 @@ class _Mma:
             accumulate(left, right, c, kind, exact=exact, out=memory.cells[rows, columns])
         else:
             memory.cells[rows, columns] = accumulate(left, right, c, kind, exact=exact)
-        if not self.enable:
+        if region not in memory.full:
             memory.written[rows, columns] = True
+            if not self.disabled:
+                memory.full.add(region)

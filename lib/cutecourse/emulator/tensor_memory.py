@@ -129,6 +129,8 @@ class TensorMemory:
         self.order = Order(clock, COLUMNS)
         self.cells: NDArray[np.uint32] = np.full((LANES, COLUMNS), _POISON, dtype=np.uint32)
         self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), dtype=np.bool_)
+        self.full: set[Region] = set()
+        """Regions of which all cells are known to be written, so that nobody looks again."""
         self.taken: NDArray[np.bool_] = np.zeros(COLUMNS, dtype=np.bool_)
         self.allocations: dict[int, Allocation] = {}
         self.freed: dict[int, Origin] = {}
@@ -163,6 +165,7 @@ class TensorMemory:
     def _forget(self, start: int, columns: int) -> None:
         self.cells[:, start : start + columns] = _POISON
         self.written[:, start : start + columns] = False
+        self.full.clear()
         self.order.forget(start, columns)
 
     def check_allocated(self, region: Region, what: str, origin: Origin) -> None:
