@@ -112,6 +112,19 @@ def test_waits__of_tensor_memory_are_allocations_that_blocked():
     assert (wait.begin, wait.end) == (2, 9)
 
 
+def test_waits__of_tensor_memory_are_what_frees_it_with_the_peer_too():
+    recorder = Recorder()
+    recorder.begin(kernel="toy", grid=(2, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1), seed=5)
+    place = {"cluster": 0, "lane": None, "line": 4, "warp": 0, "columns": 64, "address": 0, "group": 2}
+    one, other = ({**place, "rank": rank, "block": (rank, 0, 0)} for rank in (0, 1))
+    recorder.emit("tmem.dealloc", time=2, **one, outcome="blocked")
+    recorder.emit("tmem.dealloc", time=7, **other, outcome="passed")
+    recorder.emit("tmem.dealloc", time=7, **one, outcome="passed")
+    (wait,) = recorder.trace().waits()
+    assert (wait.kind, wait.rank, wait.begin, wait.end) == ("tmem", 0, 2, 7)
+    assert wait.what == "the other CTA to free 64 columns of tensor memory"
+
+
 def test_waits__tries_are_one_wait_until_it_passes():
     first, second = recorded().waits()
     events = recorded().events

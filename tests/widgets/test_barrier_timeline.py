@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,10 @@ from widgets import emulated, traces
 
 from cutecourse.trace import Recorder, Trace
 from cutecourse.widgets import BarrierTimeline, WidgetError, draw_timeline, palette
+from cutecourse.widgets.timeline_mmas import mma_groups
 from cutecourse.widgets.traces import MAX_EVENTS, by_warp, compact
 
-ALL = [traces.pipeline, traces.multicast, traces.deadlock, traces.polling]
+ALL = [traces.pipeline, traces.multicast, traces.deadlock, traces.polling, traces.tensor_cores]
 
 
 def expanded(small: dict[str, Any]) -> list[dict[str, Any]]:
@@ -35,14 +37,35 @@ def expanded(small: dict[str, Any]) -> list[dict[str, Any]]:
     return events
 
 
+def in_short(trace: Trace) -> list[dict[str, Any]]:
+    """The events of a trace without what is None, and without the descriptors of an MMA."""
+    events = trace.to_snapshot()["events"]
+    for event in events:
+        left_out = {name for name, value in event["data"].items() if value is None}
+        if event["kind"] == "mma.issue":
+            left_out |= {"b", "idesc", *([] if event["data"]["a"] < 1 << 32 else ["a"])}
+        event["data"] = {name: value for name, value in event["data"].items() if name not in left_out}
+    return list(events)
+
+
 @pytest.mark.parametrize("make", ALL)
-def test_compact__loses_nothing(make: Callable[[], Trace]) -> None:
+def test_compact__loses_no_more_than_descriptors(make: Callable[[], Trace]) -> None:
     trace = make()
-    expected = [
-        event | {"data": {name: value for name, value in event["data"].items() if value is not None}}
-        for event in trace.to_snapshot()["events"]
+    assert expanded(compact(trace)) == in_short(trace)
+
+
+def test_compact__keeps_numbers_that_javascript_can_hold() -> None:
+    small = json.dumps(compact(traces.tensor_cores()))
+    assert all(int(number) < 1 << 53 for number in re.findall(r"\d+", small))
+    assert '"idesc"' not in small
+    # A in tensor memory has an address, which is drawn.
+    assert [
+        event["data"].get("a") for event in expanded(json.loads(small)) if event["kind"] == "mma.issue"
+    ] == [
+        *[None] * 3,
+        (32 << 16) + 64,
+        None,
     ]
-    assert expanded(compact(trace)) == expected
 
 
 def test_compact__of_500_events_is_small_enough_for_a_page() -> None:
@@ -154,6 +177,57 @@ def test_figure__is_the_same_each_time(make: Callable[[], Trace]) -> None:
     assert BarrierTimeline(make()).figure().png() == BarrierTimeline(make()).figure().png()
 
 
+def boxes(figure: Any, hue: int) -> list[Any]:
+    colour = matplotlib.colors.to_rgba(palette.QUADS_LIGHT[hue])
+    return [patch for patch in figure.axes[0].patches if patch.get_facecolor() == colour]
+
+
+def test_figure__of_an_allocation_that_blocks_shows_its_wait() -> None:
+    figure = BarrierTimeline(traces.tensor_cores()).figure()
+    # Blocked: an alloc, a dealloc, and a wait for the commit.
+    assert len(boxes(figure, 2)) == len(traces.tensor_cores().waits()) == 3
+
+
+def test_figure__of_mmas_has_a_bar_for_each_commit() -> None:
+    trace = traces.tensor_cores()
+    figure = BarrierTimeline(trace).figure()
+    lanes = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert lanes[lanes.index("MMAs") + 1] == "full[0] of CTA 0"
+    bars = boxes(figure, 3)
+    assert [bar.get_linestyle() for bar in bars] == ["solid", "solid", "dashed"]
+    assert {"2 MMAs 256×256×16", "2 MMAs 128×64×16, no commit"} <= set(words_of(figure))
+    assert [bar.get_x() + bar.get_width() for bar in bars][2] > max(
+        b.get_x() + b.get_width() for b in bars[:2]
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_figure__of_mmas_of_two_ctas_shows_them_in_both(rank: int) -> None:
+    figure = draw_timeline(traces.tensor_cores(), cta=(0, rank))
+    assert len(boxes(figure, 3)) == 3
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert {"issues an MMA", "an MMA is complete", "commits MMAs", "allocates or frees tensor memory"} <= set(
+        legend
+    )
+
+
+def test_mma_groups__are_those_of_a_thread_up_to_its_next_commit() -> None:
+    trace = traces.tensor_cores()
+    issues, commits = trace.of("mma.issue").events, trace.of("mma.commit").events
+    groups = mma_groups(trace)
+    # An MMA that was complete when the commit came is one of those the commit is for.
+    assert [one.issues for one in groups] == [issues[:2], issues[2:3], issues[3:]]
+    assert [one.commit for one in groups] == [*commits, None]
+    assert [one.done for one in groups] == [True, True, False]
+    assert [one.label for one in groups] == [
+        "2 MMAs 256×256×16",
+        "1 MMA 256×256×16",
+        "2 MMAs 128×64×16, no commit",
+    ]
+    # A trace that was cut may hold a commit without its MMAs, and completions of none.
+    assert mma_groups(trace.of("mma.commit", "mma.complete")) == ()
+
+
 # ---- what the emulator records ----
 
 
@@ -209,10 +283,7 @@ def test_timeline__takes_what_the_emulator_records(seed: int) -> None:
     trace, error = emulated.two_loads(seed=seed)
     assert error is None
     assert [life.states[-1].phase for life in trace.barriers()] == [1, 1]
-    assert expanded(compact(by_warp(trace))) == [
-        event | {"data": {name: value for name, value in event["data"].items() if value is not None}}
-        for event in trace.to_snapshot()["events"]
-    ]
+    assert expanded(compact(by_warp(trace))) == in_short(trace)
     lanes = [label.get_text() for label in BarrierTimeline(trace).figure().axes[0].get_yticklabels()]
     assert lanes[:4] == ["warp 0", "warp 1", "transfers", "full"]
 

@@ -23,7 +23,8 @@ class Hand:
         self, kind: str, rank: int, warp: int | None, line: int | None, after: int = 1, **data: Any
     ) -> int:
         self.time += after
-        lane = 0 if warp is not None and not kind.endswith((".wait", ".resume")) else None
+        whole = kind.endswith((".wait", ".resume")) or (kind.startswith("tmem.") and kind != "tmem.copy")
+        lane = None if warp is None or whole else 0
         place = {"cluster": 0, "rank": rank, "block": (rank, 0, 0), "warp": warp, "lane": lane, "line": line}
         return self.recorder.emit(kind, time=self.time, **place, **data)
 
@@ -199,4 +200,54 @@ def polling() -> Trace:
     hand.emit("barrier.wait", 0, 1, 50, number=0)
     hand.emit("barrier.resume", 0, 0, 50, number=0)
     hand.emit("barrier.resume", 0, 1, 50, number=0)
+    return hand.recorder.trace()
+
+
+def tensor_cores() -> Trace:
+    """Return a pair of CTAs that share MMAs: blocked alloc and dealloc, two commits, MMAs without one.
+
+    CTA 1 allocates first and waits for CTA 0, and CTA 0 is the first to free. The first commit covers two
+    MMAs and the second one more; two MMAs of another shape have no commit, and one of them never completes.
+    """
+    hand = Hand("pair", 2, threads=128, seed=3)
+    for rank in (0, 1):
+        hand.init(rank, 0, 1, 20)
+    columns = {"columns": 256, "group": 2}
+    hand.emit("tmem.alloc", 1, 2, 30, 9, **columns, address=None, outcome="blocked")
+    hand.emit("tmem.alloc", 0, 2, 30, 9, **columns, address=0, outcome="passed")
+    hand.emit("tmem.alloc", 1, 2, 30, 0, **columns, address=0, outcome="passed")
+    for rank in (0, 1):
+        hand.emit("tmem.relinquish", rank, 2, 31, group=2)
+    hand.emit("tmem.copy", 0, 0, 35, address=128, group=2)
+    hand.wait(1, 1, 60, 0, 0)
+
+    def issue(line: int, **more: Any) -> int:
+        given = {"m": 256, "n": 256, "k": 16, "types": "f32.f16.f16", "d": 0, "accumulate": True, "group": 2}
+        descriptors = {"a": (1 << 62) + 1, "b": (1 << 62) + 3, "idesc": 272629776}
+        return hand.emit("mma.issue", 0, 0, line, **{**given, **descriptors, **more})
+
+    def complete(index: int, line: int) -> None:
+        hand.emit("mma.complete", 0, None, line, 12, issue=index)
+
+    first = [issue(40, accumulate=False), issue(42)]
+    complete(first[0], 40)
+    both = {"group": 2, "mask": 3, "barrier": hand.name(0, 0)}
+    hand.emit("mma.commit", 0, 0, 44, **both, issues=first[1:])
+    first.append(issue(45))
+    hand.emit("mma.commit", 0, 0, 46, **{**both, "mask": None}, issues=first[1:])
+    complete(first[1], 42)
+    for rank in (0, 1):
+        hand.arrive(0, 0, 44, (rank, 0))
+    hand.resume(1, 1, 60, 0, 0)
+    complete(first[2], 45)
+    hand.arrive(0, 0, 46, (0, 0))
+    open_ = [issue(50, m=128, n=64, a=(32 << 16) + 64, d=(32 << 16) + 192), issue(52, m=128, n=64)]
+    hand.emit("tmem.load", 1, 1, 70, address=(32 << 16) + 96, shape="32x32b", registers=32)
+    hand.emit("tmem.wait", 1, 1, 71, name="ld")
+    hand.emit("tmem.store", 1, 1, 72, address=(32 << 16) + 96, shape="16x64b", registers=8)
+    hand.emit("tmem.wait", 1, 1, 73, name="st")
+    complete(open_[1], 52)
+    hand.emit("tmem.dealloc", 0, 2, 80, 30, **columns, address=0, outcome="blocked")
+    hand.emit("tmem.dealloc", 1, 2, 80, 5, **columns, address=0, outcome="passed")
+    hand.emit("tmem.dealloc", 0, 2, 80, 0, **columns, address=0, outcome="passed")
     return hand.recorder.trace()

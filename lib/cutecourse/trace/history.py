@@ -82,7 +82,8 @@ class Transfer:
 class Wait:
     """A warp, or one thread of it, that could not go on: from the first try to the time it went on.
 
-    kind     "mbarrier", "cluster", "barrier" (of the CTA) or "bulk" (groups of asynchronous copies).
+    kind     "mbarrier", "cluster", "barrier" (of the CTA), "bulk" (groups of asynchronous copies) or "tmem"
+             (an allocation, or with .cta_group::2 the peer).
     what     what it waited for, in words.
     end      None if it never went on.
     tries    how often the wait was executed.
@@ -179,7 +180,9 @@ def waits(events: Iterable[Event]) -> tuple[Wait, ...]:
     for event in events:
         family, _, action = event.kind.rpartition(".")
         # tmem.wait is no wait of the machine's: what it waits for is over when it is executed.
-        if event.kind == "tmem.wait" or (action not in {"wait", "resume"} and event.kind != "tmem.alloc"):
+        if event.kind == "tmem.wait" or (
+            action not in {"wait", "resume"} and event.kind not in {"tmem.alloc", "tmem.dealloc"}
+        ):
             continue
         key = (family, event.cluster, event.rank, event.warp, event.lane, *_object(event))
         outcome = "passed" if action == "resume" else event.data.get("outcome", "blocked")
@@ -218,6 +221,8 @@ class _Open:
             what = "the cluster's barrier"
         elif kind == "tmem":
             what = f"{event.data['columns']} columns of tensor memory"
+            if event.kind == "tmem.dealloc":
+                what = f"the other CTA to free {what}"
         else:
             what = f"at most {event.data['left']} bulk groups " + ("unread" if event.data["read"] else "open")
         return Wait(

@@ -12,6 +12,7 @@ from matplotlib.patches import Rectangle
 from cutecourse.trace import BarrierHistory, Event, Trace
 from cutecourse.widgets import palette
 from cutecourse.widgets.figures import INK, LINE, MUTED, PrintFigure
+from cutecourse.widgets.timeline_mmas import mma_groups, toucher
 
 ACCENT = palette.MEANINGS_LIGHT["accent"]
 BAD = palette.MEANINGS_LIGHT["bad"]
@@ -28,10 +29,28 @@ MARKS = {
     "goes": ("$✓$", 5.5, True, "goes on, or passes at once"),
     "no": ("o", 4.5, False, "asks, hears no"),
     "count": ("o", 4, True, "bytes land or are counted"),
+    "mma": ("P", 6, True, "issues an MMA"),
+    "done": ("*", 7, True, "an MMA is complete"),
+    "commit": ("v", 5.5, True, "commits MMAs"),
+    "alloc": ("h", 6, False, "allocates or frees tensor memory"),
+    "tmem": ("h", 5, True, "tensor memory: load, store, copy, wait"),
     "other": ("|", 7, False, "fence, bulk group"),
 }
-# From, to, label, hue, whether it is complete, lane, landings.
-_Flight = tuple[float, float, str, int, bool, int, list[float]]
+MMA_HUE = 3
+# From, to, labels from the longest on, hue, whether it is complete, lane, landings or completions.
+_Bar = tuple[float, float, tuple[str, ...], int, bool, int, list[float]]
+_KINDS = {
+    "mma.issue": "mma",
+    "mma.complete": "done",
+    "mma.commit": "commit",
+    "tmem.alloc": "alloc",
+    "tmem.dealloc": "alloc",
+    "tmem.relinquish": "alloc",
+    "tmem.load": "tmem",
+    "tmem.store": "tmem",
+    "tmem.copy": "tmem",
+    "tmem.wait": "tmem",
+}
 _ACTIONS = {
     "init": "init",
     "inval": "init",
@@ -46,15 +65,17 @@ _ACTIONS = {
 
 
 def draw_timeline(trace: Trace, *, cta: tuple[int, ...] | None = None, end: str = "") -> PrintFigure:
-    """The events of a trace from left to right: what each warp did, each transfer, each barrier's phases.
+    """The events of a trace from left to right: what each warp did, transfers, MMAs, each barrier's phases.
 
-    With `cta` = (cluster, rank), only what that CTA did and what happened to its barriers and its bytes. A
+    With `cta` = (cluster, rank), only what that CTA did and what happened to its barriers and its bytes. The
+    MMAs of a thread up to its next commit are one bar, from the first issue to the last completion. A
     barrier's lane shows its phases, and under them the arrivals and the bytes that are still missing. Long
     idle times are shortened; of very many lanes the first are drawn. `end` is the error that
     ended the launch.
     """
+    ranks = toucher(trace)
     part = Trace(
-        tuple(event for event in trace if cta is None or _touches(event, cta)),
+        tuple(e for e in trace if cta is None or (e.cluster == cta[0] and cta[1] in ranks(e))),
         **{name: getattr(trace, name) for name in ("kernel", "grid", "block", "cluster", "seed", "device")},
     )
     axis = _Axis(part.events)
@@ -63,16 +84,18 @@ def draw_timeline(trace: Trace, *, cta: tuple[int, ...] | None = None, end: str 
         key=lambda who: ((who[0], who[1]) != cta, who),
     )
     flights = _pack(trace, part, axis, cta)
+    works = _pack_mmas(trace, part, axis)
     lives = [life for life in trace.barriers() if cta is None or (life.cluster, life.rank) == tuple(cta)]
-    depth = max((flight[-2] for flight in flights), default=-1) + 1
+    depth, stages = _depth(flights), _depth(works)
     others = [] if cta is None else [who for who in actors if who[:2] != tuple(cta)]
     actors = [who for who in actors if who not in others]
     rows = sum(_rows_of(life) for life in lives)
-    if len(actors) + depth + rows > MOST_LANES:
+    if len(actors) + depth + stages + rows > MOST_LANES:
         actors, lives = actors[:12], lives[:6]
-        flights = [flight for flight in flights if flight[-2] < 8]
-        depth, rows = min(depth, 8), sum(_rows_of(life) for life in lives)
-    lanes = len(actors) + bool(others) + depth + rows
+        flights, works = ([bar for bar in bars if bar[-2] < 8] for bars in (flights, works))
+        depth, stages = min(depth, 8), min(stages, 8)
+        rows = sum(_rows_of(life) for life in lives)
+    lanes = len(actors) + bool(others) + depth + stages + rows
     figure = PrintFigure(WIDTH_IN, 1.0 + 0.25 * lanes + 0.16 * bool(end))
     axes: Axes = figure.subplots()
     names, y = [], 0.0
@@ -85,25 +108,11 @@ def draw_timeline(trace: Trace, *, cta: tuple[int, ...] | None = None, end: str 
         names.append((y + 0.5, "other CTAs"))
         _draw_actor(axes, part, others, y, axis)
         y += 1
-    for first, last, label, hue, done, lane, landings in flights:
-        top = y + lane
-        axes.add_patch(
-            Rectangle(
-                (first, top + 0.15),
-                max(last - first, 0.4),
-                0.7,
-                facecolor=palette.QUADS_LIGHT[hue],
-                edgecolor=MUTED,
-                linewidth=0.6,
-                linestyle="solid" if done else "dashed",
-            )
-        )
-        if last - first > 0.011 * axis.right * len(label):
-            axes.text(first + 0.006 * axis.right, top + 0.5, label, fontsize=6, color=INK, va="center")
-        axes.plot(landings, [top + 0.5] * len(landings), linestyle="", color=INK, **_style("count"))
-    if flights:
-        names.append((y + 0.5, "transfers"))
-        y += depth
+    for name, bars, height, mark in (("transfers", flights, depth, "count"), ("MMAs", works, stages, "done")):
+        if bars:
+            names.append((y + 0.5, name))
+        _draw_bars(axes, bars, y, axis, mark)
+        y += height
     for life in lives:
         names.append((y + 0.5, f"{life.name or hex(life.offset)}{_of_cta(life, trace, cta)}"))
         names.append((y + 1.5, "arrivals missing"))
@@ -177,13 +186,7 @@ class _Axis:
         return found
 
 
-def _touches(event: Event, cta: tuple[int, ...]) -> bool:
-    barrier = event.data.get("barrier")
-    ranks = {event.rank, *(to["rank"] for to in event.data.get("destinations") or ())}
-    return event.cluster == cta[0] and cta[1] in ranks | ({barrier["rank"]} if barrier else set())
-
-
-def _pack(trace: Trace, part: Trace, axis: _Axis, cta: tuple[int, ...] | None) -> list[_Flight]:
+def _pack(trace: Trace, part: Trace, axis: _Axis, cta: tuple[int, ...] | None) -> list[_Bar]:
     """Each transfer in as few lanes as they fit into; of another CTA's, what lands in the chosen one."""
     shown = {event.index for event in part}
     steps: dict[int, list[Event]] = {}
@@ -210,11 +213,57 @@ def _pack(trace: Trace, part: Trace, axis: _Axis, cta: tuple[int, ...] | None) -
         first = axis(one.index)
         last = max(map(axis, until), default=first) if done else axis.right
         landings = [axis(event.index) for event in mine if event.kind != "mbarrier.complete_tx"]
-        lane = next((i for i, end in enumerate(free) if end + 0.2 <= first), len(free))
-        free[lane : lane + 1] = [last]
-        label = f"{data['tensor'] or 'bytes'} {data['bytes']} B"
-        found.append((first, last, label, tensors.index(data["tensor"]) % 8, done, lane, landings))
+        labels = (f"{data['tensor'] or 'bytes'} {data['bytes']} B",)
+        hue = tensors.index(data["tensor"]) % 8
+        found.append((first, last, labels, hue, done, _lane(free, first, last), landings))
     return found
+
+
+def _pack_mmas(trace: Trace, part: Trace, axis: _Axis) -> list[_Bar]:
+    """The MMAs of each commit in as few lanes as they fit into; those with a peer's half are both CTAs'."""
+    shown = {event.index for event in part}
+    free: list[float] = []
+    found: list[_Bar] = []
+    for group in mma_groups(trace):
+        if group.issues[0].index not in shown:
+            continue
+        ends = [axis(event.index) for event in group.completions]
+        first = axis(group.issues[0].index)
+        last = ends[-1] if group.done else axis.right
+        labels = (group.label, group.count)
+        found.append((first, last, labels, MMA_HUE, group.done, _lane(free, first, last), ends))
+    return found
+
+
+def _lane(free: list[float], first: float, last: float) -> int:
+    """The first lane with room from `first` on, which is taken up to `last`."""
+    lane = next((i for i, end in enumerate(free) if end + 0.2 <= first), len(free))
+    free[lane : lane + 1] = [last]
+    return lane
+
+
+def _depth(bars: list[_Bar]) -> int:
+    return max((bar[-2] for bar in bars), default=-1) + 1
+
+
+def _draw_bars(axes: Axes, bars: list[_Bar], y: float, axis: _Axis, mark: str) -> None:
+    for first, last, labels, hue, done, lane, landings in bars:
+        top = y + lane
+        axes.add_patch(
+            Rectangle(
+                (first, top + 0.15),
+                max(last - first, 0.4),
+                0.7,
+                facecolor=palette.QUADS_LIGHT[hue],
+                edgecolor=MUTED,
+                linewidth=0.6,
+                linestyle="solid" if done else "dashed",
+            )
+        )
+        label = next((text for text in labels if last - first > 0.011 * axis.right * len(text)), "")
+        if label:
+            axes.text(first + 0.006 * axis.right, top + 0.5, label, fontsize=6, color=INK, va="center")
+        axes.plot(landings, [top + 0.5] * len(landings), linestyle="", color=INK, **_style(mark))
 
 
 def _rows_of(life: BarrierHistory) -> int:
@@ -229,11 +278,21 @@ def _draw_actor(
     for wait in part.waits() if len(everyone) == 1 else ():
         if (wait.cluster, wait.rank, wait.warp) != who:
             continue
-        # A wait knows its times; the events between give the places.
+        # A wait knows its times; the events of its kind give the places.
         mine = [
-            e for e in part if (e.cluster, e.rank, e.warp) == who and e.kind.endswith((".wait", ".resume"))
+            e
+            for e in part
+            if (e.cluster, e.rank, e.warp) == who
+            and e.kind.startswith(f"{wait.kind}.")
+            and e.kind.endswith((".wait", ".resume", ".alloc", ".dealloc"))
         ]
-        begin = next(e.index for e in mine if e.time == wait.begin and e.kind.endswith(".wait"))
+        begin = next(
+            e.index
+            for e in mine
+            if e.time == wait.begin
+            and not e.kind.endswith(".resume")
+            and e.data.get("outcome", "blocked") != "passed"
+        )
         until = [e.index for e in mine if e.time == wait.end and e.index > begin]
         right = axis(until[0]) if until else axis.right
         axes.add_patch(
@@ -298,6 +357,8 @@ def _draw_barrier(axes: Axes, life: BarrierHistory, y: float, axis: _Axis) -> No
 
 
 def _mark(event: Event) -> str:
+    if event.kind in _KINDS:
+        return "wait" if event.data.get("outcome") == "blocked" else _KINDS[event.kind]
     action = event.kind.rpartition(".")[2]
     if action == "wait":
         outcome = event.data.get("outcome", "blocked")

@@ -106,12 +106,20 @@ def named(trace: Trace, names: Mapping[str | int, str]) -> Trace:
     return replace(trace, events=tuple(events))
 
 
+def _drawn(event: Event, name: str) -> bool:
+    if event.kind != "mma.issue":
+        return True
+    # An address in tensor memory has 32 bits; a descriptor's bits above those hold its stride and version.
+    return bool(event["a"] < 1 << 32) if name == "a" else name not in {"b", "idesc"}
+
+
 def compact(trace: Trace) -> dict[str, Any]:
     """The trace as lists, each word, CTA and barrier once; `js/timeline.js` reads it.
 
     An event is `[index, kind, time, cta, warp, lane, line, data]`, where kind and cta count in `kinds` and
     `ctas`; in its data a barrier counts in `barriers`, a state is `[phase, pending, tx]`, and what is None is
-    left out.
+    left out. So are the descriptors of an MMA, which are not drawn and need more bits than a number has
+    there; A's address in tensor memory stays.
     """
     kinds: dict[str, int] = {}
     ctas: dict[tuple[int, int], tuple[int, list[int]]] = {}
@@ -120,7 +128,9 @@ def compact(trace: Trace) -> dict[str, Any]:
     for event in trace:
         kind = kinds.setdefault(event.kind, len(kinds))
         cta, _ = ctas.setdefault((event.cluster, event.rank), (len(ctas), list(event.block)))
-        data = {name: value for name, value in event.data.items() if value is not None}
+        data = {
+            name: value for name, value in event.data.items() if value is not None and _drawn(event, name)
+        }
         if (barrier := data.get("barrier")) is not None:
             key = (event.cluster, barrier["rank"], barrier["offset"])
             data["barrier"], _ = barriers.setdefault(key, (len(barriers), barrier.get("name")))
