@@ -287,6 +287,7 @@ class TmemAllocator:
 
     Units:      columns of 32 bits in all 128 lanes.
     Source:     CUTLASS 4.2.0, include/cute/arch/tmem_allocator_sm100.hpp.
+                The rule of allocations that do not grow is the PTX ISA's alone (tcgen05.alloc).
     """
 
     name: str
@@ -340,6 +341,7 @@ _COMMON_RULES = (
     "one whole warp allocates; never two warps at the same time",
     "the same warp makes all allocations",
     "what is allocated is freed, the same columns at a time",
+    "no allocation of a CTA asks for more columns than the one before it",
 )
 allocator1sm = TmemAllocator("Allocator1Sm", 1, _COMMON_RULES)
 """TMEM::Allocator1Sm: tensor memory of one CTA."""
