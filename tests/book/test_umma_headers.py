@@ -59,6 +59,18 @@ def test_fma__elects_a_thread_and_tests_scale_c() -> None:
     assert re.search(r'"r"\(scaleC\)', op)
 
 
+def test_two_sm_operation__has_eight_masks_and_no_thread_id() -> None:
+    text = header("arch/mma_sm100_umma.hpp")
+    for name, masks in (("SM100_MMA_F16BF16_SS", 4), ("SM100_MMA_F16BF16_2x1SM_SS", 8)):
+        op = struct(text, name)
+        (operands,) = re.findall(r"tcgen05\.mma[^{]*\{([^}]*)\}, p;", op)
+        assert len(operands.split(",")) == masks
+        assert "ThrID" not in op
+        assert "2SM MMA" not in op
+    traits = struct(header("atom/mma_traits_sm100.hpp"), "MMA_Traits<SM100_MMA_F16BF16_2x1SM_SS<")
+    assert re.search(r"using ThrID\s*=\s*Layout<_2>;", traits)
+
+
 def test_allocate__takes_an_int_and_an_address_in_shared_memory() -> None:
     text = header("arch/tmem_allocator_sm100.hpp")
     signatures = set(re.findall(r"\n\s*allocate\((.*?)\)", text))
