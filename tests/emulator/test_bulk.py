@@ -324,6 +324,8 @@ def test_bulk__a_load_tells_of_its_request_and_of_every_piece():
         for rank in range(4):
             lands = [e for e in trace.where(rank=rank).of("tma.land") if e.data["transfer"] == issue.index]
             assert sum(e.data["bytes"] for e in lands) == 1024
+            pieces = sorted((e.data["offset"], e.data["bytes"]) for e in lands)
+            assert pieces == [(1024 * issue.rank + 256 * i, 256) for i in range(4)]
             counted = [
                 e
                 for e in trace.where(rank=rank).of("mbarrier.complete_tx")

@@ -342,7 +342,7 @@ def _land(arrival: Arrival, place: Place, piece: Piece, first: int) -> None:
             place.rank,
             origin.site.line,
             transfer=arrival.transfer,
-            offset=arrival.first_chunk * CHUNK,
+            offset=(arrival.first_chunk + _lowest(piece.covered)) * CHUNK,
             bytes=piece.n_bytes,
         )
     complete_tx(
@@ -355,6 +355,10 @@ def _land(arrival: Arrival, place: Place, piece: Piece, first: int) -> None:
         transfer=arrival.transfer,
         origin=origin,
     )
+
+
+def _lowest(chunks: Chunks) -> int:
+    return int(chunks.start) if isinstance(chunks, slice) else int(chunks.min())
 
 
 # --- out of shared memory ---------------------------------------------------------------------------------
