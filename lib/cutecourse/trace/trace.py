@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from cutecourse.trace import history
+from cutecourse.trace import export, history
 from cutecourse.trace.event import KINDS, Event, TraceError, plain
 from cutecourse.trace.words import html_table, number, place, text_table, words
 
@@ -143,6 +144,17 @@ class Trace:
             raise TraceError(
                 f"this is no trace's snapshot ({type(error).__name__}: {error}); make it with to_snapshot()."
             ) from error
+
+    def to_chrome(self) -> dict[str, Any]:
+        """The trace in Chrome's trace event format (cutecourse.trace.export), as JSON can hold it."""
+        return export.to_chrome(self)
+
+    def save_chrome(self, path: str | Path) -> Path:
+        """Write the trace for Perfetto (ui.perfetto.dev) or chrome://tracing; `.gz` compresses it.
+
+        One microsecond in the viewer is one instruction that the emulator issued, no duration on a GPU.
+        """
+        return export.save_chrome(self, path)
 
     @property
     def title(self) -> str:
