@@ -14,7 +14,7 @@ from widgets import emulated, traces
 
 from cutecourse.trace import Recorder, Trace
 from cutecourse.widgets import BarrierTimeline, WidgetError, draw_timeline, palette
-from cutecourse.widgets.timeline_mmas import mma_groups
+from cutecourse.widgets.timeline_mmas import commit_arrivals, mma_groups
 from cutecourse.widgets.traces import MAX_EVENTS, by_warp, compact
 
 ALL = [traces.pipeline, traces.multicast, traces.deadlock, traces.polling, traces.tensor_cores]
@@ -195,7 +195,11 @@ def test_figure__of_mmas_has_a_bar_for_each_commit() -> None:
     assert lanes[lanes.index("MMAs") + 1] == "full[0] of CTA 0"
     bars = boxes(figure, 3)
     assert [bar.get_linestyle() for bar in bars] == ["solid", "solid", "dashed"]
-    assert {"2 MMAs 256×256×16", "2 MMAs 128×64×16, no commit"} <= set(words_of(figure))
+    assert [word for word in words_of(figure) if "MMA" in word] == [
+        "2 MMAs 256×256×16",
+        "1 MMA 256×256×16",
+        "2 MMAs",
+    ]
     assert [bar.get_x() + bar.get_width() for bar in bars][2] > max(
         b.get_x() + b.get_width() for b in bars[:2]
     )
@@ -226,6 +230,15 @@ def test_mma_groups__are_those_of_a_thread_up_to_its_next_commit() -> None:
     ]
     # A trace that was cut may hold a commit without its MMAs, and completions of none.
     assert mma_groups(trace.of("mma.commit", "mma.complete")) == ()
+
+
+def test_commit_arrivals__are_those_of_a_threads_commits_in_order() -> None:
+    trace = traces.tensor_cores()
+    first, second = (event.index for event in trace.of("mma.commit"))
+    arrivals = [event.index for event in trace.of("mbarrier.arrive")]
+    found = {index: commit.index for index, commit in commit_arrivals(trace).items()}
+    assert found == dict(zip(arrivals, [first, first, second], strict=True))
+    assert commit_arrivals(traces.pipeline()) == {}
 
 
 # ---- what the emulator records ----

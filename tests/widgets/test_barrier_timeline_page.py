@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from widgets import emulated, traces
 
-from cutecourse.trace import Trace
+from cutecourse.trace import KINDS, Recorder, Trace
 from cutecourse.widgets import BarrierTimeline
+from cutecourse.widgets.timeline_mmas import commit_arrivals, mma_groups, toucher
 from cutecourse.widgets.traces import compact
 
 pytestmark = pytest.mark.browser
@@ -19,6 +20,7 @@ ALL = [
     traces.multicast,
     traces.deadlock,
     traces.polling,
+    traces.tensor_cores,
     lambda: emulated.two_loads(seed=3)[0],
     lambda: emulated.two_loads(expected=768)[0],
 ]
@@ -33,7 +35,7 @@ def cc(scope: Any, name: str, **data: Any) -> Any:
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_lives_transfers_and_waits__are_those_of_the_trace(
+def test_lives_transfers_mmas_and_waits__are_those_of_the_trace(
     make: Callable[[], Trace], javascript: Callable[..., Any]
 ) -> None:
     trace = make()
@@ -50,6 +52,9 @@ def test_lives_transfers_and_waits__are_those_of_the_trace(
              transfers: book.transfers.map((one) => [one.issue.index,
                one.landings.map((e) => [e.time, e.cta.rank, e.data.offset, e.data.bytes]),
                one.read === null ? null : one.read.time]),
+             mmas: book.mmas.map((one) => [one.issues.map((e) => e.index), one.commit?.index ?? null,
+               one.completions.map((e) => e.index), one.done, one.label, one.count]),
+             by: book.events.filter((e) => e.by).map((e) => [e.index, e.by.index]),
              waits: book.waits.map((w) => [w.event.cta.rank, w.event.warp, w.event.line,
                w.event.time, w.to === null ? null : book.events[w.to].time, w.tries]),
            };""",
@@ -69,9 +74,129 @@ def test_lives_transfers_and_waits__are_those_of_the_trace(
         [one.index, [[e.time, e.rank, e.offset, e.bytes] for e in one.landings], one.read]
         for one in trace.transfers()
     ]
+    assert found["mmas"] == [
+        [
+            [event.index for event in one.issues],
+            one.commit and one.commit.index,
+            [event.index for event in one.completions],
+            one.done,
+            one.label,
+            one.count,
+        ]
+        for one in mma_groups(trace)
+    ]
+    assert found["by"] == [[index, commit.index] for index, commit in commit_arrivals(trace).items()]
     assert found["waits"] == [
         [wait.rank, wait.warp, wait.line, wait.begin, wait.end, wait.tries] for wait in trace.waits()
     ]
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_touches__are_the_ctas_that_the_figure_takes(
+    make: Callable[[], Trace], javascript: Callable[..., Any]
+) -> None:
+    trace = make()
+    ranks = toucher(trace)
+    found = javascript(
+        "barrier_timeline.js",
+        """const book = m.readBook(x);
+           return [0, 1].map((rank) => m.only(book, [0, rank]).events.map((e) => e.index));""",
+        compact(trace),
+    )
+    assert found == [[event.index for event in trace if rank in ranks(event)] for rank in (0, 1)]
+
+
+SAMPLE: dict[str, Any] = {
+    "count": 1, "dropped": 0, "bytes": 64, "transfer": 0, "phase": 1, "parity": 1, "outcome": "passed",
+    "name": "try_wait", "operation": "load", "tensor": "A", "coords": [0, 64], "box": [64, 8], "mask": 3,
+    "destinations": [{"rank": 0, "offset": 0}], "source": 0, "offset": 16, "group": 2, "left": 0,
+    "read": True, "number": 4, "columns": 32, "address": 5 << 16 | 7, "shape": "32x32b", "registers": 16,
+    "issue": 0, "issues": [0], "m": 256, "n": 64, "k": 16, "types": "f32.f16.bf16", "a": 1 << 62,
+    "b": 1 << 62, "d": 9, "idesc": 1, "accumulate": True, "barrier": {"rank": 0, "offset": 8, "name": "full"},
+    "state": {"phase": 0, "pending": 1, "tx": 0},
+}  # fmt: skip
+"""Something for each name in an event's data."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentences__are_there_for_every_kind_of_event(kind: str, javascript: Callable[..., Any]) -> None:
+    recorder = Recorder()
+    recorder.begin(kernel="k", grid=(2, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1))
+    data = {name: SAMPLE[name] for name in KINDS[kind]}
+    outcomes = ["passed", "blocked", *(["false"] if kind == "mbarrier.wait" else [])]
+    for outcome in outcomes if "outcome" in data else [""]:
+        given = data | ({"outcome": outcome} if outcome else {})
+        recorder.emit(kind, time=1, cluster=0, rank=0, block=(0, 0, 0), warp=3, line=77, **given)
+    found = javascript(
+        "barrier_timeline.js",
+        """const book = m.readBook(x);
+           return book.events.map((e) => [m.sentence(e, null, book), m.markOf(e)]);""",
+        compact(recorder.trace()),
+    )
+    for words, mark in found:
+        assert kind == "fence" or kind not in words
+        assert "undefined" not in words
+        assert "null" not in words
+        assert len(words.split()) > 2
+        assert mark
+    assert len({words for words, _ in found}) == len(found) == (len(outcomes) if "outcome" in data else 1)
+
+
+def test_sentences__of_tensor_cores(javascript: Callable[..., Any]) -> None:
+    trace = traces.tensor_cores()
+    said = javascript(
+        "barrier_timeline.js",
+        "const book = m.readBook(x); return book.events.map((e) => m.sentence(e, null, book));",
+        compact(trace),
+    )
+    numbers = [event.index for event in trace.of("mma.issue")]
+    commits = [event.index for event in trace.of("mma.commit")]
+    arrivals = [event.index for event in trace.of("mbarrier.arrive")]
+    first, fourth = numbers[0], numbers[3]
+    expected = {
+        first: """CTA 0 warp 0 lane 0 issues MMA #9 at line 40: 256×256×16, f16 times f16; D is f32 at lane 0,
+            column 0 of tensor memory and is overwritten; A and B are in shared memory; both CTAs of the pair
+            take part""",
+        fourth: """CTA 0 warp 0 lane 0 issues MMA #24 at line 50: 128×64×16, f16 times f16; D is f32 at lane
+            32, column 192 of tensor memory and is added to; A is at lane 32, column 64 of tensor memory, B in
+            shared memory; both CTAs of the pair take part""",
+        first + 2: "MMA #9 (256×256×16, issued by CTA 0 warp 0 lane 0) is complete",
+        commits[0]: """CTA 0 warp 0 lane 0 commits for the pair at line 44: when 1 MMA of its thread (#10) is
+            complete, it arrives at barrier full[0] of CTAs 0, 1 (multicast mask 0x0003)""",
+        commits[
+            1
+        ]: """CTA 0 warp 0 lane 0 commits for the pair at line 46: when 2 MMAs of its thread (#10, #13)
+            are complete, it arrives at barrier full[0] of CTA 0""",
+        arrivals[1]: "commit #12 of CTA 0 warp 0 lane 0 at line 44 arrives at barrier full[0] of CTA 1",
+        arrivals[2]: "commit #14 of CTA 0 warp 0 lane 0 at line 46 arrives at barrier full[0] of CTA 0",
+    }
+    of = {kind: trace.of(kind).events[0].index for kind in KINDS if trace.of(kind).events}
+    expected |= {
+        of[
+            "tmem.alloc"
+        ]: """CTA 1 warp 2 at line 30 waits for 256 columns of tensor memory in both CTAs of the
+            pair""",
+        of["tmem.alloc"]
+        + 1: """CTA 0 warp 2 at line 30 allocates 256 columns of tensor memory in both CTAs of
+            the pair, from column 0 on""",
+        of[
+            "tmem.dealloc"
+        ]: """CTA 0 warp 2 at line 80 waits for the other CTA of the pair, to free 256 columns of
+            tensor memory in both CTAs of the pair""",
+        of[
+            "tmem.copy"
+        ]: """CTA 0 warp 0 lane 0 at line 35 issues a copy from shared memory to lane 0, column 128
+            of tensor memory in both CTAs of the pair""",
+        of[
+            "tmem.load"
+        ]: """CTA 1 warp 1 at line 70 loads 32 registers a thread from lane 32, column 96 of tensor
+            memory on, shape 32x32b""",
+        of["tmem.wait"]: """CTA 1 warp 1 at line 71 executes tcgen05.wait::ld: its earlier loads from tensor
+            memory are complete""",
+    }
+    assert {index: said[index] for index in expected} == {
+        index: " ".join(words.split()) for index, words in expected.items()
+    }
 
 
 def test_sentences__hold_every_number_of_every_event(javascript: Callable[..., Any]) -> None:
@@ -85,7 +210,16 @@ def test_sentences__hold_every_number_of_every_event(javascript: Callable[..., A
         )
         for event, words in zip(trace, found, strict=True):
             data = event.data
-            needed = [str(data[name]) for name in ("bytes", "parity", "group", "number") if name in data]
+            needed = [str(data[name]) for name in ("bytes", "parity", "number") if name in data]
+            needed += [str(data["group"])] if event.kind == "bulk.commit" else []
+            needed += [
+                str(data[name]) for name in ("columns", "registers", "shape", "m", "n", "k") if name in data
+            ]
+            needed += [f"#{data[name]}" for name in ("issue",) if name in data]
+            needed += [f"#{index}" for index in data.get("issues", ())]
+            needed += [str(data[name] & 0xFFFF) for name in ("address", "d") if data.get(name) is not None]
+            needed += data.get("types", "").split(".")
+            needed += ["pair"] if event.kind.startswith("mma.") and data.get("group") == 2 else []
             needed += [str(data[name]) for name in ("tensor", "operation") if data.get(name)]
             needed += [f"({','.join(map(str, data[name]))})" for name in ("coords", "box") if data.get(name)]
             needed += [f"#{data['transfer']}"] if data.get("transfer") is not None else []
@@ -262,6 +396,75 @@ def test_page__a_loop_around_test_wait_is_one_wait_and_a_second_life_another_bar
     inval = next(e for e in trace if e.kind == "mbarrier.inval")
     cc(page, "event").and_(page.locator(f'[data-index="{inval.index}"]')).click()
     assert cc(page, "barrier").count() == 0
+
+
+@pytest.mark.parametrize("cta", ["all", 0, 1])
+def test_page__mmas_are_bars_in_every_cta_that_takes_part(cta: Any, mount: Any) -> None:
+    trace = traces.tensor_cores()
+    page = mount(BarrierTimeline(trace, cta=cta), width=1300)
+    lanes = cc(page, "lane").evaluate_all("all => all.map((e) => e.dataset.lane.split(/[ /]/)[0])")
+    assert [lane for lane in lanes if lane in {"mma", "barrier"}][:3] == ["mma", "mma", "barrier"]
+    assert cc(page, "lane").locator("b", has_text="MMAs").count() == 1
+    middle = "(e) => { const b = e.getBoundingClientRect(); return b.left + b.width / 2; }"
+
+    def x(index: int) -> float:
+        return float(page.locator(f'[data-cc="event"][data-index="{index}"]').evaluate(middle))
+
+    groups = mma_groups(trace)
+    bars = cc(page, "mmas").all()
+    assert len(bars) == len(groups) == 3
+    for bar, group in zip(bars, groups, strict=True):
+        assert bar.get_attribute("data-done") == ("yes" if group.done else "no")
+        box = bar.bounding_box()
+        assert abs(box["x"] - x(group.issues[0].index)) < 2
+        assert box["x"] + box["width"] - x(group.completions[-1].index) > (-2 if group.done else 20)
+        for event in group.completions:
+            mark = page.locator(f'[data-cc="event"][data-index="{event.index}"]').bounding_box()
+            assert box["y"] - 2 < mark["y"] + mark["height"] / 2 < box["y"] + box["height"] + 2
+    # The first commit's arrival at CTA 0 stands behind its MMAs, in their lane.
+    arrival = trace.of("mbarrier.arrive").events[cta if cta != "all" else 0]
+    mark = page.locator(f'[data-cc="event"][data-index="{arrival.index}"]').bounding_box()
+    box = bars[0].bounding_box()
+    assert box["y"] - 2 < mark["y"] + mark["height"] / 2 < box["y"] + box["height"] + 2
+    shown = page.locator(".cc-legend").inner_text()
+    for name in ("issues an MMA", "an MMA is complete", "commits MMAs", "reads or writes tensor memory"):
+        assert name in shown
+
+
+def test_page__an_mma_says_when_it_is_complete_and_a_commit_when_it_arrives(mount: Any) -> None:
+    trace = traces.tensor_cores()
+    page = mount(BarrierTimeline(trace))
+
+    def then(event: Any) -> str:
+        cc(page, "event").and_(page.locator(f'[data-index="{event.index}"]')).click()
+        return str(cc(page, "then").inner_text())
+
+    issues, commits = trace.of("mma.issue").events, trace.of("mma.commit").events
+    first, *_, last = trace.of("mma.complete").events
+    arrivals = trace.of("mbarrier.arrive").events
+    assert then(issues[0]) == (
+        f"It is complete at time {first.time}, event #{first.index}; commit #{commits[0].index} follows."
+    )
+    assert then(issues[3]) == "It is not complete at the end; no commit of its thread follows."
+    assert then(issues[4]).startswith(f"It is complete at time {last.time}, event #{last.index}; no commit")
+    one, two, three = arrivals
+    assert then(commits[0]) == (
+        f"Its 2 arrivals come at times {one.time} to {two.time}, events #{one.index} to #{two.index}."
+    )
+    assert then(commits[1]) == f"It arrives at time {three.time}, with event #{three.index}."
+
+
+def test_page__an_allocation_that_blocks_is_a_wait_and_tcgen05_wait_is_none(mount: Any) -> None:
+    trace = traces.tensor_cores()
+    page = mount(BarrierTimeline(trace))
+    assert cc(page, "wait").count() == len(trace.waits()) == 3
+    blocked, _, passed = trace.of("tmem.alloc").events
+    cc(page, "event").and_(page.locator(f'[data-index="{blocked.index}"]')).click()
+    then = f"It goes on with event #{passed.index}, at time {passed.time}."
+    assert cc(page, "then").inner_text() == then
+    wait = trace.of("tmem.wait").events[0]
+    cc(page, "event").and_(page.locator(f'[data-index="{wait.index}"]')).click()
+    assert cc(page, "then").count() == 0
 
 
 @pytest.mark.parametrize("width", [360, 768, 1300])

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from cutecourse.trace import BarrierHistory, Event, Trace
 from cutecourse.widgets import palette
 from cutecourse.widgets.figures import INK, LINE, MUTED, PrintFigure
-from cutecourse.widgets.timeline_mmas import mma_groups, toucher
+from cutecourse.widgets.timeline_mmas import commit_arrivals, mma_groups, toucher
 
 ACCENT = palette.MEANINGS_LIGHT["accent"]
 BAD = palette.MEANINGS_LIGHT["bad"]
@@ -33,12 +33,12 @@ MARKS = {
     "done": ("*", 7, True, "an MMA is complete"),
     "commit": ("v", 5.5, True, "commits MMAs"),
     "alloc": ("h", 6, False, "allocates or frees tensor memory"),
-    "tmem": ("h", 5, True, "tensor memory: load, store, copy, wait"),
+    "tmem": ("h", 5, True, "reads or writes tensor memory"),
     "other": ("|", 7, False, "fence, bulk group"),
 }
 MMA_HUE = 3
-# From, to, labels from the longest on, hue, whether it is complete, lane, landings or completions.
-_Bar = tuple[float, float, tuple[str, ...], int, bool, int, list[float]]
+# From, to, labels from the longest on, hue, whether it is complete, marks in it by their kind, lane.
+_Bar = tuple[float, float, tuple[str, ...], int, bool, dict[str, list[float]], int]
 _KINDS = {
     "mma.issue": "mma",
     "mma.complete": "done",
@@ -84,7 +84,7 @@ def draw_timeline(trace: Trace, *, cta: tuple[int, ...] | None = None, end: str 
         key=lambda who: ((who[0], who[1]) != cta, who),
     )
     flights = _pack(trace, part, axis, cta)
-    works = _pack_mmas(trace, part, axis)
+    works, told = _pack_mmas(trace, part, axis)
     lives = [life for life in trace.barriers() if cta is None or (life.cluster, life.rank) == tuple(cta)]
     depth, stages = _depth(flights), _depth(works)
     others = [] if cta is None else [who for who in actors if who[:2] != tuple(cta)]
@@ -92,7 +92,7 @@ def draw_timeline(trace: Trace, *, cta: tuple[int, ...] | None = None, end: str 
     rows = sum(_rows_of(life) for life in lives)
     if len(actors) + depth + stages + rows > MOST_LANES:
         actors, lives = actors[:12], lives[:6]
-        flights, works = ([bar for bar in bars if bar[-2] < 8] for bars in (flights, works))
+        flights, works = ([bar for bar in bars if bar[-1] < 8] for bars in (flights, works))
         depth, stages = min(depth, 8), min(stages, 8)
         rows = sum(_rows_of(life) for life in lives)
     lanes = len(actors) + bool(others) + depth + stages + rows
@@ -102,16 +102,16 @@ def draw_timeline(trace: Trace, *, cta: tuple[int, ...] | None = None, end: str 
     for who in actors:
         own = "" if cta is not None else _cta(who, trace)
         names.append((y + 0.5, f"{own}warp {who[2]}"))
-        _draw_actor(axes, part, [who], y, axis)
+        _draw_actor(axes, part, [who], y, axis, told)
         y += 1
     if others:
         names.append((y + 0.5, "other CTAs"))
-        _draw_actor(axes, part, others, y, axis)
+        _draw_actor(axes, part, others, y, axis, told)
         y += 1
-    for name, bars, height, mark in (("transfers", flights, depth, "count"), ("MMAs", works, stages, "done")):
+    for name, bars, height in (("transfers", flights, depth), ("MMAs", works, stages)):
         if bars:
             names.append((y + 0.5, name))
-        _draw_bars(axes, bars, y, axis, mark)
+        _draw_bars(axes, bars, y, axis)
         y += height
     for life in lives:
         names.append((y + 0.5, f"{life.name or hex(life.offset)}{_of_cta(life, trace, cta)}"))
@@ -215,24 +215,35 @@ def _pack(trace: Trace, part: Trace, axis: _Axis, cta: tuple[int, ...] | None) -
         landings = [axis(event.index) for event in mine if event.kind != "mbarrier.complete_tx"]
         labels = (f"{data['tensor'] or 'bytes'} {data['bytes']} B",)
         hue = tensors.index(data["tensor"]) % 8
-        found.append((first, last, labels, hue, done, _lane(free, first, last), landings))
+        found.append((first, last, labels, hue, done, {"count": landings}, _lane(free, first, last)))
     return found
 
 
-def _pack_mmas(trace: Trace, part: Trace, axis: _Axis) -> list[_Bar]:
-    """The MMAs of each commit in as few lanes as they fit into; those with a peer's half are both CTAs'."""
+def _pack_mmas(trace: Trace, part: Trace, axis: _Axis) -> tuple[list[_Bar], set[int]]:
+    """The MMAs of each commit in as few lanes as they fit into; those with a peer's half are both CTAs'.
+
+    With them the arrivals of those commits: what a commit does belongs to its MMAs, not to its thread.
+    """
     shown = {event.index for event in part}
+    arrivals: dict[int, list[int]] = {}
+    for index, commit in commit_arrivals(trace).items():
+        if index in shown:
+            arrivals.setdefault(commit.index, []).append(index)
+    told: set[int] = set()
     free: list[float] = []
     found: list[_Bar] = []
     for group in mma_groups(trace):
         if group.issues[0].index not in shown:
             continue
         ends = [axis(event.index) for event in group.completions]
+        mine = arrivals.get(group.commit.index, []) if group.commit else []
+        told.update(mine)
         first = axis(group.issues[0].index)
         last = ends[-1] if group.done else axis.right
         labels = (group.label, group.count)
-        found.append((first, last, labels, MMA_HUE, group.done, _lane(free, first, last), ends))
-    return found
+        marks = {"done": ends, "arrive": [axis(index) for index in mine]}
+        found.append((first, last, labels, MMA_HUE, group.done, marks, _lane(free, first, last)))
+    return found, told
 
 
 def _lane(free: list[float], first: float, last: float) -> int:
@@ -243,11 +254,11 @@ def _lane(free: list[float], first: float, last: float) -> int:
 
 
 def _depth(bars: list[_Bar]) -> int:
-    return max((bar[-2] for bar in bars), default=-1) + 1
+    return max((bar[-1] for bar in bars), default=-1) + 1
 
 
-def _draw_bars(axes: Axes, bars: list[_Bar], y: float, axis: _Axis, mark: str) -> None:
-    for first, last, labels, hue, done, lane, landings in bars:
+def _draw_bars(axes: Axes, bars: list[_Bar], y: float, axis: _Axis) -> None:
+    for first, last, labels, hue, done, marks, lane in bars:
         top = y + lane
         axes.add_patch(
             Rectangle(
@@ -260,10 +271,25 @@ def _draw_bars(axes: Axes, bars: list[_Bar], y: float, axis: _Axis, mark: str) -
                 linestyle="solid" if done else "dashed",
             )
         )
-        label = next((text for text in labels if last - first > 0.011 * axis.right * len(text)), "")
+        # The label stands before the first completion, or behind what happens last in the lane.
+        room = min(marks.get("done") or [last]) - first
+        behind = (
+            max([last if done else first, *(x for places in marks.values() for x in places)])
+            + 0.012 * axis.right
+        )
+        following = min([axis.right, *(bar[0] for bar in bars if bar[-1] == lane and bar[0] > first)])
+        label = next((text for text in labels if room > 0.011 * axis.right * len(text)), "")
+        at = first + 0.006 * axis.right
+        if (
+            label != labels[0]
+            and "done" in marks
+            and following - behind > 0.0075 * axis.right * len(labels[0])
+        ):
+            label, at = labels[0], behind
         if label:
-            axes.text(first + 0.006 * axis.right, top + 0.5, label, fontsize=6, color=INK, va="center")
-        axes.plot(landings, [top + 0.5] * len(landings), linestyle="", color=INK, **_style(mark))
+            axes.text(at, top + 0.5, label, fontsize=6, color=INK, va="center")
+        for mark, places in marks.items():
+            axes.plot(places, [top + 0.5] * len(places), linestyle="", color=INK, **_style(mark))
 
 
 def _rows_of(life: BarrierHistory) -> int:
@@ -272,7 +298,12 @@ def _rows_of(life: BarrierHistory) -> int:
 
 
 def _draw_actor(
-    axes: Axes, part: Trace, everyone: list[tuple[int, int, int | None]], y: float, axis: _Axis
+    axes: Axes,
+    part: Trace,
+    everyone: list[tuple[int, int, int | None]],
+    y: float,
+    axis: _Axis,
+    told: set[int],
 ) -> None:
     who = everyone[0]
     for wait in part.waits() if len(everyone) == 1 else ():
@@ -309,7 +340,7 @@ def _draw_actor(
     axes.axhline(y + 1, color=LINE, linewidth=0.4)
     for event in part:
         mark = _mark(event)
-        if (event.cluster, event.rank, event.warp) in everyone and mark:
+        if (event.cluster, event.rank, event.warp) in everyone and mark and event.index not in told:
             axes.plot(axis(event.index), y + 0.5, linestyle="", color=INK, **_style(mark))
 
 

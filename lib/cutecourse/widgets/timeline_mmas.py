@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -72,6 +73,34 @@ def mma_groups(events: Iterable[Event]) -> tuple[MmaGroup, ...]:
     )
 
 
+def commit_arrivals(events: Iterable[Event]) -> dict[int, Event]:
+    """For each arrival at an mbarrier that a commit brought about, by its index: the commit.
+
+    An arrival has the thread and the line of the commit it comes from; a thread's commits arrive in order.
+    """
+    waiting: dict[tuple[int | None, ...], deque[Event]] = {}
+    found = {}
+    for event in events:
+        if event.kind not in {"mma.commit", "mbarrier.arrive"}:
+            continue
+        barrier = event["barrier"]
+        thread = (event.cluster, event.rank, event.warp, event.lane, event.line, barrier["offset"])
+        if event.kind == "mma.commit":
+            for rank in targets(event):
+                waiting.setdefault((*thread, rank), deque()).append(event)
+        elif left := waiting.get((*thread, barrier["rank"])):
+            found[event.index] = left.popleft()
+    return found
+
+
+def targets(commit: Event) -> set[int]:
+    """The ranks of the CTAs in which a commit arrives at a barrier."""
+    mask = commit["mask"]
+    if mask is None:
+        return {commit["barrier"]["rank"]}
+    return {rank for rank in range(mask.bit_length()) if mask >> rank & 1}
+
+
 def toucher(events: Iterable[Event]) -> Callable[[Event], set[int]]:
     """A function that says which CTAs of its cluster an event is about, by rank.
 
@@ -85,8 +114,8 @@ def toucher(events: Iterable[Event]) -> Callable[[Event], set[int]]:
         found = {event.rank, *(to["rank"] for to in data.get("destinations") or ())}
         if barrier := data.get("barrier"):
             found.add(barrier["rank"])
-        if event.kind == "mma.commit" and data["mask"]:
-            found |= {rank for rank in range(data["mask"].bit_length()) if data["mask"] >> rank & 1}
+        if event.kind == "mma.commit":
+            found |= targets(event)
         tensor = event.kind.startswith(("mma.", "tmem."))
         if tensor and (data.get("group") == 2 or data.get("issue") in shared):
             found.add(event.rank ^ 1)

@@ -1,15 +1,15 @@
-// A recorded launch on a time axis: what each warp did, the transfers in flight, and every mbarrier's phases.
+// A recorded launch on a time axis: what each warp did, transfers in flight, MMAs, and every mbarrier's phases.
 import { el, field, follow, uid, update } from "./dom.js";
 import { draw } from "./svg.js";
-import { actorName, barrierLives, barrierName, ctaName, readTrace, sentence, stateAt, stateWords, timeScale, touches, transfersOf, waitsOf } from "./timeline.js";
+import { actorName, barrierLives, barrierName, ctaName, mayWait, mmasOf, readTrace, sentence, stateAt, stateWords, timeScale, touches, transfersOf, waitsOf } from "./timeline.js";
 
 const AXIS = 24;
 const PAD = 16; // beside the first and the last event
-const HEIGHT = { actor: 30, transfer: 24, slim: 15, barrier: 62, arrivals: 43 };
-const SLIM = 6; // with more transfers at a time than this, they are drawn slim
+const HEIGHT = { actor: 30, transfer: 24, mma: 24, slim: 15, barrier: 62, arrivals: 43 };
+const SLIM = 6; // with more transfers, or MMAs, at a time than this, they are drawn slim
 const GAP = 14; // between the groups of lanes
 const ICONS = { first: "M-4 -5V5M5 -5L-2 0L5 5Z", prev: "M4 -5L-4 0L4 5Z", next: "M-4 -5L4 0L-4 5Z", last: "M4 -5V5M-5 -5L2 0L-5 5Z" };
-const BY_NOBODY = new Set(["mbarrier.complete_tx", "mbarrier.phase", "tma.land", "tma.read"]);
+const BY_NOBODY = new Set(["mbarrier.complete_tx", "mbarrier.phase", "tma.land", "tma.read", "mma.complete"]);
 
 /** A mark for each kind of event, drawn around (0,0); and its name in the legend. */
 const MARKS = {
@@ -22,11 +22,18 @@ const MARKS = {
   no: ["M-4.5 0A4.5 4.5 0 1 0 4.5 0A4.5 4.5 0 1 0 -4.5 0Z", "cc-hollow cc-waits", "asks, hears no"],
   count: ["M-4 0A4 4 0 1 0 4 0A4 4 0 1 0 -4 0Z", "cc-solid cc-tx", "bytes land or are counted"],
   phase: ["M0 -6V6M-4 -6H4M-4 6H4", "cc-stroke", "phase complete"],
+  mma: ["M-2 -6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z", "cc-solid cc-copy", "issues an MMA"],
+  done: ["M0 -6.5L1.7 -2.2L6.2 -2L2.7 0.9L3.8 5.3L0 2.8L-3.8 5.3L-2.7 0.9L-6.2 -2L-1.7 -2.2Z", "cc-solid", "an MMA is complete"],
+  commit: ["M0 5.5L5.5 -4.5H-5.5Z", "cc-solid cc-copy", "commits MMAs"],
+  alloc: ["M0 -5.5L4.8 -2.8V2.8L0 5.5L-4.8 2.8V-2.8Z", "cc-hollow", "allocates or frees tensor memory"],
+  tmem: ["M0 -5L4.3 -2.5V2.5L0 5L-4.3 2.5V-2.5Z", "cc-solid", "reads or writes tensor memory"],
   other: ["M0 -6V6", "cc-stroke", "fence, bulk group"],
 };
+const MMA_MARKS = { "mma.issue": "mma", "mma.complete": "done", "mma.commit": "commit", "tmem.alloc": "alloc", "tmem.dealloc": "alloc", "tmem.relinquish": "alloc", "tmem.load": "tmem", "tmem.store": "tmem", "tmem.copy": "tmem", "tmem.wait": "tmem" };
 
 function markOf(event) {
   const { kind, data } = event;
+  if (MMA_MARKS[kind]) return data.outcome === "blocked" ? "wait" : MMA_MARKS[kind];
   const [, action] = kind.split(".");
   if (action === "init" || action === "inval") return "init";
   if (action === "arrive") return "arrive";
@@ -50,7 +57,7 @@ function pack(bars) {
   return ends.length;
 }
 
-/** The events, transfers, waits and barriers that one CTA (or null: everyone) has to do with. */
+/** The events, transfers, MMAs, waits and barriers that one CTA (or null: everyone) has to do with. */
 function only(book, chosen) {
   const mine = (cluster, ranks) => !chosen || (cluster === chosen[0] && ranks.includes(chosen[1]));
   const events = book.events.filter((event) => {
@@ -61,6 +68,7 @@ function only(book, chosen) {
   return {
     events,
     transfers: book.transfers.filter((one) => shown.has(one.issue.at)),
+    mmas: book.mmas.filter((one) => shown.has(one.issues[0].at)),
     waits: book.waits.filter((wait) => shown.has(wait.from)),
     lives: book.lives.filter(({ barrier }) => mine(barrier.cluster, [barrier.rank])),
   };
@@ -68,7 +76,7 @@ function only(book, chosen) {
 
 function readBook(trace) {
   const read = readTrace(trace);
-  return { ...read, lives: barrierLives(read.events), transfers: transfersOf(read.events), waits: waitsOf(read.events) };
+  return { ...read, lives: barrierLives(read.events), transfers: transfersOf(read.events), mmas: mmasOf(read.events), waits: waitsOf(read.events) };
 }
 
 function render({ model, el: host }) {
@@ -149,8 +157,8 @@ function render({ model, el: host }) {
     return chosen.length && (event.cta.rank !== chosen[1] || event.cta.cluster !== chosen[0]) ? "others" : `${event.cta.id}/${event.warp}`;
   };
 
-  /** Which lanes there are: warps, transfers, barriers; each with its height and place. */
-  const layLanes = (bars) => {
+  /** Which lanes there are: warps, transfers, MMAs, barriers; each with its height and place. */
+  const layLanes = (bars, works) => {
     const actors = new Map();
     for (const event of shown.events) {
       if (BY_NOBODY.has(event.kind) && event.warp === null) continue;
@@ -159,11 +167,12 @@ function render({ model, el: host }) {
     }
     const others = (lane) => Number(lane.key === "others");
     const order = [...actors.values()].sort((a, b) => others(a) - others(b) || a.event.cta.cluster - b.event.cta.cluster || a.event.cta.rank - b.event.cta.rank || (a.event.warp ?? -1) - (b.event.warp ?? -1));
-    const depth = pack(bars);
+    const inLanes = (kind, depth) => Array.from({ length: depth }, (_, lane) => ({ kind, key: `${kind} ${lane}`, lane, height: depth > SLIM ? HEIGHT.slim : HEIGHT[kind] }));
     const counts = (barrier) => shown.lives.some((life) => life.barrier === barrier && life.states.some((s) => s.tx !== 0));
     lanes = [
       ...order,
-      ...Array.from({ length: depth }, (_, lane) => ({ kind: "transfer", key: `transfer ${lane}`, lane, height: depth > SLIM ? HEIGHT.slim : HEIGHT.transfer })),
+      ...inLanes("transfer", pack(bars)),
+      ...inLanes("mma", pack(works)),
       ...[...new Set(shown.lives.map((life) => life.barrier))].map((barrier) => ({ kind: "barrier", key: `barrier ${barrier.id}`, barrier, bytes: counts(barrier), txAt: new Map(), height: counts(barrier) ? HEIGHT.barrier : HEIGHT.arrivals })),
     ];
     let y = AXIS;
@@ -184,6 +193,7 @@ function render({ model, el: host }) {
       return chosen.length && lane.event.cta.rank === chosen[1] ? [warp || cta, ""] : [warp || cta, warp ? cta : ""];
     }
     if (lane.kind === "transfer") return [lane.lane ? "" : "transfers", ""];
+    if (lane.kind === "mma") return [lane.lane ? "" : "MMAs", ""];
     return [lane.barrier.name, book.crowd && !model.get("cta").length ? ctaName(lane.barrier, book) : ""];
   };
 
@@ -215,7 +225,7 @@ function render({ model, el: host }) {
       const at = PAD + x * factor();
       layer.append(draw("path", { d: `M${at} ${AXIS - 2}V${height}`, class: "cc-break" }));
     }
-    for (const [i, lane] of lanes.entries()) if (lane.kind !== "transfer" || lanes[i + 1]?.kind !== "transfer") layer.append(draw("path", { d: `M0 ${lane.y + lane.height - 0.5}H${width}`, class: "cc-rule" }));
+    for (const [i, lane] of lanes.entries()) if (lane.lane === undefined || lanes[i + 1]?.kind !== lane.kind) layer.append(draw("path", { d: `M0 ${lane.y + lane.height - 0.5}H${width}`, class: "cc-rule" }));
   };
 
   const drawWaits = (layer, right) => {
@@ -224,7 +234,7 @@ function render({ model, el: host }) {
       if (!lane || lane.key === "others") continue;
       const [from, to] = [xOf(wait.from), wait.to === null ? right : xOf(wait.to)];
       layer.append(draw("rect", { x: from, y: lane.y + 7, width: Math.max(3, to - from), height: lane.height - 15, rx: 3, class: wait.to === null ? "cc-waiting cc-never" : "cc-waiting", "data-cc": "wait", "data-from": wait.event.index, "data-never": wait.to === null ? "yes" : "no" }));
-      const text = wait.event.barrier ? `${wait.event.barrier.name} · parity ${wait.event.data.parity}` : { cluster: "cluster", barrier: `barrier ${wait.event.data.number}`, bulk: "bulk groups" }[wait.event.kind.split(".")[0]];
+      const text = wait.event.barrier ? `${wait.event.barrier.name} · parity ${wait.event.data.parity}` : { cluster: "cluster", barrier: `barrier ${wait.event.data.number}`, bulk: "bulk groups", tmem: `${wait.event.data.columns} columns` }[wait.event.kind.split(".")[0]];
       const free = (wait.tries === 1 ? to : wait.tries === 2 ? xOf(wait.last) : from) - from;
       if (text && free > 9 + 6.1 * text.length) layer.append(draw("text", { x: from + 8, y: lane.y + lane.height / 2 + 3, class: "cc-inbar", text }));
     }
@@ -246,6 +256,21 @@ function render({ model, el: host }) {
       const text = [full, name].find((words) => wide > 6 * words.length);
       for (const event of one.landings.filter((landing) => here(landing))) layer.append(draw("path", { d: `M${xOf(event.at)} ${lane.y + 2}V${lane.y + lane.height - 3}`, class: "cc-landing" }));
       if (text) layer.append(draw("text", { x: bar.from + 7, y: lane.y + lane.height / 2 + 3, class: lane.height < 20 ? "cc-inbar cc-small" : "cc-inbar", text }));
+    }
+  };
+
+  const drawMmas = (layer, works, right) => {
+    for (const work of works) {
+      const { one, from, to } = work;
+      const lane = lanes.find((found) => found.kind === "mma" && found.lane === work.lane);
+      layer.append(draw("rect", { x: from, y: lane.y + 2, width: Math.max(4, to - from), height: lane.height - 5, rx: 3, class: `cc-flight cc-fill-3${one.done ? "" : " cc-open"}`, "data-cc": "mmas", "data-first": one.issues[0].index, "data-done": one.done ? "yes" : "no" }));
+      // The label stands before the first completion, or behind what happens last in the lane.
+      const wide = (one.completions.length ? xOf(one.completions[0].at) - 5 : to) - from - 8;
+      const behind = Math.max(one.done ? to : from, ...[...one.completions, ...work.arrivals].map((event) => xOf(event.at))) + 10;
+      const next = Math.min(right, ...works.filter((other) => other.lane === work.lane && other.from > from).map((other) => other.from));
+      const outside = wide <= 6 * one.label.length && next - behind > 6 * one.label.length;
+      const text = outside ? one.label : [one.label, one.count].find((words) => wide > 6 * words.length);
+      if (text) layer.append(draw("text", { x: outside ? behind : from + 7, y: lane.y + lane.height / 2 + 3, class: lane.height < 20 ? "cc-inbar cc-small" : "cc-inbar", text }));
     }
   };
 
@@ -297,20 +322,26 @@ function render({ model, el: host }) {
     }
   };
 
-  const drawMarks = (layer, bars) => {
+  const drawMarks = (layer, bars, works) => {
     const lines = new Map(); // where the last line number ends in a lane
     for (const event of shown.events) {
       const x = xOf(event.at);
       const spots = [];
       const actor = lanes.find((lane) => lane.kind === "actor" && lane.key === actorKey(event));
-      if (actor && !(BY_NOBODY.has(event.kind) && event.warp === null)) spots.push({ lane: actor, y: actor.y + actor.height / 2 - 0.5 });
+      // What a commit does belongs to its MMAs: the thread that issued it has long gone on.
+      const work = works.find(({ one }) => (event.by ? one.commit === event.by : one.issues.includes(event.issue)));
+      if (actor && !work && !(BY_NOBODY.has(event.kind) && event.warp === null)) spots.push({ lane: actor, y: actor.y + actor.height / 2 - 0.5 });
       const flight = event.data.transfer ?? (event.kind === "tma.issue" ? event.index : null);
       const bar = flight === null ? null : bars.find(({ one }) => one.issue.index === flight);
       if (bar && (event.kind === "tma.land" || event.kind === "tma.read")) {
         const lane = lanes.find((one) => one.kind === "transfer" && one.lane === bar.lane);
         spots.push({ lane, y: lane.y + lane.height / 2 - 0.5 });
       }
-      const barrier = event.barrier && event.kind !== "tma.issue" && lanes.find((lane) => lane.barrier === event.barrier);
+      if (work) {
+        const lane = lanes.find((one) => one.kind === "mma" && one.lane === work.lane);
+        spots.push({ lane, y: lane.y + lane.height / 2 - 0.5 });
+      }
+      const barrier = event.barrier && event.kind !== "tma.issue" && event.kind !== "mma.commit" && lanes.find((lane) => lane.barrier === event.barrier);
       if (barrier && !/\.(wait|resume)$/.test(event.kind)) spots.push({ lane: barrier, y: barrier.txAt.has(event.at) && /_tx$/.test(event.kind) ? barrier.txAt.get(event.at) : barrier.y + (/phase|init|inval/.test(event.kind) ? 11.5 : 31) });
       if (barrier && !spots.length) spots.push({ lane: barrier, y: barrier.y + 11.5 });
       const nodes = spots.map(({ lane, y }, i) => {
@@ -350,7 +381,7 @@ function render({ model, el: host }) {
       return PAD + scale.xs[low] * s;
     };
     const broken = Boolean(model.get("end"));
-    const stuck = shown.waits.some((wait) => wait.to === null);
+    const stuck = shown.waits.some((wait) => wait.to === null) || shown.mmas.some((one) => !one.done);
     const right = PAD + scale.width * s + (broken || stuck ? 70 : 16);
     const width = right + (broken ? 34 : 6);
     // Of a transfer that another CTA issued, the chosen one sees its own part.
@@ -360,19 +391,21 @@ function render({ model, el: host }) {
       return mine.length ? Math.max(...mine.map((event) => event.at)) : one.last;
     };
     const bars = shown.transfers.map((one) => ({ one, from: xOf(one.issue.at), to: one.done ? Math.max(xOf(last(one)), xOf(one.issue.at) + 6) : right }));
-    const height = layLanes(bars);
+    const works = shown.mmas.map((one) => ({ one, arrivals: shown.events.filter((event) => event.by && event.by === one.commit), from: xOf(one.issues[0].at), to: one.done ? Math.max(xOf(one.completions.at(-1).at), xOf(one.issues[0].at) + 6) : right }));
+    const height = layLanes(bars, works);
     drawLabels(height);
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) plot.setAttribute(name, value);
     const [under, over] = [draw("g", { "aria-hidden": "true" }), draw("g", { role: "presentation" })];
     drawAxis(under, height, width);
     drawWaits(under, right);
     drawTransfers(under, bars);
+    drawMmas(under, works, right);
     const steps = draw("g", {});
     for (const life of shown.lives) if (life.states.length) drawBarrier(steps, life, right);
     under.append(steps);
     rows = new Map();
     cursor = draw("path", { class: "cc-cursor", "aria-hidden": "true" });
-    drawMarks(over, bars);
+    drawMarks(over, bars, works);
     if (broken) under.append(draw("rect", { x: right + 4, y: AXIS, width: 22, height: height - AXIS - 4, class: "cc-end" }), draw("text", { x: right + 15, y: (AXIS + height) / 2, class: "cc-end-text", "text-anchor": "middle", transform: `rotate(-90 ${right + 15} ${(AXIS + height) / 2})`, dy: 4, text: "ended with an error" }));
     plot.replaceChildren(under, cursor, over);
   };
@@ -437,7 +470,7 @@ function render({ model, el: host }) {
     count.textContent = `${at + 1} of ${shown.events.length}`;
     const where = [`event #${event.index}`, `time ${event.time}`, ...(book.crowd ? [`${ctaName(event.cta, book)}, block ${event.cta.block.join(",")}`] : []), event.line === null ? "no PTX line" : `PTX line ${event.line}`, event.kind];
     state.replaceChildren(el("p", { class: "cc-muted cc-where", "data-cc": "where", text: where.join(" · ") }), el("p", { "data-cc": "words", text: `${words[0].toUpperCase()}${words.slice(1)}.` }));
-    const wait = book.waits.find((one) => one.from <= event.at && one.last >= event.at && one.event.cta === event.cta && one.event.warp === event.warp && /\.wait$/.test(event.kind));
+    const wait = book.waits.find((one) => one.from <= event.at && one.last >= event.at && one.event.cta === event.cta && one.event.warp === event.warp && mayWait(event));
     if (wait && event.data.outcome !== "passed") {
       const tries = wait.tries > 1 ? ` after ${wait.tries} tries` : "";
       const then = wait.to === null ? "It never goes on." : `It goes on${tries} with event #${book.events[wait.to].index}, at time ${book.events[wait.to].time}.`;
@@ -447,6 +480,18 @@ function render({ model, el: host }) {
       const one = book.transfers.find((found) => found.issue === event);
       const lands = one.landings.length ? `Its bytes land in ${one.landings.length} part${one.landings.length === 1 ? "" : "s"}, the last at time ${one.landings.at(-1).time}` : one.read ? `Its source is read at time ${one.read.time}` : "Nothing of it lands in this trace";
       state.append(el("p", { "data-cc": "then", text: `${lands}${one.done || !one.landings.length ? "" : `; ${one.due - one.landed} bytes are still in flight at the end`}.` }));
+    }
+    if (event.kind === "mma.issue") {
+      const one = book.mmas.find((found) => found.issues.includes(event));
+      const over = one.completions.find((found) => found.issue === event);
+      const told = one.commit ? `commit #${one.commit.index} follows` : "no commit of its thread follows";
+      state.append(el("p", { "data-cc": "then", text: `${over ? `It is complete at time ${over.time}, event #${over.index}` : "It is not complete at the end"}; ${told}.` }));
+    }
+    if (event.kind === "mma.commit") {
+      const arrivals = book.events.filter((one) => one.by === event);
+      const [first, last] = [arrivals[0], arrivals.at(-1)];
+      const times = first && first.time !== last.time ? `times ${first.time} to ${last.time}` : `time ${first?.time}`;
+      state.append(el("p", { "data-cc": "then", text: !first ? "It never arrives." : first === last ? `It arrives at ${times}, with event #${first.index}.` : `Its ${arrivals.length} arrivals come at ${times}, events #${first.index} to #${last.index}.` }));
     }
     drawTable(event);
     const left = row.x - scroll.scrollLeft;
@@ -526,5 +571,5 @@ function render({ model, el: host }) {
   };
 }
 
-export const _math = { readBook, only, pack, sentence, stateAt, stateWords, timeScale };
+export const _math = { readBook, markOf, only, pack, sentence, stateAt, stateWords, timeScale };
 export default { render };

@@ -1,4 +1,4 @@
-// What a recorded launch adds up to: its barriers' states, its transfers, its waits, and each event in words.
+// What a recorded launch adds up to: its barriers' states, transfers, MMAs, waits, and each event in words.
 // An event that the timeline works with knows its position among the events (`at`) and its index in the launch.
 
 /** The compact trace as objects. */
@@ -18,11 +18,39 @@ export function readTrace(trace) {
     barrier: data.barrier === undefined ? null : barriers[data.barrier],
     state: data.state ? { phase: data.state[0], pending: data.state[1], tx: data.state[2] } : null,
   }));
+  tieMmas(events);
   const crowd = ctas.length > 1 || barriers.some((one) => one.rank !== 0);
   const grids = trace.grid.some((extent, i) => extent !== trace.cluster[i]);
   // Without clusters, a CTA's number is its number in the grid.
   const alone = trace.cluster.every((extent) => extent === 1);
   return { ctas, barriers, events, crowd, grids, alone };
+}
+
+/**
+ * What events of tcgen05 have to do with each other: `issue`, the MMA that is complete; `by`, the commit that an
+ * arrival comes from (they come in the order of a thread's commits); `pair`, whether both CTAs of a pair take part.
+ */
+function tieMmas(events) {
+  const issues = new Map();
+  const commits = new Map(); // thread, line and barrier -> commits that have not arrived there yet
+  const place = (event, rank) => [event.cta.id, event.warp, event.lane, event.line, rank, event.barrier.offset].join();
+  for (const event of events) {
+    if (event.kind === "mma.issue") issues.set(event.index, event);
+    event.issue = event.kind === "mma.complete" ? (issues.get(event.data.issue) ?? null) : null;
+    event.pair = /^(mma|tmem)\./.test(event.kind) && (event.issue ?? event).data.group === 2;
+    if (event.kind === "mma.commit")
+      for (const rank of targets(event)) {
+        const key = place(event, rank);
+        if (!commits.has(key)) commits.set(key, []);
+        commits.get(key).push(event);
+      }
+    event.by = event.kind === "mbarrier.arrive" && event.barrier ? (commits.get(place(event, event.barrier.rank))?.shift() ?? null) : null;
+  }
+}
+
+/** The ranks of the CTAs in which a commit arrives at a barrier. */
+function targets({ data, barrier }) {
+  return data.mask === undefined ? [barrier.rank] : Array.from({ length: 32 }, (_, rank) => rank).filter((rank) => (data.mask >>> rank) & 1);
 }
 
 /** Each barrier's lives, from init to inval: every state it was in, and at which event. */
@@ -88,14 +116,48 @@ export function transfersOf(events) {
   });
 }
 
+/** The MMAs that a thread issued between two of its commits, with the commit behind them and their completions. */
+export function mmasOf(events) {
+  const found = [];
+  const open = new Map();
+  for (const event of events) {
+    const thread = [event.cta.id, event.warp, event.lane].join();
+    if (event.kind === "mma.issue") {
+      if (!open.has(thread)) {
+        open.set(thread, { issues: [], commit: null, completions: [] });
+        found.push(open.get(thread));
+      }
+      open.get(thread).issues.push(event);
+    } else if (event.kind === "mma.commit" && open.has(thread)) {
+      open.get(thread).commit = event;
+      open.delete(thread);
+    } else if (event.issue) found.find((one) => one.issues.includes(event.issue)).completions.push(event);
+  }
+  return found.map((one) => ({ ...one, done: one.completions.length === one.issues.length, ...mmaLabel(one) }));
+}
+
+/** "4 MMAs 256×256×16", and "4 MMAs". */
+function mmaLabel({ issues, commit }) {
+  const count = number(issues.length, "MMA");
+  const shapes = [...new Set(issues.map(({ data }) => mmaShape(data)))];
+  return { count, label: `${count} ${shapes.length === 1 ? shapes[0] : `of ${shapes.length} shapes`}${commit ? "" : ", no commit"}` };
+}
+
+const mmaShape = ({ m, n, k }) => `${m}×${n}×${k}`;
+
 const family = (kind) => kind.slice(0, kind.lastIndexOf("."));
+
+/** Whether an event can begin a wait. tmem.wait cannot: what it waits for is over when it is executed. */
+export function mayWait({ kind }) {
+  return (kind.endsWith(".wait") && kind !== "tmem.wait") || kind === "tmem.alloc" || kind === "tmem.dealloc";
+}
 
 /** Every wait that did not pass at once, with the position at which it went on (null: never). */
 export function waitsOf(events) {
   const found = [];
   const open = new Map();
   for (const event of events) {
-    if (!/\.(wait|resume)$/.test(event.kind)) continue;
+    if (!mayWait(event) && !event.kind.endsWith(".resume")) continue;
     const what = event.barrier ? [event.barrier.id, event.data.parity] : [event.data.number];
     const key = JSON.stringify([family(event.kind), event.cta.id, event.warp, event.lane, ...what]);
     const outcome = event.kind.endsWith(".resume") ? "passed" : (event.data.outcome ?? "blocked");
@@ -114,9 +176,14 @@ export function waitsOf(events) {
   return found;
 }
 
-/** The CTAs that an event is about: whose thread did it, whose barrier it touched, where its bytes went. */
+/**
+ * The CTAs that an event is about: whose thread did it, whose barrier it touched or will touch, where its bytes
+ * went, and with .cta_group::2 the other one of the pair.
+ */
 export function touches(event) {
   const ranks = [event.cta.rank, ...(event.barrier ? [event.barrier.rank] : []), ...(event.data.destinations ?? []).map((to) => to.rank)];
+  if (event.kind === "mma.commit") ranks.push(...targets(event));
+  if (event.pair) ranks.push(event.cta.rank ^ 1);
   return { cluster: event.cta.cluster, ranks };
 }
 
@@ -180,6 +247,31 @@ function transferWords(data, names) {
   return parts.join(", ");
 }
 
+const tensorPlace = (address) => `lane ${address >>> 16}, column ${address & 0xffff} of tensor memory`;
+const ofPair = ({ group }) => (group === 2 ? " in both CTAs of the pair" : "");
+const registersAt = (d) => `${number(d.registers, "register")} a thread`;
+
+function columnWords(d, does) {
+  const columns = `${number(d.columns, "column")} of tensor memory${ofPair(d)}`;
+  if (d.outcome === "passed") return `${does} ${columns}, from column ${d.address & 0xffff} on`;
+  return `waits ${does === "frees" ? "for the other CTA of the pair, to free" : "for"} ${columns}`;
+}
+
+function mmaWords(d) {
+  const [into, a, b] = d.types.split(".");
+  const operands = d.a === undefined ? "A and B are in shared memory" : `A is at ${tensorPlace(d.a)}, B in shared memory`;
+  return `${mmaShape(d)}, ${a} times ${b}; D is ${into} at ${tensorPlace(d.d)} and is ${d.accumulate ? "added to" : "overwritten"}; ${operands}${d.group === 2 ? "; both CTAs of the pair take part" : ""}`;
+}
+
+function commitWords(event, names) {
+  const { issues, mask } = event.data;
+  const which = issues.length > 4 ? `#${issues[0]} to #${issues.at(-1)}` : issues.map((index) => `#${index}`).join(", ");
+  const when = issues.length ? `when ${number(issues.length, "MMA")} of its thread (${which}) ${issues.length === 1 ? "is" : "are"} complete` : "when its thread's earlier operations are complete, of which no MMA is left";
+  const ranks = targets(event);
+  const where = mask === undefined ? barrierName(event.barrier, names) : `${event.barrier.name} of CTA${ranks.length === 1 ? "" : "s"} ${ranks.join(", ")} (multicast mask 0x${mask.toString(16).padStart(4, "0")})`;
+  return `${when}, it arrives at barrier ${where}`;
+}
+
 const OTHER = {
   "bulk.commit": (d) => `closes bulk group ${d.group}`,
   "bulk.wait": (d) => `${d.outcome === "passed" ? "goes on at once:" : "waits until"} at most ${number(d.left, "bulk group")} ${d.outcome === "passed" ? "are" : "is"} not ${d.read ? "read" : "complete"}`,
@@ -190,7 +282,14 @@ const OTHER = {
   "barrier.arrive": (d) => `arrives at barrier ${d.number} of its CTA`,
   "barrier.wait": (d) => `waits at barrier ${d.number} of its CTA`,
   "barrier.resume": (d) => `goes on from barrier ${d.number} of its CTA`,
-  fence: (d) => `executes ${d.name.startsWith("fence") ? "" : "fence "}${d.name}`,
+  "tmem.alloc": (d) => columnWords(d, "allocates"),
+  "tmem.dealloc": (d) => columnWords(d, "frees"),
+  "tmem.relinquish": (d) => `gives up its CTA's right to allocate tensor memory${d.group === 2 ? " (.cta_group::2)" : ""}`,
+  "tmem.load": (d) => `loads ${registersAt(d)} from ${tensorPlace(d.address)} on, shape ${d.shape}`,
+  "tmem.store": (d) => `stores ${registersAt(d)} to ${tensorPlace(d.address)} on, shape ${d.shape}`,
+  "tmem.copy": (d) => `issues a copy from shared memory to ${tensorPlace(d.address)}${ofPair(d)}`,
+  "tmem.wait": (d) => `executes tcgen05.wait::${d.name}: its earlier ${d.name === "ld" ? "loads from" : "stores to"} tensor memory are complete`,
+  fence: (d) => `executes ${d.name.startsWith("fence") || d.name.startsWith("tcgen05.") ? "" : "fence "}${d.name}`,
 };
 
 /** An event as a sentence with all its data. `state` is its barrier's state at that time, where it has one. */
@@ -202,6 +301,7 @@ export function sentence(event, state, names) {
   const after = state ? `: ${stateWords(state)}` : "";
   if (kind === "mbarrier.init") return `${who} initialises barrier ${on}${line} for ${number(data.count, "arrival")} a phase${after}`;
   if (kind === "mbarrier.inval") return `${who} invalidates barrier ${on}${line}`;
+  if (event.by) return `commit #${event.by.index} of ${who}${line} arrives at barrier ${on}${after}`;
   if (kind === "mbarrier.arrive") {
     const dropped = data.dropped ? ` and drops ${data.dropped} of the count for later phases` : "";
     return `${who} arrives${line} at barrier ${on}, ${data.count === 1 ? "once" : `${data.count} times`}${dropped}${after}`;
@@ -220,6 +320,13 @@ export function sentence(event, state, names) {
   }
   if (kind === "tma.land") return `${number(data.bytes, "byte")} of transfer #${data.transfer} land at ${hexadecimal(data.offset)} of ${names.crowd ? `${ctaName(event.cta, names)}'s ` : ""}shared memory`;
   if (kind === "tma.read") return `transfer #${data.transfer} has read its source`;
+  if (kind === "mma.issue") return `${who} issues MMA #${event.index}${line}: ${mmaWords(data)}`;
+  if (kind === "mma.complete") {
+    const { issue } = event;
+    return `MMA #${data.issue}${issue ? ` (${mmaShape(issue.data)}, issued by ${actorName(issue, names)})` : ""} is complete`;
+  }
+  if (kind === "mma.commit") return `${who} commits${data.group === 2 ? " for the pair" : ""}${line}: ${commitWords(event, names)}`;
   const other = OTHER[kind];
+  if (kind.startsWith("tmem.") && other) return `${who}${line} ${other(data)}`;
   return `${who} ${other ? other(data) : kind}${line}`;
 }
