@@ -480,6 +480,23 @@ def test_page__scrolls_inside_itself_and_keeps_the_chosen_event_in_view(width: i
         assert box["x"] + box["width"] <= view["x"] + view["width"] + 1
 
 
+def test_page__shows_the_lane_of_the_chosen_event(mount: Any) -> None:
+    trace = traces.multicast(ctas=10, rounds=1)
+    page = mount(BarrierTimeline(trace, cta="all"), width=768)
+    view = page.locator(".cc-timeline-scroll").bounding_box()
+    assert cc(page, "plot").bounding_box()["height"] > 1.5 * view["height"]
+    cc(page, "last").click()
+    page.locator(".cc-timeline-scroll").evaluate("(e) => { e.scrollTop = 0; }")
+    cc(page, "plot").focus()
+    landing = trace.of("tma.land").events[-1]
+    for _ in range(len(trace) - landing.index):
+        page.keyboard.press("ArrowLeft")
+        box = page.locator('[role=option][aria-selected="true"]').bounding_box()
+        assert view["y"] <= box["y"] + box["height"] / 2 <= view["y"] + view["height"]
+    assert cc(page, "where").inner_text().startswith(f"event #{landing.index - 1} ")
+    assert page.locator(".cc-timeline-scroll").evaluate("(e) => e.scrollTop") > 0
+
+
 def test_page__controls_are_named_and_ids_unique(mount: Any) -> None:
     one = BarrierTimeline(traces.multicast(ctas=2))
     page = mount(one, one, BarrierTimeline(traces.deadlock()))

@@ -1,4 +1,4 @@
-"""A recorded launch on a time axis: warps, transfers in flight, and the phases of every mbarrier."""
+"""A recorded launch on a time axis: warps, transfers in flight, MMAs, and the phases of every mbarrier."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ ALL_AT_ONCE = 2
 
 class BarrierTimeline(CourseWidget):
     """What happened in a launch, event by event: who waited for what, and what each barrier still missed.
+
+    tcgen05.mma of one commit are one bar, from the first issue to the last completion; those with
+    .cta_group::2 are in both CTAs of their pair.
 
     `trace` is a `cutecourse.trace.Trace`, its snapshot, or a run that was traced. `cta` is the CTA that is
     drawn first: its rank, `(cluster, rank)`, or "all"; by default all of up to two CTAs, else the first.
@@ -95,7 +98,7 @@ class BarrierTimeline(CourseWidget):
         return before[-1]
 
     def figure(self) -> PrintFigure:
-        """Warps, transfers and barriers of the chosen CTA on one time axis, for print."""
+        """Warps, transfers, MMAs and barriers of the chosen CTA on one time axis, for print."""
         chosen = tuple(self.cta) if self.cta else None
         return draw_timeline(self._read, cta=chosen, end=self.end)
 

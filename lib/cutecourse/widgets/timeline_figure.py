@@ -195,7 +195,7 @@ def _pack(trace: Trace, part: Trace, axis: _Axis, cta: tuple[int, ...] | None) -
             steps.setdefault(transfer, []).append(event)
     tensors: list[Any] = []
     free: list[float] = []
-    found = []
+    found: list[_Bar] = []
     for one in trace.transfers():
         data = one.issue.data
         if one.index not in shown:

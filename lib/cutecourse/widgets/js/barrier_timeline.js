@@ -494,6 +494,8 @@ function render({ model, el: host }) {
       state.append(el("p", { "data-cc": "then", text: !first ? "It never arrives." : first === last ? `It arrives at ${times}, with event #${first.index}.` : `Its ${arrivals.length} arrivals come at ${times}, events #${first.index} to #${last.index}.` }));
     }
     drawTable(event);
+    const seen = ({ lane }) => lane.y >= scroll.scrollTop && lane.y + lane.height <= scroll.scrollTop + scroll.clientHeight;
+    if (row.spots.length && !row.spots.some(seen)) scroll.scrollTop = Math.max(0, row.spots[0].lane.y - scroll.clientHeight / 2);
     const left = row.x - scroll.scrollLeft;
     const view = scroll.clientWidth - labels.offsetWidth;
     if (left < 20 || left > view - 30) scroll.scrollLeft = Math.max(0, row.x - view / 2);
