@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,16 @@ def test_errata_page__shows_every_entry_and_each_chapter_its_own(book: Path) -> 
 
 def test_errata_data__is_complete() -> None:
     assert len({entry.id for entry in load()}) == len(load(errata.ERRATA))
+
+
+def test_cells__are_labels_of_the_entrys_own_chapter_and_of_no_other() -> None:
+    pages: dict[str, list[str]] = {}
+    for page in CHAPTERS.glob("*.md"):
+        for label in re.findall(r"^\(([\w-]+)\)=$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            pages.setdefault(label, []).append(page.stem)
+    assert len(pages) > 100
+    assert {label: where for label, where in pages.items() if len(where) > 1} == {}
+    wrong = [
+        (entry.id, cell) for entry in load() for cell in entry.cells if pages.get(cell) != [entry.chapter]
+    ]
+    assert wrong == []
