@@ -1,0 +1,210 @@
+"""A PTX file as the commands need it: its text, the kernel that is meant, and what its parameters are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cutecourse.errors import CourseError
+from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
+from cutecourse.ptx.syntax import (
+    Address,
+    Function,
+    Instruction,
+    Module,
+    Name,
+    Negated,
+    Operand,
+    Pair,
+    Sequence,
+    Variable,
+    Vector,
+)
+from cutecourse.ptx.tokens import MAX_TEXT_BYTES
+
+__all__ = [
+    "CommandError",
+    "Parameter",
+    "destinations",
+    "find_entry",
+    "parameters",
+    "read_ptx",
+    "registers",
+]
+
+# Addresses are made of addresses by these.
+_CARRY = {"mov", "add", "sub", "cvta", "mad", "selp", "shfl"}
+
+
+class CommandError(CourseError):
+    """A command line or a file that cannot be used."""
+
+
+def read_ptx(path: str) -> str:
+    """A file's text. Errors: CommandError for a file that is not there, no text, or too large."""
+    try:
+        size = Path(path).stat().st_size
+        if size > MAX_TEXT_BYTES:
+            raise CommandError(f"{path} has {size} bytes; a PTX text has at most {MAX_TEXT_BYTES}")
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        problem = f"{path} is no text: byte {error.start} is no UTF-8; give PTX, not a cubin"
+        raise CommandError(problem) from None
+
+
+def find_entry(module: Module, name: str | None) -> Function:
+    """The kernel that is meant. Errors: CommandError, with the names that there are."""
+    entries = {found: entry for found, entry in module.entries.items() if entry.body is not None}
+    known = ", ".join(entries) or "none"
+    if name is None:
+        if len(entries) != 1:
+            raise CommandError(f"the text has {len(entries)} kernels, say which with --entry: {known}")
+        name = next(iter(entries))
+    if name not in entries:
+        raise CommandError(f"the text has no kernel {name!r}; it has: {known}")
+    return entries[name]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel: how it is declared, and what the text uses it as.
+
+    role   "pointer", "tensor map", "scalar", "struct", or "unused": never read.
+    give   how the command line gives it, as `in:FILE.npy`.
+    """
+
+    name: str
+    declared: str
+    bytes: int
+    role: str
+    give: str
+
+
+def parameters(flat: FlatFunction) -> list[Parameter]:
+    """What each parameter of a kernel is for, as far as the text shows it.
+
+    Simplified: a 64-bit value is a pointer where it, or what is computed of it, is converted to an address or
+    stands in brackets; a parameter of 128 bytes aligned to 64 is taken for a tensor map.
+    """
+    pointers = _pointers(flat)
+    read = _mentioned(flat)
+    return [_parameter(variable, pointers, read) for variable in flat.function.params]
+
+
+def _parameter(variable: Variable, pointers: set[str], read: set[str]) -> Parameter:
+    width = (type_bits(variable.type) or 8) // 8 * variable.vector
+    size = width
+    for extent in variable.dims:
+        size *= extent or 1
+    alignment = f".align {variable.alignment} " if variable.alignment and variable.dims else ""
+    declared = f"{alignment}.{variable.type}" + "".join(f"[{extent}]" for extent in variable.dims)
+    is_pointer = variable.name in pointers or "ptr" in variable.attributes
+    if size == 128 and variable.dims and (variable.alignment or 1) >= 64:
+        role, give = "tensor map", "map:FILE.json"
+    elif is_pointer and size == 8:
+        role, give = "pointer", "in:FILE.npy or out:FILE.npy:TYPE:SHAPE"
+    elif variable.dims:
+        role, give = "struct", "{FIELD,FIELD,...} or bytes:HEX"
+    else:
+        role, give = "scalar", f"{variable.type}:VALUE"
+    if variable.name not in read:
+        role += ", never read"
+    return Parameter(variable.name, declared, size, role, give)
+
+
+def _mentioned(flat: FlatFunction) -> set[str]:
+    return {
+        name.text
+        for instruction in flat.instructions
+        for operand in instruction.operands
+        for name in _names(operand)
+    }
+
+
+def _pointers(flat: FlatFunction) -> set[str]:
+    """Parameters whose value ends up as an address."""
+    params = {variable.name for variable in flat.function.params}
+    origin: dict[int, set[str]] = {}
+    for instruction, scope in _in_order(flat):
+        base = _base(instruction)
+        if instruction.opcode == "ld" and "param" in instruction.modifiers and base in params:
+            for register in destinations(instruction, scope):
+                if register.bits == 64:
+                    origin.setdefault(register.index, set()).add(base)
+    found: set[str] = set()
+    changed = True
+    while changed:
+        changed = False
+        for instruction, scope in _in_order(flat):
+            sources: set[str] = set()
+            for operand in instruction.operands[1:]:
+                for register in registers(operand, scope):
+                    sources |= origin.get(register.index, set())
+            if instruction.opcode == "cvta":
+                found |= sources
+            if sources and instruction.opcode in _CARRY:
+                for register in destinations(instruction, scope):
+                    known = origin.setdefault(register.index, set())
+                    if register.bits == 64 and not sources <= known:
+                        known |= sources
+                        changed = True
+    for instruction, scope in _in_order(flat):
+        for operand in instruction.operands:
+            if isinstance(operand, Address) and operand.base is not None:
+                symbol = scope.lookup(operand.base.text)
+                if isinstance(symbol, Register):
+                    found |= origin.get(symbol.index, set())
+    return found
+
+
+def _in_order(flat: FlatFunction) -> Iterator[tuple[Instruction, Scope]]:
+    return zip(flat.instructions, flat.scopes, strict=True)
+
+
+def _base(instruction: Instruction) -> str:
+    for operand in instruction.operands:
+        if isinstance(operand, Address) and operand.base is not None:
+            return operand.base.text
+    return ""
+
+
+def destinations(instruction: Instruction, scope: Scope) -> list[Register]:
+    """The registers that an instruction may write: those of its first operand, read or written.
+
+    A call's results and `%p|%q` are among them; an address is not.
+    """
+    if not instruction.operands or isinstance(instruction.operands[0], Address):
+        return []
+    return list(registers(instruction.operands[0], scope))
+
+
+def registers(operand: Operand, scope: Scope) -> Iterator[Register]:
+    """The registers that an operand names."""
+    for name in _names(operand):
+        found = scope.lookup(name.text)
+        if isinstance(found, Register):
+            yield found
+
+
+def _names(operand: Operand) -> Iterator[Name]:
+    match operand:
+        case Name():
+            yield operand
+        case Negated(name=name):
+            yield name
+        case Pair(first=first, second=second):
+            yield from _names(first)
+            yield from _names(second)
+        case Vector(items=items) | Sequence(items=items):
+            for item in items:
+                yield from _names(item)
+        case Address(base=base, coordinates=coordinates):
+            if base is not None:
+                yield base
+            for item in coordinates:
+                yield from _names(item)
+        case _:
+            return

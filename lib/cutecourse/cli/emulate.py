@@ -1,0 +1,261 @@
+"""`cutecourse emulate`: run a kernel from its PTX text on the CPU, and say what is wrong with it.
+
+Exit status: 0 the kernel ran to its end; 1 it did something wrong; 2 it was not run: the command line, a
+file, the text, an argument, the launch, or an instruction that the emulator does not have; 3 it was stopped
+at the limit of instructions, time or memory. Whatever is wrong is said once, on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from cutecourse.cli import _arguments
+from cutecourse.cli._arguments import Arguments, check_writable
+from cutecourse.cli._module import CommandError, find_entry, parameters, read_ptx
+from cutecourse.emulator import (
+    BudgetExceeded,
+    EmulatorError,
+    LaunchError,
+    LaunchResult,
+    UnsupportedInstruction,
+    launch,
+)
+from cutecourse.emulator.launch import DEFAULT_BUDGET
+from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.errors import CourseError
+from cutecourse.ptx import Function, Module, PtxError, check, parse
+from cutecourse.ptx.scopes import flatten
+from cutecourse.trace import Recorder, Trace
+
+__all__ = ["register"]
+
+RAN, WRONG, NOT_RUN, STOPPED = range(4)
+_WHAT_ARGUMENTS = (_arguments.__doc__ or "").partition("\n\n")[2]
+_STATUSES = "exit status:" + (__doc__ or "").partition("Exit status:")[2]
+
+
+class _Stopped(CourseError):
+    """The launch came to the limit of time or memory."""
+
+
+def register(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "emulate",
+        help="run a kernel from its PTX text on the CPU, and say what is wrong with it",
+        description="Run a kernel from its PTX text on the CPU, and say what is wrong with it.",
+        epilog=f"arguments:\n\n{_WHAT_ARGUMENTS}\n{_STATUSES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", help="the PTX text")
+    parser.add_argument("--entry", help="which kernel, where the text has several")
+    parser.add_argument("--grid", type=_extents, default=(1, 1, 1), help="CTAs, as 2,1,1 (default: 1)")
+    parser.add_argument("--block", type=_extents, help="threads, as 128 (default: the kernel's .reqntid)")
+    parser.add_argument("--cluster", type=_extents, default=(1, 1, 1), help="CTAs of a cluster (default: 1)")
+    parser.add_argument("--smem", type=int, default=0, help="dynamic shared memory in bytes (default: 0)")
+    parser.add_argument(
+        "--arg", action="append", default=[], metavar="ARG", help="an argument of the kernel, in order"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="chooses the order of all that has none")
+    parser.add_argument(
+        "--arithmetic",
+        default=DEFAULT_ARITHMETIC,
+        choices=sorted(TENSOR_CORES),
+        help="whose tensor cores' sums mma.sync gives (default: %(default)s)",
+    )
+    parser.add_argument("--trace", metavar="FILE", help="write what happened, for ui.perfetto.dev")
+    parser.add_argument("--notes", action="store_true", help="print hazards that do no harm on hardware")
+    most = "to issue at most (default: %(default)s)"
+    parser.add_argument("--budget", type=int, default=DEFAULT_BUDGET, help=f"instructions {most}")
+    parser.add_argument(
+        "--timeout", type=float, default=600, help="seconds to run at most (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--memory", type=float, default=8, help="GiB of memory to take at most (default: %(default)s)"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _extents(text: str) -> tuple[int, int, int]:
+    try:
+        given = [int(part) for part in text.split(",")]
+    except ValueError:
+        given = []
+    if not 1 <= len(given) <= 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one to three integers such as 2,1,1")
+    x, y, z = [*given, 1, 1][:3]
+    return x, y, z
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        return _emulate(arguments)
+    except (BudgetExceeded, _Stopped) as error:
+        return _say(error, STOPPED)
+    except (CommandError, PtxError, LaunchError, UnsupportedInstruction) as error:
+        return _say(error, NOT_RUN)
+    except EmulatorError as error:
+        return _say(error, WRONG)
+
+
+def _say(error: CourseError, status: int) -> int:
+    print(f"cutecourse: {error}", file=sys.stderr)
+    return status
+
+
+def _emulate(arguments: argparse.Namespace) -> int:
+    for name in ("budget", "timeout", "memory"):
+        if not 0 < getattr(arguments, name) < 1e12:
+            raise CommandError(f"--{name} {getattr(arguments, name)}: give a number greater than 0")
+    if arguments.trace:
+        check_writable(arguments.trace)
+    limit = int(arguments.memory * 2**30)
+    recorder = Recorder() if arguments.trace else None
+    with _at_most(arguments.timeout, limit):
+        module = parse(read_ptx(arguments.file))
+        check(module)
+        entry = find_entry(module, arguments.entry)
+        made = Arguments(limit)
+        values = made.make(arguments.arg, parameters(flatten(module, entry)))
+        try:
+            result = _launch(arguments, module, entry, values, recorder)
+        except CourseError:
+            _save_trace(recorder, arguments.trace)  # it shows how it came to this
+            raise
+    if result.printed:
+        print(result.printed, end="" if result.printed.endswith("\n") else "\n")
+    print(_summary(result))
+    for path, array in made.saved.items():
+        _save(path, array)
+        print(f"wrote {path}: {array.dtype}, shape {'x'.join(map(str, array.shape))}")
+    _save_trace(recorder, arguments.trace)
+    if recorder is not None:
+        print(f"wrote {arguments.trace}: {len(recorder)} events, 1 us of it is 1 instruction issued")
+    _print_notes(result, arguments.notes)
+    return RAN
+
+
+def _launch(
+    arguments: argparse.Namespace,
+    module: Module,
+    entry: Function,
+    values: Sequence[Any],
+    recorder: Recorder | None,
+) -> LaunchResult:
+    block = arguments.block or (*(entry.directive("reqntid") or ()), 1, 1)[:3]
+    if arguments.block is None and entry.directive("reqntid") is None:
+        raise CommandError(f"{entry.name} has no .reqntid: say with --block how many threads a CTA has")
+    return launch(
+        module,
+        entry=entry.name,
+        grid=arguments.grid,
+        block=block,
+        cluster=arguments.cluster,
+        dynamic_smem=arguments.smem,
+        args=values,
+        seed=arguments.seed,
+        max_instructions=arguments.budget,
+        arithmetic=arguments.arithmetic,
+        recorder=recorder,
+    )
+
+
+def _summary(result: LaunchResult) -> str:
+    return (
+        f"{result.entry} ran to its end on the emulator: grid {result.grid}, block {result.block}, "
+        f"seed {result.seed}\n{result.warps} warps executed {result.total} instructions, issued as "
+        f"{result.issued} for bundles of warps"
+    )
+
+
+def _print_notes(result: LaunchResult, shown: bool) -> None:
+    if shown:
+        print(*result.notes, sep="\n", end="\n" if result.notes else "")
+    if result.notes and not shown:
+        times = "1 note" if len(result.notes) == 1 else f"{len(result.notes)} notes"
+        print(f"{times} of hazards that do no harm on hardware; --notes prints them")
+    elif shown and not result.notes:
+        print("no notes")
+
+
+def _save(path: str, array: np.ndarray[Any, Any]) -> None:
+    try:
+        with Path(path).open("wb") as file:  # numpy.save by name would add an ending
+            np.save(file, array, allow_pickle=False)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _save_trace(recorder: Recorder | None, path: str | None) -> None:
+    if recorder is not None and path is not None:
+        trace: Trace = recorder.trace()
+        try:
+            trace.save_chrome(path)
+        except OSError as error:
+            raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+
+
+# --- limits ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _at_most(seconds: float, n_bytes: int) -> Iterator[None]:
+    """Stop what runs inside after a time, or where it asks for more memory; both with an error of ours.
+
+    The time ends it in the main thread only, the only one that signals reach; where the system knows no
+    limit of memory there is none.
+    """
+    with _memory(n_bytes), _time(seconds):
+        try:
+            yield
+        except MemoryError:
+            error = _Stopped(f"the launch needs more than {n_bytes / 2**30:g} GiB of memory; see --memory")
+            raise error from None
+
+
+@contextmanager
+def _time(seconds: float) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise _Stopped(f"the kernel did not end within {seconds:g} seconds; see --timeout")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _memory(n_bytes: int) -> Iterator[None]:
+    """Limit the address space to what is taken now and so many bytes more."""
+    try:
+        import resource
+
+        taken = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    except (ImportError, OSError):
+        yield
+        return
+    wanted = taken + n_bytes
+    known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([wanted, *known]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

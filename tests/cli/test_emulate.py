@@ -1,0 +1,326 @@
+"""`cutecourse emulate`: what it runs and writes, and one error with an exit status for all it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from cutecourse.cli import main
+from support.chrome_trace import problems
+
+HEAD = """
+.version 8.8
+.target sm_90
+.address_size 64
+"""
+SCALE = (
+    HEAD
+    + """
+.visible .entry scale(.param .u64 out, .param .u64 in, .param .f32 factor, .param .u32 n)
+.reqntid 32, 1, 1
+{
+    .reg .b32 %i, %n, %block;
+    .reg .b64 %out, %in, %at;
+    .reg .f32 %x, %factor;
+    .reg .pred %p;
+    ld.param.u64 %out, [out];
+    ld.param.u64 %in, [in];
+    ld.param.f32 %factor, [factor];
+    ld.param.u32 %n, [n];
+    cvta.to.global.u64 %out, %out;
+    cvta.to.global.u64 %in, %in;
+    mov.u32 %i, %tid.x;
+    mov.u32 %block, %ctaid.x;
+    mad.lo.u32 %i, %block, 32, %i;
+    setp.ge.u32 %p, %i, %n;
+    @%p bra DONE;
+    mul.wide.u32 %at, %i, 4;
+    add.u64 %in, %in, %at;
+    add.u64 %out, %out, %at;
+    ld.global.f32 %x, [%in];
+    mul.f32 %x, %x, %factor;
+    st.global.f32 [%out], %x;
+DONE:
+    ret;
+}
+"""
+)
+LOAD = (
+    HEAD
+    + """
+.visible .entry load(.param .align 64 .b8 map[128], .param .u64 out)
+{
+    .shared .align 128 .b8 tile[64];
+    .shared .align 8 .b64 full;
+    .reg .b32 %me, %at, %x;
+    .reg .b64 %map, %out, %to;
+    .reg .pred %first, %p;
+    mov.u32 %me, %tid.x;
+    setp.eq.u32 %first, %me, 0;
+    mov.u64 %map, map;
+    cvta.param.u64 %map, %map;
+    ld.param.u64 %out, [out];
+    @%first mbarrier.init.shared.b64 [full], 1;
+    @%first fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    @!%first bra WAIT;
+    mbarrier.arrive.expect_tx.shared.b64 _, [full], 64;
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+        [tile], [%map, {4, 1}], [full];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p, [full], PARITY;
+    @!%p bra WAIT;
+    shl.b32 %at, %me, 2;
+    mov.u32 %x, tile;
+    add.u32 %x, %x, %at;
+    ld.shared.b32 %x, [%x];
+    mul.wide.u32 %to, %me, 4;
+    add.u64 %out, %out, %to;
+    st.global.b32 [%out], %x;
+    ret;
+}
+"""
+)
+ENDLESS = HEAD + ".visible .entry endless() { L: bra L; }"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", np.arange(50, dtype=np.float32))
+
+
+def run(capsys, text, *arguments):
+    """The status, what was printed, and the one error, for a kernel's text."""
+    with open("kernel.ptx", "w", encoding="utf-8") as file:
+        file.write(text)
+    status = main(["emulate", "kernel.ptx", *arguments])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+GOOD = ("--arg", "out:c.npy:f32:50", "--arg", "in:a.npy", "--arg", "f32:-2.5", "--arg", "u32:40")
+
+
+def test_emulate__saves_what_the_kernel_wrote(capsys):
+    status, out, err = run(capsys, SCALE, "--grid", "2", *GOOD)
+    assert (status, err) == (0, "")
+    expected = np.where(np.arange(50) < 40, np.arange(50) * np.float32(-2.5), 0)
+    found = np.load("c.npy")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
+    assert "wrote c.npy: float32, shape 50" in out
+    assert "grid (2, 1, 1), block (32, 1, 1), seed 0" in out
+    np.testing.assert_array_equal(np.load("a.npy"), np.arange(50))
+
+
+def test_emulate__one_array_for_a_file_that_is_named_twice(capsys):
+    run(capsys, SCALE, "--grid", "2", "--arg", "inout:a.npy:b.npy", "--arg", "in:a.npy", *GOOD[4:])
+    expected = np.where(np.arange(50) < 40, np.arange(50) * np.float32(-2.5), np.arange(50))
+    np.testing.assert_array_equal(np.load("b.npy"), expected)
+
+
+def test_emulate__moves_a_tensor_maps_box(capsys):
+    np.save("t.npy", np.arange(64, dtype=np.uint32).reshape(4, 16))
+    encoding = {"array": "in:t.npy", "dtype": "u32", "dims": [16, 4], "strides_bytes": [64], "box": [8, 2]}
+    with open("map.json", "w", encoding="utf-8") as file:
+        json.dump(encoding, file)
+    text = LOAD.replace("PARITY", "0")
+    arguments = ("--block", "16", "--arg", "map:map.json", "--arg", "out:c.npy:u32:16", "--trace", "t.json")
+    status, out, err = run(capsys, text, *arguments)
+    assert (status, err) == (0, "")
+    expected = np.arange(64).reshape(4, 16)[1:3, 4:12].ravel()
+    np.testing.assert_array_equal(np.load("c.npy"), expected)
+    with open("t.json", encoding="utf-8") as file:
+        trace = json.load(file)
+    assert problems(trace) == []
+    assert "load map (4, 1)" in {event["name"] for event in trace["traceEvents"]}
+    assert "1 us of it is 1 instruction issued" in out
+
+
+def test_emulate__of_a_kernel_that_hangs_says_who_waits_and_keeps_the_trace(capsys):
+    np.save("t.npy", np.arange(64, dtype=np.uint32).reshape(4, 16))
+    encoding = {"array": "in:t.npy", "dtype": "u32", "dims": [16, 4], "strides_bytes": [64], "box": [8, 2]}
+    with open("map.json", "w", encoding="utf-8") as file:
+        json.dump(encoding, file)
+    text = LOAD.replace("PARITY", "0").replace("[full], 64;", "[full], 128;")
+    arguments = ("--block", "16", "--arg", "map:map.json", "--arg", "out:c.npy:u32:16", "--trace", "t.json")
+    status, out, err = run(capsys, text, *arguments)
+    assert status == 1
+    assert out == ""
+    assert err.startswith("cutecourse: ")
+    assert "full" in err
+    with open("t.json", encoding="utf-8") as file:
+        assert problems(json.load(file)) == []
+    with pytest.raises(FileNotFoundError):
+        np.load("c.npy")
+
+
+def test_emulate__prints_notes_where_asked(capsys):
+    _, out, _ = run(capsys, SCALE, "--grid", "2", *GOOD, "--notes")
+    assert out.endswith("no notes\n")
+
+
+def test_emulate__struct_of_fields(capsys):
+    text = (
+        HEAD
+        + """
+.visible .entry k(.param .align 8 .b8 both[16])
+{
+    .reg .b64 %at; .reg .b32 %x;
+    ld.param.u64 %at, [both];
+    ld.param.u32 %x, [both+8];
+    st.global.u32 [%at], %x;
+    ret;
+}
+"""
+    )
+    status, *_ = run(capsys, text, "--block", "1", "--arg", "{out:c.npy:u32:1,u32:0x2a}")
+    assert status == 0
+    assert np.load("c.npy").tolist() == [42]
+
+
+WRONG_ARGUMENTS = {
+    "too few": (GOOD[:6], "3 arguments for 4 parameters:"),
+    "too many": ((*GOOD, "--arg", "u32:1"), "5 arguments for 4 parameters:"),
+    "a float for an integer": ((*GOOD[:6], "--arg", "f32:1"), "a floating-point number"),
+    "an integer for a float": ((*GOOD[:4], "--arg", "u32:1", *GOOD[6:]), "an integer, and the parameter is"),
+    "a number of another size": ((*GOOD[:6], "--arg", "u64:1"), "it has 8 bytes, and the parameter 4"),
+    "a number that does not fit": ((*GOOD[:6], "--arg", "u32:-1"), "-1 does not fit into u32"),
+    "no number": ((*GOOD[:6], "--arg", "u32:ten"), "'ten' is no number of type u32"),
+    "an array for a number": ((*GOOD[:6], "--arg", "in:a.npy"), "parameter n (.u32, 4 bytes)"),
+    "no kind": ((*GOOD[:6], "--arg", "40"), "'40' is no argument"),
+    "no such file": (("--arg", "in:no.npy", *GOOD[2:]), "no.npy cannot be read: No such file or directory"),
+    "no array": (("--arg", "in:kernel.ptx", *GOOD[2:]), "kernel.ptx is no array as numpy.save writes it"),
+    "no type": (("--arg", "zeros:f31:4", *GOOD[2:]), "there is no element type 'f31'"),
+    "no shape": (("--arg", "zeros:f32:4x", *GOOD[2:]), "'4x' is no shape"),
+    "an absurd shape": (("--arg", "zeros:f32:1000000x1000000", *GOOD[2:]), "more than the"),
+    "no folder": (
+        ("--arg", "out:no/c.npy:f32:4", *GOOD[2:]),
+        "no/c.npy cannot be written: there is no",
+    ),
+    "no map": (("--arg", "map:a.npy", *GOOD[2:]), "a.npy is no JSON"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
+def test_emulate__refuses_arguments_that_do_not_fit(capsys, arguments, said):
+    status, out, err = run(capsys, SCALE, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("cutecourse: ")
+    assert said in err
+
+
+MAPS = {
+    "no object": ([1], "is no tensor map: it is an object with array, dtype"),
+    "a field that is none": ({"swizle": "128B"}, "a tensor map has no swizle"),
+    "a rule that is broken": ({"box": [9, 4]}, "multiple of 16"),
+    "words for numbers": ({"dims": ["x", 4]}, "invalid literal"),
+    "no array": ({"array": 5}, '"array" is a text such as'),
+    "another array's type": ({"dtype": "f99"}, "f99"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), MAPS.values(), ids=MAPS)
+def test_emulate__refuses_a_tensor_map_that_is_none(capsys, change, said):
+    good = {"array": "in:a.npy", "dtype": "f32", "dims": [8, 4], "strides_bytes": [32], "box": [8, 4]}
+    with open("map.json", "w", encoding="utf-8") as file:
+        json.dump({**good, **change} if isinstance(change, dict) else change, file)
+    arguments = ("--block", "16", "--arg", "map:map.json", "--arg", "out:c.npy:u32:16")
+    status, out, err = run(capsys, LOAD.replace("PARITY", "0"), *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+WRONG_LAUNCHES = {
+    "an absurd grid": (("--grid", "99999999999"), "grid.x is 99999999999"),
+    "too many blocks": (("--grid", "1000000,1000"), "too many to emulate"),
+    "no blocks": (("--grid", "0"), "grid.x is 0"),
+    "a block that is not the kernel's": (("--block", "64"), "requires blocks of (32, 1, 1)"),
+    "a cluster that does not divide": (("--grid", "3", "--cluster", "2"), "no multiple of cluster.x"),
+    "a cluster of too many": (("--grid", "32", "--cluster", "32"), "cluster.x is 32"),
+    "shared memory of a rack": (("--smem", "1000000"), "of shared memory"),
+    "less than none": (("--smem", "-1"), "dynamic_smem"),
+    "no kernel of that name": (("--entry", "k"), "no kernel 'k'; it has: scale"),
+    "no budget": (("--budget", "0"), "--budget 0: give a number greater than 0"),
+    "no folder for the trace": (("--trace", "no/t.json"), "no/t.json cannot be written"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG_LAUNCHES.values(), ids=WRONG_LAUNCHES)
+def test_emulate__refuses_launches_that_cannot_be(capsys, arguments, said):
+    status, out, err = run(capsys, SCALE, *GOOD, *arguments)
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+WRONG_TEXTS = {
+    "nothing": ("", "PTX line 1"),
+    "no PTX": ("hello\n", "PTX line 1"),
+    "cut off": (SCALE[:400], "PTX line"),
+    "a name of nobody": (SCALE.replace("%tid.x", "%tod.x"), "'%tod.x' is used and nowhere declared"),
+    "no kernel": (HEAD, "the text has 0 kernels"),
+    "an instruction that there is not": (SCALE.replace("mul.f32", "mull.f32"), "mull.f32 is not supported"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG_TEXTS.values(), ids=WRONG_TEXTS)
+def test_emulate__refuses_texts_that_are_no_kernel(capsys, text, said):
+    status, out, err = run(capsys, text, *GOOD)
+    assert (status, out) == (2, "")
+    assert err.startswith("cutecourse: ")
+    assert said in err
+
+
+def test_emulate__refuses_files_that_are_no_text(capsys):
+    assert main(["emulate", "no.ptx"]) == 2
+    assert "no.ptx cannot be read: No such file or directory" in capsys.readouterr().err
+    assert main(["emulate", "a.npy"]) == 2
+    assert "a.npy is no text" in capsys.readouterr().err
+    assert main(["emulate", "."]) == 2
+    assert "Is a directory" in capsys.readouterr().err
+
+
+def test_emulate__says_that_a_block_is_missing(capsys):
+    status, _, err = run(capsys, ENDLESS)
+    assert status == 2
+    assert "say with --block how many threads" in err
+
+
+def test_emulate__stops_a_kernel_that_never_ends(capsys):
+    status, out, err = run(capsys, ENDLESS, "--block", "32", "--budget", "2000")
+    assert (status, out) == (3, "")
+    assert "did not end within 2000 instructions" in err
+
+
+def test_emulate__stops_after_a_time(capsys):
+    status, out, err = run(capsys, ENDLESS, "--block", "32", "--timeout", "0.2")
+    assert (status, out) == (3, "")
+    assert "did not end within 0.2 seconds; see --timeout" in err
+
+
+def test_emulate__stops_where_memory_ends(capsys):
+    text = HEAD + ".visible .entry k(.param .u64 a) { .shared .b8 s[40000]; ret; }"
+    limits = ("--grid", "2000", "--memory", "0.05")
+    status, out, err = run(capsys, text, "--block", "32", "--arg", "zeros:u8:52000000", *limits)
+    assert (status, out) == (3, "")
+    assert "more than 0.05 GiB of memory; see --memory" in err
+
+
+def test_emulate__leaves_the_process_as_it_was(capsys):
+    import resource
+    import signal
+
+    before = (resource.getrlimit(resource.RLIMIT_AS), signal.getsignal(signal.SIGALRM))
+    run(capsys, ENDLESS, "--block", "32", "--budget", "50")
+    assert (resource.getrlimit(resource.RLIMIT_AS), signal.getsignal(signal.SIGALRM)) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_emulate__a_command_line_that_is_none_is_refused_by_its_parser(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["emulate", "kernel.ptx", "--grid", "2,x"])
+    assert caught.value.code == 2
+    assert "'2,x' is not one to three integers such as 2,1,1" in capsys.readouterr().err
