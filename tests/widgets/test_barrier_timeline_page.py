@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from widgets import emulated, traces
+from widgets import emulated, traces, umma_runs
 
 from cutecourse.trace import KINDS, Recorder, Trace
 from cutecourse.widgets import BarrierTimeline
@@ -23,6 +23,8 @@ ALL = [
     traces.tensor_cores,
     lambda: emulated.two_loads(seed=3)[0],
     lambda: emulated.two_loads(expected=768)[0],
+    lambda: umma_runs.recorded("umma_tile"),
+    lambda: umma_runs.recorded("umma_two_sm_pipeline"),
 ]
 
 
@@ -216,7 +218,9 @@ def test_sentences__hold_every_number_of_every_event(javascript: Callable[..., A
                 str(data[name]) for name in ("columns", "registers", "shape", "m", "n", "k") if name in data
             ]
             needed += [f"#{data[name]}" for name in ("issue",) if name in data]
-            needed += [f"#{index}" for index in data.get("issues", ())]
+            issues = data.get("issues", [])  # of many, the first and the last
+            needed += [f"#{index}" for index in (issues if len(issues) < 5 else [issues[0], issues[-1]])]
+            needed += [f"{len(issues)} MMA"] if issues else []
             needed += [str(data[name] & 0xFFFF) for name in ("address", "d") if data.get(name) is not None]
             needed += data.get("types", "").split(".")
             needed += ["pair"] if event.kind.startswith("mma.") and data.get("group") == 2 else []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse import runtime
+from cutecourse.trace import Trace
 
 
 @functools.cache
@@ -33,8 +34,13 @@ def traced(name: str, seed: int = 0) -> runtime.Run:
     return run
 
 
-def snapshot(name: str) -> dict[str, Any]:
-    """The trace of a kernel as plain data."""
+def recorded(name: str) -> Trace:
+    """The trace of a kernel."""
     trace = traced(name).trace
     assert trace is not None
-    return trace.to_snapshot()
+    return trace
+
+
+def snapshot(name: str) -> dict[str, Any]:
+    """The trace of a kernel as plain data."""
+    return recorded(name).to_snapshot()
