@@ -366,7 +366,11 @@ def test_page__a_cluster_is_read_one_cta_at_a_time(mount: Any) -> None:
     landed = page.locator('[data-cc="event"][data-kind="tma.land"]')
     assert landed.count() == 32
     assert "of CTA 5's shared memory" in landed.first.get_attribute("aria-label")
+    wait = trace.where(rank=5).of("mbarrier.wait").events[0]
+    cc(page, "event").and_(page.locator(f'[data-index="{wait.index}"]')).click()
+    assert cc(page, "waiting-now").all_inner_texts() == ["warp 1 (parity 0)"]
     cc(page, "cta").select_option("")
+    assert cc(page, "waiting-now").all_inner_texts()[5] == "CTA 5 warp 1 (parity 0)"
     assert cc(page, "event").count() == len(trace)
     assert cc(page, "barrier").count() == 16
 

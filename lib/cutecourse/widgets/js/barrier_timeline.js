@@ -426,6 +426,8 @@ function render({ model, el: host }) {
   const drawTable = (event) => {
     const all = shown.lives.filter((life) => event.at >= life.from && (life.to === null || event.at < life.to));
     const waiting = book.waits.filter((wait) => wait.from <= event.at && (wait.to === null || wait.to > event.at) && wait.event.barrier);
+    // The chosen CTA's own warps need no CTA before their names.
+    const waiter = ({ event: one }) => actorName(one, actorKey(one) === "others" || !model.get("cta").length ? book : { ...book, crowd: false });
     const cell = (role, text, name, more = "") => el("span", { role, class: more, "data-cc": name ?? null }, text);
     const head = ["barrier", "phase", "arrivals missing", "bytes missing", "who waits"];
     table.replaceChildren(
@@ -433,7 +435,7 @@ function render({ model, el: host }) {
       ...all.map((life) => {
         const now = stateAt(life, event.at);
         const here = event.barrier === life.barrier;
-        const who = waiting.filter((wait) => wait.event.barrier === life.barrier).map((wait) => `${actorName(wait.event, book)} (parity ${wait.event.data.parity})`);
+        const who = waiting.filter((wait) => wait.event.barrier === life.barrier).map((wait) => `${waiter(wait)} (parity ${wait.event.data.parity})`);
         const before = here ? stateAt(life, event.at - 1) : null;
         const change = (name) => (before && before[name] !== now[name] ? "cc-changed" : "");
         return el(
