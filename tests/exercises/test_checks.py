@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -107,6 +108,9 @@ def test_same_outputs__says_what_a_report_means(monkeypatch: pytest.MonkeyPatch,
     message = checks.check("99.1", LaunchSpec.__new__(LaunchSpec)).message
     assert message.splitlines()[0] == "Nobody arrives."
     assert "warp 4 misses 128 of 128 arrivals" in message
+    patterns = {re.compile(r"warp [13] misses"): "Not this.", re.compile(r"warp \d misses"): "A pattern."}
+    error = _refused(same_outputs, LaunchSpec.__new__(LaunchSpec), {}, {}, reports=patterns)
+    assert error.message.splitlines()[0] == "A pattern."
 
 
 def test_check__does_not_take_an_index_for_a_gap(exercise: Any) -> None:
@@ -221,6 +225,13 @@ def test_tell__keeps_an_answer_of_few_numbers_out_of_the_message() -> None:
     assert "40" not in f"{stride.message} {stride.where} {stride.got}"
 
 
+@pytest.mark.parametrize("answer", ["123", {1, 2, 3}, {1: 0, 2: 0, 3: 0}])
+def test_same_sequence__refuses_what_has_no_order_or_is_a_text(answer: object) -> None:
+    assert (
+        "is to be a sequence" in _refused(compare.same_sequence, answer, (1, 2, 3), meaning="three").message
+    )
+
+
 def test_same_layout__compares_functions_not_spellings() -> None:
     compare.same_layout(Layout((2, 2, 8), (8, 16, 1)), "((2,2),8):((8,16),1)")
     compare.same_layout("(4,8):(8,1)", Layout((4, 8), (8, 1)))
@@ -295,6 +306,23 @@ def test_on_many__points_at_the_first_case() -> None:
     nothing = _refused(compare.on_many, lambda m, n: None, cases, lambda m, n: 0, what="the sum")
     assert "returned None" in nothing.message
     assert "is to be a function" in _refused(compare.on_many, 3, cases, owner, what="the sum").message
+
+
+def test_on_many__writes_whole_numbers_as_asked() -> None:
+    how = {"what": "a mask", "show": "{:#06x}".format}
+    error = _refused(compare.on_many, lambda k: k, [(10,)], lambda k: 11, **how)
+    assert (error.expected, error.got) == ("0x000b", "0x000a")
+    error = _refused(compare.on_many, lambda k: "a", [(10,)], lambda k: 11, **how)
+    assert (error.expected, error.got) == ("0x000b", "a")
+
+
+def test_returned__takes_lists_for_tuples_and_refuses_what_is_no_function_and_none() -> None:
+    pairs = compare.returned(lambda k: [k, [np.int32(2)]], [(1,), (3,)], what="pairs")
+    assert pairs == [(1, (2,)), (3, (2,))]
+    assert "is to be a function" in _refused(compare.returned, 3, [(1,)], what="pairs").message
+    error = _refused(compare.returned, lambda k: None, [(7,)], what="pairs")
+    assert "returned None" in error.message
+    assert "(7)" in str(error.where)
 
 
 def test_picture__cuts_what_is_too_large_and_says_so() -> None:

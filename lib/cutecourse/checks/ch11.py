@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cutecourse import umma
-from cutecourse.checks.compare import on_many, same_int, same_layout, same_outputs
+from cutecourse.checks.compare import ELECTS, on_many, returned, same_int, same_layout, same_outputs
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.descriptors import make_instr_desc
@@ -24,6 +24,7 @@ _OP = "SM100_MMA_F16BF16_SS"
 )
 def check_partition_shapes(answer: object) -> str:
     """The partition shapes of a tile of several MMAs, and the number of instructions."""
+    answer = _nested(answer)
     if not isinstance(answer, tuple) or len(answer) != 3:
         raise WrongAnswer("The answer is to be two shapes and a number.", got=type(answer).__name__)
     mma = umma.make_tiled_mma(_OP, "bf16", "bf16", "f32", 64, 96)
@@ -73,6 +74,9 @@ def check_tile(answer: object) -> str:
             "((96,16),1,2):((64,1),0,16)": "A row of 64 halves is 128 bytes; the atom K_SW64 has rows of 64 bytes.",
             "((96,16),1,2):((16,1),0,1536)": "That is the tile of the atom K_SW32, whose rows hold one MMA's K.",
             "((96,16),1,2):((1,96),0,1536)": "There N runs along the row; the tile is K-major.",
+            "((96,16),1,2):((32,1),0,2)": "The next MMA along K starts 16 halves on; 2 are the units of 16 bytes that a "
+            "descriptor counts.",
+            "S<2,4,3> o 0 o ((96,16),1,2):((32,1),0,16)": "Asked is the layout without its swizzle.",
         },
     )
     return "The swizzle's width is the row's: 64 bytes hold two MMAs' K side by side."
@@ -97,8 +101,8 @@ def check_descriptor(answer: object) -> str:
         tile = umma.tile_to_mma_shape(atom, ((128, 16), 1, width // 32))
         return umma.smem_desc_tensor(tile.result, "f16", "K", start).first.desc
 
-    if callable(answer):
-        given = [answer(*case) for case in cases]
+    given = returned(answer, cases, what="the descriptor")
+    if all(type(word) is int for word in given):
         wanted = [right(*case) for case in cases]
         if given == [word & ~(3 << 46) for word in wanted]:
             raise WrongAnswer(
@@ -115,7 +119,18 @@ def check_descriptor(answer: object) -> str:
                 "All but the stride byte offset is right: it goes from 8 rows to the next 8 rows, in units of 16 bytes.",
                 where="bits 32 to 45",
             )
-    on_many(answer, cases, right, what="the descriptor")
+        if any(off) and all(bits & ~(((1 << 14) - 1) << 16) == 0 for bits in off):
+            raise WrongAnswer(
+                "All but the leading byte offset is right: 16 bytes, stored in units of 16 bytes.",
+                where="bits 16 to 29",
+            )
+        undivided = [word - (start >> 4) | start for word, (start, _) in zip(wanted, cases, strict=True)]
+        if any(off) and (given == undivided or all(bits & ~((1 << 14) - 1) == 0 for bits in off)):
+            raise WrongAnswer(
+                "All but the start is right: an address is stored in units of 16 bytes.",
+                where="bits 0 to 13",
+            )
+    on_many(answer, cases, right, what="the descriptor", show="{:#018x}".format)
     return "Rows, columns and types are not in it: the instruction knows them."
 
 
@@ -138,12 +153,11 @@ def check_read(answer: object) -> str:
                     word = make_instr_desc(a, a, c, m, n, *majors)
                     cases.append((word,))
                     meant[word] = (m, n, a, c, *majors)
-    if callable(answer):
-        given = [answer(*case) for case in cases]
-        if given == [(m // 16, n // 8, *rest) for m, n, *rest in meant.values()]:
-            raise WrongAnswer("The bits count M in sixteens and N in eights.", where="read(0x8400010)")
-        if given == [(m, n, a, c, y, x) for m, n, a, c, x, y in meant.values()]:
-            raise WrongAnswer("Bit 15 is A's major, bit 16 B's.", where="the majors")
+    given = returned(answer, cases, what="(M, N, A, C, major of A, major of B)")
+    if given == [(m // 16, n // 8, *rest) for m, n, *rest in meant.values()]:
+        raise WrongAnswer("The bits count M in sixteens and N in eights.", where="read(0x8400010)")
+    if given == [(m, n, a, c, y, x) for m, n, a, c, x, y in meant.values()]:
+        raise WrongAnswer("Bit 15 is A's major, bit 16 B's.", where="the majors")
     on_many(answer, cases, meant.__getitem__, what="(M, N, A, C, major of A, major of B)")
     return "And K? 32 bytes of A's type: it is in no bit."
 
@@ -186,20 +200,20 @@ def check_who(answer: object) -> str:
         lane, column, thread, register = places[m, n, rows]
         return lane, first + column, thread, register
 
-    if callable(answer):
-        given = [answer(*case) for case in cases]
-        if given == [(m, first + n, m, n % 32) for m, n, rows, first in cases]:
-            raise WrongAnswer(
-                "For M of 128. With 64 the rows are spread: sixteen of every 32 lanes.",
-                where="who(16, 0, 64, 0)",
-            )
-        wanted = [right(*case) for case in cases]
-        if given != wanted and [one[:3] for one in given] == [one[:3] for one in wanted]:
-            raise WrongAnswer(
-                "The place and the thread are right. A load brings 32 columns; its registers count from its own first "
-                "column.",
-                where="the register",
-            )
+    given = returned(answer, cases, what="(lane, column, thread, register)")
+    if given == [(m, first + n, m, n % 32) for m, n, rows, first in cases]:
+        raise WrongAnswer(
+            "For M of 128. With 64 the rows are spread: sixteen of every 32 lanes.",
+            where="who(16, 0, 64, 0)",
+        )
+    wanted = [right(*case) for case in cases]
+    four = all(isinstance(one, tuple) and len(one) == 4 for one in given)
+    if four and given != wanted and [one[:3] for one in given] == [one[:3] for one in wanted]:
+        raise WrongAnswer(
+            "The place and the thread are right. A load brings 32 columns; its registers count from its own first "
+            "column.",
+            where="the register",
+        )
     on_many(answer, cases, right, what="(lane, column, thread, register)")
     return "A thread never sees another lane than its own: that is why rows of C go to threads."
 
@@ -221,6 +235,7 @@ def check_multiply(answer: object) -> str:
             "barrier completes before they are done.",
             "has still to write": "C is loaded before all MMAs have written it.",
             "arrivals are missing": "A warp waits for a phase that never completes: who commits?",
+            "elect.sync": ELECTS,
             "misses": "A warp waits for an arrival that never comes: who commits?",
         },
     )
@@ -231,8 +246,9 @@ def check_multiply(answer: object) -> str:
     "11.7",
     "A kernel to write: from tensor memory to global memory",
     hints=[
-        "get_slice takes the thread. partition_S goes with the source, tCtC, partition_D with the destination, tCgC.",
-        "In the loop: cute.copy from tDtC[None, i, 0, 0], wait for the load, cute.autovec_copy to tDgC[None, i, 0, 0].",
+        "get_slice takes the thread. The source is in tensor memory, the destination in global memory.",
+        "Three steps in the loop: out of tensor memory into registers, a wait, out of the registers. umma_one has them.",
+        "In the loop: cute.copy from tDtC[None, i, 0, 0], fence_view_async_tmem_load, autovec_copy to tDgC[None, i, 0, 0].",
     ],
 )
 def check_epilogue(answer: object) -> str:
@@ -241,20 +257,40 @@ def check_epilogue(answer: object) -> str:
         answer,
         {
             "reaches lanes": "A warp names lanes that are not its own: which thread's slice does it take?",
+            "NonUniformOperand": "The threads of a warp name one address, the warp's first lane: which partition is "
+            "of the source?",
+        },
+        notes={
+            "no tcgen05.wait::ld since": "The numbers are right, but a load is asynchronous, and nothing waits for it "
+            "before its registers are stored.",
         },
     )
     return "One address for each warp, one row for each thread."
 
 
-def _check_gemm(answer: object, reports: dict[str, str]) -> None:
+def _nested(value: object) -> Any:
+    """Lists as tuples, inside too: shapes are compared as tuples."""
+    return tuple(_nested(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def _check_gemm(answer: object, reports: dict[Any, str], notes: dict[str, str] | None = None) -> None:
     import numpy as np
 
     a, b = (np.random.default_rng(seed).integers(-4, 5, (128, 256)).astype(np.float16) for seed in (3, 4))
-    product: Any = a.astype(np.float32) @ b.T.astype(np.float32)
+    product, last = (a[:, k:].astype(np.float32) @ b[:, k:].T.astype(np.float32) for k in (0, 48))
     same_outputs(
         answer,
         {"a": a, "b": b, "c": np.zeros((128, 128), np.float32)},
         {"c": product},
+        mistakes={
+            "c": [
+                (
+                    last,
+                    "The first 48 columns of K are missing: each of the first four MMAs has written, and none has added.",
+                )
+            ]
+        },
         emulator_first=True,
         reports=reports,
+        notes=notes,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from cutecourse.checks.compare import on_many, same_outputs, same_sequence
+from cutecourse.checks.compare import ELECTS, on_many, returned, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk
@@ -67,26 +67,25 @@ def check_commit_mask(answer: object) -> str:
     def right(*case: int) -> int:
         return along(2, *case) | along(1, *case)
 
-    if callable(answer):
-        given = [answer(*case) for case in cases]
-        mistakes = {
-            "Those are the CTAs that share A. Those of the column write into this CTA's stage of B, and wait as well.": [
-                along(2, *case) for case in cases
-            ],
-            "Those are the CTAs that share B. Those of the row write into this CTA's stage of A, and wait as well.": [
-                along(1, *case) for case in cases
-            ],
-            "That tells the whole cluster: also barriers that do not count this CTA, whose phases would end too early.": [
-                (1 << cm * cn) - 1 for _, _, cm, cn in cases
-            ],
-            "The CTA itself is missing: it writes its own stage as well, and its barrier counts its own commit.": [
-                right(*case) & ~(1 << (case[0] + case[1] * case[2])) for case in cases
-            ],
-        }
-        for words, wrong in mistakes.items():
-            if given == wrong:
-                raise WrongAnswer(words, where="commit_mask(1, 2, 4, 4)")
-    on_many(answer, cases, right, what="the mask of the commit")
+    given = returned(answer, cases, what="the mask of the commit")
+    mistakes = {
+        "Those are the CTAs that share A. Those of the column write into this CTA's stage of B, and wait as well.": [
+            along(2, *case) for case in cases
+        ],
+        "Those are the CTAs that share B. Those of the row write into this CTA's stage of A, and wait as well.": [
+            along(1, *case) for case in cases
+        ],
+        "That tells the whole cluster: also barriers that do not count this CTA, whose phases would end too early.": [
+            (1 << cm * cn) - 1 for _, _, cm, cn in cases
+        ],
+        "The CTA itself is missing: it writes its own stage as well, and its barrier counts its own commit.": [
+            right(*case) & ~(1 << (case[0] + case[1] * case[2])) for case in cases
+        ],
+    }
+    for words, wrong in mistakes.items():
+        if given == wrong:
+            raise WrongAnswer(words, where="commit_mask(1, 2, 4, 4)")
+    on_many(answer, cases, right, what="the mask of the commit", show="{:#06x}".format)
     return "It has cluster_m + cluster_n - 1 bits: the count of mma_barrier."
 
 
@@ -101,18 +100,20 @@ def check_commit_mask(answer: object) -> str:
 def check_parity_before(answer: object) -> str:
     """The parity of the phase before, for eight k-tiles."""
     cases = [(k,) for k in range(8)]
-    if callable(answer):
-        given = [answer(k) for (k,) in cases]
-        if given == [k % 2 for (k,) in cases]:
-            raise WrongAnswer(
-                "Then k-tile 0 waits for the end of a phase that its own MMAs have to end: nobody gets any further.",
-                where="parity_before(0)",
-            )
-        if len(set(given)) == 1:
-            raise WrongAnswer(
-                "The phases of a barrier take turns: with one parity every second wait is for the wrong one.",
-                where="parity_before(1)",
-            )
+    given = returned(answer, cases, what="the parity before k-tile k")
+    if given == [k % 2 for (k,) in cases]:
+        raise WrongAnswer(
+            "Then k-tile 0 waits for the end of a phase that its own MMAs have to end: nobody gets any further.",
+            where="parity_before(0)",
+        )
+    if given in ([0] * 8, [1] * 8):
+        raise WrongAnswer(
+            "The phases of a barrier take turns: with one parity every second wait is for the wrong one.",
+            where="parity_before(1)",
+        )
+    strange = next((k for k, one in enumerate(given) if one not in (0, 1)), None)
+    if strange is not None:
+        raise WrongAnswer("A parity is 0 or 1.", where=f"parity_before({strange})", got=str(given[strange]))
     on_many(answer, cases, lambda k: k % 2 ^ 1, what="the parity before k-tile k")
     return "That is how a producer waits: for the phase before the one that its load will end."
 
@@ -142,18 +143,18 @@ def check_best_cluster(answer: object) -> str:
     def right(*case: int) -> tuple[int, int]:
         return best(*case)[0]
 
-    if callable(answer):
-        given = [tuple(answer(*case)) for case in cases]
-        if given == [right(*case)[::-1] for case in cases]:
-            raise WrongAnswer(
-                "That is (N, M), or the other operand: CTAs along M share B, and B's tile has tile_n rows.",
-                where="best_cluster(128, 256, 8)",
-            )
-        if all(1 in shape for shape in given):
-            raise WrongAnswer(
-                "In a row all share A, but nobody shares B: one operand is read as often as without a cluster.",
-                where="best_cluster(128, 256, 8)",
-            )
+    given = returned(answer, cases, what="(cluster_m, cluster_n)")
+    if given == [right(*case)[::-1] for case in cases]:
+        raise WrongAnswer(
+            "That is (N, M), or the other operand: CTAs along M share B, and B's tile has tile_n rows.",
+            where="best_cluster(128, 256, 8)",
+        )
+    if given in ([(1, ctas) for *_, ctas in cases], [(ctas, 1) for *_, ctas in cases]):
+        raise WrongAnswer(
+            "In a row all share A, and nobody shares B; in a column it is the other way round. One operand is read as "
+            "often as without a cluster.",
+            where="best_cluster(128, 256, 8)",
+        )
     on_many(answer, cases, right, what="(cluster_m, cluster_n)")
     return "As near to a square as the tiles allow: 4x2 for tiles of 128x256."
 
@@ -232,8 +233,12 @@ def check_row_of_two(answer: object) -> str:
         },
         reports={
             "enable-input-d": "The first MMA adds to what nobody has written.",
+            "elect.sync": ELECTS,
             "misses 1 of 2 arrivals": "A CTA waits for its neighbour's commit, which arrives elsewhere.",
             "misses 8192 bytes": "A CTA waits for its neighbour's half of A, or announces too much.",
+            " bytes\n": "What is announced and what lands do not agree: add up what lands in one CTA for one k-tile.",
+            "BarrierCountError": "A barrier gets more arrivals in a phase than it counts: how many threads announce, and "
+            "how many commit?",
             "OverwrittenSource": "A stage is written again before an MMA has read it.",
             "never written": "An MMA reads a stage that is not full: are all the bytes announced, and is the wait for "
             "the phase under way?",

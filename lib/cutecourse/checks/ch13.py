@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from cutecourse import umma
-from cutecourse.checks.compare import on_many, same_layout, same_outputs, same_sequence
+from cutecourse.checks.compare import ELECTS, on_many, returned, same_layout, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.layout import size
@@ -12,6 +14,10 @@ from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk
 
 def _mma(m: int, n: int) -> umma.TiledUmma:
     return umma.make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", m, n)
+
+
+# The barrier of the loads in 13.7's shared memory, behind its tiles of A and B, as the emulator's reports write it.
+TMA_BARRIER = r"__dynamic_shmem__0\+24576 \(block \(\d+, 0, 0\)"
 
 
 @exercise(
@@ -33,6 +39,7 @@ def check_halves(answer: object) -> str:
             "(2,(128,16)):(0,(1,128))": whole,
             "(2,(64,16)):(64,(1,64))": "A column of A is a step of all 128 rows, also in the half of one CTA.",
             "(2,(128,8)):(1024,(1,128))": "A is cut along M, not along K.",
+            "(2,(64,16)):(1024,(16,1))": "That index runs along K first; asked is m + 128 k.",
         },
         "B": {
             "(2,(64,16)):(0,(1,64))": "With that each CTA holds all of B; a pair holds it once between them.",
@@ -77,21 +84,20 @@ def check_place(answer: object) -> str:
         place = fragment.place((row, n), 0, 0)
         return cta, place.lane, place.column
 
-    if callable(answer):
-        given = [answer(m, n) for m, n in cells]
-        if given == [(m // 64, m % 64, n) for m, n in cells]:
-            raise WrongAnswer(
-                "That leaves lanes 64 to 127 empty. Half of the columns lie in them.", where="place(0, 128)"
-            )
-        if given == [(n // 128, m, n % 128) for m, n in cells]:
-            raise WrongAnswer(
-                "With that the pair shares C's columns. It shares C's rows, as it shares those of A.",
-                where="place(0, 128)",
-            )
-        if given == [(m // 64, m % 64 + 64 * (n % 2), n // 2) for m, n in cells]:
-            raise WrongAnswer(
-                "Even and odd columns do not alternate: the lower half of N comes first.", where="place(0, 1)"
-            )
+    given = returned(answer, cells, what="(CTA, lane, column) of an element of C")
+    if given == [(m // 64, m % 64, n) for m, n in cells]:
+        raise WrongAnswer(
+            "That leaves lanes 64 to 127 empty. Half of the columns lie in them.", where="place(0, 128)"
+        )
+    if given == [(n // 128, m, n % 128) for m, n in cells]:
+        raise WrongAnswer(
+            "With that the pair shares C's columns. It shares C's rows, as it shares those of A.",
+            where="place(0, 128)",
+        )
+    if given == [(m // 64, m % 64 + 64 * (n % 2), n // 2) for m, n in cells]:
+        raise WrongAnswer(
+            "Even and odd columns do not alternate: the lower half of N comes first.", where="place(0, 1)"
+        )
     on_many(answer, cells, right, what="(CTA, lane, column) of an element of C")
     return "128 columns for 64x256: with M = 128 a pair uses all lanes of both, and half of the columns."
 
@@ -162,24 +168,23 @@ def check_counted(answer: object) -> str:
         (0x0003,),
         (0xCCFC,),
     ]
-    if callable(answer):
-        given = [tuple(answer(*mask)) for mask in masks]
-        bits = [[rank for rank in range(16) if mask >> rank & 1] for (mask,) in masks]
-        if given == [tuple(ranks) for ranks in bits]:
-            raise WrongAnswer(
-                "Those are the CTAs in which the bytes land. They are counted somewhere else where that is odd.",
-                where="counted(0x8888)",
-            )
-        if given == [tuple(rank & ~1 for rank in ranks) for ranks in bits]:
-            raise WrongAnswer(
-                "The right ranks, but one of them twice where both CTAs of a pair receive: name each barrier once.",
-                where="counted(0x0003)",
-            )
-        if given == [(ranks[0] & ~1,) for ranks in bits]:
-            raise WrongAnswer(
-                "That is one barrier for all. Each pair that receives has its own, and its leader waits for that.",
-                where="counted(0x8888)",
-            )
+    given = returned(answer, masks, what="the ranks")
+    bits = [[rank for rank in range(16) if mask >> rank & 1] for (mask,) in masks]
+    if given == [tuple(ranks) for ranks in bits]:
+        raise WrongAnswer(
+            "Those are the CTAs in which the bytes land. They are counted somewhere else where that is odd.",
+            where="counted(0x8888)",
+        )
+    if given == [tuple(rank & ~1 for rank in ranks) for ranks in bits]:
+        raise WrongAnswer(
+            "The right ranks, but one of them twice where both CTAs of a pair receive: name each barrier once.",
+            where="counted(0x0003)",
+        )
+    if given == [(ranks[0] & ~1,) for ranks in bits]:
+        raise WrongAnswer(
+            "That is one barrier for all. Each pair that receives has its own, and its leader waits for that.",
+            where="counted(0x8888)",
+        )
     on_many(
         answer,
         masks,
@@ -210,31 +215,28 @@ def check_commit_mask(answer: object) -> str:
     def even(mask: int) -> int:
         return mask & 0x5555
 
-    if callable(answer):
-        given = [answer(*case) for case in cases]
-        if given == [even(right(*case)) for case in cases]:
-            raise WrongAnswer(
-                "Those are the leaders alone. The other CTA of each pair loads into its stages as well, and waits.",
-                where="commit_mask(1, 1, 2, 4)",
-            )
-        if given == [0b11 << (2 * m + 2 * pm * n) for m, n, pm, pn in cases]:
-            raise WrongAnswer(
-                "That is the own pair. A stage is also written to by the other pairs of its row and of its column.",
-                where="commit_mask(1, 1, 2, 4)",
-            )
-        one_sm = []
-        for m, n, pm, pn in cases:
-            layout = make_cluster_layout_vmnk((2 * pm, pn, 1), 1)
-            crd = (0, 2 * m, n, 0)
-            one_sm.append(
-                create_tma_multicast_mask(layout, crd, 1) | create_tma_multicast_mask(layout, crd, 2)
-            )
-        if given == one_sm:
-            raise WrongAnswer(
-                "That is the mask for MMAs of one SM: of the row it takes the leaders alone.",
-                where="commit_mask(1, 1, 2, 4)",
-            )
-    on_many(answer, cases, right, what="the commit's mask")
+    given = returned(answer, cases, what="the commit's mask")
+    if given == [even(right(*case)) for case in cases]:
+        raise WrongAnswer(
+            "Those are the leaders alone. The other CTA of each pair loads into its stages as well, and waits.",
+            where="commit_mask(1, 1, 2, 4)",
+        )
+    if given == [0b11 << (2 * m + 2 * pm * n) for m, n, pm, pn in cases]:
+        raise WrongAnswer(
+            "That is the own pair. A stage is also written to by the other pairs of its row and of its column.",
+            where="commit_mask(1, 1, 2, 4)",
+        )
+    one_sm = []
+    for m, n, pm, pn in cases:
+        layout = make_cluster_layout_vmnk((2 * pm, pn, 1), 1)
+        crd = (0, 2 * m, n, 0)
+        one_sm.append(create_tma_multicast_mask(layout, crd, 1) | create_tma_multicast_mask(layout, crd, 2))
+    if given == one_sm:
+        raise WrongAnswer(
+            "That is the mask for MMAs of one SM: of the row it takes the leaders alone.",
+            where="commit_mask(1, 1, 2, 4)",
+        )
+    on_many(answer, cases, right, what="the commit's mask", show="0x{:04X}".format)
     return "In C++ it is create_tma_multicast_mask<0,1> | create_tma_multicast_mask<0,2>."
 
 
@@ -300,14 +302,27 @@ def check_two_pairs(answer: object) -> str:
                     "That is the last k-tile alone: ACCUMULATE stays False.",
                 ),
                 (wide_a[:, :64] @ wide_b[:, :64].T, "That is the first k-tile alone."),
+                (
+                    wide_a[:, 176:] @ wide_b[:, 176:].T,
+                    "Only the last 16 columns of K are in it: each MMA has written, and none has added.",
+                ),
             ]
         },
         emulator_first=True,
         reports={
-            "never written": "An MMA reads a tile that is not there yet: does the leader expect the bytes of both?",
+            "elect.sync": ELECTS,
+            "never written": "An MMA reads a tile that is not there yet: does the leader expect the bytes of both, does "
+            "it wait for the phase under way, and does no other pair's commit let its loads go on?",
+            "would be loaded from column": "A CTA loads C before it is there: the commit is for both to wait for.",
+            re.compile(
+                rf"{TMA_BARRIER}, CTA [13] [^\n]*misses"
+            ): "An odd CTA waits for bytes on its own barrier, where "
+            "none are counted. Whose barrier do the loads name?",
             "BarrierCountError": "A barrier got one arrival more than a phase takes: does anybody arrive who should "
             "not, or does a commit reach another pair?",
-            "bytes\n": "The number of bytes that the leader expects and those that come do not agree.",
+            re.compile(
+                rf"{TMA_BARRIER}, [^\n]*in phase 0 and misses \d+ bytes"
+            ): "The number of bytes that the leader expects and those that come do not agree.",
             "misses 1 of 1 arrivals": "A CTA waits for an arrival that does not come. Who announces the bytes, and "
             "at which CTAs does each pair's commit arrive?",
         },

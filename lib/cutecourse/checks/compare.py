@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from cutecourse.checks.pictures import Picture, grid
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.errors import CourseError
-from cutecourse.layout import Layout, depth, idx2crd, rank, size
+from cutecourse.layout import ComposedLayout, Layout, depth, idx2crd, rank, size
 
 if TYPE_CHECKING:
     import numpy as np
 
 _MAX_PICTURE_CELLS = 32 * 32
+# What to say where a report names elect.sync: cute.copy or cute.gemm was called inside of elect_one().
+ELECTS = (
+    "cute.copy and cute.gemm elect their thread themselves, and the whole warp has to come there: called by "
+    "one thread alone, it waits for the other 31."
+)
 
 
 def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int, str] | None = None) -> None:
@@ -65,6 +71,8 @@ def same_sequence(
     tell  says which value was expected there; False where few are asked for and this is the answer.
     """
     try:
+        if isinstance(answer, (str, set, frozenset, Mapping)):
+            raise TypeError("it has no order of its own, or is a text")
         values = tuple(_plain(value) for value in answer)  # type: ignore[attr-defined]
     except TypeError:
         raise WrongAnswer(
@@ -136,8 +144,8 @@ def same_layout(
 
 
 def _as_layout(answer: object) -> Layout:
-    if isinstance(answer, Layout):
-        return answer
+    if isinstance(answer, (Layout, ComposedLayout)):
+        return cast(Layout, answer)  # both map coordinates to indices, which is all that is compared
     if isinstance(answer, str):
         try:
             parsed: Layout = Layout.parse(answer)
@@ -232,7 +240,8 @@ def same_outputs(
     *,
     mistakes: Mapping[str, Sequence[tuple[np.ndarray[Any, Any], str]]] | None = None,
     emulator_first: bool = False,
-    reports: Mapping[str, str] | None = None,
+    reports: Mapping[Any, str] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> None:
     """Run a kernel's launch specification on this machine's device or the emulator, and compare its outputs.
 
@@ -241,8 +250,10 @@ def same_outputs(
 
     emulator_first  is for kernels that wait for barriers: a wrong one would hang a GPU, and the emulator says
                     what it waits for, so only what passed there runs elsewhere.
-    reports         maps a part of an error's type and message to what to say before it; the first that is
-                    found counts.
+    reports         maps a part of an error's type and message, or a pattern that is searched for in them, to
+                    what to say before it; the first that is found counts.
+    notes           maps a part of a note of the emulator's run to why an answer that earns it is refused,
+                    though its outputs are right.
     """
     from cutecourse.kernels.spec import LaunchSpec
     from cutecourse.runtime import run
@@ -259,32 +270,62 @@ def same_outputs(
             outcome = run(spec, device=device, **copies)
         except CourseError as error:
             report = f"{type(error).__name__}: {error}"
-            explained = next((words for part, words in (reports or {}).items() if part in report), None)
+            explained = next((words for part, words in (reports or {}).items() if _found(part, report)), None)
             stopped = f"The kernel did not run to its end: {report}"
             raise WrongAnswer(f"{explained}\n{stopped}" if explained else stopped) from error
         for name, right in expected.items():
             same_array(outcome[name], right, name=name, mistakes=(mistakes or {}).get(name, ()))
+        for note, (part, words) in itertools.product(outcome.notes, (notes or {}).items()):
+            if part in str(note):
+                raise WrongAnswer(f"{words}\nThe emulator's note: {note}")
         if outcome.record.where == "emulator":
             return
 
 
-def on_many(answer: object, cases: Sequence[tuple[Any, ...]], reference: Any, *, what: str) -> None:
-    """Call the learner's function and a reference on each case; points at the first case that differs.
+def _found(part: str | re.Pattern[str], report: str) -> bool:
+    return part in report if isinstance(part, str) else part.search(report) is not None
 
-    Cases are argument tuples. Errors: an exception of the learner's function passes through.
+
+def returned(answer: object, cases: Sequence[tuple[Any, ...]], *, what: str) -> list[Any]:
+    """What the learner's function returns for each case, lists as tuples, to compare with plausible mistakes.
+
+    The values may be of any type: compare them, do not compute with them. Cases are argument tuples.
+    Errors: WrongAnswer for what is no function and for None; an exception of the learner's function passes
+    through.
     """
     if not callable(answer):
         raise WrongAnswer(
             f"The answer is to be a function: {what}.", expected="a function", got=_type_and_value(answer)
         )
     name = getattr(answer, "__name__", "your function")
-    wrong: list[tuple[tuple[Any, ...], Any, Any]] = []
+    values = []
     for case in cases:
-        got, right = _plain(answer(*case)), _plain(reference(*case))
+        got = _plain(answer(*case))
         if got is None:
             raise WrongAnswer(
                 f"`{name}` returned None: return the answer.", where=_call(name, case), got="None"
             )
+        values.append(got)
+    return values
+
+
+def on_many(
+    answer: object,
+    cases: Sequence[tuple[Any, ...]],
+    reference: Any,
+    *,
+    what: str,
+    show: Callable[[Any], str] = str,
+) -> None:
+    """Call the learner's function and a reference on each case; points at the first case that differs.
+
+    Cases are argument tuples; `show` writes a whole number (a mask in hexadecimal, say).
+    Errors: an exception of the learner's function passes through.
+    """
+    name = getattr(answer, "__name__", "your function")
+    wrong: list[tuple[tuple[Any, ...], Any, Any]] = []
+    for case, got in zip(cases, returned(answer, cases, what=what), strict=True):
+        right = _plain(reference(*case))
         if got != right:
             wrong.append((case, got, right))
     if wrong:
@@ -292,8 +333,8 @@ def on_many(answer: object, cases: Sequence[tuple[Any, ...]], reference: Any, *,
         raise WrongAnswer(
             f"{len(wrong)} of {len(cases)} cases differ: {what}.",
             where=_call(name, case),
-            expected=str(right),
-            got=str(got),
+            expected=show(right),
+            got=show(got) if type(got) is int else str(got),
         )
 
 
