@@ -1,8 +1,8 @@
 """What the trace event format asks of a file, written from its description and not from the exporter.
 
 Source: the Chromium project's document "Trace Event Format": JSON Object Format; Complete, Instant, Counter,
-Metadata and Flow Events. Of Perfetto's reader come two rules more: slices of one thread nest or follow each
-other, and a thread's number stands for one thread in the file.
+Metadata and Flow Events. Of Perfetto's reader come three rules more: slices of one thread nest or follow each
+other, a thread's number stands for one thread in the file, and a flow's identifier is a number.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def problems(document: Any) -> list[str]:
         found += [f"event {place}: {problem}" for problem in _event(event)]
     if found:
         return found
-    return [*_names(events), *_nesting(events), *_flows(events), *_counters(events)]
+    return [*_names(events), *_nesting(events), *_flows(events), *_bindings(events), *_counters(events)]
 
 
 def _number(value: Any) -> bool:
@@ -49,6 +49,13 @@ def _number(value: Any) -> bool:
 
 def _id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32
+
+
+def _flow_id(value: Any) -> bool:
+    """A number, or text that is one: the format allows any text, which Perfetto reads as hexadecimal."""
+    return _id(value) or (
+        isinstance(value, str) and re.fullmatch("(0x)?[0-9a-fA-F]{1,16}", value) is not None
+    )
 
 
 def _event(event: Any) -> list[str]:
@@ -81,8 +88,8 @@ def _event(event: Any) -> list[str]:
         values = event.get("args", {})
         if not values or not all(_number(value) for value in values.values()):
             found.append(f"a counter's values are {values}")
-    if phase in "stf" and ("id" not in event or not isinstance(event.get("cat"), str)):
-        found.append("a flow without id or cat")
+    if phase in "stf" and not (_flow_id(event.get("id")) and isinstance(event.get("cat"), str)):
+        found.append("a flow without a cat and an id that is a number")
     if phase == "f" and event.get("bp", "e") != "e":
         found.append(f"a flow's binding point is {event['bp']!r}")
     return found
@@ -151,6 +158,28 @@ def _flows(events: list[dict[str, Any]]) -> list[str]:
             found.append(f"flow {label} goes back in time")
         if len({step["name"] for step in steps}) > 1:
             found.append(f"flow {label} changes its name")
+    return found
+
+
+def _bindings(events: list[dict[str, Any]]) -> list[str]:
+    """A reader goes through the events by time, those of one time as they stand, and binds a flow's step to
+    the slice that began last on its thread; an instant is a slice without length.
+    """
+    found = []
+    last: dict[tuple[int, int], dict[str, Any]] = {}
+    begun: set[Any] = set()
+    for event in sorted((e for e in events if e["ph"] in "Xistf"), key=lambda e: e["ts"]):
+        thread = (event["pid"], event["tid"])
+        if event["ph"] in "Xi":
+            last[thread] = event
+            continue
+        bound = last.get(thread)
+        if bound is None or bound["ph"] == "i" or event["ts"] >= bound["ts"] + bound["dur"]:
+            found.append(f"flow {event['id']}: its {event['ph']} at {event['ts']} binds to {bound}")
+        if event["ph"] == "s":
+            begun.add(event["id"])
+        elif event["id"] not in begun:
+            found.append(f"flow {event['id']}: its {event['ph']} is read before its s")
     return found
 
 

@@ -40,6 +40,11 @@ def of(document: dict[str, Any], phase: str, thread: str | None = None) -> list[
     return [e for e in events if thread is None or threads[e["tid"]].partition(" (")[0] == thread]
 
 
+def flow(event: dict[str, Any]) -> str:
+    """Which flow a step belongs to, empty for what is no step of one."""
+    return str(event["args"]["flow"]) if event["ph"] in "stf" else ""
+
+
 @pytest.mark.parametrize("make", HAND_MADE.values(), ids=HAND_MADE)
 def test_to_chrome__follows_the_format(make):
     assert problems(make().to_chrome()) == []
@@ -138,9 +143,7 @@ def test_to_chrome__a_multicast_goes_to_every_cta():
     document = trace.to_chrome()
     processes, _ = named(document)
     for transfer in trace.transfers():
-        ways = [
-            e for e in document["traceEvents"] if str(e.get("id", "")).startswith(f"tma {transfer.index}.")
-        ]
+        ways = [e for e in document["traceEvents"] if flow(e).startswith(f"tma {transfer.index}.")]
         landed = [e for e in ways if e["ph"] == "f"]
         assert sorted(e["pid"] for e in landed) == sorted(processes)
         assert sorted(e["ts"] for e in landed) == [landing.time for landing in transfer.landings]
@@ -163,7 +166,7 @@ def test_to_chrome__an_mma_goes_to_the_commit_that_tells_of_it():
     first = trace.of("mma.commit").events[0]
     for index in first.data["issues"]:
         if index in complete:
-            end = next(e for e in document["traceEvents"] if e.get("id") == f"mma {index}" and e["ph"] == "f")
+            end = next(e for e in document["traceEvents"] if flow(e) == f"mma {index}" and e["ph"] == "f")
             assert end["tid"] == commits[first.index]["tid"]
 
 
@@ -193,6 +196,21 @@ def test_to_chrome__what_a_warp_issues_at_one_time_is_one_slice():
     assert issue["name"] == "issue load 16 bytes, 32 times"
     assert issue["args"]["events"] == list(range(32))
     assert len({e["tid"] for e in of(document, "X", "TMA")}) == 32
+
+
+def test_to_chrome__a_flow_finds_its_slice_among_others_of_that_time():
+    """An arrival and a wait that is over at once stand at the time of the issue, on the same thread."""
+    recorder = Recorder()
+    place = {"cluster": 0, "rank": 0, "block": (0, 0, 0), "warp": 0, "line": 9, "lane": 0}
+    barrier = {"rank": 0, "offset": 0, "name": "full"}
+    state = {"phase": 0, "pending": 0, "tx": 16}
+    about = dict.fromkeys(KINDS["tma.issue"]) | {"operation": "load", "bytes": 16, "destinations": []}
+    recorder.emit("mbarrier.arrive", time=5, **place, barrier=barrier, count=1, dropped=0, state=state)
+    recorder.emit("tma.issue", time=5, **place, **about)
+    recorder.emit("bulk.wait", time=5, **place, left=0, read=True, outcome="blocked")
+    recorder.emit("bulk.resume", time=5, **place)
+    recorder.emit("fence", time=5, **place, name="fence.proxy.async")
+    assert problems(recorder.trace().to_chrome()) == []
 
 
 def test_to_chrome__waits_of_a_warps_lanes_that_cross_are_in_two_rows():
@@ -255,6 +273,7 @@ CHANGES = {
     "a thread without a name": lambda d: of(d, "i")[0].update(tid=9999),
     "slices that cross": lambda d: cross(*of(d, "X", "TMA")[:2]),
     "a flow without an end": lambda d: d["traceEvents"].remove(of(d, "f")[0]),
+    "a flow with a name for a number": lambda d: of(d, "s")[0].update(id="tma 1"),
     "a flow from nowhere": lambda d: of(d, "s")[0].update(ts=0),
     "a number that JSON lacks": lambda d: of(d, "X")[0].update(dur=float("nan")),
     "a unit that is none": lambda d: d.update(displayTimeUnit="instructions"),

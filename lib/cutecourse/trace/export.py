@@ -252,7 +252,8 @@ class _Export:
         pids = self._pids()
         tids = self._tids(pids)
         events = [*self._names(pids, tids)]
-        # At one time the slices come first: a flow binds to a slice that has begun.
+        # A reader takes the events of one time as they stand, and binds a flow to the slice or instant that
+        # began last on its thread: so slices come first, those that flows start in last, then the flows.
         events += [
             {
                 "ph": "X",
@@ -264,8 +265,24 @@ class _Export:
                 "tid": tids[one.unit, one.row],
                 "args": one.args,
             }
-            for one in sorted(self.slices, key=_outer_first)
+            for one in sorted(self.slices, key=_issues_last)
         ]
+        # Perfetto reads an identifier that is text as a hexadecimal number, so it is a number here.
+        for identifier, (label, name, way) in enumerate(self.flows, 1):
+            for step, (time, one) in enumerate(way):
+                made = {
+                    "ph": "s" if step == 0 else "f" if step == len(way) - 1 else "t",
+                    "name": name,
+                    "cat": "flow",
+                    "id": identifier,
+                    "ts": time,
+                    "pid": pids[one.unit[0]],
+                    "tid": tids[one.unit, one.row],
+                    "args": {"flow": label},
+                }
+                if made["ph"] == "f":
+                    made["bp"] = "e"  # to the slice around it, not to the next one
+                events.append(made)
         for unit, name, time, kind, args in self.instants:
             events.append(
                 {
@@ -291,20 +308,6 @@ class _Export:
                     "args": {series: value},
                 }
             )
-        for label, name, way in self.flows:
-            for step, (time, one) in enumerate(way):
-                made = {
-                    "ph": "s" if step == 0 else "f" if step == len(way) - 1 else "t",
-                    "name": name,
-                    "cat": "flow",
-                    "id": label,
-                    "ts": time,
-                    "pid": pids[one.unit[0]],
-                    "tid": tids[one.unit, one.row],
-                }
-                if made["ph"] == "f":
-                    made["bp"] = "e"  # to the slice around it, not to the next one
-                events.append(made)
         trace = self.trace
         return {
             "traceEvents": events,
@@ -375,6 +378,10 @@ class _Export:
 
 def _outer_first(one: _Slice) -> tuple[int, int]:
     return (one.begin, -one.end)
+
+
+def _issues_last(one: _Slice) -> tuple[int, bool, int]:
+    return (one.begin, one.cat == "issue", -one.end)
 
 
 def _fits(one: _Slice, ends: list[int], nested: bool) -> bool:
