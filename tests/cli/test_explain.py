@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from cutecourse.cli._values import Bits
 from cutecourse.cli.explain import explain, report
 from cutecourse.descriptors import SMEM_SM100, make_instr_desc
 from cutecourse.emulator import supported_instructions
+from cutecourse.errors import CourseError
 
 CASES = Path(__file__).parent.parent / "emulator" / "cases"
 
@@ -208,6 +210,23 @@ def test_explain__of_what_is_no_kernel_is_one_error(capsys, tmp_path, text, argu
 def test_explain__of_a_file_that_is_not_there(capsys):
     assert main(["explain", "no.ptx"]) == 1
     assert capsys.readouterr().err == "cutecourse: no.ptx cannot be read: No such file or directory\n"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_explain__of_a_mutated_text_ends_in_a_report_or_an_error(seed):
+    """Cut, doubled and swapped pieces: whatever comes of them, no error but ours."""
+    choose = random.Random(seed)
+    pieces = ["%r1", "%p", "-1", "9" * 30, "{", "}", "[", "]", ",", ";", ".b64", "_", "|", "mov", "tcgen05."]
+    outcomes = set()
+    for _ in range(60):
+        start = choose.randrange(len(TEXT))
+        stop = start + choose.choice([0, 1, 5, 40])
+        text = TEXT[:start] + choose.choice(["", *pieces]) + TEXT[stop:]
+        try:
+            outcomes.add(bool(report(explain(text))))
+        except CourseError as error:
+            outcomes.add(type(error))
+    assert len(outcomes) > 1
 
 
 # --- known bits ---------------------------------------------------------------------------------------------

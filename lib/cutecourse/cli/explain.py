@@ -1,4 +1,8 @@
-"""`cutecourse explain`: what a PTX kernel declares, where its asynchronous parts are, and how to run it."""
+"""`cutecourse explain`: what a PTX kernel declares, where its asynchronous parts are, and how to run it.
+
+Nothing runs. Exit status: 0, also for a kernel that the emulator would refuse, which the report says; 1 for a
+file or a text that is no kernel, with the error on standard error.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,8 @@ _SHOWN_NAME = 64
 
 def register(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser: argparse.ArgumentParser = subparsers.add_parser("explain", help=__doc__, description=__doc__)
+    about = "Say what a PTX kernel declares, where its asynchronous parts are, and how to run it."
+    parser: argparse.ArgumentParser = subparsers.add_parser("explain", help=about, description=about)
     parser.add_argument("file", help="the PTX text")
     parser.add_argument("--entry", help="which kernel, where the text has several")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
