@@ -1,5 +1,7 @@
 """The door: what a launch takes, what it refuses, and what it reports."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -314,6 +316,31 @@ def test_launch__recursion_is_named():
     )
     with pytest.raises(UnsupportedInstruction, match="recursive calls are not supported: f calls g calls f"):
         launch(text, grid=1, block=1)
+
+
+def test_launch__blocks_that_have_ended_hold_no_memory():
+    """A grid is as large as its arrays, not as all of its blocks' shared memory together."""
+    text = (
+        HEAD
+        + """
+.visible .entry quiet()
+{
+    .shared .align 16 .b8 box[4096];
+    .reg .b32 %at;
+    mov.u32 %at, box;
+    st.shared.u32 [%at], 1;
+    ret;
+}
+"""
+    )
+    launch(text, grid=1, block=32)
+    tracemalloc.start()
+    try:
+        launch(text, grid=8000, block=32)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8000 * 4096
 
 
 def test_launch__32_bit_addresses_are_refused():

@@ -125,6 +125,11 @@ class Cohort:
     def __post_init__(self) -> None:
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
 
+    def release(self) -> None:
+        """Let go of what the blocks had, all of which have ended: bundles and cohort name each other."""
+        for kept in (self.bundles, self.barriers, self.state, self.views, self._alive):
+            kept.clear()
+
     def shared_start(self, cluster: int, rank: int) -> int:
         """Where the shared memory of a block begins in `shared`, in bytes."""
         return (rank * self.n + cluster) * self.shared_stride

@@ -137,7 +137,7 @@ def launch(
     _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions)
     try:
-        with _collector_paused():
+        with _only_new_cycles():
             scheduler.run()
     except EmulatorError as error:
         if recorder is not None:
@@ -170,19 +170,20 @@ def _read(ptx: str) -> Module:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No search for cycles in the meantime: a launch leaves next to none before it ends.
+def _only_new_cycles() -> Iterator[None]:
+    """Search for cycles among what is made in the meantime only.
 
-    A search goes through all objects of the process, which takes a tenth of a second where a compiler is
-    loaded.
+    A search through all objects of the process takes a tenth of a second where a compiler is loaded. Without
+    any search a grid would hold the memory of all blocks that have ended.
     """
-    was_on = gc.isenabled()
-    gc.disable()
+    if gc.get_freeze_count():  # somebody has set objects aside, who will not want them back
+        yield
+        return
+    gc.freeze()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        gc.unfreeze()
 
 
 # --- what is launched ----------------------------------------------------------------------------------

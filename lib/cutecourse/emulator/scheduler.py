@@ -138,6 +138,8 @@ class Scheduler:
                 hook(cohort)
             self._cohorts.remove(cohort)
             self._resident_warps -= cohort.n * self._warps_per_cluster
+            if not self.machine.pending:
+                cohort.release()
             self._admit()
 
     # --- one bundle -----------------------------------------------------------------------------------------
