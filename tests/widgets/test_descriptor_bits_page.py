@@ -183,6 +183,14 @@ def test_page__a_field_sets_the_word_and_the_word_sets_the_fields(mount: Any) ->
     assert cc(page, "outcome").inner_text() == "Accepted"
 
 
+def test_page__the_button_stays_under_the_pointer_when_a_message_goes(mount: Any) -> None:
+    page = mount(DescriptorBits(SMEM_SM100, BLOCKS["k-block 0"]), width=900)
+    cc(page, "word").fill("0x41")
+    cc(page, "word").fill("no number")  # its message goes as soon as the field is left, on the way to the button
+    cc(page, "reset").click()
+    assert word_of(page) == BLOCKS["k-block 0"]
+
+
 def test_page__bits_turn_over_under_the_keys_and_name_their_field(mount: Any) -> None:
     page = mount(DescriptorBits(SMEM_SM100, BLOCKS["k-block 0"]), width=900)
     cc(page, "word").focus()

@@ -216,6 +216,12 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     _cc(stage, "board").focus()
     page.keyboard.press("ArrowRight")  # the notebook's own shortcuts keep away
     assert "issues a load of a" in _cc(stage, "words").inner_text()
+    said, place = _cc(stage, "words").inner_text(), int(_cc(stage, "slider").input_value())
+    _cc(stage, "slider").focus()
+    page.keyboard.press("ArrowRight")
+    assert int(_cc(stage, "slider").input_value()) == place + 1
+    page.keyboard.press("ArrowLeft")
+    assert _cc(stage, "words").inner_text() == said
 
     bits, tmem = _cc(page, "descriptor"), _cc(page, "tmem")
     bits.get_by_label("block 1").check()

@@ -213,12 +213,15 @@ function render({ model, el: host }) {
     go(at);
   };
 
-  board.addEventListener("keydown", (event) => {
+  // The slider's own keys, too: JupyterLab prevents what arrow keys do by default, outside of text fields.
+  const walk = (event) => {
     const moves = { ArrowRight: () => go(place() + 1), ArrowLeft: () => go(place() - 1), PageDown: () => hop(1), PageUp: () => hop(-1), Home: () => go(0), End: () => go(Infinity) };
     if (!moves[event.key]) return;
     event.preventDefault();
     moves[event.key]();
-  });
+  };
+  board.addEventListener("keydown", walk);
+  slider.addEventListener("keydown", walk);
   slider.addEventListener("input", () => go(Number(slider.value)));
   const stops = [follow(model, ["stage"], drawAll), follow(model, ["selected"], select)];
   return () => stops.forEach((stop) => stop());
