@@ -186,7 +186,7 @@ def test_page__a_field_sets_the_word_and_the_word_sets_the_fields(mount: Any) ->
 def test_page__the_button_stays_under_the_pointer_when_a_message_goes(mount: Any) -> None:
     page = mount(DescriptorBits(SMEM_SM100, BLOCKS["k-block 0"]), width=900)
     cc(page, "word").fill("0x41")
-    cc(page, "word").fill("no number")  # its message goes as soon as the field is left, on the way to the button
+    cc(page, "word").fill("no number")  # its message goes as the field is left, on the way to the button
     cc(page, "reset").click()
     assert word_of(page) == BLOCKS["k-block 0"]
 
