@@ -88,17 +88,18 @@ def test_of_chapter__refuses_a_chapter_that_does_not_exist() -> None:
 def test_errata_page__shows_every_entry_and_each_chapter_its_own(book: Path) -> None:
     entries = load()
     everything = parse(book / "errata.html").get_text()
+    pages = {chapter.stem: parse(chapter) for chapter in (book / "chapters").glob("[0-9][0-9]_*.html")}
+    texts = {name: page.get_text() for name, page in pages.items()}
+    shown = {name: page.select(".cute-errata") for name, page in pages.items()}
     for entry in entries:
         assert f"{entry.id} · {entry.document.title}" in everything
-        chapter = parse(book / "chapters" / f"{entry.chapter}.html")
-        assert f"{entry.id} ·" in chapter.get_text()
-        (own,) = [link for link in chapter.select(".cute-errata") if f"{entry.id} ·" in link.get_text()]
+        assert f"{entry.id} ·" in texts[entry.chapter]
+        (own,) = [link for link in shown[entry.chapter] if f"{entry.id} ·" in link.get_text()]
         hrefs = [str(link["href"]) for link in own.find_all("a")]
         assert all(any(href.endswith(f"#{cell}") for href in hrefs) for cell in entry.cells), entry.id
     for chapter in CHAPTERS.glob("[0-9][0-9]_*.md"):
-        text = parse(book / "chapters" / f"{chapter.stem}.html").get_text()
         others = [entry.id for entry in entries if entry.chapter != chapter.stem]
-        assert [identifier for identifier in others if f"{identifier} ·" in text] == []
+        assert [identifier for identifier in others if f"{identifier} ·" in texts[chapter.stem]] == []
 
 
 def test_errata_data__is_complete() -> None:

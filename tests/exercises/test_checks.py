@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from cutecourse.layout import Layout
 
 
 @pytest.fixture
-def exercise(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def exercise(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Register exercises of a chapter 99 that exists in this test alone."""
     monkeypatch.setattr(registry, "_exercises", {})
     monkeypatch.setattr(registry, "_hints_given", {})

@@ -538,12 +538,15 @@ function render({ model, el: host }) {
     return null;
   };
 
-  plot.addEventListener("keydown", (event) => {
+  // The slider's own keys, too: JupyterLab prevents what arrow keys do by default, outside of text fields.
+  const walk = (event) => {
     const moves = { ArrowRight: () => go(place() + 1), ArrowLeft: () => go(place() - 1), ArrowDown: () => hop(1), ArrowUp: () => hop(-1), Home: () => go(0), End: () => go(shown.events.length - 1) };
     if (!moves[event.key]) return;
     event.preventDefault();
     moves[event.key]();
-  });
+  };
+  plot.addEventListener("keydown", walk);
+  slider.addEventListener("keydown", walk);
   plot.addEventListener("click", (event) => {
     plot.focus({ preventScroll: true });
     const mark = event.target.closest("[data-index]");
