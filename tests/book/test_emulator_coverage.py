@@ -1,0 +1,184 @@
+"""The page of what the emulator knows: each instruction is there, with the counts of the recordings."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cutecourse.emulator import HAZARDS, UnsupportedInstruction, launch
+from cutecourse.emulator.registry import lookup, supported_instructions
+from support.pages import parse
+from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, is_refused, markdown, measure
+from tools.paths import BOOK
+
+NAMES = {info.name for info in supported_instructions()}
+COMPARED = 1  # the column, behind the name
+REFUSED = {
+    "tcgen05.shift": "tcgen05.shift.cta_group::1.down [%r];",
+    "tensormap.cp_fenceproxy": (
+        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
+        " [%d], [%d], 128;"
+    ),
+    "tensormap.replace": "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%d], %d;",
+}
+
+
+@cache
+def recorded_cases() -> frozenset[str]:
+    files = (TESTS / "recordings" / "h200").glob("*.json")
+    return frozenset(case for path in files for case in json.loads(path.read_text())["cases"])
+
+
+@cache
+def instructions_of(case: str) -> frozenset[str]:
+    """The instructions of a case, read without the parser: the first word of each statement."""
+    text = re.sub(r"//.*", "", (TESTS / "cases" / f"{case}.ptx").read_text())
+    found = set()
+    for statement in re.split(r"[;\n]", text):
+        rest = re.sub(r"^[\s{}]*(?:[\w$]+:(?!:))?[\s{}]*(?:@!?%?\w+\s+)?", "", statement)
+        parts = re.match(r"[\w.:]*", rest)[0].split(".")
+        names = (".".join(parts[:used]) for used in range(len(parts), 0, -1))
+        found.add(next((name for name in names if name in NAMES), ""))
+    return frozenset(found - {""})
+
+
+@cache
+def recounted() -> dict[str, Counter[str]]:
+    """How many recorded, and how many other cases have each instruction."""
+    counts: dict[str, Counter[str]] = {"recorded": Counter(), "specification": Counter()}
+    for path in (TESTS / "cases").glob("*/*.ptx"):
+        case = f"{path.parent.name}/{path.stem}"
+        counts["recorded" if case in recorded_cases() else "specification"].update(instructions_of(case))
+    return counts
+
+
+@pytest.fixture(scope="module")
+def coverage() -> Coverage:
+    return measure()
+
+
+def _rows(table: str) -> dict[str, list[str]]:
+    """The cells of a Markdown table's rows by their first cell, without its marks."""
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines()[2:]]
+    return {re.sub(r"<.*?>", "", row[0]).strip(): [cell.strip() for cell in row[1:]] for row in rows}
+
+
+def test_page__shows_each_registered_instruction_with_its_counts(book: Path) -> None:
+    page = parse(book / "emulator_coverage.html")
+    rows = {row.find("td").get_text(): row for row in page.select("#emulator-instructions tbody tr")}
+    refused = {row.find("td").get_text() for row in page.select("#emulator-refused tbody tr")}
+    assert rows.keys() | refused == NAMES
+    assert not rows.keys() & refused
+    for info in supported_instructions():
+        if info.name in refused:
+            continue
+        cells = [" ".join(cell.get_text().split()) for cell in rows[info.name].select("td")]
+        cells = [
+            cell.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'") for cell in cells
+        ]  # as the page sets it
+        assert cells[1] == info.summary.replace("`", "")
+        assert cells[7] == info.source
+        assert int(cells[3]) == recounted()["recorded"][info.name], info.name
+        assert int(cells[5]) == recounted()["specification"][info.name], info.name
+
+
+def test_page__shows_each_hazard_with_its_severity(book: Path) -> None:
+    page = parse(book / "emulator_coverage.html")
+    rows = [
+        [cell.get_text() for cell in row.select("td")] for row in page.select("#emulator-hazards tbody tr")
+    ]
+    assert {row[0]: row[1] for row in rows} == {name: hazard.severity for name, hazard in HAZARDS.items()}
+    assert {row[0]: row[4] for row in rows} == {name: hazard.error for name, hazard in HAZARDS.items()}
+
+
+def test_page__has_every_part() -> None:
+    text = (BOOK / "emulator_coverage.md").read_text(encoding="utf-8")
+    assert re.findall(r"^```\{emulator\} (\w+)$", text, re.MULTILINE) == list(PARTS)
+
+
+def test_measure__counts_what_was_recorded(coverage: Coverage) -> None:
+    assert coverage.recorded == recorded_cases()
+    assert {name: len(count.recorded) for name, count in coverage.counts.items() if count.recorded} == dict(
+        recounted()["recorded"]
+    )
+    assert {
+        name: len(count.specification) for name, count in coverage.counts.items() if count.specification
+    } == dict(recounted()["specification"])
+
+
+def test_measure__says_which_instructions_a_gpu_ran() -> None:
+    rows = _rows(markdown("instructions"))
+    assert rows["mma.sync"][COMPARED] == "H200"
+    assert rows["bar.cta.red"][COMPARED].startswith("H200, as `bar.red`")
+    assert rows["tcgen05.mma"][COMPARED] == "specification"
+    assert rows["tcgen05.relinquish_alloc_permit"][COMPARED] == "tests"
+    assert [name for name, row in rows.items() if row[COMPARED] == "nothing of its own"] == []
+
+
+def test_measure__finds_the_instructions_in_tests(coverage: Coverage) -> None:
+    counts = coverage.counts
+    assert "test_abort" in counts["trap"].modules
+    assert "test_tcgen05_mma" in counts["tcgen05.mma"].modules
+    assert "test_registry" not in counts["add"].modules  # Python's text, no PTX
+
+
+@pytest.fixture
+def one_family(tmp_path: Path) -> Path:
+    """A folder with the cases of `elect` and their recording."""
+    shutil.copytree(TESTS / "cases" / "elect", tmp_path / "cases" / "elect")
+    (tmp_path / "recordings" / "h200").mkdir(parents=True)
+    shutil.copy(TESTS / "recordings" / "h200" / "elect.json", tmp_path / "recordings" / "h200")
+    assert measure(tmp_path).counts["elect.sync"].recorded
+    return tmp_path
+
+
+def test_measure__refuses_a_case_that_was_never_recorded(one_family: Path) -> None:
+    path = one_family / "recordings" / "h200" / "elect.json"
+    data = json.loads(path.read_text())
+    data["cases"].popitem()
+    path.write_text(json.dumps(data))
+    with pytest.raises(BadCoverage, match="never recorded"):
+        measure(one_family)
+
+
+def test_measure__refuses_a_case_that_has_changed(one_family: Path) -> None:
+    path = next((one_family / "cases" / "elect").glob("*.ptx"))
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(BadCoverage, match=r"has changed"):
+        measure(one_family)
+
+
+def test_measure__refuses_a_recording_whose_case_is_gone(one_family: Path) -> None:
+    path = next((one_family / "cases" / "elect").glob("*.ptx"))
+    path.unlink()
+    with pytest.raises(BadCoverage, match=f"gone: elect/{path.stem}"):
+        measure(one_family)
+
+
+def test_measure__refuses_a_recorded_case_that_is_specification_only(one_family: Path) -> None:
+    path = next((one_family / "cases" / "elect").glob("*.ptx"))
+    path.write_text(path.read_text().replace("// grid:", "// specification_only: no\n// grid:", 1))
+    with pytest.raises(BadCoverage, match="is recorded"):
+        measure(one_family)
+
+
+def test_refused__are_those_that_the_emulator_refuses() -> None:
+    assert {info.name for info in supported_instructions() if is_refused(info)} == REFUSED.keys()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused__end_in_an_error(name: str) -> None:
+    opcode, *modifiers = REFUSED[name].split()[0].split(".")
+    assert lookup(opcode, tuple(modifiers))[0].name == name
+    text = (
+        ".version 8.8\n.target sm_100a\n.address_size 64\n.visible .entry kernel()\n"
+        f"{{\n    .reg .b32 %r;\n    .reg .b64 %d;\n    {REFUSED[name]}\n    ret;\n}}\n"
+    )
+    with pytest.raises(UnsupportedInstruction, match="not supported yet"):
+        launch(text, grid=1, block=32, args=[])
