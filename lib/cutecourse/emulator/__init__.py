@@ -1,7 +1,7 @@
 """A PTX emulator for learning and debugging: `launch` runs a kernel's PTX text on the CPU.
 
-Public names: `launch` and its result, `supported_instructions` for the coverage table, `HAZARDS` with their
-severities, and the errors.
+Public names: `launch` and its result, `explore` for one launch under many seeds, `supported_instructions`
+for the coverage table, `HAZARDS` with their severities, and the errors.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from cutecourse.emulator.errors import (
     UninitializedRead,
     UnsupportedInstruction,
 )
+from cutecourse.emulator.explore import Difference, Exploration, Outcome, explore
 from cutecourse.emulator.launch import LaunchResult, launch
 from cutecourse.emulator.notes import HAZARDS, Hazard, Note
 from cutecourse.emulator.registry import InstructionInfo, supported_instructions
@@ -49,8 +50,10 @@ __all__ = [
     "BarrierStateError",
     "BudgetExceeded",
     "DeadlockError",
+    "Difference",
     "DivergedWarp",
     "EmulatorError",
+    "Exploration",
     "Hazard",
     "InstructionInfo",
     "InvalidOperand",
@@ -61,6 +64,7 @@ __all__ = [
     "NoBarrierError",
     "NonUniformOperand",
     "Note",
+    "Outcome",
     "OverwrittenSource",
     "ReadOnlyError",
     "TensorMap",
@@ -73,6 +77,7 @@ __all__ = [
     "UnfinishedCopy",
     "UninitializedRead",
     "UnsupportedInstruction",
+    "explore",
     "launch",
     "supported_instructions",
 ]

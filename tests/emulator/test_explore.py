@@ -1,0 +1,313 @@
+"""A launch under many seeds: what agrees, what differs first, and where the traces of the two part."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cutecourse import runtime
+from cutecourse.emulator import LaunchError, UninitializedRead, explore, launch
+from cutecourse.emulator.trace_alignment import Stop, align_traces
+from cutecourse.kernels import tma_broken, umma_broken, umma_tile, umma_tile_broken
+from cutecourse.trace import Recorder
+
+TICKETS = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry tickets(.param .u64 count, .param .u64 queue)
+{
+    .reg .b32 %block, %ticket;
+    .reg .b64 %count, %queue;
+    ld.param.u64 %count, [count];
+    ld.param.u64 %queue, [queue];
+    mov.u32 %block, %ctaid.x;
+    atom.global.add.u32 %ticket, [%count], 1;
+    mad.wide.u32 %queue, %ticket, 4, %queue;
+    st.global.u32 [%queue], %block;
+    ret;
+}
+"""
+BLOCKS = 6
+
+
+def tickets(count=None, queue=None, **more):
+    """Explore a kernel whose blocks put their numbers into a queue, in whatever order they come."""
+    count = np.zeros(1, np.uint32) if count is None else count
+    queue = np.zeros(BLOCKS, np.uint32) if queue is None else queue
+    return explore(TICKETS, grid=BLOCKS, block=1, args=[count, queue], **more)
+
+
+def running(spec, **arrays):
+    """A callable that runs a specification on the emulator, with a trace where one is asked for."""
+
+    def run(seed, recorder):
+        return runtime.run(spec, device="emulator", seed=seed, trace=recorder is not None, **arrays)
+
+    return run
+
+
+def tile(spec):
+    a, b = (np.random.default_rng(i).integers(-4, 5, (128, 256)).astype(np.float16) for i in (1, 2))
+    return running(spec, a=a, b=b, c=np.zeros((128, 128), np.float32))
+
+
+def doubled(spec):
+    source = np.arange(48 * 32, dtype=np.int32).reshape(48, 32)
+    arrays = {"source": source, "result": np.zeros_like(source), "gave_up": np.zeros(2, np.uint32)}
+    return running(spec, tiles=3, **arrays)
+
+
+# --- kernels of the course --------------------------------------------------------------------------------
+
+
+def test_explore__a_right_kernel_agrees_under_ten_seeds():
+    found = explore(tile(umma_tile.LAUNCH))
+    assert found.agree
+    assert found.first_difference is None
+    assert found.seeds == tuple(range(10))
+    assert set(found.outcomes[0].arrays) == {"a", "b", "c"}
+    assert len({outcome.arrays["c"] for outcome in found.outcomes}) == 1
+    assert str(found).startswith("10 seeds agree: no error, ")
+
+
+def test_explore__a_right_kernel_has_no_warp_that_parts():
+    first, *others = (tile(umma_tile.LAUNCH)(seed, Recorder()).trace for seed in range(4))
+    for other in others:
+        found = align_traces(first, other)
+        assert found.parting is None
+        assert found.orders_part < min(len(first), len(other))
+        assert "only the order between warps" in str(found)
+
+
+def test_explore__a_fault_that_seeds_report_differently():
+    found = explore(tile(umma_tile_broken.broken("no_wait")))
+    assert not found.agree
+    difference = found.first_difference
+    assert difference.kind == "error"
+    assert difference.second is found.outcomes[-1]
+    assert difference.first.error != difference.second.error
+    parting = difference.alignment.parting
+    stopped = difference.alignment.stops[0] if parting.first is None else difference.alignment.stops[1]
+    assert (stopped.warp, stopped.block) == (parting.warp, (0, 0, 0))
+    text = str(found)
+    for outcome in (difference.first, difference.second):
+        assert f"  seed {outcome.seed}: {outcome.error} at PTX line {outcome.line}: " in text
+    assert f"warp {parting.warp} parts after {parting.common} events of its own" in text
+    assert f"{stopped.error} ends the launch" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("too_few_bytes", "DeadlockError"), ("no_proxy_fence", "MissingProxyFence")]
+)
+def test_explore__a_fault_that_all_seeds_report_alike(name, error):
+    found = explore(doubled(tma_broken.broken(name)), seeds=range(5))
+    assert found.agree
+    assert [outcome.error for outcome in found.outcomes] == [error] * 5
+    assert not found.outcomes[0].arrays
+    assert f"5 seeds agree: {error} at PTX line " in str(found)
+
+
+def test_explore__a_pair_that_reads_its_accumulator_too_early():
+    spec = umma_broken.broken("not_finished")
+    rng = np.random.default_rng(0)
+    arrays = {
+        name: np.zeros(param.extents, np.float32)
+        if name == "c"
+        else rng.integers(-4, 5, param.extents).astype(np.float16)
+        for name, param in spec.arguments.items()
+    }
+    found = explore(running(spec, **arrays), seeds=range(3))
+    assert found.agree
+    assert [outcome.error for outcome in found.outcomes] == ["UninitializedRead"] * 3
+
+
+# --- outputs and notes ------------------------------------------------------------------------------------
+
+
+def test_explore__outputs_that_depend_on_the_order():
+    count, queue = np.zeros(1, np.uint32), np.zeros(BLOCKS, np.uint32)
+    found = tickets(count, queue, seeds=itertools.count())
+    difference = found.first_difference
+    assert (difference.kind, difference.array) == ("outputs", "queue")
+    one, other = (arrays["queue"] for arrays in difference.arrays)
+    assert sorted(one) == sorted(other) == list(range(BLOCKS))
+    (index,) = difference.index
+    assert index == np.flatnonzero(one != other)[0]
+    assert difference.values == (one[index], other[index])
+    assert difference.count == np.count_nonzero(one != other)
+    assert f"queue[{index}] is {one[index]} under seed 0 and {other[index]} under seed " in str(found)
+    assert "The traces hold no events" in str(found)
+    assert not count.any()
+    assert not queue.any()
+
+
+@pytest.mark.parametrize("rule", [np.sort, None], ids=["sorted", "left_out"])
+def test_explore__compares_what_counts_of_an_array(rule):
+    assert tickets(compare={"queue": rule}).agree
+
+
+def test_explore__arrays_that_share_memory_share_it_in_the_copies():
+    both = np.zeros(1 + BLOCKS, np.uint32)
+    outcomes = []
+    for queue in (both[1:], both[:BLOCKS]):
+        found = explore(
+            TICKETS.replace("st.global.u32 [%queue], %block;", "st.global.u32 [%queue], 7;"),
+            grid=1,
+            block=1,
+            args=[both, queue],
+            seeds=range(2),
+        )
+        assert found.agree
+        outcomes.append(found.outcomes[0].arrays["count"])
+    assert outcomes[0] != outcomes[1]
+    assert not both.any()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "agree"),
+    [
+        (np.float32([0.0]), np.float32([-0.0]), False),
+        (np.float32([np.nan]), np.float32([np.nan]), True),
+        (np.float32([1]), np.int32([1]), False),
+        (np.zeros((2, 1)), np.zeros((1, 2)), False),
+    ],
+    ids=["signed_zero", "nan", "type", "shape"],
+)
+def test_explore__compares_bits_types_and_shapes(one, other, agree):
+    found = explore(lambda seed, recorder: {"x": other if seed else one}, seeds=range(2))
+    assert found.agree == agree
+    assert ("x[0] is 0.0 under seed 0 and -0.0 under seed 1" in str(found)) == bool(np.signbit(other).any())
+
+
+def test_explore__notes_that_differ():
+    noted = tile(umma_tile.LAUNCH)(0, None)
+    assert noted.notes
+
+    def run(seed, recorder):
+        without = launch(TICKETS, grid=1, block=1, args=[np.zeros(1, np.uint32) for _ in range(2)])
+        return {}, without if seed < 3 else noted.emulated
+
+    found = explore(run)
+    assert found.seeds == (0, 1, 2, 3)
+    assert found.first_difference.kind == "notes"
+    assert f"only under seed 3: {noted.notes[0].hazard.name} at PTX line {noted.notes[0].line}" in str(found)
+
+
+# --- bounds and refusals ----------------------------------------------------------------------------------
+
+
+def test_explore__stops_at_the_first_difference_and_records_two_launches():
+    calls = []
+
+    def run(seed, recorder):
+        calls.append((seed, recorder is not None))
+        if seed == 3:
+            raise UninitializedRead("nothing there", line=9)
+        return {}
+
+    found = explore(run, seeds=itertools.count())
+    assert calls == [(0, False), (1, False), (2, False), (3, False), (0, True), (3, True)]
+    assert found.first_difference.second.line == 9
+    calls.clear()
+    assert explore(run, seeds=itertools.count(4), max_seeds=5).seeds == (4, 5, 6, 7, 8)
+    assert not any(recorded for _, recorded in calls)
+
+
+def test_explore__refuses_a_launch_that_does_not_depend_on_its_seed_only():
+    kept = np.zeros(1)
+
+    def run(seed, recorder):
+        kept[0] += 1
+        return {"kept": kept}
+
+    with pytest.raises(LaunchError, match=r"seed 0 ended .* makes its arrays anew each time"):
+        explore(run)
+
+
+@pytest.mark.parametrize(
+    ("give", "words"),
+    [
+        (lambda: tickets(seeds=[3]), "1 seed to explore: at least 2"),
+        (lambda: tickets(max_seeds=1), "1 seed to explore"),
+        (lambda: tickets(seed=1), "explore sets seed itself"),
+        (lambda: tickets(compare={"que": None}), "compare names que; the arrays are count, queue"),
+        (lambda: tickets(queue=np.zeros((BLOCKS, 2), np.uint32)[:, 0]), "is not contiguous"),
+        (lambda: tickets(entry="none"), "no entry 'none'"),
+        (lambda: explore(TICKETS, grid=1, block=1, args=np.zeros(1)), "args is a sequence"),
+        (lambda: explore(lambda seed, recorder: {}, grid=1), "takes no grid"),
+        (lambda: explore(lambda seed, recorder: 1), "the callable returned a int"),
+    ],
+)
+def test_explore__refuses(give, words):
+    with pytest.raises(LaunchError, match=words):
+        give()
+
+
+# --- alignment --------------------------------------------------------------------------------------------
+
+FULL = {"rank": 0, "offset": 0, "name": "full"}
+
+
+def trace(*events, seed=0):
+    """A trace of (warp, kind, line, data) in this order."""
+    recorder = Recorder()
+    recorder.begin(kernel="k", grid=(1, 1, 1), block=(64, 1, 1), seed=seed)
+    for time, (warp, kind, line, data) in enumerate(events):
+        where = {"cluster": 0, "rank": 0, "block": (0, 0, 0), "warp": warp, "line": line}
+        recorder.emit(kind, time=time, **where, **data)
+    return recorder.trace()
+
+
+def wait(warp, outcome, line=5):
+    data = {"barrier": FULL, "parity": 0, "outcome": outcome, "name": "try_wait"}
+    return (warp, "mbarrier.wait", line, data)
+
+
+def fence(warp, line):
+    return (warp, "fence", line, {"name": "fence.proxy.async"})
+
+
+def resume(warp):
+    return (warp, "mbarrier.resume", 5, {"barrier": FULL, "parity": 0})
+
+
+def test_align__a_wait_is_the_same_at_once_after_tries_and_after_a_block():
+    plain = trace(wait(0, "passed"), fence(0, 6), fence(1, 6))
+    other = trace(
+        fence(1, 6), wait(0, "false"), wait(0, "blocked"), wait(0, "passed"), resume(0), fence(0, 6), seed=1
+    )
+    found = align_traces(plain, other)
+    assert not found.partings
+    assert found.same == (1, 5, 0)
+    assert found.orders_part == 0
+
+
+def test_align__the_first_event_where_a_warp_parts():
+    one = trace(fence(1, 4), fence(0, 4), wait(0, "passed"), fence(0, 6), fence(1, 7))
+    other = trace(fence(0, 4), fence(0, 8), fence(1, 4), fence(1, 7), seed=1)
+    found = align_traces(one, other)
+    (parting,) = found.partings
+    assert (parting.cluster, parting.rank, parting.warp, parting.common) == (0, 0, 0, 1)
+    assert (parting.first.kind, parting.second.line) == ("mbarrier.wait", 8)
+    assert [event.index for event in found.around(1)[0]] == [1, 2, 3]
+    assert [event.index for event in found.around(1)[1]] == [0, 1, 2]
+    assert "under seed 1 it goes on at PTX line 8 with fence.proxy.async" in str(found)
+
+
+def test_align__a_warp_that_ends_early_parts_unless_an_error_of_another_cut_it_short():
+    one = trace(fence(0, 4), fence(1, 4), fence(0, 6))
+    other = trace(fence(0, 4), seed=1)
+    assert [parting.warp for parting in align_traces(one, other).partings] == [1, 0]
+    stop = Stop("DeadlockError", (0, 0, 0), 0)
+    found = align_traces(one, other, (None, stop))
+    assert [parting.warp for parting in found.partings] == [0]
+    assert "it has no further event: the launch ends with DeadlockError" in str(found)
+
+
+def test_align__what_a_warp_does_otherwise_comes_before_where_an_error_stops_it():
+    one = trace(fence(0, 4), fence(0, 5), fence(1, 4), fence(1, 6))
+    other = trace(fence(0, 4), fence(1, 4), fence(1, 7), seed=1)
+    found = align_traces(one, other, (None, Stop("KernelTrap", (0, 0, 0), 0)))
+    assert [parting.warp for parting in found.partings] == [1, 0]
+    assert found.parting.second.line == 7
