@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.emulator import LaunchError, UninitializedRead, explore, launch
+from cutecourse.emulator import LaunchError, TensorMap, UninitializedRead, explore, launch
 from cutecourse.emulator.trace_alignment import Stop, align_traces
 from cutecourse.kernels import tma_broken, umma_broken, umma_tile, umma_tile_broken
 from cutecourse.trace import Recorder
@@ -162,6 +162,24 @@ def test_explore__arrays_that_share_memory_share_it_in_the_copies():
         outcomes.append(found.outcomes[0].arrays["count"])
     assert outcomes[0] != outcomes[1]
     assert not both.any()
+
+
+def test_explore__copies_the_arrays_of_tensor_maps():
+    source = np.arange(48 * 32, dtype=np.int32).reshape(48, 32)
+    result = np.zeros_like(source)
+    maps = [TensorMap.tiled(array, dims=(32, 48), strides=(128,), box=(32, 16)) for array in (source, result)]
+    found = explore(
+        tma_broken.doubled(3).ptx,
+        grid=tma_broken.LAUNCH.grid,
+        block=tma_broken.LAUNCH.block,
+        args=[*maps, np.zeros(2, np.uint32), 3],
+        seeds=range(3),
+    )
+    expected = explore(lambda seed, recorder: {"result": 2 * source}, seeds=range(2))
+    assert found.agree
+    assert found.outcomes[2].error is None
+    assert found.outcomes[2].arrays["result"] == expected.outcomes[0].arrays["result"]
+    assert not result.any()
 
 
 @pytest.mark.parametrize(
