@@ -329,3 +329,16 @@ def test_align__what_a_warp_does_otherwise_comes_before_where_an_error_stops_it(
     found = align_traces(one, other, (None, Stop("KernelTrap", (0, 0, 0), 0)))
     assert [parting.warp for parting in found.partings] == [1, 0]
     assert found.parting.second.line == 7
+
+
+def test_align__the_arrival_that_a_commit_asked_for_is_nothing_that_the_warp_does():
+    commit = (0, "mma.commit", 3, {"group": 1, "barrier": FULL, "mask": None, "issues": []})
+    state = {"phase": 0, "pending": 0, "tx": 0}
+
+    def arrive(line):
+        return (0, "mbarrier.arrive", line, {"barrier": FULL, "count": 1, "dropped": 0, "state": state})
+
+    one = trace(commit, arrive(3), fence(0, 6))
+    assert not align_traces(one, trace(commit, fence(0, 6), arrive(3), seed=1)).partings
+    own = trace(commit, arrive(4), fence(0, 6))
+    assert align_traces(own, trace(commit, fence(0, 6), arrive(4), seed=1)).parting.common == 1
