@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -45,3 +46,30 @@ def _frames_of_others(traceback: TracebackType | None) -> TracebackType | None:
         if _PACKAGE not in Path(frame.tb_frame.f_code.co_filename).parents:
             kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return kept
+
+
+class RuleError(CourseError):
+    """A rule is broken, of a library, a driver or the hardware, and the error names it.
+
+    `rule` is a short name of the rule that was broken, the same wherever that rule is checked; `source`
+    says who makes the rule, `values` are what was looked at.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        rule: str,
+        source: str = "",
+        values: Sequence[tuple[str, object]] = (),
+        advice: str = "",
+    ) -> None:
+        self.rule = rule
+        self.source = source
+        self.values = tuple(values)
+        parts = [problem]
+        parts += [f"  {name} = {value}" for name, value in self.values]
+        parts.append(f"  rule: {rule}" + (f" ({source})" if source else ""))
+        if advice:
+            parts.append(f"  try: {advice}")
+        super().__init__("\n".join(parts))

@@ -25,13 +25,14 @@ from typing import Any
 Case = dict[str, Any]
 
 
-def include_folder() -> Path | None:
-    """Where PyPI's nvidia-cutlass keeps CUTLASS's headers, or None where it is not installed."""
+def include_folder() -> Path:
+    """Where PyPI's nvidia-cutlass keeps CUTLASS's headers. Errors: LookupError where it is missing."""
     spec = find_spec("cutlass_library")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    folder = Path(next(iter(spec.submodule_search_locations))) / "source" / "include"
-    return folder if folder.is_dir() else None
+    for place in (spec and spec.submodule_search_locations) or ():
+        folder = Path(place) / "source" / "include"
+        if folder.is_dir():
+            return folder
+    raise LookupError("CUTLASS's headers are missing: install nvidia-cutlass, as in requirements/all.txt")
 
 
 class RefusedError(Exception):
@@ -148,8 +149,8 @@ class Program:
         )
         arguments = parser.parse_args()
         include, nvcc = include_folder(), shutil.which("nvcc")
-        if include is None or nvcc is None:
-            print("needs nvcc on PATH and PyPI's nvidia-cutlass (its C++ headers).", file=sys.stderr)
+        if nvcc is None:
+            print("needs nvcc on PATH.", file=sys.stderr)
             return 2
         text = dump(self.collect(include, nvcc))
         if arguments.check:

@@ -42,10 +42,6 @@ DATA = json.loads(regenerate.PROGRAM.data.read_text())
 CASES: dict[str, Case] = {case["case"]: case for case in DATA["cases"]}
 SMEM_BASE = 1024  # bytes: where the program says that shared memory begins
 
-needs_headers = pytest.mark.skipif(
-    cutlass_cpp.include_folder() is None, reason="CUTLASS's headers (PyPI's nvidia-cutlass) are not installed"
-)
-
 
 def names(kind: str, *, refused: bool = False) -> list[str]:
     return [
@@ -365,7 +361,6 @@ def ragged(case: Case) -> bool:
     return any(extent % part for extent, part in flat)
 
 
-@needs_headers
 @pytest.mark.program("nvcc")
 def test_data__is_what_the_headers_print_now() -> None:
     """A configuration of each kind; `regenerate.py --check` does all of them, in about two minutes."""

@@ -34,6 +34,14 @@ def show(value: Any) -> str:
     return cute.pretty_str(value)
 
 
+def found(pattern: str, text: str) -> str:
+    """What the pattern's group matches. Errors: LookupError where the DSL prints its atoms another way."""
+    match = re.search(pattern, text)
+    if match is None:
+        raise LookupError(f"the DSL's text has no {pattern}: {text}")
+    return match[1]
+
+
 def tiled_mma(case: dict[str, Any]) -> Any:
     """The tiled MMA of a case."""
     group = tcgen05.CtaGroup.ONE if case["sms"] == 1 else tcgen05.CtaGroup.TWO
@@ -76,8 +84,8 @@ def tma_atom(case: dict[str, Any], mma: Any) -> dict[str, Any]:
     text = str(atom._trait.value.type)
     return {
         "slayout": show(slayout),
-        "tma_gbasis": re.search(r'tma_gbasis = <"([^"]*)">', text)[1],  # type: ignore[index]
-        "copy_bits": int(re.search(r"copy_bits = (\d+)", text)[1]),  # type: ignore[index]
+        "tma_gbasis": found(r'tma_gbasis = <"([^"]*)">', text),
+        "copy_bits": int(found(r"copy_bits = (\d+)", text)),
         "thr_id": show(atom.thr_id),
         "tma_tensor": show(coords.layout),
     }

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from cutecourse.umma import (
 
 Case = dict[str, Any]
 
-pytestmark = pytest.mark.skipif(find_spec("cutlass") is None, reason="the CuTe DSL is not installed")
 
 ATOMS: list[Case] = [
     {"kind": "atom", "atom": f"{major}_{swizzle}", "dtype": element, "shape": shape}

@@ -204,11 +204,16 @@ def _fits(spec: str, value: np.generic, parameter: Parameter) -> None:
         raise CommandError("an integer, and the parameter is a floating-point number")
 
 
+def _held(kind: np.dtype[Any], number: float) -> np.generic:
+    held: np.generic = kind.type(number)
+    return held
+
+
 def _scalar(kind: str, text: str) -> np.generic:
     held = _numpy(_type(kind))
     try:
         if kind[0] == "f" or kind == "bf16":
-            return held.type(float(text))  # type: ignore[no-any-return]
+            return _held(held, float(text))
         number = int(text, 0)
     except ValueError:
         raise CommandError(f"{text!r} is no number of type {kind}") from None
@@ -216,7 +221,7 @@ def _scalar(kind: str, text: str) -> np.generic:
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
     if not low <= number <= high:
         raise CommandError(f"{number} does not fit into {kind}: it has to be in {low}..{high}")
-    return held.type(number)  # type: ignore[no-any-return]
+    return _held(held, number)
 
 
 def _bytes(text: str) -> bytes:

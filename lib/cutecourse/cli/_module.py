@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cutecourse.errors import CourseError
+from cutecourse.ptx.checks import names
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
 from cutecourse.ptx.syntax import (
     Address,
     Function,
     Instruction,
     Module,
-    Name,
-    Negated,
     Operand,
-    Pair,
-    Sequence,
     Variable,
-    Vector,
 )
 from cutecourse.ptx.tokens import MAX_TEXT_BYTES
 
@@ -120,7 +116,7 @@ def _mentioned(flat: FlatFunction) -> set[str]:
         name.text
         for instruction in flat.instructions
         for operand in instruction.operands
-        for name in _names(operand)
+        for name in names(operand)
     }
 
 
@@ -183,28 +179,7 @@ def destinations(instruction: Instruction, scope: Scope) -> list[Register]:
 
 def registers(operand: Operand, scope: Scope) -> Iterator[Register]:
     """The registers that an operand names."""
-    for name in _names(operand):
+    for name in names(operand):
         found = scope.lookup(name.text)
         if isinstance(found, Register):
             yield found
-
-
-def _names(operand: Operand) -> Iterator[Name]:
-    match operand:
-        case Name():
-            yield operand
-        case Negated(name=name):
-            yield name
-        case Pair(first=first, second=second):
-            yield from _names(first)
-            yield from _names(second)
-        case Vector(items=items) | Sequence(items=items):
-            for item in items:
-                yield from _names(item)
-        case Address(base=base, coordinates=coordinates):
-            if base is not None:
-                yield base
-            for item in coordinates:
-                yield from _names(item)
-        case _:
-            return

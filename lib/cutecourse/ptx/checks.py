@@ -22,7 +22,7 @@ from cutecourse.ptx.syntax import (
     Vector,
 )
 
-__all__ = ["SPECIAL_REGISTERS", "check", "is_special"]
+__all__ = ["SPECIAL_REGISTERS", "check", "is_special", "names"]
 
 _XYZ = ("x", "y", "z")
 SPECIAL_REGISTERS: frozenset[str] = frozenset(
@@ -92,7 +92,7 @@ def _check_instruction(module: Module, instruction: Instruction, scope: Scope) -
                 expected="a register declared as .pred",
             )
     for item in instruction.operands:
-        for name in _names(item):
+        for name in names(item):
             if scope.lookup(name.text) is None and not is_special(name.text):
                 base = name.text.rpartition(".")[0]
                 if not (base and isinstance(scope.lookup(base), Register)):
@@ -126,23 +126,24 @@ def _undeclared(module: Module, name: str, node: Name | SymbolOffset | BranchTar
     )
 
 
-def _names(operand: Operand) -> Iterator[Name]:
+def names(operand: Operand) -> Iterator[Name]:
+    """Every name that an operand mentions, also within vectors, pairs and addresses."""
     match operand:
         case Name():
             yield operand
         case Negated(name=name):
             yield name
         case Pair(first=first, second=second):
-            yield from _names(first)
-            yield from _names(second)
+            yield from names(first)
+            yield from names(second)
         case Vector(items=items) | Sequence(items=items):
             for item in items:
-                yield from _names(item)
+                yield from names(item)
         case Address(base=base, coordinates=coordinates):
             if base is not None:
                 yield base
             for item in coordinates:
-                yield from _names(item)
+                yield from names(item)
         case SymbolOffset():
             yield Name(operand.line, operand.column, operand.symbol)
         case _:
