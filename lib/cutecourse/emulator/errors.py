@@ -20,19 +20,35 @@ __all__ = [
     "DeadlockError",
     "DivergedWarp",
     "EmulatorError",
+    "ExitedCTAError",
     "InvalidOperand",
     "KernelTrap",
     "LaunchError",
+    "MissingProxyFence",
+    "MulticastError",
     "NoBarrierError",
     "NonUniformOperand",
+    "OpenPhase",
+    "OperandLayoutMismatch",
+    "OperandReadTwice",
+    "OverwrittenSource",
+    "ReadBeforeWait",
     "ReadOnlyError",
+    "ReductionMismatch",
+    "SharedMemoryRace",
+    "StageReusedEarly",
+    "SumTypeMismatch",
     "TensorMemoryAccessError",
     "TensorMemoryAllocationError",
     "TensorMemoryError",
     "TensorMemoryHazard",
     "TensorMemoryLeak",
+    "TransactionBytesError",
     "UnfinishedCopy",
+    "UnfinishedLoad",
     "UninitializedRead",
+    "UnreadLoad",
+    "UnreadSum",
     "UnsupportedInstruction",
 ]
 
@@ -189,3 +205,59 @@ class BudgetExceeded(EmulatorError):
 
 class KernelTrap(EmulatorError):
     """The kernel executed `trap` or a failing assertion."""
+
+
+class SharedMemoryRace(EmulatorError):
+    """Two warps use the same bytes of shared memory, one of them writes, and nothing orders them."""
+
+
+class ReadBeforeWait(EmulatorError):
+    """Bytes that an asynchronous copy writes were used by someone who has not waited for the copy."""
+
+
+class StageReusedEarly(EmulatorError):
+    """A copy writes over shared memory, and nothing tells its issuer that the bytes there have been read."""
+
+
+class OperandLayoutMismatch(EmulatorError):
+    """A matrix in shared memory is read by another layout than the one in which a copy wrote it."""
+
+
+class OperandReadTwice(EmulatorError):
+    """One operand of a tcgen05.mma has the same bytes of shared memory at several places."""
+
+
+class ReductionMismatch(EmulatorError):
+    """The columns of A and the rows of B that a tcgen05.mma multiplies are not those of one k."""
+
+
+class UnreadLoad(EmulatorError):
+    """Bytes that a copy brought were overwritten, or the block ended, and nobody had read them."""
+
+
+class UnreadSum(EmulatorError):
+    """Sums in tensor memory were overwritten or freed, and nobody had read them."""
+
+
+class SumTypeMismatch(EmulatorError):
+    """Sums of 16 bits in tensor memory are read as words of 32."""
+
+
+class UnfinishedLoad(EmulatorError):
+    """A block ended while bytes were still to land in its shared memory."""
+
+
+class OpenPhase(EmulatorError):
+    """A block ended with an mbarrier in the middle of a phase: some arrivals or bytes of it have come."""
+
+
+class TransactionBytesError(DeadlockError):
+    """No warp can go on, since an mbarrier expects more or fewer bytes than come to it."""
+
+
+class MulticastError(EmulatorError):
+    """A copy or a commit goes to a CTA that is not there, or whose mbarrier does not expect it."""
+
+
+class ExitedCTAError(AddressError):
+    """An access to the shared memory of a CTA of the cluster that has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import numbers
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.frame import align_up, alignment_of, size_of
+from cutecourse.emulator.hazards import severities
 from cutecourse.emulator.machine import Machine
 from cutecourse.emulator.memory import Allocation, Memory
 from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
@@ -28,7 +29,7 @@ from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Function, Module, Variable
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.notes import Note
+    from cutecourse.emulator.hazards import Note
     from cutecourse.trace import Recorder
 
 __all__ = ["DEFAULT_BUDGET", "LaunchResult", "Parameters", "launch"]
@@ -61,7 +62,7 @@ class LaunchResult:
     printed: str = ""
     """What the kernel printed."""
     notes: tuple[Note, ...] = field(default=(), repr=False)
-    """Hazards that do no harm on hardware (cutecourse.emulator.notes), in the order of the PTX lines."""
+    """Hazards that did not end the launch (cutecourse.emulator.hazards), in the order of the PTX lines."""
 
     @property
     def total(self) -> int:
@@ -98,6 +99,7 @@ def launch(
     max_instructions: int = DEFAULT_BUDGET,
     arithmetic: str = DEFAULT_ARITHMETIC,
     recorder: Recorder | None = None,
+    hazards: Mapping[str, str] | None = None,
 ) -> LaunchResult:
     """Run a kernel from its PTX text on this machine's CPU.
 
@@ -108,7 +110,8 @@ def launch(
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
     cutecourse.emulator.mma_arithmetic); the PTX's target does not. `recorder` is told what barriers, waits
-    and asynchronous copies do, as events.
+    and asynchronous copies do, as events. `hazards` gives some of `HAZARDS`, by name, another severity:
+    "error", "warning", "note" or "off".
 
     Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
     wrong.
@@ -129,6 +132,7 @@ def launch(
         raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
     machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
     machine.arithmetic = _arithmetic(arithmetic, function)
+    machine.severities = severities(hazards, function.name)
     machine.recorder = recorder
     if recorder is not None:
         recorder.begin(kernel=function.name, grid=shape, block=threads, cluster=clusters, seed=int(seed))

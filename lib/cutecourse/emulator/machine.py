@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Mask, Split
 from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchError
 from cutecourse.emulator.frame import align_up, initial_bytes, size_of
+from cutecourse.emulator.hazards import severities
 from cutecourse.emulator.memory import (
     CONST_WINDOW,
     LOCAL_WINDOW,
@@ -30,8 +31,8 @@ from cutecourse.emulator.program import Gate, Program
 from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
 if TYPE_CHECKING:
+    from cutecourse.emulator.hazards import Note
     from cutecourse.emulator.launch import Parameters
-    from cutecourse.emulator.notes import Note
     from cutecourse.trace import Recorder
 
 __all__ = ["GateWait", "Machine", "PendingWork", "Sleep"]
@@ -151,6 +152,8 @@ class Machine:
         self.wake: Callable[[Bundle], None] = lambda bundle: None
         """The scheduler's door: a bundle has something to run again."""
         self.printed: list[str] = []
+        self.severities: dict[str, str] = severities(None, entry.name)
+        """How grave each hazard is in this launch (cutecourse.emulator.hazards)."""
         self.notes: dict[tuple[str, int, int | None], Note] = {}
         """Hazards that end no launch, by name and the two lines."""
         self.recorder: Recorder | None = None

@@ -17,9 +17,9 @@ from cutecourse.emulator.errors import (
     NonUniformOperand,
     TensorMemoryAllocationError,
 )
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.machine import WAIT
 from cutecourse.emulator.mbarrier_state import Origin
-from cutecourse.emulator.notes import take_note
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.site import Site
@@ -107,7 +107,7 @@ def _check_warp(origin: Origin, memory: TensorMemory, *, allocates: bool) -> Non
             " one warp has to do all of it",
         )
     problem = f"warp {warp} executes it, and warp {memory.warp} of the CTA has allocated"
-    take_note("another warp frees", problem, origin, memory.line)
+    report("another warp frees", problem, origin, memory.line)
 
 
 def _ask(bundle: Bundle, split: Split, tickets: list[Ticket], following: int) -> int:
@@ -226,7 +226,7 @@ def dealloc(site: Site) -> Step:
     Blocks:     with .cta_group::2 until the peer comes, which the hardware may do or not.
     Errors:     TensorMemoryAllocationError (no such allocation), TensorMemoryHazard where an operation still
                 works on the columns, NonUniformOperand, DivergedWarp. Another warp than the one that
-                allocated is a note (cutecourse.emulator.notes).
+                allocated is a note (cutecourse.emulator.hazards).
     Source:     PTX ISA 9.0, tcgen05.dealloc
                 (#tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit).
     """

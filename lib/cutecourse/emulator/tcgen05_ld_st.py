@@ -141,7 +141,7 @@ def ld(site: Site) -> Step:
     Simplified: the registers have their values at once: the document says that who reads them waits for them
                 without tcgen05.wait::ld. Whoever writes or frees the cells after the load and before the
                 wait gets an error if the thread has told others before it used what it loaded, and else a
-                note (cutecourse.emulator.notes). .red is not supported yet.
+                note (cutecourse.emulator.hazards). .red is not supported yet.
     Source:     PTX ISA 9.0, tcgen05.ld (#tcgen05-instructions-tcgen05-ld); Access restrictions; Memory
                 Consistency Model for 5th generation of TensorCore operations, register dependencies.
     """

@@ -95,7 +95,7 @@ def fence(site: Site) -> Step:
     """Order a thread's asynchronous tcgen05 operations with what it tells, or is told by, other threads.
 
     Shapes:     no operands.
-    Simplified: counts for the whole warp. A missing fence is a note (cutecourse.emulator.notes): operations
+    Simplified: counts for the whole warp. A missing fence is a note (cutecourse.emulator.hazards): operations
                 of this machine are ordered by completion alone.
     Source:     PTX ISA 9.0, tcgen05.fence (#tcgen05-special-sync-operations-fence).
     """

@@ -23,8 +23,8 @@ from cutecourse.emulator.errors import (
     TensorMemoryHazard,
     TensorMemoryLeak,
 )
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.memory import POISON
-from cutecourse.emulator.notes import take_note
 from cutecourse.emulator.tensor_memory_order import Clock, Order
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class TensorMemory:
             if moving.pipeline in after:
                 same = writes and moving.writes and moving.region.same(region)
                 if copies or (moving.pipeline == "mma" and not same):
-                    take_note(
+                    report(
                         "order not promised",
                         partial(_overtaken, what, region, moving, same=same),
                         origin,

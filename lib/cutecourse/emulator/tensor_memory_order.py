@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.errors import TensorMemoryHazard
-from cutecourse.emulator.notes import take_note
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.tcgen05_uses import end_of_load
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Order:
                         TensorMemoryHazard,
                         f"{problem}, nor a use of what it has loaded: the load can still be under way",
                     )
-                take_note("load not waited for", problem, origin, site.line)
+                report("load not waited for", problem, origin, site.line)
                 break
 
     def check_fences(
@@ -219,7 +219,7 @@ class Order:
                     how = f"the {self._completed.names[line]} of line {line} has written"
                     return _no_fence_after(region, what, own, how)
 
-                take_note("no fence after", completed, origin, line)
+                report("no fence after", completed, origin, line)
         for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
             if not times.last or (times is self._loaded and not writes):
                 continue
@@ -233,9 +233,9 @@ class Order:
                     f"{what} takes {region}, which {how}, and that warp has executed no"
                     " tcgen05.fence::before_thread_sync since"
                 )
-                take_note("no fence before", problem, origin, line)
+                report("no fence before", problem, origin, line)
             if after < time:
-                take_note("no fence after", _no_fence_after(region, what, own, how), origin, line)
+                report("no fence after", _no_fence_after(region, what, own, how), origin, line)
 
 
 def _no_fence_after(region: Region, what: str, own: Who, how: str) -> str:
