@@ -5,7 +5,14 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from cutecourse.emulator import BudgetExceeded, InvalidOperand, LaunchError, UnsupportedInstruction, launch
+from cutecourse.emulator import (
+    BudgetExceeded,
+    DeadlockError,
+    InvalidOperand,
+    LaunchError,
+    UnsupportedInstruction,
+    launch,
+)
 from cutecourse.ptx import PtxNameError, PtxSyntaxError, parse
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
@@ -356,3 +363,47 @@ def test_launch__falling_off_the_end_of_a_body_ends_the_kernel():
     )
     launch(text, grid=1, block=1, args=[out])
     assert out[0] == 7
+
+
+# --- names and severities -----------------------------------------------------------------------------------
+
+WAITS = (
+    HEAD.replace("sm_80", "sm_90")
+    + """
+.extern .shared .align 1024 .b8 pool[];
+.visible .entry waits()
+{
+    .reg .b32 %at;
+    .reg .pred %done;
+    mov.u32 %at, pool;
+    mbarrier.init.shared::cta.b64 [%at+72], 2;
+AGAIN:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%at+72], 0;
+    @!%done bra AGAIN;
+    ret;
+}
+"""
+)
+
+
+def test_launch__names_ranges_of_shared_memory_in_reports():
+    given = {"all": (0, 128), "full": (64, 16)}
+    with pytest.raises(DeadlockError, match=r"mbarrier full\+8 \(") as caught:
+        launch(WAITS, grid=1, block=1, dynamic_smem=128, names=given)
+    assert "pool" not in str(caught.value).split("waits", 1)[0]
+    with pytest.raises(DeadlockError, match=r"mbarrier pool\+72 \("):
+        launch(WAITS, grid=1, block=1, dynamic_smem=128)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"names": {"full": (120, 16)}}, r"bytes 120 to 136 are not in shared memory, which has 128"),
+        ({"names": {"full": 8}}, r"give \(offset, bytes\)"),
+        ({"hazards": {"rases": "off"}}, r"no such hazard; there are race, "),
+        ({"hazards": {"race": "loud"}}, r"a severity is one of error, warning, note, off"),
+    ],
+)
+def test_launch__refuses_names_and_severities_that_are_none(option, message):
+    with pytest.raises(LaunchError, match=message):
+        launch(WAITS, grid=1, block=1, dynamic_smem=128, **option)

@@ -100,6 +100,7 @@ def launch(
     arithmetic: str = DEFAULT_ARITHMETIC,
     recorder: Recorder | None = None,
     hazards: Mapping[str, str] | None = None,
+    names: Mapping[str, tuple[int, int]] | None = None,
 ) -> LaunchResult:
     """Run a kernel from its PTX text on this machine's CPU.
 
@@ -111,7 +112,8 @@ def launch(
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
     cutecourse.emulator.mma_arithmetic); the PTX's target does not. `recorder` is told what barriers, waits
     and asynchronous copies do, as events. `hazards` gives some of `HAZARDS`, by name, another severity:
-    "error", "warning", "note" or "off".
+    "error", "warning", "note" or "off". `names` gives ranges of shared memory, (offset, bytes), names for
+    reports and events, such as {"full": (98304, 24)}.
 
     Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
     wrong.
@@ -138,6 +140,7 @@ def launch(
         recorder.begin(kernel=function.name, grid=shape, block=threads, cluster=clusters, seed=int(seed))
     machine.set_parameters(_bind(function, args, machine.memory))
     machine.program = Program(machine, module, function)
+    machine.program.placement.name_shared(names or {}, function.name)
     _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions)
     try:

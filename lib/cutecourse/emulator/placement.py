@@ -6,6 +6,7 @@ thread's memory.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -63,6 +64,31 @@ class Placement:
             if start <= offset < end:
                 return name if offset == start else f"{name}+{offset - start}"
         return None
+
+    def name_shared(self, names: Mapping[str, tuple[int, int]], kernel: str) -> None:
+        """Give ranges of shared memory names that reports and events use instead of the variables'.
+
+        names    (offset, bytes) by name, such as {"full": (98304, 24)}; a kernel of the CuTe DSL has one
+                 variable for all it allocates.
+        Errors:  LaunchError for a range that is not in shared memory.
+        """
+        ranges = []
+        for name, place in names.items():
+            try:
+                offset, size = (operator.index(part) for part in place)
+            except (TypeError, ValueError):
+                raise LaunchError(
+                    f"names={{{name!r}: {place!r}}}: give (offset, bytes) in shared memory", kernel=kernel
+                ) from None
+            if not (offset >= 0 and size > 0 and offset + size <= self.shared_bytes):
+                raise LaunchError(
+                    f"names={{{name!r}: {place!r}}}: bytes {offset} to {offset + size} are not in shared"
+                    f" memory, which has {self.shared_bytes}",
+                    kernel=kernel,
+                )
+            ranges.append((offset, offset + size, name))
+        # The smallest range that holds an offset names it.
+        self._names[:0] = sorted(ranges, key=lambda place: place[1] - place[0])
 
     def _place_local_variables(self, entry: Function, flat: Mapping[str, FlatFunction]) -> None:
         for name, function in flat.items():

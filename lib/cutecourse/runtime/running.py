@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -75,6 +76,8 @@ def run(
     device: str | None = None,
     seed: int = 0,
     trace: bool = False,
+    hazards: Mapping[str, str] | None = None,
+    names: Mapping[str, tuple[int, int]] | None = None,
     **arrays: Any,
 ) -> Run:
     """Compile a kernel, run it once, and return its arrays and the record of the run.
@@ -83,6 +86,8 @@ def run(
     device   "auto", "emulator" or "cuda:0"; without it what CUTECOURSE_DEVICE says, else "auto".
     seed     orders the emulator's scheduling; a GPU ignores it.
     trace    record what the emulator does: barriers, asynchronous copies, waits. A GPU records nothing.
+    hazards  other severities for some of `emulator.HAZARDS`: "error", "warning", "note" or "off".
+    names    names for ranges of shared memory, (offset, bytes), in the emulator's reports.
     arrays   one NumPy array or number for each parameter, by its name. They are copied and stay as they are.
     Errors:  ArgumentError, CompileError, DeviceError, GpuError, or the emulator's own.
 
@@ -121,6 +126,8 @@ def run(
             entry=compiled.entry,
             seed=seed,
             recorder=recorder,
+            hazards=hazards,
+            names=names,
         )
         run_s = time.perf_counter() - start
     else:
