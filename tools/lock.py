@@ -1,7 +1,7 @@
 """Lock the versions of everything the course installs.
 
 `make lock` resolves the requirements of `pyproject.toml` for each supported Python with that Python's own
-pip and writes:
+pip, for the lowest patch of it (a Debian or a conda may have any), and writes:
 
 - `requirements/all.txt`: everything (`make test`, `make lab`, `make record`);
 - `requirements/book.txt`: the part of it that building the pages needs, with the same versions, so that
@@ -10,8 +10,9 @@ pip and writes:
 
 A version that differs between Pythons gets one line for each with a marker. Without `--upgrade` the
 versions of the present lock are kept wherever `pyproject.toml` still allows them. `--check` asks nothing
-outside and says whether the files are current: every requirement has a pin that meets it, and the files are
-what this tool writes.
+outside and says whether the files are current: every requirement has a pin that meets it, the files are what
+this tool writes, and no pinned package that is installed here refuses the lowest patch of a Python it is
+pinned for.
 
 The files name no package index: pip's own configuration says where packages come from. They hold no
 hashes either, since an index may serve wheels that it built itself.
@@ -28,15 +29,19 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13")
+LOWEST_PATCH = {python: f"{python}.0" for python in PYTHONS}
+"""What a lock has to hold for: pyproject.toml asks for no patch of a Python."""
 EXTRAS_OF = {"book": ("book",), "all": ("book", "kernels", "lab", "test")}
 HEADER = "# Written by `make lock` from pyproject.toml; do not edit. {what}\n"
 WHAT = {
@@ -68,7 +73,7 @@ def applies(requirement: Requirement, python: str) -> bool:
     if requirement.marker is None:
         return True
     environment = dict(default_environment())
-    environment |= {"python_version": python, "python_full_version": f"{python}.0"}
+    environment |= {"python_version": python, "python_full_version": LOWEST_PATCH[python]}
     environment |= {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
     return requirement.marker.evaluate(environment)
 
@@ -146,13 +151,16 @@ def interpreter(version: str) -> str:
     )
 
 
-def resolve(python: str, requirements: Iterable[str], constraints: Mapping[str, str]) -> Versions:
-    """Return what pip would install into an empty environment of this Python."""
+def resolve(version: str, requirements: Iterable[str], constraints: Mapping[str, str]) -> Versions:
+    """Return what pip would install into an empty environment of the lowest patch of this Python."""
+    python = interpreter(version)
     with tempfile.TemporaryDirectory() as folder:
         wanted, limits, report = (Path(folder) / name for name in ("wanted.txt", "limits.txt", "report.json"))
         wanted.write_text("\n".join(requirements) + "\n")
         limits.write_text("".join(f"{name}=={version}\n" for name, version in constraints.items()))
         command = [python, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"]
+        # pip takes another Python's version only for wheels, and only beside a folder to install into.
+        command += ["--python-version", LOWEST_PATCH[version], "--only-binary=:all:", "--target", folder]
         command += ["--report", str(report), "--requirement", str(wanted), "--constraint", str(limits)]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         if run.returncode:
@@ -178,24 +186,44 @@ def make_lock(pyproject: Mapping[str, Any], present: Lock) -> tuple[Lock, Lock]:
     lock_book: Lock = {}
     first: Versions = {}
     for version in PYTHONS:
-        python = interpreter(version)
         wanted = declared(pyproject, "all")
         own = {name: versions[version] for name, versions in present.items() if version in versions}
         constraints = first | still_allowed(own, wanted, version)
         print(f"resolving for Python {version} ...", flush=True)
         try:
-            everything = resolve(python, wanted, constraints)
+            everything = resolve(version, wanted, constraints)
         except LockError:
             if not constraints:
                 raise
             print("  the versions so far do not fit; resolving anew", flush=True)
-            everything = resolve(python, wanted, {})
+            everything = resolve(version, wanted, {})
         first = first or everything
         for name, pin in everything.items():
             lock_all.setdefault(name, {})[version] = pin
-        for name, pin in resolve(python, declared(pyproject, "book"), everything).items():
+        for name, pin in resolve(version, declared(pyproject, "book"), everything).items():
             lock_book.setdefault(name, {})[version] = pin
     return lock_all, lock_book
+
+
+def installed() -> dict[tuple[str, str], str]:
+    """Return which Pythons each package that is installed here asks for, by canonical name and version."""
+    found = {}
+    for one in distributions():
+        asked = one.metadata.get("Requires-Python")
+        if asked and one.metadata.get("Name"):
+            found[canonicalize_name(one.metadata["Name"]), one.version] = asked
+    return found
+
+
+def refusals(lock: Lock, asked: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return the pins that refuse the lowest patch of a Python; `asked` as `installed` returns it."""
+    found = []
+    for name, versions in lock.items():
+        for python, pin in versions.items():
+            wants = asked.get((name, pin))
+            if wants is not None and LOWEST_PATCH[python] not in SpecifierSet(wants):
+                found.append(f"{name} {pin} asks for Python {wants}, and {LOWEST_PATCH[python]} is none")
+    return found
 
 
 def problems(pyproject: Mapping[str, Any], root: Path) -> list[str]:
@@ -215,6 +243,7 @@ def problems(pyproject: Mapping[str, Any], root: Path) -> list[str]:
                     found.append(
                         f"requirements/{which}.txt pins {pin}, which {text!r} refuses on Python {python}"
                     )
+    found += refusals(locks["all"], installed())
     for name, versions in locks["book"].items():
         for python, pin in versions.items():
             if (other := locks["all"].get(name, {}).get(python)) != pin:

@@ -149,3 +149,14 @@ def test_format_lock__writes_a_marker_where_pythons_differ() -> None:
 def test_read_lock__reads_what_format_lock_writes(tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text("# a comment\n" + "\n".join(lock.format_lock(DIFFERING)))
     assert lock.read_lock(tmp_path / "lock.txt") == DIFFERING
+
+
+def test_lock__no_installed_package_refuses_the_lowest_patch_of_its_python(repository: Path) -> None:
+    asked = lock.installed()
+    assert asked["numpy", importlib.metadata.version("numpy")].startswith(">=3.")
+    assert lock.refusals(lock.read_lock(repository / "requirements" / "all.txt"), asked) == []
+
+
+def test_refusals__names_a_pin_that_asks_for_a_later_patch() -> None:
+    asked = {("a", "1"): ">=3.11.5", ("b", "2"): ">=3.12.0", ("c", "5"): ">=3.9"}
+    assert lock.refusals(DIFFERING, asked) == ["a 1 asks for Python >=3.11.5, and 3.11.0 is none"]
