@@ -56,6 +56,11 @@ step_benchmarks() {
   else
     echo "memory_counters: left out, there is no ncu"
   fi
+  if command -v compute-sanitizer >/dev/null; then
+    "$PYTHON" -m benchmarks.sanitizer || status=1
+  else
+    echo "sanitizer: left out, there is no compute-sanitizer"
+  fi
   return "$status"
 }
 step_blackwell() {

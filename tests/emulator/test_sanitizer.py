@@ -1,0 +1,114 @@
+"""compute-sanitizer beside the emulator: the kernels, how a tool's words are read, and what both say."""
+
+import sys
+
+import pytest
+
+from benchmarks import sanitizer
+from benchmarks.sanitizer_kernels import KERNELS, RIGHT
+
+MEMCHECK = """========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 8 bytes
+=========     at copy_pairs+0x80 in copy_pairs.ptx:28
+=========     by thread (63,0,0) in block (0,0,0)
+=========     Access at 0x7f0000000200 is out of bounds
+=========     Saved host backtrace up to driver entry point at kernel launch time
+=========         Host Frame: cuLaunchKernelEx [0x1234] in libcuda.so.1
+========= 
+========= Program hit CUDA_ERROR_LAUNCH_FAILED (error 719) on CUDA API call to cuEventSynchronize.
+{"state": "error", "words": "CUDA_ERROR_LAUNCH_FAILED"}
+========= Target application returned an error
+========= ERROR SUMMARY: 1 error
+"""  # noqa: W291 - as the tool writes it
+RACECHECK = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at reverse+0xb0 in reverse.ptx:27
+=========     and Read access at reverse+0xf0 in reverse.ptx:30 [256 hazards]
+=========
+========= Error: Race reported between Write access at reverse+0xb0 and Read access at reverse+0xd0
+========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)
+"""
+SILENT = """========= COMPUTE-SANITIZER
+{"state": "right", "words": ""}
+========= ERROR SUMMARY: 0 errors
+"""
+
+
+def test_verdict__has_the_tools_words_and_the_lines_of_the_text():
+    found = sanitizer.verdict(MEMCHECK, sanitizer.REPORTED, "copy_pairs")
+    assert (found["state"], found["words"]) == ("reports", "Invalid __global__ read of size 8 bytes")
+    assert found["lines"] == [28]
+    found = sanitizer.verdict(RACECHECK, sanitizer.REPORTED, "reverse")
+    assert found["lines"] == [27, 30]
+    assert found["count"] == 2
+    assert found["words"].startswith("Error: Race reported between Write access")
+    assert "0x" not in found["words"]
+    assert "ptx" not in found["words"]
+
+
+def test_verdict__silence_is_told_from_a_tool_that_failed():
+    assert sanitizer.verdict(SILENT, 0, "k")["state"] == "silent"
+    assert sanitizer.verdict(SILENT, None, "k") == {
+        "state": "failed",
+        "words": f"did not end within {sanitizer.LIMIT_S} s",
+    }
+    assert sanitizer.verdict("no such tool", 127, "k") == {"state": "failed", "words": "no such tool"}
+    unsupported = "========= COMPUTE-SANITIZER\n========= Error: Device not supported. Please refer to\n"
+    assert sanitizer.verdict(unsupported, 1, "k")["state"] == "failed"
+    # What was reported before the time was over counts.
+    assert sanitizer.verdict(MEMCHECK, None, "copy_pairs")["state"] == "reports"
+
+
+def test_limited__ends_the_whole_group():
+    sleeper = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    text, status = sanitizer.limited([sys.executable, "-c", sleeper], 0.5)
+    assert (text, status) == ("", None)
+
+
+def test_measure__runs_every_tool_and_keeps_what_each_said(tmp_path, monkeypatch):
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(
+        f"""#!{sys.executable}
+import sys
+given = sys.argv[1:]
+if "--help" in given:
+    print("--error-exitcode  --kill")
+elif "--version" in given:
+    print("NVIDIA Compute Sanitizer\\nVersion 9.8.7 (build 1)")
+else:
+    assert given[2:6] == ["--error-exitcode", "86", "--kill", "yes"], given
+    assert given[6:] == [sys.executable, "-m", "benchmarks.sanitizer", "--one", "copy_pairs", given[-1]]
+    print({MEMCHECK!r} if given[1] == "memcheck" and given[-1] != "right" else {SILENT!r})
+    sys.exit(86 if given[-1] != "right" and given[1] == "memcheck" else 0)
+"""
+    )
+    tool.chmod(0o755)
+    monkeypatch.setattr(sanitizer, "TOOLS", ("memcheck",))
+    assert sanitizer.version(str(tool)) == "9.8.7"
+    rows = sanitizer.measure(str(tool), 60, 2, ["copy_pairs"])
+    said = {row["fault"]: row["runs"]["memcheck"]["state"] for row in rows}
+    assert said[RIGHT] == "silent"
+    assert set(said) - {RIGHT} == {fault.name for fault in KERNELS["copy_pairs"].faults}
+    assert all(state == "reports" for fault, state in said.items() if fault != RIGHT)
+    # The run without a tool needs a GPU, and says what it lacks.
+    assert {row["runs"][sanitizer.PLAIN]["state"] for row in rows} <= {"error", "right", "wrong"}
+    assert all(not row["runs"] for row in sanitizer.measure(str(tool), -1, 2, ["copy_pairs"]))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_right_kernel__is_right_and_reports_nothing(name):
+    assert sanitizer.emulated(KERNELS[name], RIGHT) == ("", None)
+
+
+FAULTS = [
+    (kernel, fault)
+    for kernel in KERNELS.values()
+    for fault in kernel.faults
+    if not fault.named & {"SharedMemoryRace", "OpenPhase"}
+]
+
+
+@pytest.mark.parametrize(("kernel", "fault"), FAULTS, ids=lambda one: one.name)
+def test_fault__is_reported_by_the_emulator_as_said_beforehand(kernel, fault):
+    said, line = sanitizer.emulated(kernel, fault.name)
+    assert said in fault.named
+    assert line is not None
