@@ -193,11 +193,17 @@ def verdict(runs: Sequence[Ran], right: frozenset[str], usual: frozenset[str]) -
     reports = [run.error for run in runs if run.error]
     reports += sorted({f"note: {name}" for run in runs for name in run.notes - usual})
     shown = ", ".join(dict.fromkeys(reports))
-    if any(report in right for report in reports):
+    if any(right & _classes(report) for report in reports):
         return "right", shown
     if reports:
         return "other", shown
     return ("missed" if all(run.correct for run in runs) else "wrong"), shown
+
+
+def _classes(report: str) -> frozenset[str]:
+    """The names of an error's class and of its bases: a TransactionBytesError is a DeadlockError as well."""
+    kind = getattr(emulator, report, None)
+    return frozenset({report} if kind is None else {base.__name__ for base in kind.__mro__})
 
 
 # --- all of them --------------------------------------------------------------------------------------------

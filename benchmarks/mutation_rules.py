@@ -198,7 +198,7 @@ _SYNC_LOST = frozenset(
 # A phase ends where the count of bytes is 0. Bytes beyond what was expected end it early, if a part of the
 # copies adds up to what was expected, or take the count past 0, so that it never ends.
 _LESS = WITHOUT_BYTES | NEVER | {"TensorMemoryHazard"}
-_MORE_MASK = NEVER | WITHOUT_BYTES | {"InvalidOperand", "AddressError", "NoBarrierError"}
+_MORE_MASK = NEVER | WITHOUT_BYTES | {"InvalidOperand", "MulticastError", "NoBarrierError"}
 
 RULES: tuple[Rule, ...] = (
     Rule("wait dropped", "an mbarrier wait passes at once", _WAIT, passes, EARLY),

@@ -400,7 +400,7 @@ def test_launch__names_ranges_of_shared_memory_in_reports():
     [
         ({"names": {"full": (120, 16)}}, r"bytes 120 to 136 are not in shared memory, which has 128"),
         ({"names": {"full": 8}}, r"give \(offset, bytes\)"),
-        ({"hazards": {"rases": "off"}}, r"no such hazard; there are race, "),
+        ({"hazards": {"rases": "off"}}, r"no such hazard; there are deadlock, "),
         ({"hazards": {"race": "loud"}}, r"a severity is one of error, warning, note, off"),
     ],
 )

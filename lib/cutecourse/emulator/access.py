@@ -17,10 +17,12 @@ from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
     EmulatorError,
+    ExitedCTAError,
     NoBarrierError,
     ReadOnlyError,
-    UninitializedRead,
 )
+from cutecourse.emulator.hazards import report
+from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.memory import (
     LOCAL_WINDOW,
     RANK_SHIFT,
@@ -405,11 +407,13 @@ class Access:
         offset, rank = (one & _RANK_MASK, one >> RANK_SHIFT) if size > 1 else (one, 0)
         limit = bundle.program.shared_bytes
         name = bundle.program.shared_name(offset)
+        kind = AddressError
         if rank >= size:
             problem = f"the address names block {rank} of a cluster of {size}"
         elif rank != bundle.rank and self.space == "shared":
             problem = f"the address lies in block {rank} of the cluster: use .shared::cluster to reach it"
         elif rank != bundle.rank and not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
+            kind = ExitedCTAError
             problem = (
                 f"block {rank} of the cluster has ended: it has to wait at the cluster's barrier until nobody"
                 " uses its memory any more"
@@ -419,7 +423,7 @@ class Access:
         else:
             self._misaligned(bundle, lane, one, name)
         self._raise(
-            AddressError,
+            kind,
             f"{self._verb()} of {self.size} bytes at 0x{one:x} in shared memory: {problem}"
             + (f"; the nearest variable is {name}" if name else ""),
             bundle,
@@ -455,7 +459,8 @@ class Access:
         lanes: NDArray[np.int64] | None,
         seen: bytes | None,
         nothing: NDArray[np.bool_] | None = None,
-    ) -> NoReturn:
+    ) -> None:
+        """Report it; where the launch goes on, the access gives what lies there."""
         if nothing is not None:
             position = int(np.flatnonzero(nothing.reshape(-1))[0])
             byte = 0
@@ -476,15 +481,14 @@ class Access:
                 one,
                 name,
             )
-        self._raise(
-            UninitializedRead,
+        report(
+            "never written",
             f"read of {self.size} bytes of {space} memory where byte 0x{one:x}"
             + (f" (in {name})" if name and space == "shared" else "")
             + " was never written: a missing store, barrier or wait before it?",
-            bundle,
-            lane,
-            one,
-            name,
+            Origin(self.site, bundle, lane),
+            address=one,
+            allocation=name,
         )
 
     @staticmethod

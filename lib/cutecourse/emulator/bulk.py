@@ -29,7 +29,8 @@ from cutecourse.emulator.bulk_copies import (
 from cutecourse.emulator.bulk_groups import BulkGroups
 from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
 from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.errors import InvalidOperand, UnfinishedCopy
+from cutecourse.emulator.errors import InvalidOperand
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.memory import Allocation
 from cutecourse.emulator.registry import Step, instruction
@@ -284,10 +285,11 @@ def _shared_now(
     origin = check.origin
     bundle = origin.bundle
     if not bundle.cohort.alive(bundle.rank)[origin.lane // WARP_SIZE]:
-        raise origin.error(
-            UnfinishedCopy,
+        report(
+            "unfinished copy",
             "the block ended before this copy had read its shared memory: it has to stay until the"
             " destination's mbarrier has completed its phase",
+            origin,
         )
     check.check(new, None, issued=True)
     held, _ = bundle.cohort.shared_chunks

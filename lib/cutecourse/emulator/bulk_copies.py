@@ -21,12 +21,11 @@ from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle
 from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
-    EmulatorError,
+    ExitedCTAError,
     InvalidOperand,
-    MissingProxyFence,
-    OverwrittenSource,
-    UninitializedRead,
+    MulticastError,
 )
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.mbarrier_state import Origin, complete_tx
 from cutecourse.emulator.memory import RANK_SHIFT, Allocation
@@ -115,7 +114,10 @@ def take_pair(site: Site) -> bool:
 def destination_ranks(
     site: Site, bundle: Bundle, lane: int, mask: int, what: str = "the copy's destination"
 ) -> list[int]:
-    """The CTAs that a multicast mask names, checked against the cluster; `what` lies there."""
+    """The CTAs that a multicast mask names, checked against the cluster; `what` lies there.
+
+    Errors: InvalidOperand, MulticastError, ExitedCTAError.
+    """
     size = bundle.cohort.size
     if mask == 0:
         raise site.error(InvalidOperand, "the multicast mask is 0: it names no CTA", bundle, lane)
@@ -123,7 +125,7 @@ def destination_ranks(
     for rank in ranks:
         if rank >= size:
             raise site.error(
-                AddressError,
+                MulticastError,
                 f"the multicast mask 0x{mask:04x} names CTA {rank} of a cluster of {size}",
                 bundle,
                 lane,
@@ -148,8 +150,8 @@ def shared_place(
 ) -> Place:
     """The block and offset of an address in shared memory, checked.
 
-    Errors: AlignmentError; AddressError for a block that the cluster does not have or that has ended, and for
-            bytes behind the end of the block's memory.
+    Errors: AlignmentError; AddressError for a block that the cluster does not have, and for bytes behind the
+            end of the block's memory; ExitedCTAError for a block that has ended.
     """
     cohort = bundle.cohort
     cluster = lane // WARP_SIZE
@@ -210,7 +212,11 @@ def check_alive(site: Site, bundle: Bundle, lane: int, rank: int, what: str) -> 
     cluster = lane // WARP_SIZE
     if rank != bundle.rank and not bundle.cohort.alive(rank)[cluster]:
         raise site.error(
-            AddressError, f"{what} lies in CTA {rank} of the cluster, which has ended", bundle, lane
+            ExitedCTAError,
+            f"{what} lies in CTA {rank} of the cluster, which has ended: it has to wait at the cluster's"
+            " barrier, or for an mbarrier, until nobody uses its memory any more",
+            bundle,
+            lane,
         )
 
 
@@ -409,27 +415,26 @@ class Out:
         byte = int(cohort_chunks[tuple(place[:-1])]) * CHUNK + int(place[-1])
         offset = byte % bundle.cohort.shared_stride
         name = bundle.program.shared_name(offset)
-        error: type[EmulatorError] = UninitializedRead
+        hazard = "never written"
         problem = "never written: a missing store, barrier or wait before it?"
         if written[tuple(place)] and issued:
-            error = OverwrittenSource
+            hazard = "source overwritten"
             problem = (
                 "written again before the copy had read it: a missing cp.async.bulk.wait_group.read,"
                 " and barrier, before that store?"
             )
         elif written[tuple(place)]:
-            error = MissingProxyFence
+            hazard = "no proxy fence"
             problem = (
                 "written by a thread with no fence.proxy.async after it, so that the copy may not see it:"
                 " each thread fences its stores, then a barrier, then the copy"
             )
-        raise self.origin.site.error(
-            error,
+        report(
+            hazard,
             f"the copy's source has a byte at shared offset 0x{offset:x}"
             + (f" (in {name})" if name else "")
             + f" that was {problem}",
-            bundle,
-            self.origin.lane,
+            self.origin,
             address=offset,
             allocation=name,
         )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bulk_copies import Out
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Mask
-from cutecourse.emulator.errors import UnfinishedCopy
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 
@@ -65,10 +65,11 @@ def _block_ended(bundle: Bundle, mask: NDArray[np.bool_]) -> None:
             continue
         for copy in groups.copies:
             if gone[copy.origin.lane // WARP_SIZE] and not copy.released:
-                raise copy.origin.error(
-                    UnfinishedCopy,
+                report(
+                    "unfinished copy",
                     "the block ended without waiting until this copy had read its shared memory:"
                     " cp.async.bulk.wait_group.read 0 (after a commit_group) is missing at the kernel's end",
+                    copy.origin,
                 )
 
 

@@ -21,9 +21,13 @@ __all__ = [
     "DivergedWarp",
     "EmulatorError",
     "ExitedCTAError",
+    "FreedByAnotherWarp",
     "InvalidOperand",
     "KernelTrap",
     "LaunchError",
+    "LoadNotWaitedFor",
+    "MissingFenceAfter",
+    "MissingFenceBefore",
     "MissingProxyFence",
     "MulticastError",
     "NoBarrierError",
@@ -41,12 +45,19 @@ __all__ = [
     "TensorMemoryAccessError",
     "TensorMemoryAllocationError",
     "TensorMemoryError",
+    "TensorMemoryFreed",
     "TensorMemoryHazard",
+    "TensorMemoryLanesError",
     "TensorMemoryLeak",
+    "TensorMemoryLoadUnderWay",
+    "TensorMemoryOutside",
+    "TensorMemoryReadUnderWay",
+    "TensorMemoryWriteUnderWay",
     "TransactionBytesError",
     "UnfinishedCopy",
     "UnfinishedLoad",
     "UninitializedRead",
+    "UnpromisedOrder",
     "UnreadLoad",
     "UnreadSum",
     "UnsupportedInstruction",
@@ -156,11 +167,55 @@ class TensorMemoryAllocationError(TensorMemoryError):
 
 
 class TensorMemoryAccessError(TensorMemoryError):
-    """An access to tensor memory outside of what is allocated, or of lanes that the warp does not reach."""
+    """An access to tensor memory that is not there, not allocated, freed, or out of the warp's reach."""
+
+
+class TensorMemoryOutside(TensorMemoryAccessError):
+    """An access to columns of tensor memory that nobody has allocated, or that are not there."""
+
+
+class TensorMemoryFreed(TensorMemoryAccessError):
+    """An access to columns of tensor memory that have been freed."""
+
+
+class TensorMemoryLanesError(TensorMemoryAccessError):
+    """An access to lanes of tensor memory that the warp does not reach, or where the operand cannot start."""
 
 
 class TensorMemoryHazard(TensorMemoryError):
-    """An access to tensor memory that an asynchronous operation has still to read or to write."""
+    """An access to tensor memory that nothing orders with another."""
+
+
+class TensorMemoryWriteUnderWay(TensorMemoryHazard):
+    """An access to tensor memory that an asynchronous operation or a store has still to write."""
+
+
+class TensorMemoryReadUnderWay(TensorMemoryHazard):
+    """A write to tensor memory that an asynchronous operation has still to read."""
+
+
+class TensorMemoryLoadUnderWay(TensorMemoryHazard):
+    """A write to tensor memory that a tcgen05.ld may still be reading."""
+
+
+class LoadNotWaitedFor(TensorMemoryHazard):
+    """A write to tensor memory behind a tcgen05.ld that only the use of its register has ended."""
+
+
+class MissingFenceAfter(TensorMemoryHazard):
+    """Tensor memory that others have used is used without tcgen05.fence::after_thread_sync."""
+
+
+class MissingFenceBefore(TensorMemoryHazard):
+    """Tensor memory is used that a warp has used without tcgen05.fence::before_thread_sync since."""
+
+
+class UnpromisedOrder(TensorMemoryHazard):
+    """Two asynchronous operations use the same tensor memory in an order that no document promises."""
+
+
+class FreedByAnotherWarp(TensorMemoryError):
+    """Tensor memory is freed by another warp than the one that has allocated it."""
 
 
 class TensorMemoryLeak(TensorMemoryError):

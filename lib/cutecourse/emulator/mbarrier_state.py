@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split, put
-from cutecourse.emulator.errors import BarrierCountError, BarrierInUse, EmulatorError, NoBarrierError
+from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
+from cutecourse.emulator.hazards import report
 from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
@@ -49,9 +50,16 @@ class Origin:
     bundle: Bundle
     lane: int
 
-    def error(self, kind: type[EmulatorError], problem: str) -> EmulatorError:
+    def error(
+        self,
+        kind: type[EmulatorError],
+        problem: str,
+        *,
+        address: int | None = None,
+        allocation: str | None = None,
+    ) -> EmulatorError:
         """An error at this instruction and thread."""
-        return self.site.error(kind, problem, self.bundle, self.lane)
+        return self.site.error(kind, problem, self.bundle, self.lane, address=address, allocation=allocation)
 
 
 class MBarrier:
@@ -362,7 +370,7 @@ class MBarriers:
         key = (cluster, rank, offset)
         found = self.live.get(key)
         if found is not None and not self._written[found.word]:
-            raise self._in_use(found, "initialised again", origin)
+            self._in_use(found, "initialised again", origin)
         if not 1 <= count <= MAX_COUNT:
             raise origin.error(
                 BarrierCountError, f"an mbarrier for {count} arrivals: the count has to be in 1..{MAX_COUNT}"
@@ -378,20 +386,26 @@ class MBarriers:
         """End an object. Errors: NoBarrierError, BarrierInUse while somebody waits for it."""
         found = self.find(cluster, rank, offset, origin)
         if found.waiters:
-            raise self._in_use(found, "invalidated", origin)
+            self._in_use(found, "invalidated", origin)
         del self.live[cluster, rank, offset]
         self.gone[cluster, rank, offset] = origin.site.line
         return found
 
     @staticmethod
-    def _in_use(found: MBarrier, what: str, origin: Origin) -> EmulatorError:
+    def _in_use(found: MBarrier, what: str, origin: Origin) -> None:
+        """Report it. Who waits, where the launch goes on, asks again what is there then."""
         if found.waiters:
             wait = found.waiters[0].wait
             (x, y, z), warp, _ = wait.bundle.where(found.cluster * WARP_SIZE)
             why = f"block ({x}, {y}, {z}) warp {warp} waits for its phase {found.phase} at line {wait.line}"
         else:
             why = "it is valid; invalidate it with mbarrier.inval first"
-        return origin.error(BarrierInUse, f"{found.where()} is {what}, and {why}")
+        report("mbarrier in use", f"{found.where()} is {what}, and {why}", origin)
+        for group in list(found.waiters):
+            if group.wait in origin.bundle.machine.half_awake:
+                group.wait.wake_some()
+            if group in found.waiters:
+                group.wait.time_out()
 
 
 # --- waiting ------------------------------------------------------------------------------------------------

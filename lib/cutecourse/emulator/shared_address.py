@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.errors import AddressError, AlignmentError, EmulatorError
+from cutecourse.emulator.errors import AddressError, AlignmentError, EmulatorError, ExitedCTAError
 from cutecourse.emulator.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
 from cutecourse.emulator.site import AddressSource, Site
 
@@ -115,7 +115,7 @@ class SharedTargets:
             if not self.remote_allowed:
                 self._fail(AddressError, bundle, lane, address, f"it lies in CTA {rank}: {self.remote}")
             if not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
-                self._fail(AddressError, bundle, lane, address, f"CTA {rank} of the cluster has ended")
+                self._fail(ExitedCTAError, bundle, lane, address, f"CTA {rank} of the cluster has ended")
         return rank, offset
 
     def _fail(self, kind: type[EmulatorError], bundle: Bundle, lane: int, address: int, why: str) -> NoReturn:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Split
 from cutecourse.emulator.errors import (
     AddressError,
+    ExitedCTAError,
     NonUniformOperand,
     TensorMemoryAllocationError,
 )
@@ -65,7 +66,7 @@ def check_peer(origin: Origin, group: int) -> None:
             f" cluster has {bundle.cohort.size}",
         )
     if not bundle.cohort.alive(peer)[origin.lane // WARP_SIZE]:
-        raise origin.error(AddressError, f".cta_group::2: the peer, CTA {peer} of the cluster, has ended")
+        raise origin.error(ExitedCTAError, f".cta_group::2: the peer, CTA {peer} of the cluster, has ended")
 
 
 def uniform_value(site: Site, bundle: Bundle, warp: int, row: NDArray[Any], what: str) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryAccessError
+from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.matrix_descriptor import CHUNK, FieldError, chunk_offsets, decode_matrix
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.registry import Step, instruction
@@ -51,7 +51,7 @@ def cp(site: Site) -> Step:
                 rows to one lane of each warp, the address's and those 32, 64 and 96 below it. With
                 .cta_group::2 in both CTAs, each from its own shared memory.
     Units:      the address in lanes and columns; the descriptor in bits, K-major.
-    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryAccessError,
+    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryLanesError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
     Simplified: reads and writes when it completes, at a time that the seed chooses. The formats that are
                 unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported yet, as no .kind
@@ -112,7 +112,7 @@ def _issue(
     if lane >= room:
         allowed = f"0 to {room - 1}" if room > 1 else "0"
         raise origin.error(
-            TensorMemoryAccessError,
+            TensorMemoryLanesError,
             f"the address 0x{address:x} is of lane {lane}, and has to be of lane {allowed}",
         )
     lanes = lanes + lane

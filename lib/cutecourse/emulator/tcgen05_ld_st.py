@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.errors import TensorMemoryAccessError, UninitializedRead
+from cutecourse.emulator.errors import TensorMemoryLanesError
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
@@ -91,7 +92,7 @@ class _Access:
         if not own <= lane <= own + WARP_SIZE - span or lane % span:
             which = f"lane {own}" if span == WARP_SIZE else f"lane {own} or {own + span}"
             raise origin.error(
-                TensorMemoryAccessError,
+                TensorMemoryLanesError,
                 f"the address 0x{address:x} is of lane {lane}: warp {bundle.warp} reaches lanes {own} to"
                 f" {own + WARP_SIZE - 1}, so that .{self.shape} starts at {which}",
             )
@@ -135,7 +136,7 @@ def ld(site: Site) -> Step:
     Shapes:     a whole warp; the address is the same in all lanes. Warp w reaches lanes 32 (w % 4) and the 31
                 after it. With .pack::16b a register takes the low halves of two neighbouring columns.
     Units:      lanes and columns of 32 bits; the second half's offset of .16x32bx2 in columns.
-    Errors:     TensorMemoryAccessError (lanes of another warp, columns that are not allocated),
+    Errors:     TensorMemoryLanesError (lanes of another warp, columns that are not allocated),
                 TensorMemoryHazard for what a tcgen05.st, mma or cp has still to write, UninitializedRead for
                 a register whose cells nobody has written, NonUniformOperand, DivergedWarp.
     Simplified: the registers have their values at once: the document says that who reads them waits for them
@@ -158,11 +159,12 @@ def ld(site: Site) -> Step:
             if not written.all() and not written.any(axis=0).all():
                 cell = int(np.argmin(written.any(axis=0)))
                 first = split_address(address)[1] + int(access.fragment.column[0, cell])
-                raise origin.error(
-                    UninitializedRead,
+                report(
+                    "never written",
                     f"register {cell // (1 + access.packed)} would be loaded from column"
                     f" {first}, where nobody has written since it was allocated: a missing"
                     " tcgen05.mma, st or cp, a missing wait for its commit's mbarrier, or another address?",
+                    origin,
                 )
             values = memory.cells[lane, column]
             if access.packed:
@@ -206,7 +208,7 @@ def st(site: Site) -> Step:
     Shapes:     as tcgen05.ld. With .unpack::16b a register's halves go to the low halves of two neighbouring
                 columns.
     Units:      as tcgen05.ld.
-    Errors:     TensorMemoryAccessError, TensorMemoryHazard for cells that another operation has still to read
+    Errors:     TensorMemoryLanesError, TensorMemoryHazard for cells that another operation has still to read
                 or to write, NonUniformOperand, DivergedWarp.
     Simplified: the cells are written by the warp's tcgen05.wait::st and not before; the hardware may do it
                 sooner. The upper halves that .unpack::16b leaves are zero; the document does not say.

@@ -25,9 +25,9 @@ from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import (
     AddressError,
     InvalidOperand,
-    TensorMemoryAccessError,
-    UninitializedRead,
+    TensorMemoryLanesError,
 )
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.matrix_descriptor import (
     FieldError,
     chunk_offsets,
@@ -293,7 +293,7 @@ def mma(site: Site) -> Step:
                 memory in the lanes of D's rows; B is k x n in shared memory. Lanes of D whose bit is set in
                 disable-output-lane are not written.
     Units:      addresses in lanes and columns; descriptors in bits; scale-input-d is an exponent.
-    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryAccessError,
+    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryLanesError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError (a
                 matrix behind the end of shared memory, no peer).
     Simplified: reads its operands and writes D when it completes, at a time that the seed chooses, behind
@@ -398,7 +398,7 @@ class _Mma:
         allowed = (0, 16) if shape.m // self.group == 64 and self.group == 1 else (0,)
         if lane not in allowed:
             raise origin.error(
-                TensorMemoryAccessError,
+                TensorMemoryLanesError,
                 f"D at 0x{self.d_address:x} starts in lane {lane}: with M = {shape.m} and .cta_group::"
                 f"{self.group} it starts in lane {' or '.join(map(str, allowed))}",
             )
@@ -467,7 +467,7 @@ class _Mma:
         d_lane, _ = split_address(self.d_address)
         if lane != d_lane:
             raise self.origin.error(
-                TensorMemoryAccessError,
+                TensorMemoryLanesError,
                 f"A at 0x{self.a_address:x} starts in lane {lane} and D in lane {d_lane}: they have to start"
                 " in the same",
             )
@@ -542,11 +542,12 @@ class _Mma:
         written = memory.written[rows, columns]
         if not written.all():
             row, column = np.argwhere(~written)[0]
-            raise self.origin.error(
-                UninitializedRead,
+            report(
+                "never written",
                 f"{what} is read from lane {int(lanes[row])}, column {columns.start + int(column)} of tensor"
                 " memory, where nobody has written since it was allocated"
                 + (": should the first tcgen05.mma have enable-input-d false?" if what == "D" else ""),
+                self.origin,
             )
 
     def _multiply(

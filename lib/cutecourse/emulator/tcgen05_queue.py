@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Cohort
-from cutecourse.emulator.errors import MissingProxyFence, OverwrittenSource, UninitializedRead
+from cutecourse.emulator.hazards import report
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.proxies import BY_THREADS, all_in_sight
@@ -138,19 +138,29 @@ def check_source(
     if cohort.size > 1:
         where += f" of CTA {rank}"
     if issued:
-        raise origin.error(
-            OverwrittenSource,
+        report(
+            "source overwritten",
             f"{where} that was changed before the operation had read it: whoever writes there again has to"
             " wait for a tcgen05.commit behind it",
+            origin,
+            address=offset,
+            allocation=name,
         )
-    if seen:
-        raise origin.error(
-            MissingProxyFence,
+    elif seen:
+        report(
+            "no proxy fence",
             f"{where} that was written by a thread with no fence.proxy.async after it: each thread fences its"
             " stores, then a barrier, then the operation",
+            origin,
+            address=offset,
+            allocation=name,
         )
-    raise origin.error(
-        UninitializedRead,
-        f"{where} that was never written: a missing store, copy, or wait for a copy's mbarrier before it,"
-        " or an mbarrier that did not expect all bytes?",
-    )
+    else:
+        report(
+            "never written",
+            f"{where} that was never written: a missing store, copy, or wait for a copy's mbarrier before it,"
+            " or an mbarrier that did not expect all bytes?",
+            origin,
+            address=offset,
+            allocation=name,
+        )

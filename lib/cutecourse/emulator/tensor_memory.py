@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split
 from cutecourse.emulator.errors import (
-    TensorMemoryAccessError,
+    EmulatorError,
     TensorMemoryAllocationError,
-    TensorMemoryHazard,
-    TensorMemoryLeak,
+    TensorMemoryFreed,
+    TensorMemoryOutside,
 )
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.memory import POISON
@@ -171,11 +171,11 @@ class TensorMemory:
     def check_allocated(self, region: Region, what: str, origin: Origin) -> None:
         """Refuse columns outside of the memory, or that nobody has allocated.
 
-        Errors: TensorMemoryAccessError.
+        Errors: TensorMemoryOutside, TensorMemoryFreed.
         """
         if region.stop > COLUMNS:
             raise origin.error(
-                TensorMemoryAccessError,
+                TensorMemoryOutside,
                 f"{what} takes {region}: tensor memory has {LANES} lanes and {COLUMNS} columns",
             )
         free = ~self.taken[region.first : region.stop]
@@ -186,11 +186,13 @@ class TensorMemory:
                 for a in sorted(self.allocations.values(), key=lambda a: a.start)
             )
             before = ""
+            kind: type[EmulatorError] = TensorMemoryOutside
             if (freed := self.freed.get(column)) is not None:
+                kind = TensorMemoryFreed
                 block, warp, _ = freed.bundle.where(freed.lane)
                 before = f"; column {column} was freed at line {freed.site.line} by block {block} warp {warp}"
             raise origin.error(
-                TensorMemoryAccessError,
+                kind,
                 f"{what} takes {region}, and column {column} is not allocated"
                 f" (allocated: {held or 'no columns'}{before})",
             )
@@ -214,7 +216,7 @@ class TensorMemory:
         some only, and none for a tcgen05.cp (`copies`). Notes are taken of that, and of the fences and waits
         that the document asks for and that are missing; freeing needs no fence.
 
-        Errors: TensorMemoryHazard.
+        Errors: TensorMemoryWriteUnderWay, TensorMemoryReadUnderWay, TensorMemoryLoadUnderWay.
         """
         for moving in self.moving:
             if not (writes or moving.writes) or not moving.region.meets(region):
@@ -230,10 +232,12 @@ class TensorMemory:
                         line,
                     )
                 continue
-            raise origin.error(
-                TensorMemoryHazard,
+            report(
+                "read before written" if moving.writes else "written before read",
                 f"{what} takes {region}, which the {name} of line {line} has still to"
                 f" {'write' if moving.writes else 'read'}: {moving.remedy}",
+                origin,
+                line,
             )
         if writes and self.order.loads:
             self.order.check_loads(region, what, origin)
@@ -320,10 +324,11 @@ class TensorMemories:
             if memory is None or not memory.allocations or self.cohort.alive(bundle.rank)[cluster]:
                 continue
             left = next(iter(memory.allocations.values()))
-            raise left.origin.error(
-                TensorMemoryLeak,
+            report(
+                "tensor memory leak",
                 f"the CTA ended and had not freed the {left.columns} columns of tensor memory from column"
                 f" {left.start} on: tcgen05.dealloc is missing",
+                left.origin,
             )
 
     # --- requests -------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.errors import TensorMemoryHazard
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.tcgen05_uses import end_of_load
 
@@ -177,8 +176,8 @@ class Order:
     def check_loads(self, region: Region, what: str, origin: Origin) -> None:
         """A region is written or freed: see who has loaded it and not waited.
 
-        Errors: TensorMemoryHazard where the warp will wait for its load, and where it neither waits nor uses
-                what it has loaded before it tells others.
+        Errors: TensorMemoryLoadUnderWay where the warp will wait for its load, and where it neither waits
+                nor uses what it has loaded before it tells others.
         """
         for warp, loads in self.loads.items():
             for load in loads:
@@ -188,17 +187,23 @@ class Order:
                 problem = f"{what} takes {region}, which warp {warp[2]} has loaded at line {site.line}"
                 end = end_of_load(site)
                 if end == "wait":
-                    raise origin.error(
-                        TensorMemoryHazard,
+                    report(
+                        "load under way",
                         f"{problem} and not come to its tcgen05.wait::ld: nothing makes the one wait for the"
                         " other",
+                        origin,
+                        site.line,
                     )
+                    break
                 problem += " with no tcgen05.wait::ld since"
                 if end == "nothing":
-                    raise origin.error(
-                        TensorMemoryHazard,
+                    report(
+                        "load under way",
                         f"{problem}, nor a use of what it has loaded: the load can still be under way",
+                        origin,
+                        site.line,
                     )
+                    break
                 report("load not waited for", problem, origin, site.line)
                 break
 
