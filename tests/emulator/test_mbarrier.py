@@ -18,6 +18,7 @@ from cutecourse.emulator import (
     UnsupportedInstruction,
     launch,
 )
+from cutecourse.emulator.mbarrier_state import PhaseWait
 from cutecourse.trace import Recorder
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -454,9 +455,7 @@ done:
         np.testing.assert_array_equal(out, np.repeat([[1, 0]], 32, axis=1).reshape(1, 64).repeat(5, axis=0))
 
 
-def test_waits__hundred_phases_of_many_blocks():
-    """Two warps hand a counter back and forth; the blocks run as bundles and apart."""
-    body = """
+BACK_AND_FORTH = """
     @%first mbarrier.init.shared::cta.b64 [full], 32;
     @%first mbarrier.init.shared::cta.b64 [empty], 32;
     bar.sync 0;
@@ -494,8 +493,43 @@ wait_second:
     setp.lt.u32 %p, %k, 100;
     @%p bra second;
 """
-    out = run(body, grid=20, block=64).reshape(20, 64)
+"""Two warps hand a counter back and forth, a hundred times."""
+
+
+def test_waits__hundred_phases_of_many_blocks():
+    """The blocks run as bundles and apart."""
+    out = run(BACK_AND_FORTH, grid=20, block=64).reshape(20, 64)
     np.testing.assert_array_equal(out[:, :32], (100 * (3 * np.arange(20) + 1))[:, None].repeat(32, axis=1))
+
+
+def test_waits__blocks_that_came_apart_go_on_together(monkeypatch):
+    """The blocks come to the wait one after the other, and all are there before the phases complete."""
+    body = """
+    @%first mbarrier.init.shared::cta.b64 [full], 32;
+    bar.sync 0;
+    setp.ge.u32 %q, %me, 32;
+    mul.lo.u32 %k, %cta, 50;
+    @%q mov.u32 %k, 3000;
+delay:
+    sub.u32 %k, %k, 1;
+    setp.gt.s32 %p, %k, 0;
+    @%p bra delay;
+    @%q bra second;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;
+    @!%p bra wait;
+    st.global.u32 [%to], 1;
+    ret;
+second:
+    mbarrier.arrive.shared::cta.b64 _, [full];
+"""
+    woken = []
+    wake = PhaseWait.wake
+    monkeypatch.setattr(PhaseWait, "wake", lambda wait: (woken.append(len(wait.groups)), wake(wait))[1])
+    for seed in range(4):
+        out = run(body, grid=16, block=64, seed=seed).reshape(16, 64)
+        assert (out[:, :32] == 1).all()
+    assert sum(woken) / len(woken) > 4, woken
 
 
 # --- events ----------------------------------------------------------------------------------------------

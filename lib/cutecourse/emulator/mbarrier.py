@@ -372,6 +372,14 @@ class _Look:
         asleep = split
         if passed.any():
             asleep = bundle.machine.fork(bundle, split, ~passed, split.at)
+        for group in groups:
+            group.barrier.waiters.append(group)
+        for other in list(bundle.splits):
+            wait = other.waiting
+            if isinstance(wait, PhaseWait) and wait.following == following and other.stack == asleep.stack:
+                # Blocks that have come here one after the other wait, and go on, together.
+                groups = [*wait.dissolve(), *groups]
+                bundle.machine.join(bundle, asleep, other)
         asleep.waiting = PhaseWait(
             bundle,
             asleep,
@@ -381,8 +389,6 @@ class _Look:
             line=self.site.line,
             name=self.name,
         )
-        for group in groups:
-            group.barrier.waiters.append(group)
         return following if asleep is not split else WAIT
 
 

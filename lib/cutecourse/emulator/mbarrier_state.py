@@ -449,10 +449,13 @@ class PhaseWait:
         self.target = target
         self.line = line
         self.name = name
-        self.left = len(groups)
+        self.left = 0
         for group in groups:
             group.wait = self
+            self.left += not group.done
         bundle.machine.sleeping[self] = None
+        if self.left < len(groups):
+            bundle.machine.half_awake[self] = None
 
     def wake(self) -> None:
         """All that it waits for has happened: go on with true."""
@@ -492,6 +495,13 @@ class PhaseWait:
         )
         self.groups = [group for group in self.groups if group.done]
         self.wake()
+
+    def dissolve(self) -> list[Group]:
+        """Give up the groups to a wait that takes their lanes in."""
+        machine = self.bundle.machine
+        machine.sleeping.pop(self, None)
+        machine.half_awake.pop(self, None)
+        return self.groups
 
     def key(self) -> tuple[int, ...]:
         """Who waits where for what: the same when the same wait begins anew."""

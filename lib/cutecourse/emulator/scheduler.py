@@ -27,7 +27,8 @@ _TURNS = (30, 100, 400, 2000)
 _STARVED = 2000
 _RESCUE = 400
 _RESIDENT_WARPS = 2048
-_WAKE_SOME = 16
+_WAKE_SOME = 64
+"""Of so many turns in one, on average, clusters of a bundle go on without those that still have to wait."""
 _COHORT_CLUSTERS = 64
 _COHORT_BYTES = 32 << 20
 
