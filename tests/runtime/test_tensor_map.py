@@ -176,6 +176,8 @@ def test_run__with_trace_tells_what_the_emulator_did():
         "block": [32, 1, 1],
         "cluster": [1, 1, 1],
         "seed": 3,
+        "variables": {"tile": [0, 128], "full": [128, 136]},
+        "memory": False,
     }
     load, store = run.trace.transfers()
     assert (load.issue["operation"], load.issue["tensor"], load.issue["bytes"]) == ("load", "x", 128)

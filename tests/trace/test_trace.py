@@ -148,14 +148,16 @@ def test_where__keeps_an_events_index():
     assert all(event.data["barrier"] == FULL for event in trace.where(barrier="full"))
     assert trace.where(barrier=8).events == trace.where(rank=1).events
     assert len(trace.where(warp=1, line=30)) == 3
-    assert not trace.where(cluster=1)
+    with pytest.raises(TraceError, match="cluster=1: the launch has cluster 0 to 0"):
+        trace.where(cluster=1)
 
 
 def test_snapshot__is_json_and_comes_back_equal():
     trace = recorded()
     snapshot = json.loads(json.dumps(trace.to_snapshot()))
     assert Trace.from_snapshot(snapshot) == trace
-    assert list(snapshot) == ["kernel", "where", "grid", "block", "cluster", "seed", "events"]
+    about = ["kernel", "where", "grid", "block", "cluster", "seed", "variables", "memory"]
+    assert list(snapshot) == [*about, "events"]
     assert (snapshot["kernel"], snapshot["where"], snapshot["seed"]) == ("toy", "emulator", 5)
     with pytest.raises(TraceError, match="no trace's snapshot"):
         Trace.from_snapshot({"events": []})

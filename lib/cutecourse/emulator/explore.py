@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.emulator.copies import Copies
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult
 from cutecourse.emulator.launch import launch as launch_once
@@ -294,7 +295,7 @@ def _from_arguments(ptx: str | Module, arguments: Mapping[str, Any]) -> Launch:
     names = _names(module, arguments.get("entry"))
 
     def run(seed: int, recorder: Recorder | None) -> Any:
-        copies = _Copies()
+        copies = Copies()
         args = [copies.of(argument) for argument in given] if isinstance(given, list) else given
         if not copies.possible:
             args = given  # launch says what is wrong with them
@@ -324,45 +325,3 @@ def _arrays(argument: Any) -> Iterable[Array]:
     elif isinstance(argument, tuple | list):
         for item in argument:
             yield from _arrays(item)
-
-
-class _Copies:
-    """Copies of a launch's arrays: those that share memory share it in the copies too."""
-
-    def __init__(self) -> None:
-        self.possible = True
-        """Whether launch would take the arrays; else it shall see them as they are."""
-        self._made: list[tuple[int, int, Array]] = []
-
-    def of(self, argument: Any) -> Any:
-        """The argument with copies for its arrays."""
-        if isinstance(argument, np.ndarray):
-            return self._copy(argument)
-        if isinstance(argument, TensorMap):
-            return replace(argument, array=self._copy(argument.array))
-        if isinstance(argument, tuple | list):
-            return type(argument)([self.of(item) for item in argument])
-        return argument
-
-    def _copy(self, array: Array) -> Array:
-        contiguous = array.flags.c_contiguous or array.flags.f_contiguous
-        if not contiguous or not array.flags.writeable or array.dtype.hasobject:
-            self.possible = False
-            return array
-        start = array.__array_interface__["data"][0]
-        end = start + array.nbytes
-        for low, high, held in self._made:
-            if start < high and low < end:
-                if start < low or end > high:
-                    self.possible = False
-                    return array
-                return _shaped(held[start - low : end - low], array)
-        held = array.reshape(-1, order="A").view(np.uint8).copy()
-        self._made.append((start, end, held))
-        return _shaped(held, array)
-
-
-def _shaped(held: Array, like: Array) -> Array:
-    """Bytes as an array of another's type, shape and order of elements."""
-    items = held.view(like.dtype)
-    return items.reshape(like.shape) if like.flags.c_contiguous else items.reshape(like.shape, order="F")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from cutecourse.emulator.machine import Machine
 from cutecourse.emulator.memory import Allocation, Memory
 from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.emulator.program import Program
+from cutecourse.emulator.replay import record
 from cutecourse.emulator.scheduler import Scheduler
 from cutecourse.emulator.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
 from cutecourse.ptx.checks import check
@@ -111,9 +112,9 @@ def launch(
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
     cutecourse.emulator.mma_arithmetic); the PTX's target does not. `recorder` is told what barriers, waits
-    and asynchronous copies do, as events. `hazards` gives some of `HAZARDS`, by name, another severity:
-    "error", "warning", "note" or "off". `names` gives ranges of shared memory, (offset, bytes), names for
-    reports and events, such as {"full": (98304, 24)}.
+    and asynchronous copies do, as events; it keeps copies of the arrays, for the trace's snapshots. `hazards`
+    gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names` gives
+    ranges of shared memory, (offset, bytes), names for reports and events, such as {"full": (98304, 24)}.
 
     Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
     wrong.
@@ -136,20 +137,35 @@ def launch(
     machine.arithmetic = _arithmetic(arithmetic, function)
     machine.severities = severities(hazards, function.name)
     machine.recorder = recorder
-    if recorder is not None:
-        recorder.begin(kernel=function.name, grid=shape, block=threads, cluster=clusters, seed=int(seed))
     machine.set_parameters(_bind(function, args, machine.memory))
     machine.program = Program(machine, module, function)
     machine.program.placement.name_shared(names or {}, function.name)
     _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions)
+    if recorder is not None:
+        options = {
+            "grid": shape,
+            "block": threads,
+            "cluster": clusters,
+            "dynamic_smem": dynamic_smem,
+            "entry": function.name,
+            "seed": seed,
+            "max_instructions": max_instructions,
+            "arithmetic": arithmetic,
+            "hazards": hazards,
+            "names": names,
+        }
+        record(recorder, scheduler, partial(launch, module, **options), args)
     try:
         with _only_new_cycles():
             scheduler.run()
     except EmulatorError as error:
         if recorder is not None:
+            recorder.ended(f"{type(error).__name__}: {error.problem}")
             error.trace = recorder.trace()
         raise
+    if recorder is not None:
+        recorder.ended()
     n_blocks = shape[0] * shape[1] * shape[2]
     counts: Counter[str] = Counter()
     for index, runs in scheduler.block_runs.items():

@@ -134,6 +134,7 @@ class Machine:
         self.block = block
         self.cluster = cluster
         self.dynamic_smem = dynamic_smem
+        self.seed = seed
         self.random = random.Random(seed)
         self.threads_per_block = block[0] * block[1] * block[2]
         self.warps_per_block = -(-self.threads_per_block // WARP_SIZE)

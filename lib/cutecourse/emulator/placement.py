@@ -65,6 +65,12 @@ class Placement:
                 return name if offset == start else f"{name}+{offset - start}"
         return None
 
+    @property
+    def shared_variables(self) -> dict[str, tuple[int, int]]:
+        """Where the named parts of shared memory lie: name to (first byte, byte behind the last)."""
+        named = {name: (first, stop) for first, stop, name in reversed(self._names)}
+        return dict(sorted(named.items(), key=lambda item: item[1]))
+
     def name_shared(self, names: Mapping[str, tuple[int, int]], kernel: str) -> None:
         """Give ranges of shared memory names that reports and events use instead of the variables'.
 

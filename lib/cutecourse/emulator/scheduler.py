@@ -60,6 +60,11 @@ class Scheduler:
         self._cohort_clusters = max(1, min(_COHORT_CLUSTERS, _COHORT_BYTES // max(per_cluster, 1)))
         self._warps_per_cluster = size * machine.warps_per_block
 
+    @property
+    def cohorts(self) -> tuple[Cohort, ...]:
+        """The blocks that have started and not ended."""
+        return tuple(self._cohorts)
+
     # --- the grid -----------------------------------------------------------------------------------------
 
     def run(self) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryLanesError
+from cutecourse.emulator.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.matrix_descriptor import CHUNK, FieldError, chunk_offsets, decode_matrix
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.registry import Step, instruction
@@ -139,7 +140,18 @@ def _issue(
         places.append((each, memory, moving, chunks))
     machine = origin.bundle.machine
     if machine.recorder is not None:
-        machine.emit("tmem.copy", origin.bundle, origin.lane, origin.site.line, address=address, group=group)
+        told = [chunks_touched(cohort, cluster, each, chunks) for each, _, _, chunks in places]
+        for each, *_ in places:
+            told += region_touches(each, [region], writes=True)
+        machine.emit(
+            "tmem.copy",
+            origin.bundle,
+            origin.lane,
+            origin.site.line,
+            address=address,
+            group=group,
+            touches=told,
+        )
     touches = [(memory, moving) for _, memory, moving, _ in places]
     Queue.of(origin).add(Operation(origin, partial(_complete, origin, places, lanes), touches=touches))
 

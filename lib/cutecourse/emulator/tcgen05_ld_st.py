@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import TensorMemoryLanesError
+from cutecourse.emulator.event_memory import region_touches
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.registry import Step, instruction
@@ -113,7 +114,7 @@ class _Access:
             return origin, memory, slice(lane, lane + span), slice(column, stop), regions, address
         return origin, memory, self.fragment.lane + lane, self.fragment.column + column, regions, address
 
-    def tell(self, kind: str, origin: Origin, address: int) -> None:
+    def tell(self, kind: str, origin: Origin, address: int, regions: list[Region]) -> None:
         """Record the access."""
         machine = origin.bundle.machine
         if machine.recorder is not None:
@@ -126,6 +127,7 @@ class _Access:
                 address=address,
                 shape=self.shape,
                 registers=self.n_registers,
+                touches=region_touches(origin.bundle.rank, regions, writes=kind == "tmem.store"),
             )
 
 
@@ -172,7 +174,7 @@ def ld(site: Site) -> Step:
             for slot, held in zip(access.registers, values.T, strict=True):
                 rows[slot][warp] = held
             memory.order.load(regions, origin)
-            access.tell("tmem.load", origin, address)
+            access.tell("tmem.load", origin, address, regions)
 
     return step
 
@@ -232,7 +234,7 @@ def st(site: Site) -> Step:
             for one in moving:
                 memory.begin(one)
             waiting.setdefault(warp, []).append(_Store(memory, lane, column, values, moving))
-            access.tell("tmem.store", origin, address)
+            access.tell("tmem.store", origin, address, regions)
 
     return step
 

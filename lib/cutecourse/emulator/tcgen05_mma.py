@@ -27,6 +27,7 @@ from cutecourse.emulator.errors import (
     InvalidOperand,
     TensorMemoryLanesError,
 )
+from cutecourse.emulator.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.matrix_descriptor import (
     FieldError,
@@ -435,8 +436,24 @@ class _Mma:
                 d=self.d_address,
                 idesc=self.idesc,
                 accumulate=self.enable,
+                touches=self._touches(),
             )
         Queue.of(origin).add(Operation(origin, self.complete, self.issued, touches=self.moving))
+
+    def _touches(self) -> list[dict[str, Any]]:
+        """What it reads and writes, for its event."""
+        cohort = self.origin.bundle.cohort
+        found = []
+        for position, rank in enumerate(self.ranks):
+            d = [_region(part, self.column, part.stop - part.first) for part in self.parts]
+            found += region_touches(rank, d, writes=True)
+            if self.a_bits is None:
+                a = [self._a_region(part) for part in self.parts]
+                found += region_touches(rank, a, writes=False)
+            for matrix in (self.a, self.b):
+                if matrix:
+                    found.append(chunks_touched(cohort, self.cluster, rank, matrix[position]))
+        return found
 
     def _collect(self, collector: str) -> None:
         """Keep account of A in the collector buffer.

@@ -314,6 +314,10 @@ class TensorMemories:
             found = self._memories[place] = TensorMemory(self.clock)
         return found
 
+    def used(self, cluster: int, rank: int) -> TensorMemory | None:
+        """The memory of a CTA that has used any."""
+        return self._memories.get((cluster, rank))
+
     def on_exit(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Threads have ended: a CTA that ends must have freed what it allocated.
 

@@ -104,6 +104,11 @@ class Event:
             raise TraceError(f"an event {self.kind} holds no {name!r}; it holds {', '.join(self.data)}.")
         return self.data[name]
 
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What tells it from another event, whatever its barriers are called."""
+        return (self.index, self.kind, self.time, self.cluster, self.rank, self.warp, self.lane, self.line)
+
     def to_snapshot(self) -> dict[str, Any]:
         """The event as JSON can hold it."""
         return {

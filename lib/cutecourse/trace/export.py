@@ -419,7 +419,8 @@ def _about(*events: Event) -> dict[str, Any]:
     about: dict[str, Any] = {"event": event.index, "line": event.line}
     if event.lane is not None:
         about["lane"] = event.lane
-    return {**about, **event.data}
+    # Where in memory an operation works is for filters: a viewer would show it as a long list.
+    return {**about, **{name: value for name, value in event.data.items() if name != "touches"}}
 
 
 def _short(event: Event) -> str:

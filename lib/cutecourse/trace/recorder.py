@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cutecourse.trace.event import KINDS, Event, TraceError, plain
@@ -12,6 +13,8 @@ __all__ = ["Recorder"]
 
 class Recorder:
     """Collects the events of one launch, in order.
+
+    memory  record every load, store and atomic operation of shared and global memory as well. They are many.
 
     >>> recorder = Recorder()
     >>> recorder.begin(kernel="k", grid=(1, 1, 1), block=(32, 1, 1))
@@ -26,7 +29,8 @@ class Recorder:
     0     3    0   0.0     7  mbarrier.init: full expects 1 arrival
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, memory: bool = False) -> None:
+        self.memory = memory
         self._events: list[Event] = []
         self._about: dict[str, Any] | None = None
 
@@ -42,8 +46,13 @@ class Recorder:
         cluster: tuple[int, int, int] = (1, 1, 1),
         seed: int = 0,
         device: str = "emulator",
+        variables: Mapping[str, tuple[int, int]] | None = None,
+        replay: Any = None,
     ) -> None:
-        """Say which launch the events are of. Errors: TraceError for a second launch."""
+        """Say which launch the events are of, where its shared variables lie, and how to run it again.
+
+        Errors: TraceError for a second launch.
+        """
         if self._about is not None:
             raise TraceError(
                 f"this recorder holds the launch of {self._about['kernel']}; take a new one for {kernel}."
@@ -55,6 +64,8 @@ class Recorder:
             "block": block,
             "cluster": cluster,
             "seed": seed,
+            "variables": dict(variables or {}),
+            "replay": replay,
         }
 
     def emit(
@@ -98,7 +109,14 @@ class Recorder:
         self._events.append(event)
         return index
 
+    def ended(self, error: str = "") -> None:
+        """The launch has ended, with an error if one is named."""
+
+    def event(self, index: int) -> Event:
+        """The event with that index."""
+        return self._events[index]
+
     def trace(self) -> Trace:
         """What has been recorded so far; later events do not change it."""
         about = self._about or {"kernel": "", "grid": (1, 1, 1), "block": (1, 1, 1)}
-        return Trace(tuple(self._events), **about)
+        return Trace(tuple(self._events), **about, memory=self.memory)

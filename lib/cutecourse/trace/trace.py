@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cutecourse.trace import export, history
 from cutecourse.trace.event import KINDS, Event, TraceError, plain
+from cutecourse.trace.filters import Numbers, conditions, kinds_named
+from cutecourse.trace.snapshot import Snapshot
+from cutecourse.trace.touches import Touch, touches
 from cutecourse.trace.words import html_table, number, place, text_table, words
 
 __all__ = ["Trace"]
@@ -32,6 +36,18 @@ class Trace:
     cluster: tuple[int, int, int] = (1, 1, 1)
     seed: int = 0
     device: str = "emulator"
+    variables: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The shared variables: name to (first byte, byte behind the last)."""
+    memory: bool = False
+    """Whether loads and stores were recorded as well."""
+    whole: tuple[Event, ...] = field(default=(), compare=False)
+    replay: Any = field(default=None, compare=False)
+    """What runs the launch again, for snapshots; None for a trace from a file."""
+
+    @property
+    def all_events(self) -> tuple[Event, ...]:
+        """The events of the launch, also those that a filter has left out."""
+        return self.whole or self.events
 
     def __len__(self) -> int:
         return len(self.events)
@@ -40,46 +56,80 @@ class Trace:
         return iter(self.events)
 
     def _with(self, keep: Callable[[Event], bool]) -> Trace:
-        return replace(self, events=tuple(event for event in self.events if keep(event)))
+        kept = tuple(event for event in self.events if keep(event))
+        return replace(self, events=kept, whole=self.all_events)
 
     def of(self, *kinds: str) -> Trace:
-        """The events of these kinds; a prefix takes the whole family.
+        """The events of these kinds; a prefix takes the whole family, and `"*.wait"` all that match.
 
         `of("mbarrier")` keeps `mbarrier.init`, `mbarrier.arrive` and so on.
-        Errors: TraceError for a word that is neither.
+        Errors: TraceError for a word that stands for none.
         """
-        taken = {known for word in kinds for known in KINDS if known == word or known.startswith(f"{word}.")}
-        for word in kinds:
-            if not any(known == word or known.startswith(f"{word}.") for known in KINDS):
-                raise TraceError(f"there are no events {word!r}; the kinds are {', '.join(KINDS)}.")
+        taken = kinds_named(*kinds)
         return self._with(lambda event: event.kind in taken)
 
     def where(
         self,
         *,
-        rank: int | None = None,
-        cluster: int | None = None,
-        warp: int | None = None,
+        kind: str | Collection[str] | None = None,
+        cluster: Numbers | None = None,
+        rank: Numbers | None = None,
+        block: int | Sequence[int] | None = None,
+        warp: Numbers | None = None,
+        lane: Numbers | None = None,
         barrier: str | int | None = None,
-        line: int | None = None,
+        line: Numbers | None = None,
+        time: Numbers | None = None,
+        smem: Any = None,
+        tmem: Any = None,
+        gmem: Any = None,
     ) -> Trace:
-        """The events that happened there.
+        """The events that all that is given is true of. Numbers are one, or several such as `range(4)`.
 
+        kind           as for `of`; one or several.
         rank, cluster  the CTA of the thread (of the memory, for bytes that land) and its cluster.
-        barrier        a variable's name (`"full"`, `"full+8"`) or an offset into shared memory.
+        block          the same CTA by its place in the grid: x, (x, y) or (x, y, z).
+        warp, lane     of the CTA and of the warp. An event of a whole warp has no lane.
+        barrier        a variable's name (`"full"`, `"full+8"`), an offset into shared memory, or an address.
+        line, time     of the PTX text; in instructions issued.
+        smem           shared memory that the event reads or writes: a variable's name, an offset or a range
+                       of them; with the CTA's rank in front, `(1, "tile")`, in that CTA only.
+        tmem           tensor memory: a column or a range of them; with lanes in front, `(range(32), 0)`.
+        gmem           global memory: the name of a tensor or an argument; `("b", range(64))` in those bytes.
+        Errors: TraceError for kinds, names and places that there are none of, with those that there are.
+
+        >>> from cutecourse.trace import Recorder
+        >>> recorder = Recorder()
+        >>> recorder.begin(kernel="k", grid=(1, 1, 1), block=(64, 1, 1))
+        >>> for warp in (0, 1):
+        ...     place = dict(cluster=0, rank=0, block=(0, 0, 0), warp=warp, lane=0, line=7 + warp)
+        ...     name = dict(rank=0, offset=8 * warp, name=("full", "empty")[warp])
+        ...     index = recorder.emit("mbarrier.init", time=warp, barrier=name, count=1, **place)
+        >>> print(recorder.trace().where(kind="mbarrier.*", barrier="empty"))
+        k on the emulator: grid (1, 1, 1), block (64, 1, 1), seed 0, 1 event
+        #  time  CTA  warp  line  event
+        1     1    0   1.0     8  mbarrier.init: empty expects 1 arrival
         """
+        asked = conditions(
+            self,
+            kind=kind,
+            cluster=cluster,
+            rank=rank,
+            block=block,
+            warp=warp,
+            lane=lane,
+            barrier=barrier,
+            line=line,
+            time=time,
+            smem=smem,
+            tmem=tmem,
+            gmem=gmem,
+        )
+        return self._with(lambda event: all(condition(event) for condition in asked))
 
-        def keep(event: Event) -> bool:
-            here = {"rank": event.rank, "cluster": event.cluster, "warp": event.warp, "line": event.line}
-            asked = {"rank": rank, "cluster": cluster, "warp": warp, "line": line}
-            if any(value is not None and here[name] != value for name, value in asked.items()):
-                return False
-            if barrier is None:
-                return True
-            its = event.data.get("barrier")
-            return its is not None and barrier == its["name" if isinstance(barrier, str) else "offset"]
-
-        return self._with(keep)
+    def touches(self, event: Event | int) -> tuple[Touch, ...]:
+        """The memory that an event reads or writes. Errors: TraceError for an event of another trace."""
+        return touches(self._own(event), {each.index: each for each in self.all_events})
 
     def named(self, **offsets: int) -> Trace:
         """The same trace with barriers called by names of one's own: `trace.named(full=8192, empty=8200)`.
@@ -89,19 +139,68 @@ class Trace:
         Errors: TraceError for an offset at which the trace has no barrier.
         """
         names = {offset: name for name, offset in offsets.items()}
-        events = []
-        for event in self.events:
+
+        def renamed(event: Event) -> Event:
             barrier = event.data.get("barrier")
-            if barrier is not None and barrier["offset"] in names:
-                renamed = {**barrier, "name": names[barrier["offset"]]}
-                event = replace(event, data={**event.data, "barrier": renamed})
-            events.append(event)
+            if barrier is None or barrier["offset"] not in names:
+                return event
+            called = {**barrier, "name": names[barrier["offset"]]}
+            return replace(event, data={**event.data, "barrier": called})
+
+        events = tuple(renamed(event) for event in self.events)
         found = {event.data["barrier"]["offset"] for event in events if event.data.get("barrier") is not None}
         for name, offset in offsets.items():
             if offset not in found:
                 known = ", ".join(map(str, sorted(found))) or "none"
                 raise TraceError(f"{name}: no barrier lies at offset {offset}; there is one at: {known}.")
-        return replace(self, events=tuple(events))
+        return replace(self, events=events, whole=tuple(renamed(event) for event in self.whole))
+
+    # --- the memories on the way ----------------------------------------------------------------------------
+
+    def snapshot(self, event: Event | int | None = None) -> Snapshot:
+        """What shared memory, tensor memory and mbarriers held right after an event, in every CTA.
+
+        event   one of the trace's, or its index; without one, where the launch ended: at its error, if one
+                ended it. After a launch that ran to its end no CTA is left.
+        Errors: TraceError for an event of another trace, and for a trace that came from a file.
+
+        The launch runs again for it, on copies of its arguments as they were, up to the event. For several
+        events at the price of one run take `snapshots`.
+        """
+        return self.snapshots([event])[0]
+
+    def snapshots(self, events: Iterable[Event | int | None]) -> tuple[Snapshot, ...]:
+        """A snapshot of each event, in their order; one more run of the launch for all. See `snapshot`."""
+        asked = [None if event is None else self._own(event) for event in events]
+        if self.replay is None:
+            raise TraceError(
+                "this trace was not made by a launch of this process, which would have to run again:"
+                " record one with launch(..., recorder=Recorder()) or run(..., trace=True)."
+            )
+        own = [event for event in asked if event is not None]
+        names = {
+            (barrier["rank"], barrier["offset"]): barrier["name"]
+            for event in self.all_events
+            if (barrier := event.data.get("barrier")) is not None
+        }
+        taken = self.replay.snapshots(own, end=None in asked, memory=self.memory)
+        return tuple(
+            taken[None if event is None else event.index].with_barriers_called(names) for event in asked
+        )
+
+    def _own(self, event: Event | int) -> Event:
+        """An event of this launch. Errors: TraceError."""
+        known = self.all_events
+        if isinstance(event, Event):
+            index, where = event.index, "of another trace"
+        else:
+            index, where = event, "none"
+        at = bisect_left(known, index, key=lambda each: each.index)
+        found = known[at] if at < len(known) and known[at].index == index else None
+        if found is None or (isinstance(event, Event) and found.place != event.place):
+            last = known[-1].index if known else "none"
+            raise TraceError(f"event {index} is {where}; this trace's last one is {last}.")
+        return found
 
     def barriers(self) -> tuple[history.BarrierHistory, ...]:
         """The life of each mbarrier whose init is in the trace: every state it was in, when."""
@@ -124,6 +223,8 @@ class Trace:
             "block": list(self.block),
             "cluster": list(self.cluster),
             "seed": self.seed,
+            "variables": {name: list(place) for name, place in self.variables.items()},
+            "memory": self.memory,
             "events": [event.to_snapshot() for event in self.events],
         }
 
@@ -139,8 +240,10 @@ class Trace:
                 cluster=_three(snapshot["cluster"]),
                 seed=int(snapshot["seed"]),
                 device=str(snapshot["where"]),
+                variables={name: (a, b) for name, (a, b) in snapshot["variables"].items()},
+                memory=bool(snapshot["memory"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TraceError(
                 f"this is no trace's snapshot ({type(error).__name__}: {error}); make it with to_snapshot()."
             ) from error

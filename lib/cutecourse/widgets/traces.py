@@ -107,8 +107,8 @@ def named(trace: Trace, names: Mapping[str | int, str]) -> Trace:
 
 
 def _drawn(event: Event, name: str) -> bool:
-    if event.kind != "mma.issue":
-        return True
+    if name == "touches" or event.kind != "mma.issue":
+        return name != "touches"
     # An address in tensor memory has 32 bits; a descriptor's bits above those hold its stride and version.
     return bool(event["a"] < 1 << 32) if name == "a" else name not in {"b", "idesc"}
 
