@@ -31,6 +31,7 @@ from cutecourse.emulator.program import Program
 from cutecourse.emulator.registry import lookup
 from cutecourse.ptx import Function, Instruction, Module, check, parse
 from cutecourse.ptx.scopes import FlatFunction, flatten
+from cutecourse.ptx.sources import source_at
 from cutecourse.ptx.syntax import Address, Block, Name, Operand, RegisterDeclaration, Vector
 
 __all__ = ["explain", "register", "report"]
@@ -201,17 +202,16 @@ def _kind(instruction: Instruction) -> str | None:
 
 def _sites(module: Module, flat: FlatFunction) -> Iterator[dict[str, Any]]:
     values = Values(flat)
-    paths = {file.number: file.path for file in module.files}
     for position, instruction in enumerate(flat.instructions):
         kind = _kind(instruction)
         if kind is None:
             continue
         found = lookup(instruction.opcode, instruction.modifiers)
-        loc = instruction.loc
+        source = source_at(module, instruction.loc)
         yield {
             "line": instruction.line,
             "function": flat.function.name,
-            "source": f"{paths.get(loc.file, loc.file)}:{loc.line}" if loc else None,
+            "source": str(source) if source else None,
             "kind": kind,
             "instruction": instruction.name,
             "what": found[0].summary if found else "The emulator does not know this instruction.",

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cutecourse.errors import CourseError
+from cutecourse.ptx.sources import source_of
 
 if TYPE_CHECKING:
+    from cutecourse.ptx.sources import SourceLine
+    from cutecourse.ptx.syntax import Module
     from cutecourse.trace import Trace
 
 __all__ = [
@@ -67,11 +70,13 @@ __all__ = [
 class EmulatorError(CourseError):
     """Something is wrong with a kernel or its launch.
 
-    `kernel`, `line` (of the PTX text), `block` (x, y, z), `warp` (its rank in the block), `lane`, `address`
-    and `allocation` (its name) are None where they do not apply. `trace` is what happened until then, of a
-    launch with a recorder.
+    `kernel`, `line` (of the PTX text), `block` (x, y, z), `rank` (the CTA's in its cluster, where there are
+    several), `warp` (its rank in the block), `lane`, `address` and `allocation` (its name) are None where
+    they do not apply. `source` is the line of the source language, where the text has `.loc`. `trace` is what
+    happened until then, of a launch with a recorder.
     """
 
+    source: SourceLine | None = None
     trace: Trace | None = None
 
     def __init__(
@@ -82,6 +87,7 @@ class EmulatorError(CourseError):
         line: int | None = None,
         text: str = "",
         block: tuple[int, int, int] | None = None,
+        rank: int | None = None,
         warp: int | None = None,
         lane: int | None = None,
         address: int | None = None,
@@ -92,27 +98,39 @@ class EmulatorError(CourseError):
         self.line = line
         self.text = text
         self.block = block
+        self.rank = rank
         self.warp = warp
         self.lane = lane
         self.address = address
         self.allocation = allocation
+        super().__init__(self._message())
+
+    def locate(self, module: Module) -> None:
+        """Say the line of the source language too, where the text has one for the line of PTX."""
+        if self.source is None:
+            self.source = source_of(module, self.line)
+            self.args = (self._message(),)
+
+    def _message(self) -> str:
         where = []
-        if kernel is not None:
-            where.append(f"kernel {kernel}")
-        if line is not None:
-            where.append(f"PTX line {line}")
-        if block is not None:
-            where.append(f"block {block}")
-        if warp is not None:
-            where.append(f"warp {warp}")
-        if lane is not None:
-            where.append(f"lane {lane}")
-        message = problem
+        if self.kernel is not None:
+            where.append(f"kernel {self.kernel}")
+        if self.line is not None:
+            where.append(f"PTX line {self.line}" + (f" ({self.source})" if self.source else ""))
+        if self.block is not None:
+            where.append(f"block {self.block}")
+        if self.rank is not None:
+            where.append(f"CTA {self.rank} of its cluster")
+        if self.warp is not None:
+            where.append(f"warp {self.warp}")
+        if self.lane is not None:
+            where.append(f"lane {self.lane}")
+        message = self.problem
         if where:
             message += f"\n  at {', '.join(where)}"
-        if text.strip():
-            message += f"\n  {text.strip()}"
-        super().__init__(message)
+        if self.text.strip():
+            message += f"\n  {self.text.strip()}"
+        return message
 
 
 class LaunchError(EmulatorError):

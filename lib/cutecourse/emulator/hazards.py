@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from cutecourse.emulator import errors
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.hazard_table import HAZARDS, SEVERITIES, Hazard
+from cutecourse.ptx.sources import source_of
 
 if TYPE_CHECKING:
     from cutecourse.emulator.mbarrier_state import Origin
+    from cutecourse.ptx.sources import SourceLine
 
 __all__ = ["HAZARDS", "SEVERITIES", "Hazard", "Note", "report", "severities"]
 
@@ -40,15 +42,18 @@ class Note:
     text: str
     block: tuple[int, int, int]
     warp: int
+    source: SourceLine | None = None
+    """The line of the source language, where the text has `.loc`."""
     count: int = 1
 
     def __str__(self) -> str:
         times = "" if self.count == 1 else f", {self.count} times"
+        source = f" ({self.source})" if self.source else ""
         text = self.text if len(self.text) <= _LONGEST else self.text[: _LONGEST - 3] + "..."
         return (
             f"{self.severity}: {self.problem} ({self.hazard.why})\n"
-            f"  at kernel {self.kernel}, PTX line {self.line}, first in block {self.block}, warp {self.warp}"
-            f"{times}\n  {text}"
+            f"  at kernel {self.kernel}, PTX line {self.line}{source}, first in block {self.block}, warp"
+            f" {self.warp}{times}\n  {text}"
         )
 
 
@@ -117,4 +122,5 @@ def report(
         text=site.program.module.line_text(site.line).strip(),
         block=block,
         warp=warp,
+        source=source_of(site.program.module, site.line),
     )

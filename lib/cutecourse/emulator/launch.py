@@ -138,7 +138,11 @@ def launch(
     machine.severities = severities(hazards, function.name)
     machine.recorder = recorder
     machine.set_parameters(_bind(function, args, machine.memory))
-    machine.program = Program(machine, module, function)
+    try:
+        machine.program = Program(machine, module, function)
+    except EmulatorError as error:
+        error.locate(module)
+        raise
     machine.program.placement.name_shared(names or {}, function.name)
     _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions)
@@ -160,6 +164,7 @@ def launch(
         with _only_new_cycles():
             scheduler.run()
     except EmulatorError as error:
+        error.locate(module)
         if recorder is not None:
             recorder.ended(f"{type(error).__name__}: {error.problem}")
             error.trace = recorder.trace()

@@ -469,8 +469,9 @@ class Machine:
         lane: int | None = None,
     ) -> EmulatorError:
         """An error at a line of the kernel."""
-        block = warp = in_warp = None
+        block = warp = in_warp = rank = None
         if bundle is not None and lane is not None:
+            rank = bundle.rank if bundle.cohort.size > 1 else None
             block, warp, in_warp = bundle.where(lane)
         return kind(
             problem,
@@ -478,6 +479,7 @@ class Machine:
             line=line,
             text=self.module.line_text(line) if line else "",
             block=block,
+            rank=rank,
             warp=warp,
             lane=in_warp,
         )

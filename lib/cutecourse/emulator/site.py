@@ -260,6 +260,7 @@ class Site:
             line=self.line,
             text=self.program.module.line_text(self.line),
             block=block,
+            rank=bundle.rank if lane is not None and bundle.cohort.size > 1 else None,
             warp=warp,
             lane=in_warp,
             address=address,

@@ -203,6 +203,7 @@ class _Parser(Cursor):
         line, column = self.place()
         kind = self.text[1:]
         self.at += 1
+        self.loc = None
         directives: list[tuple[str, tuple[int, ...]]] = []
         self._function_directives(directives)
         returns: tuple[Variable, ...] = ()
@@ -500,19 +501,24 @@ class _Parser(Cursor):
 
     def _location(self) -> None:
         self.at += 1
-        file, line, column = (self.integer("file, line and column") for _ in range(3))
-        self.loc = Loc(file, min(line, _LINE_LIMIT), min(column, _LINE_LIMIT))
+        here = self._three()
+        inlined_at: Loc | None = None
         while self.accept(","):
             what = self.name("function_name or inlined_at")
             if what == "function_name":
                 self.name("a label")
                 self._offset()
             elif what == "inlined_at":
-                for _ in range(3):
-                    self.integer("file, line and column")
+                inlined_at = Loc(*self._three())
             else:
                 self.at -= 1
                 self.fail("function_name or inlined_at")
+        self.loc = Loc(*here, inlined_at)
+
+    def _three(self) -> tuple[int, int, int]:
+        """A file, a line and a column."""
+        file, line, column = (min(self.integer("file, line and column"), _LINE_LIMIT) for _ in range(3))
+        return file, line, column
 
     def _instruction(self, guard: Guard | None) -> Instruction:
         line, column = self.place()

@@ -189,6 +189,8 @@ class Loc:
     file: int
     line: int
     column: int
+    inlined_at: Loc | None = None
+    """Where the function that the line is of was inlined."""
 
 
 @dataclass(frozen=True, slots=True)

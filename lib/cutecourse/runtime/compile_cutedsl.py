@@ -32,19 +32,19 @@ _NAMES = {
 }
 
 
-def compile_cutedsl(spec: LaunchSpec, target: str) -> str:
+def compile_cutedsl(spec: LaunchSpec, target: str, line_info: bool = False) -> str:
     """Compile the specification's host function for `target` and return the PTX module's text.
 
     The kernel is given the specification's name, which keeps the text readable and the same in each process.
     Errors: CompileError if the CuTe DSL is missing or refuses the kernel.
     """
-    ptx: str | None = compile_host(spec, target).__ptx__
+    ptx: str | None = compile_host(spec, target, line_info).__ptx__
     if ptx is None:
         raise CompileError(f"{spec.name}: the CuTe DSL compiled it for {target} but kept no PTX.")
     return with_lowered_version(ptx)
 
 
-def compile_host(spec: LaunchSpec, target: str) -> Any:
+def compile_host(spec: LaunchSpec, target: str, line_info: bool = False) -> Any:
     """Compile the host function and return the CuTe DSL's own object, which holds more than the PTX.
 
     The tensors are stand-ins that have a type and a layout and no memory, so nothing of a GPU is needed.
@@ -67,6 +67,8 @@ def compile_host(spec: LaunchSpec, target: str) -> Any:
     # of this compile, and not as an environment variable, it works whoever imported cutlass first.
     with tempfile.TemporaryDirectory(prefix="cutecourse-") as folder:
         options = (cute.GPUArch(target), cute.KeepPTX(True), DumpDir(folder))
+        if line_info:
+            options = (*options, cute.GenerateLineInfo(True))
         try:
             return cute.compile[options](spec.host, *arguments)
         except Exception as error:

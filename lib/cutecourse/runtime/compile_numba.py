@@ -11,7 +11,7 @@ from cutecourse.runtime.errors import CompileError
 __all__ = ["array_layout", "compile_numba"]
 
 
-def compile_numba(spec: LaunchSpec, target: str) -> str:
+def compile_numba(spec: LaunchSpec, target: str, line_info: bool = False) -> str:
     """Compile the specification's kernel for `target` and return the PTX module's text.
 
     numba mangles a counter into the kernel's name; it is replaced by the specification's name, and the
@@ -31,7 +31,13 @@ def compile_numba(spec: LaunchSpec, target: str) -> str:
     function = getattr(spec.kernel, "py_func", spec.kernel)
     try:
         ptx, _ = cuda.compile(
-            function, signature, device=False, abi="numba", cc=compute_capability_of(target), output="ptx"
+            function,
+            signature,
+            device=False,
+            abi="numba",
+            cc=compute_capability_of(target),
+            output="ptx",
+            lineinfo=line_info,
         )
     except (NumbaError, RuntimeError, OSError) as error:
         raise CompileError(f"{spec.name}: numba-cuda did not compile it for {target}. {error}") from error

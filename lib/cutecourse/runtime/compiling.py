@@ -29,27 +29,31 @@ def specification(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     return spec
 
 
-def compile(kernel: LaunchSpec | ModuleType, *, target: str | None = None) -> Compiled:  # noqa: A001
+def compile(  # noqa: A001
+    kernel: LaunchSpec | ModuleType, *, target: str | None = None, line_info: bool = False
+) -> Compiled:
     """Compile a kernel to PTX for its own target, or for another; needs no GPU.
 
+    With `line_info` the text has `.loc` lines, so that the emulator's reports name lines of the source: for
+    kernels of numba-cuda and the CuTe DSL; a text written by hand stays as it is.
     A kernel is compiled once per process and target; redefining it in a notebook's cell compiles it anew.
     Errors: CompileError if a compiler is missing or refuses the kernel.
     """
     spec = specification(kernel)
     asked = target or spec.target
     compute_capability_of(asked)
-    key = (spec.front, spec.name, spec.params, spec.kernel, spec.host, spec.ptx, spec.entry, asked)
+    key = (spec.front, spec.name, spec.params, spec.kernel, spec.host, spec.ptx, spec.entry, asked, line_info)
     done = _cache.get(key)
     if done is None:
         start = time.perf_counter()
-        text = PtxText(_FRONTS[spec.front](spec, asked))
+        text = PtxText(_FRONTS[spec.front](spec, asked, line_info))
         seconds = time.perf_counter() - start
         done = Compiled(text, spec.entry or only_entry(spec.name, text), asked, seconds)
         _cache[key] = done
     return done
 
 
-def _retarget(spec: LaunchSpec, target: str) -> str:
+def _retarget(spec: LaunchSpec, target: str, _line_info: bool) -> str:
     """PTX written by hand is its own compile; another target changes the one line that names it."""
     text = spec.ptx or ""
     written = _TARGET_LINE.search(text)

@@ -1,0 +1,125 @@
+"""Lines of the source language in errors and notes, from the `.loc` of numba-cuda, nvcc and the CuTe DSL."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import cuda
+from numba.cuda import types
+
+from cutecourse import runtime
+from cutecourse.emulator import AddressError, EmulatorError, LaunchResult, UnsupportedInstruction, launch
+from cutecourse.kernels import umma_one
+from cutecourse.ptx import parse
+from cutecourse.ptx.sources import source_of
+
+MODULES = Path(__file__).parent / "modules"
+HEAD = ".version 8.8 .target sm_90a .address_size 64\n"
+
+
+def fault(ptx: str, **how: object) -> EmulatorError:
+    with pytest.raises(EmulatorError) as caught:
+        launch(ptx, grid=1, block=32, **how)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_nvcc__error_names_the_line_and_where_it_was_inlined() -> None:
+    values = np.zeros(32, np.float32)
+    error = fault((MODULES / "beyond.ptx").read_text(), args=[values, values.copy()])
+    text = (MODULES / "beyond.cu").read_text().splitlines()
+    assert isinstance(error, AddressError)
+    assert error.source is not None
+    assert text[error.source.line - 1].strip() == "return from[i];"
+    assert error.source.inlined_at is not None
+    assert text[error.source.inlined_at.line - 1].strip() == "float v = load(from, i + 1);"
+    assert f"PTX line {error.line} (beyond.cu:3, inlined at beyond.cu:7), block (0, 0, 0)" in str(error)
+    assert error.source.path == "/home/author/work/beyond.cu"
+    assert "/home" not in str(error)
+
+
+def beyond(source, target):  # type: ignore[no-untyped-def]
+    i = cuda.threadIdx.x
+    target[i] = source[i + 100000]
+
+
+def test_numba__error_names_the_line_of_python() -> None:
+    vector = types.float32[::1]
+    ptx, _ = cuda.compile(
+        beyond, types.void(vector, vector), device=False, abi="numba", cc=(8, 0), output="ptx", lineinfo=True
+    )
+    lines, first = inspect.getsourcelines(beyond)
+    wanted = first + next(i for i, line in enumerate(lines) if "source[" in line)
+    module = parse(ptx)
+    [entry] = module.entries.values()
+    array = np.zeros(32, np.float32)
+    # numba's array: meminfo, parent, items, bytes of one, data, shape, stride
+    args = [0, 0, 32, 4, array, 32, 4] * 2
+    assert len(entry.params) == len(args)
+    error = fault(ptx, args=args)
+    assert error.source is not None
+    assert (error.source.file, error.source.line) == (Path(__file__).name, wanted)
+    assert f" (test_source_lines.py:{wanted})" in str(error)
+    assert str(Path(__file__).parent) not in str(error)
+
+
+def test_dsl__line_info_is_a_choice_of_compile() -> None:
+    plain, informed = (str(runtime.compile(umma_one, line_info=choice).ptx) for choice in (False, True))
+    assert ".loc" not in plain
+    module = parse(informed)
+    source = Path(inspect.getfile(umma_one))
+    text = source.read_text().splitlines()
+    sites = {
+        str(source_of(module, number))
+        for number, line in enumerate(informed.splitlines(), start=1)
+        if "tcgen05.mma." in line
+    }
+    assert sites
+    for site in sites:
+        found = re.fullmatch(rf"{source.name}:(\d+)", site)
+        assert found, site
+        assert "gemm" in text[int(found[1]) - 1], text[int(found[1]) - 1]
+
+
+def test_notes__name_the_line() -> None:
+    body = (
+        '.file 1 "/home/author/kernel.py"\n.visible .entry k()\n{\n.reg .b32 %r;\n.shared .b32 s[32];\n'
+        ".loc 1 42 7\nld.shared.b32 %r, [s];\n.loc 1 43 7\nret;\n}"
+    )
+    result: LaunchResult = launch(HEAD + body, grid=1, block=32, hazards={"never written": "warning"})
+    [note] = result.notes
+    assert str(note.source) == "kernel.py:42"
+    assert f"PTX line {note.line} (kernel.py:42), first in block" in str(note)
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        (".loc 1 42 7", "kernel.py:42"),
+        (".loc 2 7 1, function_name $L, inlined_at 1 42 7", r"inner.py:7, inlined at kernel.py:42"),
+        (".loc 2 0 0, function_name $L, inlined_at 1 42 7", "kernel.py:42"),
+        (".loc 1 0 0", None),
+        (".loc 9 42 7", None),
+        ("", None),
+    ],
+)
+def test_source_of__says_what_the_text_has(location: str, shown: str | None) -> None:
+    text = (
+        '.file 1 "/x/kernel.py"\n.file 2 "C:\\\\y\\\\inner.py"\n'
+        f".visible .entry k()\n{{\n{location}\nfrobnicate.u32;\nret;\n}}"
+    )
+    with pytest.raises(UnsupportedInstruction) as caught:
+        launch(HEAD + text, grid=1, block=32)
+    error = caught.value
+    assert (str(error.source) if error.source else None) == shown
+    assert f"PTX line {error.line}" + (f" ({shown})" if shown else "\n") in str(error)
+
+
+def test_source_of__a_function_does_not_take_the_line_of_the_one_before() -> None:
+    text = '.file 1 "kernel.py"\n.func f() { .loc 1 7 1\nret; }\n.visible .entry k()\n{\nfrobnicate;\nret;\n}'
+    with pytest.raises(UnsupportedInstruction) as caught:
+        launch(HEAD + text, grid=1, block=32)
+    assert caught.value.source is None
