@@ -132,10 +132,10 @@ def test_explain__reads_descriptors_that_are_constants():
 def test_explain__what_the_emulator_refuses():
     (fault,) = explain(TEXT)["refused"]
     assert (fault["line"], fault["class"]) == (line_of(TEXT, "tcgen05.shift"), "UnsupportedInstruction")
-    unknown = TEXT.replace("tcgen05.shift.cta_group::2.down [%r3]", "wgmma.fence.sync.aligned")
+    unknown = TEXT.replace("tcgen05.shift.cta_group::2.down [%r3]", "wmma.fence.sync.aligned")
     found = explain(unknown)
-    assert [f["line"] for f in found["refused"]] == [line_of(unknown, "wgmma.fence")]
-    assert site(found, "wgmma.fence")["what"] == "The emulator does not know this instruction."
+    assert [f["line"] for f in found["refused"]] == [line_of(unknown, "wmma.fence")]
+    assert site(found, "wmma.fence")["what"] == "The emulator does not know this instruction."
     assert "The emulator refuses" in report(found)
 
 

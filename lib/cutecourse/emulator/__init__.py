@@ -7,6 +7,7 @@ for the coverage table, `HAZARDS` with their severities, and the errors.
 from __future__ import annotations
 
 from cutecourse.emulator.errors import (
+    AccumulatorInFlight,
     AddressError,
     AlignmentError,
     BarrierCountError,
@@ -26,6 +27,7 @@ from cutecourse.emulator.errors import (
     MissingFenceAfter,
     MissingFenceBefore,
     MissingProxyFence,
+    MissingWgmmaFence,
     MulticastError,
     NoBarrierError,
     NonUniformOperand,
@@ -67,6 +69,7 @@ from cutecourse.emulator.tensor_map import TensorMap, TensorMapError
 
 __all__ = [
     "HAZARDS",
+    "AccumulatorInFlight",
     "AddressError",
     "AlignmentError",
     "BarrierCountError",
@@ -91,6 +94,7 @@ __all__ = [
     "MissingFenceAfter",
     "MissingFenceBefore",
     "MissingProxyFence",
+    "MissingWgmmaFence",
     "MulticastError",
     "NoBarrierError",
     "NonUniformOperand",

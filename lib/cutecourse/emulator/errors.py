@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cutecourse.trace import Trace
 
 __all__ = [
+    "AccumulatorInFlight",
     "AddressError",
     "AlignmentError",
     "BarrierCountError",
@@ -32,6 +33,7 @@ __all__ = [
     "MissingFenceAfter",
     "MissingFenceBefore",
     "MissingProxyFence",
+    "MissingWgmmaFence",
     "MulticastError",
     "NoBarrierError",
     "NonUniformOperand",
@@ -161,8 +163,16 @@ class UninitializedRead(EmulatorError):
     """A read of shared or local memory that nobody has written."""
 
 
+class MissingWgmmaFence(EmulatorError):
+    """A wgmma.mma_async used registers that others had used, with no wgmma.fence between."""
+
+
 class MissingProxyFence(EmulatorError):
     """A bulk copy read shared memory that a thread had written without a fence of the asynchronous proxy."""
+
+
+class AccumulatorInFlight(EmulatorError):
+    """A register of a wgmma.mma_async was used before its warp had waited for the operation's group."""
 
 
 class OverwrittenSource(EmulatorError):

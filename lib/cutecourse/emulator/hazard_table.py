@@ -403,8 +403,25 @@ _TENSOR_MEMORY = (
         "UnpromisedOrder",
     ),
 )
+_WGMMA = (
+    Hazard(
+        "accumulator in flight",
+        "error",
+        "a register of D of a wgmma.mma_async is used, or one of A written, and the warp has not come to the"
+        " wgmma.wait_group of its group",
+        "the document leaves undefined what happens; ptxas adds a wait where it sees the use",
+        "AccumulatorInFlight",
+    ),
+    Hazard(
+        "no wgmma fence",
+        "note",
+        "a wgmma.mma_async uses registers that other instructions have used, with no wgmma.fence since",
+        "the document asks for the fence; ptxas adds it",
+        "MissingWgmmaFence",
+    ),
+)
 HAZARDS = {
     hazard.name: hazard
-    for hazard in (*_WAITS, *_BARRIERS, *_MEMORY, *_OPERANDS, *_SHARED, *_MEANING, *_TENSOR_MEMORY)
+    for hazard in (*_WAITS, *_BARRIERS, *_MEMORY, *_OPERANDS, *_SHARED, *_MEANING, *_TENSOR_MEMORY, *_WGMMA)
 }
 """Every hazard, by name."""

@@ -23,6 +23,7 @@ from cutecourse.emulator.registry import Step, lookup
 from cutecourse.emulator.rows import RowTable
 from cutecourse.emulator.site import AddressSource, Site
 from cutecourse.emulator.special import DYNAMIC, dynamic_value
+from cutecourse.emulator.wgmma_registers import Watched, watch
 from cutecourse.ptx.checks import is_special
 from cutecourse.ptx.scopes import FlatFunction, LabelSymbol, Register, flatten
 from cutecourse.ptx.syntax import (
@@ -94,6 +95,7 @@ class Program:
         self._labels: dict[int, int] = {}
         self._reach()
         self.rows = RowTable()
+        self.watched = Watched(self)
         self.placement = Placement(module, entry, self.flat, machine.dynamic_smem)
         self.shared_bytes = self.placement.shared_bytes
         self.local_bytes = self.placement.local_bytes
@@ -149,6 +151,11 @@ class Program:
                 work.append((callee, False))
 
     # --- where things are ---------------------------------------------------------------------------------
+
+    @property
+    def function_now(self) -> str:
+        """The function whose instructions are being decoded."""
+        return self._function_now
 
     @property
     def in_entry(self) -> bool:
@@ -461,6 +468,8 @@ class Program:
         site.finish()
         if site.refresh:
             step = _refreshed(step, site.refresh, control=info.control)
+        if not info.control:
+            step = watch(site, step)
         if site.convergence is not None:
             kind, slot, constant = site.convergence
             if block.steps:

@@ -66,6 +66,7 @@ FAMILIES = (
     "tcgen05_cp",
     "tcgen05_mma",
     "tcgen05_sync",
+    "wgmma",
 )
 
 

@@ -112,11 +112,18 @@ class Queue:
 
 
 def check_source(
-    origin: Origin, rank: int, chunks: NDArray[np.int64], what: str, *, issued: bool = False
+    origin: Origin,
+    rank: int,
+    chunks: NDArray[np.int64],
+    what: str,
+    *,
+    issued: bool = False,
+    until: str = "a tcgen05.commit behind it",
 ) -> None:
     """Refuse chunks of a CTA's shared memory that the asynchronous proxy does not find as they should be.
 
-    `chunks` are numbers among the cohort's; `issued` tells whether the operation was issued before.
+    `chunks` are numbers among the cohort's; `issued` tells whether the operation was issued before, `until`
+    what one waits for to write there again.
 
     Errors: UninitializedRead, MissingProxyFence; OverwrittenSource once issued.
     """
@@ -141,7 +148,7 @@ def check_source(
         report(
             "source overwritten",
             f"{where} that was changed before the operation had read it: whoever writes there again has to"
-            " wait for a tcgen05.commit behind it",
+            f" wait for {until}",
             origin,
             address=offset,
             allocation=name,
