@@ -55,7 +55,6 @@ _OPTIONS = (
     ("--report-api-errors", "no"),
     ("--racecheck-report", "all"),
     ("--target-processes", "application-only"),
-    ("--kill", "yes"),
 )
 _NO_REPORT = (
     "COMPUTE-SANITIZER",

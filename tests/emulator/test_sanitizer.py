@@ -71,11 +71,11 @@ def test_measure__runs_every_tool_and_keeps_what_each_said(tmp_path, monkeypatch
 import sys
 given = sys.argv[1:]
 if "--help" in given:
-    print("--error-exitcode  --kill")
+    print("--error-exitcode  --racecheck-report")
 elif "--version" in given:
     print("NVIDIA Compute Sanitizer\\nVersion 9.8.7 (build 1)")
 else:
-    assert given[2:6] == ["--error-exitcode", "86", "--kill", "yes"], given
+    assert given[2:6] == ["--error-exitcode", "86", "--racecheck-report", "all"], given
     assert given[6:] == [sys.executable, "-m", "benchmarks.sanitizer", "--one", "copy_pairs", given[-1]]
     print({MEMCHECK!r} if given[1] == "memcheck" and given[-1] != "right" else {SILENT!r})
     sys.exit(86 if given[-1] != "right" and given[1] == "memcheck" else 0)
