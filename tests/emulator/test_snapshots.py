@@ -261,3 +261,35 @@ def test_where__finds_who_reads_an_accumulators_lanes():
     lanes = run.trace.where(kind="tmem.load", tmem=(range(32, 64), range(512)))
     assert len(lanes) > 0
     assert {event.warp for event in lanes} == {1}
+
+
+def test_recorder__with_memory_tells_loads_and_stores_with_their_bytes():
+    source = np.arange(40 * 8, dtype=np.uint32).reshape(40, 8)
+    result = np.zeros(32, np.uint32)
+    recorder = Recorder(memory=True)
+    text = COPY.replace("PARITY", "0")
+    launch(text, grid=1, block=32, args=[tile_map(source), result], recorder=recorder)
+    trace = recorder.trace()
+    (load,) = trace.of("memory.load")
+    lines = text.splitlines()
+    assert "ld.shared.u32" in lines[load.line - 1]
+    assert (load.warp, load.lane, load["lanes"]) == (0, None, 32)
+    # Each lane reads the first word of a row of 32 bytes.
+    assert [touch.first for touch in trace.touches(load)] == [32 * lane for lane in range(32)]
+    assert {(touch.stop - touch.first, touch.writes) for touch in trace.touches(load)} == {(4, False)}
+    to_global, to_shared = trace.of("memory.store")
+    (touch,) = trace.touches(to_global)
+    assert (touch.space, touch.name, touch.first, touch.stop) == ("global", "result", 0, 128)
+    assert trace.where(gmem=("result", 127)).events == (to_global,)
+    assert trace.where(smem="tile+32", kind="memory").events == (load, to_shared)
+    assert "ld.shared.u32 by 32 lanes, shared 0x0 to 0x3" in str(load)
+    assert str(to_global).endswith("result 0x0 to 0x7f")
+    before, after = trace.snapshots([load, to_shared.index])
+    assert before.shared(0, "tile", "u32", (32, 8))[3, 0] == source[7, 0]
+    assert trace.to_snapshot()["memory"]
+    assert after.barrier("full").phase == 1
+
+
+def test_recorder__without_memory_tells_none_of_them():
+    trace, _ = copied()
+    assert not trace.of("memory")

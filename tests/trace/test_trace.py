@@ -227,6 +227,7 @@ def test_words__every_kind_has_them(outcome):
         "tensor": None,
         "name": "proxy.async",
         "read": True,
+        "touches": [{"space": "global", "name": "out", "range": [0, 4], "writes": True}],
     }
     recorder = Recorder()
     for kind, needed in KINDS.items():

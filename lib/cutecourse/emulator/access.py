@@ -30,6 +30,7 @@ from cutecourse.emulator.memory import (
     WINDOW_BITS,
     Allocation,
 )
+from cutecourse.emulator.memory_events import tell_accesses
 from cutecourse.emulator.site import Site
 
 __all__ = ["Access", "Part"]
@@ -92,6 +93,7 @@ class Access:
         self.writes = writes
         self._last: Allocation | None = None
         self._low = self.size - 1
+        tell_accesses(self)
 
     # --- what instructions use ------------------------------------------------------------------------------
 

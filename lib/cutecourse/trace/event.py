@@ -52,6 +52,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "mma.issue": ("group", "m", "n", "k", "types", "a", "b", "d", "idesc", "accumulate"),
     "mma.complete": ("issue",),
     "mma.commit": ("group", "barrier", "mask", "issues"),
+    "memory.load": ("name", "lanes", "touches"),
+    "memory.store": ("name", "lanes", "touches"),
+    "memory.atomic": ("name", "lanes", "touches"),
     "fence": ("name",),
 }
 """Every kind of event, and what its `data` holds at least.
@@ -65,6 +68,8 @@ address       in tensor memory, the lane in its upper and the column in its lowe
 a, b, d       of an MMA: descriptors of shared memory (a: or an address in tensor memory), address of D
 idesc         of an MMA: its instruction descriptor
 issue         the index of the `mma.issue` it belongs to; `issues` those that a commit waits for
+touches       [{"space", "rank" or "name", "range": [first byte or column, behind the last], "writes"}], with
+              "lanes" in tensor memory: what the operation reads and writes (cutecourse.trace.touches)
 destinations  [{"rank": int, "offset": int}], in shared memory; empty for a store
 """
 

@@ -131,6 +131,20 @@ def _mma(data: Mapping[str, Any]) -> str:
     return what + (", added" if data["accumulate"] else "") + (", both CTAs" if data["group"] == 2 else "")
 
 
+def _access(data: Mapping[str, Any]) -> str:
+    ranges = []
+    for touch in data["touches"][:3]:
+        where = touch.get("name") or ("shared" if touch["rank"] == 0 else f"shared of CTA {touch['rank']}")
+        first, stop = touch["range"]
+        ranges.append(f"{where} {first:#x} to {stop - 1:#x}")
+    more = len(data["touches"]) - len(ranges)
+    return (
+        f"{data['name']} by {number(data['lanes'], 'lane')}, "
+        + ", ".join(ranges)
+        + (f" and {more} more" if more else "")
+    )
+
+
 def _commit(data: Mapping[str, Any]) -> str:
     text = f"arrives at {barrier_name(data['barrier'])}"
     if data["mask"] is not None:
@@ -176,5 +190,8 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "mma.complete": lambda d: f"#{d['issue']}",
     "mma.commit": _commit,
     "tmem.copy": lambda d: f"to {d['address']:#x}" + (" of both CTAs" if d["group"] == 2 else ""),
+    "memory.load": _access,
+    "memory.store": _access,
+    "memory.atomic": _access,
     "tmem.wait": lambda d: f"for earlier tcgen05.{d['name']}",
 }

@@ -38,7 +38,9 @@ def read_trace(given: Any, *, most: int | None = MAX_EVENTS) -> Trace:
             "The trace holds no event: the kernel has no barrier, no asynchronous copy and no wait, "
             "or a filter has left nothing."
         )
-    short = by_warp(trace)
+    # Loads and stores are too many to be seen on a time axis.
+    others = tuple(event for event in trace if not event.kind.startswith("memory."))
+    short = by_warp(replace(trace, events=others))
     if most is not None and len(short) > most:
         raise WidgetError(
             f"The trace holds {len(short)} events; up to {most} are drawn. "

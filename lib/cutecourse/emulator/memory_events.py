@@ -1,0 +1,108 @@
+"""Loads, stores and atomic operations as events, for a recorder that asks for them (`Recorder(memory=True)`).
+
+An event is one warp's access by one instruction, with the ranges of bytes that its lanes touch together. Of
+cp.async both are told, what it asks for and what it does later, each at its line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.access import Access, Part
+    from cutecourse.emulator.machine import Machine
+
+__all__ = ["tell_accesses"]
+
+_OFFSET = (1 << RANK_SHIFT) - 1
+
+
+def tell_accesses(access: Access) -> None:
+    """Have an access tell the recorder where it went, if one wants to know; else nothing changes."""
+    machine = access.site.machine
+    if machine.recorder is None or not machine.recorder.memory:
+        return
+    if access.space not in {"shared", "shared::cluster", "global", "generic"}:
+        return
+    find = access.parts
+
+    def parts(bundle: Bundle, address: Any, mask: Mask) -> list[Part]:
+        found = find(bundle, address, mask)
+        _tell(access, bundle, address, mask)
+        return found
+
+    access.parts = parts  # type: ignore[method-assign]
+
+
+def _tell(access: Access, bundle: Bundle, address: Any, mask: Mask) -> None:
+    kind = "memory.atomic" if access.reads and access.writes else "memory.load"
+    if access.writes and not access.reads:
+        kind = "memory.store"
+    lanes = bundle.lanes(mask)
+    flat = address.reshape(-1)
+    for warp in np.unique(lanes // WARP_SIZE).tolist():
+        own = lanes[lanes // WARP_SIZE == warp]
+        addresses = np.unique(flat[own].astype(np.uint64)).tolist()
+        touches = _ranges(access, bundle, addresses)
+        if touches:
+            bundle.machine.emit(
+                kind,
+                bundle,
+                int(own[0]),
+                access.site.line,
+                one=len(own) == 1,
+                name=access.site.instruction.name,
+                lanes=len(own),
+                touches=touches,
+            )
+
+
+def _ranges(access: Access, bundle: Bundle, addresses: list[int]) -> list[dict[str, Any]]:
+    """The addresses, which ascend, as ranges of bytes."""
+    found: list[dict[str, Any]] = []
+    for address in addresses:
+        about = _place(access.space, bundle, address)
+        if about is None:
+            continue
+        place, first = about
+        before = found[-1] if found else None
+        if before is not None and before["range"][1] >= first and place.items() <= before.items():
+            before["range"][1] = max(before["range"][1], first + access.size)
+        else:
+            found.append({**place, "writes": access.writes, "range": [first, first + access.size]})
+    return found
+
+
+def _place(space: str, bundle: Bundle, address: int) -> tuple[dict[str, Any], int] | None:
+    """The memory that an address is of, and the byte in it; None for local memory."""
+    if space == "generic":
+        if address >> WINDOW_BITS == SHARED_WINDOW >> WINDOW_BITS:
+            space, address = "shared", address & ((1 << WINDOW_BITS) - 1)
+        else:
+            space = "global"
+    if space.startswith("shared"):
+        several = bundle.cohort.size > 1
+        rank = address >> RANK_SHIFT if several else bundle.rank
+        return {"space": "shared", "rank": rank}, address & _OFFSET if several else address
+    found = bundle.machine.memory.find(address)
+    if found is None or found.space != "global":
+        return None
+    return {"space": "global", "name": _name(bundle.machine, found)}, address - found.base
+
+
+def _name(machine: Machine, allocation: Allocation) -> str:
+    """The parameter that an allocation is the memory of, else what errors call it."""
+    parameters = machine.parameters
+    if parameters is not None:
+        for bound in parameters.tensor_maps.values():
+            if bound.allocation is allocation and bound.map.name is not None:
+                return bound.map.name
+        for name, offset in parameters.offsets.items():
+            if int.from_bytes(parameters.data[offset : offset + 8], "little") == allocation.base:
+                return name
+    return allocation.name
