@@ -177,6 +177,8 @@ class Access:
         if b"\x01" in bad.tobytes():
             self._fault_shared(bundle, address, lanes, bad)
         index = (base + offset.astype(np.int64)) >> self.shift
+        if cohort.provenance is not None:
+            cohort.provenance.accessed(self, bundle, index, lanes)
         words, written = cohort.shared_words(self.bytes, self.count)
         if self.reads:
             seen = written[index].tobytes()

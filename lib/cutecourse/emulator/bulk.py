@@ -33,6 +33,7 @@ from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.memory import Allocation
+from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 
@@ -181,6 +182,7 @@ def _from_global(site: Site, to: str) -> Step:
     destination, source, barrier = site.address(0), site.address(1), site.address(3)
     size_slot = site.source(2, "u32")
     cta_mask = site.source(4, "u16") if multicast else None
+    follow(site.machine)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         for lane in bundle.lanes(mask).tolist():
@@ -224,6 +226,8 @@ def _from_global(site: Site, to: str) -> Step:
                 for first, stop in pieces_of(size // CHUNK)
             ],
         )
+        if bundle.cohort.provenance is not None:
+            bundle.cohort.provenance.bytes(origin, size, places)
 
     return step
 
@@ -274,6 +278,8 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
                 check.check(old, None)
             pieces.append(_Bytes(first, stop, partial(_shared_now, check, new, old, combine)))
         land_later(arrival, pieces, keep=combine is not None)
+        if bundle.cohort.provenance is not None:
+            bundle.cohort.provenance.bytes(origin, size, [place], tracked=combine is None)
 
     return step
 

@@ -402,6 +402,8 @@ class Out:
     ) -> None:
         """Refuse a source that nobody has written, or that the asynchronous proxy does not see yet."""
         bundle = self.origin.bundle
+        if bundle.cohort.provenance is not None and not issued:
+            bundle.cohort.provenance.read(cohort_chunks)
         marks = bundle.cohort.shared_chunks[1][cohort_chunks]
         if all_in_sight(marks):
             return

@@ -32,6 +32,7 @@ from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, Bundle, Mask
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.numerics import FORMATS
+from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tensor_map import TOKEN_BYTES, BoundTensorMap, Window
@@ -437,6 +438,7 @@ def _load(site: Site, dims: int, to: str) -> Step:
     take_operands(site, 3 + multicast + hinted)
     destination, barrier = site.address(0), site.address(2)
     tensor = _TensorOperand(site, 1, dims)
+    follow(site.machine)
     cta_mask = site.source(3, "u16") if multicast else None
 
     def step(bundle: Bundle, mask: Mask) -> None:
@@ -478,6 +480,8 @@ def _load(site: Site, dims: int, to: str) -> Step:
         )
         from_, cuts = box.source(), _Cuts.of(box.bound, place.offset)
         land_later(arrival, [_Tile(box, cut, from_) for cut in cuts.parts], covered=cuts.covered)
+        if bundle.cohort.provenance is not None:
+            bundle.cohort.provenance.box(origin, box.bound, box.coords, box.inside, places)
 
     return step
 

@@ -120,6 +120,8 @@ class Cohort:
     views: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
     shared_chunks: tuple[NDArray[Any], NDArray[Any]] = field(init=False)
     """Shared memory and its record of writes as vectors of chunks."""
+    provenance: Any = None
+    """Where the bytes come from (cutecourse.emulator.provenance), in kernels where that is followed."""
     _alive: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from cutecourse.emulator.memory import (
 )
 from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC
 from cutecourse.emulator.program import Gate, Program
+from cutecourse.emulator.provenance import Provenance
 from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
 if TYPE_CHECKING:
@@ -165,6 +166,8 @@ class Machine:
         """Waits that may give up when nothing else can go on, in the order in which they began."""
         self.half_awake: dict[Sleep, None] = {}
         """Those of them that could end for some of their lanes."""
+        self.follows_bytes = ""
+        """"copies" where it is followed who reads what they bring, "stores" where threads' stores count."""
         self.program: Program
 
     # --- asynchronous work ----------------------------------------------------------------------------------
@@ -267,6 +270,8 @@ class Machine:
             shared_written=np.zeros(total, dtype=np.uint8),
             numbers=np.asarray(clusters, dtype=np.int64),
         )
+        if self.follows_bytes:
+            cohort.provenance = Provenance(cohort, self.follows_bytes == "stores")
         start = self.program.starts[self.entry.name]
         for rank in range(size):
             for warp in range(self.warps_per_block):

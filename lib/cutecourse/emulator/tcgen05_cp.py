@@ -129,6 +129,8 @@ def _issue(
         memory.check_quiet(region, "tcgen05.cp", origin, writes=True, after=("mma", "cp"), copies=True)
         chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
         check_source(origin, each, chunks, "the source")
+        if cohort.provenance is not None:
+            cohort.provenance.read(chunks)
         moving = Moving(
             origin,
             region,

@@ -36,6 +36,8 @@ from cutecourse.emulator.matrix_descriptor import (
     decode_matrix,
 )
 from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.operand_checks import check_operand
+from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_alloc import check_peer, take_cta_group
@@ -316,6 +318,7 @@ def mma(site: Site) -> Step:
             site.unsupported(f".{extra} is not supported yet")
     collector = site.one_of(*_COLLECTORS, default=_COLLECTORS[-1]) or _COLLECTORS[-1]
     operands = _Operands(site, group)
+    follow(site.machine, stores=True)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         for lane in bundle.lanes(mask).tolist():
@@ -419,6 +422,9 @@ class _Mma:
                     memory.check_quiet(region, "A", origin, writes=False, after=("mma", "cp"))
                     self._begin(memory, Moving(origin, region, writes=False, remedy=wait, pipeline="mma"))
         self._check_shared(issued=False)
+        if self.a_bits is not None:
+            check_operand(origin, "A", self.a_bits, self.a, self.item, k_major=shape.a_k_major)
+        check_operand(origin, "B", self.b_bits, self.b, self.item, k_major=shape.b_k_major)
         machine = origin.bundle.machine
         if machine.recorder is not None:
             self.issued = machine.emit(

@@ -1,0 +1,163 @@
+"""What a tcgen05.mma makes of the bytes in shared memory: whether its operands are what copies brought.
+
+Every byte that it reads is defined; these checks find what is then multiplied and can hardly be meant.
+
+another layout      A matrix comes from one tensor, and the tensor's coordinates at (row, column) are no sum
+                    of one that the row and one that the column gives: the descriptor's swizzle or stride is
+                    not that of the tensor map, and the matrix is shuffled. Any sum will do: rows may be
+                    gathered, and columns come in any order; but the 8 rows that a swizzle shuffles together
+                    have one innermost coordinate, or without a swizzle the same ones as any other 8, and
+                    where the tensor map has another swizzle they are neighbours.
+operand read twice  The descriptor puts the same chunk at two places of one matrix.
+
+Nothing is said of matrices that come from several tensors, or in part from threads.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import CHUNK
+from cutecourse.emulator.hazards import report
+from cutecourse.emulator.matrix_descriptor import MatrixDescriptor, chunk_offsets, decode_matrix
+from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.provenance import BY_MMA, NUMBER, Provenance, Tags
+
+__all__ = ["check_operand"]
+
+_ATOM = 8
+"""Rows that a swizzle shuffles together."""
+_OF_MAPS = ("none", "32B", "64B", "128B")
+_SWIZZLE = 61
+"""The bit at which a descriptor's swizzle begins."""
+
+
+def check_operand(
+    origin: Origin, name: str, bits: int, places: list[NDArray[np.int64]], item: int, *, k_major: bool
+) -> None:
+    """Look at the matrix that a descriptor stands for, in each CTA that has a part of it.
+
+    `places` are the numbers of its chunks among the cohort's, shape (rows, chunks): by row of M or N where it
+    is K-major, else by row of K.
+    """
+    provenance: Provenance | None = origin.bundle.cohort.provenance
+    if provenance is None:
+        return
+    twice = _twice(bits, places[0].shape, k_major, item)
+    if twice is not None:
+        report("operand read twice", partial(_read_twice, name, bits, twice, item, k_major=k_major), origin)
+    for chunks in places:
+        tags = provenance.tag[chunks]
+        provenance.owner[chunks] = BY_MMA
+        first = tags[0, 0]
+        if not first or twice is not None:
+            continue
+        tags -= first
+        key = (int(first) >> NUMBER, bits >> _SWIZZLE, tags.tobytes())
+        if key not in provenance.good:
+            wrong = _shuffled(tags, provenance.tags_by(int(first)), decode_matrix(bits).swizzle)
+            if wrong is None:
+                provenance.good.add(key)
+            else:
+                problem = partial(
+                    _another_layout,
+                    provenance,
+                    name,
+                    bits,
+                    tags + first,
+                    wrong,
+                    item,
+                    k_major=k_major,
+                )
+                report("another layout", problem, origin)
+
+
+def _shuffled(tags: NDArray[np.int64], source: Tags | None, swizzle: str) -> tuple[int, int] | None:
+    """A place of one tensor's chunks, by their tags less the first, that shows that they are shuffled."""
+    if source is None or int(abs(tags).max()) >> NUMBER:
+        return None
+    wrong = tags != tags[:, :1] + tags[:1, :]
+    if not wrong.any():
+        mode = source.bound.map.swizzle
+        rows = tags[: len(tags) // _ATOM * _ATOM, 0].reshape(-1, _ATOM)
+        along = source.innermost(rows)
+        steps = along - along[:, :1]
+        wrong = (steps != (steps[:1] if mode == "none" else 0)).reshape(-1, 1)
+        if swizzle in _OF_MAPS and swizzle != mode and not wrong.any():
+            steps = np.diff(rows)
+            wrong[1:] = (steps != steps[:, :1]).any(axis=1).repeat(_ATOM)[1:, None]
+    if not wrong.any():
+        return None
+    row, chunk = np.argwhere(wrong)[0].tolist()
+    return row, chunk
+
+
+_Twice = tuple[tuple[int, int], tuple[int, int], int]
+
+
+@lru_cache(maxsize=1024)
+def _twice(bits: int, shape: tuple[int, int], k_major: bool, item: int) -> _Twice | None:
+    """Two places (row, chunk) of a matrix that are the same chunk, and how many others are; None for none."""
+    rows, chunks = shape
+    flat = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=k_major, item=item).reshape(-1)
+    _, index, inverse = np.unique(flat, return_index=True, return_inverse=True)
+    if len(index) == len(flat):
+        return None
+    again = int(np.flatnonzero(index[inverse] != np.arange(len(flat)))[0])
+    before = int(index[inverse[again]])
+    return divmod(before, chunks), divmod(again, chunks), len(flat) - len(index)
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+
+def _layout(descriptor: MatrixDescriptor) -> str:
+    return (
+        f"swizzle {descriptor.swizzle}, leading dimension {descriptor.leading} and stride dimension"
+        f" {descriptor.stride} bytes"
+    )
+
+
+def _element(name: str, place: tuple[int, int], item: int, *, k_major: bool) -> str:
+    """A chunk of a matrix by its first element: A[m, k] or B[n, k]."""
+    row, chunk = place
+    unit = CHUNK // item
+    along, k = (row, chunk * unit) if k_major else (chunk * unit, row)
+    return f"{name}[{along}, {k}]"
+
+
+def _read_twice(name: str, bits: int, twice: _Twice, item: int, *, k_major: bool) -> str:
+    before, again, count = twice
+    return (
+        f"{name} has the same 16 bytes at {_element(name, before, item, k_major=k_major)} and at"
+        f" {_element(name, again, item, k_major=k_major)}, and so {count} times: its descriptor"
+        f" 0x{bits:016x} has {_layout(decode_matrix(bits))}"
+    )
+
+
+def _another_layout(
+    provenance: Provenance,
+    name: str,
+    bits: int,
+    tags: NDArray[np.int64],
+    wrong: tuple[int, int],
+    item: int,
+    *,
+    k_major: bool,
+) -> str:
+    source = provenance.tags_by(int(tags[0, 0]))
+    assert source is not None
+    row, chunk = wrong
+    seen = [
+        f"{_element(name, place, item, k_major=k_major)} is {source.coords(int(tags[place]))}"
+        for place in dict.fromkeys(((0, 0), (1, 0), (0, chunk), (row, 0), (row, chunk)))
+    ]
+    tensor_map = source.bound.map
+    return (
+        f"{name} is a shuffled tile of {tensor_map.name}: by its descriptor 0x{bits:016x}"
+        f" ({_layout(decode_matrix(bits))}) {', '.join(seen[:-1])}, and {seen[-1]}; the tensor map has"
+        f" swizzle {tensor_map.swizzle} and rows of {tensor_map.pitch_bytes} bytes"
+    )

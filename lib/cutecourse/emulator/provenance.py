@@ -1,0 +1,383 @@
+"""Where the bytes in shared memory come from, and whether anybody has read them.
+
+Each 16-byte chunk of a cohort's shared memory has two numbers. Its `tag` says which chunk of a tensor a
+tensor copy put there: a number for the tensor map and, below that, a field for each coordinate of the chunk's
+first element, wide enough that differences of tags are differences of coordinates; 0 where that is not known.
+Its `owner` says who wrote it and that nobody has read it since: a copy (1 and up) or a store of threads (-2
+and down); 0 for nobody, and `BY_MMA` where a tcgen05.mma has read it.
+
+Tags and owners are set where a copy is asked for and not where it lands: in between nobody may read there.
+What lies outside of the tensor is nobody's: a box past the end need not be read. A cohort has such numbers
+only where its kernel has copies into shared memory or tcgen05.mma.
+
+A tensor map without a swizzle whose boxes are one piece of global memory may hold tiles that were put in
+order before: its coordinates say nothing, and its chunks have no tags; nor have those of plain bulk copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.bundle import CHUNK, Bundle, Cohort
+from cutecourse.emulator.hazards import report
+from cutecourse.emulator.mbarrier_state import Origin
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.access import Access
+    from cutecourse.emulator.bulk_copies import Chunks, Place
+    from cutecourse.emulator.machine import Machine
+    from cutecourse.emulator.tensor_map import BoundTensorMap, Window
+
+__all__ = ["BY_MMA", "NUMBER", "Load", "Provenance", "Tags", "follow", "ranges"]
+
+BY_MMA = -1
+_MARGIN = 4
+"""A coordinate may be so many boxes outside of the tensor."""
+NUMBER = 48
+"""The bit of a tag at which the tensor map's number begins."""
+_LEAST = 32
+"""Of what a copy brings, one part in so many may stay unread: corners of a halo, say."""
+_GRANULE = 1024 // CHUNK
+"""Chunks after which every swizzle repeats: so much is one tile's where threads store tiles."""
+_MOST_RANGES = 4
+_CHECKS = ("another layout", "operand read twice", "another k", "loaded and never read")
+
+
+def follow(machine: Machine, *, stores: bool = False) -> None:
+    """A kernel has an instruction that asks who reads what copies, or threads' stores too, have written."""
+    if any(machine.severities[name] != "off" for name in _CHECKS) and machine.follows_bytes != "stores":
+        machine.follows_bytes = "stores" if stores else "copies"
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """How a tensor map's chunks are numbered: its number, and of each coordinate the field's place and bias.
+
+    The innermost coordinate counts chunks of 16 bytes, the others elements.
+    """
+
+    bound: BoundTensorMap
+    number: int
+    shifts: tuple[int, ...]
+    biases: tuple[int, ...]
+    relative: NDArray[np.int64]
+    """From the box's first chunk, outermost dimension first."""
+
+    @classmethod
+    def of(cls, bound: BoundTensorMap, number: int) -> Tags | None:
+        """Those of a map; None where its coordinates say nothing, or do not fit."""
+        tensor_map = bound.map
+        item, dims, box = tensor_map.item_bytes, list(tensor_map.dims), list(tensor_map.box)
+        dense = len(dims) == 1 or (box[0] == dims[0] and tensor_map.strides[0] == dims[0] * item)
+        if tensor_map.swizzle == "none" and dense:
+            return None
+        unit = CHUNK // item
+        dims[0], box[0] = -(-dims[0] // unit), box[0] // unit
+        shifts, biases, at = [], [], 0
+        for dim, extent in zip(dims, box, strict=True):
+            shifts.append(at)
+            biases.append(_MARGIN * extent)
+            # One bit more than the number takes, so that sums of differences do not meet the next field.
+            at += (dim + 2 * _MARGIN * extent).bit_length() + 1
+        if at > NUMBER:
+            return None
+        relative = np.zeros((), dtype=np.int64)
+        counts = [tensor_map.counts[0] // unit, *tensor_map.counts[1:]]
+        steps = [1, *tensor_map.element_strides[1:]]
+        for count, step, shift in zip(counts, steps, shifts, strict=True):
+            relative = (np.arange(count, dtype=np.int64) * step << shift).reshape(
+                -1, *[1] * relative.ndim
+            ) + relative
+        return cls(bound, number, tuple(shifts), tuple(biases), relative)
+
+    def first(self, coords: Sequence[int]) -> int | None:
+        """The tag of a box's first chunk; None where it is too far outside of the tensor."""
+        tensor_map = self.bound.map
+        unit = CHUNK // tensor_map.item_bytes
+        tag = self.number << NUMBER
+        for axis, (at, shift, bias) in enumerate(zip(coords, self.shifts, self.biases, strict=True)):
+            place, dim = (
+                (at // unit, -(-tensor_map.dims[0] // unit)) if not axis else (at, tensor_map.dims[axis])
+            )
+            if not -bias <= place < dim + bias:
+                return None
+            tag += place + bias << shift
+        return tag
+
+    def innermost(self, tags: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The innermost coordinate, in chunks, of differences of tags."""
+        half = 1 << self.shifts[1] - 1 if len(self.shifts) > 1 else 1 << NUMBER - 1
+        return (tags + half) % (2 * half) - half
+
+    def coords(self, tag: int) -> tuple[int, ...]:
+        """The coordinates of a chunk's first element."""
+        tag &= (1 << NUMBER) - 1
+        ends = (*self.shifts[1:], NUMBER)
+        found = [
+            (tag >> shift & (1 << end - shift) - 1) - bias
+            for shift, end, bias in zip(self.shifts, ends, self.biases, strict=True)
+        ]
+        found[0] *= CHUNK // self.bound.map.item_bytes
+        return tuple(found)
+
+
+@dataclass(eq=False, slots=True)
+class Load:
+    """A copy into shared memory that was asked for."""
+
+    origin: Origin
+    offset: int
+    """Where it begins in each block's shared memory, in bytes."""
+    n_bytes: int
+    tags: Tags | None
+    bound: BoundTensorMap | None = None
+    coords: tuple[int, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class _Site:
+    """What one instruction has brought into a cohort's shared memory, in chunks."""
+
+    brought: int = 0
+    unread: int = 0
+    left: Callable[[], str] | None = None
+    """Says what was left the first time."""
+    origin: Origin | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Provenance:
+    """The tags and owners of a cohort's shared memory."""
+
+    cohort: Cohort
+    stores_count: bool
+    """Whether tiles that threads store are looked at: the kernel has tcgen05.mma."""
+    tag: NDArray[np.int64] = field(init=False)
+    owner: NDArray[np.int32] = field(init=False)
+    loads: list[Load] = field(default_factory=list)
+    good: set[tuple[int, int, bytes]] = field(default_factory=set)
+    """Of operands that are right: the tensor map, the descriptor's swizzle, tags less the first."""
+    _sites: dict[int, _Site] = field(default_factory=dict)
+    _stores: list[Origin] = field(default_factory=list)
+    _store_numbers: dict[int, int] = field(default_factory=dict)
+    _tags: dict[int, Tags | None] = field(default_factory=dict)
+    _by_number: list[Tags] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n_chunks = self.cohort.shared.size // CHUNK
+        self.tag = np.zeros(n_chunks, dtype=np.int64)
+        self.owner = np.zeros(n_chunks, dtype=np.int32)
+        self.cohort.state.setdefault("on end", []).append(self.at_end)
+
+    # --- what is written ------------------------------------------------------------------------------------
+
+    def box(
+        self,
+        origin: Origin,
+        bound: BoundTensorMap,
+        coords: tuple[int, ...],
+        inside: Window,
+        places: list[Place],
+    ) -> None:
+        """A tensor copy will put a box into each of these places."""
+        offset = places[0].offset
+        chunks = bound.chunks(offset)
+        tags = self._tags_of(bound)
+        first = None if tags is None else tags.first(coords)
+        load = Load(origin, offset, chunks.size * CHUNK, tags, bound, coords)
+        values = tags.relative + first if tags is not None and first is not None else 0
+        inner = _chunks_inside(bound, inside)
+        self._land(load, chunks, values, inner, [place.chunk(offset & ~1023) for place in places])
+
+    def bytes(self, origin: Origin, n_bytes: int, places: list[Place], *, tracked: bool = True) -> None:
+        """A bulk copy will put contiguous bytes into each of these places.
+
+        `tracked` tells whether they have to be read: what is combined with other bytes need not.
+        """
+        if not n_bytes:
+            return
+        load = Load(origin, places[0].offset, n_bytes, None)
+        inside = None if tracked else False
+        starts = [place.chunk(place.offset) for place in places]
+        self._land(load, slice(0, n_bytes // CHUNK), 0, inside, starts)
+
+    def _land(
+        self,
+        load: Load,
+        chunks: Chunks,
+        tags: NDArray[np.int64] | int,
+        inside: NDArray[np.bool_] | bool | None,
+        starts: list[int],
+    ) -> None:
+        """`inside` tells which chunks hold something of the tensor; None for all."""
+        self.loads.append(load)
+        number = len(self.loads)
+        site = self._sites.get(id(load.origin.site))
+        if site is None:
+            site = self._sites[id(load.origin.site)] = _Site(origin=load.origin)
+        marks = number if inside is None else np.where(inside, number, 0).astype(np.int32)
+        brought = load.n_bytes // CHUNK if inside is None else int(np.count_nonzero(marks))
+        site.brought += brought * len(starts)
+        for start in starts:
+            owner = self.owner[start:]
+            if (old := owner[chunks]).max() > 0:
+                self._lost(old, start)
+            owner[chunks] = marks
+            self.tag[start:][chunks] = tags
+
+    def accessed(
+        self, access: Access, bundle: Bundle, index: NDArray[np.int64], lanes: NDArray[np.int64] | None
+    ) -> None:
+        """Threads read or write shared memory; `index` counts the access's own size."""
+        at = index.reshape(-1)
+        chunks = at * access.size // CHUNK
+        if access.size > CHUNK:
+            chunks = np.concatenate([chunks, chunks + 1])
+        if access.reads or not self.stores_count or not at.size:
+            self.owner[chunks] = 0
+        else:
+            number = self._store_numbers.get(id(access))
+            if number is None:
+                lane = 0 if lanes is None else int(lanes[0])
+                self._stores.append(Origin(access.site, bundle, lane))
+                number = self._store_numbers[id(access)] = BY_MMA - len(self._stores)
+            self.owner[chunks] = number
+        if access.writes:
+            self.tag[chunks] = 0
+
+    def _tags_of(self, bound: BoundTensorMap) -> Tags | None:
+        key = id(bound)
+        if key not in self._tags:
+            found = Tags.of(bound, len(self._by_number) + 1)
+            self._tags[key] = found
+            if found is not None:
+                self._by_number.append(found)
+        return self._tags[key]
+
+    def tags_by(self, tag: int) -> Tags | None:
+        """How the tensor map of a chunk's tag numbers its chunks; None for no tag."""
+        return self._by_number[(tag >> NUMBER) - 1] if tag else None
+
+    # --- what is read ---------------------------------------------------------------------------------------
+
+    def read(self, chunks: Chunks) -> None:
+        """Threads or a copy have read these chunks."""
+        self.owner[chunks] = 0
+
+    # --- what is not read -----------------------------------------------------------------------------------
+
+    def _lost(self, owners: NDArray[np.int32], start: int) -> None:
+        """Of some chunks, those that a copy has brought will never be read."""
+        for number in np.unique(owners[owners > 0]).tolist():
+            load = self.loads[number - 1]
+            site = self._sites[id(load.origin.site)]
+            site.unread += int((owners == number).sum())
+            if site.left is None:
+                stride = self.cohort.shared_stride // CHUNK
+                site.left = partial(_left, load, self.owner[start // stride * stride :][:stride] == number)
+                site.origin = load.origin
+
+    def at_end(self, cohort: Cohort) -> None:
+        """All blocks have ended: see what nobody has read."""
+        stride = cohort.shared_stride // CHUNK
+        for start in range(0, len(self.owner), stride):
+            owners = self.owner[start : start + stride]
+            if owners.max() > 0:
+                written = cohort.shared_chunks[1][start : start + stride]
+                landed = written.view(np.uint8).reshape(-1, CHUNK).all(axis=1)
+                self._lost(np.where(landed, owners, 0), start)
+            if self._stores and owners.min() < BY_MMA:
+                self._check_stores(owners, start)
+        sites = [site for site in self._sites.values() if site.unread]
+        if all(site.unread == site.brought for site in self._sites.values()):
+            return  # a kernel that loads for the sake of loading
+        for site in sites:
+            if site.unread * _LEAST >= site.brought and site.origin is not None and site.left is not None:
+                report("loaded and never read", partial(_unread, site), site.origin)
+
+    def _check_stores(self, owners: NDArray[np.int32], start: int) -> None:
+        """Tiles that threads have stored, and of which a tcgen05.mma has read a part only.
+
+        Zeros need not be read, they may fill up a tile.
+        """
+        owners = owners[: len(owners) // _GRANULE * _GRANULE].reshape(-1, _GRANULE)
+        held = self.cohort.shared_chunks[0][start : start + owners.size].view(np.uint64).reshape(-1, 2)
+        unread = (owners < BY_MMA) & held.any(axis=1).reshape(owners.shape)
+        unread &= (owners == BY_MMA).any(axis=1)[:, None]
+        for number in np.unique(owners[unread]).tolist():
+            origin = self._stores[BY_MMA - number - 1]
+            which = np.flatnonzero(unread & (owners == number))
+            offset = int(which[0]) * CHUNK
+
+            def problem(n_bytes: int = CHUNK * len(which), offset: int = offset) -> str:
+                return (
+                    f"{n_bytes} bytes that threads stored here are in a tile that a tcgen05.mma reads, and"
+                    f" none has read them, first at shared offset 0x{offset:x}: does the descriptor's layout,"
+                    " M or N leave them out?"
+                )
+
+            report("loaded and never read", problem, origin)
+
+
+def _chunks_inside(bound: BoundTensorMap, inside: Window) -> NDArray[np.bool_] | None:
+    """Which chunks of a box hold something of the tensor; None for all."""
+    counts = bound.map.counts
+    if inside.stop == counts and not any(inside.first):
+        return None
+    unit = CHUNK // bound.map.item_bytes
+    found = np.zeros((*counts[:0:-1], counts[0] // unit), dtype=np.bool_)
+    if not inside.empty:
+        outer = [slice(low, high) for low, high in zip(inside.first[1:], inside.stop[1:], strict=True)]
+        found[(*outer[::-1], slice(inside.first[0] // unit, -(-inside.stop[0] // unit)))] = True
+    return found
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+
+def ranges(numbers: Sequence[int], unit: int = 1) -> str:
+    """Ascending numbers as ranges: "0..7, 16..23, ..."; each stands for `unit` neighbours.
+
+    >>> ranges([0, 1, 2, 5], 8)
+    '0..23, 40..47'
+    """
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number * unit:
+            parts[-1][1] += unit
+        else:
+            parts.append([number * unit, (number + 1) * unit])
+    shown = [f"{low}..{high - 1}" if high - low > 1 else f"{low}" for low, high in parts]
+    return ", ".join(shown[:_MOST_RANGES] + ["..."] * (len(shown) > _MOST_RANGES))
+
+
+def _left(load: Load, unread: NDArray[np.bool_]) -> str:
+    """What of a copy was not read; `unread` are chunks of the block's shared memory."""
+    bound = load.bound
+    if bound is None:
+        which = np.flatnonzero(unread) - load.offset // CHUNK
+        return f"bytes {ranges(which.tolist(), CHUNK)} of {load.n_bytes}"
+    box = unread[bound.chunks(load.offset) + (load.offset & ~1023) // CHUNK]
+    tensor_map, unit = bound.map, CHUNK // bound.map.item_bytes
+    parts = []
+    for axis, count in enumerate(tensor_map.counts):
+        own = box.ndim - 1 - axis
+        seen = np.flatnonzero(box.any(axis=tuple(i for i in range(box.ndim) if i != own)))
+        if len(seen) * (1 if axis else unit) < count:
+            parts.append(f"{ranges(seen.tolist(), 1 if axis else unit)} along dimension {axis}")
+    where = f"the box at {load.coords} ({tensor_map.describe()})"
+    return f"{', '.join(parts)} of {where}" if parts else f"chunks along all dimensions of {where}"
+
+
+def _unread(site: _Site) -> str:
+    assert site.left is not None
+    return (
+        f"{site.unread * CHUNK} of the {site.brought * CHUNK} bytes that this copy brought were overwritten,"
+        f" or their block ended, and nobody had read them; the first time {site.left()}"
+    )

@@ -1,0 +1,382 @@
+"""What a tcgen05.mma makes of loaded bytes: right operands give no warning, wrong ones their own."""
+
+import re
+
+import numpy as np
+import pytest
+
+from cutecourse import emulator, runtime
+from cutecourse.emulator import OperandLayoutMismatch, OperandReadTwice, TensorMap, UnreadLoad
+from cutecourse.emulator.provenance import Provenance, Tags, ranges
+from cutecourse.emulator.tensor_map import BoundTensorMap
+from cutecourse.kernels import umma_tile
+from support.loaded_mma import MMA, Box, descriptor, idesc, run
+
+M, N, K = 128, 64, 64
+AT_B = 16384
+SPANS = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
+
+
+def whole(*shape, dtype=np.float16, seed=0):
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+
+
+def k_major(array, rows, span, *, swizzle=None, dtype=None):
+    """A map whose boxes are `rows` rows of `span` bytes."""
+    extents = array.shape[::-1]
+    width = span // array.itemsize
+    swizzle = swizzle or {bytes_: name for name, bytes_ in SPANS.items()}[span]
+    strides = (array.strides[0],)
+    return TensorMap.tiled(
+        array, dims=extents, strides=strides, box=(width, rows), swizzle=swizzle, dtype=dtype
+    )
+
+
+def tile(number, rows, span, to, k=K, item=2, row=0, first=0):
+    """The boxes of a K-major tile: columns of `span` bytes, one behind the other."""
+    width = span // item
+    size = rows * span
+    return [Box(number, (first + at, row), to + size * i, size) for i, at in enumerate(range(0, k, width))]
+
+
+def place(start, kk, rows, span, item=2, swizzle=None):
+    """The descriptor of 32 bytes of K, the kk-th, of such a tile."""
+    swizzle = swizzle or {bytes_: name for name, bytes_ in SPANS.items()}[span]
+    column, inside = divmod(32 * kk, span)
+    if span == 16:
+        return descriptor(start + 2 * kk * rows * 16, rows * 16, 128, swizzle)
+    return descriptor(start + column * rows * span + inside, 16, 8 * span, swizzle)
+
+
+def warnings(done):
+    return [(note.hazard.name, note.text.split()[1].split("::")[0]) for note in done.notes
+            if note.severity == "warning"]  # fmt: skip
+
+
+def product(a, b, swizzle, *, change=lambda kk, mma: mma, boxes=None, maps=None, seed=0, **more):
+    """Load both K-major tiles with a swizzle, multiply, and give warnings, D and the right D."""
+    span = SPANS[swizzle]
+    maps = maps or [k_major(a, M, span), k_major(b, N, span)]
+    boxes = boxes or tile(0, M, span, 0) + tile(1, N, span, AT_B)
+    mmas = [
+        change(kk, MMA(place(0, kk, M, span), place(AT_B, kk, N, span), idesc(M, N), adds=kk > 0))
+        for kk in range(K // 16)
+    ]
+    done, d = run(maps, boxes, mmas, columns=N, seed=seed, **more)
+    right = a[:M, :K].astype(np.float32) @ b[:N, :K].astype(np.float32).T
+    return done, d, right
+
+
+@pytest.fixture
+def ab():
+    return whole(256, 128, seed=1), whole(128, 128, seed=2)
+
+
+# --- right --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("swizzle", SPANS)
+@pytest.mark.parametrize("seed", range(3))
+def test_k_major__has_no_warnings(ab, swizzle, seed):
+    done, d, right = product(*ab, swizzle, seed=seed)
+    np.testing.assert_array_equal(d, right)
+    assert warnings(done) == []
+
+
+def mn_major(array, columns):
+    """A (K, M) array with boxes of 64 elements of M and all of K."""
+    return TensorMap.tiled(
+        array, dims=array.shape[::-1], strides=(array.strides[0],), box=(64, columns), swizzle="128B"
+    )
+
+
+def test_mn_major__has_no_warnings():
+    """Boxes of 64 elements of M by K rows: one behind the other along M (LBO), 8 rows of K in 1024 bytes."""
+    a, b = whole(K, 256, seed=1), whole(K, 128, seed=2)
+    boxes = [Box(0, (64 * i, 0), 8192 * i, 8192) for i in range(M // 64)]
+    boxes += [Box(1, (0, 0), AT_B, 8192)]
+    mmas = [
+        MMA(
+            descriptor(2048 * kk, 8192, 1024, "128B"),
+            descriptor(AT_B + 2048 * kk, 8192, 1024, "128B"),
+            idesc(M, N, a_major="mn", b_major="mn"),
+            adds=kk > 0,
+        )
+        for kk in range(K // 16)
+    ]
+    done, d = run([mn_major(a, K), mn_major(b, K)], boxes, mmas, columns=N)
+    np.testing.assert_array_equal(d, a[:, :M].astype(np.float32).T @ b[:, :N].astype(np.float32))
+    assert warnings(done) == []
+
+
+def test_tf32__has_no_warnings():
+    a, b = whole(M, K, dtype=np.float32, seed=1), whole(N, K, dtype=np.float32, seed=2)
+    maps = [k_major(a, M, 128, dtype="tf32"), k_major(b, N, 128, dtype="tf32")]
+    boxes = tile(0, M, 128, 0, k=32, item=4) + tile(1, N, 128, AT_B, k=32, item=4)
+    mmas = [
+        MMA(place(0, kk, M, 128), place(AT_B, kk, N, 128), idesc(M, N, ab="tf32"), kk > 0, kind="tf32")
+        for kk in range(4)
+    ]
+    done, d = run(maps, boxes, mmas, columns=N)
+    np.testing.assert_array_equal(d, a[:, :32] @ b[:, :32].T)
+    assert warnings(done) == []
+
+
+def test_a_tile_that_crosses_the_tensors_edges__has_no_warnings():
+    a, b = whole(100, 40, seed=1), whole(50, 40, seed=2)
+    done, d, _ = product(a, b, "128B")
+    right = np.zeros((M, N), np.float32)
+    right[:100, :50] = a.astype(np.float32) @ b.astype(np.float32).T
+    np.testing.assert_array_equal(d, right)
+    assert warnings(done) == []
+
+
+def test_a_box_outside_of_the_tensor__need_not_be_read(ab):
+    a, b = ab
+    boxes = tile(0, M, 128, 0) + tile(1, N, 128, AT_B) + tile(1, N, 128, AT_B + 8192, first=128)
+    done, _, _ = product(a, b, "128B", boxes=boxes)
+    assert warnings(done) == []
+
+
+def test_three_dimensions__of_one_tensor_in_core_matrices_have_no_warnings(ab):
+    """No swizzle: (8 elements, rows, K / 8) of a row-major matrix come as columns of core matrices."""
+    a, b = ab
+    maps = [
+        TensorMap.tiled(
+            x, dims=(8, x.shape[0], x.shape[1] // 8), strides=(x.strides[0], 16), box=(8, rows, K // 8)
+        )
+        for x, rows in ((a, M), (b, N))
+    ]
+    boxes = [Box(0, (0, 0, 0), 0, 2 * M * K), Box(1, (0, 0, 0), AT_B, 2 * N * K)]
+    done, d, right = product(a, b, "none", maps=maps, boxes=boxes)
+    np.testing.assert_array_equal(d, right)
+    assert warnings(done) == []
+
+
+def test_rows_from_several_boxes__may_come_in_any_order(ab):
+    """Blocks of 8 rows, gathered: the tensor's rows are any, the columns those of the descriptor."""
+    a, b = ab
+    order = np.random.default_rng(3).permutation(256 // 8)[: M // 8]
+    boxes = [Box(0, (0, 8 * int(block)), 1024 * i, 1024) for i, block in enumerate(order)]
+    boxes += tile(1, N, 128, AT_B)
+    done, d, _ = product(a, b, "128B", maps=[k_major(a, 8, 128), k_major(b, N, 128)], boxes=boxes)
+    rows = (8 * order[:, None] + np.arange(8)).reshape(-1)
+    np.testing.assert_array_equal(d, a[rows, :K].astype(np.float32) @ b[:N, :K].astype(np.float32).T)
+    assert warnings(done) == []
+
+
+def test_tiles_in_the_order_of_shared_memory__have_coordinates_that_say_nothing(ab):
+    """A tensor of whole tiles, swizzled before: the map has no swizzle, the descriptor has one."""
+    a, b = ab
+    tiles = []
+    for x, rows in ((a, M), (b, N)):
+        chunks = np.ascontiguousarray(x[:rows, :K]).view(np.complex128)
+        row, chunk = np.indices(chunks.shape)
+        packed = np.empty_like(chunks)
+        packed[row, chunk ^ row % 8] = chunks
+        tiles.append(packed.view(np.float16))
+    maps = [k_major(x, len(x), 128, swizzle="none") for x in tiles]
+    boxes = tile(0, M, 128, 0) + tile(1, N, 128, AT_B)
+    done, d, right = product(a, b, "128B", maps=maps, boxes=boxes)
+    np.testing.assert_array_equal(d, right)
+    assert warnings(done) == []
+
+
+# --- another layout -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loaded", "read"), [("64B", "128B"), ("32B", "128B"), ("none", "128B"), ("none", "64B")]
+)
+def test_another_layout__a_swizzle_that_is_not_the_maps(ab, loaded, read):
+    """Boxes of the descriptor's rows, put down with another swizzle, or with none."""
+    a, b = ab
+    span = SPANS[read]
+    inner = min(span, SPANS[loaded]) if loaded != "none" else span
+    maps = [k_major(a, M, inner, swizzle=loaded), k_major(b, N, span)]
+    boxes = tile(0, M, inner, 0) + tile(1, N, span, AT_B)
+    done, d, right = product(a, b, read, maps=maps, boxes=boxes)
+    assert (d != right).any()
+    assert ("another layout", "tcgen05.mma.cta_group") in warnings(done)
+    note = next(note for note in done.notes if note.hazard.name == "another layout")
+    assert "A is a shuffled tile of map0" in note.problem
+    assert f"swizzle {read}" in note.problem
+    assert f"the tensor map has swizzle {loaded}" in note.problem
+
+
+def test_another_layout__of_a_descriptor_with_a_narrower_swizzle(ab):
+    """Rows of 128 bytes read as rows of 64: of every 8 rows only 4 are read, in halves."""
+
+    def change(kk, mma):
+        return mma if kk != 1 else MMA(mma.a, place(AT_B, 1, N, 128, swizzle="64B"), mma.idesc)
+
+    done, d, right = product(*ab, "128B", change=change)
+    assert (d != right).any()
+    assert warnings(done) == [
+        ("loaded and never read", "cp.async.bulk.tensor.2d.shared"),
+        ("another layout", "tcgen05.mma.cta_group"),
+    ]
+    assert "B[1, 0] is" in done.notes[-1].problem
+
+
+def test_another_layout__ends_the_launch_where_it_is_an_error(ab):
+    a, b = ab
+    maps = [k_major(a, M, 128, swizzle="none"), k_major(b, N, 128)]
+    with pytest.raises(OperandLayoutMismatch, match="A is a shuffled tile of map0"):
+        product(a, b, "128B", maps=maps, hazards={"another layout": "error"})
+    done, _, _ = product(a, b, "128B", maps=maps, hazards={"another layout": "off"})
+    assert warnings(done) == []
+
+
+# --- operand read twice -------------------------------------------------------------------------------------
+
+
+def with_stride(bits, stride):
+    return bits & ~(0x3FFF << 32) | stride >> 4 << 32
+
+
+def test_operand_read_twice__with_a_stride_of_0(ab):
+    def change(kk, mma):
+        return MMA(mma.a, with_stride(mma.b, 0), mma.idesc, mma.adds)
+
+    done, d, right = product(*ab, "128B", change=change)
+    assert (d != right).any()
+    found = warnings(done)
+    assert found.count(("operand read twice", "tcgen05.mma.cta_group")) == K // 16
+    problem = next(n.problem for n in done.notes if n.hazard.name == "operand read twice")
+    assert "B has the same 16 bytes at B[0, 0] and at B[8, 0]" in problem
+    assert "stride dimension 0 bytes" in problem
+    # What nobody has read are the rows behind the first eight.
+    (unread,) = [n.problem for n in done.notes if n.hazard.name == "loaded and never read"]
+    assert f"{(N - 8) * 128} of the {N * 128} bytes" in unread
+    assert "8..63 along dimension 1 of the box at (0, 0) (map1" in unread
+    with pytest.raises(OperandReadTwice):
+        product(*ab, "128B", change=change, hazards={"operand read twice": "error"})
+
+
+def test_operand_read_twice__by_a_k_major_tile_read_along_m(ab):
+    def change(kk, mma):
+        return MMA(mma.a, mma.b, idesc(M, N, a_major="mn"), mma.adds)
+
+    done, _, _ = product(*ab, "128B", change=change)
+    assert ("operand read twice", "tcgen05.mma.cta_group") in warnings(done)
+
+
+# --- loaded and never read ----------------------------------------------------------------------------------
+
+
+def test_loaded_and_never_read__half_of_n(ab):
+    def change(kk, mma):
+        return MMA(mma.a, mma.b, idesc(M, N if kk == 0 else N // 2), mma.adds)
+
+    done, d, right = product(*ab, "128B", change=change)
+    assert (d != right).any()
+    assert warnings(done) == [("loaded and never read", "cp.async.bulk.tensor.2d.shared")]
+    (note,) = [n for n in done.notes if n.severity == "warning"]
+    assert f"{N // 2 * 96} of the {N * 128} bytes" in note.problem
+    assert "16..63 along dimension 0, 32..63 along dimension 1 of the box at (0, 0) (map1" in note.problem
+    with pytest.raises(UnreadLoad, match="nobody had read them"):
+        product(*ab, "128B", change=change, hazards={"loaded and never read": "error"})
+
+
+def test_loaded_and_never_read__every_other_group_of_rows(ab):
+    def change(kk, mma):
+        return MMA(mma.a, with_stride(mma.b, 2048), mma.idesc, mma.adds)
+
+    a, b = ab
+    boxes = tile(0, M, 128, 0) + tile(1, N, 128, AT_B) + tile(1, N, 128, AT_B + 8192, row=64)
+    done, _, _ = product(a, b, "128B", change=change, boxes=boxes)
+    first, second = [n.problem for n in done.notes if n.hazard.name == "loaded and never read"]
+    assert "8..15, 24..31, 40..47, 56..63 along dimension 1 of the box at (0, 0)" in first
+    assert "8..15, 24..31, 40..47, 56..63 along dimension 1 of the box at (0, 64)" in second
+
+
+def test_loaded_and_never_read__what_another_copy_overwrites(ab):
+    """B's tile comes twice to the same place; the first is gone before anybody has looked."""
+    a, b = ab
+    again = "".join(
+        f"@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {N * 128};\n"
+        "mov.b64 %m, map1;\n"
+        f"add.u32 %x, %box, {AT_B};\n"
+        "@%first cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
+        " [%x], [%m, {0, 64}], [bar];\n"
+        "TWICE: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 1;\n@!%q bra TWICE;\n"
+    )
+    done, _, _ = product(a, b, "128B", before=again)
+    (note,) = [n for n in done.notes if n.hazard.name == "loaded and never read"]
+    assert f"{N * 128} of the {N * 128} bytes" in note.problem
+    assert "chunks along all dimensions of the box at (0, 0) (map1" in note.problem
+
+
+def test_loaded_and_never_read__says_nothing_of_a_kernel_that_reads_nothing(ab):
+    a, _ = ab
+    done, _ = run([k_major(a, M, 128)], tile(0, M, 128, 0), [MMA(0, 0, 0)][:0], columns=8, load="32x32b.x8",
+                  after="mov.b32 %r0, 0;\nadd.u32 %d, %tmem, %lane;\n"
+                  "tcgen05.st.sync.aligned.32x32b.x8.b32 [%d], {%r0, %r0, %r0, %r0, %r0, %r0, %r0, %r0};\n"
+                  "tcgen05.wait::st.sync.aligned;\n")  # fmt: skip
+    assert warnings(done) == []
+
+
+def arrays():
+    return {
+        "a": whole(128, 256, seed=1) + np.float16(9),
+        "b": whole(128, 256, seed=2) + np.float16(9),
+        "c": np.zeros((128, 128), np.float32),
+    }
+
+
+def test_loaded_and_never_read__tiles_that_threads_store():
+    """Tiles that come through registers: a descriptor that leaves part of one out is seen as well."""
+    spec = umma_tile.LAUNCH
+    made = runtime.compile(spec)
+    given = arrays()
+
+    def launched(ptx):
+        args = [given[name] for name in "abc"]
+        return emulator.launch(ptx, grid=spec.grid, block=spec.block, args=args,
+                               dynamic_smem=spec.dynamic_smem, entry=made.entry)  # fmt: skip
+
+    assert warnings(launched(str(made.ptx))) == []
+    mma = re.compile(r"(tcgen05\.mma[^;]*\],\s*)(%\w+)([^;]*;)")
+    wide = r"{ .reg .b64 wrong; and.b64 wrong, \2, 70364449210368; add.u64 wrong, wrong, \2; \1wrong\3 }"
+    done = launched(mma.sub(wide, str(made.ptx), count=1))
+    found = [note for note in done.notes if note.hazard.name == "loaded and never read"]
+    assert found
+    assert all(note.text.startswith("st.shared") for note in found)
+    assert "are in a tile that a tcgen05.mma reads, and none has read them" in found[0].problem
+
+
+# --- tags ---------------------------------------------------------------------------------------------------
+
+
+def test_tags__give_back_the_coordinates_that_they_were_made_of():
+    array = np.zeros((6, 20, 64), np.float16)
+    tensor_map = TensorMap.tiled(
+        array, dims=(64, 20, 6), strides=(128, 2560), box=(32, 4, 3), element_strides=(1, 2, 1), swizzle="64B"
+    )
+    tags = Tags.of(BoundTensorMap(tensor_map, emulator.memory.Allocation("a", "global", 0, array), 0, 0), 5)
+    assert tags is not None
+    first = tags.first((8, 17, -1))
+    assert first is not None
+    held = tags.relative + first
+    assert held.shape == (3, 2, 4)
+    for z, y, x in np.ndindex(held.shape):
+        assert tags.coords(int(held[z, y, x])) == (8 + 8 * x, 17 + 2 * y, z - 1)
+    assert tags.first((8, 17 + 80, 0)) is None
+
+
+def test_ranges__are_cut_off_after_four():
+    assert ranges([0, 2, 4, 6, 8]) == "0, 2, 4, 6, ..."
+    assert ranges([]) == ""
+
+
+def test_provenance__is_only_made_where_a_kernel_asks_for_it(monkeypatch):
+    def refuse(*given):
+        raise AssertionError
+
+    monkeypatch.setattr(Provenance, "__post_init__", refuse)
+    text = (
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.shared .b32 x;\n"
+        ".reg .b32 %r;\nmov.b32 %r, 1;\nst.shared.b32 [x], %r;\nld.shared.b32 %r, [x];\nret;\n}\n"
+    )
+    emulator.launch(text, grid=1, block=32)
