@@ -1,9 +1,17 @@
 """tcgen05.mma's sums of products: when their order makes no difference, and that it then makes none."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from cutecourse.emulator.tcgen05_mma import Magnitudes, accumulate, read_f16, sums_are_exact
+from cutecourse.emulator.tcgen05_numbers import (
+    Magnitudes,
+    accumulate,
+    accumulate_in_turn,
+    read_f16,
+    sums_are_exact,
+)
 
 K = {"f16": 16, "bf16": 16, "tf32": 8}
 
@@ -58,20 +66,54 @@ def test_accumulate__by_blas_has_the_same_bits_where_sums_are_exact(kind):
 
 @pytest.mark.parametrize("kind", K)
 def test_sums_are_exact__says_so_only_where_integers_agree(kind):
-    """Every product in units of both matrices, added as whole numbers in Python."""
+    """Every product as a fraction: in the largest unit that divides them all, they add to 53 bits at most."""
     rng = np.random.default_rng(4)
-    for _ in range(40):
+    said = 0
+    for _ in range(60):
         a, b = matrices(rng, kind, 3, 2)
+        left, right = read_f16(a, kind), read_f16(b, kind)
+        for values, bits in ((left, a), (right, b)):
+            assert not np.any(values % Magnitudes.of(bits, kind).unit)
         if not ask(a, b, kind):
             continue
-        left, right = read_f16(a, kind), read_f16(b, kind)
-        unit_a, unit_b = Magnitudes.of(a, kind).unit, Magnitudes.of(b, kind).unit
-        assert not np.any(left % unit_a)
-        assert not np.any(right % unit_b)
-        for row in left:
-            for other in right:
-                sizes = [abs(int(x / unit_a) * int(y / unit_b)) for x, y in zip(row, other, strict=True)]
-                assert sum(sizes) <= 2**53
+        said += 1
+        for row in left.tolist():
+            for other in right.tolist():
+                sizes = [abs(Fraction(x) * Fraction(y)) for x, y in zip(row, other, strict=True)]
+                whole = [int(size * 2**300) for size in sizes]
+                unit = min((number & -number for number in whole if number), default=1)
+                assert sum(whole) // unit <= 2**53
+    assert said > 20
+
+
+def test_sums_are_exact__by_rows_where_a_small_element_stands_in_a_short_one():
+    rows = np.array([[8192.0, 4096.0], [2.0**-14, 2.0**-24]])
+    bits = to_bits(np.pad(rows, ((0, 0), (0, 14))), "f16")
+    assert ask(bits, bits, "f16")
+    together = to_bits([[8192.0, 2.0**-24] + [0.0] * 14], "f16")
+    assert not ask(together, together, "f16")
+
+
+@pytest.mark.parametrize("result", ["f32", "f16"])
+def test_accumulate_in_turn__rounds_after_each_product(result):
+    """As one instruction after the other, and not as one sum; also where sums are infinite or no numbers."""
+    rng = np.random.default_rng(5)
+    left, right = (read_f16(to_bits(rng.standard_normal((6, 64)), "f16"), "f16") for _ in range(2))
+    left[2, 40], right[3, 40] = np.inf, -np.inf
+    right[4, 3] = np.nan
+    left[5, 17], left[5, 50] = np.inf, -np.inf
+    parts = [(left[:, k : k + 16], right[:, k : k + 16], False) for k in range(0, 64, 16)]
+    c = rng.standard_normal((6, 6)).astype(np.float16).astype(np.float64)
+    expected, held = None, c
+    for a, b, _ in parts:
+        expected = accumulate(a, b, held, result)
+        kind = np.float16 if result == "f16" else np.float32
+        held = expected.astype(f"u{np.dtype(kind).itemsize}").view(kind).astype(np.float64)
+    assert np.isnan(held).any()
+    assert np.isinf(held).any()
+    assert np.array_equal(accumulate_in_turn(parts, c, result), expected)
+    at_once = accumulate(left, right, c, result)
+    assert not np.array_equal(at_once, expected)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from cutecourse.emulator import (
 )
 from cutecourse.emulator.mma_arithmetic import TENSOR_CORES, fused_float_products, rounded_once_bound
 from cutecourse.emulator.numerics import FORMATS
-from cutecourse.emulator.tcgen05_mma import accumulate
+from cutecourse.emulator.tcgen05_numbers import accumulate
 from cutecourse.layout import Layout
 from cutecourse.trace import Recorder
 from support import tcgen05

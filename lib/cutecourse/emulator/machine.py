@@ -104,16 +104,23 @@ class PendingWork:
 
     def finish(self) -> None:
         """Complete the work if it is not complete yet."""
-        if not self.done:
-            self.done = True
-            self._machine.changes += 1
-            last = self._machine.pending.pop()
-            if last is not self:
-                self._machine.pending[self.position] = last
-                last.position = self.position
-            # What it held is free now, also where that knows of this work.
-            complete, self._complete = self._complete, _nothing
+        complete = self._complete
+        if self.withdraw():
             complete()
+
+    def withdraw(self) -> bool:
+        """Take it off the list, for who completes it together with other work; False if it is done."""
+        if self.done:
+            return False
+        self.done = True
+        self._machine.changes += 1
+        last = self._machine.pending.pop()
+        if last is not self:
+            self._machine.pending[self.position] = last
+            last.position = self.position
+        # What it held is free now, also where that knows of this work.
+        self._complete = _nothing
+        return True
 
 
 class Machine:

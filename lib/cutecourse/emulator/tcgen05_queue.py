@@ -13,8 +13,10 @@ Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +28,31 @@ from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.proxies import BY_THREADS, all_in_sight
 from cutecourse.emulator.tensor_memory import Moving, TensorMemory
 
-__all__ = ["Operation", "Queue", "check_source"]
+__all__ = ["Link", "Operation", "Queue", "check_source"]
+
+_ALONE = 4
+"""Of so many operations one completes without those behind it with which it could."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What lets operations of one thread complete at once, if they are neighbours in the queue.
+
+    Those with one `key` do, by `complete`, which takes the `member` of each in order.
+    """
+
+    key: Hashable
+    member: Any
+    complete: Callable[[list[Any]], None]
 
 
 class Operation:
-    """Something that a thread has issued and that completes later.
+    """Something that a thread has issued and that completes later, with `run`.
 
     `touches` are the regions of tensor memory that a tcgen05.mma or cp reads and writes; None for a commit.
     """
 
-    __slots__ = ("issue", "origin", "run", "touches", "work")
+    __slots__ = ("issue", "link", "origin", "run", "touches", "work")
 
     def __init__(
         self,
@@ -44,12 +61,14 @@ class Operation:
         issue: int | None = None,
         *,
         touches: list[tuple[TensorMemory, Moving]] | None = None,
+        link: Link | None = None,
     ) -> None:
         self.origin = origin
         self.run = run
         self.issue = issue
         """The index of its event."""
         self.touches = touches
+        self.link = link
         self.work: PendingWork
 
     def follows(self, earlier: Operation) -> bool:
@@ -63,6 +82,12 @@ class Operation:
                 if memory is other and (mine.writes or theirs.writes) and mine.region.meets(theirs.region):
                     return True
         return False
+
+    def links(self, other: Operation) -> bool:
+        """Whether it may complete at once with another one, if they are neighbours."""
+        if self.link is None or other.link is None or self.work.done:
+            return False
+        return self.link.key == other.link.key and self.thread == other.thread
 
     @property
     def thread(self) -> tuple[int, int]:
@@ -99,16 +124,31 @@ class Queue:
         return [operation for operation in self.waiting if operation.thread == mine]
 
     def _complete(self, operation: Operation) -> None:
-        first = []
-        for earlier in self.waiting:
-            if earlier is operation:
-                break
+        together, position = self._linked(operation)
+        for earlier in list(self.waiting)[:position]:
             if operation.follows(earlier):
-                first.append(earlier)
-        for earlier in first:
-            earlier.work.finish()
-        self.waiting.remove(operation)
-        operation.run()
+                earlier.work.finish()
+        for each in together:
+            each.work.withdraw()
+            self.waiting.remove(each)
+        if operation.link is not None and len(together) > 1:
+            operation.link.complete([each.link.member for each in together if each.link])
+        else:
+            operation.run()
+
+    def _linked(self, operation: Operation) -> tuple[list[Operation], int]:
+        """The operations that complete at once with one of them, and the first one's place in the queue."""
+        waiting = list(self.waiting)
+        first = waiting.index(operation)
+        stop = first + 1
+        if operation.link is not None:
+            # Those before it have to come first; whether those behind it come too, the seed chooses.
+            while first and waiting[first - 1].links(operation):
+                first -= 1
+            if operation.origin.bundle.machine.random.randrange(_ALONE):
+                while stop < len(waiting) and waiting[stop].links(operation):
+                    stop += 1
+        return waiting[first:stop], first
 
 
 def check_source(

@@ -1,0 +1,201 @@
+"""What a tcgen05.mma does when it completes: it reads A, B and D as they are then, multiplies, and writes D.
+
+Several that stand behind each other and add to one D may complete at once. Each rounds for itself, so the
+numbers are those of one after the other; what they read is gathered and made numbers once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.hazards import report
+from cutecourse.emulator.proxies import all_in_sight
+from cutecourse.emulator.tcgen05_numbers import (
+    Factor,
+    Magnitudes,
+    accumulate_in_turn,
+    numbers,
+    read_f16,
+    sums_are_exact,
+)
+from cutecourse.emulator.tcgen05_placement import Part, along_k, region_of
+from cutecourse.emulator.tensor_memory import TensorMemory
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.tcgen05_mma import Mma
+
+__all__ = ["complete"]
+
+
+def complete(mmas: Sequence[Mma]) -> None:
+    """Complete one, or several that differ in A and B in shared memory, and in adding to D, alone.
+
+    Errors: OverwrittenSource, UninitializedRead.
+    """
+    machine = mmas[0].origin.bundle.machine
+    if machine.recorder is None:
+        _multiply(mmas)
+        return
+    for mma in mmas:
+        # Each event comes when what it tells has happened, and nothing else.
+        _multiply([mma])
+        machine.emit_at(
+            "mma.complete",
+            mma.origin.bundle.cohort,
+            mma.cluster,
+            mma.origin.bundle.rank,
+            mma.origin.site.line,
+            issue=mma.issued,
+        )
+
+
+def _multiply(mmas: Sequence[Mma]) -> None:
+    """The same without events."""
+    *before, last = mmas
+    for mma in before:
+        # What is written last is what others find there.
+        for memory, moving in mma.moving:
+            memory.moving.remove(moving)
+    for memory, moving in last.moving:
+        memory.end(moving)
+    shape = last.shape
+    a_chunks, b_chunks = _operands(mmas)
+    _check_shared(mmas, [*a_chunks, *b_chunks])
+    b = _factors(mmas, b_chunks, shape.b, k_major=shape.b_k_major, negate=shape.negate_b)
+    for position, rank in enumerate(last.ranks):
+        memory = last.memory(rank)
+        a: list[Factor] = []
+        if a_chunks:
+            own = a_chunks[position : position + 1]
+            a = _factors(mmas, own, shape.a, k_major=shape.a_k_major, negate=shape.negate_a)
+        for part in last.parts:
+            _write(mmas, memory, part, a or [_in_tensor_memory(last, memory, part)], b, position)
+
+
+# --- A and B ------------------------------------------------------------------------------------------------
+
+
+def _operands(mmas: Sequence[Mma]) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+    """The chunks of A and of B in each CTA's shared memory, of one MMA behind the other along K.
+
+    Numbers among the cohort's; none of an A in tensor memory.
+    """
+    first = mmas[0]
+    b = along_k(tuple(mma.b_matrix for mma in mmas), k_major=first.shape.b_k_major)
+    of_a = tuple(mma.a_matrix for mma in mmas if mma.a_matrix)
+    a = along_k(of_a, k_major=first.shape.a_k_major) if of_a else None
+    return [] if a is None else [a + start for start in first.starts], [b + start for start in first.starts]
+
+
+def _check_shared(mmas: Sequence[Mma], places: list[NDArray[np.int64]]) -> None:
+    """Refuse operands that were changed since the issue, each MMA its own."""
+    _, written = mmas[0].origin.bundle.cohort.shared_chunks
+    for chunks in places:
+        if not all_in_sight(written[chunks]):
+            for mma in mmas:
+                mma.check_shared(issued=True)
+            return
+
+
+def _factors(
+    mmas: Sequence[Mma], places: list[NDArray[np.int64]], kind: str, *, k_major: bool, negate: bool
+) -> list[Factor]:
+    """The CTAs' parts of a matrix in shared memory, one behind the other along M or N, for each MMA."""
+    held, _ = mmas[0].origin.bundle.cohort.shared_chunks
+    chunks = places[0] if len(places) == 1 else np.concatenate(places, axis=0 if k_major else 1)
+    elements = held[chunks].view(f"u{mmas[0].item}")
+    # By rows of K; of elements it is less work than of the numbers made from them.
+    return _numbers_of(np.ascontiguousarray(elements.T) if k_major else elements, len(mmas), kind, negate)
+
+
+def _numbers_of(elements: NDArray[Any], count: int, kind: str, negate: bool) -> list[Factor]:
+    """Some MMAs' parts of a matrix whose rows are of K, as numbers."""
+    values = read_f16(elements, kind)
+    if negate:
+        np.negative(values, out=values)
+    ranges = Magnitudes.of_each(elements.reshape(count, -1), kind)
+    parts = values.reshape(count, -1, values.shape[1])
+    return [Factor(part.T, range_) for part, range_ in zip(parts, ranges, strict=True)]
+
+
+def _in_tensor_memory(mma: Mma, memory: TensorMemory, part: Part) -> Factor:
+    """A CTA's rows of A in tensor memory."""
+    region = mma.a_region(part)
+    columns = slice(region.first, region.stop)
+    _check_written(mma, memory, part.lanes, part.rows, columns, "A")
+    held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{mma.item}")
+    (found,) = _numbers_of(np.ascontiguousarray(held.T), 1, mma.shape.a, mma.shape.negate_a)
+    return found
+
+
+# --- D ------------------------------------------------------------------------------------------------------
+
+
+def _check_written(
+    mma: Mma,
+    memory: TensorMemory,
+    lanes: NDArray[np.int64],
+    rows: NDArray[np.int64] | slice,
+    columns: slice,
+    what: str,
+) -> None:
+    written = memory.written[rows, columns]
+    if not written.all():
+        row, column = np.argwhere(~written)[0]
+        report(
+            "never written",
+            f"{what} is read from lane {int(lanes[row])}, column {columns.start + int(column)} of tensor"
+            " memory, where nobody has written since it was allocated"
+            + (": should the first tcgen05.mma have enable-input-d false?" if what == "D" else ""),
+            mma.origin,
+        )
+
+
+def _write(
+    mmas: Sequence[Mma],
+    memory: TensorMemory,
+    part: Part,
+    a: Sequence[Factor],
+    b: Sequence[Factor],
+    position: int,
+) -> None:
+    """Add the products to a part of D in the CTA at a position in the pair."""
+    first = mmas[0]
+    rows, lanes, kind = part.rows, part.lanes, first.shape.d
+    columns = slice(first.column, first.column + part.stop - part.first)
+    kept: NDArray[np.bool_] | slice = slice(None)
+    if first.disabled:
+        words = np.array(first.disabled[4 * position : 4 * position + 4], dtype=np.uint32)
+        kept = (words[lanes // 32] >> (lanes % 32).astype(np.uint32)) & 1 == 0
+        if kept.all():
+            kept = slice(None)
+        else:
+            rows = lanes = lanes[kept]
+    c = None
+    region = region_of(part, first.column, part.stop - part.first)
+    if first.enable:
+        if region not in memory.full:
+            _check_written(first, memory, lanes, rows, columns, "D")
+        c = numbers(memory.cells[rows, columns], kind)
+        if first.scale:
+            c = c.astype(np.float64) * 2.0**-first.scale
+    products = []
+    for mma, of_a, of_b in zip(mmas, a, b, strict=True):
+        if not mma.enable:
+            # What those before it have made does not count.
+            products, c = [], None
+        left, right = of_a.values[kept], of_b.values[part.first : part.stop]
+        exact = sums_are_exact(left, right, of_a.range, of_b.range) if len(left) else False
+        products.append((left, right, exact))
+    if isinstance(rows, slice):
+        accumulate_in_turn(products, c, kind, out=memory.cells[rows, columns])
+    else:
+        memory.cells[rows, columns] = accumulate_in_turn(products, c, kind)
+    if region not in memory.full:
+        memory.written[rows, columns] = True
+        if isinstance(kept, slice):
+            memory.full.add(region)

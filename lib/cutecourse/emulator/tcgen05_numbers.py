@@ -1,0 +1,199 @@
+"""The numbers of tcgen05.mma: elements as doubles, sums of products, and when their order does not matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Factor",
+    "Magnitudes",
+    "accumulate",
+    "accumulate_in_turn",
+    "numbers",
+    "read_f16",
+    "sums_are_exact",
+]
+
+_NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
+_EXPONENTS = {"f16": (10, 15), "bf16": (7, 127), "tf32": (23, 127)}
+"""Where the exponent starts in an element's bits, and its bias."""
+_TF32_FRACTION = 10
+_ONE_THREAD = 1 << 18
+"""Matrix products of so few multiplications are no work for which BLAS asks a second thread."""
+
+
+def read_f16(bits: NDArray[Any], kind: str) -> NDArray[np.float64]:
+    """Elements as numbers: f16 and bf16 from 16 bits, tf32 from 32, whose low 13 bits do not count."""
+    if kind == "f16":
+        return bits.view(np.float16).astype(np.float64)
+    if kind == "bf16":
+        return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+
+
+def numbers(bits: NDArray[np.uint32], kind: str) -> NDArray[Any]:
+    """D's elements as numbers, of a type that has them all."""
+    if kind == "f16":
+        return bits.astype(np.uint16).view(np.float16).astype(np.float64)
+    return bits.view(np.float32)
+
+
+# --- which sums are exact -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Magnitudes:
+    """Of some numbers the largest magnitude (not finite if one is not), and a power of two that divides all.
+
+    >>> Magnitudes.of(np.array([[1.5, 0.0], [-3.0, 1.0]], dtype=np.float16).view(np.uint16), "f16")
+    Magnitudes(largest=3.0, unit=0.0009765625)
+    """
+
+    largest: float
+    unit: float
+
+    @classmethod
+    def of(cls, bits: NDArray[Any], kind: str) -> Magnitudes:
+        """Of elements as `read_f16` takes them."""
+        (found,) = cls.of_each(bits.reshape(1, -1), kind)
+        return found
+
+    @classmethod
+    def of_each(cls, bits: NDArray[Any], kind: str) -> list[Magnitudes]:
+        """Of each row, by the exponent of its smallest element that is not zero."""
+        unsigned = bits.dtype.type
+        magnitude = bits & unsigned((1 << (8 * bits.itemsize - 1)) - 1)
+        largest = magnitude.max(axis=1)
+        # Zero, less one, is the largest of all.
+        smallest = (magnitude - unsigned(1)).min(axis=1).tolist()
+        return [
+            cls(value, _unit(low + 1, kind)) if value else cls(0.0, 1.0)
+            for value, low in zip(read_f16(largest, kind).tolist(), smallest, strict=True)
+        ]
+
+
+def _unit(magnitude: int, kind: str) -> float:
+    """The last place of an element by its bits; a subnormal number has the smallest normal one's."""
+    fraction, bias = _EXPONENTS[kind]
+    exponent = max(magnitude >> fraction, 1) - bias - (_TF32_FRACTION if kind == "tf32" else fraction)
+    return math.ldexp(1.0, exponent)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """A matrix, or a part of one, as numbers: `values` has the shape (rows of M or N, K)."""
+
+    values: NDArray[np.float64]
+    range: Magnitudes
+
+
+def sums_are_exact(
+    a: NDArray[np.float64], b: NDArray[np.float64], of_a: Magnitudes, of_b: Magnitudes
+) -> bool:
+    """Whether a double has every sum of some products of a row of A and a row of B.
+
+    The products are multiples of the product of both units, so a sum below 2^53 of those is exact. It is no
+    larger than the largest product times the number of terms, nor than the rows' lengths multiplied. Where
+    that does not tell, each row has a unit of its own.
+    """
+    limit = of_a.unit * of_b.unit * 2.0**53
+    if a.shape[1] * of_a.largest * of_b.largest <= limit:
+        return True
+    with np.errstate(all="ignore"):
+        lengths_a, lengths_b = _lengths(a), _lengths(b)
+        # The lengths are rounded themselves, by far less than is added here.
+        if float(lengths_a.max()) * float(lengths_b.max()) * (1 + 2.0**-20) <= limit:
+            return True
+        in_units = float((lengths_a / _units(a)).max()) * float((lengths_b / _units(b)).max())
+        return in_units * (1 + 2.0**-20) <= 2.0**53
+
+
+def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.sqrt(np.einsum("ik,ik->i", rows, rows))
+    return found
+
+
+def _units(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each row the largest power of two that divides all of it; infinite for zeros."""
+    significand, exponent = np.frexp(rows)
+    whole = np.ldexp(significand, 53).astype(np.int64)
+    lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+    found: NDArray[np.float64] = np.where(whole == 0, np.inf, lowest).min(axis=1)
+    return found
+
+
+# --- sums ---------------------------------------------------------------------------------------------------
+
+
+def accumulate(
+    a: NDArray[np.float64],
+    b: NDArray[np.float64],
+    c: NDArray[Any] | None,
+    kind: str,
+    *,
+    exact: bool = False,
+    out: NDArray[np.uint32] | None = None,
+) -> NDArray[np.uint32]:
+    """A * B^T + C in one instruction, as bits of f32 or f16.
+
+    Products are exact; they and C are added in double precision, C last, and rounded once, to nearest even.
+    `mma_arithmetic.rounded_once_bound` says how far that may be from the published models of the hardware.
+    `exact` tells that no sum of products needs rounding (`sums_are_exact`), so that their order makes no
+    difference; the result is the same and comes faster. `out` takes the result where it is given.
+
+    Shapes: a (M, K), b (N, K), c, out and the result (M, N); b is best a transposed (K, N).
+
+    >>> one = np.ones((2, 4))
+    >>> accumulate(one, one, None, "f32").view(np.float32).tolist()
+    [[4.0, 4.0], [4.0, 4.0]]
+    """
+    return accumulate_in_turn([(a, b, exact)], c, kind, out=out)
+
+
+def accumulate_in_turn(
+    products: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], bool]],
+    c: NDArray[Any] | None,
+    kind: str,
+    *,
+    out: NDArray[np.uint32] | None = None,
+) -> NDArray[np.uint32]:
+    """What several instructions make of one C, each rounding: (a, b, exact) as `accumulate` takes them."""
+    shape = len(products[0][0]), len(products[0][1])
+    bits = np.empty(shape, dtype=np.uint32) if out is None else out
+    total = np.empty(shape)
+    with np.errstate(all="ignore"):
+        for a, b, exact in products:
+            if exact:
+                _in_any_order(a, b, total)
+            else:
+                _in_one_order(a, b, total)
+            if c is not None:
+                np.add(total, c, out=total)
+            if kind == "f16":
+                bits[...] = total.astype(np.float16).view(np.uint16)
+            else:
+                bits.view(np.float32)[...] = total
+            c = numbers(bits, kind)
+    # A sum that is no number stays none, whatever is added to it.
+    if total.size and math.isnan(total.max()):
+        bits[np.isnan(total)] = _NAN[kind]
+    return bits
+
+
+def _in_one_order(a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """A * B^T, rounded alike whatever the machine and whoever else computes, which BLAS does not promise."""
+    np.einsum("ik,kj->ij", np.ascontiguousarray(a), np.ascontiguousarray(b.T), out=out)
+
+
+def _in_any_order(a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """A * B^T by BLAS, in parts: its threads would wait for each other longer than one takes for all."""
+    rows, terms = a.shape
+    step = max(1, _ONE_THREAD // max(1, rows * terms))
+    for first in range(0, len(b), step):
+        np.matmul(a, b[first : first + step].T, out=out[:, first : first + step])
