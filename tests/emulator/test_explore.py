@@ -262,6 +262,64 @@ def test_explore__refuses(give, words):
         give()
 
 
+# --- how it is shown --------------------------------------------------------------------------------------
+
+
+def test_table__has_a_row_for_each_way_to_end():
+    found = explore(lambda seed, recorder: {"x": np.full(2, seed >= 3), "y": np.zeros(1)}, seeds=[0, 1, 2, 5])
+    rows = [line.split() for line in found.table().splitlines()]
+    assert rows[0][0] == "seeds"
+    assert " ".join(rows[1]) == "0 to 2 the same bits in x, y no error, 0 notes"
+    assert " ".join(rows[2]) == "5 other bits in x no error, 0 notes"
+    shown = found._repr_html_()
+    assert shown.index("4 seeds ran") < shown.index("<td style='text-align:left'>0 to 2</td>")
+    assert "x[0] is False under seed 0 and True under seed 5" in shown
+
+
+def test_exploration__shows_both_traces_where_they_part():
+    found = explore(doubled(tma_broken.broken("parity_never_flipped")), seeds=range(12))
+    difference = found.first_difference
+    text, shown = str(found), found._repr_html_()
+    assert text.index(found.table()) < text.index(f"seed {difference.second.seed}\n")
+    for said in (difference.first.error, difference.second.error, "seed 0"):
+        assert said in text
+        assert said in shown
+    assert shown.count("<table>") == 2
+    assert explore(doubled(tma_broken.LAUNCH), seeds=range(3))._repr_html_().count("<table>") == 1
+
+
+def test_side_by_side__what_is_the_same_stands_in_one_row():
+    one = trace(fence(0, 3), fence(1, 4), fence(0, 4), wait(0, "passed"), fence(1, 7), fence(0, 9))
+    other = trace(fence(0, 3), fence(0, 4), fence(1, 4), fence(0, 8), fence(1, 7), seed=1)
+    rows = align_traces(one, other).side_by_side()
+    places = [(row.first and row.first.index, row.second and row.second.index, row.marked) for row in rows]
+    # Warp 0 parts at its third event; before it two warps took turns in another order.
+    assert (3, 3, True) in places
+    assert (0, 0, False) in places
+    assert (4, 4, False) in places
+    assert (5, None, False) in places
+    (crossed,) = [row for row in rows if row.first_there is not None]
+    assert crossed.first_there == crossed.first.index % 2 + 1
+    text = str(align_traces(one, other))
+    (marked,) = [line for line in text.splitlines() if line.startswith(">")]
+    assert marked.split("|")[0].split()[1:5] == ["3", "0:0", "0", "5"]
+    assert marked.split("|")[1].split()[:4] == ["3", "0:0", "0", "8"]
+
+
+def test_side_by_side__shows_how_the_shorter_launch_ended():
+    one = trace(fence(0, 4), fence(0, 6))
+    other = trace(fence(0, 4), seed=1)
+    stop = Stop("DeadlockError", (0, 0, 0), 0)
+    found = align_traces(one, other, (None, stop))
+    (marked,) = [row for row in found.side_by_side() if row.marked]
+    assert (marked.first.line, marked.second, marked.ended) == (
+        6,
+        None,
+        ("", "DeadlockError ends the launch"),
+    )
+    assert "DeadlockError ends the launch" in found._repr_html_()
+
+
 # --- alignment --------------------------------------------------------------------------------------------
 
 FULL = {"rank": 0, "offset": 0, "name": "full"}

@@ -179,10 +179,12 @@ def test_table__says_what_happened_in_words():
 
 
 def test_table__with_a_limit_shows_both_ends():
-    lines = recorded().table(5).splitlines()
+    lines = str(recorded().table(5)).splitlines()
     assert len(lines) == 2 + 5 + 1
     assert "11 events not shown" in lines[5]
-    assert lines[-1] == recorded().table().splitlines()[-1]
+    assert lines[-1] == str(recorded().table(None)).splitlines()[-1]
+    assert "11 events not shown" in recorded().table(5)._repr_html_()
+    assert recorded().table()._repr_html_() == recorded()._repr_html_()
 
 
 def test_table__says_when_bytes_came_before_they_were_expected():

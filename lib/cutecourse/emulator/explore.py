@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.copies import Copies
 from cutecourse.emulator.errors import EmulatorError, LaunchError
+from cutecourse.emulator.explore_tables import grouped, outcomes_html, outcomes_text
 from cutecourse.emulator.launch import LaunchResult
 from cutecourse.emulator.launch import launch as launch_once
 from cutecourse.emulator.tensor_map import TensorMap
@@ -81,7 +83,9 @@ class Difference:
     values: tuple[Any, Any] | None = None
     arrays: tuple[Mapping[str, Array], Mapping[str, Array]] = ({}, {})
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """What differs, without the traces."""
         one, other = self.first, self.second
         lines = [f"seed {other.seed} differs from seed {one.seed} in its {self.kind}:"]
         if self.kind == "outputs":
@@ -93,9 +97,15 @@ class Difference:
                 lines.append(f"  only under seed {outcome.seed}: {shown}")
         else:
             lines += [f"  seed {outcome.seed}: {outcome}" for outcome in (one, other)]
-        return "\n".join([*lines, str(self.alignment)])
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return f"{self.headline}\n{self.alignment}"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<p style='white-space:pre-line'>{escape(self.headline)}</p>{self.alignment._repr_html_()}"
 
     def _element(self) -> str:
         if self.index is None or self.values is None:
@@ -125,15 +135,44 @@ class Exploration:
         """The seeds that ran."""
         return tuple(outcome.seed for outcome in self.outcomes)
 
+    def table(self) -> str:
+        """The seeds with their outcomes, seeds that ended alike in one row."""
+        return outcomes_text(self._rows())
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        first = self.outcomes[0]
+        alike: dict[tuple[str, str], list[int]] = {}
+        for outcome in self.outcomes:
+            alike.setdefault((str(outcome), _compared(outcome, first)), []).append(outcome.seed)
+        return [(grouped(seeds), compared, how) for (how, compared), seeds in alike.items()]
+
+    def _repr_html_(self) -> str:
+        table = outcomes_html(self._rows(), len(self.outcomes))
+        difference = self.first_difference
+        return table if difference is None else table + difference._repr_html_()
+
     def __str__(self) -> str:
         ran = number(len(self.outcomes), "seed")
         if self.first_difference is not None:
-            return f"{ran} ran; {self.first_difference}"
+            difference = self.first_difference
+            return f"{ran} ran; {difference.headline}\n\n{self.table()}\n\n{difference.alignment}"
         outcome = self.outcomes[0]
         kept = ", ".join(outcome.arrays)
         return f"{ran} agree: {outcome}" + (f"; the same bits in {kept}" if kept else "")
 
     __repr__ = __str__
+
+
+def _compared(outcome: Outcome, first: Outcome) -> str:
+    """What of an outcome is not as the first one's, in words."""
+    kind = _differ(first, outcome)
+    if kind is None:
+        kept = ", ".join(first.arrays)
+        return f"the same bits in {kept}" if kept else "the same"
+    if kind != "outputs":
+        return "another error" if kind == "error" else "other notes"
+    names = [name for name in first.arrays if outcome.arrays.get(name) != first.arrays[name]]
+    return f"other bits in {', '.join(names)}"
 
 
 def explore(

@@ -17,8 +17,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from cutecourse.emulator.explore_tables import Pair, paired, pairs_html, pairs_text
 from cutecourse.trace import Event, Trace
-from cutecourse.trace.words import number, place, text_table, words
+from cutecourse.trace.words import number, words
 
 __all__ = ["Parting", "Stop", "TraceAlignment", "align_traces"]
 
@@ -102,20 +103,57 @@ class TraceAlignment:
             len(self.second) if found.second is None else found.second.index,
         )
 
-    def __str__(self) -> str:
-        names = (f"seed {self.first.seed}", f"seed {self.second.seed}")
-        lines = [self._headline(names)]
+    def side_by_side(self, reach: int = _SHOWN) -> tuple[Pair, ...]:
+        """Both traces around the place where they part, in rows; the row of the parting is marked.
+
+        Events that are the same stand in one row where both orders allow it; the others say where the other
+        trace has them.
+        """
+        at = self._places()
+        one, two = (
+            trace.events[place] if place < len(trace) else None
+            for trace, place in zip((self.first, self.second), at, strict=True)
+        )
+        ended = (_end(self.stops[0], one), _end(self.stops[1], two))
+        parting = [Pair(one, two, marked=True, ended=ended)] if one or two or any(ended) else []
+        return (*self._window(at, -reach, 0), *parting, *self._window(at, 1, reach + 1))
+
+    def _window(self, at: tuple[int, int], begin: int, end: int) -> list[Pair]:
+        """The events from `begin` to `end`, counted from the places where the traces part."""
+        traces = (self.first, self.second)
+        edges = [[max(place + begin, 0), max(place + end, 0)] for place in at]
         there = {other: one for one, other in enumerate(self.same) if other is not None}
-        maps = (dict(enumerate(self.same)), there)
-        around, places = self.around(), self._places()
-        for side, (name, other) in enumerate((names, names[::-1])):
-            at, stop = places[side], self.stops[side]
-            rows = [_row(event, event.index == at, maps[side].get(event.index)) for event in around[side]]
-            if stop is not None and at >= len((self.first, self.second)[side]):
-                rows.append((">", *[""] * (len(_HEAD) - 2), f"{stop.error} ends the launch"))
-            lines += ["", f"{name}, and which event it is under {other}:"]
-            lines.append(text_table(_HEAD, rows) if rows else "  no events")
-        return "\n".join(lines)
+        if begin < 0:
+            # Further back, to where the other side's events are, within reason.
+            partners = (
+                [there.get(index) for index in range(*edges[1])],
+                [self.same[index] for index in range(edges[0][0], min(edges[0][1], len(self.first)))],
+            )
+            for edge, own in zip(edges, partners, strict=True):
+                near = [index for index in own if index is not None and index < edge[1]]
+                edge[0] = max(min([edge[0], *near]), edge[0] + begin)
+        first, second = (trace.events[slice(*edge)] for trace, edge in zip(traces, edges, strict=True))
+        keys = ([_key(event) for event in first], [_key(event) for event in second])
+        return [self._pair(one, two, there) for one, two in paired(first, second, keys)]
+
+    def _pair(self, one: Event | None, two: Event | None, there: dict[int, int]) -> Pair:
+        if one is not None and two is not None:
+            return Pair(one, two)
+        first_there = None if one is None else self.same[one.index]
+        second_there = None if two is None else there.get(two.index)
+        return Pair(one, two, False, first_there, second_there)
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return (f"seed {self.first.seed}", f"seed {self.second.seed}")
+
+    def __str__(self) -> str:
+        pairs = self.side_by_side()
+        headline = self._headline(self._names)
+        return f"{headline}\n\n{pairs_text(pairs, self._names)}" if pairs else headline
+
+    def _repr_html_(self) -> str:
+        return pairs_html(self.side_by_side(), self._names, self._headline(self._names))
 
     __repr__ = __str__
 
@@ -140,6 +178,11 @@ class TraceAlignment:
         if event is not None:
             return f"it goes on at PTX line {event.line} with {words(event)}"
         return "it has no further event" + (f": the launch ends with {stop.error}" if stop else "")
+
+
+def _end(stop: Stop | None, event: Event | None) -> str:
+    """What stands where a launch that an error ended has no event."""
+    return f"{stop.error} ends the launch" if stop is not None and event is None else ""
 
 
 def align_traces(
@@ -206,19 +249,3 @@ def _key(event: Event) -> Key:
     data = {name: value for name, value in event.data.items() if name not in _ORDER_DECIDES}
     about = json.dumps(data, sort_keys=True)
     return (event.cluster, event.rank, event.warp, event.lane, event.kind, event.line, about)
-
-
-_HEAD = ("", "#", "time", "CTA", "warp", "line", "other #", "event")
-
-
-def _row(event: Event, marked: bool, other: int | None) -> tuple[str, ...]:
-    return (
-        ">" if marked else "",
-        str(event.index),
-        str(event.time),
-        f"{event.cluster}:{event.rank}",
-        place(event.warp, event.lane),
-        "-" if event.line is None else str(event.line),
-        "-" if other is None else str(other),
-        words(event),
-    )

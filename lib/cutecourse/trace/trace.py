@@ -13,7 +13,7 @@ from cutecourse.trace.event import KINDS, Event, TraceError, plain
 from cutecourse.trace.filters import Numbers, conditions, kinds_named
 from cutecourse.trace.snapshot import Snapshot
 from cutecourse.trace.touches import Touch, touches
-from cutecourse.trace.words import html_table, number, place, text_table, words
+from cutecourse.trace.words import Table, number, place, words
 
 __all__ = ["Trace"]
 
@@ -268,17 +268,20 @@ class Trace:
             f"{cluster}, seed {self.seed}, {number(len(self), 'event')}"
         )
 
-    def table(self, limit: int | None = None) -> str:
-        """The events in plain text, one a line; with a limit, the first and the last ones."""
-        return f"{self.title}\n{text_table(_HEAD, self._rows(limit))}"
+    def table(self, limit: int | None = _SHOWN_ROWS) -> Table:
+        """The events, one a row, as text and for a notebook; beyond the limit the first and the last ones.
+
+        How many are left out stands between them. None shows all.
+        """
+        return Table(self.title, _HEAD, self._rows(limit))
 
     def __str__(self) -> str:
-        return self.table(_SHOWN_ROWS)
+        return str(self.table())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_table(_HEAD, self._rows(_SHOWN_ROWS), self.title)
+        return self.table()._repr_html_()
 
     def _rows(self, limit: int | None) -> list[tuple[str, ...]]:
         clusters = self.grid != self.cluster

@@ -8,7 +8,7 @@ from typing import Any
 
 from cutecourse.trace.event import Event
 
-__all__ = ["barrier_name", "html_table", "number", "place", "text_table", "words"]
+__all__ = ["Table", "barrier_name", "html_table", "number", "place", "text_table", "words"]
 
 
 def words(event: Event) -> str:
@@ -66,6 +66,23 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str)
         f"<caption style='text-align:left'>{escape(caption)}</caption>"
         f"<thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+class Table:
+    """A table that prints as text and shows itself in a notebook."""
+
+    def __init__(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self.title = title
+        self.head = tuple(head)
+        self.rows = tuple(tuple(row) for row in rows)
+
+    def __str__(self) -> str:
+        return f"{self.title}\n{text_table(self.head, self.rows)}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self.head, self.rows, self.title)
 
 
 def _state(state: Mapping[str, int]) -> str:
