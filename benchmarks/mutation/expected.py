@@ -1,0 +1,59 @@
+"""What reports name which kind of mistake: the words that the rules' expected sets are made of.
+
+Each set follows from what the mistake makes a kernel do and from the hazards' definitions
+(cutecourse.emulator.hazards, errors). It holds what a report may truthfully say of this mistake, and nothing
+that merely may happen later: a set is no list of everything that a broken kernel can end in.
+"""
+
+NEVER = frozenset({"DeadlockError", "BudgetExceeded", "OpenPhase"})
+"""A phase never completes. Whoever waits for it waits for good; a loop that polls ends in the budget, and one
+that gives up after some tries leaves a block whose barrier is in the middle of a phase."""
+
+BYTES_MISSING = frozenset({"TransactionBytesError", "OpenPhase"})
+"""A barrier expects bytes that nobody brings: the deadlock's cause is named, or the phase is open
+at the end."""
+
+TOO_SOON = frozenset({"ReadBeforeWait", "UninitializedRead", "TensorMemoryHazard", "UnfinishedLoad"})
+"""Something is used before the asynchronous operation that brings it has arrived. If that operation is not
+even issued yet, all there is to see is that nobody has written what is read."""
+
+TOO_MUCH_ROOM = frozenset({"StageReusedEarly", "OverwrittenSource", "BarrierCountError", "SharedMemoryRace"})
+"""Somebody who fills memory runs ahead of those who empty it: it is written over while others have still to
+read, or arrives more often in a phase than the barrier counts."""
+
+WAITS_TOO_LITTLE = TOO_SOON | TOO_MUCH_ROOM
+"""A wait is over before what it is for: the one who waits either reads or fills."""
+
+BYTES_BEFORE = frozenset({"ReadBeforeWait", "UninitializedRead", "BarrierCountError", "TransactionBytesError",
+                          "OpenPhase", "UnfinishedLoad"})  # fmt: skip
+"""A phase ends before its bytes are there. A reader comes too soon, or the bytes come to a phase that does
+not expect them: they take the count out of its range, or past 0, so that it never ends."""
+
+SETUP = frozenset({"NoBarrierError", "UninitializedRead", "SharedMemoryRace", "MulticastError"})
+"""Others use a barrier that is not initialised yet, or the address of tensor memory that is not there yet; a
+copy or a commit of another CTA comes to a barrier that is none."""
+
+THROUGH_SHARED = frozenset({"SharedMemoryRace", "ReadBeforeWait", "StageReusedEarly", "OverwrittenSource",
+                            "MissingProxyFence", "UninitializedRead"})  # fmt: skip
+"""What one warp wrote to shared memory and another uses, or the reverse, is not in order any more; so are the
+bytes of a copy that one thread waited for and the others read, and the fence that was for all threads."""
+
+TEARDOWN = frozenset({"TensorMemoryHazard", "TensorMemoryAccessError", "ExitedCTAError", "UnfinishedLoad"})
+"""Something ends while others still use it: tensor memory is freed before the last load, or a CTA ends while
+others of its cluster write to it."""
+
+OUTSIDE_TMEM = frozenset({"TensorMemoryAccessError", "UninitializedRead", "UnreadSum"})
+"""A place in tensor memory that is not the one meant: outside the allocation, or never written, and the
+sums of the right place are not read."""
+
+OUTSIDE_TILE = frozenset({"UninitializedRead", "AddressError", "ReadBeforeWait"})
+"""Reads behind the end of a tile: bytes that nobody wrote, that are outside shared memory, or of a stage
+whose copy has not been waited for."""
+
+LAYOUT = frozenset({"OperandLayoutMismatch"})
+"""A tile is read by another layout than it was written by."""
+
+ELSEWHERE = frozenset({"UninitializedRead", "AddressError", "AlignmentError", "UnreadLoad",
+                       "StageReusedEarly", "ReadBeforeWait", "OperandLayoutMismatch"})  # fmt: skip
+"""A copy brings its bytes to another place: what is read was not written, what was written is not read, it
+lies over what others use, or its rows are not where the tile's rows are."""

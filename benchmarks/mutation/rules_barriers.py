@@ -1,0 +1,476 @@
+"""Mistakes with mbarriers, barriers of the CTA and of the cluster, and fences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from benchmarks.mutation import sites
+from benchmarks.mutation.expected import (
+    BYTES_BEFORE,
+    BYTES_MISSING,
+    NEVER,
+    SETUP,
+    TEARDOWN,
+    THROUGH_SHARED,
+    TOO_MUCH_ROOM,
+    WAITS_TOO_LITTLE,
+)
+from benchmarks.mutation.rule import (
+    Change,
+    Find,
+    Kernel,
+    Place,
+    Rule,
+    Why,
+    Write,
+    at,
+    dropped,
+    instead,
+    moved,
+    operand,
+    twice,
+)
+
+# --- changes ------------------------------------------------------------------------------------------------
+
+
+def passes(place: Place) -> str:
+    """A wait that is over at once."""
+    return f"{place['guard'] or ''}setp.eq.u32 {place['done']}, 0, 0;"
+
+
+def only_arrives(place: Place) -> str:
+    """The arrival without the bytes."""
+    return f"{place['guard'] or ''}mbarrier.arrive{place['kind']} {place['state']}, [{place['address']}];"
+
+
+def arrives_first(place: Place) -> str:
+    """The arrival, and only then the bytes that it should have announced."""
+    space = re.search(r"\.shared(?:::cta)?", place["kind"])
+    announces = f"mbarrier.expect_tx.relaxed.cta{space[0] if space else ''}.b64"
+    guard = place["guard"] or ""
+    return f"{only_arrives(place)} {guard}{announces} [{place['address']}], {place['bytes']};"
+
+
+def initialises_again(place: Place) -> str:
+    """The barrier initialised before each use of it."""
+    space = re.search(r"\.shared(?:::cta)?", place["kind"])
+    initialises = f"mbarrier.init{space[0] if space else ''}.b64"
+    return f"{place['guard'] or ''}{initialises} [{place['address']}], 1; {place[0]}"
+
+
+def earlier(pattern: str, before: str) -> Find:
+    """A statement moved to right behind the last `before` in front of it, if its registers are set there."""
+
+    def find(kernel: Kernel) -> Iterator[Change]:
+        for place in re.finditer(pattern, kernel.code):
+            ends = [found.end() for found in re.finditer(before, kernel.code[: place.start()])]
+            if not ends:
+                continue
+            between = kernel.code[ends[-1] : place.start()]
+            if any(
+                re.search(rf"[\s|]{re.escape(name)}\s*,", between)
+                for name in set(re.findall(r"%\w+", place[0]))
+            ):
+                continue
+            yield Change(
+                ((ends[-1], ends[-1], " " + " ".join(place[0].split())), (place.start(), place.end(), ""))
+            )
+
+    return find
+
+
+def before_last(pattern: str, behind: str) -> Find:
+    """A statement moved in front of the last one of another kind before it."""
+
+    def find(kernel: Kernel) -> Iterator[Change]:
+        for place in re.finditer(pattern, kernel.code):
+            starts = list(re.finditer(behind, kernel.code[: place.start()]))
+            if not starts:
+                continue
+            between = kernel.code[starts[-1].start() : place.start()]
+            if any(
+                re.search(rf"[\s|]{re.escape(name)}\s*,", between)
+                for name in set(re.findall(r"%\w+", place[0]))
+            ):
+                continue
+            bare = place[0][len(place["guard"] or "") :]
+            guard = starts[-1]["guard"] or ""
+            put = (starts[-1].start(), starts[-1].start(), f"{guard}{' '.join(bare.split())} ")
+            yield Change((put, (place.start(), place.end(), "")))
+
+    return find
+
+
+def barriers(*roles: str) -> Find:
+    """Barriers of the CTA and of the cluster that are for one of these, dropped."""
+
+    def find(kernel: Kernel) -> Iterator[Change]:
+        for pattern in (sites.BLOCK_BARRIER, sites.CLUSTER_BARRIER):
+            for place in re.finditer(pattern, kernel.code):
+                if sites.role(kernel, place) in roles:
+                    why = sites.one_warp(kernel, place) if pattern == sites.BLOCK_BARRIER else None
+                    why = why or all_has_come(kernel, place)
+                    yield Change(((place.start(), place.end(), ""),), excluded=why)
+
+    return find
+
+
+def cluster_waits(*roles: str) -> Find:
+    """The waits of the cluster's barriers that are for one of these, dropped; the arrivals stay."""
+
+    def find(kernel: Kernel) -> Iterator[Change]:
+        for place in re.finditer(sites.CLUSTER_BARRIER, kernel.code):
+            if sites.role(kernel, place) in roles:
+                start = kernel.code.index("barrier.cluster.wait", place.start())
+                yield Change(((start, place.end(), ""),), excluded=all_has_come(kernel, place))
+
+    return find
+
+
+def counted(step: int) -> Write:
+    """A barrier of the CTA that counts 32 threads more or fewer than it should."""
+
+    def write(place: Place) -> str:
+        count = int(place["count"]) + step
+        start, end = (found - place.start() for found in place.span("count"))
+        return place[0][:start] + str(count) + place[0][end:]
+
+    return write
+
+
+def counts(step: int) -> Find:
+    """`counted` where the statement says a number, and where it can be one less."""
+
+    def find(kernel: Kernel) -> Iterator[Change]:
+        for pattern in (sites.BLOCK_BARRIER, sites.BLOCK_ARRIVE):
+            for place in re.finditer(pattern, kernel.code):
+                if (place["count"] or "").isdigit() and int(place["count"]) + step > 0:
+                    yield Change(((place.start(), place.end(), counted(step)(place)),))
+
+    return find
+
+
+def all_of_them(kernel: Kernel) -> Iterator[Change]:
+    """A `bar.sync` of the whole CTA that counts one warp fewer."""
+    if kernel.warps is None or kernel.warps < 2:
+        return
+    for place in re.finditer(sites.BLOCK_BARRIER, kernel.code):
+        if place["count"] is None:
+            fewer = f"{place['guard'] or ''}barrier.sync {place['id']}, {32 * (kernel.warps - 1)};"
+            yield Change(((place.start(), place.end(), fewer),))
+
+
+def paired_ids(kernel: Kernel) -> Iterator[Change]:
+    """Another barrier's number, where two statements have to name the same one."""
+    pairs = {place["id"] for place in re.finditer(sites.BLOCK_ARRIVE, kernel.code)}
+    for pattern in (sites.BLOCK_BARRIER, sites.BLOCK_ARRIVE):
+        for place in re.finditer(pattern, kernel.code):
+            alone = None if pairs else "every warp comes to this statement, so that any number does"
+            other = "15" if place["id"] != "15" else "14"
+            yield Change(((place.start(), place.end(), instead("id", other)(place)),), excluded=alone)
+
+
+# --- where a change is none ---------------------------------------------------------------------------------
+
+
+def barrier_follows(kernel: Kernel, place: Place) -> str | None:
+    """A barrier of the CTA or cluster right behind the fence releases the initialisations as well."""
+    behind = re.match(
+        r"\s*(?:fence\.[^;]*;\s*)*(barrier\.cluster\.arrive(?!\.relaxed)|bar\.sync)",
+        kernel.code[place.end() :],
+    )
+    return "a barrier right behind it releases what was written before" if behind else None
+
+
+def parity_is(value: int) -> Why:
+    """A parity that is this constant already."""
+
+    def why(kernel: Kernel, place: Place) -> str | None:
+        return f"the parity is {value}" if place["parity"] == str(value) else None
+
+    return why
+
+
+def all_has_come(kernel: Kernel, place: Place) -> str | None:
+    """The last barrier of a cluster in which CTAs receive nothing but the bytes that they wait for."""
+    if "cluster" not in place[0] or sites.role(kernel, place) != "end":
+        return None
+    if re.search(
+        r"\bmapa|ld\.shared::cluster|st\.async|arrive[\w.:]*shared::cluster|tcgen05\.dealloc", kernel.code
+    ):
+        return None
+    return "a CTA receives nothing but the bytes that it has waited for"
+
+
+def arrives_for_itself(kernel: Kernel, place: Place) -> str | None:
+    """A `bar.warp.sync` right before an arrival of every lane: the phase waits for the lane that worked."""
+    if re.match(r"\s*mbarrier\.arrive\.(?!expect_tx)", kernel.code[place.end() :]):
+        return "each lane arrives for itself behind it, also the one that worked for all"
+    return None
+
+
+def fence_between(kernel: Kernel, place: Place) -> str | None:
+    """A wait in the place of another: two fences of the same proxy with no store between."""
+    before = kernel.code[: place.start()]
+    last = max((found.end() for found in re.finditer(r"fence\.proxy\.async[^;]*;", before)), default=None)
+    if last is not None and not re.search(r"st\.shared|atom\.shared", before[last:]):
+        return "a fence of the same proxy stands before it, and no store between"
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "wait dropped",
+        "an mbarrier wait passes at once",
+        WAITS_TOO_LITTLE,
+        "who waits for bytes or sums reads too soon; who waits for room fills too soon",
+        at(sites.WAIT, passes),
+    ),
+    Rule(
+        "parity flipped",
+        "a wait for the other phase",
+        WAITS_TOO_LITTLE | NEVER | {"BarrierStateError"},
+        "the phase that it waits for is over already, never comes, or is none that can be asked for",
+        at(sites.WAIT, operand("parity", 32, "xor.b32 mutant, {0}, 1")),
+    ),
+    Rule(
+        "parity stuck at 0",
+        "a wait for parity 0 every time",
+        WAITS_TOO_LITTLE | NEVER | {"BarrierStateError"},
+        "as a flipped parity, every second time",
+        at(sites.WAIT, operand("parity", 32, "mov.b32 mutant, 0"), parity_is(0)),
+    ),
+    Rule(
+        "parity stuck at 1",
+        "a wait for parity 1 every time",
+        WAITS_TOO_LITTLE | NEVER | {"BarrierStateError"},
+        "as a flipped parity, every second time",
+        at(sites.WAIT, operand("parity", 32, "mov.b32 mutant, 1"), parity_is(1)),
+    ),
+    Rule(
+        "wait on the barrier beside",
+        "a wait's address 8 bytes further on",
+        WAITS_TOO_LITTLE | NEVER | {"NoBarrierError"},
+        "it waits for another stage, or for what is no barrier",
+        at(sites.WAIT, moved("address", 8)),
+    ),
+    Rule(
+        "arrive dropped",
+        "a consumer does not hand back",
+        NEVER,
+        "the phase lacks an arrival",
+        at(sites.ARRIVE, dropped),
+    ),
+    Rule(
+        "arrive twice",
+        "a thread arrives two times",
+        WAITS_TOO_LITTLE,
+        "a phase ends an arrival early, or has one too many",
+        at(sites.ARRIVE, twice),
+    ),
+    Rule(
+        "arrive before the use",
+        "a stage is handed back before it has been read",
+        TOO_MUCH_ROOM | {"ReadBeforeWait"},
+        "the producer fills what is still read: seen from either side",
+        earlier(sites.ARRIVE, r"(?:DONE:\s*\}|@%\w+\s+bra\s+\w+;\s*(?=\w+:))"),
+    ),
+    Rule(
+        "arrive at the barrier beside",
+        "an arrival's address 8 bytes further on",
+        NEVER | WAITS_TOO_LITTLE | {"NoBarrierError"},
+        "one barrier lacks an arrival and the other has one too many, or there is none",
+        at(sites.ARRIVE, moved("address", 8)),
+    ),
+    Rule(
+        "expect_tx dropped",
+        "an arrival without its bytes",
+        BYTES_BEFORE,
+        "the phase ends with the arrival",
+        at(sites.EXPECT, only_arrives),
+    ),
+    Rule(
+        "expect_tx behind the arrival",
+        "the bytes are announced when the phase is over",
+        BYTES_BEFORE,
+        "the phase ends with the arrival, and the next one expects the bytes",
+        at(sites.EXPECT, arrives_first),
+    ),
+    Rule(
+        "arrive.expect_tx dropped",
+        "neither arrival nor bytes",
+        NEVER,
+        "the phase lacks an arrival",
+        at(sites.EXPECT, dropped),
+    ),
+    Rule(
+        "expect_tx at the barrier beside",
+        "arrival and bytes 8 bytes further on",
+        NEVER | WAITS_TOO_LITTLE | {"NoBarrierError"},
+        "one barrier lacks the arrival, and the other has one too many and waits for bytes that go elsewhere",
+        at(sites.EXPECT, moved("address", 8)),
+    ),
+    Rule(
+        "bytes + 16",
+        "16 bytes that nobody brings",
+        BYTES_MISSING,
+        "the phase waits for bytes",
+        at(sites.EXPECT, operand("bytes", 32, "add.u32 mutant, {0}, 16")),
+    ),
+    Rule(
+        "bytes - 16",
+        "16 bytes too few",
+        BYTES_BEFORE,
+        "the count comes to 0 early or never, depending on the order in which bytes arrive",
+        at(sites.EXPECT, operand("bytes", 32, "sub.u32 mutant, {0}, 16")),
+    ),
+    Rule(
+        "bytes halved",
+        "half of the bytes",
+        BYTES_BEFORE,
+        "the count comes to 0 early or never",
+        at(sites.EXPECT, operand("bytes", 32, "shr.u32 mutant, {0}, 1")),
+    ),
+    Rule(
+        "bytes doubled",
+        "twice the bytes",
+        BYTES_MISSING,
+        "the phase waits for bytes",
+        at(sites.EXPECT, operand("bytes", 32, "shl.b32 mutant, {0}, 1")),
+    ),
+    Rule(
+        "count + 1",
+        "an arrival that nobody makes",
+        NEVER,
+        "the phase lacks an arrival",
+        at(sites.INIT, operand("count", 32, "add.u32 mutant, {0}, 1")),
+    ),
+    Rule(
+        "count - 1",
+        "a phase that ends an arrival early",
+        WAITS_TOO_LITTLE | NEVER,
+        "the last arrival counts for the next phase, which ends early or never; 0 is out of range",
+        at(sites.INIT, operand("count", 32, "sub.u32 mutant, {0}, 1")),
+    ),
+    Rule(
+        "init dropped",
+        "a barrier that is none",
+        frozenset({"NoBarrierError"}),
+        "the first use meets no barrier",
+        at(sites.INIT, dropped),
+    ),
+    Rule(
+        "init before each use",
+        "a barrier initialised again and again",
+        frozenset({"BarrierInUse"}),
+        "an mbarrier that is one must be invalidated before it is initialised",
+        at(sites.EXPECT, initialises_again),
+    ),
+    Rule(
+        "init fence dropped",
+        "initialisations not released",
+        frozenset({"NoBarrierError", "MulticastError"}),
+        "others meet a barrier that is none yet",
+        at(r"fence\.mbarrier_init[^;]*;", dropped, barrier_follows),
+    ),
+    Rule(
+        "proxy fence dropped",
+        "writes not shown to the async proxy",
+        frozenset({"MissingProxyFence"}),
+        "a copy or a tensor core reads what threads wrote",
+        at(r"fence\.proxy\.async[^;]*;", dropped, fence_between),
+    ),
+    Rule(
+        "barrier of the setup dropped",
+        "nobody waits for initialisations and allocations",
+        SETUP,
+        "others use what is not there yet",
+        barriers("setup"),
+    ),
+    Rule(
+        "barrier of setup and data dropped",
+        "nobody waits for initialisations and stores",
+        SETUP | THROUGH_SHARED,
+        "others use what is not there yet, and threads' data without order",
+        barriers("both"),
+    ),
+    Rule(
+        "barrier of data dropped",
+        "warps use shared memory without order",
+        THROUGH_SHARED,
+        "stores, loads and copies of different warps or CTAs have no order",
+        barriers("data"),
+    ),
+    Rule(
+        "barrier of the end dropped",
+        "a CTA ends or frees while others still work",
+        TEARDOWN,
+        "memory goes away under those who use it",
+        barriers("end"),
+    ),
+    Rule(
+        "cluster wait of the setup dropped",
+        "an arrival at the cluster's barrier without the wait",
+        SETUP | {"BarrierError"},
+        "as without the barrier; the next arrival comes without a wait for this one",
+        cluster_waits("setup", "both"),
+    ),
+    Rule(
+        "cluster wait of data dropped",
+        "an arrival at the cluster's barrier without the wait",
+        THROUGH_SHARED | {"BarrierError"},
+        "as without the barrier; the next arrival comes without a wait for this one",
+        cluster_waits("data"),
+    ),
+    Rule(
+        "cluster wait of the end dropped",
+        "an arrival at the cluster's barrier without the wait",
+        TEARDOWN | {"BarrierError"},
+        "as without the barrier; the CTA ends without a wait for its arrival",
+        cluster_waits("end"),
+    ),
+    Rule(
+        "named barrier: 32 threads more",
+        "a barrier that waits for a warp that never comes",
+        frozenset({"DeadlockError", "BarrierError"}),
+        "it lacks threads, or its users disagree about the count",
+        counts(32),
+    ),
+    Rule(
+        "named barrier: 32 threads fewer",
+        "a barrier that lets go a warp early",
+        frozenset({"DeadlockError", "BarrierError"}) | THROUGH_SHARED,
+        "the last warp waits alone, or its users disagree about the count, or what it orders has no order",
+        counts(-32),
+    ),
+    Rule(
+        "barrier of the CTA: a warp fewer",
+        "bar.sync with too small a count",
+        frozenset({"DeadlockError", "BarrierError", "NoBarrierError"}) | THROUGH_SHARED,
+        "the last warp waits alone, or what it orders has no order",
+        all_of_them,
+    ),
+    Rule(
+        "named barrier: another number",
+        "two sides meet at different barriers",
+        frozenset({"DeadlockError", "BarrierError"}) | THROUGH_SHARED,
+        "each side waits alone, or nothing orders them",
+        paired_ids,
+    ),
+    Rule(
+        "named arrive dropped",
+        "bar.arrive forgotten",
+        frozenset({"DeadlockError"}),
+        "the other side waits alone",
+        at(sites.BLOCK_ARRIVE, dropped),
+    ),
+    Rule(
+        "warp barrier dropped",
+        "bar.warp.sync forgotten",
+        frozenset({"SharedMemoryRace", "MissingProxyFence", "StageReusedEarly", "OverwrittenSource"}),
+        "what the other lanes did has no order with what one lane does for all",
+        at(r"bar\.warp\.sync[^;]*;", dropped, arrives_for_itself),
+    ),
+)

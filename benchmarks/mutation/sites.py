@@ -1,0 +1,158 @@
+"""Statements of PTX as patterns, and what can be told of a place from the text around it."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks.mutation.rule import Kernel, Place
+
+GUARD = r"(?P<guard>@!?%\w+\s+)?"
+_REGISTER = r"%?\w+"
+_ADDRESS = r"\[(?P<address>[^\]]+)\]"
+
+WAIT = (
+    GUARD + r"mbarrier\.(?:try|test)_wait\.parity[\w.:]*\s+(?P<done>%?\w+),\s*"
+    rf"{_ADDRESS},\s*(?P<parity>{_REGISTER})[^;]*;"
+)
+EXPECT = (
+    GUARD + r"mbarrier\.arrive\.expect_tx(?P<kind>[\w.:]*)\s+(?P<state>[%\w]+),"
+    rf"\s*{_ADDRESS},\s*(?P<bytes>{_REGISTER})\s*;"
+)
+ARRIVE = GUARD + rf"mbarrier\.arrive\.(?!expect_tx)[^\[;]*{_ADDRESS}[^;]*;"
+INIT = GUARD + rf"mbarrier\.init[\w.:]*\s+{_ADDRESS},\s*(?P<count>{_REGISTER})\s*;"
+LOAD = (
+    GUARD + r"cp\.async\.bulk\.tensor\.\dd\.shared::(?:cluster|cta)\.global[\w.:]*\s+\[(?P<to>[^\]]+)\],"
+    r"\s*\[(?P<map>%?\w+),\s*\{(?P<coords>[^}]*)\}\],\s*\[(?P<barrier>[^\]]+)\](?:,\s*(?P<mask>%\w+))?[^;]*;"
+)
+STORE = GUARD + (
+    r"cp\.(?:reduce\.)?async\.bulk\.tensor\.\dd\.global\.shared::cta[\w.:]*\s+"
+    r"\[(?P<map>%?\w+),\s*\{(?P<coords>[^}]*)\}\],\s*\[(?P<from>[^\]]+)\][^;]*;"
+)
+COPY_MASK = GUARD + r"cp\.async\.bulk\.tensor[^;]*multicast::cluster[^;]*\],\s*(?P<mask>%\w+)[^;]*;"
+COMMIT = GUARD + rf"tcgen05\.commit[^\[;]*{_ADDRESS}[^;]*;"
+COMMIT_MASK = GUARD + r"tcgen05\.commit[^;]*multicast::cluster[^;]*\],\s*(?P<mask>%\w+)\s*;"
+MMA = (
+    GUARD + r"(?P<op>tcgen05\.mma\.[\w.:]+)\s+\[(?P<d>%\w+)\],\s*(?P<a>%\w+|\[[^\]]+\]),\s*(?P<b>%\w+),"
+    r"\s*(?P<idesc>%\w+),\s*(?:(?P<lanes>\{[^}]*\}),\s*)?(?P<enable>%\w+)\s*;"
+)
+MMA_AB = MMA.replace(r"(?P<a>%\w+|\[[^\]]+\])", r"(?P<a>%\w+)")
+"""One whose A lies in shared memory."""
+TMEM_LOAD = GUARD + r"tcgen05\.ld\.[\w.:]+\s+\{[^}]*\},\s*\[(?P<from>%\w+)\]\s*;"
+TMEM_STORE = GUARD + r"tcgen05\.st\.[\w.:]+\s+\[(?P<to>%\w+)\],\s*\{[^}]*\}\s*;"
+ALLOC = GUARD + rf"tcgen05\.alloc[\w.:]*\s+{_ADDRESS},\s*(?P<columns>{_REGISTER})\s*;"
+DEALLOC = GUARD + rf"tcgen05\.dealloc[\w.:]*\s+(?P<at>%\w+),\s*(?P<columns>{_REGISTER})\s*;"
+WGMMA = (
+    GUARD + r"(?P<op>wgmma\.mma_async[\w.:]+)\s+\{[^}]*\},\s*(?P<a>%\w+),\s*(?P<b>%\w+),"
+    r"\s*(?P<enable>%?\w+),[^;]*;"
+)
+CP_ASYNC = (
+    GUARD + r"cp\.async\.c[ag]\.shared[\w.:]*\s+\[(?P<to>[^\]]+)\],\s*\[(?P<from>[^\]]+)\],"
+    r"\s*(?P<bytes>\d+)[^;]*;"
+)
+LDMATRIX = GUARD + (
+    r"ldmatrix\.sync\.aligned\.m8n8\.x(?P<n>\d)(?P<trans>\.trans)?\.shared[\w.:]*\s+"
+    r"(?P<to>\{[^}]*\}),\s*\[(?P<from>[^\]]+)\]\s*;"
+)
+MMA_SYNC = (
+    GUARD + r"mma\.sync\.[\w.]+\s*\{[^}]*\},\s*\{(?P<a>[^}]*)\},\s*\{(?P<b>[^}]*)\},"
+    r"\s*\{[^}]*\}\s*;"
+)
+BLOCK_BARRIER = (
+    GUARD + r"(?:bar|barrier)(?:\.cta)?\.sync(?:\.aligned)?\s+(?P<id>%?\w+)(?:,\s*(?P<count>%?\w+))?\s*;"
+)
+BLOCK_ARRIVE = (
+    GUARD + r"(?:bar|barrier)(?:\.cta)?\.arrive(?:\.aligned)?\s+(?P<id>%?\w+),\s*(?P<count>%?\w+)\s*;"
+)
+CLUSTER_BARRIER = r"barrier\.cluster\.arrive[\w.]*\s*;\s*barrier\.cluster\.wait[\w.]*\s*;"
+SHARED_STORE = GUARD + r"st\.shared(?P<kind>[\w.:]*)\s+\[(?P<to>[^\]]+)\],[^;]*;"
+VECTOR = GUARD + r"(?:ld|st)\.shared[\w.:]*\.v[24]\.\w+\s+[^;]*\[(?P<address>[^\]]+)\][^;]*;"
+
+_ANY_BARRIER = re.sub(r"\?P<\w+>", "?:", rf"(?:{BLOCK_BARRIER}|{CLUSTER_BARRIER})")
+_SHARED_USES = (
+    r"\b(?:(?:ld|st|atom|red)\.shared|ldmatrix|stmatrix|cp\.async|cp\.reduce|tcgen05\.mma|wgmma\.mma)"
+)
+
+
+# --- what a barrier is for ----------------------------------------------------------------------------------
+
+
+def role(kernel: Kernel, place: Place) -> str:
+    """What a barrier of the CTA or the cluster is for: "setup", "data", "both" or "end".
+
+    setup   a barrier is initialised, or tensor memory allocated, between the barrier before it and this one
+    data    threads or copies use shared memory before it and behind it
+    both    it is for a setup, and threads have stored to shared memory since the barrier before it
+    end     nothing behind it uses shared memory
+    """
+    before = [found.end() for found in re.finditer(_ANY_BARRIER, kernel.code[: place.start()])]
+    since = kernel.code[before[-1] if before else 0 : place.start()]
+    if re.search(r"mbarrier\.init|tcgen05\.alloc", since):
+        return "both" if re.search(r"\bst\.shared", since) else "setup"
+    end = _end_of_loop(kernel.code, place.end())
+    return "data" if re.search(_SHARED_USES, kernel.code[place.end() :]) or end else "end"
+
+
+def _end_of_loop(code: str, start: int) -> bool:
+    """Whether a branch behind a place goes back to a label before it."""
+    labels = set(re.findall(r"^\s*(\$?\w+):", code[:start], re.MULTILINE))
+    return any(target in labels for target in re.findall(r"\bbra(?:\.uni)?\s+(\$?\w+)\s*;", code[start:]))
+
+
+# --- where a change is none ---------------------------------------------------------------------------------
+
+
+def definitions(code: str, register: str) -> set[str]:
+    """The sources of all `mov` to a register, and "other" for any other statement that writes it."""
+    name = re.escape(register)
+    found = set(re.findall(rf"mov\.\w+\s+{name},\s*([^;]+);", code))
+    others = re.findall(rf"(?:^|[;\s])(?!mov\.)[a-z][\w.]*\.\w+\s+{name}(?:\s*\||,)", code)
+    return found | ({"other"} if others else set())
+
+
+def constant(code: str, operand: str) -> int | None:
+    """An operand's value, where it is a number or a register with one `mov` of a number to it."""
+    found = {operand} if not operand.startswith("%") else definitions(code, operand)
+    if len(found) != 1:
+        return None
+    try:
+        return int(found.pop().rstrip("U"), 0)
+    except ValueError:
+        return None
+
+
+def one_warp(kernel: Kernel, place: Place) -> str | None:
+    """A CTA of one warp, whose accesses are in program order here, as those of a warp that is together."""
+    return "the CTA is one warp, which stays together" if kernel.warps == 1 else None
+
+
+def source(kernel: Kernel, register: str) -> str | None:
+    """The parameter whose address a register holds, through `mov` and `cvta`."""
+    for _ in range(8):
+        found = re.findall(
+            rf"(?:mov|cvta(?:\.to)?)[\w.]*\s+{re.escape(register)},\s*([^;\s]+)\s*;", kernel.code
+        )
+        others = [one for one in found if one != register]
+        if not others:
+            return None
+        register = others[0]
+        if not register.startswith("%"):
+            return register
+    return None
+
+
+def along_k(kernel: Kernel) -> int | None:
+    """Which coordinate of a GEMM's tensor maps counts along K, if a tensor core multiplies what is loaded.
+
+    0 where both operands are K-major, 1 where they are M- and N-major, else None.
+    """
+    if not re.search(r"tcgen05\.mma|wgmma\.mma", kernel.code) or not re.search(LOAD, kernel.code):
+        return None
+    majors = {param.stride[-1] == 1 for param in kernel.maps if param.stride is not None}
+    if len(majors) != 1:
+        return None
+    return 0 if majors.pop() else 1
+
+
+def multiplies_loads(kernel: Kernel) -> bool:
+    """Whether a tensor core reads what tensor copies have brought to shared memory."""
+    return bool(re.search(r"tcgen05\.mma|wgmma\.mma", kernel.code) and re.search(LOAD, kernel.code))
