@@ -22,8 +22,8 @@ no warning under any of the seeds, or nothing is written.
 
 When the sets were fixed. The first ones (42 rules) were written before the classes for races, waits, operands
 and loads existed, and gave 69.5% caught, 62.3% with the right class. All sets were written anew, once, on
-2026-11-21 between 22:00 and 22:20 UTC, from the definitions in `cutecourse.emulator.hazards` and `errors`,
-before any check of the new classes had come; those two figures and twenty lines of the old table were known.
+2026-11-21 between 22:00 and 22:30 UTC, from the definitions in `emulator.hazard_table` and `emulator.errors`,
+before any check of the new classes ran here; those two figures and twenty lines of the old table were known.
 What has changed in them since is in `benchmarks.mutation.rules.REVISIONS`, each with the definition that asks
 for it.
 
@@ -37,9 +37,10 @@ Your own sites:
 
 `--list` prints each site as a line, with what stands there and what would. Without `--line` a rule is applied
 at all its sites. `--replace` puts a text of yours in place of the whole line (of the PTX as `--list --text`
-prints it); `--expect` names a rule, whose expected set is taken, or classes and notes themselves, with
-commas. A kernel that is none of the families gets arrays of small whole numbers, and numbers from `--set n=5`;
-what is right is then what the right kernel gives. With `--ptx` the launch is described as for `cutecourse emulate`.
+prints it); `--expect` names a rule, whose expected set is taken, or classes and hazards themselves, with
+commas. A kernel that is none of the families gets arrays of small whole numbers, and numbers from
+`--set n=5`; what is right is then what the right kernel gives. With `--ptx` the launch is described as for
+`cutecourse emulate`.
 """
 
 from __future__ import annotations

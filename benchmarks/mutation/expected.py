@@ -5,15 +5,17 @@ Each set follows from what the mistake makes a kernel do and from the hazards' d
 that merely may happen later: a set is no list of everything that a broken kernel can end in.
 """
 
-NEVER = frozenset({"DeadlockError", "BudgetExceeded", "OpenPhase"})
-"""A phase never completes. Whoever waits for it waits for good; a loop that polls ends in the budget, and one
-that gives up after some tries leaves a block whose barrier is in the middle of a phase."""
+NEVER = frozenset({"DeadlockError", "BudgetExceeded"})
+"""A phase never completes. Whoever waits for it waits for good; a loop that polls ends in the budget."""
 
-BYTES_MISSING = frozenset({"TransactionBytesError", "OpenPhase"})
-"""A barrier expects bytes that nobody brings: the deadlock's cause is named, or the phase is open
-at the end."""
+BYTES_MISSING = frozenset({"TransactionBytesError"})
+"""A barrier expects bytes that nobody brings: the deadlock has its cause."""
 
-TOO_SOON = frozenset({"ReadBeforeWait", "UninitializedRead", "TensorMemoryHazard", "UnfinishedLoad"})
+BYTES_EXTRA = frozenset({"TransactionBytesError", "BarrierCountError", "OpenPhase"})
+"""A barrier gets bytes that nobody expects: its count is out of range, its phase never ends, or the block
+does with them in it."""
+
+TOO_SOON = frozenset({"ReadBeforeWait", "UninitializedRead", "TensorMemoryWriteUnderWay", "UnfinishedLoad"})
 """Something is used before the asynchronous operation that brings it has arrived. If that operation is not
 even issued yet, all there is to see is that nobody has written what is read."""
 
@@ -23,6 +25,9 @@ read, or arrives more often in a phase than the barrier counts."""
 
 WAITS_TOO_LITTLE = TOO_SOON | TOO_MUCH_ROOM
 """A wait is over before what it is for: the one who waits either reads or fills."""
+
+EXTRA_ARRIVAL = WAITS_TOO_LITTLE - {"UnfinishedLoad"}
+"""A phase has an arrival too many: it ends early for those who wait for it, or its count is out of range."""
 
 BYTES_BEFORE = frozenset({"ReadBeforeWait", "UninitializedRead", "BarrierCountError", "TransactionBytesError",
                           "OpenPhase", "UnfinishedLoad"})  # fmt: skip
@@ -38,11 +43,11 @@ THROUGH_SHARED = frozenset({"SharedMemoryRace", "ReadBeforeWait", "StageReusedEa
 """What one warp wrote to shared memory and another uses, or the reverse, is not in order any more; so are the
 bytes of a copy that one thread waited for and the others read, and the fence that was for all threads."""
 
-TEARDOWN = frozenset({"TensorMemoryHazard", "TensorMemoryAccessError", "ExitedCTAError", "UnfinishedLoad"})
+TEARDOWN = frozenset({"TensorMemoryLoadUnderWay", "TensorMemoryFreed", "ExitedCTAError", "UnfinishedLoad"})
 """Something ends while others still use it: tensor memory is freed before the last load, or a CTA ends while
 others of its cluster write to it."""
 
-OUTSIDE_TMEM = frozenset({"TensorMemoryAccessError", "UninitializedRead", "UnreadSum"})
+OUTSIDE_TMEM = frozenset({"TensorMemoryOutside", "UninitializedRead", "UnreadSum"})
 """A place in tensor memory that is not the one meant: outside the allocation, or never written, and the
 sums of the right place are not read."""
 

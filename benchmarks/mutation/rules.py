@@ -8,4 +8,4 @@ from benchmarks.mutation.rule import Rule
 RULES: tuple[Rule, ...] = (*rules_barriers.RULES, *rules_copies.RULES, *rules_tensor.RULES)
 
 REVISIONS: tuple[tuple[str, str, str], ...] = ()
-"""Rule, what changed in its expected set since 2026-11-21 22:20 UTC, and the definition that asks for it."""
+"""Rule, what changed in its expected set since 2026-11-21 22:30 UTC, and the definition that asks for it."""

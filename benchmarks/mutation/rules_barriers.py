@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from benchmarks.mutation import sites
 from benchmarks.mutation.expected import (
     BYTES_BEFORE,
+    BYTES_EXTRA,
     BYTES_MISSING,
+    EXTRA_ARRIVAL,
     NEVER,
     SETUP,
     TEARDOWN,
@@ -266,7 +268,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "arrive twice",
         "a thread arrives two times",
-        WAITS_TOO_LITTLE,
+        EXTRA_ARRIVAL,
         "a phase ends an arrival early, or has one too many",
         at(sites.ARRIVE, twice),
     ),
@@ -280,7 +282,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "arrive at the barrier beside",
         "an arrival's address 8 bytes further on",
-        NEVER | WAITS_TOO_LITTLE | {"NoBarrierError"},
+        NEVER | EXTRA_ARRIVAL | {"NoBarrierError"},
         "one barrier lacks an arrival and the other has one too many, or there is none",
         at(sites.ARRIVE, moved("address", 8)),
     ),
@@ -301,14 +303,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "arrive.expect_tx dropped",
         "neither arrival nor bytes",
-        NEVER,
+        NEVER | BYTES_EXTRA,
         "the phase lacks an arrival",
         at(sites.EXPECT, dropped),
     ),
     Rule(
         "expect_tx at the barrier beside",
         "arrival and bytes 8 bytes further on",
-        NEVER | WAITS_TOO_LITTLE | {"NoBarrierError"},
+        NEVER | EXTRA_ARRIVAL | BYTES_EXTRA | {"NoBarrierError"},
         "one barrier lacks the arrival, and the other has one too many and waits for bytes that go elsewhere",
         at(sites.EXPECT, moved("address", 8)),
     ),

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from benchmarks.mutation import sites
 from benchmarks.mutation.expected import (
     BYTES_BEFORE,
+    BYTES_EXTRA,
     BYTES_MISSING,
     ELSEWHERE,
     LAYOUT,
-    NEVER,
     OUTSIDE_TILE,
-    WAITS_TOO_LITTLE,
 )
 from benchmarks.mutation.rule import (
     Change,
@@ -228,7 +227,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "load with the barrier beside",
         "a copy's barrier 8 bytes further on",
-        NEVER | WAITS_TOO_LITTLE | {"NoBarrierError", "MulticastError"},
+        BYTES_MISSING | BYTES_EXTRA | BYTES_BEFORE | {"NoBarrierError", "MulticastError"},
         "one barrier lacks the bytes, and another that expects none gets them, or there is none",
         at(sites.LOAD, moved("barrier", 8)),
     ),
@@ -256,14 +255,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "copy mask: a CTA missing",
         "a receiver gets nothing",
-        NEVER | {"MulticastError"},
-        "its barrier waits for the bytes; a mask of no CTA goes to nobody",
+        BYTES_MISSING,
+        "its barrier waits for the bytes",
         at(sites.COPY_MASK, operand("mask", 16, "sub.u16 mutant, {0}, 1", "and.b16 mutant, mutant, {0}")),
     ),
     Rule(
         "copy mask shifted",
         "other receivers",
-        NEVER | {"MulticastError"},
+        BYTES_MISSING | BYTES_EXTRA | {"MulticastError"},
         "one waits for bytes, another gets bytes that it does not expect, or is not there",
         at(sites.COPY_MASK, operand("mask", 16, "shl.b16 mutant, {0}, 1")),
     ),
@@ -284,7 +283,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "map: box doubled, outer",
         "the host's box has twice the rows",
-        BYTES_BEFORE | {"AddressError", "StageReusedEarly"},
+        BYTES_EXTRA | BYTES_BEFORE | {"AddressError", "StageReusedEarly"},
         "more bytes than expected, over what lies behind the tile",
         of_maps(True, _box(-1, 2, 1), "twice the rows"),
     ),

@@ -215,7 +215,7 @@ def test_verdict__is_of_all_seeds_and_of_new_notes_only(runs, outcome):
 def test_names__of_a_hazard_are_its_class_and_bases():
     assert names("loaded and never read") == {"loaded and never read", "UnreadLoad"}
     assert names("TransactionBytesError") == {"TransactionBytesError", "DeadlockError"}
-    assert names("load not waited for") == {"load not waited for"}
+    assert names("AddressError") == {"AddressError"}
 
 
 def test_further__adds_to_what_an_address_has():
