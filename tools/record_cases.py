@@ -3,7 +3,7 @@
 Beside it goes what the driver answers to tensor maps that break its rules.
 
     python tools/record_cases.py [--commit HASH] [--date YYYY-MM-DD] [--output FILE] [--only FAMILY/VARIANT
-    ...]
+    ...] [--family FAMILY ...]
 
 Needs NumPy, ml_dtypes and cuda-bindings, and no installation of the package. Where there is no git, say
 with --commit (or CUTECOURSE_COMMIT) which commit this is. A case that the GPU refuses is named at the end,
@@ -40,12 +40,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--date", default=None)
     parser.add_argument("--output", type=Path, default=ptx_cases.RECORDING)
     parser.add_argument("--only", nargs="*", default=None, help="cases to run, without writing a file")
+    parser.add_argument("--family", nargs="*", default=None, help="families to record, and no other file")
     options = parser.parse_args(arguments)
 
     gpu = ptx_gpu.Gpu()
     cases = [c for c in ptx_cases.all_cases() if not c.specification_only]
     if options.only is not None:
         cases = [c for c in cases if any(c.name.startswith(name) for name in options.only)]
+    if options.family is not None:
+        cases = [c for c in cases if c.path.parent.name in options.family]
     found, refused = {}, {}
     for case in cases:
         try:
@@ -70,11 +73,12 @@ def main(arguments: list[str] | None = None) -> int:
             "date": options.date or dt.datetime.now(dt.UTC).date().isoformat(),
             "commit": options.commit or _commit(),
         }
-        ptx_recordings.write_families(header, found, options.output)
+        ptx_recordings.write_families(header, found, options.output, options.family)
         print(f"written: {options.output}")
-        rules = options.output.with_name(tensor_map_rules.RECORDING.name)
-        tensor_map_rules.write(header, gpu.tensor_map_answers(), rules)
-        print(f"written: {rules}")
+        if options.family is None:
+            rules = options.output.with_name(tensor_map_rules.RECORDING.name)
+            tensor_map_rules.write(header, gpu.tensor_map_answers(), rules)
+            print(f"written: {rules}")
     return 0
 
 

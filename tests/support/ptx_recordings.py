@@ -31,10 +31,16 @@ def read(folder: Path = RECORDING) -> dict[str, Any]:
     return {**files[0], "cases": {name: entry for one in files for name, entry in one["cases"].items()}}
 
 
-def write_families(header: dict[str, Any], cases: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Write one file for each family of cases, and no other, so that none grows large."""
+def write_families(
+    header: dict[str, Any], cases: dict[str, dict[str, Any]], folder: Path, only: list[str] | None = None
+) -> None:
+    """Write one file for each family of cases, so that none grows large, and remove the others.
+
+    With `only` those families' files, and no other is touched.
+    """
     for old in folder.glob("*.json"):
-        old.unlink()
+        if only is None or old.stem in only:
+            old.unlink()
     for family in sorted({name.partition("/")[0] for name in cases}):
         own = {name: entry for name, entry in cases.items() if name.startswith(f"{family}/")}
         write(header, own, folder / f"{family}.json")

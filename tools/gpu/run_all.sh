@@ -35,7 +35,8 @@ step_tests() {
   "$PYTHON" -m pytest -m gpu -n "$WORKERS" --dist loadfile --junitxml="$OUT/tests.xml" $files
 }
 step_emulator() {
-  "$PYTHON" -m tools.record_cases
+  # shellcheck disable=SC2086 # one word a family is meant
+  "$PYTHON" -m tools.record_cases ${FAMILIES:+--family $FAMILIES}
 }
 step_tma() {
   "$PYTHON" -m tools.record_tma
