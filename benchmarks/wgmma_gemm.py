@@ -1,9 +1,10 @@
-"""A GEMM for Hopper: TMA fills three stages of shared memory, and a warpgroup multiplies them into registers.
+"""A GEMM for Hopper: TMA fills three stages of shared memory, a warpgroup multiplies them into registers.
 
-One warp loads as far ahead as there are free stages. `full` completes a phase when both tiles' bytes are there;
-`empty` when one thread has arrived for the warpgroup, which it may once a wgmma.wait_group has passed behind the
-last wgmma.mma_async that reads the stage. One group stays under way while the next is issued, so a stage is
-freed one k-tile after it was multiplied. `cutlass.pipeline.PipelineTmaAsync` holds the same for larger kernels.
+One warp loads as far ahead as there are free stages. `full` completes a phase when both tiles' bytes are
+there; `empty` when one thread has arrived for the warpgroup, which it may once a wgmma.wait_group has passed
+behind the last wgmma.mma_async that reads the stage. One group stays under way while the next is issued, so a
+stage is freed one k-tile after it was multiplied. `cutlass.pipeline.PipelineTmaAsync` holds the same for
+larger kernels.
 
 C = A * B^T, A (M, K) and B (N, K) of f16, C (M, N) of f32.
 """
@@ -26,6 +27,7 @@ THREADS = CONSUMERS + 32  # and one warp that loads
 
 
 def make_mma():
+    """m64n128k16, both operands K-major in shared memory."""
     return cute.make_tiled_mma(
         warpgroup.MmaF16BF16Op(
             cutlass.Float16,
@@ -48,6 +50,7 @@ def wgmma_gemm(
     layout_a: cute.ComposedLayout,
     layout_b: cute.ComposedLayout,
 ):
+    """One block computes a tile of C."""
     tid, _, _ = cute.arch.thread_idx()
     block_m, block_n, _ = cute.arch.block_idx()
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
@@ -111,6 +114,7 @@ def wgmma_gemm(
 
 @cute.jit
 def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
+    """Make the tensor maps and launch."""
     atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
     layout_a = cute.tile_to_shape(atom, (TILE[0], TILE[2], STAGES), (0, 1, 2))
     layout_b = cute.tile_to_shape(atom, (TILE[1], TILE[2], STAGES), (0, 1, 2))

@@ -1,4 +1,4 @@
-"""What a tcgen05.mma makes of the bytes in shared memory: whether its operands are what copies brought.
+"""What an MMA makes of the bytes in shared memory: whether its operands are what copies have brought.
 
 Every byte that it reads is defined; these checks find what is then multiplied and can hardly be meant.
 
@@ -15,6 +15,7 @@ Nothing is said of matrices that come from several tensors, or in part from thre
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 import numpy as np
@@ -31,24 +32,34 @@ __all__ = ["check_operand"]
 _ATOM = 8
 """Rows that a swizzle shuffles together."""
 _OF_MAPS = ("none", "32B", "64B", "128B")
-_SWIZZLE = 61
-"""The bit at which a descriptor's swizzle begins."""
 
 
 def check_operand(
-    origin: Origin, name: str, bits: int, places: list[NDArray[np.int64]], item: int, *, k_major: bool
+    origin: Origin,
+    name: str,
+    bits: int,
+    places: list[NDArray[np.int64]],
+    item: int,
+    *,
+    k_major: bool,
+    decode: Callable[[int], MatrixDescriptor] = decode_matrix,
 ) -> None:
     """Look at the matrix that a descriptor stands for, in each CTA that has a part of it.
 
     `places` are the numbers of its chunks among the cohort's, shape (rows, chunks): by row of M or N where it
-    is K-major, else by row of K.
+    is K-major, else by row of K; `decode` reads the descriptor's bits.
     """
     provenance: Provenance | None = origin.bundle.cohort.provenance
     if provenance is None:
         return
-    twice = _twice(bits, places[0].shape, k_major, item)
+    descriptor = decode(bits)
+    twice = _twice(descriptor, places[0].shape, k_major, item)
     if twice is not None:
-        report("operand read twice", partial(_read_twice, name, bits, twice, item, k_major=k_major), origin)
+        report(
+            "operand read twice",
+            partial(_read_twice, name, bits, descriptor, twice, item, k_major=k_major),
+            origin,
+        )
     for chunks in places:
         tags = provenance.tag[chunks]
         provenance.owner[chunks] = BY_MMA
@@ -56,9 +67,9 @@ def check_operand(
         if not first or twice is not None:
             continue
         tags -= first
-        key = (int(first) >> NUMBER, bits >> _SWIZZLE, tags.tobytes())
+        key = (int(first) >> NUMBER, descriptor.swizzle, tags.tobytes())
         if key not in provenance.good:
-            wrong = _shuffled(tags, provenance.tags_by(int(first)), decode_matrix(bits).swizzle)
+            wrong = _shuffled(tags, provenance.tags_by(int(first)), descriptor.swizzle)
             if wrong is None:
                 provenance.good.add(key)
             else:
@@ -67,6 +78,7 @@ def check_operand(
                     provenance,
                     name,
                     bits,
+                    descriptor,
                     tags + first,
                     wrong,
                     item,
@@ -99,10 +111,10 @@ _Twice = tuple[tuple[int, int], tuple[int, int], int]
 
 
 @lru_cache(maxsize=1024)
-def _twice(bits: int, shape: tuple[int, int], k_major: bool, item: int) -> _Twice | None:
+def _twice(descriptor: MatrixDescriptor, shape: tuple[int, int], k_major: bool, item: int) -> _Twice | None:
     """Two places (row, chunk) of a matrix that are the same chunk, and how many others are; None for none."""
     rows, chunks = shape
-    flat = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=k_major, item=item).reshape(-1)
+    flat = chunk_offsets(descriptor, chunks, rows, k_major=k_major, item=item).reshape(-1)
     _, index, inverse = np.unique(flat, return_index=True, return_inverse=True)
     if len(index) == len(flat):
         return None
@@ -129,12 +141,14 @@ def _element(name: str, place: tuple[int, int], item: int, *, k_major: bool) -> 
     return f"{name}[{along}, {k}]"
 
 
-def _read_twice(name: str, bits: int, twice: _Twice, item: int, *, k_major: bool) -> str:
+def _read_twice(
+    name: str, bits: int, descriptor: MatrixDescriptor, twice: _Twice, item: int, *, k_major: bool
+) -> str:
     before, again, count = twice
     return (
         f"{name} has the same 16 bytes at {_element(name, before, item, k_major=k_major)} and at"
         f" {_element(name, again, item, k_major=k_major)}, and so {count} times: its descriptor"
-        f" 0x{bits:016x} has {_layout(decode_matrix(bits))}"
+        f" 0x{bits:016x} has {_layout(descriptor)}"
     )
 
 
@@ -142,6 +156,7 @@ def _another_layout(
     provenance: Provenance,
     name: str,
     bits: int,
+    descriptor: MatrixDescriptor,
     tags: NDArray[np.int64],
     wrong: tuple[int, int],
     item: int,
@@ -158,6 +173,6 @@ def _another_layout(
     tensor_map = source.bound.map
     return (
         f"{name} is a shuffled tile of {tensor_map.name}: by its descriptor 0x{bits:016x}"
-        f" ({_layout(decode_matrix(bits))}) {', '.join(seen[:-1])}, and {seen[-1]}; the tensor map has"
+        f" ({_layout(descriptor)}) {', '.join(seen[:-1])}, and {seen[-1]}; the tensor map has"
         f" swizzle {tensor_map.swizzle} and rows of {tensor_map.pitch_bytes} bytes"
     )

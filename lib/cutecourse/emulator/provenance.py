@@ -161,7 +161,7 @@ class Provenance:
     tag: NDArray[np.int64] = field(init=False)
     owner: NDArray[np.int32] = field(init=False)
     loads: list[Load] = field(default_factory=list)
-    good: set[tuple[int, int, bytes]] = field(default_factory=set)
+    good: set[tuple[int, str, bytes]] = field(default_factory=set)
     """Of operands that are right: the tensor map, the descriptor's swizzle, tags less the first."""
     _sites: dict[int, _Site] = field(default_factory=dict)
     _stores: list[Origin] = field(default_factory=list)

@@ -23,12 +23,14 @@ from cutecourse.emulator.hazards import report
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.matrix_descriptor import FieldError
 from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.operand_checks import check_operand
+from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_queue import check_source
 from cutecourse.emulator.warp_values import require_whole_warps
 from cutecourse.emulator.wgmma_arithmetic import fused_sums, whole_sums
-from cutecourse.emulator.wgmma_descriptor import SharedMatrix, shared_matrix
+from cutecourse.emulator.wgmma_descriptor import SharedMatrix, decode, shared_matrix
 from cutecourse.emulator.wgmma_group import WARPS, Lagging, Warpgroup
 from cutecourse.emulator.wgmma_registers import Flight
 from cutecourse.ptx.syntax import Vector
@@ -109,6 +111,7 @@ def mma_async(site: Site) -> Step:
                 wgmma.mma_async.m64nNk16 and its neighbours.
     """
     form = _form(site)
+    follow(site.machine, stores=True)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
@@ -172,6 +175,8 @@ def _check_registers(flight: Flight, origin: Origin, form: _Form, cluster: int) 
             "wgmma.mma_async uses registers with no wgmma.fence since other instructions used them",
             origin,
         )
+        # Reported once: what follows on the same registers is another matter.
+        flight.touched[used, cluster] = False
 
 
 def _form(site: Site) -> _Form:
@@ -279,8 +284,8 @@ class _Multiplication:
 
     # --- issue ----------------------------------------------------------------------------------------------
 
-    def issue(self, bundle: Bundle) -> None:
-        """All four warps have come, this one last: check, and let it complete later."""
+    def begin(self, bundle: Bundle) -> None:
+        """The first of the four warps has come: its operands have to be there for all."""
         form = self.form
         self.origin = Origin(form.site, bundle, self.group.cluster * WARP_SIZE)
         start = self.group.cohort.shared_start(self.group.cluster, self.group.rank) // 16
@@ -289,7 +294,14 @@ class _Multiplication:
         if self.a_bits is not None:
             self.a = self._matrix("a-desc", self.a_bits, _M, k_major=form.a_k_major).chunks + start
         self._check_shared(issued=False)
-        machine = bundle.machine
+        if self.a is not None and self.a_bits is not None:
+            self._check_layout("A", self.a_bits, self.a, k_major=form.a_k_major)
+        self._check_layout("B", self.b_bits, self.b, k_major=form.b_k_major)
+
+    def issue(self, bundle: Bundle) -> None:
+        """All four warps have come, this one last: let it complete later."""
+        form, machine = self.form, bundle.machine
+        self._check_shared(issued=True)
         if machine.recorder is not None:
             self.issued = machine.emit(
                 "wgmma.issue",
@@ -328,6 +340,9 @@ class _Multiplication:
         if self.a is not None:
             check(self.a, "A")
         check(self.b, "B")
+
+    def _check_layout(self, name: str, bits: int, chunks: NDArray[np.int64], *, k_major: bool) -> None:
+        check_operand(self.origin, name, bits, [chunks], self.form.item, k_major=k_major, decode=decode)
 
     def settle(self) -> None:
         """Complete it now, where all four warps have come to it."""
@@ -496,6 +511,12 @@ def wait_group(site: Site) -> Step:
             for operation in due:
                 operation.settle()
             flight.end(cluster, newest)
+        if bundle.machine.recorder is not None:
+            for cluster in clusters:
+                if cluster not in lagging:
+                    bundle.machine.emit(
+                        "wgmma.wait", bundle, cluster * WARP_SIZE, site.line, one=False, left=newest
+                    )
         if not lagging:
             return following
         waiting = split

@@ -25,7 +25,10 @@ WARPS = 4
 
 
 class Issued(Protocol):
-    """What happens when all four warps have come to an instruction."""
+    """What happens when warps come to an instruction."""
+
+    def begin(self, bundle: Bundle) -> None:
+        """The first warp has come."""
 
     def issue(self, bundle: Bundle) -> None:
         """The last warp has come."""
@@ -101,6 +104,8 @@ class Warpgroup:
         self.position[warp] += 1
         if index == len(self.common):
             self.common.append(_Common(site, operands, bundle.warp, what))
+            if what is not None:
+                what.begin(bundle)
         found = self.common[index]
         if found.site is not site:
             raise site.error(

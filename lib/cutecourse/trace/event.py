@@ -55,6 +55,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "memory.load": ("name", "lanes", "touches"),
     "memory.store": ("name", "lanes", "touches"),
     "memory.atomic": ("name", "lanes", "touches"),
+    "wgmma.issue": ("m", "n", "k", "types", "a", "b", "accumulate"),
+    "wgmma.complete": ("issue",),
+    "wgmma.wait": ("left",),
     "fence": ("name",),
 }
 """Every kind of event, and what its `data` holds at least.
@@ -65,9 +68,11 @@ transfer      the index of the `tma.issue` it belongs to, or None
 outcome       "passed", "blocked" or "false" (the instruction answered that the phase is not complete)
 group         how many CTAs act together, 1 or 2
 address       in tensor memory, the lane in its upper and the column in its lower 16 bits; None while unknown
-a, b, d       of an MMA: descriptors of shared memory (a: or an address in tensor memory), address of D
+a, b, d       of an MMA: descriptors of shared memory (a: or an address in tensor memory), address of D; of
+              a wgmma, which has D in registers, a is None where it is in registers too
+left          groups that may still be under way
 idesc         of an MMA: its instruction descriptor
-issue         the index of the `mma.issue` it belongs to; `issues` those that a commit waits for
+issue         the index of the `mma.issue` or `wgmma.issue` it belongs to; `issues` those that a commit waits for
 touches       [{"space", "rank" or "name", "range": [first byte or column, behind the last], "writes"}], with
               "lanes" in tensor memory: what the operation reads and writes (cutecourse.trace.touches)
 destinations  [{"rank": int, "offset": int}], in shared memory; empty for a store

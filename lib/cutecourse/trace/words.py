@@ -206,6 +206,11 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "mma.issue": _mma,
     "mma.complete": lambda d: f"#{d['issue']}",
     "mma.commit": _commit,
+    "wgmma.issue": lambda d: (
+        f"{d['m']}x{d['n']}x{d['k']} {d['types']}" + (", added" if d["accumulate"] else "")
+    ),
+    "wgmma.complete": lambda d: f"#{d['issue']}",
+    "wgmma.wait": lambda d: f"until at most {number(d['left'], 'group')} under way",
     "tmem.copy": lambda d: f"to {d['address']:#x}" + (" of both CTAs" if d["group"] == 2 else ""),
     "memory.load": _access,
     "memory.store": _access,

@@ -43,6 +43,8 @@ _KINDS = {
     "mma.issue": "mma",
     "mma.complete": "done",
     "mma.commit": "commit",
+    "wgmma.issue": "mma",
+    "wgmma.complete": "done",
     "tmem.alloc": "alloc",
     "tmem.dealloc": "alloc",
     "tmem.relinquish": "alloc",

@@ -1,0 +1,195 @@
+"""What can go wrong around wgmma: each mistake is made in a right kernel, and has to be named."""
+
+import numpy as np
+import pytest
+
+from cutecourse.emulator import (
+    AccumulatorInFlight,
+    DivergedWarp,
+    MissingProxyFence,
+    NonUniformOperand,
+    OverwrittenSource,
+    UninitializedRead,
+    launch,
+)
+from cutecourse.trace import Recorder
+from support.wgmma_ptx import ROWS, Wgmma
+
+FENCE = "wgmma.fence.sync.aligned;"
+COMMIT = "wgmma.commit_group.sync.aligned;"
+WAIT = "wgmma.wait_group.sync.aligned 0;"
+IN_REGISTERS = Wgmma(n=8, a_in_registers=True, swizzle_b="128B")
+CHAIN = Wgmma(n=8, steps=2, swizzle_a="64B", swizzle_b="64B")
+
+
+def arrays(kernel: Wgmma, tiles: int = 1):
+    generator = np.random.default_rng(3)
+
+    def whole(*shape):
+        return generator.integers(-4, 5, (tiles, *shape))
+
+    k = kernel.k * kernel.steps
+    a, b = whole(ROWS, k).astype(np.float16), whole(kernel.n, k).astype(np.float16)
+    return a, b, whole(ROWS, kernel.n).astype(np.float32), np.full((tiles, ROWS, kernel.n), 77, np.float32)
+
+
+def run(text: str, kernel: Wgmma = CHAIN, *, right: bool = True, block: int = 128, tiles: int = 1, **options):
+    a, b, c, d = arrays(kernel, tiles)
+    done = launch(text, grid=tiles, block=block, args=[a, b, c, d], **options)
+    if right:
+        wanted = a.astype(np.float32) @ b.astype(np.float32).transpose(0, 2, 1) + c
+        np.testing.assert_array_equal(d, wanted)
+    return done
+
+
+def edit(old: str, new: str, kernel: Wgmma = CHAIN) -> str:
+    text = kernel.ptx()
+    assert old in text, text
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("kernel", [CHAIN, IN_REGISTERS], ids=["shared", "registers"])
+def test_right_kernels__have_nothing_to_say(kernel, seed):
+    assert not run(kernel.ptx(), kernel, tiles=3, seed=seed).notes
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (WAIT, f"add.u32 %x, %d0, 1;\n{WAIT}"),
+        (WAIT, f"mov.b32 %d1, 0;\n{WAIT}"),
+        (WAIT, ""),
+        (WAIT, "wgmma.wait_group.sync.aligned 1;"),
+        (COMMIT, ""),
+    ],
+    ids=["read", "written", "no wait", "waits for all groups but one", "no commit"],
+)
+def test_accumulator__is_not_to_be_used_before_the_wait(old, new):
+    with pytest.raises(
+        AccumulatorInFlight, match=r"a register of D of the wgmma\.mma_async at line \d+ is used"
+    ):
+        run(edit(old, new))
+
+
+def test_accumulator__may_be_a_note_or_nothing():
+    done = run(edit(WAIT, ""), right=False, hazards={"accumulator in flight": "note"})
+    assert {note.hazard.name for note in done.notes} == {"accumulator in flight"}
+    assert not run(edit(WAIT, ""), right=False, hazards={"accumulator in flight": "off"}).notes
+
+
+def test_a_in_registers__is_not_to_be_written_before_the_wait():
+    text = edit(WAIT, f"mov.b32 %a2, 0;\n{WAIT}", IN_REGISTERS)
+    with pytest.raises(AccumulatorInFlight, match="a register of A"):
+        run(text, IN_REGISTERS)
+    # Reading it is no harm.
+    run(edit(WAIT, f"mov.b32 %x, %a2;\n{WAIT}", IN_REGISTERS), IN_REGISTERS)
+
+
+def test_accumulator__of_a_group_that_was_waited_for_is_free():
+    other = (
+        CHAIN.name.replace("mma_async", "mma_async")
+        + "\n    {%e0, %e1, %e2, %e3},\n    %a_desc, %b_desc, %p, 1, 1, 0, 0;"
+    )
+    text = edit(
+        WAIT,
+        f"{other}\n{COMMIT}\nwgmma.wait_group.sync.aligned 1;\nadd.f32 %d0, %d0, 0f00000000;\n{WAIT}",
+    ).replace(".reg .pred %p;", ".reg .pred %p;\n.reg .b32 %e<4>;")
+    for seed in range(6):
+        run(text, seed=seed)
+    with pytest.raises(AccumulatorInFlight):
+        run(text.replace("add.f32 %d0, %d0", "add.f32 %e0, %e0"))
+
+
+def test_accumulator__of_another_shape_is_not_passed_on():
+    wide = Wgmma(n=16, swizzle_a="64B", swizzle_b="64B")
+    narrow = CHAIN.name + "\n    {%d0, %d1, %d2, %d3},\n    %a_desc, %b_desc, %p, 1, 1, 0, 0;"
+    text = edit(COMMIT, f"{narrow}\n{COMMIT}", wide)
+    with pytest.raises(AccumulatorInFlight, match="only accumulators of the same shape"):
+        run(text, wide, right=False)
+
+
+def test_accumulator__as_the_a_of_the_next_needs_a_wait():
+    again = IN_REGISTERS.name + "\n    {%e0, %e1, %e2, %e3},\n    {%d0, %d1, %d2, %d3}, %b_desc, %p, 1, 1, 0;"
+    text = edit(COMMIT, f"{again}\n{COMMIT}", IN_REGISTERS)
+    text = text.replace(".reg .pred %p;", ".reg .pred %p;\n.reg .b32 %e<4>;")
+    with pytest.raises(AccumulatorInFlight, match="has not waited for"):
+        run(text, IN_REGISTERS)
+
+
+def test_wgmma_fence__missing_is_a_note():
+    (note,) = run(edit(FENCE, "")).notes
+    assert (note.hazard.name, note.severity) == ("no wgmma fence", "note")
+    # Between two of one accumulator none is needed, nor where nothing else has used the registers.
+    second = (
+        f"{CHAIN.name}\n    {{%d0, %d1, %d2, %d3}},\n    %a_desc, %b_desc, %p, 1, 1, 0, 0;\n{COMMIT}\n{WAIT}"
+    )
+    assert not run(edit(WAIT, f"{WAIT}\n{second}"), right=False).notes
+    (note,) = run(edit(WAIT, f"{WAIT}\nmov.b32 %x, %d0;\n{second}"), right=False).notes
+    assert note.hazard.name == "no wgmma fence"
+
+
+def test_operands__that_threads_wrote_need_a_proxy_fence():
+    with pytest.raises(MissingProxyFence):
+        run(edit("fence.proxy.async.shared::cta;", ""))
+    with pytest.raises(UninitializedRead):
+        run(edit("add.u64 %b_desc, %b_desc, 2;", "add.u64 %b_desc, %b_desc, 64;"))
+
+
+def test_operands__are_not_to_be_written_before_the_wait():
+    text = edit(WAIT, f"st.shared.b32 [tile_b], %me;\n{WAIT}")
+    errors = []
+    for seed in range(12):
+        try:
+            run(text, right=False, seed=seed)
+        except OverwrittenSource as error:
+            errors.append(str(error))
+    assert len(errors) > 6
+    assert all("wgmma.wait_group" in error for error in errors)
+
+
+def test_warps__that_leave_an_instruction_out():
+    one = f"setp.eq.u32 %p, %warp, 2;\n@%p bra over;\n{COMMIT}\nover:"
+    with pytest.raises(DivergedWarp, match=r"executes wgmma\.commit_group"):
+        run(edit(COMMIT, f"{one}\n{COMMIT}"), right=False)
+    with pytest.raises(DivergedWarp, match=r"warp 2 .*never executed"):
+        run(edit("ret;", f"{one}\nret;"), right=False)
+    late = f"setp.eq.u32 %p, %warp, 2;\n@%p bra over;\n{FENCE}"
+    with pytest.raises(DivergedWarp, match="all four warps"):
+        run(edit(FENCE, late).replace(WAIT, f"{WAIT}\nover:"), right=False)
+
+
+def test_warps__come_one_after_another():
+    # Warp 0 asks for its group long before the others have come to the multiplication.
+    spin = "setp.ne.u32 %p, %warp, 0;\nmov.u32 %x, 0;\n@!%p bra go;\nspin:\nadd.u32 %x, %x, 1;\n"
+    spin += "setp.lt.u32 %p, %x, 3000;\n@%p bra spin;\ngo:\nsetp.eq.u32 %p, %me, %me;\n"
+    for seed in range(4):
+        assert not run(edit(FENCE, spin + FENCE), seed=seed, tiles=2).notes
+
+
+def test_warpgroup__is_four_whole_warps():
+    with pytest.raises(DivergedWarp, match="only 96 threads"):
+        run(CHAIN.ptx(), right=False, block=96)
+    lanes = "setp.lt.u32 %p, %t, 3;\n@%p bra over;\n"
+    with pytest.raises(DivergedWarp):
+        run(edit(FENCE, lanes + FENCE).replace(WAIT, f"{WAIT}\nover:"), right=False)
+
+
+def test_descriptors__are_the_same_in_all_warps():
+    with pytest.raises(NonUniformOperand, match="in warp"):
+        run(edit(FENCE, f"setp.eq.u32 %p, %warp, 1;\n{FENCE}"), right=False)
+    with pytest.raises(NonUniformOperand, match=r"b-desc is .* in lane 0"):
+        run(edit(FENCE, f"cvt.u64.u32 %wide, %t;\nadd.u64 %b_desc, %b_desc, %wide;\n{FENCE}"), right=False)
+
+
+def test_trace__has_each_operation_once_and_its_waits():
+    recorder = Recorder()
+    run(CHAIN.ptx(), recorder=recorder, tiles=2)
+    trace = recorder.trace()
+    issued, complete = trace.of("wgmma.issue").events, trace.of("wgmma.complete").events
+    assert [event["types"] for event in issued] == ["f32.f16.f16"] * 4
+    assert [event["accumulate"] for event in issued] == [True] * 4
+    assert sorted(event["issue"] for event in complete) == [event.index for event in issued]
+    waits = trace.of("wgmma.wait").events
+    assert len(waits) == 8  # a warp each
+    assert max(event.index for event in complete) < max(event.index for event in waits)
