@@ -72,7 +72,8 @@ a, b, d       of an MMA: descriptors of shared memory (a: or an address in tenso
               a wgmma, which has D in registers, a is None where it is in registers too
 left          groups that may still be under way
 idesc         of an MMA: its instruction descriptor
-issue         the index of the `mma.issue` or `wgmma.issue` it belongs to; `issues` those that a commit waits for
+issue         the index of the `mma.issue` or `wgmma.issue` it belongs to; `issues` those that a commit
+              waits for
 touches       [{"space", "rank" or "name", "range": [first byte or column, behind the last], "writes"}], with
               "lanes" in tensor memory: what the operation reads and writes (cutecourse.trace.touches)
 destinations  [{"rank": int, "offset": int}], in shared memory; empty for a store
