@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import numbers
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -338,7 +338,7 @@ def _check_shared(module: Module, machine: Machine) -> None:
 
 def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters:
     """Lay the arguments out in parameter space as the kernel declares them."""
-    if isinstance(args, np.ndarray | str | bytes):
+    if isinstance(args, np.ndarray | str | bytes) or not isinstance(args, Iterable):
         raise LaunchError(
             "args is a sequence of arguments; put the one argument into a list", kernel=function.name
         )

@@ -198,11 +198,18 @@ class Site:
 
     def read(self, operand: Operand, kind: str) -> int:
         """As `source`, for an operand found inside another."""
+        self._known(kind, operand)
         return self.program.source_slot(self, operand, kind)
 
     def write(self, operand: Operand, kind: str) -> int:
         """As `destination`, for an operand found inside another."""
+        self._known(kind, operand)
         return self.program.destination_slot(self, operand, kind)
+
+    def _known(self, kind: str, operand: Operand) -> None:
+        """Refuse widths that no row of registers has: the instruction's type, or a register's, is none of its."""
+        if kind not in KINDS:
+            self.unsupported(f"{operand} as .{kind}, that is with {kind.lstrip('usbf')} bits")
 
     # --- convergence ------------------------------------------------------------------------------------
 

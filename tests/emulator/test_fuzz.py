@@ -1,0 +1,81 @@
+"""A few hundred broken texts and odd launches: each ends in a result or in an error that says what it is."""
+
+from collections import Counter
+
+import pytest
+
+from benchmarks import fuzz
+from benchmarks.fuzz_mutations import LAUNCH_CHANGES, TEXT_CHANGES, WEIGHTS
+
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def bases():
+    return fuzz.texts()
+
+
+@pytest.fixture(scope="module")
+def rows(bases):
+    return fuzz.fuzz(range(COUNT), bases)
+
+
+def test_fuzz__ends_in_results_and_documented_errors(rows):
+    assert [row["number"] for row in rows] == list(range(COUNT))
+    assert not [row for row in rows if row["outcome"].startswith("finding")]
+
+
+def test_fuzz__reaches_the_parser_the_translation_and_the_run(rows):
+    seen = Counter(row["outcome"] for row in rows)
+    assert seen["PtxSyntaxError"] > 30
+    assert seen["result"] > 30
+    assert seen["LaunchError"] > 5
+    assert seen["UnsupportedInstruction"] + seen["InvalidOperand"] > 10
+    assert seen["AddressError"] > 2
+
+
+def test_make__gives_the_same_mutation_for_a_number(bases):
+    one, again = fuzz.make(17, bases), fuzz.make(17, bases)
+    assert (one.ptx, one.changes, one.base) == (again.ptx, again.changes, again.base)
+    made = [fuzz.make(number, bases) for number in range(COUNT)]
+    assert {name for mutation in made for name in mutation.changes} == {*TEXT_CHANGES, *LAUNCH_CHANGES}
+    assert set(WEIGHTS) == set(TEXT_CHANGES)
+    texts = {base.name: base.ptx for base in bases}
+    changed = [mutation for mutation in made if mutation.ptx != texts[mutation.base]]
+    assert len(changed) > 0.6 * COUNT
+
+
+@pytest.mark.parametrize(
+    ("body", "finding"),
+    [
+        ("raise KeyError('x')", "KeyError"),
+        ("import warnings; warnings.warn('x')", "UserWarning"),
+        ("while True: pass", "TooLongError"),
+    ],
+)
+def test_outcome__anything_else_is_a_finding(bases, monkeypatch, body, finding):
+    monkeypatch.setattr(fuzz, "CPU_LIMIT_S", 0.2)
+    monkeypatch.setattr(fuzz, "run", lambda mutation: exec(body))
+    row = fuzz.outcome(fuzz.make(0, bases))
+    assert row["outcome"] == f"finding: {finding}"
+
+
+def test_work__memory_beyond_the_limit_is_a_finding(bases):
+    # In a worker of its own, whose limit stays with it.
+    from multiprocessing import get_context
+
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_greedy, args=(theirs,), daemon=True)
+    process.start()
+    assert ours.poll(60)
+    assert ours.recv() == "MemoryError"
+    process.join()
+
+
+def _greedy(pipe):
+    fuzz.limit_memory()
+    try:
+        pipe.send(len(bytearray(2 * fuzz.MEMORY_LIMIT_BYTES)))
+    except MemoryError:
+        pipe.send("MemoryError")
