@@ -207,7 +207,7 @@ class Site:
         return self.program.destination_slot(self, operand, kind)
 
     def _known(self, kind: str, operand: Operand) -> None:
-        """Refuse widths that no row of registers has: the instruction's type, or a register's, is none of its."""
+        """Refuse a width that no row of registers has."""
         if kind not in KINDS:
             self.unsupported(f"{operand} as .{kind}, that is with {kind.lstrip('usbf')} bits")
 
