@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -242,6 +243,7 @@ def limit_memory() -> None:
 
 def _work(pipe: Connection, bases: Sequence[Base]) -> None:
     """Answer numbers with outcomes until the pipe closes, with limited memory."""
+    faulthandler.enable()
     limit_memory()
     while True:
         try:
