@@ -202,8 +202,16 @@ TEXT_CHANGES: dict[str, TextChange] = {
 }
 """Every change to a text, by name."""
 WEIGHTS = {
-    "operand": 10, "statement": 8, "number": 6, "kind": 5, "token": 4, "byte": 2, "directive": 2,
-    "splice": 1, "cut": 1, "repeat": 1,
+    "operand": 10,
+    "statement": 8,
+    "number": 6,
+    "kind": 5,
+    "token": 4,
+    "byte": 2,
+    "directive": 2,
+    "splice": 1,
+    "cut": 1,
+    "repeat": 1,
 }
 """How often each is chosen: most often what leaves a text that can run."""
 
