@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from benchmarks import sanitizer
+from benchmarks import sanitizer, sanitizer_table
 from benchmarks.sanitizer_kernels import KERNELS, RIGHT
 
 MEMCHECK = """========= COMPUTE-SANITIZER
@@ -112,3 +112,41 @@ def test_fault__is_reported_by_the_emulator_as_said_beforehand(kernel, fault):
     said, line = sanitizer.emulated(kernel, fault.name)
     assert said in fault.named
     assert line is not None
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return list(sanitizer_table.rows())
+
+
+def test_recorded__has_every_launch_under_every_tool(recorded):
+    assert [(row.kernel, row.fault) for row in recorded] == sanitizer.launches()
+
+
+def test_recorded__every_fault_that_a_tool_reports_the_emulator_reports(recorded):
+    reported = [row for row in recorded if row.fault != RIGHT and row.tools and _known(row)]
+    assert len(reported) > 25
+    assert [(row.kernel, row.fault) for row in reported if not row.emulator_reports] == []
+    # Where both name a line it is the same one, or the reader of what was not written or not waited for.
+    assert sum(row.same_line for row in reported) > 0.8 * len(reported)
+
+
+def _known(row):
+    (fault,) = (fault for fault in KERNELS[row.kernel].faults if fault.name == row.fault)
+    return "SharedMemoryRace" not in fault.named
+
+
+def test_recorded__every_right_kernel_passes_both(recorded):
+    right = [row for row in recorded if row.fault == RIGHT]
+    assert len(right) == len(KERNELS)
+    for row in right:
+        assert (row.alone, row.tools, row.failed, row.emulator) == ("right result", {}, {}, "")
+
+
+def test_markdown__has_a_row_for_each_fault(recorded):
+    text = sanitizer_table.markdown()
+    faults = [fault for kernel in KERNELS.values() for fault in kernel.faults]
+    table = [line for line in text.split("\n") if line.startswith("| `")]
+    assert len(table) == len(faults)
+    assert all(line.count(" | ") == 4 for line in table)
+    assert f"of {len(faults)} faults" in text
