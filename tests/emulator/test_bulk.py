@@ -6,11 +6,13 @@ import pytest
 from cutecourse.emulator import (
     AddressError,
     AlignmentError,
-    DeadlockError,
+    ExitedCTAError,
     InvalidOperand,
     MulticastError,
     OverwrittenSource,
+    TransactionBytesError,
     UnfinishedCopy,
+    UnfinishedLoad,
     UninitializedRead,
     UnsupportedInstruction,
     launch,
@@ -135,7 +137,7 @@ def test_bulk__a_block_stays_until_its_bytes_have_gone_to_another_block():
     # CTA 0 ends as soon as it has asked; CTA 1 waits for the bytes.
     leave = ("wait:\n", "    setp.eq.u32 %done, %rank, 0;\n    @%done ret;\nwait:\n")
     for seed in range(4):
-        with pytest.raises((UnfinishedCopy, AddressError), match="ended"):
+        with pytest.raises((UnfinishedCopy, ExitedCTAError, UnfinishedLoad), match="ended"):
             run(
                 "bulk/shared_to_cluster",
                 leave,
@@ -152,7 +154,7 @@ def test_bulk__a_wait_for_the_reading_is_enough_at_the_end():
 
 
 def test_bulk__bytes_that_nobody_brings_are_a_deadlock_that_names_them():
-    with pytest.raises(DeadlockError, match=r"16 bytes"):
+    with pytest.raises(TransactionBytesError, match=r"16 bytes are missing"):
         run("tensor/load_2d", ("%state, [%bar], 640;", "%state, [%bar], 656;"))
 
 

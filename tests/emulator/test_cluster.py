@@ -1,5 +1,7 @@
 """Clusters: their barrier and who never comes, remote memory, asynchronous stores, and events."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from cutecourse.emulator import (
     InvalidOperand,
     LaunchError,
     NoBarrierError,
+    TransactionBytesError,
     UninitializedRead,
     launch,
 )
@@ -179,7 +182,7 @@ other:
         "barrier.cluster.wait waits for barrier.cluster.arrive of block (3, 0, 0) warp 1 (32 threads)"
         in message
     )
-    assert "block (1, 0, 0) warp 1: " in message
+    assert "blocks (1, 0, 0), (3, 0, 0) warp 1: " in message
     assert "waits at barrier 3: 32 of 64 threads have arrived" in message
 
 
@@ -294,11 +297,12 @@ def test_st_async__without_the_wait_the_words_are_not_there():
 
 
 def test_st_async__missing_bytes_name_who_stored():
-    with pytest.raises(DeadlockError) as caught:
+    with pytest.raises(TransactionBytesError) as caught:
         run(STORE.replace("[full], 128", "[full], 132"))
     message = str(caught.value)
     assert "misses 4 bytes" in message
-    assert "128 bytes landed of what it asked for" in message
+    assert message.startswith("4 bytes are missing at mbarrier full")
+    assert re.search(r"128 bytes landed, asked for at line \d+ by warp 0 of CTA [01]\n", message)
 
 
 @pytest.mark.parametrize(

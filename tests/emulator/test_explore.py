@@ -98,7 +98,7 @@ def test_explore__a_fault_that_seeds_report_differently():
 
 
 @pytest.mark.parametrize(
-    ("name", "error"), [("too_few_bytes", "DeadlockError"), ("no_proxy_fence", "MissingProxyFence")]
+    ("name", "error"), [("too_few_bytes", "TransactionBytesError"), ("no_proxy_fence", "MissingProxyFence")]
 )
 def test_explore__a_fault_that_all_seeds_report_alike(name, error):
     found = explore(doubled(tma_broken.broken(name)), seeds=range(5))

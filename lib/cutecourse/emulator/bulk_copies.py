@@ -8,7 +8,7 @@ its source later and writes later still.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle
+from cutecourse.emulator.block_end import check_landing
+from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Cohort
 from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
@@ -45,6 +46,7 @@ __all__ = [
     "global_bytes",
     "land_later",
     "lane_value",
+    "origins_under_way",
     "own_place",
     "pieces_of",
     "remember",
@@ -331,12 +333,25 @@ def land_later(
             machine.defer(partial(_land, arrival, place, piece, first))
 
 
+def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> Iterator[Origin]:
+    """Who has asked for the copies that have still to bring bytes to the mbarrier at an offset of a CTA."""
+    for work in cohort.machine.pending:
+        arguments = work.arguments_of(_land)
+        if arguments is None:
+            continue
+        arrival, place = arguments[:2]
+        same = place.bundle.cohort is cohort and place.cluster == cluster and arrival.barrier == offset
+        if same and arrival.barrier_rank(place.rank) == rank:
+            yield arrival.origin
+
+
 def _land(arrival: Arrival, place: Place, piece: Piece, first: int) -> None:
     """A piece lands in one destination, in whose memory the copy's chunks are counted from `first`."""
     origin = arrival.origin
     bundle = origin.bundle
     machine = bundle.machine
     check_alive(origin.site, bundle, origin.lane, place.rank, "the copy's destination")
+    check_landing(origin, place.rank)
     held, written = bundle.cohort.shared_chunks
     held[first:][piece.chunks] = piece.read()
     written[first:][piece.covered] = _LANDED

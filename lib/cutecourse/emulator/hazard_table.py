@@ -162,7 +162,7 @@ _MEMORY = (
     Hazard(
         "multicast",
         "error",
-        "a multicast names a CTA that the cluster does not have, or whose mbarrier is not initialised",
+        "a multicast names a CTA that the cluster does not have, or whose mbarrier expects no bytes of it",
         "the hardware faults, or bytes arrive where nobody counts them",
         "MulticastError",
         fixed=True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
@@ -101,6 +102,11 @@ class PendingWork:
         """Where it stands in `machine.pending`."""
         self.done = False
         machine.pending.append(self)
+
+    def arguments_of(self, function: Callable[..., None]) -> tuple[Any, ...] | None:
+        """The arguments with which a function will do the work; None where another does it."""
+        found = self._complete
+        return found.args if isinstance(found, partial) and found.func is function else None
 
     def finish(self) -> None:
         """Complete the work if it is not complete yet."""

@@ -317,6 +317,7 @@ class _Look:
                 done = self._is_past(value, barrier, origin)
                 parity = value >> _PHASE_SHIFT & 1
             if done:
+                barrier.seen = barrier.phase
                 passed.reshape(-1)[lanes] = True
                 if recorder is not None:
                     self._tell(origin, barrier, parity, "passed", len(lanes))

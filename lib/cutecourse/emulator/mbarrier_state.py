@@ -11,11 +11,13 @@ Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.emulator.block_end import block_ended
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split, put
 from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
 from cutecourse.emulator.hazards import report
@@ -38,7 +40,8 @@ __all__ = [
 
 MAX_COUNT = (1 << 20) - 1
 """The largest arrival count, and the largest tx-count in both directions."""
-_KEPT = 8
+_KEPT = 24
+"""Things that a barrier remembers, for reports."""
 _Key = tuple[int, int, int]
 
 
@@ -76,11 +79,13 @@ class MBarrier:
         "cohort",
         "expected",
         "history",
+        "loaded",
         "name",
         "offset",
         "pending",
         "phase",
         "rank",
+        "seen",
         "tx",
         "waiters",
         "word",
@@ -97,6 +102,10 @@ class MBarrier:
         self.pending = count
         self.expected = count
         self.tx = 0
+        self.seen = 0
+        """So many phases are complete, as some thread has seen by a wait."""
+        self.loaded = 0
+        """Copies have brought bytes in phases up to this one, counted from 1."""
         self.waiters: list[Group] = []
         self.history: dict[tuple[str, int, int, int], tuple[int, Origin]] = {}
         """The last things that happened, (what, phase, ...): (how many, who), oldest first."""
@@ -189,6 +198,8 @@ class MBarrier:
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
         self.tx = tx
+        if not by_thread:
+            self.loaded = self.phase + 1
         self.note("complete_tx", n_bytes, origin)
         done = self._settle()
         machine = self.cohort.machine
@@ -255,6 +266,8 @@ class MBarrier:
                 phase=self.phase - 1,
             )
         waiters, self.waiters = self.waiters, []
+        if waiters:
+            self.seen = self.phase
         for group in waiters:
             group.done = True
             wait = group.wait
@@ -284,9 +297,15 @@ class MBarrier:
     def where(self) -> str:
         """Which barrier it is, in words."""
         x, y, z = self.cohort.blocks[self.cluster, self.rank].tolist()
-        name = f"mbarrier {self.name}" if self.name else "the mbarrier"
         cta = f", CTA {self.rank} of its cluster" if self.cohort.size > 1 else ""
-        return f"{name} (block ({x}, {y}, {z}){cta}, shared offset {self.offset})"
+        return f"{self._named()} (block ({x}, {y}, {z}){cta}, shared offset {self.offset})"
+
+    def label(self) -> str:
+        """Which barrier of its CTA it is, in words."""
+        return f"{self._named()} (shared offset {self.offset})"
+
+    def _named(self) -> str:
+        return f"mbarrier {self.name}" if self.name else "the mbarrier"
 
     def missing(self) -> str:
         """What the current phase waits for, in words."""
@@ -297,24 +316,13 @@ class MBarrier:
             what += f"{', while ' if what else 'nothing, but '}{-self.tx} bytes came that nobody has expected"
         return what
 
-    def told(self) -> list[str]:
-        """The last things that happened to it, oldest first."""
-        words = {
-            "init": ("initialised for {}", "arrival"),
-            "expect_tx": ("{} expected", "byte"),
-            "complete_tx": ("{} landed of what it asked for", "byte"),
-            "arrive": ("{}", "arrival"),
-            "arrive_drop": ("{}, dropping out", "arrival"),
-        }
-        rows = []
-        for (what, phase, *_), (count, origin) in self.history.items():
-            (x, y, z), warp, lane = origin.bundle.where(origin.lane)
-            form, unit = words[what]
-            rows.append(
-                f"phase {phase}, line {origin.site.line}, block ({x}, {y}, {z}) warp {warp} lane {lane}: "
-                + form.format(number(count, unit))
-            )
-        return rows
+    def came(self, phase: int) -> list[tuple[str, int, Origin]]:
+        """What happened in a phase: what, how many, and who; oldest first."""
+        return [
+            (what, count, origin)
+            for (what, at, *_), (count, origin) in self.history.items()
+            if at == phase and what != "init"
+        ]
 
 
 class MBarriers:
@@ -333,6 +341,7 @@ class MBarriers:
         found = cohort.state.get("mbarriers")
         if found is None:
             found = cohort.state["mbarriers"] = cls(cohort)
+            cohort.state.setdefault("on exit", []).append(partial(block_ended, found))
         return found
 
     def find(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
@@ -341,6 +350,10 @@ class MBarriers:
         if found is None or self._written[found.word]:
             raise self._nothing(cluster, rank, offset, found, origin)
         return found
+
+    def holds(self, barrier: MBarrier) -> bool:
+        """Whether an object is still there, and nothing was stored over it."""
+        return not self._written[barrier.word]
 
     def _nothing(
         self, cluster: int, rank: int, offset: int, found: MBarrier | None, origin: Origin
@@ -531,18 +544,14 @@ class PhaseWait:
             if group.warp == warp:
                 barrier = group.barrier
                 rows.append(
-                    f"{self.name} waits for parity {group.parity} of {barrier.where()}, which is in phase"
+                    f"{self.name} waits for parity {group.parity} of {barrier.label()}, which is in phase"
                     f" {barrier.phase} and misses {barrier.missing()}"
                 )
         return "; ".join(rows[:4]) + ("; and more" if len(rows) > 4 else "")
 
-    def background(self, warp: int) -> list[str]:
-        """The last things that happened to the barriers that the lanes of a warp wait for."""
-        rows = []
-        for barrier in dict.fromkeys(group.barrier for group in self.groups if group.warp == warp):
-            rows.append(f"{barrier.where()}, last:")
-            rows += [f"  {row}" for row in barrier.told()]
-        return rows
+    def barriers(self, warp: int) -> list[MBarrier]:
+        """The barriers that the lanes of a warp wait for."""
+        return list(dict.fromkeys(group.barrier for group in self.groups if group.warp == warp))
 
 
 # --- what asynchronous work calls ---------------------------------------------------------------------------

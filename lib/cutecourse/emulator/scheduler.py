@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split
-from cutecourse.emulator.errors import BudgetExceeded, DeadlockError, DivergedWarp, EmulatorError
+from cutecourse.emulator.bundle import Bundle, Cohort, Split
+from cutecourse.emulator.errors import EmulatorError
 from cutecourse.emulator.machine import WAIT, Machine
+from cutecourse.emulator.stuck import over_budget, stuck
 
 if TYPE_CHECKING:
     from cutecourse.emulator.program import BasicBlock
@@ -107,7 +108,7 @@ class Scheduler:
             self._timed_out.clear()
         keys = {wait.key() for wait in machine.sleeping}
         if keys <= self._timed_out:
-            self._stuck()
+            raise stuck(machine, self._cohorts, self.block_runs)
         self._timed_out |= keys
         for wait in list(machine.sleeping):
             wait.time_out()
@@ -236,7 +237,7 @@ class Scheduler:
             split.turn = machine.issued
             turn -= used + 1
             if machine.issued > self.budget:
-                self._over_budget()
+                raise over_budget(machine, self.block_runs, self.budget)
         return True
 
     @staticmethod
@@ -247,109 +248,8 @@ class Scheduler:
             return f"while the emulator ran PTX line {found.line}: {found}"
         return f"while the emulator ran block {block.index} of {block.function}"
 
-    # --- when nothing goes on
-    # -----------------------------------------------------------------------------------
-
-    def _over_budget(self) -> None:
-        program = self.machine.program
-        hot: Counter[int] = Counter()
-        for index, runs in self.block_runs.items():
-            for instruction in program.blocks[index].instructions:
-                hot[instruction.line] += runs
-        lines = "\n".join(
-            f"    line {line}, {count} times: {program.module.line_text(line).strip()}"
-            for line, count in hot.most_common(4)
-        )
-        raise BudgetExceeded(
-            f"the kernel did not end within {self.budget} instructions; it ran most often\n{lines}\n"
-            "  Does a loop wait for something that never comes? Else raise max_instructions.",
-            kernel=self.machine.entry.name,
-        )
-
-    def _stuck(self) -> None:
-        """Explain why no warp can go on."""
-        rows: list[str] = []
-        background: dict[tuple[str, ...], None] = {}  # of a barrier once, however many warps wait for it
-        sleeps = False
-        apart: list[tuple[Bundle, Split]] = []
-        first: tuple[Bundle, Split] | None = None
-        total = 0
-        for cohort in self._cohorts:
-            for bundle in cohort.bundles:
-                for split in bundle.splits:
-                    first = first or (bundle, split)
-                    sleeps = sleeps or hasattr(split.waiting, "time_out")
-                    if hasattr(split.waiting, "needs"):
-                        apart.append((bundle, split))
-                    mask = bundle.full if split.mask is None else split.mask
-                    for warp in np.flatnonzero(mask.any(axis=1)).tolist():
-                        total += 1
-                        if len(rows) < 16:
-                            rows.append(self._row(bundle, split, warp, mask[warp]))
-                            background[tuple(getattr(split.waiting, "background", _none)(warp))] = None
-        if total > len(rows):
-            rows.append(f"  and {total - len(rows)} more")
-        rows += [f"  {row}" for history in background for row in history][:40]
-        if apart and not sleeps:
-            bundle, split = apart[0]
-            raise self._waiting_error(
-                DivergedWarp,
-                f"{split.waiting.needs}, and some of them wait elsewhere:\n" + "\n".join(rows),
-                bundle,
-                split,
-                split.waiting.line,
-            )
-        assert first is not None
-        bundle, split = first
-        raise self._waiting_error(
-            DeadlockError,
-            "no warp can go on:\n" + "\n".join(rows),
-            bundle,
-            split,
-            self._line(bundle, split),
-        )
-
-    def _waiting_error(
-        self, kind: type[EmulatorError], problem: str, bundle: Bundle, split: Split, line: int | None
-    ) -> EmulatorError:
-        mask = bundle.full if split.mask is None else split.mask
-        return self.machine.error(kind, problem, line, bundle, int(np.flatnonzero(mask)[0]))
-
-    def _row(self, bundle: Bundle, split: Split, warp: int, lanes: Any) -> str:
-        block, rank, _ = bundle.where(warp * WARP_SIZE)
-        active = np.flatnonzero(lanes).tolist()
-        live = np.flatnonzero(bundle.live[warp]).tolist()
-        which = "" if active == live else f" lanes {_ranges(active)}"
-        reason = split.waiting.describe(warp) if split.waiting is not None else "could run"
-        return f"  block {block} warp {rank}{which}: line {self._line(bundle, split)}, {reason}"
-
-    @staticmethod
-    def _line(bundle: Bundle, split: Split) -> int | None:
-        line = getattr(split.waiting, "line", None)
-        if line is not None:
-            return int(line)
-        block = bundle.program.blocks[split.at]
-        return block.instructions[0].line if block.instructions else None
-
-
-def _none(warp: int) -> list[str]:
-    """The background of a wait that has none."""
-    return []
-
 
 def _place(split: Split, places: list[tuple[int, ...]]) -> tuple[int, ...]:
     """Where a split stands in the order of blocks; inside a call it stands before the place to return to."""
     own = places[split.at]
     return (*(places[frame][0] - 1 for frame in split.stack), *own) if split.stack else own
-
-
-def _ranges(lanes: list[int]) -> str:
-    """[0, 1, 2, 5] as "0-2, 5"."""
-    parts: list[str] = []
-    start = previous = lanes[0]
-    for lane in [*lanes[1:], -2]:
-        if lane != previous + 1:
-            parts.append(str(start) if start == previous else f"{start}-{previous}")
-            start = lane
-        previous = lane
-    return ", ".join(parts)
