@@ -162,13 +162,14 @@ def _flows(events: list[dict[str, Any]]) -> list[str]:
 
 
 def _bindings(events: list[dict[str, Any]]) -> list[str]:
-    """A reader goes through the events by time, those of one time as they stand, and binds a flow's step to
-    the slice that began last on its thread; an instant is a slice without length.
+    """A reader goes through the events by time and binds a flow's step to the slice that began last on its
+    thread; an instant is a slice without length. Of one time Perfetto takes longer slices first, and the rest
+    as it stands.
     """
     found = []
     last: dict[tuple[int, int], dict[str, Any]] = {}
     begun: set[Any] = set()
-    for event in sorted((e for e in events if e["ph"] in "Xistf"), key=lambda e: e["ts"]):
+    for event in sorted((e for e in events if e["ph"] in "Xistf"), key=_reading_order):
         thread = (event["pid"], event["tid"])
         if event["ph"] in "Xi":
             last[thread] = event
@@ -181,6 +182,10 @@ def _bindings(events: list[dict[str, Any]]) -> list[str]:
         elif event["id"] not in begun:
             found.append(f"flow {event['id']}: its {event['ph']} is read before its s")
     return found
+
+
+def _reading_order(event: dict[str, Any]) -> tuple[float, bool, float]:
+    return (event["ts"], event["ph"] != "X", -event.get("dur", 0))
 
 
 def _counters(events: list[dict[str, Any]]) -> list[str]:

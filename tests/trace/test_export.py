@@ -286,3 +286,51 @@ def test_problems__finds_what_breaks_the_format(change):
     document = copy.deepcopy(traces.pipeline().to_chrome())
     change(document)
     assert problems(document) != []
+
+
+def test_to_chrome__many_instants_of_one_time_and_place_are_one():
+    recorder = Recorder()
+    recorder.begin(kernel="k", grid=(1, 1, 1), block=(32, 1, 1))
+    place = {"cluster": 0, "rank": 0, "block": (0, 0, 0), "lane": None, "line": 3}
+    barrier = {"rank": 0, "offset": 0, "name": "full"}
+    recorder.emit("mbarrier.init", time=1, warp=0, barrier=barrier, count=1, **place)
+    for n in range(5):
+        state = {"phase": 0, "pending": 1, "tx": -16 * n}
+        recorder.emit(
+            "mbarrier.complete_tx",
+            time=9,
+            warp=None,
+            barrier=barrier,
+            bytes=16,
+            transfer=None,
+            state=state,
+            **place,
+        )
+    recorder.emit("fence", time=9, warp=0, name="fence.proxy.async", **place)
+    document = recorder.trace().to_chrome()
+    assert problems(document) == []
+    shown = {event["name"]: event["args"] for event in of(document, "i")}
+    assert list(shown) == [
+        "mbarrier.init: full expects 1 arrival",
+        "mbarrier.complete_tx (5)",
+        "fence.proxy.async",
+    ]
+    assert shown["mbarrier.complete_tx (5)"]["events"] == [1, 2, 3, 4, 5]
+
+
+def test_to_chrome__a_wait_over_at_once_takes_no_flow_from_the_issue_before_it():
+    recorder = Recorder()
+    recorder.begin(kernel="k", grid=(1, 1, 1), block=(32, 1, 1))
+    place = {"time": 5, "cluster": 0, "rank": 0, "block": (0, 0, 0), "lane": 0}
+    about = {"tensor": "c", "coords": (0, 0), "box": (8, 8), "bytes": 64, "destinations": [], "mask": None}
+    source = {"rank": 0, "offset": 0}
+    issue = recorder.emit(
+        "tma.issue", warp=0, line=3, operation="store", barrier=None, source=source, **about, **place
+    )
+    recorder.emit("bulk.wait", warp=0, line=4, left=0, read=True, outcome="blocked", **place)
+    recorder.emit("tma.read", warp=None, line=3, transfer=issue, **place)
+    recorder.emit("bulk.resume", warp=0, line=4, **place)
+    document = recorder.trace().to_chrome()
+    assert problems(document) == []
+    (wait,) = [event for event in of(document, "X") if event["cat"] == "wait"]
+    assert (wait["ts"], wait["dur"]) == (5, 1)

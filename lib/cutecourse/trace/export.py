@@ -7,10 +7,10 @@ thread       a warp; and in each CTA the units that work beside the warps: `TMA`
              writes` (bytes that land in its shared memory), `tensor core`, `commits`, and `barriers` (what
              happens to its barriers without a thread that does it). Where the slices of one thread would
              overlap without nesting, those that come later are in a second row, `TMA (2)`.
-slice        a wait from its first try to where the warp went on; a transfer from its issue to the last byte;
-             an MMA from its issue to its end; a commit until it has arrived. A slice of length 1 on a warp is
-             where it issued one of these.
-instant      everything else, such as an arrival.
+slice        a wait from its first try to where the warp went on, of length 1 at least; a transfer from its
+             issue to the last byte; an MMA from its issue to its end; a commit until it has arrived. A slice
+             of length 1 on a warp is where it issued one of these.
+instant      everything else, such as an arrival; more than four of one time and place are one instant.
 counter      of each barrier, in the CTA where it lies, how many arrivals and bytes its phase still misses.
 flow         an arrow from the instruction that issued a transfer to the transfer and on to where its bytes
              landed last; from the issue of an MMA to the MMA and on to the commit that tells of it.
@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,12 @@ from cutecourse.trace.words import barrier_name, number, words
 if TYPE_CHECKING:
     from cutecourse.trace.trace import Trace
 
-__all__ = ["TIME_UNIT", "save_chrome", "to_chrome"]
+__all__ = ["TIME_UNIT", "drawn_arrows", "save_chrome", "to_chrome"]
 
 TIME_UNIT = "1 us in this file is 1 instruction that the emulator issued: an order, no duration on a GPU"
 
 _BESIDE_WARPS = ("TMA", "TMA writes", "tensor core", "commits", "barriers")
+_MOST_INSTANTS = 4
 _ISSUES = ("tma.issue", "mma.issue", "mma.commit")
 # Slices of their own say these: a wait's tries and its end, and bytes that land.
 _IN_SLICES = (
@@ -77,6 +79,15 @@ def save_chrome(trace: Trace, path: str | Path) -> Path:
     else:
         path.write_text(text, encoding="utf-8")
     return path
+
+
+def drawn_arrows(trace: Trace) -> list[tuple[int, str, int, str]]:
+    """The arrows of the file: begin and name of the slice that each leaves, and of the one it leads to."""
+    return [
+        (one.begin, one.name, other.begin, other.name)
+        for _, _, way in _Export(trace).flows
+        for (_, one), (_, other) in pairwise(way)
+    ]
 
 
 class _Slice:
@@ -138,7 +149,8 @@ class _Export:
             args: dict[str, Any] = {"line": wait.line, "tries": wait.tries, "ended": over}
             if wait.lane is not None:
                 args["lane"] = wait.lane
-            self._add(unit, name, wait.begin, end, "wait", **args)
+            # Without a length Perfetto would take it last of its time, and give it the flow of an issue.
+            self._add(unit, name, wait.begin, max(end, wait.begin + 1), "wait", **args)
 
     def _transfers(self) -> None:
         for transfer in self.trace.transfers():
@@ -213,14 +225,18 @@ class _Export:
     # --- what does not last -------------------------------------------------------------------------------
 
     def _rest(self) -> None:
+        together: dict[tuple[_Unit, int], list[Event]] = defaultdict(list)
         for event in self.trace:
             outcome = event.data.get("outcome", "passed")
             if event.kind in _ISSUES or event.kind in _IN_SLICES or outcome != "passed":
                 continue
             if event.kind == "barrier.wait":  # it has no outcome: the resume that follows ends a slice
                 continue
-            unit = self.arrived.get(event.index, _unit(event))
-            self.instants.append((unit, words(event), event.time, event.kind, _about(event)))
+            together[self.arrived.get(event.index, _unit(event)), event.time].append(event)
+        for (unit, time), events in together.items():
+            # A viewer puts the instants of one time below each other: of many it would make a tower.
+            for group in [events] if len(events) > _MOST_INSTANTS else [[event] for event in events]:
+                self.instants.append((unit, _name(group), time, group[0].kind, _about(*group)))
 
     def _counters(self) -> None:
         offsets: dict[tuple[_Cta, str], set[int]] = defaultdict(set)
@@ -432,6 +448,13 @@ def _short(event: Event) -> str:
     if event.kind == "mma.issue":
         return f"MMA {data['m']}x{data['n']}x{data['k']}" + (" of both CTAs" if data["group"] == 2 else "")
     return f"commit to {barrier_name(data['barrier'])}"
+
+
+def _name(events: list[Event]) -> str:
+    """What the instant of some events is called: one in words, several by their kinds."""
+    if len(events) == 1:
+        return words(events[0])
+    return ", ".join(f"{kind} ({count})" for kind, count in Counter(event.kind for event in events).items())
 
 
 def _several(names: list[str]) -> str:
