@@ -181,6 +181,8 @@ class Machine:
         """Those of them that could end for some of their lanes."""
         self.follows_bytes = ""
         """"copies" where it is followed who reads what they bring, "stores" where threads' stores count."""
+        self.follows_sums = False
+        """Whether it is followed who reads the sums in tensor memory."""
         self.program: Program
 
     # --- asynchronous work ----------------------------------------------------------------------------------

@@ -139,6 +139,8 @@ def _issue(
             pipeline="cp",
         )
         memory.begin(moving)
+        if memory.sums is not None:
+            memory.sums.stored(region)
         places.append((each, memory, moving, chunks))
     machine = origin.bundle.machine
     if machine.recorder is not None:

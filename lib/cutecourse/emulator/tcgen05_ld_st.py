@@ -28,6 +28,7 @@ from cutecourse.emulator.tensor_memory import (
     TensorMemory,
     split_address,
 )
+from cutecourse.emulator.tensor_memory_sums import follow_sums
 from cutecourse.emulator.warp_values import require_whole_warps
 
 __all__: list[str] = []
@@ -108,6 +109,10 @@ class _Access:
         for region in regions:
             memory.check_allocated(region, name, origin)
             memory.check_quiet(region, name, origin, writes=writes)
+            if memory.sums is not None and writes:
+                memory.sums.stored(region)
+            elif memory.sums is not None:
+                memory.sums.loaded(region, origin, packed=self.packed)
         if span == WARP_SIZE:
             # A thread has a lane, and its cells are neighbours.
             stop = column + self.fragment.column.shape[1]
@@ -151,6 +156,7 @@ def ld(site: Site) -> Step:
     if site.has("red"):
         site.unsupported(".red is not supported yet")
     access = _Access(site, stores=False)
+    follow_sums(site.machine)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)

@@ -208,11 +208,15 @@ class Mma:
                 region = region_of(part, column, part.stop - part.first)
                 memory.check_allocated(region, "D", origin)
                 memory.check_quiet(region, "D", origin, writes=True, after=("mma", "cp"))
+                if memory.sums is not None and not any(self.disabled):
+                    memory.sums.written(memory, region, origin, shape.d, adds=self.enable)
                 self._begin(memory, Moving(origin, region, writes=True, remedy=wait, pipeline="mma"))
                 if self.a_bits is None:
                     region = self.a_region(part)
                     memory.check_allocated(region, "A", origin)
                     memory.check_quiet(region, "A", origin, writes=False, after=("mma", "cp"))
+                    if memory.sums is not None:
+                        memory.sums.read(region)
                     self._begin(memory, Moving(origin, region, writes=False, remedy=wait, pipeline="mma"))
         self.check_shared(issued=False)
         if self.a_bits is not None:

@@ -26,6 +26,7 @@ from cutecourse.emulator.errors import (
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.memory import POISON
 from cutecourse.emulator.tensor_memory_order import Clock, Order
+from cutecourse.emulator.tensor_memory_sums import Sums
 
 if TYPE_CHECKING:
     from cutecourse.emulator.mbarrier_state import Origin
@@ -125,8 +126,9 @@ class TensorMemory:
     `cells` and `written` have shape (128, 512); cells that nobody has written hold poison.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, follows_sums: bool) -> None:
         self.order = Order(clock, COLUMNS)
+        self.sums = Sums(LANES, COLUMNS) if follows_sums else None
         self.cells: NDArray[np.uint32] = np.full((LANES, COLUMNS), _POISON, dtype=np.uint32)
         self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), dtype=np.bool_)
         self.full: set[Region] = set()
@@ -160,6 +162,8 @@ class TensorMemory:
         found = self.allocations.pop(start)
         self.freed |= dict.fromkeys(range(start, start + found.columns), origin)
         self.taken[start : start + found.columns] = False
+        if self.sums is not None:
+            self.sums.freed(self, start, found.columns, origin)
         self._forget(start, found.columns)
 
     def _forget(self, start: int, columns: int) -> None:
@@ -311,7 +315,8 @@ class TensorMemories:
         """The memory of the CTA (cluster's position, rank)."""
         found = self._memories.get(place)
         if found is None:
-            found = self._memories[place] = TensorMemory(self.clock)
+            follows_sums = self.cohort.machine.follows_sums
+            found = self._memories[place] = TensorMemory(self.clock, follows_sums=follows_sums)
         return found
 
     def used(self, cluster: int, rank: int) -> TensorMemory | None:

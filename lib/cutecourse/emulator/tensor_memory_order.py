@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from cutecourse.emulator.mbarrier_state import Origin
     from cutecourse.emulator.tensor_memory import Region
 
-__all__ = ["Clock", "Order", "Who", "who"]
+__all__ = ["GROUP", "Clock", "Order", "Who", "groups", "who"]
 
 Who = tuple[int, int, int]
 """A warp: its cluster's position in the cohort, its CTA's rank, its own rank."""
-_GROUP = 16
+GROUP = 16
+"""Lanes that are told apart together."""
 
 
 def who(origin: Origin) -> Who:
@@ -66,7 +67,7 @@ class _Times:
     """
 
     def __init__(self, columns: int) -> None:
-        self._shape = (128 // _GROUP, columns)
+        self._shape = (128 // GROUP, columns)
         self.last = 0
         """The time of the last one."""
         self.names: dict[int, str] = {}
@@ -77,7 +78,7 @@ class _Times:
             self.time: NDArray[np.int64] = np.zeros(self._shape, dtype=np.int64)
             self.line: NDArray[np.int32] = np.zeros(self._shape, dtype=np.int32)
             self.warp: NDArray[np.int32] = np.zeros(self._shape, dtype=np.int32)
-        rows, columns = _groups(region), slice(region.first, region.stop)
+        rows, columns = groups(region), slice(region.first, region.stop)
         self.time[rows, columns] = time
         self.line[rows, columns] = origin.site.line
         self.warp[rows, columns] = _number(warp)
@@ -86,7 +87,7 @@ class _Times:
 
     def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
         """(time, line, warp) of the last one in a region, (0, 0, 0) where there is none; `but` one warp's."""
-        rows, columns = _groups(region), slice(region.first, region.stop)
+        rows, columns = groups(region), slice(region.first, region.stop)
         times = self.time[rows, columns]
         if but is not None:
             times = np.where(self.warp[rows, columns] == _number(but), 0, times)
@@ -104,7 +105,7 @@ class _Times:
             self.time[:, start : start + columns] = 0
 
 
-def _groups(region: Region) -> slice:
+def groups(region: Region) -> slice:
     """The groups of 16 lanes of which a region has some."""
     return _groups_of(region.bits)
 
@@ -112,7 +113,7 @@ def _groups(region: Region) -> slice:
 @cache
 def _groups_of(bits: int) -> slice:
     """The same for lanes as bits; regions have neighbouring groups, or every other one as with M = 64."""
-    found = [group for group in range(128 // _GROUP) if bits >> _GROUP * group & (1 << _GROUP) - 1]
+    found = [group for group in range(128 // GROUP) if bits >> GROUP * group & (1 << GROUP) - 1]
     step = found[1] - found[0] if len(found) > 1 else 1
     return slice(found[0], found[-1] + 1, step)
 
