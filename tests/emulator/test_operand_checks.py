@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.emulator import OperandLayoutMismatch, OperandReadTwice, TensorMap, UnreadLoad
+from cutecourse.emulator import (
+    OperandLayoutMismatch,
+    OperandReadTwice,
+    SumTypeMismatch,
+    TensorMap,
+    UnreadLoad,
+    UnreadSum,
+)
 from cutecourse.emulator.provenance import Provenance, Tags, ranges
 from cutecourse.emulator.tensor_map import BoundTensorMap
 from cutecourse.kernels import umma_tile
 from support.loaded_mma import MMA, Box, descriptor, idesc, run
+from support.loaded_mma import text as loaded_text
 
 M, N, K = 128, 64, 64
 AT_B = 16384
@@ -343,7 +351,149 @@ def test_loaded_and_never_read__tiles_that_threads_store():
     found = [note for note in done.notes if note.hazard.name == "loaded and never read"]
     assert found
     assert all(note.text.startswith("st.shared") for note in found)
-    assert "are in a tile that a tcgen05.mma reads, and none has read them" in found[0].problem
+    assert "are in a tile that an MMA reads, and none has read them" in found[0].problem
+
+
+# --- sums ---------------------------------------------------------------------------------------------------
+
+
+def sums(done):
+    """(hazard, instruction, what stands at the other line) of each warning about sums."""
+    return [
+        (n.hazard.name, n.text.split(".cta")[0].split(".sync")[0].split()[-1], n.other_line is not None)
+        for n in done.notes
+        if n.hazard.name.startswith("sum ")
+    ]
+
+
+def test_sum_never_read__that_an_mma_throws_away(ab):
+    def change(kk, mma):
+        return MMA(mma.a, mma.b, mma.idesc, adds=kk not in {0, 2})
+
+    done, d, right = product(*ab, "128B", change=change)
+    assert (d != right).any()
+    assert warnings(done) == [("sum never read", "tcgen05.mma.cta_group")]
+    (note,) = [n for n in done.notes if n.severity == "warning"]
+    assert "D begins anew in lanes 0..127, columns 0..63" in note.problem
+    assert f"the tcgen05.mma of line {note.other_line} has put there" in note.problem
+    with pytest.raises(UnreadSum, match="D begins anew"):
+        product(*ab, "128B", change=change, hazards={"sum never read": "error"})
+
+
+READ = (
+    "add.u32 %d, %tmem, %lane;\n"
+    "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7}, [%d];\n"
+    "tcgen05.wait::ld.sync.aligned;\ntcgen05.fence::before_thread_sync;\nbar.sync 0;\n"
+    "tcgen05.fence::after_thread_sync;\n"
+)
+
+
+def again(mma):
+    """One more tcgen05.mma, behind what was read, and the wait for it."""
+    return (
+        f"mov.b64 %a, {mma.a};\nmov.b64 %b, {mma.b};\nmov.b32 %x, {mma.idesc};\n"
+        f"setp.ne.u32 %q, {int(mma.adds)}, 0;\n"
+        "@%first tcgen05.mma.cta_group::1.kind::f16 [%tmem], %a, %b, %x, %q;\n"
+        "@%first tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar+8];\n"
+        "ANEW: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar+8], 1;\n@!%q bra ANEW;\n"
+        "tcgen05.fence::after_thread_sync;\n"
+    )
+
+
+@pytest.mark.parametrize(("columns", "wrong"), [(8, False), (16, True)])
+def test_sum_never_read__that_has_been_read_may_go(ab, columns, wrong):
+    """An accumulator is read and begun anew; one of 16 columns was read in half."""
+    a, b = ab
+    maps, boxes = [k_major(a, M, 128), k_major(b, N, 128)], tile(0, M, 128, 0) + tile(1, N, 128, AT_B)
+    mma = MMA(place(0, 0, M, 128), place(AT_B, 0, N, 128), idesc(M, columns), adds=False)
+    done, _ = run(maps, boxes, [mma], columns=columns, after=READ + again(mma))
+    assert sums(done) == [("sum never read", "tcgen05.mma", True)] * wrong
+
+
+def test_sum_never_read__by_a_load_of_fewer_columns(ab):
+    a, b = ab
+    maps, boxes = [k_major(a, M, 128), k_major(b, N, 128)], tile(0, M, 128, 0) + tile(1, N, 128, AT_B)
+    mmas = [
+        MMA(place(0, kk, M, 128), place(AT_B, kk, N, 128), idesc(M, N), adds=kk > 0) for kk in range(K // 16)
+    ]
+    done, _ = run(maps, boxes, mmas, columns=N - 8)
+    assert sums(done) == [("sum never read", "tcgen05.mma", True)]
+    (note,) = [n for n in done.notes if n.severity == "warning"]
+    assert re.match(r"\d+ sums of this tcgen05.mma in lanes 0..127, columns 56..63 were freed", note.problem)
+    assert "tcgen05.dealloc" in done_line(note, maps, boxes, mmas)
+
+
+def done_line(note, maps, boxes, mmas):
+    ptx = loaded_text(len(maps), [m.rank for m in maps], boxes, mmas, columns=N - 8, smem=40960)
+    return ptx.split("\n")[note.other_line - 1]
+
+
+def test_sum_never_read__that_is_zero_is_no_loss(ab):
+    """B's rows behind the tensor's end are zeros, and so are their sums."""
+    a, b = ab
+    maps = [k_major(a, M, 128), k_major(b[: N - 8], N, 128)]
+    boxes = tile(0, M, 128, 0) + tile(1, N, 128, AT_B)
+    mmas = [
+        MMA(place(0, kk, M, 128), place(AT_B, kk, N, 128), idesc(M, N), adds=kk > 0) for kk in range(K // 16)
+    ]
+    done, _ = run(maps, boxes, mmas, columns=N - 8)
+    assert warnings(done) == []
+
+
+def test_sum_never_read__as_a_of_the_next_product_it_is():
+    """(A B) in f32 is A of a second product in tf32."""
+    a, b = whole(M, 32, dtype=np.float32, seed=1), whole(8, 32, dtype=np.float32, seed=2)
+    maps = [k_major(a, M, 128, dtype="tf32"), k_major(b, 8, 128, dtype="tf32")]
+    boxes = tile(0, M, 128, 0, k=32, item=4) + tile(1, 8, 128, AT_B, k=32, item=4)
+    shape = idesc(M, 8, ab="tf32")
+    mmas = [
+        MMA(place(0, kk, M, 128), place(AT_B, kk, 8, 128), shape, kk > 0, column=32, kind="tf32")
+        for kk in range(4)
+    ]
+    second = (
+        f"mov.b64 %b, {mmas[0].b};\nmov.b32 %x, {shape};\nadd.u32 %d, %tmem, 32;\nsetp.ne.u32 %q, 0, 0;\n"
+        "@%first tcgen05.mma.cta_group::1.kind::tf32 [%tmem], [%d], %b, %x, %q;\n"
+        "@%first tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar+8];\n"
+        "ANEW: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar+8], 1;\n@!%q bra ANEW;\n"
+        "tcgen05.fence::after_thread_sync;\n"
+    )
+    done, d = run(maps, boxes, mmas, columns=8, after=second)
+    np.testing.assert_array_equal(d, (a @ b.T) @ b[:, :8].T)
+    assert warnings(done) == []
+    done, _ = run(maps, boxes, mmas, columns=8, after=second.replace("[%d], %b", "%a, %b"))
+    assert sums(done) == [("sum never read", "tcgen05.mma", True)]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_sum_read_in_another_type__of_16_bits(ab, packed):
+    a, b = ab
+    maps, boxes = [k_major(a, M, 128), k_major(b, N, 128)], tile(0, M, 128, 0) + tile(1, N, 128, AT_B)
+    mmas = [
+        MMA(place(0, kk, M, 128), place(AT_B, kk, N, 128), idesc(M, N, d="f16"), adds=kk > 0)
+        for kk in range(K // 16)
+    ]
+    done, d = run(maps, boxes, mmas, columns=N >> packed, packed=packed)
+    if packed:
+        right = a[:M, :K].astype(np.float32) @ b[:N, :K].astype(np.float32).T
+        np.testing.assert_array_equal(d.view(np.float16), right.astype(np.float16))
+    assert {row[:2] for row in sums(done)} == (
+        set() if packed else {("sum read in another type", "tcgen05.ld")}
+    )
+    if not packed:
+        assert ".pack::16b" in done.notes[-1].problem
+        with pytest.raises(SumTypeMismatch, match="words of 32 bits"):
+            run(maps, boxes, mmas, columns=N, hazards={"sum read in another type": "error"})
+
+
+def test_sum_read_in_another_type__by_an_mma_that_adds_to_it(ab):
+    def change(kk, mma):
+        return MMA(mma.a, mma.b, idesc(M, N, d="f16" if kk == 1 else "f32"), mma.adds)
+
+    done, _, _ = product(*ab, "128B", change=change)
+    assert sums(done) == [("sum read in another type", "tcgen05.mma", False)] * 2
+    problems = [n.problem for n in done.notes if n.severity == "warning"]
+    assert "columns 0..63 as f16, where the sums that it adds to are f32" in problems[0]
+    assert "columns 0..63 as f32, where the sums that it adds to are f16" in problems[1]
 
 
 # --- tags ---------------------------------------------------------------------------------------------------

@@ -52,7 +52,9 @@ def notes(body, seed=0):
     """(hazard, what stands at the line, what at the other line) of each note of a launch, in order."""
     text = tcgen05.kernel(body, smem=SMEM)
     given, out = np.zeros(SMEM, np.uint8), np.zeros((128, 8), np.uint32)
-    result = launch(text, grid=1, block=128, args=[out, given, out.nbytes, given.nbytes], seed=seed)
+    args = [out, given, out.nbytes, given.nbytes]
+    # Products of zeros, of which most are for the order's sake alone.
+    result = launch(text, grid=1, block=128, args=args, seed=seed, hazards={"sum never read": "off"})
     lines = ["", *text.split("\n")]
 
     def at(line):

@@ -65,8 +65,12 @@ def text(
     before: str = "",
     after: str = "",
     load: str = "32x32b.x8",
+    packed: bool = False,
 ) -> str:
-    """The PTX; `before` stands in front of the MMAs and `after` behind their wait, for all threads."""
+    """The PTX; `before` stands in front of the MMAs and `after` behind their wait, for all threads.
+
+    `packed` loads two columns to a register, so that D has half as many.
+    """
     maps = "".join(f", .param .align 64 .b8 map{i}[128]" for i in range(n_maps))
     copies = []
     for box in boxes:
@@ -87,7 +91,8 @@ def text(
     stored = []
     held = ", ".join(f"%r{i}" for i in range(8))
     for first in range(0, columns, 8):
-        stored.append(f"add.u32 %x, %d, {first};\ntcgen05.ld.sync.aligned.{load}.b32 {{{held}}}, [%x];\n")
+        stored.append(f"add.u32 %x, %d, {first << packed};\n")
+        stored.append(f"tcgen05.ld.sync.aligned.{load}{'.pack::16b' * packed}.b32 {{{held}}}, [%x];\n")
         stored.append("tcgen05.wait::ld.sync.aligned;\n")
         stored.extend(f"st.global.b32 [%at+{4 * (first + i)}], %r{i};\n" for i in range(8))
     return f"""

@@ -238,15 +238,15 @@ _MEANING = (
     Hazard(
         "another layout",
         "warning",
-        "a tcgen05.mma reads a matrix by another layout (swizzle, stride, major) than the one in which a"
-        " copy wrote it",
+        "a tcgen05.mma or wgmma reads a matrix by another layout (swizzle, stride, major) than the one in"
+        " which a copy wrote it",
         "every byte is defined, and the product is of shuffled matrices",
         "OperandLayoutMismatch",
     ),
     Hazard(
         "operand read twice",
         "warning",
-        "one operand of a tcgen05.mma has the same bytes of shared memory at several places",
+        "one operand of a tcgen05.mma or wgmma has the same bytes of shared memory at several places",
         "every byte is defined; rows that stand for several are rarely meant",
         "OperandReadTwice",
     ),
@@ -261,7 +261,8 @@ _MEANING = (
     Hazard(
         "loaded and never read",
         "warning",
-        "bytes that a copy brought into shared memory were overwritten, or their block ended, unread",
+        "bytes that a copy brought into shared memory were overwritten, or their block ended, unread; or a"
+        " tcgen05.mma or wgmma leaves out a part of a tile that threads have stored",
         "the result does not depend on what was asked for",
         "UnreadLoad",
     ),
@@ -275,7 +276,8 @@ _MEANING = (
     Hazard(
         "sum read in another type",
         "warning",
-        "sums of 16 bits are read from tensor memory as words of 32, without .pack::16b",
+        "sums of 16 bits are read from tensor memory as words of 32, without .pack::16b, or others with it;"
+        " or a tcgen05.mma adds to sums of another type than its own",
         "the other half of each word is not a sum's",
         "SumTypeMismatch",
     ),

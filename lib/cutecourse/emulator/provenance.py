@@ -4,11 +4,11 @@ Each 16-byte chunk of a cohort's shared memory has two numbers. Its `tag` says w
 tensor copy put there: a number for the tensor map and, below that, a field for each coordinate of the chunk's
 first element, wide enough that differences of tags are differences of coordinates; 0 where that is not known.
 Its `owner` says who wrote it and that nobody has read it since: a copy (1 and up) or a store of threads (-2
-and down); 0 for nobody, and `BY_MMA` where a tcgen05.mma has read it.
+and down); 0 for nobody, and `BY_MMA` where a tcgen05.mma or wgmma has read it.
 
 Tags and owners are set where a copy is asked for and not where it lands: in between nobody may read there.
 What lies outside of the tensor is nobody's: a box past the end need not be read. A cohort has such numbers
-only where its kernel has copies into shared memory or tcgen05.mma.
+only where its kernel has copies into shared memory, tcgen05.mma or wgmma.
 
 A tensor map without a swizzle whose boxes are one piece of global memory may hold tiles that were put in
 order before: its coordinates say nothing, and its chunks have no tags; nor have those of plain bulk copies.
@@ -157,7 +157,7 @@ class Provenance:
 
     cohort: Cohort
     stores_count: bool
-    """Whether tiles that threads store are looked at: the kernel has tcgen05.mma."""
+    """Whether tiles that threads store are looked at: the kernel has tcgen05.mma or wgmma."""
     tag: NDArray[np.int64] = field(init=False)
     owner: NDArray[np.int32] = field(init=False)
     loads: list[Load] = field(default_factory=list)
@@ -302,7 +302,7 @@ class Provenance:
                 report("loaded and never read", partial(_unread, site), site.origin)
 
     def _check_stores(self, owners: NDArray[np.int32], start: int) -> None:
-        """Tiles that threads have stored, and of which a tcgen05.mma has read a part only.
+        """Tiles that threads have stored, and of which a tcgen05.mma or wgmma has read a part only.
 
         Zeros need not be read, they may fill up a tile.
         """
@@ -317,7 +317,7 @@ class Provenance:
 
             def problem(n_bytes: int = CHUNK * len(which), offset: int = offset) -> str:
                 return (
-                    f"{n_bytes} bytes that threads stored here are in a tile that a tcgen05.mma reads, and"
+                    f"{n_bytes} bytes that threads stored here are in a tile that an MMA reads, and"
                     f" none has read them, first at shared offset 0x{offset:x}: does the descriptor's layout,"
                     " M or N leave them out?"
                 )
