@@ -168,3 +168,51 @@ def test_wgmma__refuses_forms_by_name(old, new, why):
 def test_wgmma__refuses_wrong_operands(old, new, why):
     with pytest.raises(InvalidOperand, match=why):
         result(Wgmma(), *matrices(Wgmma()), text=edited(Wgmma(), old, new))
+
+
+@pytest.mark.gpu("sm_90a")
+@pytest.mark.parametrize("accumulate", [True, False])
+@pytest.mark.parametrize(
+    ("d", "a", "b"),
+    [
+        ("f32", "f16", "f16"),
+        ("f16", "f16", "f16"),
+        ("f32", "bf16", "bf16"),
+        ("f32", "tf32", "tf32"),
+        ("f32", "e4m3", "e4m3"),
+        ("f16", "e4m3", "e4m3"),
+        ("f32", "e5m2", "e5m2"),
+        ("f16", "e5m2", "e5m2"),
+        ("f32", "e4m3", "e5m2"),
+        ("f16", "e5m2", "e4m3"),
+    ],
+)
+def test_wgmma__gpu_gives_the_same_bits(tmp_path, d, a, b, accumulate):
+    """Many more numbers than are recorded: any bits, near numbers, special ones, each with each kind of C."""
+    from support import ptx_cases
+    from support.ptx_gpu import Gpu
+
+    kernel = Wgmma(n=8, d=d, a=a, b=b, accumulate=accumulate)
+    kinds, tiles = ["bits", "near", "middle", "wide", "tiny", "special"], 96
+    names = {2: "u16", 4: "u32", 1: "u8"}
+
+    def array(name, shape, seed, which, **more):
+        floats = {"tf32": "f32"}.get(name, name)
+        return {"dtype": floats, "shape": list(shape), "kinds": which, "seed": seed, **more}
+
+    gpu = Gpu()
+    wrong = []
+    for turn in range(6):
+        which = kinds[turn:] + kinds[:turn]
+        args = {
+            "a": array(a, (tiles, ROWS, kernel.k), 100 + turn, kinds),
+            "b": array(b, (tiles, kernel.n, kernel.k), 200 + turn, kinds),
+            "c": array(d, (tiles, ROWS, kernel.n), 300 + turn, which),
+            "d": array(names[kernel.d_bytes], (tiles, ROWS, kernel.n), 0, "poison", out=True),
+        }
+        case = ptx_cases.Case("wgmma", tmp_path, kernel.ptx(), grid=tiles, block=128, args=args)
+        difference = ptx_cases.difference(
+            f"turn {turn}, d", ptx_cases.run_on_emulator(case)["d"], gpu.run(case)["d"], {}, any_nan=False
+        )
+        wrong += [difference] if difference else []
+    assert not wrong, "\n".join(wrong)
