@@ -163,6 +163,75 @@ def test_emulate__prints_notes_where_asked(capsys):
     assert out.endswith("no notes\n")
 
 
+UNWRITTEN = (
+    HEAD
+    + """
+.visible .entry unwritten(.param .u64 out)
+.reqntid 64, 1, 1
+{
+    .shared .b32 sum;
+    .reg .b32 %x, %me;
+    .reg .b64 %out;
+    .reg .pred %p;
+    ld.param.u64 %out, [out];
+    cvta.to.global.u64 %out, %out;
+    mov.u32 %me, %tid.x;
+    setp.lt.u32 %p, %me, 32;
+    @%p bra DONE;
+    ld.shared.b32 %x, [sum];
+DONE:
+    ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "where"),
+    [
+        ([], 1, "was never written"),
+        (["--hazard", "never-written=warning"], 0, "cutecourse: warning: "),
+        (["--hazard", "never written=warning", "--strict"], 1, "cutecourse: warning: "),
+        (["--hazard", "never-written=warning", "--hazard", "never-written=off", "--strict"], 0, ""),
+        (["--hazard", "never-written=note", "--strict"], 0, ""),
+        (["--hazard", "never-written=loud"], 2, "a severity is one of error, warning, note, off"),
+        (["--hazard", "nonsense=off"], 2, "no such hazard"),
+        (["--hazard", "deadlock=off"], 2, "a launch cannot go on from it"),
+    ],
+)
+def test_emulate__takes_severities(capsys, options, status, where):
+    found, out, err = run(capsys, UNWRITTEN, "--arg", "out:c.npy:f32:50", *options)
+    assert found == status
+    assert where in err
+    assert bool(err) == bool(where)
+    assert ("1 note of hazards" in out) == ("never-written=note" in options)
+
+
+ORDER = UNWRITTEN.replace("    ld.shared.b32 %x, [sum];\nDONE:\n", "DONE:\n    st.global.b32 [%out], %me;\n")
+
+
+def test_emulate__explores_seeds(capsys):
+    same = run(capsys, SCALE, "--grid", "2", *GOOD, "--explore", "4", "--seed", "3")
+    assert same[0] == 0
+    assert same[1].startswith("4 seeds agree: no error")
+    different = run(capsys, ORDER, "--arg", "out:c.npy:u32:1", "--explore", "20")
+    assert different[0] == 1
+    assert different[2].startswith("cutecourse: ")
+    assert "seed" in different[2]
+    wrong = run(capsys, UNWRITTEN, "--arg", "out:c.npy:u32:1", "--explore", "3")
+    assert wrong[0] == 1
+    assert "3 seeds agree: UninitializedRead" in wrong[2]
+    with pytest.raises(FileNotFoundError):
+        np.load("c.npy")
+
+
+@pytest.mark.parametrize("options", [["--explore", "1"], ["--explore", "3", "--trace", "t.json"]])
+def test_emulate__refuses_explorations_that_cannot_be(capsys, options):
+    status, _, err = run(capsys, SCALE, "--grid", "2", *GOOD, *options)
+    assert status == 2
+    assert "--explore" in err
+
+
 def test_emulate__struct_of_fields(capsys):
     text = (
         HEAD

@@ -9,6 +9,7 @@ from cutecourse.emulator import (
     ExitedCTAError,
     InvalidOperand,
     MulticastError,
+    OpenPhase,
     OverwrittenSource,
     TransactionBytesError,
     UnfinishedCopy,
@@ -137,7 +138,7 @@ def test_bulk__a_block_stays_until_its_bytes_have_gone_to_another_block():
     # CTA 0 ends as soon as it has asked; CTA 1 waits for the bytes.
     leave = ("wait:\n", "    setp.eq.u32 %done, %rank, 0;\n    @%done ret;\nwait:\n")
     for seed in range(4):
-        with pytest.raises((UnfinishedCopy, ExitedCTAError, UnfinishedLoad), match="ended"):
+        with pytest.raises((UnfinishedCopy, ExitedCTAError, UnfinishedLoad, OpenPhase), match="ended"):
             run(
                 "bulk/shared_to_cluster",
                 leave,

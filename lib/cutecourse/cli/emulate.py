@@ -1,8 +1,9 @@
 """`cutecourse emulate`: run a kernel from its PTX text on the CPU, and say what is wrong with it.
 
-Exit status: 0 the kernel ran to its end; 1 it did something wrong; 2 it was not run: the command line, a
-file, the text, an argument, the launch, or an instruction that the emulator does not have; 3 it was stopped
-at the limit of instructions, time or memory. Whatever is wrong is said once, on standard error.
+Exit status: 0 the kernel ran to its end, with or without warnings; 1 it did something wrong, or --strict and
+there is a warning, or --explore and seeds end differently; 2 it was not run: the command line, a file, the
+text, an argument, the launch, or an instruction that the emulator does not have; 3 it was stopped at the
+limit of instructions, time or memory. Whatever is wrong is said once, on standard error, as are warnings.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from cutecourse.cli import _arguments
 from cutecourse.cli._arguments import Arguments, check_writable
 from cutecourse.cli._module import CommandError, find_entry, parameters, read_ptx
 from cutecourse.emulator import (
+    HAZARDS,
     BudgetExceeded,
     EmulatorError,
     LaunchError,
     LaunchResult,
     UnsupportedInstruction,
+    explore,
     launch,
 )
 from cutecourse.emulator.launch import DEFAULT_BUDGET
@@ -75,6 +78,23 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--trace", metavar="FILE", help="write what happened, for ui.perfetto.dev")
     parser.add_argument("--notes", action="store_true", help="print hazards that do no harm on hardware")
+    parser.add_argument(
+        "--hazard",
+        action="append",
+        default=[],
+        type=_hazard,
+        metavar="NAME=SEVERITY",
+        help="how grave a hazard is: error, warning, note or off; NAME as reports and the course's table of "
+        "hazards have it, with spaces or hyphens",
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 1 where there is a warning")
+    parser.add_argument(
+        "--explore",
+        type=int,
+        metavar="N",
+        help="run N seeds from --seed on, each on the arrays as they are given, and say where they differ; "
+        "nothing is saved",
+    )
     most = "to issue at most (default: %(default)s)"
     parser.add_argument("--budget", type=int, default=DEFAULT_BUDGET, help=f"instructions {most}")
     parser.add_argument(
@@ -84,6 +104,14 @@ def register(subparsers: Any) -> None:
         "--memory", type=float, default=8, help="GiB of memory to take at most (default: %(default)s)"
     )
     parser.set_defaults(run=_run)
+
+
+def _hazard(text: str) -> tuple[str, str]:
+    name, equals, severity = text.rpartition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SEVERITY such as race=warning")
+    spaced = name.replace("-", " ")
+    return spaced if spaced in HAZARDS else name, severity
 
 
 def _extents(text: str) -> tuple[int, int, int]:
@@ -119,6 +147,9 @@ def _emulate(arguments: argparse.Namespace) -> int:
             raise CommandError(f"--{name} {getattr(arguments, name)}: give a number greater than 0")
     if arguments.trace:
         check_writable(arguments.trace)
+    if arguments.explore is not None and (arguments.explore < 2 or arguments.trace):
+        why = "takes no --trace" if arguments.trace else "takes 2 seeds or more"
+        raise CommandError(f"--explore {arguments.explore}: it {why}")
     limit = int(arguments.memory * 2**30)
     recorder = Recorder() if arguments.trace else None
     with _at_most(arguments.timeout, limit):
@@ -127,8 +158,11 @@ def _emulate(arguments: argparse.Namespace) -> int:
         entry = find_entry(module, arguments.entry)
         made = Arguments(limit)
         values = made.make(arguments.arg, parameters(flatten(module, entry)))
+        options = _options(arguments, entry, values)
+        if arguments.explore is not None:
+            return _explore(arguments, module, options)
         try:
-            result = _launch(arguments, module, entry, values, recorder)
+            result = launch(module, **options, seed=arguments.seed, recorder=recorder)
         except CourseError:
             _save_trace(recorder, arguments.trace)  # it shows how it came to this
             raise
@@ -142,32 +176,41 @@ def _emulate(arguments: argparse.Namespace) -> int:
     if recorder is not None:
         print(f"wrote {arguments.trace}: {len(recorder)} events, 1 us of it is 1 instruction issued")
     _print_notes(result, arguments.notes)
-    return RAN
+    warned = [note for note in result.notes if note.severity == "warning"]
+    for note in warned:
+        print(f"cutecourse: {note}", file=sys.stderr)
+    return WRONG if warned and arguments.strict else RAN
 
 
-def _launch(
-    arguments: argparse.Namespace,
-    module: Module,
-    entry: Function,
-    values: Sequence[Any],
-    recorder: Recorder | None,
-) -> LaunchResult:
+def _explore(arguments: argparse.Namespace, module: Module, options: dict[str, Any]) -> int:
+    """Run several seeds, and say whether and where they differ."""
+    seeds = range(arguments.seed, arguments.seed + arguments.explore)
+    found = explore(module, seeds=seeds, max_seeds=arguments.explore, **options)
+    if found.agree and found.outcomes[0].error is None:
+        print(found)
+        return RAN
+    first = found.outcomes[0]
+    print(f"cutecourse: {found}" + (f"\n{first.message}" if found.agree else ""), file=sys.stderr)
+    statuses = {BudgetExceeded.__name__: STOPPED, UnsupportedInstruction.__name__: NOT_RUN}
+    return statuses.get(first.error or "", WRONG) if found.agree else WRONG
+
+
+def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[Any]) -> dict[str, Any]:
+    """The launch as the command line has it, but for its seed."""
     block = arguments.block or (*(entry.directive("reqntid") or ()), 1, 1)[:3]
     if arguments.block is None and entry.directive("reqntid") is None:
         raise CommandError(f"{entry.name} has no .reqntid: say with --block how many threads a CTA has")
-    return launch(
-        module,
-        entry=entry.name,
-        grid=arguments.grid,
-        block=block,
-        cluster=arguments.cluster,
-        dynamic_smem=arguments.smem,
-        args=values,
-        seed=arguments.seed,
-        max_instructions=arguments.budget,
-        arithmetic=arguments.arithmetic,
-        recorder=recorder,
-    )
+    return {
+        "entry": entry.name,
+        "grid": arguments.grid,
+        "block": block,
+        "cluster": arguments.cluster,
+        "dynamic_smem": arguments.smem,
+        "args": values,
+        "max_instructions": arguments.budget,
+        "arithmetic": arguments.arithmetic,
+        "hazards": dict(arguments.hazard),
+    }
 
 
 def _summary(result: LaunchResult) -> str:
@@ -179,12 +222,13 @@ def _summary(result: LaunchResult) -> str:
 
 
 def _print_notes(result: LaunchResult, shown: bool) -> None:
+    notes = [note for note in result.notes if note.severity == "note"]
     if shown:
-        print(*result.notes, sep="\n", end="\n" if result.notes else "")
-    if result.notes and not shown:
-        times = "1 note" if len(result.notes) == 1 else f"{len(result.notes)} notes"
+        print(*notes, sep="\n", end="\n" if notes else "")
+    if notes and not shown:
+        times = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
         print(f"{times} of hazards that do no harm on hardware; --notes prints them")
-    elif shown and not result.notes:
+    elif shown and not notes:
         print("no notes")
 
 
