@@ -76,6 +76,7 @@ class Access:
         *,
         reads: bool = False,
         writes: bool = False,
+        flags: bool = False,
     ) -> None:
         self.site = site
         self.space = space
@@ -91,6 +92,8 @@ class Access:
         """All of a lane's words as one element."""
         self.reads = reads
         self.writes = writes
+        self.flags = flags
+        """Whether threads may hand over by it what they did before: atomics, and stronger orders than weak."""
         self._last: Allocation | None = None
         self._low = self.size - 1
         tell_accesses(self)
@@ -139,6 +142,8 @@ class Access:
         For read-modify-write: change `part.words` at `part.index`, and mark `part.written` where it is not
         None.
         """
+        if self.flags and bundle.cohort.races is not None:
+            bundle.cohort.races.flag(bundle, mask)
         lanes = None
         if mask is not None:
             lanes = np.flatnonzero(mask)
@@ -180,6 +185,8 @@ class Access:
         if cohort.provenance is not None:
             cohort.provenance.accessed(self, bundle, index, lanes)
         words, written = cohort.shared_words(self.bytes, self.count)
+        if cohort.races is not None:
+            cohort.races.access(self, bundle, index, lanes, away=cohort.size > 1 and bool(away.any()))
         if self.reads:
             seen = written[index].tobytes()
             if b"\x00" in seen:

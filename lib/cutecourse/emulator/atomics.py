@@ -113,7 +113,7 @@ def _define(site: Site, *, returns: bool) -> Step:
     expected = first + 1 + len(operands) + hinted
     if len(site.operands) != expected or any(len(slots) != count for slots in operands):
         site.invalid(f"{site.instruction.name} takes {expected} operands with {count} registers each")
-    access = Access(site, space, n_bytes, count, reads=True, writes=True)
+    access = Access(site, space, n_bytes, count, reads=True, writes=True, flags=True)
     shared_update = _update(name, type_name, in_global=False)
     global_update = _update(name, type_name, in_global=True)
     whole_numbers = type_name not in _FLOATS

@@ -116,6 +116,9 @@ class _Barriers:
         done = (arrived > 0) & (arrived >= wanted)
         if not done.any():
             return
+        races = self.cohort.races
+        if races is not None:
+            races.barrier_complete(self.rank, barrier, done)
         sums = self.sums[barrier].copy()
         arrived[done] = 0
         expected[done] = 0
@@ -143,6 +146,8 @@ class _Barriers:
     @staticmethod
     def _release(bundle: Bundle, split: Split, sums: NDArray[np.int64]) -> None:
         reason = split.waiting
+        if bundle.cohort.races is not None:
+            bundle.cohort.races.barrier_leave(bundle, reason.barrier, split.mask)
         if reason.target is not None:
             name, slot = reason.target
             ones, total = sums[:, 0:1], sums[:, 1:2]
@@ -296,6 +301,8 @@ def _arrive(
     expected[warps] = count
     arrived[warps] += WARP_SIZE
     bundle.machine.changes += 1
+    if bundle.cohort.races is not None:
+        bundle.cohort.races.barrier_arrive(bundle, barrier, warps)
     if bundle.machine.recorder is not None:
         kind = "barrier.wait" if part.sync else "barrier.arrive"
         _tell(bundle, ready, kind, part.line, barrier)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from cutecourse.emulator.mbarrier_state import Origin, complete_tx
 from cutecourse.emulator.memory import RANK_SHIFT, Allocation
 from cutecourse.emulator.proxies import BY_THREADS, IN_SIGHT, all_in_sight
 from cutecourse.emulator.site import AddressSource, Site
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.races import Copy
 
 __all__ = [
     "Arrival",
@@ -320,17 +323,20 @@ def land_later(
     readable until then, for a reduction.
     """
     bundle = arrival.origin.bundle
-    machine = bundle.machine
+    machine, races = bundle.machine, bundle.cohort.races
     _, written = bundle.cohort.shared_chunks
     wholes = [piece.covered for piece in pieces] if covered is None else [covered]
     for place in arrival.places:
         first = place.chunk(arrival.first_chunk * CHUNK)
+        copy = None
+        if races is not None:
+            copy = races.copy(arrival, place, first, wholes, len(pieces), adds=keep)
         if not keep:
             marks = written[first:]
             for whole in wholes:
                 marks[whole] = _NEVER
         for piece in pieces:
-            machine.defer(partial(_land, arrival, place, piece, first))
+            machine.defer(partial(_land, arrival, place, piece, first, copy))
 
 
 def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> Iterator[Origin]:
@@ -345,7 +351,7 @@ def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> I
             yield arrival.origin
 
 
-def _land(arrival: Arrival, place: Place, piece: Piece, first: int) -> None:
+def _land(arrival: Arrival, place: Place, piece: Piece, first: int, copy: Copy | None) -> None:
     """A piece lands in one destination, in whose memory the copy's chunks are counted from `first`."""
     origin = arrival.origin
     bundle = origin.bundle
@@ -366,11 +372,14 @@ def _land(arrival: Arrival, place: Place, piece: Piece, first: int) -> None:
             offset=(arrival.first_chunk + _lowest(piece.covered)) * CHUNK,
             bytes=piece.n_bytes,
         )
+    rank = arrival.barrier_rank(place.rank)
+    if copy is not None and bundle.cohort.races is not None:
+        bundle.cohort.races.landed(copy, place.cluster, rank, arrival.barrier)
     complete_tx(
         machine,
         bundle.cohort,
         place.cluster,
-        arrival.barrier_rank(place.rank),
+        rank,
         arrival.barrier,
         piece.n_bytes,
         transfer=arrival.transfer,
@@ -409,6 +418,10 @@ class Out:
         needed: NDArray[np.bool_] | None = None,
     ) -> None:
         """Read these chunks later, and give them to `write` later still."""
+        bundle = self.origin.bundle
+        if bundle.cohort.races is not None:
+            what = self.origin.site.instruction.name
+            bundle.cohort.races.reads(self.origin, bundle.rank, cohort_chunks, what, group=self.group)
         self.check(cohort_chunks, needed)
         self.reads.append(self.origin.bundle.machine.defer(partial(self._read, cohort_chunks, write, needed)))
 

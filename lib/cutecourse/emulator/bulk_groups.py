@@ -135,6 +135,8 @@ def wait_group(site: Site) -> Step:
             if lane // WARP_SIZE in blocked:
                 machine.emit("bulk.resume", bundle, lane, site.line, one=one)
         groups.copies = [copy for copy in groups.copies if not (copy.released and copy.done)]
+        if bundle.cohort.races is not None:
+            bundle.cohort.races.groups_done(bundle, lanes, groups.committed, newest)
 
     return step
 

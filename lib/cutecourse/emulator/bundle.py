@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from cutecourse.emulator.machine import Machine
     from cutecourse.emulator.program import Program
+    from cutecourse.emulator.races import Races
 
 __all__ = ["CHUNK", "CHUNK_TYPE", "KINDS", "WARP_SIZE", "Bundle", "Cohort", "Mask", "Split", "put"]
 
@@ -122,6 +123,8 @@ class Cohort:
     """Shared memory and its record of writes as vectors of chunks."""
     provenance: Any = None
     """Where the bytes come from (cutecourse.emulator.provenance), in kernels where that is followed."""
+    races: Races | None = None
+    """Who used shared memory last; None where no race is possible or none is looked for."""
     _alive: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -129,6 +132,7 @@ class Cohort:
 
     def release(self) -> None:
         """Let go of what the blocks had, all of which have ended: bundles and cohort name each other."""
+        self.races = None
         for kept in (self.bundles, self.barriers, self.state, self.views, self._alive):
             kept.clear()
 

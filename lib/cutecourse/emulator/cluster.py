@@ -80,6 +80,8 @@ class _ClusterBarrier:
         self.left -= lanes
         self.came += lanes
         bundle.machine.changes += 1
+        if self.cohort.races is not None:
+            self.cohort.races.cluster_arrive(bundle, mask)
 
     def missing(self, cluster: int) -> list[tuple[Bundle, int]]:
         """The warps of a cluster that have not arrived, and how many of their threads."""
@@ -95,6 +97,9 @@ class _ClusterBarrier:
         done = (self.left == 0) & (self.came > 0)
         if not done.any():
             return
+        races = self.cohort.races
+        if races is not None:
+            races.cluster_complete(done)
         self.arrived[:, :, done] = False
         self.came[done] = 0
         self.left[done] = self._live()[done]
@@ -111,6 +116,8 @@ class _ClusterBarrier:
                 other = bundle.machine.fork(bundle, split, ~go, split.at)
                 other.waiting = reason
                 self.waiting.append((bundle, other))
+            if races is not None:
+                races.cluster_leave(bundle, go)
             if bundle.machine.recorder is not None:
                 _tell(bundle, go, "cluster.resume", reason.line)
             bundle.machine.unpark(bundle, split, reason.following)
@@ -211,6 +218,8 @@ def cluster_wait(site: Site) -> Step:
         blocked = mask & (arrived_in == barrier.phase[:, None])
         passed = mask & ~blocked
         arrived_in[mask] = -1
+        if bundle.cohort.races is not None:
+            bundle.cohort.races.cluster_leave(bundle, passed)
         if bundle.machine.recorder is not None:
             _tell(bundle, passed, "cluster.wait", site.line, outcome="passed")
             _tell(bundle, blocked, "cluster.wait", site.line, outcome="blocked")

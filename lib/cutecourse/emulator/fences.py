@@ -31,6 +31,8 @@ _FORMS = re.compile(
     r"|fence\.proxy\.tensormap::generic\.(acquire|release)" + _SCOPE + r"|membar\.(cta|gl|sys)"
     r"|membar\.proxy\.alias"
 )
+_OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
+"""Fences behind or before which a plain access of memory may hand something over."""
 _TENSOR_MAP_BYTES = 128
 
 
@@ -52,6 +54,7 @@ def fence(site: Site) -> Step:
         site.unsupported("no such form")
     site.modifiers.clear()
     orders_proxies = name in ORDERING_FENCES
+    orders_threads = _OF_THREADS.fullmatch(name) is not None
     acquires_map = name.startswith("fence.proxy.tensormap::generic.acquire")
     address = None
     if acquires_map:
@@ -76,6 +79,8 @@ def fence(site: Site) -> Step:
                 )
         if orders_proxies:
             fence_shared(bundle, site.active(bundle, mask))
+        if orders_threads and bundle.cohort.races is not None:
+            bundle.cohort.races.flag(bundle, mask)
         if bundle.machine.recorder is not None:
             active = site.active(bundle, mask)
             for warp in np.flatnonzero(active.any(axis=1)).tolist():

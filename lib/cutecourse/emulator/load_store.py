@@ -49,11 +49,16 @@ def take_cache_hints(site: Site) -> None:
     site.has("L2::cache_hint")
 
 
-def _take_semantics(site: Site) -> None:
-    """Take memory order and scope. All accesses happen in the order in which the machine issues them."""
-    site.has("weak", "volatile", "relaxed", "acquire", "release", "mmio")
+def _take_semantics(site: Site) -> bool:
+    """Take memory order and scope; whether the order is a stronger one than weak.
+
+    All accesses happen in the order in which the machine issues them.
+    """
+    site.has("weak")
+    strong = site.has("volatile", "relaxed", "acquire", "release", "mmio")
     site.has("cta", "cluster", "gpu", "sys")
     site.has("unified")
+    return strong
 
 
 def _where(site: Site, space: str, address: AddressSource) -> tuple[str, bool]:
@@ -97,7 +102,7 @@ def ld(site: Site) -> Step:
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: ld, ldu
                 (#data-movement-and-conversion-instructions-ld).
     """
-    _take_semantics(site)
+    strong = _take_semantics(site)
     space = take_space(site)
     take_cache_hints(site)
     count = _vector(site)
@@ -111,7 +116,7 @@ def ld(site: Site) -> Step:
     targets = [_target(site, item, kind, size) for item in items]
     if known and address.constant is not None:
         return _load_parameter(site, address.constant, size, targets)
-    access = Access(site, space, size, count, reads=True)
+    access = Access(site, space, size, count, reads=True, flags=strong)
     lanes = address.lanes
     signed = kind[0] == "s"
     word = np.dtype(f"{'i' if signed else 'u'}{size}")
@@ -195,7 +200,7 @@ def st(site: Site) -> Step:
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: st
                 (#data-movement-and-conversion-instructions-st).
     """
-    _take_semantics(site)
+    strong = _take_semantics(site)
     space = take_space(site)
     take_cache_hints(site)
     count = _vector(site)
@@ -208,7 +213,7 @@ def st(site: Site) -> Step:
     sources = site.sources(1, word)
     if len(sources) != count:
         site.invalid(f"{len(sources)} sources for {count} words")
-    access = Access(site, space, size, count, writes=True)
+    access = Access(site, space, size, count, writes=True, flags=strong)
     lanes = address.lanes
 
     if count == 1:

@@ -30,11 +30,13 @@ from cutecourse.emulator.memory import (
 from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC
 from cutecourse.emulator.program import Gate, Program
 from cutecourse.emulator.provenance import Provenance
+from cutecourse.emulator.races import Races
 from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
 if TYPE_CHECKING:
     from cutecourse.emulator.hazards import Note
     from cutecourse.emulator.launch import Parameters
+    from cutecourse.emulator.race_plan import Plan
     from cutecourse.trace import Recorder
 
 __all__ = ["GateWait", "Machine", "PendingWork", "Sleep"]
@@ -183,6 +185,8 @@ class Machine:
         """"copies" where it is followed who reads what they bring, "stores" where threads' stores count."""
         self.follows_sums = False
         """Whether it is followed who reads the sums in tensor memory."""
+        self.race_plan: list[Plan | None] = []
+        """How races are looked for, once that is known."""
         self.program: Program
 
     # --- asynchronous work ----------------------------------------------------------------------------------
@@ -287,6 +291,7 @@ class Machine:
         )
         if self.follows_bytes:
             cohort.provenance = Provenance(cohort, self.follows_bytes == "stores")
+        cohort.races = Races.of(cohort)
         start = self.program.starts[self.entry.name]
         for rank in range(size):
             for warp in range(self.warps_per_block):

@@ -319,6 +319,8 @@ class _Look:
             if done:
                 barrier.seen = barrier.phase
                 passed.reshape(-1)[lanes] = True
+                if bundle.cohort.races is not None:
+                    bundle.cohort.races.phase_seen(bundle, barrier)
                 if recorder is not None:
                     self._tell(origin, barrier, parity, "passed", len(lanes))
                 continue

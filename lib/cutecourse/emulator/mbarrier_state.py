@@ -24,6 +24,7 @@ from cutecourse.emulator.hazards import report
 from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
+    from cutecourse.emulator.clocks import Row
     from cutecourse.emulator.machine import Machine
     from cutecourse.emulator.site import Site
 
@@ -75,6 +76,7 @@ class MBarrier:
     """
 
     __slots__ = (
+        "clock",
         "cluster",
         "cohort",
         "expected",
@@ -96,6 +98,9 @@ class MBarrier:
         self.cluster = cluster
         self.rank = rank
         self.offset = offset
+        races = cohort.races
+        self.clock = None if races is None else races.new_barrier(cluster, rank, offset)
+        """What who waits for it learns of others (cutecourse.emulator.clocks)."""
         self.name = cohort.machine.program.placement.shared_label(offset)
         self.word = (cohort.shared_start(cluster, rank) + offset) >> 3
         self.phase = 0
@@ -135,9 +140,24 @@ class MBarrier:
             self._completed()
 
     def arrive(
-        self, count: int, origin: Origin, *, drop: bool = False, expect: int | None = None, lanes: int = 1
+        self,
+        count: int,
+        origin: Origin,
+        *,
+        drop: bool = False,
+        expect: int | None = None,
+        lanes: int = 1,
+        row: Row | None = None,
     ) -> None:
-        """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each."""
+        """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each.
+
+        `row` is the clock that comes with it, where it is not the thread's of now.
+        """
+        if self.clock is not None and self.cohort.races is not None:
+            if row is None:
+                self.cohort.races.barrier_told(self, origin)
+            else:
+                self.clock.arrive(row)
         if expect is not None:
             self.expect_tx(expect * lanes, origin)
         total = count * lanes
@@ -197,6 +217,8 @@ class MBarrier:
         tx = self.tx - n_bytes
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
+        if by_thread and self.cohort.races is not None:
+            self.cohort.races.barrier_told(self, origin)
         self.tx = tx
         if not by_thread:
             self.loaded = self.phase + 1
@@ -251,6 +273,8 @@ class MBarrier:
             return False
         self.phase += 1
         self.pending = self.expected
+        if self.clock is not None:
+            self.clock.complete()
         return True
 
     def _completed(self) -> None:
@@ -271,6 +295,8 @@ class MBarrier:
         for group in waiters:
             group.done = True
             wait = group.wait
+            if self.cohort.races is not None:
+                self.cohort.races.phase_seen(wait.bundle, self)
             wait.left -= 1
             if wait.left:
                 machine.half_awake[wait] = None
@@ -579,10 +605,18 @@ def complete_tx(
 
 
 def arrive_async(
-    machine: Machine, cohort: Cohort, cluster: int, rank: int, offset: int, count: int = 1, *, origin: Origin
+    machine: Machine,
+    cohort: Cohort,
+    cluster: int,
+    rank: int,
+    offset: int,
+    count: int = 1,
+    *,
+    origin: Origin,
+    row: Row | None = None,
 ) -> None:
     """Arrive at the mbarrier at a shared offset of a CTA when asynchronous work is complete.
 
-    Arguments and errors as for `complete_tx`.
+    Arguments and errors as for `complete_tx`; `row` is what the work's issuer knew.
     """
-    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(count, origin)
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(count, origin, row=row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_alloc import check_peer, take_cta_group
 from cutecourse.emulator.tcgen05_queue import Operation, Queue
 from cutecourse.emulator.tensor_memory import TensorMemories
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.clocks import Row
 
 __all__: list[str] = []
 
@@ -70,7 +74,9 @@ def commit(site: Site) -> Step:
                     mask=bits,
                     issues=[operation.issue for operation in tracked if operation.issue is not None],
                 )
-            run = partial(_arrive, origin, ranks, offset)
+            races = bundle.cohort.races
+            row = None if races is None else races.committed(origin)
+            run = partial(_arrive, origin, ranks, offset, row)
             if tracked:
                 queue.add(Operation(origin, run))
             else:
@@ -80,14 +86,14 @@ def commit(site: Site) -> Step:
     return step
 
 
-def _arrive(origin: Origin, ranks: list[int], offset: int) -> None:
-    """One arrival at the mbarrier of each CTA."""
+def _arrive(origin: Origin, ranks: list[int], offset: int, row: Row | None) -> None:
+    """One arrival at the mbarrier of each CTA; `row` is what it tells."""
     bundle = origin.bundle
     cluster = origin.lane // WARP_SIZE
     for rank in ranks:
         check_alive(origin.site, bundle, origin.lane, rank, _TOLD)
         MBarriers.of(bundle.cohort).find(cluster, rank, offset, origin)
-        arrive_async(bundle.machine, bundle.cohort, cluster, rank, offset, origin=origin)
+        arrive_async(bundle.machine, bundle.cohort, cluster, rank, offset, origin=origin, row=row)
 
 
 @instruction("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")

@@ -1,0 +1,145 @@
+"""What a report of a race says: who used which bytes where, and what would put the two in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cutecourse.emulator.clocks import Component
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.access import Access
+    from cutecourse.emulator.bundle import Cohort
+    from cutecourse.emulator.mbarrier_state import Origin
+
+__all__ = ["Use", "describe_reuse", "describe_thread", "describe_wait"]
+
+_MMA_DONE = "a tcgen05.commit behind it, and a wait for the mbarrier that it tells"
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A use of shared memory that another one meets: whose, at which line, and what it does."""
+
+    component: Component
+    line: int
+    deed: str
+    """"read" or "write" of a thread; "copy" into shared memory; "operation" that reads it."""
+    origin: Origin | None = None
+    """Of an asynchronous one who issued it."""
+    phase: int | None = None
+    """Of a copy the phase that its mbarrier was in when it was issued."""
+
+
+def describe_thread(origin: Origin, access: Access | None, byte: int, other: Use) -> str:
+    """A thread, or with no access an operation that it issues, meets another thread's access."""
+    what = _what(origin, access)
+    if other.component.kind != "warp":
+        return _in_flight(origin, what, byte, other)
+    verb = {"read": "has read", "write": "has written"}[other.deed]
+    return (
+        f"{what} {_where(origin, byte)}, which {_warp(origin, other.component)} {verb} at line {other.line},"
+        " and nothing orders the two: a barrier of both warps has to come between them (bar.sync, or an"
+        " mbarrier at which the first arrives and for which the second waits)"
+    )
+
+
+def describe_wait(origin: Origin, access: Access | str, byte: int, other: Use, cohort: Cohort) -> str:
+    """Somebody uses bytes of an asynchronous operation for whose end they have not waited."""
+    what = f"{access} has" if isinstance(access, str) else _what(origin, access)
+    where = _where(origin, byte)
+    issuer = _issuer(origin, other)
+    if other.deed == "copy":
+        mbarrier = _mbarrier(other.component, cohort)
+        parity = "" if other.phase is None else f", parity {other.phase & 1},"
+        return (
+            f"{what} {where}, into which {issuer} copies at line {other.line}, and its thread has not waited"
+            f" for that copy: wait for {mbarrier}{parity} before it, or for a barrier behind such a wait"
+        )
+    if other.component.kind == "bulk":
+        return (
+            f"{what} {where}, which the copy that {issuer} issued at line {other.line} may have still to read:"
+            " a cp.async.bulk.wait_group.read of that thread, then a barrier, has to come before it"
+        )
+    return (
+        f"{what} {where}, which the {_operation(other)} that {issuer} issued at line {other.line} may have"
+        f" still to read: {_MMA_DONE}, has to come before it"
+    )
+
+
+def describe_reuse(origin: Origin, byte: int, other: Use, cohort: Cohort) -> str:
+    """A copy is issued over bytes that others use, for whose end its issuer has not waited."""
+    start = f"the copy writes {_where(origin, byte)}, "
+    if other.deed == "copy" and other.origin is not None and other.origin.bundle is not origin.bundle:
+        return (
+            f"{start}into which {_issuer(origin, other)} copies at line {other.line}, and nothing orders the"
+            " two: is the place or the multicast mask of one of them wrong, or has one to wait for who"
+            " reads the other's bytes?"
+        )
+    if other.deed == "copy":
+        return (
+            f"{start}into which {_issuer(origin, other)} copies at line {other.line}, and its thread has not"
+            f" waited for that copy: wait for {_mbarrier(other.component, cohort)}, and for whoever reads"
+            " those bytes, before it"
+        )
+    if other.deed == "operation":
+        end = "a cp.async.bulk.wait_group.read" if other.component.kind == "bulk" else _MMA_DONE
+        return (
+            f"{start}which the {_operation(other)} that {_issuer(origin, other)} issued at line {other.line}"
+            f" may have still to read: {end}, has to come before it"
+        )
+    return (
+        f"{start}which {_warp(origin, other.component)} reads at line {other.line}, and its thread has not"
+        " waited for a barrier behind that read: the reader arrives at an mbarrier when it is done, and the"
+        " issuer waits for that phase before the copy"
+    )
+
+
+def _in_flight(origin: Origin, what: str, byte: int, other: Use) -> str:
+    """The other access is a cp.async or st.async under way."""
+    return (
+        f"{what} {_where(origin, byte)}, which {_warp(origin, other.component)} copies there at line"
+        f" {other.line}, and nothing orders it behind the end of that copy"
+    )
+
+
+def _what(origin: Origin, access: Access | None) -> str:
+    if access is None:
+        return f"{origin.site.instruction.name} uses"
+    return f"{'update' if access.reads and access.writes else 'read' if access.reads else 'write'} of"
+
+
+def _where(origin: Origin, byte: int) -> str:
+    """A byte of the cohort's shared memory, in words."""
+    cohort = origin.bundle.cohort
+    offset = byte % cohort.shared_stride
+    name = origin.bundle.program.shared_name(offset)
+    rank = byte // (cohort.shared_stride * cohort.n)
+    where = f"shared offset 0x{offset:x}" + (f" (in {name})" if name else "")
+    return where + (f" of CTA {rank}" if cohort.size > 1 else "")
+
+
+def _warp(origin: Origin, component: Component) -> str:
+    one = f"warp {component.number}"
+    if component.kind == "mbarrier":
+        one = "another CTA"
+    return one + (f" of CTA {component.rank}" if origin.bundle.cohort.size > 1 else "")
+
+
+def _issuer(origin: Origin, other: Use) -> str:
+    assert other.origin is not None
+    bundle = other.origin.bundle
+    return f"warp {bundle.warp}" + (f" of CTA {bundle.rank}" if bundle.cohort.size > 1 else "")
+
+
+def _operation(other: Use) -> str:
+    if other.component.kind == "bulk":
+        return "copy"
+    assert other.origin is not None
+    return ".".join(other.origin.site.instruction.name.split(".")[:2])
+
+
+def _mbarrier(component: Component, cohort: Cohort) -> str:
+    name = cohort.machine.program.placement.shared_label(component.number)
+    one = f"mbarrier {name}" if name else f"the mbarrier at shared offset {component.number}"
+    return one + (f" of CTA {component.rank}" if cohort.size > 1 else "")
