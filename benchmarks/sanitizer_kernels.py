@@ -840,6 +840,7 @@ TMA = Kernel(
                 "BarrierCountError",
                 "TransactionBytesError",
                 "UninitializedRead",
+                "ReadBeforeWait",
                 "StageReusedEarly",
             ),
             "no_proxy_fence": ("MissingProxyFence",),

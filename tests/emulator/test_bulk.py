@@ -11,6 +11,8 @@ from cutecourse.emulator import (
     MulticastError,
     OpenPhase,
     OverwrittenSource,
+    ReadBeforeWait,
+    StageReusedEarly,
     TransactionBytesError,
     UnfinishedCopy,
     UnfinishedLoad,
@@ -54,16 +56,10 @@ def run(name, *changes, seed=0, recorder=None, **arguments):
 
 
 def test_bulk__a_read_before_the_wait_is_an_error_and_never_silently_wrong():
-    wanted = case_of(LOAD).expected()["d"]
-    caught = 0
     for seed in range(12):
-        try:
-            _, after = run(LOAD, (WAIT, "wait:\n"), seed=seed)
-        except UninitializedRead:
-            caught += 1
-        else:
-            np.testing.assert_array_equal(after["d"], wanted)
-    assert caught >= 6
+        # Who reads what was there before the copy was issued may as well have meant that.
+        with pytest.raises((ReadBeforeWait, StageReusedEarly), match="mbarrier"):
+            run(LOAD, (WAIT, "wait:\n"), seed=seed)
 
 
 def test_bulk__pieces_land_in_an_order_that_the_seed_chooses():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.emulator import DeadlockError, EmulatorError, TensorMap, UninitializedRead, launch
+from cutecourse.emulator import DeadlockError, EmulatorError, ReadBeforeWait, TensorMap, launch
 from cutecourse.kernels import umma_gemm, umma_tile
 from cutecourse.trace import Recorder, TraceError
 
@@ -152,10 +152,10 @@ def test_snapshot__leaves_the_arrays_and_the_trace_as_they_are():
 
 def test_snapshot__of_the_end_is_where_the_error_was():
     error, source = copied(parity=1)  # passes at once: it reads before the bytes have come
-    assert isinstance(error, UninitializedRead)
+    assert isinstance(error, ReadBeforeWait)
     snapshot = error.trace.snapshot()
-    assert snapshot.error.startswith("UninitializedRead: ")
-    assert "UninitializedRead" in str(snapshot).splitlines()[0]
+    assert snapshot.error.startswith("ReadBeforeWait: ")
+    assert "ReadBeforeWait" in str(snapshot).splitlines()[0]
     tile = snapshot.shared(error.block, "tile", "u32", (32, 8))
     assert tile.mask.any()
     seen = ~tile.mask

@@ -466,7 +466,7 @@ def test_mma__operand_written_again_too_early_is_seen():
     body = start + issue(*descs, idesc(128, 16)) + "mov.u32 %x, box;\nshl.b32 %y, %me, 4;\n"
     body += "add.u32 %x, %x, %y;\nbar.sync 0;\nst.shared.b32 [%x], 0;\n" + finish() + keep(16)
     for report in reports(body, image, OverwrittenSource):
-        assert "changed before the operation had read it" in report
+        assert "which the tcgen05.mma that warp 0 issued" in report
 
 
 # --- who issues ---------------------------------------------------------------------------------------------

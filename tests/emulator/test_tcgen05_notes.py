@@ -128,7 +128,7 @@ def test_load__that_is_used_and_not_waited_for_is_a_note():
     assert notes(LOADED + USE) == [("load not waited for", "tcgen05.dea", "tcgen05.ld.")]
 
 
-@pytest.mark.parametrize("used", ["add.u32 %r9, %r9, %r4;\n", "st.shared.b32 [box], %r7;\n"])
+@pytest.mark.parametrize("used", ["add.u32 %r9, %r9, %r4;\n", "@%first st.shared.b32 [box], %r7;\n"])
 def test_load__is_used_by_any_instruction_that_reads_a_register(used):
     assert [n[0] for n in notes(LOADED + used)] == ["load not waited for"]
 

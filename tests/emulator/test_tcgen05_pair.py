@@ -7,9 +7,9 @@ from cutecourse.emulator import (
     AddressError,
     DeadlockError,
     InvalidOperand,
+    ReadBeforeWait,
     TensorMap,
     TensorMemoryAccessError,
-    UninitializedRead,
     launch,
 )
 from cutecourse.layout import Layout
@@ -337,5 +337,5 @@ def test_load__without_the_pair_cannot_tell_the_peer():
 @pytest.mark.parametrize("seed", range(6))
 def test_load__whose_bytes_nobody_expects_is_found(seed):
     """The leader expects its own bytes only: it reads too early, or waits for a count that went past zero."""
-    with pytest.raises((DeadlockError, UninitializedRead), match=r"that nobody has expected|never written"):
+    with pytest.raises((DeadlockError, ReadBeforeWait), match=r"that nobody has expected|parity 0"):
         load(expected=1024, seed=seed)

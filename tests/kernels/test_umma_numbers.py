@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.emulator import BarrierCountError, DeadlockError, TensorMemoryAccessError, UninitializedRead
+from cutecourse.emulator import (
+    BarrierCountError,
+    DeadlockError,
+    ReadBeforeWait,
+    SharedMemoryRace,
+    StageReusedEarly,
+    TensorMemoryAccessError,
+    UninitializedRead,
+)
 from cutecourse.kernels import (
     SpecError,
     umma_broken,
@@ -137,10 +145,10 @@ def test_two_sm_pipeline__counts_each_pairs_bytes_on_its_own_leaders_barriers():
 # Shared offsets of the barriers: behind three stages of two tiles come three times `full`, then `empty`.
 FULL, EMPTY = 3 * 32768, 3 * 32768 + 3 * 8
 REPORTS = {
-    "wrong_mask": (DeadlockError, [f"shared offset {FULL}), which is in phase 0 and misses 16384 bytes"]),
+    "wrong_mask": (SharedMemoryRace, ["multicast mask of one of them wrong"]),
     "peer_not_expected": (
-        UninitializedRead,
-        ["that was never written", "an mbarrier that did not expect all bytes", "tcgen05.mma.cta_group::2"],
+        ReadBeforeWait,
+        ["A reads shared offset 0x0", f"+{FULL} of CTA", "parity 0", "tcgen05.mma.cta_group::2"],
     ),
     "follower_multiplies": (
         DeadlockError,
@@ -153,7 +161,7 @@ REPORTS = {
         DeadlockError,
         [f"shared offset {EMPTY}), which is in phase 0 and misses 4 of 5 arr"],
     ),
-    "stage_reused": (BarrierCountError, [f"{FULL}", "all arrivals of phase 0 have come", "expect_tx"]),
+    "stage_reused": ((BarrierCountError, StageReusedEarly), [f"{FULL}"]),
     "freed_too_early": (TensorMemoryAccessError, ["tcgen05.ld", "is not allocated", "freed at line "]),
     "never_cleared": (UninitializedRead, ["should the first tcgen05.mma have enable-input-d false?"]),
     "not_finished": (

@@ -9,6 +9,7 @@ from cutecourse.emulator import (
     EmulatorError,
     MissingProxyFence,
     OverwrittenSource,
+    SharedMemoryRace,
     TensorMemoryAccessError,
     TensorMemoryHazard,
     TensorMemoryLeak,
@@ -21,8 +22,8 @@ from cutecourse.runtime import run
 
 REPORTS = {
     "no_proxy_fence": MissingProxyFence,
-    "no_wait": OverwrittenSource,
-    "parity_never_flipped": (MissingProxyFence, OverwrittenSource),
+    "no_wait": (SharedMemoryRace, OverwrittenSource),
+    "parity_never_flipped": (SharedMemoryRace, OverwrittenSource),
     "never_cleared": UninitializedRead,
     "wrong_lanes": TensorMemoryAccessError,
     "every_warp_multiplies": (OverwrittenSource, TensorMemoryHazard, BarrierCountError),

@@ -93,7 +93,7 @@ class Access:
         self.reads = reads
         self.writes = writes
         self.flags = flags
-        """Whether threads may hand over by it what they did before: atomics, and stronger orders than weak."""
+        """Whether threads may hand over by it what they did before: atomics, orders stronger than weak."""
         self._last: Allocation | None = None
         self._low = self.size - 1
         tell_accesses(self)

@@ -84,6 +84,8 @@ def _is_asynchronous(one: Instruction) -> bool:
     names = one.modifiers
     if one.opcode == "cp":
         return "bulk" in names
+    if one.opcode == "wgmma":
+        return names[:1] == ("mma_async",)
     if one.opcode == "tcgen05":
         return bool(names) and names[0] in {"mma", "cp"}
     return False

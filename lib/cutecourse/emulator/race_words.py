@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cutecourse.emulator.bundle import WARP_SIZE
 from cutecourse.emulator.clocks import Component
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ class Use:
     phase: int | None = None
     """Of a copy the phase that its mbarrier was in when it was issued."""
 
+    @property
+    def cluster(self) -> int:
+        """Of an asynchronous one the cluster."""
+        return 0 if self.origin is None else self.origin.lane // WARP_SIZE
+
+    @property
+    def name(self) -> str:
+        """Of an operation the instruction's."""
+        return "copy" if self.origin is None else self.origin.site.instruction.name
+
 
 def describe_thread(origin: Origin, access: Access | None, byte: int, other: Use) -> str:
     """A thread, or with no access an operation that it issues, meets another thread's access."""
@@ -46,7 +57,7 @@ def describe_thread(origin: Origin, access: Access | None, byte: int, other: Use
 
 def describe_wait(origin: Origin, access: Access | str, byte: int, other: Use, cohort: Cohort) -> str:
     """Somebody uses bytes of an asynchronous operation for whose end they have not waited."""
-    what = f"{access} has" if isinstance(access, str) else _what(origin, access)
+    what = f"{access} reads" if isinstance(access, str) else _what(origin, access)
     where = _where(origin, byte)
     issuer = _issuer(origin, other)
     if other.deed == "copy":
@@ -58,8 +69,8 @@ def describe_wait(origin: Origin, access: Access | str, byte: int, other: Use, c
         )
     if other.component.kind == "bulk":
         return (
-            f"{what} {where}, which the copy that {issuer} issued at line {other.line} may have still to read:"
-            " a cp.async.bulk.wait_group.read of that thread, then a barrier, has to come before it"
+            f"{what} {where}, which the copy that {issuer} issued at line {other.line} may have still to"
+            " read: a cp.async.bulk.wait_group.read of that thread, then a barrier, has to come before it"
         )
     return (
         f"{what} {where}, which the {_operation(other)} that {issuer} issued at line {other.line} may have"

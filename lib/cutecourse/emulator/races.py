@@ -20,7 +20,7 @@ Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see cutecourse.emu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +55,8 @@ class Copy:
     left: int = 0
     """Pieces that have not landed."""
     told: bool = False
+    used: dict[int, int] = field(default_factory=dict)
+    """Of who reads what a copy brought, by component, the first tag."""
 
 
 class Races:
@@ -74,6 +76,10 @@ class Races:
             self.write_tag = np.zeros(self._units, dtype=np.uint32)
             self.write_by = np.zeros(self._units, dtype=np.uint16)
             self.read_tag = np.zeros((columns, self._units), dtype=np.uint32)
+            self.write_before = np.zeros(self._units if plan.asynchronous else 0, dtype=np.uint32)
+            """The tag of its writer's write before the last."""
+        self._accesses: dict[int, Access] = {}
+        """The last access of each line that was seen."""
         self._views: dict[int, tuple[NDArray[Any], ...]] = {}
         self._mixed = plan.remote
         """Whether bytes may have been written by others than warps of their block."""
@@ -137,7 +143,7 @@ class Races:
             self.clocks.leave("cluster", bundle, rows)
 
     def flag(self, bundle: Bundle, mask: Mask) -> None:
-        """Warps use memory in a way that may hand over what they did before, or take what others hand over."""
+        """Warps use memory in a way that may hand over what they did, or take what others hand over."""
         rows = (bundle.full if mask is None else mask).any(axis=1)
         self.clocks.pass_on(_FLAGS, bundle, rows)
 
@@ -199,6 +205,10 @@ class Races:
             self._check_readers(access, bundle, index, lanes, clusters, read, away)
         if self.plan.asynchronous:
             self._with_copies(access, bundle, index, lanes, clusters, away)
+            self._accesses[line] = access
+            if access.writes:
+                before = self.write_before if per == 1 else self.write_before.reshape(-1, per)
+                before[index] = np.where(by[index] == warp, tags, 0)
         if access.writes:
             written[index] = stamp
             by[index] = warp
@@ -220,7 +230,7 @@ class Races:
         return found
 
     def _look_at(self, warp: int, rank: int) -> None:
-        """Keep of a warp's clock what each access needs: the least entry of its block's warps, its own tag."""
+        """Keep of a warp's clock what each access needs: the least entry of its block, its own tag."""
         known = self.clocks.known[warp]
         first = rank * self.per_block
         own = known[:, warp] - np.uint32(self.clocks.step)
@@ -294,7 +304,7 @@ class Races:
         origin = Origin(access.site, bundle, lane)
         report("race", lambda: describe_thread(origin, access, byte, other), origin, other.line)
 
-    # --- threads and asynchronous operations ------------------------------------------------------------------
+    # --- threads and asynchronous operations ----------------------------------------------------------------
 
     def _with_copies(
         self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, clusters: Any, away: bool
@@ -337,6 +347,12 @@ class Races:
     ) -> None:
         if not numbers.any():
             return
+        if not access.writes:
+            warp = self.clocks.number(bundle)
+            for number in set(numbers.reshape(-1)[::WARP_SIZE].tolist()):
+                if (copy := self.copies[number]) is not None:
+                    own = int(known[copy.use.cluster, warp]) - self.clocks.step
+                    copy.used.setdefault(warp, own)
         bad = self._tag[numbers] >= known[clusters, self._component[numbers]]
         if b"\x01" not in bad.tobytes():
             return
@@ -350,7 +366,9 @@ class Races:
         name = "source overwritten"
         if copy.use.deed == "copy":
             name = "read before its wait" if access.reads else "race"
-        report(name, lambda: describe_wait(origin, access, byte, copy.use, self.cohort), origin, copy.use.line)
+        report(
+            name, lambda: describe_wait(origin, access, byte, copy.use, self.cohort), origin, copy.use.line
+        )
 
     # --- copies into shared memory ------------------------------------------------------------------------
 
@@ -380,11 +398,12 @@ class Races:
             chunks = self.copy_into[first:][whole]
             if not adds:
                 self._issue_check(origin, row, chunks, "copy", first, whole)
+            if self.plan.by_threads and b"\x01" in self.touched[first:][whole].tobytes():
+                self._check_readers_before(made, row, place.rank, first, whole)
+                self._check_writers_before(origin, row, first, whole, None)
             for readers in self._readers.get(place.rank, {}).values():
                 start = first - place.rank * self._block_chunks
-                self._issue_check(origin, row, readers[start:][whole], "copy", first, whole)
-            if self.plan.by_threads and b"\x01" in self.touched[first:][whole].tobytes():
-                self._check_touched(origin, row, place.rank, first, whole, writes=True)
+                self._issue_check(origin, row, readers[start:][whole], "copy", first, whole, made)
             self.copy_into[first:][whole] = made.number
         return made
 
@@ -426,9 +445,12 @@ class Races:
         """A tcgen05.mma or cp, or with `group` a bulk copy of that group, is issued that reads chunks."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         row = self.clocks.row(bundle, cluster)
-        self._issue_check(origin, row, self.copy_into[chunks], what, 0, chunks)
+        into = self.copy_into[chunks]
+        self._issue_check(origin, row, into, what, 0, chunks)
         if self.plan.by_threads and b"\x01" in self.touched[chunks].tobytes():
-            self._check_touched(origin, row, rank, 0, chunks, writes=False)
+            self._check_writers_before(origin, row, 0, chunks, group)
+        if origin.site.instruction.opcode == "wgmma":
+            return
         if group is None:
             component = self.clocks.component("mma", bundle.rank, bundle.warp)
             now = self._reading.get((component, cluster))
@@ -446,6 +468,9 @@ class Races:
                 self._reading[component, cluster] = (group, made)
             else:
                 made = now[1]
+        brought = self.copies[int(into.flat[0])]
+        if brought is not None:
+            brought.used.setdefault(component, int(self._tag[made.number]))
         readers = self._readers.setdefault(rank, {})
         found = readers.get(component)
         if found is None:
@@ -465,10 +490,17 @@ class Races:
             row = self.clocks.row(bundle, lane // WARP_SIZE)
             row[component] = max(int(row[component]), self.clocks.entry(known))
 
-    # --- what an issuer has to know ---------------------------------------------------------------------------
+    # --- what an issuer has to know -------------------------------------------------------------------------
 
     def _issue_check(
-        self, origin: Origin, row: Row, numbers: NDArray[np.int32], what: str, first: int, chunks: Chunks
+        self,
+        origin: Origin,
+        row: Row,
+        numbers: NDArray[np.int32],
+        what: str,
+        first: int,
+        chunks: Chunks,
+        made: Copy | None = None,
     ) -> None:
         """An operation is issued on chunks on which these operations have worked or still work."""
         if not numbers.size:
@@ -488,6 +520,12 @@ class Races:
         assert other is not None
         byte = (first + _nth(chunks, at)) * CHUNK
         if what == "copy":
+            reader = other.use.origin
+            if made is not None and reader is not None:
+                component = int(self._component[other.number])
+                if self._was_waited_for(byte, component, row):
+                    self._report_early(reader, other.use.name, byte, made.use)
+                    return
             name = "stage reused early"
             if other.use.deed == "copy" and other.use.origin is not None:
                 before = other.use.origin
@@ -504,37 +542,84 @@ class Races:
                 other.use.line,
             )
 
-    def _check_touched(
-        self, origin: Origin, row: Row, rank: int, first: int, chunks: Chunks, *, writes: bool
+    def _was_waited_for(self, byte: int, component: int, row: Row) -> bool:
+        """Whether an issuer knows of a use of what the last copy brought, by one who uses it again.
+
+        Then it has waited, and who uses it again has not.
+        """
+        brought = self.copies[int(self.copy_into[byte // CHUNK])]
+        first = None if brought is None else brought.used.get(component)
+        return first is not None and first < int(row[component])
+
+    def _report_early(self, reader: Origin, what: str | Access, byte: int, copy: Use) -> None:
+        report(
+            "read before its wait",
+            lambda: describe_wait(reader, what, byte, copy, self.cohort),
+            reader,
+            copy.line,
+        )
+
+    def _thread(self, warp: int, line: int, cluster: int) -> tuple[Origin, Access] | None:
+        """A warp that executed an access, for a report that names it; None where it is not known."""
+        access = self._accesses.get(line)
+        if access is None or warp >= len(self.cohort.bundles):
+            return None
+        return Origin(access.site, self.cohort.bundles[warp], cluster * WARP_SIZE), access
+
+    def _check_writers_before(
+        self, origin: Origin, row: Row, first: int, chunks: Chunks, group: int | None
     ) -> None:
-        """An operation is issued on chunks that threads have used."""
+        """An operation is issued on chunks that threads have used: does its issuer know of their writes?"""
         per = CHUNK // self.plan.unit
-        start = 0 if self.plan.remote else rank * self.per_block
-        written, by, read = self._words(per)
-        if per == 1:
-            written, by, read = written[:, None], by[:, None], read[:, :, None]
+        written, by, _ = (a.reshape(-1, per) for a in (self.write_tag, self.write_by, self.write_tag))
         tags, writers = written[first:][chunks], by[first:][chunks]
         bad = tags >= row[writers]
-        if b"\x01" in bad.tobytes():
-            place = tuple(np.argwhere(bad)[0])
-            at = int(np.ravel_multi_index(place[:-1], tags.shape[:-1]))
-            byte = (first + _nth(chunks, at)) * CHUNK + int(place[-1]) * self.plan.unit
-            other = Use(
-                self.clocks.components[int(writers[place])], int(tags[place]) & self.clocks.line_mask, "write"
-            )
-            report("race", lambda: describe_thread(origin, None, byte, other), origin, other.line)
-        if not writes:
+        if b"\x01" not in bad.tobytes():
             return
-        seen = read[:, first:][:, chunks]
-        limit = row[start : start + len(read)].reshape(-1, *([1] * (seen.ndim - 1)))
-        bad = seen >= limit
+        place = tuple(np.argwhere(bad)[0])
+        at = int(np.ravel_multi_index(place[:-1], tags.shape[:-1]))
+        byte = (first + _nth(chunks, at)) * CHUNK + int(place[-1]) * self.plan.unit
+        warp, line = int(writers[place]), int(tags[place]) & self.clocks.line_mask
+        before = int(self.write_before[byte // self.plan.unit])
+        thread = self._thread(warp, line, origin.lane // WARP_SIZE)
+        if thread is not None and 0 < before < int(row[warp]):
+            # The bytes that are meant had been written before, and are overwritten too early.
+            writer, access = thread
+            kind = "mma" if group is None else "bulk"
+            use = Use(
+                Component(kind, origin.bundle.rank, origin.bundle.warp), origin.site.line, "operation", origin
+            )
+            report(
+                "source overwritten",
+                lambda: describe_wait(writer, access, byte, use, self.cohort),
+                writer,
+                use.line,
+            )
+            return
+        other = Use(self.clocks.components[warp], line, "write")
+        report("race", lambda: describe_thread(origin, None, byte, other), origin, other.line)
+
+    def _check_readers_before(self, made: Copy, row: Row, rank: int, first: int, chunks: Chunks) -> None:
+        """A copy is issued over chunks that threads have used: does its issuer know of their reads?"""
+        per = CHUNK // self.plan.unit
+        start = 0 if self.plan.remote else rank * self.per_block
+        read = self.read_tag.reshape(len(self.read_tag), -1, per)
+        tags = read[:, first:][:, chunks]
+        limit = row[start : start + len(read)].reshape(-1, *([1] * (tags.ndim - 1)))
+        bad = tags >= limit
         if b"\x01" not in bad.tobytes():
             return
         reader, *rest = np.argwhere(bad)[0]
-        at = int(np.ravel_multi_index(tuple(rest[:-1]), seen.shape[1:-1]))
+        at = int(np.ravel_multi_index(tuple(rest[:-1]), tags.shape[1:-1]))
         byte = (first + _nth(chunks, at)) * CHUNK + int(rest[-1]) * self.plan.unit
-        tag = int(seen[bad][0])
-        other = Use(self.clocks.components[start + int(reader)], tag & self.clocks.line_mask, "read")
+        warp, line = start + int(reader), int(tags[bad][0]) & self.clocks.line_mask
+        origin = made.use.origin
+        assert origin is not None
+        thread = self._thread(warp, line, origin.lane // WARP_SIZE)
+        if thread is not None and self._was_waited_for(byte, warp, row):
+            self._report_early(*thread, byte, made.use)
+            return
+        other = Use(self.clocks.components[warp], line, "read")
         report(
             "stage reused early", lambda: describe_reuse(origin, byte, other, self.cohort), origin, other.line
         )
