@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cutecourse import emulator
 from cutecourse.emulator import HAZARDS, EmulatorError
 from cutecourse.emulator.errors import __all__ as all_errors
+from cutecourse.emulator.hazards import SEVERITIES
+from support.hazard_kernels import SCENES, met
+
+TESTS = Path(__file__).parent
 
 NO_MISTAKE_OF_A_KERNEL = {"LaunchError", "UnsupportedInstruction"}
 FAMILIES = {"EmulatorError", "TensorMemoryError", "TensorMemoryAccessError", "TensorMemoryHazard"}
@@ -35,3 +41,49 @@ def test_errors__are_public_and_say_what_they_are(name: str) -> None:
     kind = getattr(emulator, name)
     assert issubclass(kind, EmulatorError)
     assert kind.__doc__ != EmulatorError.__doc__ or kind is EmulatorError
+
+
+# --- kernels that meet them ---------------------------------------------------------------------------------
+
+IN_FILES = {name: hazard for name, hazard in HAZARDS.items() if name not in SCENES}
+"""Hazards whose kernels are in a test module of their own."""
+
+
+@pytest.mark.parametrize("name", sorted(IN_FILES))
+def test_hazards__each_is_met_by_a_kernel_of_the_tests(name: str) -> None:
+    texts = [path.read_text() for path in TESTS.glob("test_*.py")]
+    assert any(f"{HAZARDS[name].error}" in text or f'"{name}"' in text for text in texts)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_scene__meets_its_hazard_with_the_severity_of_the_table(name: str) -> None:
+    hazard, found = HAZARDS[name], met(name)
+    if hazard.severity == "error":
+        assert type(found) is getattr(emulator, hazard.error)
+        assert isinstance(found, EmulatorError)
+        assert found.kernel == "k"
+        assert found.line is not None
+        assert f"PTX line {found.line}" in str(found)
+        assert (found.block is None) == (name == "endless")
+    else:
+        assert isinstance(found, list)
+        assert {note.severity for note in found} == {hazard.severity}
+
+
+SWITCHED = [(name, severity) for name in SCENES if not HAZARDS[name].fixed for severity in SEVERITIES]
+
+
+@pytest.mark.parametrize(("name", "severity"), SWITCHED)
+def test_scene__has_the_severity_that_its_launch_gives_it(name: str, severity: str) -> None:
+    found = met(name, severity)
+    if severity == "error":
+        assert type(found) is getattr(emulator, HAZARDS[name].error)
+    else:
+        assert isinstance(found, list), found
+        assert {note.severity for note in found} == (set() if severity == "off" else {severity})
+
+
+@pytest.mark.parametrize("name", [name for name, hazard in HAZARDS.items() if hazard.fixed])
+def test_fixed__cannot_be_switched(name: str) -> None:
+    with pytest.raises(emulator.LaunchError, match="a launch cannot go on from it"):
+        SCENES[name].launch(0, {name: "off"})

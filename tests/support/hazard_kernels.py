@@ -1,0 +1,194 @@
+"""For each hazard a small kernel that meets it: `SCENES[name]`, and `met(name, severity)` to run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cutecourse.emulator import EmulatorError, Note, launch
+from support import tcgen05
+
+__all__ = ["SCENES", "Scene", "met"]
+
+SMEM = 4096
+AFTER = "tcgen05.fence::after_thread_sync;\n"
+BEFORE = "tcgen05.fence::before_thread_sync;\n"
+LD = "tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r4, %r5, %r6, %r7}, [%d];\n"
+ST = "tcgen05.st.sync.aligned.32x32b.x4.b32 [%d], {%r0, %r0, %r0, %r0};\n"
+WAIT_LD, WAIT_ST = "tcgen05.wait::ld.sync.aligned;\n", "tcgen05.wait::st.sync.aligned;\n"
+BAR = "bar.sync 0;\n"
+USE = "st.global.b32 [%at], %r6;\n"
+COLUMNS = "mov.b32 %r0, 0;\nadd.u32 %d, %tmem, %lane;\nmul.wide.u32 %at, %me, 32;\nadd.u64 %at, %out, %at;\n"
+ZEROS = (
+    "shl.b32 %x, %me, 5;\nmov.u32 %y, box;\nadd.u32 %x, %x, %y;\nmov.b32 %r0, 0;\n"
+    "st.shared.v4.b32 [%x], {%r0, %r0, %r0, %r0};\nst.shared.v4.b32 [%x+16], {%r0, %r0, %r0, %r0};\n"
+)
+FENCE = "fence.proxy.async.shared::cta;\n"
+DESCRIPTOR = f"mov.b64 %a, {128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46};\n"
+SETUP = ZEROS + FENCE + BAR + DESCRIPTOR + COLUMNS
+
+
+def mma(n: int = 8, column: int = 0, a: str = "%a") -> str:
+    """One tcgen05.mma of 128 x n x 16 by the first thread."""
+    return (
+        f"mov.b32 %x, {1 << 4 | (n >> 3) << 17 | 8 << 24};\nadd.u32 %z, %tmem, {column};\n"
+        f"setp.ne.u32 %q, 0, 0;\n@%first tcgen05.mma.cta_group::1.kind::f16 [%z], {a}, %a, %x, %q;\n"
+    )
+
+
+def done(parity: int = 0) -> str:
+    """Commit, and wait for the commit's arrival."""
+    return (
+        "@%first tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
+        f"DONE{parity}:\nmbarrier.try_wait.parity.shared::cta.b64 %q, [bar], {parity};\n"
+        f"@!%q bra DONE{parity};\n"
+    )
+
+
+def _plain(body: str) -> str:
+    """A kernel whose body finds %me, %rank, %first, %to, `full`, `fixed` and `box` of 64 words."""
+    return f"""
+.version 8.8
+.target sm_100a
+.address_size 64
+.const .b32 fixed[4];
+.visible .entry k(.param .u64 out)
+{{
+    .shared .align 8 .b64 full;
+    .shared .align 128 .b32 box[64];
+    .reg .b32 %me, %rank, %x, %y;
+    .reg .b64 %to, %wide;
+    .reg .pred %first, %p;
+    ld.param.u64 %to, [out];
+    mov.u32 %me, %tid.x;
+    mov.u32 %rank, %cluster_ctarank;
+    setp.eq.u32 %first, %me, 0;
+    {body}
+    ret;
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A kernel that meets a hazard, with some seed below `seeds`."""
+
+    body: str
+    tensor: bool = False
+    seeds: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def launch(self, seed: int, hazards: dict[str, str]) -> tuple[Note, ...]:
+        """Run it; the notes."""
+        if self.tensor:
+            given, out = np.zeros(SMEM, np.uint8), np.zeros((128, 8), np.uint32)
+            text = tcgen05.kernel(self.body, smem=SMEM)
+            quiet = {"sum never read": "off", **hazards}
+            args = [out, given, out.nbytes, given.nbytes]
+            return launch(text, grid=1, block=128, args=args, seed=seed, hazards=quiet).notes
+        how = {"grid": 1, "block": 32, **self.options}
+        return launch(
+            _plain(self.body), args=[np.zeros(64, np.uint32)], seed=seed, hazards=hazards, **how
+        ).notes
+
+
+INIT = "@%first mbarrier.init.shared::cta.b64 [full], 1;\n bar.sync 0;\n"
+WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;\n@!%p bra AGAIN;\n"
+LOAD = "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%to], 16, [full];\n"
+EXPECT = "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16;\n"
+STORE = "@%first cp.async.bulk.global.shared::cta.bulk_group [%to], [box], 16;\n"
+PAIR = {"grid": 2, "cluster": 2}
+STORED = ST + WAIT_ST + BEFORE + BAR + AFTER
+A_IN_TMEM = "add.u32 %d, %d, 64;\n" + ST + "add.u32 %d, %d, 4;\n" + STORED
+
+SCENES = {
+    "deadlock": Scene(INIT + WAIT),
+    "transaction bytes": Scene(INIT + EXPECT.replace("16;", "32;") + LOAD + WAIT),
+    "endless": Scene("AGAIN: bra AGAIN;\n", options={"max_instructions": 1000}),
+    "trap": Scene("trap;"),
+    "no mbarrier": Scene("@%first mbarrier.arrive.shared::cta.b64 _, [full];\n"),
+    "mbarrier in use": Scene(INIT + "@%first mbarrier.init.shared::cta.b64 [full], 1;\n"),
+    "mbarrier count": Scene(INIT + "@%first mbarrier.arrive.shared::cta.b64 _, [full], 2;\n"),
+    "mbarrier state": Scene(INIT + "mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 2;\n"),
+    "barrier rules": Scene("barrier.cluster.wait.aligned;\n"),
+    "open phase": Scene(INIT + EXPECT),
+    "out of bounds": Scene("ld.global.b32 %x, [%to+4096];\n"),
+    "misaligned": Scene("st.shared.b32 [box+2], %me;\n"),
+    "never written": Scene("ld.shared.b32 %x, [box];\n"),
+    "read-only": Scene("mov.u64 %wide, fixed;\ncvta.const.u64 %wide, %wide;\nst.b32 [%wide], %me;\n"),
+    "ended CTA": Scene(
+        "setp.eq.u32 %p, %rank, 1;\n@%p ret;\n"
+        "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+        "mov.u32 %x, box;\nmapa.shared::cluster.u32 %x, %x, 1;\nst.shared::cluster.b32 [%x], %me;\n",
+        options=PAIR,
+    ),
+    "multicast": Scene(
+        INIT
+        + ".reg .b16 %m;\nmov.b16 %m, 4;\n"
+        + LOAD.replace("bytes [", "bytes.multicast::cluster [").replace("[full];", "[full], %m;"),
+        options=PAIR,
+    ),
+    "unfinished copy": Scene(
+        "st.shared.b32 [box], %me;\nst.shared.v4.b32 [box], {%me, %me, %me, %me};\n" + FENCE + STORE
+    ),
+    "unfinished load": Scene(INIT + EXPECT + LOAD),
+    "invalid operand": Scene("bar.warp.sync 0;\n"),
+    "non-uniform operand": Scene(COLUMNS + "add.u32 %d, %d, %me;\n" + LD, tensor=True),
+    "partial warp": Scene(
+        "setp.lt.u32 %p, %me, 8;\n@%p bra SOME;\nbar.sync 1;\nSOME:\nbarrier.cluster.arrive.aligned;\n"
+    ),
+    "tensor memory allocation": Scene(
+        "@!%p tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 48;\n", tensor=True
+    ),
+    "outside the allocation": Scene(COLUMNS + "add.u32 %d, %d, 200;\n" + LD, tensor=True),
+    "used after dealloc": Scene(
+        COLUMNS
+        + ST
+        + WAIT_ST
+        + BAR
+        + "setp.ne.u32 %p, %warp, 0;\n@%p bra OVER;\n"
+        + "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tmem, 128;\nOVER:\n"
+        + BAR
+        + LD,
+        tensor=True,
+    ),
+    "wrong lanes": Scene("add.u32 %d, %tmem, 0x100000;\n" + LD, tensor=True),
+    "tensor memory leak": Scene("ret;\n", tensor=True),
+    "read before written": Scene(SETUP + STORED + mma() + LD + WAIT_LD, tensor=True, seeds=8),
+    "written before read": Scene(
+        SETUP + "add.u32 %y, %tmem, 64;\n" + A_IN_TMEM + mma(a="[%y]") + ST + WAIT_ST + done(),
+        tensor=True,
+        seeds=8,
+    ),
+    "source overwritten": Scene(
+        SETUP + mma() + "@%first st.shared.b32 [box], %r0;\n" + done(), tensor=True, seeds=8
+    ),
+    "no proxy fence": Scene(ZEROS + BAR + DESCRIPTOR + COLUMNS + mma() + done(), tensor=True),
+    "load under way": Scene(SETUP + mma() + done() + AFTER + LD + ST + WAIT_ST + WAIT_LD, tensor=True),
+    "load not waited for": Scene(SETUP + mma() + done() + AFTER + LD + USE, tensor=True),
+    "no fence after": Scene(SETUP + mma() + done() + LD + WAIT_LD, tensor=True),
+    "no fence before": Scene(SETUP + ST + WAIT_ST + BAR + AFTER + mma() + done(), tensor=True),
+    "another warp frees": Scene(
+        COLUMNS
+        + "setp.ne.u32 %p, %warp, 1;\n@%p bra OTHERS;\n"
+        + "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\nOTHERS:\n",
+        tensor=True,
+    ),
+    "order not promised": Scene(
+        SETUP + mma() + mma(n=16) + done() + AFTER + LD + WAIT_LD, tensor=True, seeds=8
+    ),
+}
+
+
+def met(name: str, severity: str | None = None) -> EmulatorError | list[Note]:
+    """Run the scene under its seeds until the hazard shows: the error, or all notes of the hazard."""
+    notes: list[Note] = []
+    hazards = {} if severity is None else {name: severity}
+    for seed in range(SCENES[name].seeds):
+        try:
+            notes += [n for n in SCENES[name].launch(seed, hazards) if n.hazard.name == name]
+        except EmulatorError as error:
+            return error
+    return notes
