@@ -14,6 +14,7 @@ from cutecourse.widgets.tilers import parse_tiler
 from cutecourse.widgets.timeline_figure import draw_timeline
 from cutecourse.widgets.tma_box import TmaBox
 from cutecourse.widgets.tmem_viewer import TmemViewer
+from cutecourse.widgets.track_figure import TrackFigure, draw_tracks
 from cutecourse.widgets.two_sm_stage import TwoSmStage
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Reveal",
     "TmaBox",
     "TmemViewer",
+    "TrackFigure",
     "TwoSmStage",
     "WidgetError",
     "apply_operation",
@@ -36,6 +38,7 @@ __all__ = [
     "draw_layouts",
     "draw_ownership",
     "draw_timeline",
+    "draw_tracks",
     "parse_tiler",
     "with_todays_code",
 ]
