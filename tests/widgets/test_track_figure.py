@@ -58,12 +58,12 @@ def test_draw_tracks__is_700_pixels_wide_and_has_a_text():
 
 def test_draw_tracks__a_wait_without_end_is_hatched_and_the_error_is_named():
     with pytest.raises(EmulatorError) as caught:
-        doubled(tma_broken.broken("parity_never_flipped"))
+        doubled(tma_broken.broken("too_many_bytes"))
     error = caught.value
     figure = draw_tracks(error.trace, end=error)
     hatched = [patch for patch in figure.axes[0].patches if patch.get_hatch()]
-    assert len(hatched) == sum(wait.end is None for wait in error.trace.waits()) == 1
-    assert "1 without an end" in figure.alt
+    assert len(hatched) == sum(wait.end is None for wait in error.trace.waits()) == 2
+    assert "2 without an end" in figure.alt
     assert f"Ended with {type(error).__name__}: " in figure.alt
     assert f"ended with {type(error).__name__}" in figure.axes[0].get_xlabel()
 
