@@ -393,3 +393,84 @@ def test_emulate__a_command_line_that_is_none_is_refused_by_its_parser(capsys):
         main(["emulate", "kernel.ptx", "--grid", "2,x"])
     assert caught.value.code == 2
     assert "'2,x' is not one to three integers such as 2,1,1" in capsys.readouterr().err
+
+
+# --- events ------------------------------------------------------------------------------------------------
+
+RIGHT = LOAD.replace("PARITY", "0")
+
+
+def load(capsys, *events, text=RIGHT):
+    np.save("t.npy", np.arange(64, dtype=np.uint32).reshape(4, 16))
+    encoding = {"array": "in:t.npy", "dtype": "u32", "dims": [16, 4], "strides_bytes": [64], "box": [8, 2]}
+    with open("map.json", "w", encoding="utf-8") as file:
+        json.dump(encoding, file)
+    arguments = ("--block", "16", "--arg", "map:map.json", "--arg", "out:c.npy:u32:16", "--events", *events)
+    return run(capsys, text, *arguments)
+
+
+def kinds(out):
+    """The kinds in the table, behind its head."""
+    lines = out.splitlines()
+    head = next(n for n, line in enumerate(lines) if line.split()[:2] == ["#", "time"])
+    return [line.split()[5].rstrip(":") for line in lines[head + 1 :] if line.split()[0].isdecimal()]
+
+
+def test_events__prints_what_happened(capsys):
+    status, out, err = load(capsys)
+    assert (status, err) == (0, "")
+    assert kinds(out)[0] in {"mbarrier.init", "barrier.wait"}
+    assert {"tma.issue", "tma.land", "mbarrier.wait"} <= set(kinds(out))
+    assert "t.json" not in out
+
+
+def test_events__that_all_filters_let_through(capsys):
+    status, out, _ = load(capsys, "kind=mbarrier.*", "barrier=full", "warp=0", "lane=0")
+    assert status == 0
+    assert kinds(out) == ["mbarrier.init", "mbarrier.expect_tx", "mbarrier.arrive"]
+    landed = load(capsys, "smem=tile", "kind=tma.land", "block=0")[1]
+    assert len(kinds(landed)) > 1
+    assert set(kinds(landed)) == {"tma.land"}
+
+
+def test_events__of_loads_and_stores_where_they_are_asked_for(capsys):
+    out = load(capsys, "kind=memory")[1]
+    assert kinds(out) == ["memory.load", "memory.store"]
+    assert "ld.shared.b32 by 16 lanes, shared 0x0 to 0x3f" in out
+    assert "st.global.b32 by 16 lanes, out 0x0 to 0x3f" in out
+    assert "memory." not in load(capsys)[1]
+
+
+def test_events__of_a_kernel_that_hangs_come_with_its_error(capsys):
+    text = RIGHT.replace("[full], 64;", "[full], 128;")
+    status, out, err = load(capsys, "barrier=full", "kind=*.complete_tx", text=text)
+    assert status == 1
+    assert set(kinds(out)) == {"mbarrier.complete_tx"}
+    assert "full" in err
+    status, out, err = load(capsys, "barrier=empty", text=text)
+    assert (status, out) == (1, "")
+    assert "--events: barrier='empty': the trace has no such barrier; it has full at 64" in err
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        (["kind=mbarier"], "there are no events 'mbarier'; the kinds are mbarrier.init"),
+        (["warps=0"], "'warps=0' is not KEY=VALUE; the keys are kind, block, rank"),
+        (["warp=first"], "'warp=first': give a number, or a range such as 0-3"),
+        (["block=1,x"], "'block=1,x': give x, or x,y, or x,y,z"),
+    ],
+)
+def test_events__refuses_filters_before_it_runs(capsys, filters, said):
+    with open("kernel.ptx", "w", encoding="utf-8") as file:
+        file.write(SCALE)
+    with pytest.raises(SystemExit) as ended:
+        main(["emulate", "kernel.ptx", *GOOD, "--events", *filters])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_events__says_what_the_launch_does_not_have(capsys):
+    status, _, err = load(capsys, "warp=3")
+    assert status == 2
+    assert "--events: warp=3: the launch has warp 0 to 0" in err

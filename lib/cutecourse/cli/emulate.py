@@ -22,6 +22,7 @@ import numpy as np
 
 from cutecourse.cli import _arguments
 from cutecourse.cli._arguments import Arguments, check_writable
+from cutecourse.cli._events import WHAT_FILTERS, event_filter, new_recorder, print_events
 from cutecourse.cli._module import CommandError, find_entry, parameters, read_ptx
 from cutecourse.emulator import (
     HAZARDS,
@@ -57,7 +58,7 @@ def register(subparsers: Any) -> None:
         "emulate",
         help="run a kernel from its PTX text on the CPU, and say what is wrong with it",
         description="Run a kernel from its PTX text on the CPU, and say what is wrong with it.",
-        epilog=f"arguments:\n\n{_WHAT_ARGUMENTS}\n{_STATUSES}",
+        epilog=f"arguments:\n\n{_WHAT_ARGUMENTS}\nevents:\n\n{WHAT_FILTERS}\n{_STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", help="the PTX text")
@@ -77,6 +78,13 @@ def register(subparsers: Any) -> None:
         help="whose tensor cores' sums mma.sync gives (default: %(default)s)",
     )
     parser.add_argument("--trace", metavar="FILE", help="write what happened, for ui.perfetto.dev")
+    parser.add_argument(
+        "--events",
+        nargs="*",
+        type=event_filter,
+        metavar="KEY=VALUE",
+        help="print what happened; with filters, the events that all of them let through",
+    )
     parser.add_argument("--notes", action="store_true", help="print hazards that do no harm on hardware")
     parser.add_argument(
         "--hazard",
@@ -147,11 +155,12 @@ def _emulate(arguments: argparse.Namespace) -> int:
             raise CommandError(f"--{name} {getattr(arguments, name)}: give a number greater than 0")
     if arguments.trace:
         check_writable(arguments.trace)
-    if arguments.explore is not None and (arguments.explore < 2 or arguments.trace):
-        why = "takes no --trace" if arguments.trace else "takes 2 seeds or more"
+    traced = arguments.trace or arguments.events is not None
+    if arguments.explore is not None and (arguments.explore < 2 or traced):
+        why = "takes no --trace and no --events" if traced else "takes 2 seeds or more"
         raise CommandError(f"--explore {arguments.explore}: it {why}")
     limit = int(arguments.memory * 2**30)
-    recorder = Recorder() if arguments.trace else None
+    recorder = new_recorder(arguments.trace, arguments.events)
     with _at_most(arguments.timeout, limit):
         module = parse(read_ptx(arguments.file))
         check(module)
@@ -165,6 +174,10 @@ def _emulate(arguments: argparse.Namespace) -> int:
             result = launch(module, **options, seed=arguments.seed, recorder=recorder)
         except CourseError:
             _save_trace(recorder, arguments.trace)  # it shows how it came to this
+            try:
+                print_events(recorder, arguments.events)
+            except CommandError as wrong:
+                _say(wrong, NOT_RUN)
             raise
     if result.printed:
         print(result.printed, end="" if result.printed.endswith("\n") else "\n")
@@ -173,8 +186,9 @@ def _emulate(arguments: argparse.Namespace) -> int:
         _save(path, array)
         print(f"wrote {path}: {array.dtype}, shape {'x'.join(map(str, array.shape))}")
     _save_trace(recorder, arguments.trace)
-    if recorder is not None:
+    if recorder is not None and arguments.trace:
         print(f"wrote {arguments.trace}: {len(recorder)} events, 1 us of it is 1 instruction issued")
+    print_events(recorder, arguments.events)
     _print_notes(result, arguments.notes)
     warned = [note for note in result.notes if note.severity == "warning"]
     for note in warned:
