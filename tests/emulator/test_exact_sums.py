@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator.tcgen05_numbers import (
+    Factor,
     Magnitudes,
     accumulate,
     accumulate_in_turn,
@@ -42,9 +43,7 @@ def matrices(rng, kind, rows, columns):
 
 
 def ask(a, b, kind):
-    return sums_are_exact(
-        read_f16(a, kind), read_f16(b, kind), Magnitudes.of(a, kind), Magnitudes.of(b, kind)
-    )
+    return sums_are_exact(*(Factor(read_f16(bits, kind), Magnitudes.of(bits, kind)) for bits in (a, b)))
 
 
 @pytest.mark.parametrize("kind", K)

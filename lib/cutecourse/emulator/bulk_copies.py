@@ -27,7 +27,7 @@ from cutecourse.emulator.errors import (
     MulticastError,
 )
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.machine import PendingWork
+from cutecourse.emulator.machine import Machine, PendingWork
 from cutecourse.emulator.mbarrier_state import Origin, complete_tx
 from cutecourse.emulator.memory import RANK_SHIFT, Allocation
 from cutecourse.emulator.proxies import BY_THREADS, IN_SIGHT, all_in_sight
@@ -48,6 +48,7 @@ __all__ = [
     "destination_ranks",
     "global_bytes",
     "land_later",
+    "lands_in_pieces",
     "lane_value",
     "origins_under_way",
     "own_place",
@@ -60,6 +61,8 @@ __all__ = [
 ]
 
 _PIECES = 4
+_CUT_FIRST = 256
+_CUT_LATER = 4
 _RANK_MASK = (1 << RANK_SHIFT) - 1
 _LANDED = np.full(CHUNK, IN_SIGHT, dtype=np.uint8).view(CHUNK_TYPE)[0]
 _NEVER = np.zeros(CHUNK, dtype=np.uint8).view(CHUNK_TYPE)[0]
@@ -162,6 +165,9 @@ def shared_place(
     cluster = lane // WARP_SIZE
     offset, rank = (address & _RANK_MASK, address >> RANK_SHIFT) if cohort.size > 1 else (address, 0)
     limit = bundle.program.shared_bytes
+    if rank < cohort.size and not offset % alignment and offset + n_bytes <= limit:
+        check_alive(site, bundle, lane, rank, what)
+        return Place(bundle, cluster, rank, offset)
     name = bundle.program.shared_name(offset)
     near = f" ({name})" if name else ""
     if rank >= cohort.size:
@@ -181,18 +187,15 @@ def shared_place(
             address=address,
             allocation=name,
         )
-    if offset + n_bytes > limit:
-        raise site.error(
-            AddressError,
-            f"{what} is {n_bytes} bytes at shared address 0x{address:x}{near}, which end"
-            f" {offset + n_bytes - limit} bytes past the end of the block's {limit} bytes",
-            bundle,
-            lane,
-            address=address,
-            allocation=name,
-        )
-    check_alive(site, bundle, lane, rank, what)
-    return Place(bundle, cluster, rank, offset)
+    raise site.error(
+        AddressError,
+        f"{what} is {n_bytes} bytes at shared address 0x{address:x}{near}, which end"
+        f" {offset + n_bytes - limit} bytes past the end of the block's {limit} bytes",
+        bundle,
+        lane,
+        address=address,
+        allocation=name,
+    )
 
 
 def own_place(
@@ -312,6 +315,16 @@ def pieces_of(count: int) -> list[tuple[int, int]]:
     n = min(_PIECES, count)
     edges = [count * i // n for i in range(n + 1)] if n else [0]
     return list(pairwise(edges))
+
+
+def lands_in_pieces(machine: Machine) -> bool:
+    """Whether a copy that is asked for lands in pieces, and not as a whole in each destination.
+
+    A launch's first copies do, and of the later ones one in a few, as the seed chooses: what a kernel does
+    wrong with a part of its bytes it does in its first turns, or often.
+    """
+    machine.copies += 1
+    return machine.copies <= _CUT_FIRST or machine.random.randrange(_CUT_LATER) == 0
 
 
 def land_later(

@@ -17,6 +17,7 @@ from cutecourse.emulator.bulk_copies import (
     check_same_block,
     destination_ranks,
     land_later,
+    lands_in_pieces,
     lane_value,
     own_place,
     pieces_of,
@@ -93,10 +94,10 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cuts:
-    """A box at one place in shared memory, cut into its parts, and all of its chunks."""
+    """A box at one place in shared memory: cut into its parts, and whole."""
 
     parts: list[_Cut]
-    covered: Chunks
+    whole: _Cut
 
     @classmethod
     def of(cls, bound: BoundTensorMap, offset: int) -> _Cuts:
@@ -105,7 +106,8 @@ class _Cuts:
         if found is None:
             chunks = bound.chunks(offset)
             parts = [_Cut.make(bound, chunks, part) for part in _parts(bound)]
-            found = bound.cuts[offset & 1023] = cls(parts, _covered(chunks))
+            whole = _Cut.make(bound, chunks, [(0, count) for count in bound.map.counts])
+            found = bound.cuts[offset & 1023] = cls(parts, whole)
         return found
 
 
@@ -326,7 +328,7 @@ def tensor_copy(site: Site) -> Step:
                 box), AlignmentError, AddressError, UninitializedRead, MissingProxyFence and
                 OverwrittenSource (a store's source), NoBarrierError and BarrierCountError when bytes land;
                 UnfinishedCopy for a block that ends before its stores have read.
-    Simplified: pieces of the box land in an order that the seed chooses. .im2col and .tile::gather4
+    Simplified: the box lands in pieces, or as a whole, and in an order, that the seed chooses. .im2col and .tile::gather4
                 are not supported yet; cache hints have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk.tensor
                 (#data-movement-and-conversion-instructions-cp-async-bulk-tensor); the box's pitch under a
@@ -479,7 +481,8 @@ def _load(site: Site, dims: int, to: str) -> Step:
             bar.rank & 1 if pair else None,
         )
         from_, cuts = box.source(), _Cuts.of(box.bound, place.offset)
-        land_later(arrival, [_Tile(box, cut, from_) for cut in cuts.parts], covered=cuts.covered)
+        parts = cuts.parts if lands_in_pieces(bundle.machine) else [cuts.whole]
+        land_later(arrival, [_Tile(box, cut, from_) for cut in parts], covered=cuts.whole.covered)
         if bundle.cohort.provenance is not None:
             bundle.cohort.provenance.box(origin, box.bound, box.coords, box.inside, places)
 

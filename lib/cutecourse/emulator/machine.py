@@ -166,6 +166,8 @@ class Machine:
         """Instructions issued so far, one for each bundle that runs one."""
         self.pending: list[PendingWork] = []
         """Asynchronous work that is not complete; add with `defer`."""
+        self.copies = 0
+        """Tensor copies into shared memory asked for so far."""
         self.wake: Callable[[Bundle], None] = lambda bundle: None
         """The scheduler's door: a bundle has something to run again."""
         self.printed: list[str] = []

@@ -28,8 +28,10 @@ _TURNS = (30, 100, 400, 2000)
 _STARVED = 2000
 _RESCUE = 400
 _RESIDENT_WARPS = 2048
-_WAKE_SOME = 64
-"""Of so many turns in one, on average, clusters of a bundle go on without those that still have to wait."""
+_COMPLETES = 1 / 4
+"""How often a piece of asynchronous work completes where a bundle could run instead."""
+_WAKES_SOME = 1 / 64
+"""How often clusters of a bundle go on without those that still have to wait, where others could run."""
 _COHORT_CLUSTERS = 64
 _COHORT_BYTES = 32 << 20
 
@@ -71,15 +73,15 @@ class Scheduler:
     def run(self) -> None:
         """Run until every block has ended."""
         machine = self.machine
-        randrange, choice = machine.random.randrange, machine.random.choice
+        pending, chance = machine.pending, machine.random.random
         # Lanes that do not take part compute garbage, which is no reason to warn.
         with np.errstate(all="ignore"):
             self._admit()
             while True:
-                if machine.pending and (not self.ready or randrange(4) == 0):
-                    choice(machine.pending).finish()
+                if pending and (not self.ready or chance() < _COMPLETES):
+                    pending[int(chance() * len(pending))].finish()
                     continue
-                if machine.half_awake and (not self.ready or randrange(_WAKE_SOME) == 0):
+                if machine.half_awake and (not self.ready or chance() < _WAKES_SOME):
                     # Clusters of a bundle that wait together go on together where nothing speaks against it.
                     for wait in list(machine.half_awake):
                         wait.wake_some()
@@ -89,9 +91,9 @@ class Scheduler:
                         return
                     self._let_time_pass()
                     continue
-                position = randrange(len(self.ready))
+                position = int(chance() * len(self.ready))
                 bundle = self.ready[position]
-                if not self._run_bundle(bundle, choice(_TURNS)):
+                if not self._run_bundle(bundle, _TURNS[int(chance() * len(_TURNS))]):
                     self.ready[position] = self.ready[-1]
                     self.ready.pop()
                     self._is_ready.discard(id(bundle))

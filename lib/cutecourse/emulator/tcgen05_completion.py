@@ -188,9 +188,8 @@ def _write(
         if not mma.enable:
             # What those before it have made does not count.
             products, c = [], None
-        left, right = of_a.values[kept], of_b.values[part.first : part.stop]
-        exact = sums_are_exact(left, right, of_a.range, of_b.range) if len(left) else False
-        products.append((left, right, exact))
+        exact = sums_are_exact(of_a, of_b)
+        products.append((of_a.values[kept], of_b.values[part.first : part.stop], exact))
     if isinstance(rows, slice):
         accumulate_in_turn(products, c, kind, out=memory.cells[rows, columns])
     else:

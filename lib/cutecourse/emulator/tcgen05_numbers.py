@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -85,47 +86,56 @@ def _unit(magnitude: int, kind: str) -> float:
     return math.ldexp(1.0, exponent)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Factor:
     """A matrix, or a part of one, as numbers: `values` has the shape (rows of M or N, K)."""
 
-    values: NDArray[np.float64]
-    range: Magnitudes
+    __slots__ = ("_in_units", "_length", "range", "values")
+
+    def __init__(self, values: NDArray[np.float64], range_: Magnitudes) -> None:
+        self.values = values
+        self.range = range_
+        self._length: float | None = None
+        self._in_units: float | None = None
+
+    @property
+    def length(self) -> float:
+        """The length of the longest row."""
+        if self._length is None:
+            with np.errstate(all="ignore"):
+                self._length = math.sqrt(float(self._squares().max()))
+        return self._length
+
+    @property
+    def in_units(self) -> float:
+        """The largest length of a row, each in the largest power of two that divides all of the row."""
+        if self._in_units is None:
+            with np.errstate(all="ignore"):
+                significand, exponent = np.frexp(self.values)
+                whole = np.ldexp(significand, 53).astype(np.int64)
+                lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
+                units = np.where(whole == 0, np.inf, lowest).min(axis=1)
+                self._in_units = float((np.sqrt(self._squares()) / units).max())
+        return self._in_units
+
+    def _squares(self) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.einsum("ik,ik->i", self.values, self.values)
+        return found
 
 
-def sums_are_exact(
-    a: NDArray[np.float64], b: NDArray[np.float64], of_a: Magnitudes, of_b: Magnitudes
-) -> bool:
+def sums_are_exact(a: Factor, b: Factor) -> bool:
     """Whether a double has every sum of some products of a row of A and a row of B.
 
     The products are multiples of the product of both units, so a sum below 2^53 of those is exact. It is no
     larger than the largest product times the number of terms, nor than the rows' lengths multiplied. Where
     that does not tell, each row has a unit of its own.
     """
-    limit = of_a.unit * of_b.unit * 2.0**53
-    if a.shape[1] * of_a.largest * of_b.largest <= limit:
+    limit = a.range.unit * b.range.unit * 2.0**53
+    if a.values.shape[1] * a.range.largest * b.range.largest <= limit:
         return True
-    with np.errstate(all="ignore"):
-        lengths_a, lengths_b = _lengths(a), _lengths(b)
-        # The lengths are rounded themselves, by far less than is added here.
-        if float(lengths_a.max()) * float(lengths_b.max()) * (1 + 2.0**-20) <= limit:
-            return True
-        in_units = float((lengths_a / _units(a)).max()) * float((lengths_b / _units(b)).max())
-        return in_units * (1 + 2.0**-20) <= 2.0**53
-
-
-def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = np.sqrt(np.einsum("ik,ik->i", rows, rows))
-    return found
-
-
-def _units(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row the largest power of two that divides all of it; infinite for zeros."""
-    significand, exponent = np.frexp(rows)
-    whole = np.ldexp(significand, 53).astype(np.int64)
-    lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
-    found: NDArray[np.float64] = np.where(whole == 0, np.inf, lowest).min(axis=1)
-    return found
+    # Lengths are rounded themselves, by far less than is added here.
+    if a.length * b.length * (1 + 2.0**-20) <= limit:
+        return True
+    return a.in_units * b.in_units * (1 + 2.0**-20) <= 2.0**53
 
 
 # --- sums ---------------------------------------------------------------------------------------------------
@@ -166,7 +176,7 @@ def accumulate_in_turn(
     """What several instructions make of one C, each rounding: (a, b, exact) as `accumulate` takes them."""
     shape = len(products[0][0]), len(products[0][1])
     bits = np.empty(shape, dtype=np.uint32) if out is None else out
-    total = np.empty(shape)
+    total = _scratch(shape)
     with np.errstate(all="ignore"):
         for a, b, exact in products:
             if exact:
@@ -184,6 +194,12 @@ def accumulate_in_turn(
     if total.size and math.isnan(total.max()):
         bits[np.isnan(total)] = _NAN[kind]
     return bits
+
+
+@lru_cache(maxsize=4)
+def _scratch(shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Room for sums, which is warm where it is used again."""
+    return np.empty(shape)
 
 
 def _in_one_order(a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:

@@ -30,7 +30,7 @@ from cutecourse.emulator.tensor_memory import Moving, TensorMemory
 
 __all__ = ["Link", "Operation", "Queue", "check_source"]
 
-_ALONE = 4
+_ALONE = 8
 """Of so many operations one completes without those behind it with which it could."""
 
 

@@ -182,9 +182,9 @@ class TensorMemory:
                 TensorMemoryOutside,
                 f"{what} takes {region}: tensor memory has {LANES} lanes and {COLUMNS} columns",
             )
-        free = ~self.taken[region.first : region.stop]
-        if free.any():
-            column = region.first + int(np.argmax(free))
+        taken = self.taken[region.first : region.stop]
+        if not taken.all():
+            column = region.first + int(np.argmin(taken))
             held = ", ".join(
                 f"{a.start}..{a.start + a.columns - 1}"
                 for a in sorted(self.allocations.values(), key=lambda a: a.start)
