@@ -328,8 +328,8 @@ def tensor_copy(site: Site) -> Step:
                 box), AlignmentError, AddressError, UninitializedRead, MissingProxyFence and
                 OverwrittenSource (a store's source), NoBarrierError and BarrierCountError when bytes land;
                 UnfinishedCopy for a block that ends before its stores have read.
-    Simplified: the box lands in pieces, or as a whole, and in an order, that the seed chooses. .im2col and .tile::gather4
-                are not supported yet; cache hints have no effect.
+    Simplified: the box lands in pieces, or as a whole, in an order that the seed chooses. .im2col and
+                .tile::gather4 are not supported yet; cache hints have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk.tensor
                 (#data-movement-and-conversion-instructions-cp-async-bulk-tensor); the box's pitch under a
                 swizzle wider than its row, tf32's rounding and the stores' last chunk: an H200.

@@ -168,6 +168,8 @@ class Machine:
         """Asynchronous work that is not complete; add with `defer`."""
         self.copies = 0
         """Tensor copies into shared memory asked for so far."""
+        self.linked = 0
+        """Completions so far of operations that could have come together with others."""
         self.wake: Callable[[Bundle], None] = lambda bundle: None
         """The scheduler's door: a bundle has something to run again."""
         self.printed: list[str] = []

@@ -7,7 +7,9 @@ bundle), since nothing but global memory lies between them.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Callable
 from operator import length_hint
 from typing import TYPE_CHECKING
 
@@ -28,10 +30,10 @@ _TURNS = (30, 100, 400, 2000)
 _STARVED = 2000
 _RESCUE = 400
 _RESIDENT_WARPS = 2048
-_COMPLETES = 1 / 4
-"""How often a piece of asynchronous work completes where a bundle could run instead."""
-_WAKES_SOME = 1 / 64
-"""How often clusters of a bundle go on without those that still have to wait, where others could run."""
+_COMPLETES = 4
+"""One time of so many a piece of asynchronous work completes where a bundle could run instead."""
+_WAKES_SOME = 64
+"""One time of so many clusters of a bundle go on without those that still have to wait."""
 _COHORT_CLUSTERS = 64
 _COHORT_BYTES = 32 << 20
 
@@ -73,15 +75,15 @@ class Scheduler:
     def run(self) -> None:
         """Run until every block has ended."""
         machine = self.machine
-        pending, chance = machine.pending, machine.random.random
+        pending, below = machine.pending, _below(machine.random)
         # Lanes that do not take part compute garbage, which is no reason to warn.
         with np.errstate(all="ignore"):
             self._admit()
             while True:
-                if pending and (not self.ready or chance() < _COMPLETES):
-                    pending[int(chance() * len(pending))].finish()
+                if pending and (not self.ready or not below(_COMPLETES)):
+                    pending[below(len(pending))].finish()
                     continue
-                if machine.half_awake and (not self.ready or chance() < _WAKES_SOME):
+                if machine.half_awake and (not self.ready or not below(_WAKES_SOME)):
                     # Clusters of a bundle that wait together go on together where nothing speaks against it.
                     for wait in list(machine.half_awake):
                         wait.wake_some()
@@ -91,9 +93,9 @@ class Scheduler:
                         return
                     self._let_time_pass()
                     continue
-                position = int(chance() * len(self.ready))
+                position = below(len(self.ready))
                 bundle = self.ready[position]
-                if not self._run_bundle(bundle, _TURNS[int(chance() * len(_TURNS))]):
+                if not self._run_bundle(bundle, _TURNS[below(len(_TURNS))]):
                     self.ready[position] = self.ready[-1]
                     self.ready.pop()
                     self._is_ready.discard(id(bundle))
@@ -249,6 +251,20 @@ class Scheduler:
             found = block.instructions[position]
             return f"while the emulator ran PTX line {found.line}: {found}"
         return f"while the emulator ran block {block.index} of {block.function}"
+
+
+def _below(generator: random.Random) -> Callable[[int], int]:
+    """`generator.randrange` for a number above 0, which the scheduler asks for at every turn."""
+    getrandbits = generator.getrandbits
+
+    def below(stop: int) -> int:
+        bits = stop.bit_length()
+        found = getrandbits(bits)
+        while found >= stop:
+            found = getrandbits(bits)
+        return found
+
+    return below
 
 
 def _place(split: Split, places: list[tuple[int, ...]]) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ from cutecourse.emulator.tensor_memory import Moving, TensorMemory
 
 __all__ = ["Link", "Operation", "Queue", "check_source"]
 
+_EACH_FIRST = 256
 _ALONE = 8
 """Of so many operations one completes without those behind it with which it could."""
 
@@ -137,17 +138,24 @@ class Queue:
             operation.run()
 
     def _linked(self, operation: Operation) -> tuple[list[Operation], int]:
-        """The operations that complete at once with one of them, and the first one's place in the queue."""
+        """The operations that complete at once with one of them, and the first one's place in the queue.
+
+        Of a launch's first ones each completes for itself. Later, those that have to come before it come with
+        it, and, as the seed chooses, those behind it.
+        """
         waiting = list(self.waiting)
-        first = waiting.index(operation)
-        stop = first + 1
+        here = first = waiting.index(operation)
+        stop = here + 1
+        machine = operation.origin.bundle.machine
         if operation.link is not None:
-            # Those before it have to come first; whether those behind it come too, the seed chooses.
-            while first and waiting[first - 1].links(operation):
-                first -= 1
-            if operation.origin.bundle.machine.random.randrange(_ALONE):
+            machine.linked += 1
+            if machine.linked > _EACH_FIRST:
+                while first and waiting[first - 1].links(operation):
+                    first -= 1
                 while stop < len(waiting) and waiting[stop].links(operation):
                     stop += 1
+                if stop > here + 1 and machine.random.randrange(_ALONE) == 0:
+                    stop = here + 1
         return waiting[first:stop], first
 
 
