@@ -1,12 +1,14 @@
 """What people get wrong in a text, an argument or a launch: one error that says what and where."""
 
 import re
+import resource
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cutecourse.emulator import InvalidOperand, LaunchError, UnsupportedInstruction, launch
+from cutecourse.emulator import InvalidOperand, LaunchError, UninitializedRead, UnsupportedInstruction, launch
 from cutecourse.errors import CourseError
 from cutecourse.ptx import PtxError, PtxNameError, PtxSyntaxError
 
@@ -163,3 +165,19 @@ def test_text__of_absurd_size_ends_soon(text):
         message = str(error)
     assert len(message) < 2000  # can be read
     assert time.process_time() - start < 10
+
+
+REFUSED_LATE = TEXT.replace(
+    "    .reg .b128 %wide;\n", "    .reg .b128 %wide;\n    .extern .shared .align 16 .b8 stage[];\n"
+).replace("mov.u32 %t, %tid.x;", "mov.u32 %t, %tid.x;\n    ld.shared.u32 %n, [stage];")
+
+
+def test_launch__that_fails_again_and_again_keeps_no_memory():
+    """Each holds 128 blocks' 96 KiB of shared memory in objects that name each other."""
+    resident = []
+    for count in range(45):
+        with pytest.raises(UninitializedRead):
+            run(REFUSED_LATE, grid=128, dynamic_smem=96 << 10)
+        if count in {29, 44}:
+            resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
+    assert resident[1] - resident[0] < 200 << 20

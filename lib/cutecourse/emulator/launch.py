@@ -44,6 +44,7 @@ _MAX_BLOCKS = 1 << 20
 _SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227,
                      110: 227, 120: 99, 121: 99}  # fmt: skip
 _STATIC_LIMIT = 48 << 10
+_LEFT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ def launch(
         raise LaunchError(f"the seed has to be an integer, not {seed!r}", kernel=function.name)
     if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= dynamic_smem < 1 << 30:
         raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
+    _leftovers.collect()
     machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
     machine.arithmetic = _arithmetic(arithmetic, function)
     machine.severities = severities(hazards, function.name)
@@ -169,6 +171,8 @@ def launch(
             recorder.ended(f"{type(error).__name__}: {error.problem}")
             error.trace = recorder.trace()
         raise
+    finally:
+        _leftovers.add(scheduler.made_bytes)
     if recorder is not None:
         recorder.ended()
     n_blocks = shape[0] * shape[1] * shape[2]
@@ -195,6 +199,30 @@ def _read(ptx: str) -> Module:
     module = parse(ptx)
     check(module)
     return module
+
+
+class _Leftovers:
+    """Looks for what launches left behind, each time that their blocks have had so much memory together.
+
+    Python looks through old objects when many are new. A launch leaves few, which name each other and may
+    hold megabytes, above all where it ended in an error.
+    """
+
+    def __init__(self) -> None:
+        self._n_bytes = 0
+
+    def collect(self) -> None:
+        """Look, if there is reason to."""
+        if self._n_bytes > _LEFT_BYTES:
+            self._n_bytes = 0
+            gc.collect()
+
+    def add(self, n_bytes: int) -> None:
+        """Count what the blocks of a launch had."""
+        self._n_bytes += n_bytes
+
+
+_leftovers = _Leftovers()
 
 
 @contextmanager

@@ -35,6 +35,7 @@ _COMPLETES = 4
 _WAKES_SOME = 64
 """One time of so many clusters of a bundle go on without those that still have to wait."""
 _COHORT_CLUSTERS = 64
+_WARP_BYTES = 8 << 10  # registers of a warp, about
 _COHORT_BYTES = 32 << 20
 
 
@@ -49,6 +50,8 @@ class Scheduler:
         self._is_ready: set[int] = set()
         self._cohorts: list[Cohort] = []
         self._resident_warps = 0
+        self.made_bytes = 0
+        """About how much memory the blocks have had until now."""
         self._timed_out: set[tuple[int, ...]] = set()
         self._timed_out_at = -1
         machine.wake = self._wake
@@ -137,6 +140,8 @@ class Scheduler:
             self._next_cluster += count
             cohort = self.machine.make_cohort(np.asarray(numbers, dtype=np.int64))
             self._cohorts.append(cohort)
+            self.made_bytes += cohort.shared.nbytes + cohort.shared_written.nbytes
+            self.made_bytes += count * self._warps_per_cluster * _WARP_BYTES
             self._resident_warps += count * self._warps_per_cluster
             for bundle in cohort.bundles:
                 self._wake(bundle)
