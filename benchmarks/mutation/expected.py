@@ -26,8 +26,9 @@ read, or arrives more often in a phase than the barrier counts."""
 WAITS_TOO_LITTLE = TOO_SOON | TOO_MUCH_ROOM
 """A wait is over before what it is for: the one who waits either reads or fills."""
 
-EXTRA_ARRIVAL = WAITS_TOO_LITTLE - {"UnfinishedLoad"}
-"""A phase has an arrival too many: it ends early for those who wait for it, or its count is out of range."""
+EXTRA_ARRIVAL = WAITS_TOO_LITTLE - {"UnfinishedLoad"} | NEVER
+"""A phase has an arrival too many: it ends early for those who wait for it, its count is out of range, or who
+comes when the next phase is over as well waits for one that nobody completes."""
 
 BYTES_BEFORE = frozenset({"ReadBeforeWait", "UninitializedRead", "BarrierCountError", "TransactionBytesError",
                           "OpenPhase", "UnfinishedLoad"})  # fmt: skip
@@ -55,8 +56,17 @@ OUTSIDE_TILE = frozenset({"UninitializedRead", "AddressError", "ReadBeforeWait"}
 """Reads behind the end of a tile: bytes that nobody wrote, that are outside shared memory, or of a stage
 whose copy has not been waited for."""
 
-LAYOUT = frozenset({"OperandLayoutMismatch"})
-"""A tile is read by another layout than it was written by."""
+LAYOUT = frozenset({"OperandLayoutMismatch", "OperandReadTwice", "UnreadLoad"}) | OUTSIDE_TILE
+"""A tile is read by another layout than it was written by. Either it reads the tile's bytes in another order,
+or, as there are as many places as bytes, some bytes twice, some never, or some that are not the tile's."""
+
+THROUGH_TMEM = frozenset({"TensorMemoryWriteUnderWay", "UninitializedRead", "MissingFenceBefore",
+                          "MissingFenceAfter"})  # fmt: skip
+"""What one warp stored to tensor memory and an MMA reads is not in order any more: it has still to come, or
+the fences on both sides of the barrier are on no two sides of anything."""
+
+BESIDE = frozenset({"NoBarrierError", "AddressError"})
+"""Behind the last barrier is none, or the end of shared memory."""
 
 ELSEWHERE = frozenset({"UninitializedRead", "AddressError", "AlignmentError", "UnreadLoad",
                        "StageReusedEarly", "ReadBeforeWait", "OperandLayoutMismatch"})  # fmt: skip

@@ -348,10 +348,11 @@ def _copies() -> list[Family]:
 
 
 def _tensor_cores() -> list[Family]:
-    """tcgen05: one CTA, a cluster, a pair, pairs of a cluster with a pipeline."""
+    """tcgen05: one CTA, a cluster, a pair, pairs of a cluster with a pipeline; wgmma with a pipeline."""
+    from benchmarks import wgmma_gemm
     from cutecourse.kernels import umma_gemm, umma_tile, umma_tma, umma_tma_broken, umma_two_sm
 
-    along_mn = umma_gemm.gemm_spec((256, 256, 256), dtype="bf16", major_a="mn", major_b="mn", cluster=(2, 1))
+    along_mn = umma_gemm.gemm_spec((256, 256, 512), dtype="bf16", major_a="mn", major_b="mn", cluster=(2, 1))
     return [
         product("umma_tile", "tcgen05", umma_tile.LAUNCH),
         product("umma_tma", "tcgen05", umma_tma.LAUNCH),
@@ -360,6 +361,7 @@ def _tensor_cores() -> list[Family]:
         product("umma_two_sm", "tcgen05 pair", umma_two_sm.LAUNCH),
         product("umma_gemm 2x2", "tcgen05 pipeline", umma_gemm.gemm_spec((256, 512, 512), cluster=(2, 2))),
         product("umma_gemm, M- and N-major", "tcgen05 pipeline", along_mn),
+        product("wgmma_gemm", "wgmma", wgmma_gemm.gemm_spec(128, 128, 512)),
     ]
 
 

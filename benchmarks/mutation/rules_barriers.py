@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks.mutation import sites
 from benchmarks.mutation.expected import (
+    BESIDE,
     BYTES_BEFORE,
     BYTES_EXTRA,
     BYTES_MISSING,
@@ -15,6 +16,7 @@ from benchmarks.mutation.expected import (
     SETUP,
     TEARDOWN,
     THROUGH_SHARED,
+    THROUGH_TMEM,
     TOO_MUCH_ROOM,
     WAITS_TOO_LITTLE,
 )
@@ -62,25 +64,24 @@ def initialises_again(place: Place) -> str:
     return f"{place['guard'] or ''}{initialises} [{place['address']}], 1; {place[0]}"
 
 
-def earlier(pattern: str, before: str) -> Find:
-    """A statement moved to right behind the last `before` in front of it, if its registers are set there."""
+def before_the_use(kernel: Kernel) -> Iterator[Change]:
+    """An arrival moved to right behind the last wait in front of it, if its registers are set there."""
+    for place in re.finditer(sites.ARRIVE, kernel.code):
+        ends = [
+            sites.behind_wait(kernel, wait) for wait in re.finditer(sites.WAIT, kernel.code[: place.start()])
+        ]
+        start = ends[-1] if ends else None
+        if start is None or start > place.start():
+            continue
+        if not _set_in(kernel.code[start : place.start()], place[0]):
+            text = " " + " ".join(place[0].split())
+            yield Change(((start, start, text), (place.start(), place.end(), "")))
 
-    def find(kernel: Kernel) -> Iterator[Change]:
-        for place in re.finditer(pattern, kernel.code):
-            ends = [found.end() for found in re.finditer(before, kernel.code[: place.start()])]
-            if not ends:
-                continue
-            between = kernel.code[ends[-1] : place.start()]
-            if any(
-                re.search(rf"[\s|]{re.escape(name)}\s*,", between)
-                for name in set(re.findall(r"%\w+", place[0]))
-            ):
-                continue
-            yield Change(
-                ((ends[-1], ends[-1], " " + " ".join(place[0].split())), (place.start(), place.end(), ""))
-            )
 
-    return find
+def _set_in(code: str, statement: str) -> bool:
+    """Whether a part of the text sets a register that a statement uses."""
+    names = set(re.findall(r"%\w+", statement))
+    return any(re.search(rf"[\s|]{re.escape(name)}\s*,", code) for name in names)
 
 
 def before_last(pattern: str, behind: str) -> Find:
@@ -92,10 +93,7 @@ def before_last(pattern: str, behind: str) -> Find:
             if not starts:
                 continue
             between = kernel.code[starts[-1].start() : place.start()]
-            if any(
-                re.search(rf"[\s|]{re.escape(name)}\s*,", between)
-                for name in set(re.findall(r"%\w+", place[0]))
-            ):
+            if _set_in(between, place[0]):
                 continue
             bare = place[0][len(place["guard"] or "") :]
             guard = starts[-1]["guard"] or ""
@@ -112,9 +110,7 @@ def barriers(*roles: str) -> Find:
         for pattern in (sites.BLOCK_BARRIER, sites.CLUSTER_BARRIER):
             for place in re.finditer(pattern, kernel.code):
                 if sites.role(kernel, place) in roles:
-                    why = sites.one_warp(kernel, place) if pattern == sites.BLOCK_BARRIER else None
-                    why = why or all_has_come(kernel, place)
-                    yield Change(((place.start(), place.end(), ""),), excluded=why)
+                    yield Change(((place.start(), place.end(), ""),), excluded=all_has_come(kernel, place))
 
     return find
 
@@ -254,7 +250,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "wait on the barrier beside",
         "a wait's address 8 bytes further on",
-        WAITS_TOO_LITTLE | NEVER | {"NoBarrierError"},
+        WAITS_TOO_LITTLE | NEVER | BESIDE,
         "it waits for another stage, or for what is no barrier",
         at(sites.WAIT, moved("address", 8)),
     ),
@@ -277,12 +273,12 @@ RULES: tuple[Rule, ...] = (
         "a stage is handed back before it has been read",
         TOO_MUCH_ROOM | {"ReadBeforeWait"},
         "the producer fills what is still read: seen from either side",
-        earlier(sites.ARRIVE, r"(?:DONE:\s*\}|@%\w+\s+bra\s+\w+;\s*(?=\w+:))"),
+        before_the_use,
     ),
     Rule(
         "arrive at the barrier beside",
         "an arrival's address 8 bytes further on",
-        NEVER | EXTRA_ARRIVAL | {"NoBarrierError"},
+        EXTRA_ARRIVAL | BESIDE,
         "one barrier lacks an arrival and the other has one too many, or there is none",
         at(sites.ARRIVE, moved("address", 8)),
     ),
@@ -310,7 +306,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "expect_tx at the barrier beside",
         "arrival and bytes 8 bytes further on",
-        NEVER | EXTRA_ARRIVAL | BYTES_EXTRA | {"NoBarrierError"},
+        EXTRA_ARRIVAL | BYTES_EXTRA | BESIDE,
         "one barrier lacks the arrival, and the other has one too many and waits for bytes that go elsewhere",
         at(sites.EXPECT, moved("address", 8)),
     ),
@@ -406,6 +402,13 @@ RULES: tuple[Rule, ...] = (
         barriers("data"),
     ),
     Rule(
+        "barrier of tensor memory's data dropped",
+        "warps use tensor memory without order",
+        THROUGH_TMEM,
+        "what others have stored there may not have come",
+        barriers("tmem"),
+    ),
+    Rule(
         "barrier of the end dropped",
         "a CTA ends or frees while others still work",
         TEARDOWN,
@@ -450,7 +453,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "barrier of the CTA: a warp fewer",
         "bar.sync with too small a count",
-        frozenset({"DeadlockError", "BarrierError", "NoBarrierError"}) | THROUGH_SHARED,
+        frozenset({"DeadlockError", "BarrierError", "NoBarrierError"})
+        | THROUGH_SHARED
+        | {"TensorMemoryFreed"},
         "the last warp waits alone, or what it orders has no order",
         all_of_them,
     ),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.mutation import sites
 from benchmarks.mutation.expected import (
+    BESIDE,
     BYTES_BEFORE,
     BYTES_EXTRA,
     BYTES_MISSING,
@@ -81,8 +82,13 @@ def swaps(kernel: Kernel) -> Iterator[Change]:
     """Coordinates in the other order."""
     known = sites.along_k(kernel) is not None
     for place in re.finditer(sites.LOAD, kernel.code):
-        if len(place["coords"].split(",")) > 1:
-            yield Change(((place.start(), place.end(), swapped(place)),), beyond=None if known else _ONE_TILE)
+        parts = [part.strip() for part in place["coords"].split(",")]
+        if len(parts) > 1:
+            yield Change(
+                ((place.start(), place.end(), swapped(place)),),
+                excluded="both are the same" if parts[0] == parts[1] else None,
+                beyond=None if known else _ONE_TILE,
+            )
 
 
 def of_maps(loads: bool, change: Callable[[TensorMapEncoding], TensorMapEncoding | None], words: str) -> Find:
@@ -227,7 +233,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "load with the barrier beside",
         "a copy's barrier 8 bytes further on",
-        BYTES_MISSING | BYTES_EXTRA | BYTES_BEFORE | {"NoBarrierError", "MulticastError"},
+        BYTES_MISSING | BYTES_EXTRA | BYTES_BEFORE | BESIDE | {"MulticastError"},
         "one barrier lacks the bytes, and another that expects none gets them, or there is none",
         at(sites.LOAD, moved("barrier", 8)),
     ),
@@ -255,7 +261,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "copy mask: a CTA missing",
         "a receiver gets nothing",
-        BYTES_MISSING,
+        BYTES_MISSING | {"InvalidOperand"},
         "its barrier waits for the bytes",
         at(sites.COPY_MASK, operand("mask", 16, "sub.u16 mutant, {0}, 1", "and.b16 mutant, mutant, {0}")),
     ),
@@ -404,7 +410,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "thread's store one vector further on",
         "st.shared at the neighbour's place",
-        frozenset({"UninitializedRead", "SharedMemoryRace", "AddressError", "AlignmentError"}),
+        frozenset(
+            {"UninitializedRead", "SharedMemoryRace", "AddressError", "AlignmentError", "NoBarrierError"}
+        ),
         "the first place is never written, and the last lies over others' or outside",
         at(sites.SHARED_STORE, lambda place: moved("to", _width(place["kind"]))(place)),
     ),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks.mutation import sites
 from benchmarks.mutation.expected import (
+    BESIDE,
     BYTES_EXTRA,
     BYTES_MISSING,
     EXTRA_ARRIVAL,
@@ -163,9 +164,12 @@ def elects(*what: str) -> Find:
     def find(kernel: Kernel) -> Iterator[Change]:
         for place in re.finditer(_ELECT, kernel.code):
             for_ = re.search(kinds, kernel.code[place.end() :])
-            if for_ and kernel.code[place.end() + for_.start() :].startswith(what):
+            behind = kernel.code[place.end() + for_.start() :] if for_ else ""
+            if behind.startswith(what):
                 text = f"{place[0]} setp.eq.u32 {place['elected']}, 0, 0;"
-                yield Change(((place.start(), place.end(), text),))
+                stores = re.match(sites.STORE, behind) is not None and "reduce" not in behind[:12]
+                same = "a store of the same bytes to the same place" if stores else None
+                yield Change(((place.start(), place.end(), text),), excluded=same)
 
     return find
 
@@ -195,29 +199,29 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "commit at the barrier beside",
         "a commit's address 8 bytes further on",
-        NEVER | EXTRA_ARRIVAL | {"NoBarrierError", "MulticastError"},
+        EXTRA_ARRIVAL | BESIDE | {"MulticastError"},
         "one barrier lacks an arrival and the other has one too many, or there is none",
         at(sites.COMMIT, moved("address", 8)),
     ),
     Rule(
         "commit mask: a CTA missing",
         "somebody does not hear of the MMAs",
-        NEVER,
+        NEVER | {"InvalidOperand"},
         "its phase lacks an arrival",
         at(sites.COMMIT_MASK, operand("mask", 16, "sub.u16 mutant, {0}, 1", "and.b16 mutant, mutant, {0}")),
     ),
     Rule(
         "commit mask shifted",
         "others hear of the MMAs",
-        NEVER | EXTRA_ARRIVAL | {"MulticastError"},
+        EXTRA_ARRIVAL | {"MulticastError"},
         "one phase lacks an arrival, another has one too many, or there is no such CTA",
         at(sites.COMMIT_MASK, operand("mask", 16, "shl.b16 mutant, {0}, 1")),
     ),
     Rule(
         "load of a pair: .cta_group::2 dropped",
         "each CTA's barrier is told instead of the first one's",
-        BYTES_MISSING | BYTES_EXTRA,
-        "the pair's barrier waits for the bytes that the other CTA's gets and does not expect",
+        BYTES_MISSING | BYTES_EXTRA | _FIELD,
+        "the barrier has to be of the CTA that is written to; else the pair's waits for what the other's gets",
         at(sites.LOAD.replace(r"\.global[\w.:]*", r"\.global[\w.:]*cta_group::2[\w.:]*", 1), own_barriers),
     ),
     Rule(
@@ -363,21 +367,21 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "idesc: A transposed",
         "A read along M",
-        LAYOUT | OUTSIDE_TILE | _FIELD,
+        LAYOUT | _FIELD,
         "another major than the one A was written by",
         of_idesc(f"xor.b32 mutant, {{0}}, {_A_ALONG_M}"),
     ),
     Rule(
         "idesc: B transposed",
         "B read along N",
-        LAYOUT | OUTSIDE_TILE | _FIELD,
+        LAYOUT | _FIELD,
         "another major than the one B was written by",
         of_idesc(f"xor.b32 mutant, {{0}}, {_B_ALONG_N}"),
     ),
     Rule(
         "idesc: D in f16",
         "sums of half the width",
-        frozenset({"SumTypeMismatch", "UninitializedRead"}),
+        _FIELD | {"SumTypeMismatch", "UninitializedRead"},
         "words of 32 bits are read of which a sum fills half",
         of_idesc(f"xor.b32 mutant, {{0}}, {_D_IN_F32}"),
     ),
@@ -398,28 +402,28 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "start of A + 32 bytes",
         "the next k of A",
-        frozenset({"ReductionMismatch"}) | LAYOUT | OUTSIDE_TILE,
+        frozenset({"ReductionMismatch"}) | LAYOUT,
         "A and B are of different k; behind the last k lies another row or tile",
         descriptor("a", "add.u64 mutant, {0}, 2"),
     ),
     Rule(
         "start of B + 32 bytes",
         "the next k of B",
-        frozenset({"ReductionMismatch"}) | LAYOUT | OUTSIDE_TILE,
+        frozenset({"ReductionMismatch"}) | LAYOUT,
         "A and B are of different k; behind the last k lies another row or tile",
         descriptor("b", "add.u64 mutant, {0}, 2"),
     ),
     Rule(
         "start of A + 1 KiB",
         "the next eight rows of A",
-        frozenset({"UnreadLoad", "ReductionMismatch"}) | LAYOUT | OUTSIDE_TILE,
+        frozenset({"ReductionMismatch"}) | LAYOUT,
         "the first rows are never read, and the last lie behind the tile",
         descriptor("a", "add.u64 mutant, {0}, 64"),
     ),
     Rule(
         "start of B + 1 KiB",
         "the next eight rows of B",
-        frozenset({"UnreadLoad", "ReductionMismatch"}) | LAYOUT | OUTSIDE_TILE,
+        frozenset({"ReductionMismatch"}) | LAYOUT,
         "the first rows are never read, and the last lie behind the tile",
         descriptor("b", "add.u64 mutant, {0}, 64"),
     ),
@@ -440,42 +444,42 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "leading offset of A + 1 KiB",
         "the next part along M from elsewhere",
-        LAYOUT | OUTSIDE_TILE,
+        LAYOUT,
         "another stride than the one A was written by",
         leading("a"),
     ),
     Rule(
         "leading offset of B + 1 KiB",
         "the next part along N from elsewhere",
-        LAYOUT | OUTSIDE_TILE,
+        LAYOUT,
         "another stride than the one B was written by",
         leading("b"),
     ),
     Rule(
         "stride of A doubled",
         "every second group of rows",
-        LAYOUT | OUTSIDE_TILE,
+        LAYOUT,
         "another stride than the one A was written by",
         descriptor("a", f"and.b64 mutant, {{0}}, {_STRIDE}", "add.u64 mutant, mutant, {0}"),
     ),
     Rule(
         "stride of B doubled",
         "every second group of rows",
-        LAYOUT | OUTSIDE_TILE,
+        LAYOUT,
         "another stride than the one B was written by",
         descriptor("b", f"and.b64 mutant, {{0}}, {_STRIDE}", "add.u64 mutant, mutant, {0}"),
     ),
     Rule(
         "stride of A: 0",
         "one group of rows again and again",
-        LAYOUT | {"OperandReadTwice"},
+        LAYOUT,
         "the same bytes are several rows of A",
         descriptor("a", f"and.b64 mutant, {{0}}, {hex(_ALL ^ _STRIDE)}"),
     ),
     Rule(
         "stride of B: 0",
         "one group of rows again and again",
-        LAYOUT | {"OperandReadTwice"},
+        LAYOUT,
         "the same bytes are several rows of B",
         descriptor("b", f"and.b64 mutant, {{0}}, {hex(_ALL ^ _STRIDE)}"),
     ),
@@ -559,15 +563,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "all lanes load",
         "no elected lane",
-        TOO_MUCH_ROOM | BYTES_EXTRA | {"ReadBeforeWait"},
+        TOO_MUCH_ROOM | BYTES_EXTRA | {"ReadBeforeWait", "UninitializedRead"},
         "32 times the bytes, over each other, and over what is read",
         elects("cp.async.bulk.tensor"),
     ),
     Rule(
         "all lanes multiply",
         "no elected lane",
-        frozenset({"UnreadSum"}),
-        "the product is added 32 times; where it does not add, sums are written over that nobody has read",
+        frozenset({"UnreadSum", "OverwrittenSource", "StageReusedEarly", "TensorMemoryWriteUnderWay"}),
+        "sums are written over that nobody has read; a commit waits for its own lane's MMAs only",
         elects("tcgen05.mma"),
     ),
     Rule(

@@ -43,8 +43,9 @@ ALLOC = GUARD + rf"tcgen05\.alloc[\w.:]*\s+{_ADDRESS},\s*(?P<columns>{_REGISTER}
 DEALLOC = GUARD + rf"tcgen05\.dealloc[\w.:]*\s+(?P<at>%\w+),\s*(?P<columns>{_REGISTER})\s*;"
 WGMMA = (
     GUARD + r"(?P<op>wgmma\.mma_async[\w.:]+)\s+\{[^}]*\},\s*(?P<a>%\w+),\s*(?P<b>%\w+),"
-    r"\s*(?P<enable>%?\w+),[^;]*;"
+    r"\s*(?P<enable>%?\w+),\s*(?P<scales>-?1,\s*-?1),\s*(?P<trans_a>[01]),\s*(?P<trans_b>[01])\s*;"
 )
+"""One of 16-bit operands in shared memory."""
 CP_ASYNC = (
     GUARD + r"cp\.async\.c[ag]\.shared[\w.:]*\s+\[(?P<to>[^\]]+)\],\s*\[(?P<from>[^\]]+)\],"
     r"\s*(?P<bytes>\d+)[^;]*;"
@@ -77,10 +78,11 @@ _SHARED_USES = (
 
 
 def role(kernel: Kernel, place: Place) -> str:
-    """What a barrier of the CTA or the cluster is for: "setup", "data", "both" or "end".
+    """What a barrier of the CTA or the cluster is for: "setup", "data", "both", "tmem" or "end".
 
     setup   a barrier is initialised, or tensor memory allocated, between the barrier before it and this one
     data    threads or copies use shared memory before it and behind it
+    tmem    as data, but what threads have stored since the barrier before it went to tensor memory
     both    it is for a setup, and threads have stored to shared memory since the barrier before it
     end     nothing behind it uses shared memory
     """
@@ -88,6 +90,8 @@ def role(kernel: Kernel, place: Place) -> str:
     since = kernel.code[before[-1] if before else 0 : place.start()]
     if re.search(r"mbarrier\.init|tcgen05\.alloc", since):
         return "both" if re.search(r"\bst\.shared", since) else "setup"
+    if "tcgen05.st." in since and not re.search(r"\bst\.shared", since):
+        return "tmem"
     end = _end_of_loop(kernel.code, place.end())
     return "data" if re.search(_SHARED_USES, kernel.code[place.end() :]) or end else "end"
 
@@ -120,9 +124,18 @@ def constant(code: str, operand: str) -> int | None:
         return None
 
 
-def one_warp(kernel: Kernel, place: Place) -> str | None:
-    """A CTA of one warp, whose accesses are in program order here, as those of a warp that is together."""
-    return "the CTA is one warp, which stays together" if kernel.warps == 1 else None
+def behind_wait(kernel: Kernel, wait: Place) -> int | None:
+    """Where a thread goes on that has waited: behind the loop around an mbarrier's try_wait, or where it leads.
+
+    `@p bra DONE; bra LOOP; DONE: }` of the DSL, `@!p bra LOOP;` and `@p bra DONE;` of hand-written PTX.
+    """
+    branch = re.compile(r"\s*@(!?)(%?\w+)\s+bra(?:\.uni)?\s+(\$?\w+)\s*;").match(kernel.code, wait.end())
+    if branch is None or branch[2] != wait["done"]:
+        return None
+    if branch[1]:
+        return branch.end()
+    label = re.compile(rf"(?<![\w$]){re.escape(branch[3])}:\s*(?:\}})?").search(kernel.code, branch.end())
+    return label.end() if label else None
 
 
 def source(kernel: Kernel, register: str) -> str | None:
@@ -145,7 +158,8 @@ def along_k(kernel: Kernel) -> int | None:
 
     0 where both operands are K-major, 1 where they are M- and N-major, else None.
     """
-    if not re.search(r"tcgen05\.mma|wgmma\.mma", kernel.code) or not re.search(LOAD, kernel.code):
+    multiplies = any(re.search(pattern, kernel.code) for pattern in (MMA_AB, WGMMA))
+    if not (multiplies and re.search(LOAD, kernel.code)):
         return None
     majors = {param.stride[-1] == 1 for param in kernel.maps if param.stride is not None}
     if len(majors) != 1:

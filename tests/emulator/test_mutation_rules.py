@@ -126,11 +126,7 @@ def test_rules__have_names_words_and_reports_that_exist():
         assert len(rule.right) <= 12, f"{rule.name}: a set of every class names nothing"
         for report in rule.right:
             assert report in HAZARDS or hasattr(emulator.errors, report), (rule.name, report)
-    known = {rule.name for rule in RULES}
-    for rule, change, reason in REVISIONS:
-        assert rule in known
-        assert change
-        assert reason
+    assert all(len(revision) == 3 and all(revision) for revision in REVISIONS)
 
 
 def test_exclusions__are_by_rule():
@@ -157,13 +153,36 @@ def test_warp_barrier__is_none_before_an_arrival_of_each_lane():
     assert [mutant.excluded is None for mutant in syncs] == [True, False]
 
 
-def test_bar_sync__of_one_warp_is_none():
-    one = Kernel("st.shared.u32 [%a], %b; bar.sync 0; ld.shared.u32 %c, [%d];", tma_broken.LAUNCH)
-    (mutant,) = of("barrier of data dropped", list(mutants_of(one, RULES)))
-    assert mutant.excluded is None  # two warps
-    text = "mbarrier.init.shared.b64 [%a], 1; bar.sync 0; st.shared.u32 [%a], %b; bar.sync 0; ret;"
-    roles = [sites.role(Kernel(text), place) for place in re.finditer(sites.BLOCK_BARRIER, text)]
-    assert roles == ["setup", "end"]
+@pytest.mark.parametrize(
+    ("before", "behind", "role"),
+    [
+        ("mbarrier.init.shared.b64 [%a], 1;", "st.shared.u32 [%a], %b;", "setup"),
+        ("mbarrier.init.shared.b64 [%a], 1; st.shared.u32 [%b], %b;", "ret;", "both"),
+        ("st.shared.u32 [%b], %b;", "ld.shared.u32 %c, [%d];", "data"),
+        ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%a], {%b};", "tcgen05.mma;", "tmem"),
+        ("ld.shared.u32 %c, [%d];", "tcgen05.dealloc;", "end"),
+        ("ld.shared.u32 %c, [%d];", "@%p bra AGAIN;", "data"),
+    ],
+)
+def test_role__of_a_barrier_is_what_stands_around_it(before, behind, role):
+    text = f"bar.sync 1;\nAGAIN: {before} bar.sync 0; {behind}"
+    place = list(re.finditer(sites.BLOCK_BARRIER, text))[1]
+    assert sites.role(Kernel(text), place) == role
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "L: mbarrier.try_wait.parity.b64 P1, [%r1], 0; @P1 bra.uni DONE; bra.uni L; DONE: }",
+        "L: mbarrier.try_wait.parity.b64 %p, [%r1], 0; @!%p bra L;",
+        "L: mbarrier.try_wait.parity.b64 %p, [%r1], 0; @%p bra ON; bra GIVE_UP; ON:",
+    ],
+)
+def test_behind_wait__is_where_a_thread_goes_on(loop):
+    text = f"{loop} ld.shared.u32 %c, [%d];"
+    (wait,) = re.finditer(sites.WAIT, text)
+    found = sites.behind_wait(Kernel(text), wait)
+    assert text[found:] == " ld.shared.u32 %c, [%d];"
 
 
 def test_moved_statements__keep_their_registers():

@@ -1,0 +1,174 @@
+"""Mistakes with the tensor core of Hopper: wgmma's fences, groups and descriptors."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks.mutation import sites
+from benchmarks.mutation.expected import LAYOUT
+from benchmarks.mutation.rule import Place, Rule, Write, at, dropped, operand
+
+# The fields of the descriptor: PTX ISA 9.0, "Matrix descriptor format" of wgmma.mma_async.
+_STRIDE = 0x3FFF << 32
+_BASE_OFFSET_1 = 1 << 49
+_SWIZZLE = 3 << 62  # 1: 128 bytes, 2: 64 bytes
+_ALL = (1 << 64) - 1
+_K = frozenset({"ReductionMismatch"})
+_IN_FLIGHT = frozenset({"AccumulatorInFlight", "StageReusedEarly", "OverwrittenSource"})
+_WAIT = r"wgmma\.wait_group\.sync\.aligned\s+(?P<groups>\d+)\s*;"
+
+
+def _instead(name: str, other: str) -> Write:
+    """One operand in another's place."""
+
+    def write(place: Place) -> str:
+        start, end = (found - place.start() for found in place.span(name))
+        return f"{place[0][:start]}{place[other]}{place[0][end:]}"
+
+    return write
+
+
+def _transposed(name: str) -> Write:
+    """The other major for an operand."""
+
+    def write(place: Place) -> str:
+        start, end = (found - place.start() for found in place.span(name))
+        return f"{place[0][:start]}{1 - int(place[name])}{place[0][end:]}"
+
+    return write
+
+
+def _more_groups(place: Place) -> str:
+    """One group more may still be under way."""
+    return re.sub(r"\d+\s*;$", f"{int(place['groups']) + 1};", place[0])
+
+
+def _of(name: str, *rules: tuple[str, str, frozenset[str], str, tuple[str, ...]]) -> tuple[Rule, ...]:
+    """Rules for the descriptor of A or of B."""
+    return tuple(
+        Rule(
+            f"wgmma: {what} of {name}", about, right, why, at(sites.WGMMA, operand(name.lower(), 64, *steps))
+        )
+        for what, about, right, why, steps in rules
+    )
+
+
+_DESCRIPTOR = (
+    (
+        "start + 32 bytes",
+        "the next k",
+        _K | LAYOUT,
+        "A and B are of different k; behind the last k lies another row or tile",
+        ("add.u64 mutant, {0}, 2",),
+    ),
+    (
+        "start + 1 KiB",
+        "the next eight rows",
+        _K | LAYOUT,
+        "the first rows are never read, and the last lie behind the tile",
+        ("add.u64 mutant, {0}, 64",),
+    ),
+    (
+        "stride doubled",
+        "every second group of rows",
+        LAYOUT,
+        "another stride than it was written by",
+        (f"and.b64 mutant, {{0}}, {_STRIDE}", "add.u64 mutant, mutant, {0}"),
+    ),
+    (
+        "stride 0",
+        "one group of rows again and again",
+        LAYOUT,
+        "the same bytes are several rows",
+        (f"and.b64 mutant, {{0}}, {hex(_ALL ^ _STRIDE)}",),
+    ),
+    (
+        "swizzle none",
+        "read without its swizzle",
+        LAYOUT,
+        "another swizzle than it was written by",
+        (f"and.b64 mutant, {{0}}, {hex(_ALL ^ _SWIZZLE)}",),
+    ),
+    (
+        "other swizzle",
+        "read with another swizzle",
+        LAYOUT,
+        "another swizzle than it was written by",
+        (f"xor.b64 mutant, {{0}}, {hex(_SWIZZLE)}",),
+    ),
+    (
+        "base offset 1",
+        "the swizzle's phase one row on",
+        LAYOUT | {"InvalidOperand"},
+        "the tile starts where the pattern of the swizzle does, and the field says otherwise",
+        (f"or.b64 mutant, {{0}}, {hex(_BASE_OFFSET_1)}",),
+    ),
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "wgmma fence dropped",
+        "registers used before without a fence",
+        frozenset({"MissingWgmmaFence"}),
+        "the document asks for it before the first wgmma, and where registers have been used",
+        at(r"wgmma\.fence[^;]*;", dropped),
+    ),
+    Rule(
+        "wgmma commit dropped",
+        "the wait behind it has no group",
+        _IN_FLIGHT,
+        "its registers are used, and its operands written over, while it is under way",
+        at(r"wgmma\.commit_group[^;]*;", dropped),
+    ),
+    Rule(
+        "wgmma wait dropped",
+        "nobody waits for the group",
+        _IN_FLIGHT,
+        "its registers are used, and its operands written over, while it is under way",
+        at(_WAIT, dropped),
+    ),
+    Rule(
+        "wgmma wait for one group less",
+        "wait_group with one more still under way",
+        _IN_FLIGHT,
+        "its registers are used, and its operands written over, while it is under way",
+        at(_WAIT, _more_groups),
+    ),
+    Rule(
+        "wgmma dropped",
+        "a part of the product left out",
+        frozenset({"UnreadLoad"}),
+        "what was loaded for it is never read",
+        at(sites.WGMMA, dropped),
+    ),
+    Rule(
+        "wgmma: A's descriptor for B",
+        "A times itself",
+        frozenset({"UnreadLoad"}),
+        "B is never read",
+        at(sites.WGMMA, _instead("b", "a")),
+    ),
+    Rule(
+        "wgmma: B's descriptor for A",
+        "B times itself",
+        frozenset({"UnreadLoad"}),
+        "A is never read",
+        at(sites.WGMMA, _instead("a", "b")),
+    ),
+    Rule(
+        "wgmma: A transposed",
+        "A read along M",
+        LAYOUT,
+        "another major than the one A was written by",
+        at(sites.WGMMA, _transposed("trans_a")),
+    ),
+    Rule(
+        "wgmma: B transposed",
+        "B read along N",
+        LAYOUT,
+        "another major than the one B was written by",
+        at(sites.WGMMA, _transposed("trans_b")),
+    ),
+    *_of("A", *_DESCRIPTOR),
+    *_of("B", *_DESCRIPTOR),
+)
