@@ -67,10 +67,8 @@ def initialises_again(place: Place) -> str:
 def before_the_use(kernel: Kernel) -> Iterator[Change]:
     """An arrival moved to right behind the last wait in front of it, if its registers are set there."""
     for place in re.finditer(sites.ARRIVE, kernel.code):
-        ends = [
-            sites.behind_wait(kernel, wait) for wait in re.finditer(sites.WAIT, kernel.code[: place.start()])
-        ]
-        start = ends[-1] if ends else None
+        waits = list(re.finditer(sites.WAIT, kernel.code[: place.start()]))
+        start = sites.behind_wait(kernel, waits[-1]) if waits else None
         if start is None or start > place.start():
             continue
         if not _set_in(kernel.code[start : place.start()], place[0]):
@@ -306,7 +304,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "expect_tx at the barrier beside",
         "arrival and bytes 8 bytes further on",
-        EXTRA_ARRIVAL | BYTES_EXTRA | BESIDE,
+        EXTRA_ARRIVAL | BESIDE | {"OpenPhase"},
         "one barrier lacks the arrival, and the other has one too many and waits for bytes that go elsewhere",
         at(sites.EXPECT, moved("address", 8)),
     ),
@@ -453,9 +451,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "barrier of the CTA: a warp fewer",
         "bar.sync with too small a count",
-        frozenset({"DeadlockError", "BarrierError", "NoBarrierError"})
-        | THROUGH_SHARED
-        | {"TensorMemoryFreed"},
+        THROUGH_SHARED | {"DeadlockError", "BarrierError", "NoBarrierError", "TensorMemoryFreed"},
         "the last warp waits alone, or what it orders has no order",
         all_of_them,
     ),

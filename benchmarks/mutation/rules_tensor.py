@@ -221,7 +221,7 @@ RULES: tuple[Rule, ...] = (
         "load of a pair: .cta_group::2 dropped",
         "each CTA's barrier is told instead of the first one's",
         BYTES_MISSING | BYTES_EXTRA | _FIELD,
-        "the barrier has to be of the CTA that is written to; else the pair's waits for what the other's gets",
+        "the barrier has to be of the CTA that is written to; else the pair's lacks the other's bytes",
         at(sites.LOAD.replace(r"\.global[\w.:]*", r"\.global[\w.:]*cta_group::2[\w.:]*", 1), own_barriers),
     ),
     Rule(

@@ -125,7 +125,7 @@ def constant(code: str, operand: str) -> int | None:
 
 
 def behind_wait(kernel: Kernel, wait: Place) -> int | None:
-    """Where a thread goes on that has waited: behind the loop around an mbarrier's try_wait, or where it leads.
+    """Where a thread goes on that has waited: behind the loop around a try_wait, or where it leads.
 
     `@p bra DONE; bra LOOP; DONE: }` of the DSL, `@!p bra LOOP;` and `@p bra DONE;` of hand-written PTX.
     """
@@ -134,7 +134,7 @@ def behind_wait(kernel: Kernel, wait: Place) -> int | None:
         return None
     if branch[1]:
         return branch.end()
-    label = re.compile(rf"(?<![\w$]){re.escape(branch[3])}:\s*(?:\}})?").search(kernel.code, branch.end())
+    label = re.compile(rf"(?<![\w$]){re.escape(branch[3])}:(?:\s*\}})?").search(kernel.code, branch.end())
     return label.end() if label else None
 
 
