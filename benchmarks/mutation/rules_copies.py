@@ -289,7 +289,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "map: box doubled, outer",
         "the host's box has twice the rows",
-        BYTES_EXTRA | BYTES_BEFORE | {"AddressError", "StageReusedEarly"},
+        BYTES_EXTRA | BYTES_BEFORE | {"AddressError", "StageReusedEarly", "SharedMemoryRace"},
         "more bytes than expected, over what lies behind the tile",
         of_maps(True, _box(-1, 2, 1), "twice the rows"),
     ),

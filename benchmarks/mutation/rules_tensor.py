@@ -185,7 +185,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "commit before the last MMA",
         "an arrival that does not wait for it",
-        frozenset({"StageReusedEarly", "OverwrittenSource", "TensorMemoryWriteUnderWay"}),
+        frozenset({"StageReusedEarly", "OverwrittenSource", "ReadBeforeWait", "TensorMemoryWriteUnderWay"}),
         "its operands are written over, or its sums read, before it is done",
         before_last(sites.COMMIT, sites.MMA),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from benchmarks.mutation import sites
-from benchmarks.mutation.expected import LAYOUT
+from benchmarks.mutation.expected import LAYOUT, OUTSIDE_TILE
 from benchmarks.mutation.rule import Place, Rule, Write, at, dropped, operand
 
 # The fields of the descriptor: PTX ISA 9.0, "Matrix descriptor format" of wgmma.mma_async.
@@ -144,15 +144,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "wgmma: A's descriptor for B",
         "A times itself",
-        frozenset({"UnreadLoad"}),
-        "B is never read",
+        OUTSIDE_TILE | {"UnreadLoad"},
+        "B is never read, or more rows are read than A has",
         at(sites.WGMMA, _instead("b", "a")),
     ),
     Rule(
         "wgmma: B's descriptor for A",
         "B times itself",
-        frozenset({"UnreadLoad"}),
-        "A is never read",
+        OUTSIDE_TILE | {"UnreadLoad"},
+        "A is never read, or more rows are read than B has",
         at(sites.WGMMA, _instead("a", "b")),
     ),
     Rule(
