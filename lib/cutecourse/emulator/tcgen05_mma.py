@@ -23,12 +23,11 @@ from cutecourse.emulator.matrix_descriptor import FieldError, decode_instruction
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.operand_checks import check_operand
 from cutecourse.emulator.provenance import follow
-from cutecourse.emulator.proxies import all_in_sight
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_alloc import check_peer, take_cta_group
 from cutecourse.emulator.tcgen05_completion import complete
-from cutecourse.emulator.tcgen05_placement import Matrix, Part, all_of, matrix_of, parts_of, region_of
+from cutecourse.emulator.tcgen05_placement import Matrix, Part, matrix_of, parts_of, region_of
 from cutecourse.emulator.tcgen05_queue import Link, Operation, Queue, check_source
 from cutecourse.emulator.tensor_memory import (
     Moving,
@@ -304,10 +303,6 @@ class Mma:
 
     def check_shared(self, *, issued: bool) -> None:
         """Refuse operands in shared memory as `check_source` does."""
-        _, written = self.origin.bundle.cohort.shared_chunks
-        chunks = all_of(self.b_matrix) if self.a_matrix is None else all_of(self.a_matrix, self.b_matrix)
-        if all(all_in_sight(written[start:][chunks]) for start in self.starts):
-            return
         for position, rank in enumerate(self.ranks):
             if self.a:
                 check_source(self.origin, rank, self.a[position], "A", issued=issued)

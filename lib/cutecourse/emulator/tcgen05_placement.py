@@ -23,7 +23,7 @@ from cutecourse.emulator.bundle import CHUNK
 from cutecourse.emulator.matrix_descriptor import chunk_offsets, decode_matrix
 from cutecourse.emulator.tensor_memory import LANES, Region
 
-__all__ = ["Matrix", "Part", "all_of", "along_k", "matrix_of", "parts_of", "region_of"]
+__all__ = ["Matrix", "Part", "along_k", "matrix_of", "parts_of", "region_of"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -91,9 +91,3 @@ def along_k(matrices: tuple[Matrix, ...], *, k_major: bool) -> NDArray[np.int64]
     if len(matrices) == 1:
         return matrices[0].chunks
     return np.concatenate([matrix.chunks for matrix in matrices], axis=1 if k_major else 0)
-
-
-@lru_cache(maxsize=1024)
-def all_of(*matrices: Matrix) -> NDArray[np.int64]:
-    """The chunks of several matrices, in no order."""
-    return np.concatenate([matrix.chunks.reshape(-1) for matrix in matrices])
