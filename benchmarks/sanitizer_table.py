@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -60,8 +60,13 @@ def words(said: str) -> str:
     return "; ".join(dict.fromkeys(_PLACE.sub("", part).strip() for part in said.split("; ")))
 
 
-def rows(path: Path = RESULT) -> Iterator[Row]:
+@cache
+def rows(path: Path = RESULT) -> tuple[Row, ...]:
     """Every recorded launch, with what the emulator says of it now."""
+    return tuple(_rows(path))
+
+
+def _rows(path: Path) -> Iterator[Row]:
     for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
         kernel, fault, runs = KERNELS[row["kernel"]], row["fault"], row["runs"]
         about = next((one.about for one in kernel.faults if one.name == fault), kernel.about)
@@ -88,7 +93,6 @@ def _alone(run: dict[str, Any]) -> str:
     return "wrong result" if run["state"] == "wrong" else "right result"
 
 
-@cache
 def recorded(path: Path = RESULT) -> str:
     """Where and when the verdicts were recorded, in a sentence."""
     facts = json.loads(path.read_text(encoding="utf-8"))["recorded"]
@@ -98,7 +102,7 @@ def recorded(path: Path = RESULT) -> str:
     )
 
 
-def summary(found: list[Row]) -> str:
+def summary(found: Sequence[Row]) -> str:
     """How many faults each of the two reports, and how many both do."""
     right, faults = [one for one in found if one.fault == RIGHT], [one for one in found if one.fault != RIGHT]
     tools = [one for one in faults if one.tools]
@@ -115,7 +119,7 @@ def summary(found: list[Row]) -> str:
 
 def markdown() -> str:
     """The summary and the table of all faults."""
-    found = list(rows())
+    found = rows()
     lines = [
         summary(found),
         "",
