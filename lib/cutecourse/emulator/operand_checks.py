@@ -8,9 +8,12 @@ another layout      A matrix comes from one tensor, and the tensor's coordinates
                     gathered, and columns come in any order; but the 8 rows that a swizzle shuffles together
                     have one innermost coordinate, or without a swizzle the same ones as any other 8, and
                     where the tensor map has another swizzle they are neighbours.
-operand read twice  The descriptor puts the same chunk at two places of one matrix.
+                    A matrix whose rows are of several tensors, or of several k, has each 8 rows beside
+                    others of the tensor: those of a stride that is too large skip rows, and end in what lies
+                    behind their tile. And a stride that is too small makes rows overlap.
+operand read twice  A stride of 0 in the descriptor puts the same chunk at several places of one matrix.
 
-Nothing is said of matrices that come from several tensors, or in part from threads.
+Nothing more is said of matrices that come from several tensors, or in part from threads.
 """
 
 from __future__ import annotations
@@ -25,10 +28,12 @@ from cutecourse.emulator.bundle import CHUNK
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.matrix_descriptor import MatrixDescriptor, chunk_offsets, decode_matrix
 from cutecourse.emulator.mbarrier_state import Origin
-from cutecourse.emulator.provenance import BY_MMA, NUMBER, Provenance, Tags
+from cutecourse.emulator.provenance import BY_MMA, NUMBER, Provenance, Steps, Tags
 
 __all__ = ["check_operand"]
 
+_MANY = 4
+"""Groups of rows that are enough to tell a stride from chance."""
 _ATOM = 8
 """Rows that a swizzle shuffles together."""
 _OF_MAPS = ("none", "32B", "64B", "128B")
@@ -43,35 +48,44 @@ def check_operand(
     *,
     k_major: bool,
     decode: Callable[[int], MatrixDescriptor] = decode_matrix,
-) -> None:
+) -> list[tuple[int, Steps | None]]:
     """Look at the matrix that a descriptor stands for, in each CTA that has a part of it.
+
+    For each the tag of its first chunk, and how k goes on from there where that is known.
 
     `places` are the numbers of its chunks among the cohort's, shape (rows, chunks): by row of M or N where it
     is K-major, else by row of K; `decode` reads the descriptor's bits.
     """
     provenance: Provenance | None = origin.bundle.cohort.provenance
     if provenance is None:
-        return
+        return []
     descriptor = decode(bits)
     twice = _twice(descriptor, places[0].shape, k_major, item)
     if twice is not None:
         report(
-            "operand read twice",
+            "operand read twice" if not (descriptor.stride and descriptor.leading) else "another layout",
             partial(_read_twice, name, bits, descriptor, twice, item, k_major=k_major),
             origin,
         )
+    found: list[tuple[int, Steps | None]] = []
     for chunks in places:
         tags = provenance.tag[chunks]
         provenance.owner[chunks] = BY_MMA
-        first = tags[0, 0]
+        first = int(tags[0, 0])
         if not first or twice is not None:
             continue
         tags -= first
-        key = (int(first) >> NUMBER, descriptor.swizzle, tags.tobytes())
+        key = (first >> NUMBER, descriptor.swizzle, item, k_major, tags.tobytes())
         if key not in provenance.good:
-            wrong = _shuffled(tags, provenance.tags_by(int(first)), descriptor.swizzle)
+            source = provenance.tags_by(first)
+            assert source is not None
+            if abs(tags).max() >> NUMBER:
+                wrong = _in_pieces(tags + first, provenance) if k_major else None
+            else:
+                wrong = _shuffled(tags, source, descriptor.swizzle, k_major=k_major)
+                wrong = wrong or (_in_pieces(tags + first, provenance) if k_major else None)
             if wrong is None:
-                provenance.good.add(key)
+                provenance.good[key] = Steps.of(source, tags, first, item, k_major=k_major)
             else:
                 problem = partial(
                     _another_layout,
@@ -85,12 +99,15 @@ def check_operand(
                     k_major=k_major,
                 )
                 report("another layout", problem, origin)
+                continue
+        found.append((first, provenance.good[key]))
+    return found
 
 
-def _shuffled(tags: NDArray[np.int64], source: Tags | None, swizzle: str) -> tuple[int, int] | None:
+def _shuffled(
+    tags: NDArray[np.int64], source: Tags, swizzle: str, *, k_major: bool
+) -> tuple[int, int] | None:
     """A place of one tensor's chunks, by their tags less the first, that shows that they are shuffled."""
-    if source is None or int(abs(tags).max()) >> NUMBER:
-        return None
     wrong = tags != tags[:, :1] + tags[:1, :]
     if not wrong.any():
         mode = source.bound.map.swizzle
@@ -102,9 +119,39 @@ def _shuffled(tags: NDArray[np.int64], source: Tags | None, swizzle: str) -> tup
             steps = np.diff(rows)
             wrong[1:] = (steps != steps[:, :1]).any(axis=1).repeat(_ATOM)[1:, None]
     if not wrong.any():
+        # Where M or N goes on, k stays, or is another box's.
+        along, across = (tags[0], tags[:, 0]) if k_major else (tags[:, 0], tags[0])
+        other = np.zeros(len(across), dtype=np.bool_)
+        for axis in source.moving(along):
+            other |= source.steps(across, axis) % source.box(axis) != 0
+        wrong = other[:, None] if k_major else other[None, :]
+    if not wrong.any():
         return None
     row, chunk = np.argwhere(wrong)[0].tolist()
     return row, chunk
+
+
+def _in_pieces(tags: NDArray[np.int64], provenance: Provenance) -> tuple[int, int] | None:
+    """Where a matrix of several tensors or k skips rows: 8 rows none of which are beside others of 8."""
+    firsts = tags[: len(tags) // _ATOM * _ATOM : _ATOM, 0].tolist()
+    skipped: set[int] = set()
+    pieces = set()
+    for place, tag in enumerate(firsts):
+        source = provenance.tags_by(tag)
+        if source is None:
+            pieces.add((0, 0))
+            continue
+        piece = (source.number, source.innermost_of(tag))
+        pieces.add(piece)
+        before = firsts[place - 1] if place else 0
+        if before >> NUMBER != tag >> NUMBER or source.innermost_of(before) != piece[1]:
+            continue
+        if source.neighbours(before, tag, _ATOM):
+            return None
+        skipped.add(tag - before)
+    if len(pieces) > 1 and len(skipped) == 1 and len(firsts) >= _MANY and skipped != {0}:
+        return _ATOM, 0
+    return None
 
 
 _Twice = tuple[tuple[int, int], tuple[int, int], int]

@@ -16,10 +16,11 @@ order before: its coordinates say nothing, and its chunks have no tags; nor have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,9 @@ _MARGIN = 4
 """A coordinate may be so many boxes outside of the tensor."""
 NUMBER = 48
 """The bit of a tag at which the tensor map's number begins."""
-_LEAST = 32
-"""Of what a copy brings, one part in so many may stay unread: corners of a halo, say."""
+_LEAST, _LEAST_OF_TILES = 32, 1024
+"""Of what a copy brings, one part in so many may stay unread: corners of a halo, say; of a tile, none."""
+_ROWS = 8
 _GRANULE = 1024 // CHUNK
 """Chunks after which every swizzle repeats: so much is one tile's where threads store tiles."""
 _MOST_RANGES = 4
@@ -112,8 +114,47 @@ class Tags:
 
     def innermost(self, tags: NDArray[np.int64]) -> NDArray[np.int64]:
         """The innermost coordinate, in chunks, of differences of tags."""
-        half = 1 << self.shifts[1] - 1 if len(self.shifts) > 1 else 1 << NUMBER - 1
-        return (tags + half) % (2 * half) - half
+        return _signed(tags, self._width(0))
+
+    def steps(self, tags: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
+        """One coordinate of differences of tags, the innermost in chunks."""
+        return _signed(tags >> self.shifts[axis], self._width(axis)) + (
+            _signed(tags, self.shifts[axis]) < 0 if axis else 0
+        )
+
+    def moving(self, tags: NDArray[np.int64]) -> list[int]:
+        """The coordinates in which differences of tags are not 0."""
+        return [axis for axis in range(len(self.shifts)) if self.steps(tags, axis).any()]
+
+    def box(self, axis: int) -> int:
+        """How far a box reaches along a coordinate, in its steps."""
+        extent = self.bound.map.box[axis]
+        return extent if axis else extent * self.bound.map.item_bytes // CHUNK
+
+    def coord(self, tag: int, axis: int) -> int:
+        """One coordinate of a chunk, the innermost in chunks."""
+        return (tag >> self.shifts[axis] & (1 << self._width(axis)) - 1) - self.biases[axis]
+
+    def stride(self, axis: int) -> int:
+        """Bytes of global memory from one step of a coordinate to the next."""
+        return self.bound.map.strides[axis - 1] if axis else CHUNK
+
+    def extent(self, axis: int) -> int:
+        """The tensor's extent along a coordinate, in its steps."""
+        dims = self.bound.map.dims
+        return dims[axis] if axis else -(-dims[0] * self.bound.map.item_bytes // CHUNK)
+
+    def neighbours(self, before: int, tag: int, rows: int) -> bool:
+        """Whether a chunk is so many rows behind another along one of the outer coordinates."""
+        steps = zip(self.shifts[1:], self.bound.map.element_strides[1:], strict=True)
+        return any(tag - before == rows * step << shift for shift, step in steps)
+
+    def innermost_of(self, tag: int) -> int:
+        """The innermost coordinate of a chunk, in chunks."""
+        return self.coord(tag, 0)
+
+    def _width(self, axis: int) -> int:
+        return (*self.shifts[1:], NUMBER)[axis] - self.shifts[axis]
 
     def coords(self, tag: int) -> tuple[int, ...]:
         """The coordinates of a chunk's first element."""
@@ -125,6 +166,71 @@ class Tags:
         ]
         found[0] *= CHUNK // self.bound.map.item_bytes
         return tuple(found)
+
+
+def _signed(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """The lowest bits of numbers, as numbers with a sign."""
+    half = 1 << bits - 1
+    return (numbers + half) % (2 * half) - half
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How k goes on in a matrix: along which coordinate of its tensor, and how.
+
+    `relative` are the k of the matrix less the first; a step of the coordinate is `per_step` k.
+    """
+
+    source: Tags
+    axis: int
+    per_step: int
+    relative: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, source: Tags, tags: NDArray[np.int64], first: int, item: int, *, k_major: bool
+    ) -> Steps | None:
+        """Those of a matrix's chunks, by their tags less the first; None where k has no one coordinate."""
+        if abs(tags).max() >> NUMBER:
+            return None
+        along = tags[0] if k_major else tags[:, 0]
+        axes = source.moving(along)
+        if len(axes) != 1:
+            return None
+        (axis,) = axes
+        steps = source.steps(along, axis)
+        # A K-major matrix's k are neighbours in a chunk; else the first two rows are, whatever they are.
+        unit = item if k_major else int(steps[1]) * source.stride(axis)
+        if unit <= 0 or source.stride(axis) % unit:
+            return None
+        per_step = source.stride(axis) // unit
+        inside = range(CHUNK // item) if k_major else range(1)
+        relative = tuple(int(step) * per_step + i for step in steps for i in inside)
+        return cls(source, axis, per_step, relative)
+
+    def k(self, tag: int) -> int:
+        """The k of a matrix's first chunk, counted from the tensor's start."""
+        return self.source.coord(tag, self.axis) * self.per_step
+
+    def others(self, tag: int) -> int:
+        """The chunk's tag without its k."""
+        shift = self.source.shifts[self.axis]
+        return tag - (self.source.coord(tag, self.axis) << shift)
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether the k of the matrix are neighbours."""
+        return self.relative == tuple(range(len(self.relative)))
+
+    @property
+    def extent(self) -> int:
+        """The tensor's k."""
+        return self.source.extent(self.axis) * self.per_step
+
+    @property
+    def box(self) -> int:
+        """The k of one box."""
+        return self.source.box(self.axis) * self.per_step
 
 
 @dataclass(eq=False, slots=True)
@@ -139,6 +245,12 @@ class Load:
     bound: BoundTensorMap | None = None
     coords: tuple[int, ...] = ()
 
+    def chunks_of(self, block: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Of a block's chunks those that it fills, in the order of the box."""
+        if self.bound is None:
+            return block[self.offset // CHUNK :][: self.n_bytes // CHUNK]
+        return block[self.bound.chunks(self.offset) + (self.offset & ~1023) // CHUNK]
+
 
 @dataclass(eq=False, slots=True)
 class _Site:
@@ -146,8 +258,12 @@ class _Site:
 
     brought: int = 0
     unread: int = 0
-    left: Callable[[], str] | None = None
+    left: str = ""
     """Says what was left the first time."""
+    scattered: bool = False
+    """Whether that are several rows between others."""
+    tile: bool = False
+    """Whether a tcgen05.mma or wgmma has read of it."""
     origin: Origin | None = None
 
 
@@ -161,8 +277,11 @@ class Provenance:
     tag: NDArray[np.int64] = field(init=False)
     owner: NDArray[np.int32] = field(init=False)
     loads: list[Load] = field(default_factory=list)
-    good: set[tuple[int, str, bytes]] = field(default_factory=set)
-    """Of operands that are right: the tensor map, the descriptor's swizzle, tags less the first."""
+    good: dict[tuple[int, str, int, bool, bytes], Steps | None] = field(default_factory=dict)
+    """How k goes on in operands that are right, by tensor map, the descriptor's swizzle, an element's bytes,
+    whether they are K-major, and tags less the first."""
+    sums: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    """What is being added up, by accumulator (cutecourse.emulator.reduction_checks)."""
     _sites: dict[int, _Site] = field(default_factory=dict)
     _stores: list[Origin] = field(default_factory=list)
     _store_numbers: dict[int, int] = field(default_factory=dict)
@@ -278,13 +397,17 @@ class Provenance:
             load = self.loads[number - 1]
             site = self._sites[id(load.origin.site)]
             site.unread += int((owners == number).sum())
-            if site.left is None:
+            if not site.left:
                 stride = self.cohort.shared_stride // CHUNK
-                site.left = partial(_left, load, self.owner[start // stride * stride :][:stride] == number)
+                held = load.chunks_of(self.owner[start // stride * stride :][:stride])
+                site.left, site.scattered = _left(load, held == number)
+                site.tile = bool((held == BY_MMA).any())
                 site.origin = load.origin
 
     def at_end(self, cohort: Cohort) -> None:
         """All blocks have ended: see what nobody has read."""
+        for found in self.sums.values():
+            found.close()
         stride = cohort.shared_stride // CHUNK
         for start in range(0, len(self.owner), stride):
             owners = self.owner[start : start + stride]
@@ -298,8 +421,10 @@ class Provenance:
         if all(site.unread == site.brought for site in self._sites.values()):
             return  # a kernel that loads for the sake of loading
         for site in sites:
-            if site.unread * _LEAST >= site.brought and site.origin is not None and site.left is not None:
-                report("loaded and never read", partial(_unread, site), site.origin)
+            least = _LEAST_OF_TILES if site.tile else _LEAST
+            if site.unread * least >= site.brought and site.origin is not None:
+                name = "another layout" if site.tile and site.scattered else "loaded and never read"
+                report(name, partial(_unread, site), site.origin)
 
     def _check_stores(self, owners: NDArray[np.int32], start: int) -> None:
         """Tiles that threads have stored, and of which a tcgen05.mma or wgmma has read a part only.
@@ -310,6 +435,7 @@ class Provenance:
         held = self.cohort.shared_chunks[0][start : start + owners.size].view(np.uint64).reshape(-1, 2)
         unread = (owners < BY_MMA) & held.any(axis=1).reshape(owners.shape)
         unread &= (owners == BY_MMA).any(axis=1)[:, None]
+        scattered = _scattered(unread, owners)
         for number in np.unique(owners[unread]).tolist():
             origin = self._stores[BY_MMA - number - 1]
             which = np.flatnonzero(unread & (owners == number))
@@ -322,7 +448,21 @@ class Provenance:
                     " M or N leave them out?"
                 )
 
-            report("loaded and never read", problem, origin)
+            report("another layout" if scattered else "loaded and never read", problem, origin)
+
+
+def _scattered(unread: NDArray[np.bool_], owners: NDArray[np.int32]) -> bool:
+    """Whether the unread chunks of tiles are no k, or neighbouring rows: of 128 bytes, and of groups of 8.
+
+    Shapes: (groups, 64 chunks).
+    """
+    rows = unread.reshape(len(unread), _ROWS, -1).sum(axis=2)
+    if (rows != rows[:, :1]).any():
+        return True
+    which = np.flatnonzero(rows[:, 0])
+    return any(
+        bool((owners[low + 1 : high] == BY_MMA).any()) for low, high in pairwise(which) if high > low + 1
+    )
 
 
 def _chunks_inside(bound: BoundTensorMap, inside: Window) -> NDArray[np.bool_] | None:
@@ -357,13 +497,12 @@ def ranges(numbers: Sequence[int], unit: int = 1) -> str:
     return ", ".join(shown[:_MOST_RANGES] + ["..."] * (len(shown) > _MOST_RANGES))
 
 
-def _left(load: Load, unread: NDArray[np.bool_]) -> str:
-    """What of a copy was not read; `unread` are chunks of the block's shared memory."""
+def _left(load: Load, box: NDArray[np.bool_]) -> tuple[str, bool]:
+    """What of a copy was not read, and whether it is between others; `box` are its chunks."""
     bound = load.bound
     if bound is None:
-        which = np.flatnonzero(unread) - load.offset // CHUNK
-        return f"bytes {ranges(which.tolist(), CHUNK)} of {load.n_bytes}"
-    box = unread[bound.chunks(load.offset) + (load.offset & ~1023) // CHUNK]
+        return f"bytes {ranges(np.flatnonzero(box).tolist(), CHUNK)} of {load.n_bytes}", False
+    scattered = False
     tensor_map, unit = bound.map, CHUNK // bound.map.item_bytes
     parts = []
     for axis, count in enumerate(tensor_map.counts):
@@ -371,13 +510,15 @@ def _left(load: Load, unread: NDArray[np.bool_]) -> str:
         seen = np.flatnonzero(box.any(axis=tuple(i for i in range(box.ndim) if i != own)))
         if len(seen) * (1 if axis else unit) < count:
             parts.append(f"{ranges(seen.tolist(), 1 if axis else unit)} along dimension {axis}")
+            scattered |= axis > 0 and bool((np.diff(seen) > 1).any())
     where = f"the box at {load.coords} ({tensor_map.describe()})"
-    return f"{', '.join(parts)} of {where}" if parts else f"chunks along all dimensions of {where}"
+    shown = f"{', '.join(parts)} of {where}" if parts else f"chunks along all dimensions of {where}"
+    return shown, scattered
 
 
 def _unread(site: _Site) -> str:
-    assert site.left is not None
     return (
         f"{site.unread * CHUNK} of the {site.brought * CHUNK} bytes that this copy brought were overwritten,"
-        f" or their block ended, and nobody had read them; the first time {site.left()}"
+        f" or their block ended, and nobody had read them; the first time {site.left}"
+        + (": does a descriptor's stride or swizzle skip rows?" if site.tile and site.scattered else "")
     )

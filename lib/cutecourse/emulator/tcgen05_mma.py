@@ -23,6 +23,7 @@ from cutecourse.emulator.matrix_descriptor import FieldError, decode_instruction
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.operand_checks import check_operand
 from cutecourse.emulator.provenance import follow
+from cutecourse.emulator.reduction_checks import check_reduction
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_alloc import check_peer, take_cta_group
@@ -219,9 +220,12 @@ class Mma:
                         memory.sums.read(region)
                     self._begin(memory, Moving(origin, region, writes=False, remedy=wait, pipeline="mma"))
         self.check_shared(issued=False)
+        a = []
         if self.a_bits is not None:
-            check_operand(origin, "A", self.a_bits, self.a, self.item, k_major=shape.a_k_major)
-        check_operand(origin, "B", self.b_bits, self.b, self.item, k_major=shape.b_k_major)
+            a = check_operand(origin, "A", self.a_bits, self.a, self.item, k_major=shape.a_k_major)
+        b = check_operand(origin, "B", self.b_bits, self.b, self.item, k_major=shape.b_k_major)
+        accumulator = (self.cluster, self.ranks[0], self.d_address, shape.m, shape.n)
+        check_reduction(origin, a, b, accumulator, adds=self.enable)
         machine = origin.bundle.machine
         if machine.recorder is not None:
             self.issued = machine.emit(

@@ -1,0 +1,157 @@
+"""Along which k the tcgen05.mma of one sum multiply: whether A and B are of the same k of their tensors.
+
+Where both matrices come from tensor copies, the tensors' coordinates say which k of A meets which of B. What
+is reported:
+
+-   within one tcgen05.mma the k of A go on in another way than those of B
+-   between two of one sum A has gone on by another number of k than B, and the difference is no multiple of
+    the boxes' k: whole boxes may be skipped or come in another order, as where A is sparse
+-   A and B have tensors of equally many k, and a sum has different k of both, none of them twice: who splits
+    numbers into parts has each part several times
+-   a sum has the same product twice
+
+A sum begins with a tcgen05.mma that does not add to D. Where other coordinates move as well, as in a
+convolution, or those of another tensor follow, steps are not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+
+from cutecourse.emulator.hazards import report
+from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.provenance import Steps
+
+__all__ = ["Sum", "check_reduction"]
+
+Matrix = list[tuple[int, Steps | None]]
+"""Of each CTA that has a part of it: the first chunk's tag, and how k goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The first chunks of A and B of one tcgen05.mma."""
+
+    origin: Origin
+    tag_a: int
+    tag_b: int
+    a: Steps
+    b: Steps
+    k_a: int
+    k_b: int
+
+
+@dataclass(eq=False, slots=True)
+class Sum:
+    """What has been multiplied into one accumulator."""
+
+    pairs: list[_Pair] = field(default_factory=list)
+    _firsts: dict[tuple[int, int], _Pair] = field(default_factory=dict)
+    _told: bool = False
+
+    def add(self, pair: _Pair) -> None:
+        """One more product; see whether A and B have gone on alike."""
+        self.pairs.append(pair)
+        key = (pair.a.others(pair.tag_a), pair.b.others(pair.tag_b))
+        first = self._firsts.setdefault(key, pair)
+        steps = (pair.k_a - first.k_a, pair.k_b - first.k_b)
+        if (steps[0] - steps[1]) % math.gcd(pair.a.box, pair.b.box):
+            self._told = True
+            report("another k", partial(_apart, pair, first), pair.origin, first.origin.site.line)
+
+    def close(self) -> None:
+        """The sum is complete."""
+        pairs = self.pairs
+        if self._told or len(pairs) < 2:
+            return
+        seen: dict[tuple[int, int], _Pair] = {}
+        for pair in pairs:
+            before = seen.setdefault((pair.tag_a, pair.tag_b), pair)
+            if before is not pair:
+                report("another k", partial(_again, pair), pair.origin, before.origin.site.line)
+                return
+        for tags in ({pair.tag_a for pair in pairs}, {pair.tag_b for pair in pairs}):
+            if len(tags) < len(pairs):
+                return
+        for pair in pairs:
+            if pair.k_a != pair.k_b and pair.a.extent == pair.b.extent:
+                report("another k", partial(_different, pair), pair.origin)
+                return
+
+
+def check_reduction(
+    origin: Origin, a: Matrix, b: Matrix, accumulator: tuple[int, ...], *, adds: bool
+) -> None:
+    """Look at the k of a tcgen05.mma's A and B, which `adds` to a sum or begins one.
+
+    `accumulator` says where D lies, the same for all of one sum.
+    """
+    provenance = origin.bundle.cohort.provenance
+    if provenance is None:
+        return
+    found: Sum | None = provenance.sums.get(accumulator)
+    if found is None or not adds:
+        if found is not None:
+            found.close()
+        found = provenance.sums[accumulator] = Sum()
+    if not a or not b:
+        return
+    (tag_a, of_a), (tag_b, of_b) = a[0], b[0]
+    if of_a is None or of_b is None:
+        return
+    if of_a.relative != of_b.relative:
+        # One whose k are not neighbours, while the other's are, is read by a wrong stride.
+        alone = of_a.consecutive != of_b.consecutive
+        report("another layout" if alone else "another k", partial(_within, of_a, of_b), origin)
+        return
+    pair = _Pair(origin, tag_a, tag_b, of_a, of_b, of_a.k(tag_a), of_b.k(tag_b))
+    for name, matrix, first in (("A", a, pair.k_a), ("B", b, pair.k_b)):
+        for tag, steps in matrix[1:]:
+            if steps is not None and (steps.k(tag) - first) % steps.box:
+                report("another k", partial(_halves, name, first, steps.k(tag)), origin)
+                return
+    found.add(pair)
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+
+def _ks(steps: Steps, first: int) -> str:
+    last = first + len(steps.relative) - 1
+    return f"k = {first}..{last} of {steps.source.bound.map.name}"
+
+
+def _both(pair: _Pair) -> str:
+    return f"A is {_ks(pair.a, pair.k_a)}, and B {_ks(pair.b, pair.k_b)}"
+
+
+def _apart(pair: _Pair, first: _Pair) -> str:
+    return (
+        f"{_both(pair)}, in one sum with {_ks(first.a, first.k_a)} and {_ks(first.b, first.k_b)} (line"
+        f" {first.origin.site.line}): A has gone on by {pair.k_a - first.k_a} and B by"
+        f" {pair.k_b - first.k_b}; do both descriptors start at the same k?"
+    )
+
+
+def _again(pair: _Pair) -> str:
+    return f"{_both(pair)}, and this sum has that product already: a stage that is multiplied twice?"
+
+
+def _different(pair: _Pair) -> str:
+    return (
+        f"{_both(pair)}, and each of the tensors has {pair.a.extent} k: do both copies take the same"
+        " coordinate along k?"
+    )
+
+
+def _within(a: Steps, b: Steps) -> str:
+    def shown(steps: Steps) -> str:
+        return f"{', '.join(map(str, steps.relative))} of {steps.source.bound.map.name}"
+
+    return f"from the first on, the k of A are {shown(a)}, and those of B {shown(b)}"
+
+
+def _halves(name: str, first: int, second: int) -> str:
+    return f"{name} begins with k = {first} in one CTA of the pair and with k = {second} in the other"

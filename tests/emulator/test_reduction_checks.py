@@ -1,0 +1,136 @@
+"""Which k of A a tcgen05.mma multiplies with which k of B: right sums and wrong ones."""
+
+import numpy as np
+import pytest
+
+from cutecourse.emulator import ReductionMismatch, TensorMap
+from support.loaded_mma import MMA, Box, descriptor, idesc, run
+
+M, N, K = 128, 32, 128
+AT_B = 32768
+TILE = 64
+
+
+def whole(*shape, seed):
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float16)
+
+
+def k_major(array, rows):
+    """Boxes of 64 k, which are 128 bytes."""
+    return TensorMap.tiled(
+        array, dims=array.shape[::-1], strides=(array.strides[0],), box=(TILE, rows), swizzle="128B"
+    )
+
+
+def boxes(of_a, of_b):
+    """The tiles of 64 k from these k on, one behind the other."""
+    found = [Box(0, (k, 0), i * M * 128, M * 128) for i, k in enumerate(of_a)]
+    return found + [Box(1, (k, 0), AT_B + i * N * 128, N * 128) for i, k in enumerate(of_b)]
+
+
+def at(place, k, rows):
+    """The descriptor of 16 k from the k-th of all tiles on."""
+    tile, inside = divmod(k, TILE)
+    return descriptor(place + tile * rows * 128 + 2 * inside, 16, 1024, "128B")
+
+
+def mma(k, k_b=None, *, adds=True):
+    return MMA(at(0, k, M), at(AT_B, k if k_b is None else k_b, N), idesc(M, N), adds=adds)
+
+
+def summed(of_a, of_b, mmas, *, extents=(K, K), **more):
+    a, b = whole(M, extents[0], seed=1), whole(N, extents[1], seed=2)
+    done, d = run([k_major(a, M), k_major(b, N)], boxes(of_a, of_b), mmas, columns=N, smem=45056, **more)
+    warned = [note for note in done.notes if note.severity == "warning"]
+    return [note for note in warned if note.hazard.name == "another k"], warned, d, (a, b)
+
+
+ALL = range(0, K, 16)
+
+
+def test_another_k__is_not_said_of_a_right_sum():
+    found, warned, d, (a, b) = summed((0, 64), (0, 64), [mma(k, adds=k > 0) for k in ALL])
+    np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32).T)
+    assert found == warned == []
+
+
+def test_another_k__is_not_said_of_k_in_another_order():
+    order = [112, 0, 64, 16, 96, 32, 80, 48]
+    found, warned, d, (a, b) = summed((0, 64), (0, 64), [mma(k, adds=i > 0) for i, k in enumerate(order)])
+    np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32).T)
+    assert found == warned == []
+
+
+def test_another_k__is_not_said_of_whole_tiles_of_a_that_are_left_out():
+    """A has its tiles that are not zero one behind the other: its k = 64.. goes with B's k = 128.."""
+    a, b = (0, 64), (0, 128)
+    found, warned, d, (x, y) = summed(a, b, [mma(k, adds=k > 0) for k in ALL], extents=(128, 192))
+    right = x.astype(np.float32) @ y[:, [*range(64), *range(128, 192)]].astype(np.float32).T
+    np.testing.assert_array_equal(d, right)
+    assert found == warned == []
+
+
+def test_another_k__is_not_said_of_numbers_in_two_parts():
+    """High and low parts side by side along k, three products: each part comes twice."""
+    pairs = [(0, 0), (0, 64), (64, 0)]
+    mmas = [mma(p + k, q + k, adds=i + k > 0) for i, (p, q) in enumerate(pairs) for k in range(0, 64, 16)]
+    found, warned, d, (a, b) = summed((0, 64), (0, 64), mmas)
+    x, y = a.astype(np.float32), b.astype(np.float32)
+    right = x[:, :64] @ y[:, :64].T + x[:, :64] @ y[:, 64:].T + x[:, 64:] @ y[:, :64].T
+    np.testing.assert_array_equal(d, right)
+    assert found == warned == []
+
+
+def test_another_k__by_a_descriptor_that_starts_further_on():
+    mmas = [mma(k, k + 16 if k == 32 else k, adds=k > 0) for k in ALL]
+    (note,), _, d, (a, b) = summed((0, 64), (0, 64), mmas)
+    assert (d != a.astype(np.float32) @ b.astype(np.float32).T).any()
+    assert note.problem.startswith(
+        "A is k = 32..47 of map0, and B k = 48..63 of map1, in one sum with k = 0..15"
+    )
+    assert "A has gone on by 32 and B by 48" in note.problem
+    assert note.other_line is not None
+    assert note.other_line < note.line
+    with pytest.raises(ReductionMismatch, match="A has gone on by 32"):
+        summed((0, 64), (0, 64), mmas, hazards={"another k": "error"})
+
+
+def test_another_k__by_a_copy_of_another_tile():
+    mmas = [mma(k, adds=k > 0) for k in ALL]
+    (note,), _, _, _ = summed((0, 64), (64, 128), mmas)
+    assert note.problem.startswith("A is k = 0..15 of map0, and B k = 64..79 of map1")
+    assert f"each of the tensors has {K} k" in note.problem
+
+
+def test_another_k__by_a_stage_that_comes_twice():
+    mmas = [mma(k % 64, adds=k > 0) for k in ALL]
+    (note,), warned, _, _ = summed((0, 64), (0, 64), mmas)
+    assert "this sum has that product already" in note.problem
+    assert {n.hazard.name for n in warned} == {"another k", "loaded and never read"}
+
+
+def test_another_k__of_one_sum_is_no_matter_to_the_next():
+    """The second half of the accumulators is a sum of its own, of the same tiles from the start."""
+    mmas = [mma(k, adds=k > 0) for k in ALL]
+    mmas += [MMA(m.a, m.b, m.idesc, adds=m.adds, column=N) for m in mmas]
+    found, warned, _, _ = summed((0, 64), (0, 64), mmas)
+    assert found == []
+    assert {n.hazard.name for n in warned} == {"sum never read"}
+
+
+def test_another_layout__where_the_k_of_one_matrix_are_no_neighbours():
+    """M-major A with 8 rows of k in 1024 bytes, and a stride that skips the next 8."""
+    a, b = whole(K, M, seed=1), whole(N, K, seed=2)
+    map_a = TensorMap.tiled(a, dims=(M, K), strides=(2 * M,), box=(64, 64), swizzle="128B")
+    shape = idesc(M, N, a_major="mn")
+
+    def issue(stride):
+        mmas = [MMA(descriptor(0, 8192, stride, "128B"), at(AT_B, 0, N), shape, adds=False)]
+        loads = [Box(0, (0, 0), 0, 8192), Box(0, (64, 0), 8192, 8192), Box(1, (0, 0), AT_B, N * 128)]
+        done, _ = run([map_a, k_major(b, N)], loads, mmas, columns=N, smem=45056)
+        return [n.problem for n in done.notes if n.hazard.name == "another layout" and "k of A" in n.problem]
+
+    assert issue(1024) == []
+    (problem,) = issue(2048)
+    assert "the k of A are 0, 1, 2, 3, 4, 5, 6, 7, 16, 17" in problem
+    assert "those of B 0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in problem
