@@ -231,6 +231,20 @@ def _reduction() -> Family:
     return Family("tensor_reduce", "TMA reduce", spec, {"a": a, "b": b}, {"b": b + 2 * a})
 
 
+def _stencil() -> Family:
+    a = np.random.default_rng(9).integers(0, 1000, (32, 32)).astype(np.uint32)
+    encoding = TensorMapEncoding("u32", dims=(32, 32), strides_bytes=(128,), box=(32, 32))  # type: ignore[arg-type]
+    spec = _own(
+        "stencil",
+        "sm_90",
+        (TensorMap.encoded("a", "u32", (32, 32), (32, 1), encoding), Tensor("b", "u32", (32, 32))),
+        block=(128, 1, 1),
+    )
+    around = np.pad(a, ((1, 1), (0, 0)))
+    expected = around[:-2] + around[1:-1] + around[2:]
+    return Family("stencil", "TMA load", spec, {"a": a, "b": np.zeros_like(a)}, {"b": expected})
+
+
 def _tmem_operand() -> Family:
     encoding = TensorMapEncoding("f16", (16, 64), (32,), (16, 64), swizzle="32B")  # type: ignore[arg-type]
     spec = _own(
@@ -323,6 +337,7 @@ def _copies() -> list[Family]:
             {"source": source, "result": np.zeros_like(source), "gave_up": given_up, "tiles": tiles},
             {"result": 2 * source, "gave_up": given_up},
         ),
+        _stencil(),
         _reduction(),
         Family(
             "tma_multicast",
