@@ -34,7 +34,7 @@ from cutecourse.emulator.proxies import BY_THREADS, IN_SIGHT, all_in_sight
 from cutecourse.emulator.site import AddressSource, Site
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.races import Copy
+    from cutecourse.emulator.race_operations import Operation
 
 __all__ = [
     "Arrival",
@@ -339,11 +339,10 @@ def land_later(
     machine, races = bundle.machine, bundle.cohort.races
     _, written = bundle.cohort.shared_chunks
     wholes = [piece.covered for piece in pieces] if covered is None else [covered]
-    for place in arrival.places:
+    copies = None if races is None else races.copies(arrival, wholes, len(pieces), adds=keep)
+    for position, place in enumerate(arrival.places):
         first = place.chunk(arrival.first_chunk * CHUNK)
-        copy = None
-        if races is not None:
-            copy = races.copy(arrival, place, first, wholes, len(pieces), adds=keep)
+        copy = None if copies is None else copies[position]
         if not keep:
             marks = written[first:]
             for whole in wholes:
@@ -364,7 +363,7 @@ def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> I
             yield arrival.origin
 
 
-def _land(arrival: Arrival, place: Place, piece: Piece, first: int, copy: Copy | None) -> None:
+def _land(arrival: Arrival, place: Place, piece: Piece, first: int, copy: Operation | None) -> None:
     """A piece lands in one destination, in whose memory the copy's chunks are counted from `first`."""
     origin = arrival.origin
     bundle = origin.bundle
@@ -385,18 +384,16 @@ def _land(arrival: Arrival, place: Place, piece: Piece, first: int, copy: Copy |
             offset=(arrival.first_chunk + _lowest(piece.covered)) * CHUNK,
             bytes=piece.n_bytes,
         )
-    rank = arrival.barrier_rank(place.rank)
-    if copy is not None and bundle.cohort.races is not None:
-        bundle.cohort.races.landed(copy, place.cluster, rank, arrival.barrier)
     complete_tx(
         machine,
         bundle.cohort,
         place.cluster,
-        rank,
+        arrival.barrier_rank(place.rank),
         arrival.barrier,
         piece.n_bytes,
         transfer=arrival.transfer,
         origin=origin,
+        copy=copy,
     )
 
 
@@ -433,8 +430,7 @@ class Out:
         """Read these chunks later, and give them to `write` later still."""
         bundle = self.origin.bundle
         if bundle.cohort.races is not None:
-            what = self.origin.site.instruction.name
-            bundle.cohort.races.reads(self.origin, bundle.rank, cohort_chunks, what, group=self.group)
+            bundle.cohort.races.copies_out(self.origin, cohort_chunks, self.group)
         self.check(cohort_chunks, needed)
         self.reads.append(self.origin.bundle.machine.defer(partial(self._read, cohort_chunks, write, needed)))
 

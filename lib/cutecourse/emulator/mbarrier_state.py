@@ -26,6 +26,7 @@ from cutecourse.trace.words import number
 if TYPE_CHECKING:
     from cutecourse.emulator.clocks import Row
     from cutecourse.emulator.machine import Machine
+    from cutecourse.emulator.race_operations import Operation
     from cutecourse.emulator.site import Site
 
 __all__ = [
@@ -211,13 +212,21 @@ class MBarrier:
         self.cohort.machine.changes += 1
 
     def complete_tx(
-        self, n_bytes: int, origin: Origin, transfer: int | None, *, by_thread: bool = False
+        self,
+        n_bytes: int,
+        origin: Origin,
+        transfer: int | None,
+        *,
+        by_thread: bool = False,
+        copy: Operation | None = None,
     ) -> None:
-        """Count bytes that have come."""
+        """Count bytes that have come; `copy` is what brought them, to the record of races."""
         tx = self.tx - n_bytes
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
-        if by_thread and self.cohort.races is not None:
+        if copy is not None and self.clock is not None:
+            copy.landed(self.clock)
+        elif by_thread and self.cohort.races is not None:
             self.cohort.races.barrier_told(self, origin)
         self.tx = tx
         if not by_thread:
@@ -593,6 +602,7 @@ def complete_tx(
     *,
     transfer: int | None,
     origin: Origin,
+    copy: Operation | None = None,
 ) -> None:
     """Tell the mbarrier at a shared offset of a CTA that bytes have come, as asynchronous copies do.
 
@@ -601,7 +611,7 @@ def complete_tx(
 
     Errors: NoBarrierError, BarrierCountError.
     """
-    MBarriers.of(cohort).find(cluster, rank, offset, origin).complete_tx(n_bytes, origin, transfer)
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).complete_tx(n_bytes, origin, transfer, copy=copy)
 
 
 def arrive_async(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cutecourse.emulator.bundle import WARP_SIZE
 from cutecourse.emulator.clocks import Component
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cutecourse.emulator.bundle import Cohort
     from cutecourse.emulator.mbarrier_state import Origin
 
-__all__ = ["Use", "describe_reuse", "describe_thread", "describe_wait"]
+__all__ = ["Use", "describe_reuse", "describe_thread", "describe_wait", "place_of"]
 
 _MMA_DONE = "a tcgen05.commit behind it, and a wait for the mbarrier that it tells"
 
@@ -40,6 +40,12 @@ class Use:
     def name(self) -> str:
         """Of an operation the instruction's."""
         return "copy" if self.origin is None else self.origin.site.instruction.name
+
+
+def place_of(origin: Origin, byte: int) -> dict[str, Any]:
+    """The address and variable of a byte of the cohort's shared memory, for an error."""
+    offset = byte % origin.bundle.cohort.shared_stride
+    return {"address": offset, "allocation": origin.bundle.program.shared_name(offset)}
 
 
 def describe_thread(origin: Origin, access: Access | None, byte: int, other: Use) -> str:
@@ -74,7 +80,7 @@ def describe_wait(origin: Origin, access: Access | str, byte: int, other: Use, c
         )
     return (
         f"{what} {where}, which the {_operation(other)} that {issuer} issued at line {other.line} may have"
-        f" still to read: {_MMA_DONE}, has to come before it"
+        f" still to read: {_end_of(other)} has to come before it"
     )
 
 
@@ -94,10 +100,9 @@ def describe_reuse(origin: Origin, byte: int, other: Use, cohort: Cohort) -> str
             " those bytes, before it"
         )
     if other.deed == "operation":
-        end = "a cp.async.bulk.wait_group.read" if other.component.kind == "bulk" else _MMA_DONE
         return (
             f"{start}which the {_operation(other)} that {_issuer(origin, other)} issued at line {other.line}"
-            f" may have still to read: {end}, has to come before it"
+            f" may have still to read: {_end_of(other)} has to come before it"
         )
     return (
         f"{start}which {_warp(origin, other.component)} reads at line {other.line}, and its thread has not"
@@ -148,6 +153,15 @@ def _operation(other: Use) -> str:
         return "copy"
     assert other.origin is not None
     return ".".join(other.origin.site.instruction.name.split(".")[:2])
+
+
+def _end_of(other: Use) -> str:
+    """What has to come behind an operation for its bytes to be free."""
+    if other.component.kind == "bulk":
+        return "a cp.async.bulk.wait_group.read, and an arrival behind it for which the issuer waits,"
+    if other.component.kind == "wgmma":
+        return "a wgmma.wait_group, and a barrier behind it,"
+    return f"{_MMA_DONE},"
 
 
 def _mbarrier(component: Component, cohort: Cohort) -> str:

@@ -307,7 +307,11 @@ class Mma:
 
     def check_shared(self, *, issued: bool) -> None:
         """Refuse operands in shared memory as `check_source` does."""
+        races = self.origin.bundle.cohort.races
         for position, rank in enumerate(self.ranks):
+            if not issued and races is not None:
+                operands = [("A", self.a[position])] if self.a else []
+                races.multiplies(self.origin, rank, [*operands, ("B", self.b[position])])
             if self.a:
                 check_source(self.origin, rank, self.a[position], "A", issued=issued)
             check_source(self.origin, rank, self.b[position], "B", issued=issued)

@@ -177,8 +177,6 @@ def check_source(
     """
     bundle = origin.bundle
     cohort = bundle.cohort
-    if not issued and cohort.races is not None:
-        cohort.races.reads(origin, rank, chunks, what)
     marks = cohort.shared_chunks[1][chunks]
     if all_in_sight(marks):
         return

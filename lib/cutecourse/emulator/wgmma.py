@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ from cutecourse.emulator.wgmma_descriptor import SharedMatrix, decode, shared_ma
 from cutecourse.emulator.wgmma_group import WARPS, Lagging, Warpgroup
 from cutecourse.emulator.wgmma_registers import Flight
 from cutecourse.ptx.syntax import Vector
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.race_operations import Operation
 
 __all__: list[str] = []
 
@@ -281,6 +284,8 @@ class _Multiplication:
         self.work: PendingWork | None = None
         """None until all four warps have come to it."""
         self.issued: int | None = None
+        self.reading: Operation | None = None
+        """What it is to the record of races."""
 
     # --- issue ----------------------------------------------------------------------------------------------
 
@@ -300,7 +305,11 @@ class _Multiplication:
 
     def issue(self, bundle: Bundle) -> None:
         """All four warps have come, this one last: let it complete later."""
-        form, machine = self.form, bundle.machine
+        form, machine, races = self.form, bundle.machine, bundle.cohort.races
+        if races is not None:
+            operands = [("B", self.b)] if self.a is None else [("A", self.a), ("B", self.b)]
+            number = bundle.warp // WARPS
+            self.reading = races.warpgroup_multiplies(self.origin, self.group.bundles, number, operands)
         self._check_shared(issued=True)
         if machine.recorder is not None:
             self.issued = machine.emit(
@@ -510,6 +519,8 @@ def wait_group(site: Site) -> Step:
             bundle.machine.random.shuffle(due)
             for operation in due:
                 operation.settle()
+                if bundle.cohort.races is not None:
+                    bundle.cohort.races.waited(bundle, cluster, operation.reading)  # type: ignore[attr-defined]
             flight.end(cluster, newest)
         if bundle.machine.recorder is not None:
             for cluster in clusters:
