@@ -220,9 +220,12 @@ class Clocks:
         """Warps of the clusters `rows` leave their clocks at a barrier."""
         gathered = self._meeting(key).gathered
         own = self.known[self.number(bundle)]
-        which: Any = slice(None) if b"\x00" not in rows.tobytes() else rows
-        gathered[which] = np.maximum(gathered[which], own[which])
-        self.tick(bundle, which)
+        if b"\x00" not in rows.tobytes():
+            np.maximum(gathered, own, out=gathered)
+            self.tick(bundle, slice(None))
+        else:
+            gathered[rows] = np.maximum(gathered[rows], own[rows])
+            self.tick(bundle, rows)
 
     def complete(self, key: Hashable, rows: NDArray[np.bool_], *, also: tuple[Hashable, ...] = ()) -> None:
         """The barriers of the clusters `rows` are complete; `also` are clocks that count as come there."""
@@ -239,8 +242,10 @@ class Clocks:
         done = self._meeting(key).done
         warp = self.number(bundle)
         own = self.known[warp]
-        which: Any = slice(None) if b"\x00" not in rows.tobytes() else rows
-        own[which] = np.maximum(own[which], done[which])
+        if b"\x00" not in rows.tobytes():
+            np.maximum(own, done, out=own)
+        else:
+            own[rows] = np.maximum(own[rows], done[rows])
         self.changed[warp] = True
 
     def pass_on(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:

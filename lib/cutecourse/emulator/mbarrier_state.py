@@ -225,7 +225,9 @@ class MBarrier:
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
         if copy is not None and self.clock is not None:
-            copy.landed(self.clock)
+            copy.left -= 1
+            if not copy.left:
+                copy.landed(self.clock)
         elif by_thread and self.cohort.races is not None:
             self.cohort.races.barrier_told(self, origin)
         self.tx = tx

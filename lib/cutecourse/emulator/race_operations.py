@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Operation", "Operations"]
 
 _CHUNK_SHIFT = 4
+_SECTOR_SHIFT = 6
+_SECTOR = 1 << _SECTOR_SHIFT
+"""Chunks that mostly belong to one copy, and are looked at as one then."""
+_MIXED = -1
 
 
 class Operation:
@@ -72,9 +76,8 @@ class Operation:
         """The first tag of each component that reads what a copy brought."""
 
     def landed(self, clock: BarrierClock) -> None:
-        """A piece of a copy has come, just before its mbarrier counts it."""
-        self.left -= 1
-        if not self.left and self.row is not None:
+        """The last piece of a copy has come, just before its mbarrier counts it."""
+        if self.row is not None:
             clock.arrive(self.row)
             self.tag = clock.tag(self.use.line)
             self.owner.tags[self.number] = self.tag
@@ -91,10 +94,13 @@ class Operations:
         self.by_threads = by_threads
         n_chunks = len(cohort.shared) // CHUNK
         self.block_chunks = n_chunks // cohort.size
-        self.into = np.zeros(n_chunks, dtype=np.int32)
-        """The number of the last copy into each chunk; 0 for none."""
-        self.touched = np.zeros(n_chunks, dtype=np.uint8)
-        """Whether threads have used a chunk."""
+        n_sectors = -(-n_chunks // _SECTOR)
+        self._into = np.zeros(n_sectors * _SECTOR, dtype=np.int32)
+        """The number of the last copy into each chunk, 0 for none; of mixed sectors only."""
+        self._sectors = np.zeros(n_sectors, dtype=np.int32)
+        """The same of each sector, where all its chunks have the same."""
+        self.touched = np.zeros(n_sectors, dtype=np.uint8)
+        """Whether threads have used a sector."""
         self.every: list[Operation | None] = [None]
         self.tags = np.zeros(64, dtype=np.uint32)
         self._components = np.zeros(64, dtype=np.int64)
@@ -129,6 +135,48 @@ class Operations:
             return None
         return self.every[int(numbers.flat[0])]
 
+    # --- which copy was issued last into which chunks -------------------------------------------------------
+
+    def _copies_at(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The numbers of the last copies into some chunks."""
+        sectors = chunks >> _SECTOR_SHIFT
+        found = self._sectors[sectors]
+        mixed = found == _MIXED
+        if b"\x01" in mixed.tobytes():
+            found = np.where(mixed, self._into[chunks], found)
+        return found
+
+    def _spread(self, sectors: NDArray[np.int64]) -> None:
+        """Let sectors tell of each chunk."""
+        whole = sectors[self._sectors[sectors] != _MIXED]
+        self._into.reshape(-1, _SECTOR)[whole] = self._sectors[whole][:, None]
+        self._sectors[whole] = _MIXED
+
+    def _issue(self, number: int, chunks: NDArray[np.int64] | range) -> None:
+        """A copy into chunks is issued."""
+        if isinstance(chunks, range):
+            low, high = -(-chunks.start // _SECTOR), chunks.stop // _SECTOR
+            if low < high:
+                self._sectors[low:high] = number
+            edges = (range(chunks.start, min(low * _SECTOR, chunks.stop)),)
+            edges += (range(max(high * _SECTOR, edges[0].stop), chunks.stop),)
+            for edge in edges:
+                if edge:
+                    self._issue(number, np.arange(edge.start, edge.stop))
+            return
+        self._spread(np.unique(chunks >> _SECTOR_SHIFT))
+        self._into[chunks] = number
+
+    def _touched_at(self, chunks: NDArray[np.int64] | range) -> bool:
+        """Whether threads may have used some chunks."""
+        if not self.by_threads:
+            return False
+        if isinstance(chunks, range):
+            there = self.touched[chunks.start >> _SECTOR_SHIFT : (chunks.stop - 1 >> _SECTOR_SHIFT) + 1]
+        else:
+            there = self.touched[chunks >> _SECTOR_SHIFT]
+        return b"\x01" in there.tobytes()
+
     # --- copies into shared memory --------------------------------------------------------------------------
 
     def copies(
@@ -161,19 +209,33 @@ class Operations:
         self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks, *, adds: bool
     ) -> None:
         """A copy is issued over some chunks of a rank's."""
-        there = self.into[first:]
-        before = there[chunks]
-        copy.size += before.size
+        every: NDArray[np.int64] | range
+        if isinstance(chunks, slice):
+            every = range(first + int(chunks.start or 0), first + int(chunks.stop))
+            size = len(every)
+            if every.start % _SECTOR or every.stop % _SECTOR:
+                before = self._copies_at(np.arange(every.start, every.stop))
+            else:
+                before = self._sectors[every.start >> _SECTOR_SHIFT : every.stop >> _SECTOR_SHIFT]
+                if b"\xff\xff\xff\xff" in before.tobytes():
+                    before = self._copies_at(np.arange(every.start, every.stop))
+        else:
+            every = chunks.reshape(-1) + first
+            size = every.size
+            before = self._copies_at(every)
+        copy.size += size
         one = self._one(before)
-        if self.by_threads and b"\x01" in self.touched[first:][chunks].tobytes():
+        if self._touched_at(every):
             self._over_threads(copy, row, rank, first, chunks)
         if one is not None:
             if one.tag >= int(row[one.component]) and not adds:
                 self._report_copies(copy, one, (first + nth_chunk(chunks, 0)) * CHUNK)
-            self._over_readers(copy, row, one, first, chunks)
-            if one.size == before.size:
+            self._over_readers(copy, row, one, every)
+            if one.size == size:
                 self.every[one.number] = None
         elif before.any():
+            if before.size < size:
+                before = np.repeat(before, _SECTOR)
             if not adds:
                 wrong = self.tags[before] >= row[self._components[before]]
                 if b"\x01" in wrong.tobytes():
@@ -183,7 +245,7 @@ class Operations:
                     self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
             for number in np.unique(before).tolist():
                 if (other := self.every[number]) is not None:
-                    self._over_readers(copy, row, other, first, chunks)
+                    self._over_readers(copy, row, other, every)
         for readers in self._readers.get(rank, {}).values():
             numbers = readers[first - rank * self.block_chunks :][chunks]
             wrong = self.tags[numbers] >= row[self._components[numbers]]
@@ -192,25 +254,20 @@ class Operations:
                 reader = self.every[int(numbers.flat[at])]
                 assert reader is not None
                 self._report_reader(copy, row, reader, (first + nth_chunk(chunks, at)) * CHUNK)
-        there[chunks] = copy.number
+        self._issue(copy.number, every)
 
-    def _over_readers(self, copy: Operation, row: Row, before: Operation, first: int, chunks: Chunks) -> None:
+    def _over_readers(
+        self, copy: Operation, row: Row, before: Operation, chunks: NDArray[np.int64] | range
+    ) -> None:
         """Look at who reads what an earlier copy has brought."""
         if all(reader.tag < int(row[number]) for number, reader in before.last.items()):
             return
         for reader, where in before.readers:
             if reader.tag >= int(row[reader.component]):
-                mine = self._numbers_of(first, chunks)
-                shared = np.intersect1d(where, mine)
+                shared = np.intersect1d(where, np.asarray(chunks))
                 if shared.size:
                     self._report_reader(copy, row, reader, int(shared[0]) * CHUNK)
                     return
-
-    @staticmethod
-    def _numbers_of(first: int, chunks: Chunks) -> NDArray[np.int64]:
-        if isinstance(chunks, slice):
-            return np.arange(first + int(chunks.start or 0), first + int(chunks.stop))
-        return chunks.reshape(-1) + first
 
     def _over_threads(self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks) -> None:
         """A copy is issued over chunks that threads have used."""
@@ -234,7 +291,7 @@ class Operations:
 
         Then it has waited, and who uses it again has not.
         """
-        brought = self.every[int(self.into[byte // CHUNK])]
+        brought = self.every[int(self._copies_at(np.array([byte // CHUNK]))[0])]
         first = None if brought is None else brought.used.get(component)
         return first is not None and first < int(row[component])
 
@@ -244,7 +301,7 @@ class Operations:
         self, origin: Origin, rank: int, chunks: NDArray[np.int64], what: str, row: Row, reader: Operation
     ) -> None:
         """An operation is issued that reads chunks of a rank's; `row` is what its issuer knows."""
-        into = self.into[chunks]
+        into = self._copies_at(chunks)
         one = self._one(into)
         if one is not None:
             component = reader.component
@@ -266,7 +323,7 @@ class Operations:
             for number in np.unique(into).tolist():
                 if (brought := self.every[number]) is not None:
                     brought.used.setdefault(reader.component, reader.tag)
-        if self.by_threads and b"\x01" in self.touched[chunks].tobytes():
+        if self._touched_at(chunks):
             self._read_of_threads(origin, row, chunks, reader)
         readers = self._readers.setdefault(rank, {})
         found = readers.get(reader.component)
@@ -353,14 +410,14 @@ class Operations:
         """A warp's lanes use chunks: report copies that are not over for it, and for a write readers."""
         shift = _CHUNK_SHIFT - access.shift
         chunks = index >> shift if shift >= 0 else (index << -shift)[:, None] + np.arange(1 << -shift)
-        self.touched[chunks] = 1
+        self.touched[chunks >> _SECTOR_SHIFT] = 1
         if len(self.every) == 1:
             return
         clusters = self.threads.clusters(lanes)
         if shift < 0 and bundle.n > 1:
             clusters = clusters[:, None]
         known = self.clocks.known[self.clocks.number(bundle)]
-        numbers = self.into[chunks]
+        numbers = self._copies_at(chunks)
         if numbers.any():
             self._meet_copies(access, bundle, lanes, clusters, known, chunks, numbers)
         if not access.writes:

@@ -137,12 +137,14 @@ class Threads:
         """Keep of a warp's clock what each access needs: the least entry of its block, its own tag."""
         known = self.clocks.known[warp]
         first = rank * self.per_block
-        own = known[:, warp] - np.uint32(self.clocks.step)
-        low = known[:, first : first + self.per_block].min(axis=1)
-        if self.mixed:
-            low = np.zeros_like(low)
-        self._cached[warp] = (low, own) if self.cohort.n > 1 else (int(low[0]), int(own[0]))
         self.clocks.changed[warp] = False
+        if self.cohort.n == 1:
+            low = 0 if self.mixed else min(known[0, first : first + self.per_block].tolist())
+            self._cached[warp] = (low, int(known[0, warp]) - self.clocks.step)
+            return
+        own = known[:, warp] - np.uint32(self.clocks.step)
+        lows = known[:, first : first + self.per_block].min(axis=1)
+        self._cached[warp] = (np.zeros_like(lows) if self.mixed else lows, own)
 
     def _check_readers(
         self,
