@@ -400,6 +400,11 @@ def test_launch__names_ranges_of_shared_memory_in_reports():
     [
         ({"names": {"full": (120, 16)}}, r"bytes 120 to 136 are not in shared memory, which has 128"),
         ({"names": {"full": 8}}, r"give \(offset, bytes\)"),
+        ({"hazards": ["race"]}, r"hazards is a mapping, not \['race'\]"),
+        ({"names": 5}, r"names is a mapping, not 5"),
+        ({"max_instructions": None}, r"max_instructions is a number of at least 1, not None"),
+        ({"max_instructions": 0}, r"max_instructions is a number of at least 1, not 0"),
+        ({"arithmetic": []}, r"arithmetic=\[\] is no GPU"),
         ({"hazards": {"rases": "off"}}, r"no such hazard; there are deadlock, "),
         ({"hazards": {"race": "loud"}}, r"a severity is one of error, warning, note, off"),
     ],

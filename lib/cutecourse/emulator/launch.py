@@ -132,6 +132,13 @@ def launch(
     _check_launch(module, function, shape, threads, clusters)
     if not isinstance(seed, numbers.Integral):
         raise LaunchError(f"the seed has to be an integer, not {seed!r}", kernel=function.name)
+    if not isinstance(max_instructions, numbers.Integral) or max_instructions < 1:
+        raise LaunchError(
+            f"max_instructions is a number of at least 1, not {max_instructions!r}", kernel=function.name
+        )
+    for name, given in (("hazards", hazards), ("names", names)):
+        if given is not None and not isinstance(given, Mapping):
+            raise LaunchError(f"{name} is a mapping, not {given!r}", kernel=function.name)
     if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= dynamic_smem < 1 << 30:
         raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
     _leftovers.collect()
@@ -260,7 +267,7 @@ def _entry(module: Module, name: str | None) -> Function:
 
 
 def _arithmetic(name: str, function: Function) -> str:
-    if name not in TENSOR_CORES:
+    if not isinstance(name, str) or name not in TENSOR_CORES:
         known = ", ".join(TENSOR_CORES)
         raise LaunchError(
             f"arithmetic={name!r} is no GPU whose sums are known: {known}", kernel=function.name

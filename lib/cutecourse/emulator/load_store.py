@@ -46,7 +46,8 @@ def take_space(site: Site) -> str:
 def take_cache_hints(site: Site) -> None:
     """Take what says how to cache: it changes nothing here."""
     site.has(*_HINTS)
-    site.has("L2::cache_hint")
+    if site.has("L2::cache_hint"):
+        site.operand(2)  # a policy behind address and value
 
 
 def _take_semantics(site: Site) -> bool:
@@ -252,6 +253,8 @@ def prefetch(site: Site) -> Step:
     take_cache_hints(site)
     site.has("L1", "L2")
     site.address(0)
+    if site.instruction.opcode in {"applypriority", "discard"}:
+        site.operand(1)  # the size
 
     def step(bundle: Bundle, mask: Mask) -> None:
         return
@@ -271,6 +274,8 @@ def createpolicy(site: Site) -> Step:
                 (#data-movement-and-conversion-instructions-createpolicy).
     """
     site.modifiers.clear()
+    if not 2 <= len(site.operands) <= 4:
+        site.invalid(f"createpolicy takes 2 to 4 operands, not {len(site.operands)}")
     target = site.destination(0, "u64")
 
     def step(bundle: Bundle, mask: Mask) -> None:

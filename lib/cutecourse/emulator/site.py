@@ -28,6 +28,7 @@ from cutecourse.ptx.syntax import (
     Variable,
     Vector,
 )
+from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
     from cutecourse.emulator.machine import Machine
@@ -63,7 +64,9 @@ class Site:
         self.instruction = instruction
         self.scope = scope
         self.line = instruction.line
-        self.operands = instruction.operands
+        self._operands = instruction.operands
+        self._looked_at: set[int] | None = set()
+        """The operands that the definition has asked for one by one; None where it has taken all of them."""
         self.modifiers = list(instruction.modifiers[used:])
         """Those not taken yet."""
         self.convergence: tuple[str, int | None, int | None] | None = None
@@ -108,13 +111,22 @@ class Site:
 
     # --- operands ---------------------------------------------------------------------------------------
 
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All of them, for a definition that sees to their number itself."""
+        self._looked_at = None
+        return self._operands
+
     def operand(self, index: int) -> Operand:
         """The operand as written; it is an error that there are fewer."""
-        if index >= len(self.operands):
+        if index >= len(self._operands):
             self.invalid(
-                f"{self.instruction.name} has {len(self.operands)} operands, operand {index + 1} is missing"
+                f"{self.instruction.name} has {number(len(self._operands), 'operand')}, and operand"
+                f" {index + 1} is missing"
             )
-        return self.operands[index]
+        if self._looked_at is not None:
+            self._looked_at.add(index)
+        return self._operands[index]
 
     def source(self, index: int, kind: str) -> int:
         """The slot in `bundle.rows[kind]` of an operand that is read: a register, a constant, ..."""
@@ -275,9 +287,12 @@ class Site:
         )
 
     def finish(self) -> None:
-        """Refuse the instruction if a modifier is left that its definition did not take."""
+        """Refuse the instruction if a modifier or an operand is left that its definition did not take."""
         if self.modifiers:
             self.unsupported(f"no model of {', '.join('.' + m for m in self.modifiers)}")
+        if self._looked_at is not None and len(self._looked_at) < len(self._operands):
+            taken = number(len(self._looked_at), "operand")
+            self.invalid(f"{self.instruction.name} takes {taken} here, not {len(self._operands)}")
 
     # --- small conveniences -----------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ _FUNCTION_DIRECTIVES = {
     ".reqnctapercluster", ".explicitcluster", ".maxclusterrank", ".blocksareclusters", ".attribute",
     ".abi_preserve", ".abi_preserve_control",
 }  # fmt: skip
+_COUNTED = {".maxntid", ".reqntid", ".maxnreg", ".reqnctapercluster", ".maxclusterrank"}
+"""Those of them that are nothing without a number."""
 _COMPONENTS = {".x", ".y", ".z", ".w", ".r", ".g", ".b", ".a"}
 _LINE_LIMIT = 1 << 31
 
@@ -233,6 +235,11 @@ class _Parser(Cursor):
                 numbers.append(self.integer())
                 while self.accept(","):
                     numbers.append(self.integer())
+            if not numbers and "." + name in _COUNTED:
+                self.fail(f"a number behind .{name}")
+            if numbers and min(numbers) < 1 and "." + name in _COUNTED:
+                self.at -= 1
+                self.fail(f"numbers greater than 0 behind .{name}")
             found.append((name, tuple(numbers)))
 
     def _skip_parentheses(self) -> tuple[str, ...]:
