@@ -133,7 +133,7 @@ def test_arguments__are_refused_with_the_parameter(args, message):
         ({"seed": 0.5}, "seed has to be an integer"),
         ({"arithmetic": "sm_70"}, "arithmetic='sm_70'"),
         ({"hazards": {"rase": "off"}}, "no such hazard"),
-        ({"max_instructions": 0}, "did not end within 0 instructions"),
+        ({"max_instructions": 0}, "max_instructions is a number of at least 1, not 0"),
     ],
 )
 def test_launch__is_refused_with_what_it_should_be(change, message):
