@@ -45,6 +45,8 @@ class Sums:
         """Of the sum in a cell; 0 where there is none."""
         self.origins: list[Origin] = []
         self._numbers: dict[int, int] = {}
+        self._types = 0
+        """All types of sums so far, as bits."""
         self._last: tuple[Region, str] | None = None
         """What was written last, with nothing since: who adds to that changes nothing here."""
 
@@ -74,6 +76,7 @@ class Sums:
         self.unread[rows, columns] = number
         self.type[rows, columns] = _TYPES[kind]
         self._last = (region, kind)
+        self._types |= _TYPES[kind]
 
     def read(self, region: Region) -> None:
         """A tcgen05.mma reads A here."""
@@ -85,9 +88,8 @@ class Sums:
         rows, columns = groups(region), slice(region.first, region.stop)
         self.unread[rows, columns] = 0
         self._last = None
-        found = self.type[rows, columns]
-        wrong = found == _TYPES["f32" if packed else "f16"]
-        if wrong.any():
+        wrong = _TYPES["f32" if packed else "f16"]
+        if self._types & wrong and (self.type[rows, columns] == wrong).any():
             report("sum read in another type", partial(_loads, region, packed=packed), origin)
 
     def stored(self, region: Region) -> None:
@@ -100,7 +102,8 @@ class Sums:
     def freed(self, memory: TensorMemory, start: int, columns: int, origin: Origin) -> None:
         """Columns are freed: what was in them is gone."""
         held = slice(start, start + columns)
-        for number in np.unique(self.unread[:, held]).tolist():
+        numbers = np.unique(self.unread[:, held]).tolist() if self.unread[:, held].any() else []
+        for number in numbers:
             unread = (self.unread[:, held] == number).repeat(GROUP, axis=0)
             unread &= (memory.cells[:, held] << np.uint32(1)) != 0
             if number and unread.any():
