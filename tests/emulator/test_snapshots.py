@@ -169,7 +169,9 @@ def test_snapshot__of_a_deadlock_shows_what_is_missing():
     args = [tile_map(np.zeros((40, 8), np.uint32)), np.zeros(32, np.uint32)]
     with pytest.raises(DeadlockError) as caught:
         launch(text, grid=1, block=32, args=args, recorder=recorder)
-    full = caught.value.trace.snapshot().barrier("full")
+    snapshot = caught.value.trace.snapshot()
+    assert len(snapshot.title.splitlines()) == 1
+    full = snapshot.barrier("full")
     assert (full.phase, full.pending, full.tx) == (0, 0, 16)
 
 

@@ -260,7 +260,7 @@ class Snapshot:
         what = f"{self.kernel or 'a kernel'} at {self.when}"
         if self.event is not None:
             return f"{what} (line {self.event.line}, {words(self.event)})"
-        return f"{what}, {self.error}" if self.error else what
+        return f"{what}, {self.error.splitlines()[0]}" if self.error else what
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = []
