@@ -56,6 +56,10 @@ _OPTIONS = (
     ("--racecheck-report", "all"),
     ("--target-processes", "application-only"),
 )
+_PLACE = re.compile(
+    r" at (?:__\w+__ 0x[0-9a-f]+ in block \([\d,]+\) ?:?"
+    r"|(?:0x[0-9a-f]+ in )?\S*\+0x[0-9a-f]+(?: in [^\s:]+:\d+:?)?)"
+)
 _NO_REPORT = (
     "COMPUTE-SANITIZER",
     "ERROR SUMMARY",
@@ -186,8 +190,10 @@ def category(heading: str) -> str:
 
     >>> category("Error: Race reported between Write access at k+0x90 in k.ptx:9 and Read access at k+0xd0")
     'Error: Race reported between Write access and Read access'
+    >>> category("Error: Potential RAW hazard detected at __shared__ 0x47c in block (0,0,0) :")
+    'Error: Potential RAW hazard detected'
     """
-    return re.sub(r" at (?:0x[0-9a-f]+ in )?\S*\+0x[0-9a-f]+(?: in [^\s:]+:\d+:?)?", "", heading)
+    return _PLACE.sub("", heading).strip()
 
 
 def verdict(text: str, status: int | None, entry: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ python -m benchmarks.sanitizer_table      prints the table
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results_file import RESULTS
-from benchmarks.sanitizer import PLAIN, TOOLS, emulated
+from benchmarks.sanitizer import PLAIN, TOOLS, category, emulated
 from benchmarks.sanitizer_kernels import KERNELS, RIGHT
 
 RESULT = RESULTS / "sanitizer_h200.json"
 
-_PLACE = re.compile(r" at __\w+__ 0x[0-9a-f]+ in block \([\d,]+\) ?:?")
 _SILENT = "nothing"
 
 
@@ -57,7 +55,7 @@ def words(said: str) -> str:
     >>> words("Error: Potential RAW hazard detected at __shared__ 0x47c in block (0,0,0) :; Missing init.")
     'Error: Potential RAW hazard detected; Missing init.'
     """
-    return "; ".join(dict.fromkeys(_PLACE.sub("", part).strip() for part in said.split("; ")))
+    return "; ".join(dict.fromkeys(category(part) for part in said.split("; ")))
 
 
 @cache
