@@ -51,7 +51,7 @@ from tools.paths import ROOT
 
 COUNT = 10_000
 INSTRUCTIONS = 20_000
-CPU_LIMIT_S = 10
+CPU_LIMIT_S = 60
 MEMORY_LIMIT_BYTES = 2 << 30
 """Of address space, beyond what a worker has before its first mutation."""
 DEAD_S = 120

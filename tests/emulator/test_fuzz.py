@@ -1,11 +1,14 @@
 """A few hundred broken texts and odd launches: each ends in a result or in an error that says what it is."""
 
+import json
 from collections import Counter
 
 import pytest
 
 from benchmarks import fuzz
 from benchmarks.fuzz_mutations import LAUNCH_CHANGES, TEXT_CHANGES, WEIGHTS
+from benchmarks.results_file import RESULTS
+from cutecourse import emulator
 
 COUNT = 300
 
@@ -79,3 +82,13 @@ def _greedy(pipe):
         pipe.send(len(bytearray(2 * fuzz.MEMORY_LIMIT_BYTES)))
     except MemoryError:
         pipe.send("MemoryError")
+
+
+def test_result__is_of_ten_thousand_and_has_no_open_finding():
+    result = json.loads(next(RESULTS.glob("fuzz_*_cores.json")).read_text())
+    assert (result["mutations"], result["first"]) == (fuzz.COUNT, 0)
+    assert sum(result["outcomes"].values()) == fuzz.COUNT
+    assert result["findings"] == []
+    assert result["slowest_processor_s"] < result["limits"]["processor_s"]
+    ended = {name for name in result["outcomes"] if name != "result"}
+    assert all(name.endswith("Error") or name in emulator.__all__ for name in ended)
