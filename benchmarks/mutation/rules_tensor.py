@@ -262,7 +262,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "dealloc before the loads",
         "tensor memory freed and then read",
-        frozenset({"TensorMemoryFreed"}),
+        frozenset({"TensorMemoryFreed", "TensorMemoryLoadUnderWay"}),
         "what is read is not allocated any more",
         freed_early,
     ),
@@ -570,8 +570,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "all lanes multiply",
         "no elected lane",
-        frozenset({"UnreadSum", "OverwrittenSource", "StageReusedEarly", "TensorMemoryWriteUnderWay"}),
-        "sums are written over that nobody has read; a commit waits for its own lane's MMAs only",
+        frozenset(
+            {
+                "UnreadSum",
+                "ReductionMismatch",
+                "OverwrittenSource",
+                "StageReusedEarly",
+                "TensorMemoryWriteUnderWay",
+            }
+        ),
+        "a product 32 times, or sums written over; a commit waits for its own lane's MMAs only",
         elects("tcgen05.mma"),
     ),
     Rule(
