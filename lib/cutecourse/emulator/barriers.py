@@ -118,7 +118,8 @@ class _Barriers:
             return
         races = self.cohort.races
         if races is not None:
-            races.barrier_complete(self.rank, barrier, done)
+            races.barrier_complete(self.rank, barrier, done & (expected > 0), all_threads=False)
+            races.barrier_complete(self.rank, barrier, done & (expected == 0), all_threads=True)
         sums = self.sums[barrier].copy()
         arrived[done] = 0
         expected[done] = 0

@@ -50,7 +50,7 @@ class Component:
 class BarrierClock:
     """The clocks that have come to one mbarrier, and what who waits for a phase of it learns."""
 
-    __slots__ = ("base", "clocks", "component", "done", "gathered", "phase")
+    __slots__ = ("base", "clocks", "component", "done", "gathered", "heard", "made", "phase")
 
     def __init__(self, clocks: Clocks, component: int, base: int) -> None:
         self.clocks = clocks
@@ -61,6 +61,10 @@ class BarrierClock:
         self.gathered: Row | None = None
         self.done: Row | None = None
         """All that came before the last phase was complete."""
+        self.made = (0, 0)
+        """The component and the tag of its mbarrier.init."""
+        self.heard: set[int] = set()
+        """Warps that know of it."""
 
     def arrive(self, row: Row) -> None:
         """Something comes to the barrier that knows what `row` tells."""

@@ -386,6 +386,8 @@ class MBarriers:
         found = self.live.get((cluster, rank, offset))
         if found is None or self._written[found.word]:
             raise self._nothing(cluster, rank, offset, found, origin)
+        if self.cohort.races is not None:
+            self.cohort.races.check_made(found, origin)
         return found
 
     def holds(self, barrier: MBarrier) -> bool:
@@ -428,6 +430,8 @@ class MBarriers:
         made = self.live[key] = MBarrier(self.cohort, cluster, rank, offset, count)
         self.gone.pop(key, None)
         self._written[made.word] = 0
+        if self.cohort.races is not None:
+            self.cohort.races.barrier_made(made, origin)
         made.note("init", count, origin)
         self.cohort.machine.changes += 1
         return made

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Mask
 from cutecourse.emulator.clocks import BarrierClock, Clocks, Row
+from cutecourse.emulator.errors import NoBarrierError
 from cutecourse.emulator.mbarrier_state import MBarrier, Origin
 from cutecourse.emulator.race_operations import Operation, Operations
 from cutecourse.emulator.race_plan import Plan
@@ -74,9 +75,13 @@ class Races:
         """Warps come to a barrier of their block."""
         self.clocks.arrive((bundle.rank, number), bundle, rows)
 
-    def barrier_complete(self, rank: int, number: int, rows: NDArray[np.bool_]) -> None:
-        """A barrier is complete in some clusters' block of a rank."""
-        self.clocks.complete((rank, number), rows, also=(("ended", rank),))
+    def barrier_complete(self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool) -> None:
+        """A barrier is complete in some clusters' block of a rank.
+
+        Where it is one of all threads, those that have ended count as come.
+        """
+        if rows.any():
+            self.clocks.complete((rank, number), rows, also=(("ended", rank),) if all_threads else ())
 
     def barrier_leave(self, bundle: Bundle, number: int, mask: Mask) -> None:
         """Warps that have waited at it go on."""
@@ -108,6 +113,35 @@ class Races:
     def new_barrier(self, cluster: int, rank: int, offset: int) -> BarrierClock:
         """The clock of an mbarrier that is made."""
         return self.clocks.barrier(cluster, rank, offset)
+
+    def barrier_made(self, barrier: MBarrier, origin: Origin) -> None:
+        """A thread has initialised an mbarrier."""
+        if barrier.clock is not None:
+            warp = self.clocks.number(origin.bundle)
+            own = int(self.clocks.known[warp, barrier.cluster, warp]) - self.clocks.step
+            barrier.clock.made = (warp, own | origin.site.line)
+
+    def check_made(self, barrier: MBarrier, origin: Origin) -> None:
+        """Refuse the use of an mbarrier that nothing orders behind its mbarrier.init.
+
+        Errors: NoBarrierError, as where the init has not run at all.
+        """
+        clock = barrier.clock
+        if clock is None:
+            return
+        warp = self.clocks.number(origin.bundle)
+        if warp in clock.heard:
+            return
+        maker, tag = clock.made
+        if tag < int(self.clocks.known[warp, barrier.cluster, maker]):
+            clock.heard.add(warp)
+        elif self.cohort.machine.severities["race"] == "error":
+            raise origin.error(
+                NoBarrierError,
+                f"{barrier.where()} is used, and nothing orders that behind its mbarrier.init at line"
+                f" {tag & self.clocks.line_mask}, which may as well not have run: a barrier of both warps has"
+                " to come between them, the cluster's where they are of different CTAs",
+            )
 
     def barrier_told(self, barrier: MBarrier, origin: Origin) -> None:
         """A thread arrives at an mbarrier."""

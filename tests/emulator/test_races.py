@@ -1,0 +1,559 @@
+"""Races in shared memory: each way to order two uses, with it and without; random programs against a closure.
+
+A report has to be the same in any order in which warps run, so each case runs under several seeds.
+"""
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutecourse.emulator import (
+    EmulatorError,
+    NoBarrierError,
+    OverwrittenSource,
+    ReadBeforeWait,
+    SharedMemoryRace,
+    StageReusedEarly,
+    launch,
+)
+from support import tcgen05
+
+SEEDS = range(20)
+WAIT = "{0}:\nmbarrier.try_wait.parity.shared::cta.b64 %p, [{1}], {2};\n@!%p bra {0};\n"
+
+
+def kernel(body, *, target="sm_90", declared=""):
+    """A kernel that finds %me, %warp, its CTA's %rank, a pointer %in, mbarriers and 1 KiB of `box`."""
+    return f"""
+.version 8.6
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 in)
+{{
+    .shared .align 128 .b8 box[1024];
+    .shared .align 8 .b64 full, empty;
+    {declared}
+    .reg .b32 %me, %warp, %rank, %x, %y, %z, %at;
+    .reg .b64 %in, %far, %wide;
+    .reg .pred %p, %q, %first, %w0, %w1, %w2;
+    ld.param.u64 %in, [in];
+    mov.u32 %me, %tid.x;
+    mov.u32 %rank, %cluster_ctarank;
+    shr.u32 %warp, %me, 5;
+    setp.eq.u32 %first, %me, 0;
+    setp.eq.u32 %w0, %warp, 0;
+    setp.eq.u32 %w1, %warp, 1;
+    setp.eq.u32 %w2, %warp, 2;
+    shl.b32 %at, %me, 2;
+    mov.u32 %x, box;
+    add.u32 %at, %at, %x;
+    st.shared.b32 [%at], %me;
+    @%first mbarrier.init.shared::cta.b64 [full], 1;
+    @%first mbarrier.init.shared::cta.b64 [empty], 1;
+    fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+{body}
+    ret;
+}}
+"""
+
+
+def outcomes(body, *, block=96, grid=1, seeds=SEEDS, **options):
+    """Each seed's report, with the text of the line that it is at; None where there is none."""
+    text = kernel(body)
+    found = []
+    for seed in seeds:
+        given_bytes = np.arange(1024, dtype=np.uint8)
+        try:
+            launch(text, grid=grid, block=block, args=[given_bytes], seed=seed, **options)
+        except EmulatorError as error:
+            found.append((type(error), text.split("\n")[error.line - 1].strip(), str(error)))
+        else:
+            found.append(None)
+    return found
+
+
+def is_clean(body, **options):
+    assert outcomes(body, **options) == [None] * len(SEEDS)
+
+
+def is_reported(body, kind, lines, words="", **options):
+    """Under every seed an error of a class, at one of some lines."""
+    for found in outcomes(body, **options):
+        assert found is not None
+        assert found[0] is kind, found[2]
+        assert found[1] in lines, found[2]
+        assert re.search(words, found[2]), found[2]
+
+
+STORE = "@%w0 st.shared.b32 [box], %me;"
+LOAD = "@%w1 ld.shared.b32 %y, [box];"
+
+
+# --- threads ------------------------------------------------------------------------------------------------
+
+ORDERS = {
+    "bar.sync": "bar.sync 0;",
+    "barrier of two warps": "@%w2 bra NOT;\nbar.sync 3, 64;\nNOT:",
+    "arrive and sync": "@%w0 bar.arrive 4, 64;\n@%w1 bar.sync 4, 64;",
+    "bar.red": "bar.red.popc.u32 %z, 0, %first;",
+    "cluster": "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;",
+    "mbarrier": "@%first mbarrier.arrive.shared::cta.b64 _, [full];\n" + WAIT.format("AGAIN", "full", 0),
+    "through a third warp": (
+        "@%w0 bar.arrive 4, 64;\n@%w2 bar.sync 4, 64;\n@%w2 bar.arrive 5, 64;\n@%w1 bar.sync 5, 64;"
+    ),
+    "atomics": (
+        "@%w0 atom.shared.add.u32 %z, [box+512], 1;\n@!%w1 bra DONE;\n"
+        "AGAIN: atom.shared.add.u32 %z, [box+512], 0;\nsetp.lt.u32 %p, %z, 32;\n@%p bra AGAIN;\nDONE:"
+    ),
+    "a flag that is volatile": (
+        "membar.cta;\n@%w0 st.volatile.shared.b32 [box+512], 1;\n@!%w1 bra DONE;\n"
+        "AGAIN: ld.volatile.shared.b32 %z, [box+512];\nsetp.ne.u32 %p, %z, 1;\n@%p bra AGAIN;\nDONE:"
+    ),
+}
+CLEARED = "@%w2 st.shared.b32 [box+512], 0;\nbar.sync 0;\n"
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize(
+    ("first", "second"), [(STORE, LOAD), (LOAD, STORE), (STORE, STORE.replace("w0", "w1"))]
+)
+def test_threads__ordered_by(order, first, second):
+    if first == LOAD:  # the one with the flag comes first
+        order = order.replace("%w0", "%w9").replace("%w1", "%w0").replace("%w9", "%w1")
+        order = order.replace("@%first mb", "@%q mb")
+        order = "setp.eq.u32 %q, %me, 32;\n" + order
+    is_clean(f"{CLEARED}{first}\n{order}\n{second}")
+
+
+NO_ORDER = {
+    "nothing": "",
+    "another barrier": "@%w0 bar.sync 3, 64;\n@%w2 bar.sync 3, 64;",
+    "the arrival only": "@%w1 bar.arrive 4, 64;\n@%w0 bar.sync 4, 64;",
+    "a phase that is over": WAIT.format("AGAIN", "full", 1),
+    "an mbarrier at which somebody else arrives": (
+        "setp.eq.u32 %q, %me, 64;\n@%q mbarrier.arrive.shared::cta.b64 _, [full];\n"
+        + WAIT.format("AGAIN", "full", 0)
+    ),
+    "a fence of the other proxy": "fence.proxy.async.shared::cta;",
+}
+
+
+@pytest.mark.parametrize("order", NO_ORDER.values(), ids=NO_ORDER)
+def test_threads__not_ordered_by(order):
+    is_reported(f"{STORE}\n{order}\n{LOAD}", SharedMemoryRace, {STORE, LOAD}, r"in box.* nothing orders")
+    second = STORE.replace("w0", "w1")
+    is_reported(f"{STORE}\n{order}\n{second}", SharedMemoryRace, {STORE, second})
+
+
+def test_threads__a_barrier_before_both_orders_nothing():
+    is_reported(f"bar.sync 0;\n{STORE}\n{LOAD}\nbar.sync 0;", SharedMemoryRace, {STORE, LOAD})
+
+
+def test_threads__of_neighbouring_words_or_reads_need_no_order():
+    is_clean(f"{LOAD}\n@%w0 ld.shared.b32 %y, [box];\n@%w2 st.shared.b32 [box+4], %me;")
+    is_clean("@%w0 st.shared.b8 [box+1], %me;\n@%w1 ld.shared.b8 %y, [box];")
+
+
+def test_threads__wide_accesses_meet_narrow_ones():
+    wide = "@%w1 ld.shared.v4.b32 {%x, %y, %z, %at}, [box];"
+    store = "@%w0 st.shared.b8 [box+13], %me;"
+    is_reported(f"{store}\n{wide}", SharedMemoryRace, {store, wide}, "offset 0xd ")
+    is_clean(f"{store}\nbar.sync 0;\n{wide}")
+
+
+def test_threads__lanes_of_one_warp_are_not_compared():
+    is_clean("@%w0 st.shared.b32 [box], %me;\nxor.b32 %at, %at, 4;\n@%w0 ld.shared.b32 %y, [%at];")
+
+
+def test_threads__who_has_ended_has_come_to_the_barrier():
+    is_clean(f"{STORE}\n@%w0 bra OUT;\nbar.sync 0;\n{LOAD}\nOUT:")
+
+
+def test_threads__of_many_blocks_each_by_itself():
+    body = "setp.eq.u32 %q, %rank, 0;\nmov.u32 %z, %ctaid.x;\nsetp.ne.u32 %p, %z, 5;\n"
+    body += f"{STORE}\n@%p bar.sync 0;\n{LOAD}"
+    text = kernel(body)
+    for seed in range(6):
+        with pytest.raises(SharedMemoryRace) as error:
+            launch(text, grid=9, block=96, args=[np.zeros(1024, np.uint8)], seed=seed)
+        assert error.value.block == (5, 0, 0)
+
+
+def test_threads__say_which_warps_and_lines_and_bytes():
+    text = kernel(f"{STORE}\n{LOAD}")
+    number = {line.strip(): at for at, line in enumerate(text.split("\n"), 1)}
+    with pytest.raises(SharedMemoryRace) as error:
+        launch(text, grid=1, block=96, args=[np.zeros(1024, np.uint8)])
+    mine, other = (STORE, LOAD) if error.value.line == number[STORE] else (LOAD, STORE)
+    assert error.value.line == number[mine]
+    assert f"at line {number[other]}" in str(error.value)
+    assert f"warp {1 if mine == STORE else 0} has" in str(error.value)
+    assert (error.value.warp, error.value.address, error.value.allocation) == (int(mine == LOAD), 0, "box")
+
+
+def test_hazards__off_keep_no_record_and_a_warning_goes_on():
+    body = f"{STORE}\n{LOAD}"
+    off = dict.fromkeys(("race", "read before its wait", "stage reused early"), "off")
+    is_clean(body, hazards=off)
+    result = launch(
+        kernel(body), grid=1, block=96, args=[np.zeros(1024, np.uint8)], hazards={"race": "warning"}
+    )
+    assert [(note.hazard.name, note.severity) for note in result.notes] == [("race", "warning")]
+
+
+# --- clusters -----------------------------------------------------------------------------------------------
+
+FAR = "mapa.shared::cluster.u32 %z, %x, 1;\nsetp.eq.u32 %q, %rank, 0;\n@%q bra SEND;\n"
+REMOTE = "@%w0 st.shared::cluster.b32 [%z], %me;"
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_cluster__stores_in_another_cta(ordered):
+    barrier = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+    between = barrier if ordered else "bar.sync 0;\n"
+    end = "" if ordered else barrier
+    body = "mapa.shared::cluster.u32 %z, %x, 1;\nsetp.eq.u32 %q, %rank, 1;\n@%q bra READ;\n"
+    body += f"{REMOTE}\n{between}{end}bra END;\nREAD:\n{between}{LOAD}\n{end}END:"
+    if ordered:
+        is_clean(body, grid=4, cluster=2)
+    else:
+        is_reported(body, SharedMemoryRace, {REMOTE, LOAD}, "of CTA 1", grid=4, cluster=2)
+
+
+def test_cluster__remote_arrivals_order():
+    body = f"""
+    setp.eq.u32 %q, %rank, 1;
+    @%q bra READ;
+    mapa.shared::cluster.u32 %z, %x, 1;
+    {REMOTE}
+    mov.u32 %y, full;
+    mapa.shared::cluster.u32 %y, %y, 1;
+    @%first mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%y];
+    bra END;
+READ:
+    {WAIT.format("AGAIN", "full", 0)}
+    {LOAD}
+END:
+    barrier.cluster.arrive.aligned;
+    barrier.cluster.wait.aligned;
+"""
+    is_clean(body, grid=2, cluster=2)
+    without = body.replace(WAIT.format("AGAIN", "full", 0), "")
+    is_reported(without, SharedMemoryRace, {REMOTE, LOAD}, grid=2, cluster=2)
+
+
+# --- bulk copies --------------------------------------------------------------------------------------------
+
+EXPECT = "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 256;\n"
+COPY = "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%in], 256, [full];"
+
+
+def full(parity, label="FULL"):
+    return WAIT.format(f"{label}{parity}", "full", parity)
+
+
+def empty(parity, label="EMPTY"):
+    return WAIT.format(f"{label}{parity}", "empty", parity)
+
+
+RELEASE = "bar.warp.sync -1;\nsetp.eq.u32 %q, %me, 32;\n@%q mbarrier.arrive.shared::cta.b64 _, [empty];\n"
+
+
+def stages(*, first_wait=True, second_wait=True, released=True, waited=True):
+    """Warp 0 copies twice to one stage, warp 1 reads both."""
+    return (
+        "@%w2 bra END;\n@%w1 bra READ;\n"
+        + EXPECT
+        + COPY
+        + "\n"
+        + (empty(0) if waited else "")
+        + EXPECT
+        + COPY
+        + "\nbra END;\nREAD:\n"
+        + (full(0) if first_wait else "")
+        + LOAD
+        + "\n"
+        + (RELEASE if released else "")
+        + (full(1) if second_wait else "")
+        + LOAD
+        + "\n"
+        + "END:"
+    )
+
+
+def test_copies__with_both_waits_are_right():
+    is_clean(stages())
+
+
+def test_copies__read_before_their_wait():
+    """The second time the old bytes are there, and known."""
+    is_reported(stages(second_wait=False), ReadBeforeWait, {LOAD}, "wait for mbarrier full, parity 1, before")
+
+
+def test_copies__wait_for_the_phase_before_is_none():
+    body = stages().replace(full(1), full(0, "SECOND"))
+    is_reported(body, ReadBeforeWait, {LOAD}, "parity 1")
+
+
+def test_copies__issued_over_what_is_still_read():
+    body = stages(waited=False)
+    # Both reads and both copies are under way together: with the second phase not expected before the first
+    # is over, the arrival itself can be one too many.
+    for found in outcomes(body):
+        assert found is not None
+        assert found[0].__name__ in {"StageReusedEarly", "BarrierCountError"}, found[2]
+
+
+def test_copies__over_what_a_thread_reads():
+    early = f"{LOAD}\n{EXPECT}{COPY}\n{full(0)}"
+    for found in outcomes(early):  # which of the two is meant to come first cannot be seen
+        assert found is not None
+        assert found[:2] in {(StageReusedEarly, COPY), (ReadBeforeWait, LOAD)}, found[2]
+    is_clean(f"{LOAD}\nbar.sync 0;\n{EXPECT}{COPY}\n{full(0)}")
+
+
+def test_copies__and_threads_that_write_there():
+    is_reported(f"{EXPECT}{COPY}\n@%w1 st.shared.b32 [box+64], %me;\n{full(0)}", SharedMemoryRace,
+                {COPY, "@%w1 st.shared.b32 [box+64], %me;"})  # fmt: skip
+    is_clean(f"{EXPECT}{COPY}\n{full(0)}bar.sync 0;\n@%w1 st.shared.b32 [box+64], %me;")
+
+
+def test_copies__a_barrier_behind_one_threads_wait_is_enough():
+    waited = f"@!%w0 bra OVER;\n{full(0)}OVER:\nbar.sync 0;\n{LOAD}"
+    is_clean(f"{EXPECT}{COPY}\n{waited}")
+    is_reported(f"{EXPECT}{COPY}\nbar.sync 0;\n{LOAD}\n{full(0)}", ReadBeforeWait, {LOAD})
+
+
+OUT = "@%first cp.async.bulk.global.shared::cta.bulk_group [%in], [box], 256;"
+FENCED = "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
+
+
+@pytest.mark.parametrize("wait", ["wait_group.read 0", "wait_group 0"])
+def test_copies_out__are_over_behind_the_wait_for_their_group(wait):
+    again = "@%w1 st.shared.b32 [box+128], %me;"
+    done = f"@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.{wait};\n"
+    is_clean(f"{FENCED}{OUT}\n{done}bar.sync 0;\n{again}")
+    # With no barrier behind the wait, or one before it, nobody else knows.
+    is_reported(f"{FENCED}{OUT}\nbar.sync 0;\n{again}\n{done}", OverwrittenSource, {again}, "wait_group")
+    is_reported(f"{FENCED}{OUT}\n{done}{again}", OverwrittenSource, {again, OUT})
+
+
+def test_copies_out__of_bytes_that_another_warp_has_written():
+    wrong = "@%w1 st.shared.b32 [box+64], %me;\nfence.proxy.async.shared::cta;\n"
+    end = "@%first cp.async.bulk.commit_group;\n@%first cp.async.bulk.wait_group.read 0;"
+    lines = {"@%w1 st.shared.b32 [box+64], %me;", OUT}
+    for found in outcomes(f"{wrong}{OUT}\n{end}"):
+        assert found is not None
+        assert found[0].__name__ in {"SharedMemoryRace", "OverwrittenSource", "MissingProxyFence"}
+        assert found[1] in lines
+    is_clean(f"{wrong}bar.sync 0;\n{OUT}\n{end}")
+
+
+# --- mbarriers that others have made ------------------------------------------------------------------------
+
+
+def test_mbarrier__used_with_no_order_behind_its_init():
+    """Whether or not the init has run before."""
+    declared = ".shared .align 8 .b64 late;"
+    arrive = "setp.eq.u32 %q, %me, 32;\n@%q mbarrier.arrive.shared::cta.b64 _, [late];"
+    body = f"@%first mbarrier.init.shared::cta.b64 [late], 1;\n{{}}{arrive}"
+    for seed in SEEDS:
+        launch(kernel(body.format("bar.sync 0;\n"), declared=declared), grid=1, block=96,
+               args=[np.zeros(1024, np.uint8)], seed=seed)  # fmt: skip
+        with pytest.raises(NoBarrierError, match=r"mbarrier\.init"):
+            launch(kernel(body.format(""), declared=declared), grid=1, block=96,
+                   args=[np.zeros(1024, np.uint8)], seed=seed)  # fmt: skip
+
+
+# --- tensor cores -------------------------------------------------------------------------------------------
+
+SMEM = 4096
+OPERANDS = (
+    "shl.b32 %x, %me, 5;\nmov.u32 %y, box;\nadd.u32 %x, %x, %y;\nmov.b32 %r0, 0;\n"
+    "st.shared.v4.b32 [%x], {%r0, %r0, %r0, %r0};\nst.shared.v4.b32 [%x+16], {%r0, %r0, %r0, %r0};\n"
+    "fence.proxy.async.shared::cta;\n"
+)
+DESCRIPTOR = f"mov.b64 %a, {128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46};\n"
+MULTIPLY = (
+    f"mov.b32 %x, {1 << 4 | (8 >> 3) << 17 | (128 >> 4) << 24};\nsetp.ne.u32 %q, 0, 0;\n"
+    "@%first tcgen05.mma.cta_group::1.kind::f16 [%tmem], %a, %a, %x, %q;\n"
+)
+COMMIT = "@%first tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
+AGAIN = "shl.b32 %x, %me, 5;\nadd.u32 %x, %x, %y;\nst.shared.b32 [%x], %r0;\n"
+
+
+def tensor_core(body, seed):
+    given_bytes, out = np.zeros(SMEM, np.uint8), np.zeros((128, 8), np.uint32)
+    text = tcgen05.kernel(body, smem=SMEM)
+    launch(text, grid=1, block=128, args=[out, given_bytes, out.nbytes, given_bytes.nbytes], seed=seed)
+
+
+def waited(parity=0):
+    return WAIT.format(f"DONE{parity}", "bar", parity)
+
+
+def test_mma__operands_may_be_written_again_behind_its_commit():
+    right = OPERANDS + "bar.sync 0;\n" + DESCRIPTOR + MULTIPLY + COMMIT
+    for seed in SEEDS:
+        tensor_core(right + waited() + AGAIN, seed)
+        with pytest.raises(OverwrittenSource, match=r"the tcgen05\.mma that warp 0 issued"):
+            tensor_core(right + AGAIN + waited(), seed)
+        # Known to warp 0 alone, and the barrier stands before its wait.
+        alone = "setp.ne.u32 %p, %warp, 0;\n@%p bra OVER;\n" + waited() + "OVER:\n"
+        with pytest.raises(OverwrittenSource, match=r"wait for the mbarrier that it tells"):
+            tensor_core(right + "bar.sync 0;\n" + alone + AGAIN, seed)
+        tensor_core(right + alone + "bar.sync 0;\n" + AGAIN, seed)
+
+
+def test_mma__operands_are_written_before_it_is_issued():
+    """The first values stand there, and are fenced: only the order of the second ones is missing."""
+    first = OPERANDS + "bar.sync 0;\n" + DESCRIPTOR
+    second = AGAIN.replace("%r0;", "%me;") + "fence.proxy.async.shared::cta;\n"
+    for seed in SEEDS:
+        tensor_core(first + second + "bar.sync 0;\n" + MULTIPLY + COMMIT + waited(), seed)
+        with pytest.raises((OverwrittenSource, SharedMemoryRace), match=r"tcgen05\.mma"):
+            tensor_core(first + second + MULTIPLY + COMMIT + waited(), seed)
+
+
+# --- random programs ----------------------------------------------------------------------------------------
+
+WORDS = 4
+
+
+@st.composite
+def programs(draw):
+    """Warps, and what happens in one order that is possible: accesses, barriers, arrivals and waits.
+
+    ("load" | "store", warp, first word, words), ("sync", warps), ("arrive", arriving warps, waiting warps)
+    for a barrier that some only arrive at, ("mbarrier", arriving, waiting).
+    """
+    n_warps = draw(st.integers(2, 4))
+    warps = st.sets(st.integers(0, n_warps - 1), min_size=1, max_size=n_warps).map(sorted)
+    place = st.tuples(st.integers(0, WORDS - 1), st.sampled_from([1, 1, 2])).map(
+        lambda at: (at[0] // at[1] * at[1], at[1])
+    )
+    access = st.tuples(st.sampled_from(["load", "load", "store"]), st.integers(0, n_warps - 1), place)
+    barrier = st.one_of(
+        st.tuples(st.just("sync"), st.sets(st.integers(0, n_warps - 1), min_size=2).map(sorted)),
+        st.tuples(st.sampled_from(["arrive", "mbarrier"]), warps, warps),
+    )
+    step = st.one_of(access, access, barrier)
+    steps = draw(st.lists(step, min_size=2, max_size=14))
+    return n_warps, [s for s in steps if s[0] != "arrive" or not set(s[1]) & set(s[2])]
+
+
+def text_of(n_warps, steps):
+    """The kernel, and the line of each access."""
+    rows, declared, code = [], [], [[] for _ in range(n_warps)]
+    for number, step in enumerate(steps):
+        kind, who = step[0], step[1]
+        if kind in ("load", "store"):
+            first, count = step[2]
+            vector, values = (".v2", "{%x, %y}") if count == 2 else ("", "%x")
+            where = f"[box+{4 * first}]"
+            operands = f"{values}, {where}" if kind == "load" else f"{where}, {values}"
+            code[who].append(f"{kind[:2].replace('lo', 'ld')}.shared{vector}.b32 {operands}; // {number}")
+        elif kind == "sync":
+            for warp in who:
+                code[warp].append(f"bar.sync {number + 1}, {32 * len(who)};")
+        elif kind == "arrive":
+            for warp in who:
+                code[warp].append(f"bar.arrive {number + 1}, {32 * len(who + step[2])};")
+            for warp in step[2]:
+                code[warp].append(f"bar.sync {number + 1}, {32 * len(who + step[2])};")
+        else:
+            declared.append(f".shared .align 8 .b64 m{number};")
+            rows.append(f"@%first mbarrier.init.shared::cta.b64 [m{number}], {len(who)};")
+            for warp in who:
+                code[warp].append(f"@%q mbarrier.arrive.shared::cta.b64 _, [m{number}];")
+            for warp in step[2]:
+                code[warp].append(WAIT.format(f"W{number}_{warp}", f"m{number}", 0))
+    rows += ["bar.sync 0;", "and.b32 %z, %me, 31;", "setp.eq.u32 %q, %z, 0;"]
+    for warp in range(n_warps):
+        rows += [f"setp.eq.u32 %p, %warp, {warp};", f"@%p bra WARP{warp};"]
+    for warp, own in enumerate(code):
+        rows += [f"WARP{warp}:", *own, "bra END;"]
+    text = kernel("\n".join([*rows, "END:"]), declared="\n".join(declared))
+    lines = {}
+    for at, line in enumerate(text.split("\n"), 1):
+        if found := re.search(r"// (\d+)$", line):
+            lines[at] = int(found[1])
+    return text, lines
+
+
+def races_of(n_warps, steps):
+    """Pairs of accesses that no path orders: the closure of program order and barriers."""
+    last = dict.fromkeys(range(n_warps))
+    nodes = {}
+    # Nodes are (step, warp, "in" or "out"): what comes before a step in a warp, and what comes behind it.
+    after = {}
+
+    def link(a, b):
+        after.setdefault(a, set()).add(b)
+
+    for number, step in enumerate(steps):
+        kind, who = step[0], step[1]
+        if kind in ("load", "store"):
+            node = (number, who, "access")
+            nodes[number] = node
+            if last[who] is not None:
+                link(last[who], node)
+            last[who] = node
+            continue
+        arriving, waiting = (who, who) if kind == "sync" else (who, step[2])
+        meeting = (number, None, "meeting")
+        for warp in arriving:
+            come = (number, warp, "in")
+            if last[warp] is not None:
+                link(last[warp], come)
+            link(come, meeting)
+            last[warp] = come
+        for warp in waiting:
+            go = (number, warp, "out")
+            if last[warp] is not None:
+                link(last[warp], go)
+            link(meeting, go)
+            last[warp] = go
+
+    def reached(start):
+        seen, todo = set(), [start]
+        while todo:
+            for following in after.get(todo.pop(), ()):
+                if following not in seen:
+                    seen.add(following)
+                    todo.append(following)
+        return seen
+
+    behind = {number: reached(node) for number, node in nodes.items()}
+    found = set()
+    for (a, first), (b, second) in combinations(nodes.items(), 2):
+        if steps[a][1] == steps[b][1] or "store" not in (steps[a][0], steps[b][0]):
+            continue
+        (low, n), (other, m) = steps[a][2], steps[b][2]
+        meet = low < other + m and other < low + n
+        if meet and second not in behind[a] and first not in behind[b]:
+            found.add((a, b))
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs(), st.integers(0, 1000))
+def test_random_programs__race_where_no_path_orders_two_accesses(program, seed):
+    n_warps, steps = program
+    text, lines = text_of(n_warps, steps)
+    expected = races_of(n_warps, steps)
+    args = [np.zeros(1024, np.uint8)]
+    if not expected:
+        launch(text, grid=1, block=32 * n_warps, args=args, seed=seed)
+        return
+    with pytest.raises(SharedMemoryRace) as error:
+        launch(text, grid=1, block=32 * n_warps, args=args, seed=seed)
+    other = int(re.search(r"at line (\d+), and nothing", str(error.value))[1])
+    assert tuple(sorted((lines[error.value.line], lines[other]))) in expected
