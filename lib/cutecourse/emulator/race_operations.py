@@ -243,7 +243,7 @@ class Operations:
                     other = self.every[int(before.flat[at])]
                     assert other is not None
                     self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
-            for number in np.unique(before).tolist():
+            for number in sorted(set(before.reshape(-1).tolist())):
                 if (other := self.every[number]) is not None:
                     self._over_readers(copy, row, other, every)
         for readers in self._readers.get(rank, {}).values():
@@ -320,7 +320,7 @@ class Operations:
                 other = self.every[int(into.flat[at])]
                 assert other is not None
                 self._report_early(origin, what, int(chunks.flat[at]) * CHUNK, other.use)
-            for number in np.unique(into).tolist():
+            for number in sorted(set(into.reshape(-1).tolist())):
                 if (brought := self.every[number]) is not None:
                     brought.used.setdefault(reader.component, reader.tag)
         if self._touched_at(chunks):
