@@ -102,6 +102,11 @@ REVISIONS: tuple[tuple[str, str, str], ...] = (
             " the emulator's limit and no equivalence"
         ),
     ),
+    (
+        "idesc: A in the other type, idesc: B in the other type",
+        "OperandTypeMismatch",
+        "another type: the hazard is new; it is read as another type than the tensor map's",
+    ),
 )
 """Rules, what changed in their expected sets since 2026-11-21 22:30 UTC, and the definition that asks for it.
 

@@ -388,15 +388,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "idesc: A in the other type",
         "f16 read as bf16",
-        _FIELD,
-        "the types of A and B are not of one kind of product",
+        _FIELD | {"OperandTypeMismatch"},
+        "the types of A and B are not of one kind of product, and the tensor map's is another",
         of_idesc(f"xor.b32 mutant, {{0}}, {_A_IN_BF16}"),
     ),
     Rule(
         "idesc: B in the other type",
         "f16 read as bf16",
-        _FIELD,
-        "the types of A and B are not of one kind of product",
+        _FIELD | {"OperandTypeMismatch"},
+        "the types of A and B are not of one kind of product, and the tensor map's is another",
         of_idesc(f"xor.b32 mutant, {{0}}, {_B_IN_BF16}"),
     ),
     Rule(

@@ -9,6 +9,7 @@ from cutecourse import emulator, runtime
 from cutecourse.emulator import (
     OperandLayoutMismatch,
     OperandReadTwice,
+    OperandTypeMismatch,
     SumTypeMismatch,
     TensorMap,
     UnreadLoad,
@@ -268,6 +269,34 @@ def test_another_layout__of_a_k_major_tile_read_along_m(ab):
 
     done, _, _ = product(*ab, "128B", change=change)
     assert ("another layout", "tcgen05.mma.cta_group") in warnings(done)
+
+
+# --- another type -------------------------------------------------------------------------------------------
+
+B_AS_BF16 = 1 << 10
+
+
+def test_another_type__of_halves_read_as_bf16(ab):
+    def change(kk, mma):
+        return MMA(mma.a, mma.b, mma.idesc | B_AS_BF16, mma.adds)
+
+    done, d, right = product(*ab, "128B", change=change)
+    assert (d != right).any()
+    assert warnings(done) == [("another type", "tcgen05.mma.cta_group")]
+    note = next(n for n in done.notes if n.hazard.name == "another type")
+    assert note.problem.startswith("B is read as .bf16, and comes from map1")
+    assert "whose elements are .f16" in note.problem
+    with pytest.raises(OperandTypeMismatch, match=r"B is read as \.bf16"):
+        product(*ab, "128B", change=change, hazards={"another type": "error"})
+
+
+def test_another_type__says_nothing_of_maps_of_plain_bits(ab):
+    """A map of 16-bit integers moves bytes; what they are is for the MMA to say."""
+    a, b = ab
+    maps = [k_major(a, M, 128, dtype="u16"), k_major(b, N, 128, dtype="u16")]
+    done, d, right = product(a, b, "128B", maps=maps)
+    assert (d == right).all()
+    assert warnings(done) == []
 
 
 # --- loaded and never read ----------------------------------------------------------------------------------

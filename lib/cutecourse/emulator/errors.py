@@ -40,6 +40,7 @@ __all__ = [
     "OpenPhase",
     "OperandLayoutMismatch",
     "OperandReadTwice",
+    "OperandTypeMismatch",
     "OverwrittenSource",
     "ReadBeforeWait",
     "ReadOnlyError",
@@ -308,6 +309,10 @@ class OperandLayoutMismatch(EmulatorError):
 
 class OperandReadTwice(EmulatorError):
     """One operand of a tcgen05.mma has the same bytes of shared memory at several places."""
+
+
+class OperandTypeMismatch(EmulatorError):
+    """A matrix in shared memory is read as another floating-point type than its tensor map's."""
 
 
 class ReductionMismatch(EmulatorError):

@@ -251,6 +251,14 @@ _MEANING = (
         "OperandReadTwice",
     ),
     Hazard(
+        "another type",
+        "warning",
+        "a tcgen05.mma or wgmma reads the floating-point numbers that a copy brought as another type than the"
+        " tensor map's",
+        "every byte is defined, and the product is of other numbers",
+        "OperandTypeMismatch",
+    ),
+    Hazard(
         "another k",
         "warning",
         "the columns of A and the rows of B that a tcgen05.mma multiplies are not of the same k in the"

@@ -11,6 +11,7 @@ another layout      A matrix comes from one tensor, and the tensor's coordinates
                     A matrix whose rows are of several tensors, or of several k, has each 8 rows beside
                     others of the tensor: those of a stride that is too large skip rows, and end in what lies
                     behind their tile. And a stride that is too small makes rows overlap.
+another type        The tensor map's elements are floating-point numbers of another type than the MMA's.
 operand read twice  A stride of 0 in the descriptor puts the same chunk at several places of one matrix.
 
 Nothing more is said of matrices that come from several tensors, or in part from threads.
@@ -37,6 +38,16 @@ _MANY = 4
 _ATOM = 8
 """Rows that a swizzle shuffles together."""
 _OF_MAPS = ("none", "32B", "64B", "128B")
+_READ_AS = {
+    "f16": {"f16"},
+    "bf16": {"bf16"},
+    "f32": {"tf32"},
+    "f32_ftz": {"tf32"},
+    "tf32": {"tf32"},
+    "tf32_ftz": {"tf32"},
+    "f64": {"f64"},
+}
+"""As what an MMA may read the elements of a tensor map; bytes of any type travel as integers."""
 
 
 def check_operand(
@@ -44,6 +55,7 @@ def check_operand(
     name: str,
     bits: int,
     places: list[NDArray[np.int64]],
+    kind: str,
     item: int,
     *,
     k_major: bool,
@@ -54,7 +66,8 @@ def check_operand(
     For each the tag of its first chunk, and how k goes on from there where that is known.
 
     `places` are the numbers of its chunks among the cohort's, shape (rows, chunks): by row of M or N where it
-    is K-major, else by row of K; `decode` reads the descriptor's bits.
+    is K-major, else by row of K; `kind` is the type of its elements and `item` their bytes; `decode` reads
+    the descriptor's bits.
     """
     provenance: Provenance | None = origin.bundle.cohort.provenance
     if provenance is None:
@@ -75,10 +88,18 @@ def check_operand(
         if not first or twice is not None:
             continue
         tags -= first
-        key = (first >> NUMBER, descriptor.swizzle, item, k_major, tags.tobytes())
+        key = (first >> NUMBER, descriptor.swizzle, kind, k_major, tags.tobytes())
         if key not in provenance.good:
             source = provenance.tags_by(first)
             assert source is not None
+            tensor_map = source.bound.map
+            if kind not in _READ_AS.get(tensor_map.dtype, {kind}):
+                report(
+                    "another type",
+                    f"{name} is read as .{kind}, and comes from {tensor_map.name}, whose elements are"
+                    f" .{tensor_map.dtype}: the type in the instruction descriptor, or the map's, is wrong",
+                    origin,
+                )
             if abs(tags).max() >> NUMBER:
                 wrong = _in_pieces(tags + first, provenance) if k_major else None
             else:

@@ -277,7 +277,7 @@ class Provenance:
     tag: NDArray[np.int64] = field(init=False)
     owner: NDArray[np.int32] = field(init=False)
     loads: list[Load] = field(default_factory=list)
-    good: dict[tuple[int, str, int, bool, bytes], Steps | None] = field(default_factory=dict)
+    good: dict[tuple[int, str, str, bool, bytes], Steps | None] = field(default_factory=dict)
     """How k goes on in operands that are right, by tensor map, the descriptor's swizzle, an element's bytes,
     whether they are K-major, and tags less the first."""
     sums: dict[tuple[int, ...], Any] = field(default_factory=dict)

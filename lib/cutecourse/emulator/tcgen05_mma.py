@@ -222,8 +222,8 @@ class Mma:
         self.check_shared(issued=False)
         a = []
         if self.a_bits is not None:
-            a = check_operand(origin, "A", self.a_bits, self.a, self.item, k_major=shape.a_k_major)
-        b = check_operand(origin, "B", self.b_bits, self.b, self.item, k_major=shape.b_k_major)
+            a = check_operand(origin, "A", self.a_bits, self.a, shape.a, self.item, k_major=shape.a_k_major)
+        b = check_operand(origin, "B", self.b_bits, self.b, shape.b, self.item, k_major=shape.b_k_major)
         accumulator = (self.cluster, self.ranks[0], self.d_address, shape.m, shape.n)
         check_reduction(origin, a, b, accumulator, adds=self.enable)
         machine = origin.bundle.machine

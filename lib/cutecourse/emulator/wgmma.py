@@ -351,7 +351,8 @@ class _Multiplication:
         check(self.b, "B")
 
     def _check_layout(self, name: str, bits: int, chunks: NDArray[np.int64], *, k_major: bool) -> None:
-        check_operand(self.origin, name, bits, [chunks], self.form.item, k_major=k_major, decode=decode)
+        kind = self.form.a if name == "A" else self.form.b
+        check_operand(self.origin, name, bits, [chunks], kind, self.form.item, k_major=k_major, decode=decode)
 
     def settle(self) -> None:
         """Complete it now, where all four warps have come to it."""
