@@ -38,6 +38,14 @@ __all__ = ["Access", "Part"]
 _RANK_MASK = (1 << RANK_SHIFT) - 1
 
 
+def _number(value: int) -> NDArray[np.uint64]:
+    """A number as an array of no dimension, which NumPy computes with sooner than with a scalar."""
+    return np.array(value, dtype=np.uint64)
+
+
+_NONE = _number(0)
+
+
 class Part:
     """Some lanes of an access and where their words lie.
 
@@ -96,6 +104,9 @@ class Access:
         """Whether threads may hand over by it what they did before: atomics, orders stronger than weak."""
         self._last: Allocation | None = None
         self._low = self.size - 1
+        self._unaligned, self._shift = _number(self._low), _number(self.shift)
+        self._bounds: tuple[Allocation, NDArray[np.uint64], NDArray[np.uint64]] | None = None
+        """Of an allocation where it begins, and where an access may begin at most."""
         tell_accesses(self)
 
     # --- what instructions use ------------------------------------------------------------------------------
@@ -259,16 +270,19 @@ class Access:
     def _inside(
         self, allocation: Allocation, address: NDArray[Any], lanes: NDArray[np.int64] | None
     ) -> Part | None:
-        offset = address.astype(np.uint64, copy=False) - np.uint64(allocation.base)
-        last = allocation.nbytes - self.size
-        if last < 0:
-            return None
-        bad = offset > last
+        bounds = self._bounds
+        if bounds is None or bounds[0] is not allocation:
+            last = allocation.nbytes - self.size
+            if last < 0:
+                return None
+            bounds = self._bounds = (allocation, _number(allocation.base), _number(last))
+        offset = address.astype(np.uint64, copy=False) - bounds[1]
+        bad = offset > bounds[2]
         if self._low:
-            bad |= (offset & self._low) != 0
+            bad |= (offset & self._unaligned) != _NONE
         if b"\x01" in bad.tobytes():
             return None
-        return Part(allocation.words(self.bytes, self.count), (offset >> self.shift).view(np.int64), lanes)
+        return Part(allocation.words(self.bytes, self.count), (offset >> self._shift).view(np.int64), lanes)
 
     def _scattered(
         self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
