@@ -107,6 +107,11 @@ REVISIONS: tuple[tuple[str, str, str], ...] = (
         "OperandTypeMismatch",
         "another type: the hazard is new; it is read as another type than the tensor map's",
     ),
+    (
+        "row coordinate + a tile",
+        "OperandOutsideTensor",
+        "fill multiplied: the hazard is new; of the last row of CTAs the tile behind is none of the tensor",
+    ),
 )
 """Rules, what changed in their expected sets since 2026-11-21 22:30 UTC, and the definition that asks for it.
 

@@ -71,9 +71,8 @@ def along(k: bool, write: Callable[[int], Write]) -> Find:
             else:
                 chosen = [number] if k else [axis for axis in range(axes) if axis != number]
             for axis in chosen:
-                yield Change(
-                    ((place.start(), place.end(), write(axis)(place)),), beyond=None if k else _ONE_TILE
-                )
+                beyond = _ONE_TILE if number is None and not k else None
+                yield Change(((place.start(), place.end(), write(axis)(place)),), beyond=beyond)
 
     return find
 
@@ -247,8 +246,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "row coordinate + a tile",
         "the tile beside",
-        frozenset(),
-        "no report can: see `beyond`",
+        frozenset({"OperandOutsideTensor"}),
+        "some CTA's tile then lies behind the tensor's end",
         along(False, lambda axis: coordinate(axis, 64)),
     ),
     Rule(

@@ -8,6 +8,7 @@ import pytest
 from cutecourse import emulator, runtime
 from cutecourse.emulator import (
     OperandLayoutMismatch,
+    OperandOutsideTensor,
     OperandReadTwice,
     OperandTypeMismatch,
     SumTypeMismatch,
@@ -297,6 +298,28 @@ def test_another_type__says_nothing_of_maps_of_plain_bits(ab):
     done, d, right = product(a, b, "128B", maps=maps)
     assert (d == right).all()
     assert warnings(done) == []
+
+
+# --- fill multiplied ----------------------------------------------------------------------------------------
+
+
+def test_fill_multiplied__a_tile_behind_the_last_row(ab):
+    end = len(ab[0])
+    boxes = tile(0, M, 128, 0, row=end) + tile(1, N, 128, AT_B)
+    done, d, _ = product(*ab, "128B", boxes=boxes)
+    assert (d == 0).all()
+    note, *others = [n for n in done.notes if n.hazard.name == "fill multiplied"]
+    assert len(others) == K // 16 - 1
+    assert note.severity == "note"
+    assert note.problem.startswith(f"A lies outside of its tensor: it begins at (0, {end}) of map0")
+    with pytest.raises(OperandOutsideTensor, match=f"has {end} elements along dimension 1"):
+        product(*ab, "128B", boxes=boxes, hazards={"fill multiplied": "error"})
+
+
+def test_fill_multiplied__says_nothing_of_a_tile_that_is_partly_outside(ab):
+    a, b = ab
+    done, _, _ = product(a, b, "128B", boxes=tile(0, M, 128, 0, row=len(a) - 8) + tile(1, N, 128, AT_B))
+    assert "fill multiplied" not in [n.hazard.name for n in done.notes]
 
 
 # --- loaded and never read ----------------------------------------------------------------------------------

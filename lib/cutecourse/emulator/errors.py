@@ -39,6 +39,7 @@ __all__ = [
     "NonUniformOperand",
     "OpenPhase",
     "OperandLayoutMismatch",
+    "OperandOutsideTensor",
     "OperandReadTwice",
     "OperandTypeMismatch",
     "OverwrittenSource",
@@ -305,6 +306,10 @@ class StageReusedEarly(EmulatorError):
 
 class OperandLayoutMismatch(EmulatorError):
     """A matrix in shared memory is read by another layout than the one in which a copy wrote it."""
+
+
+class OperandOutsideTensor(EmulatorError):
+    """A matrix in shared memory holds nothing of the tensor that it was loaded from."""
 
 
 class OperandReadTwice(EmulatorError):

@@ -259,6 +259,14 @@ _MEANING = (
         "OperandTypeMismatch",
     ),
     Hazard(
+        "fill multiplied",
+        "note",
+        "a tcgen05.mma or wgmma multiplies a tile that lies wholly outside of its tensor",
+        "what is filled in adds nothing; right where a grid is rounded up to whole clusters, and else a wrong"
+        " coordinate",
+        "OperandOutsideTensor",
+    ),
+    Hazard(
         "another k",
         "warning",
         "the columns of A and the rows of B that a tcgen05.mma multiplies are not of the same k in the"

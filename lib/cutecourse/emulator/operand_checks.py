@@ -12,6 +12,7 @@ another layout      A matrix comes from one tensor, and the tensor's coordinates
                     others of the tensor: those of a stride that is too large skip rows, and end in what lies
                     behind their tile. And a stride that is too small makes rows overlap.
 another type        The tensor map's elements are floating-point numbers of another type than the MMA's.
+fill multiplied     A matrix begins behind its tensor's end, so that it holds nothing of the tensor.
 operand read twice  A stride of 0 in the descriptor puts the same chunk at several places of one matrix.
 
 Nothing more is said of matrices that come from several tensors, or in part from threads.
@@ -87,6 +88,11 @@ def check_operand(
         first = int(tags[0, 0])
         if not first or twice is not None:
             continue
+        outside = provenance.outside.get(first)
+        if outside is None:
+            outside = provenance.outside[first] = _outside(provenance, first)
+        if outside:
+            report("fill multiplied", f"{name} lies outside of its tensor: {outside}", origin)
         tags -= first
         key = (first >> NUMBER, descriptor.swizzle, kind, k_major, tags.tobytes())
         if key not in provenance.good:
@@ -123,6 +129,21 @@ def check_operand(
                 continue
         found.append((first, provenance.good[key]))
     return found
+
+
+def _outside(provenance: Provenance, tag: int) -> str:
+    """Where a chunk lies behind its tensor's end, in words; nothing for one inside."""
+    source = provenance.tags_by(tag)
+    assert source is not None
+    tensor_map = source.bound.map
+    coords = source.coords(tag)
+    for axis, (at, extent) in enumerate(zip(coords, tensor_map.dims, strict=True)):
+        if at >= extent:
+            return (
+                f"it begins at {coords} of {tensor_map.name}, which has {extent} elements along dimension"
+                f" {axis}; is it the right tile?"
+            )
+    return ""
 
 
 def _shuffled(

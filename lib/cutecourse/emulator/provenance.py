@@ -280,6 +280,8 @@ class Provenance:
     good: dict[tuple[int, str, str, bool, bytes], Steps | None] = field(default_factory=dict)
     """How k goes on in operands that are right, by tensor map, the descriptor's swizzle, an element's bytes,
     whether they are K-major, and tags less the first."""
+    outside: dict[int, str] = field(default_factory=dict)
+    """Of the tags of operands' first chunks, where they lie outside of the tensor, in words."""
     sums: dict[tuple[int, ...], Any] = field(default_factory=dict)
     """What is being added up, by accumulator (cutecourse.emulator.reduction_checks)."""
     _sites: dict[int, _Site] = field(default_factory=dict)
