@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import Bundle, Cohort
 
-__all__ = ["BarrierClock", "Clocks", "Component", "Row"]
+__all__ = ["BarrierClock", "Carried", "Clocks", "Component", "Row"]
 
 Row = NDArray[np.uint32]
 """A clock: one entry for each component."""
@@ -63,8 +63,8 @@ class BarrierClock:
         """All that came before the last phase was complete."""
         self.made = (0, 0)
         """The component and the tag of its mbarrier.init."""
-        self.heard: set[int] = set()
-        """Warps that know of it."""
+        self.heard: set[Bundle] = set()
+        """Whose warps are known to know of it."""
 
     def arrive(self, row: Row) -> None:
         """Something comes to the barrier that knows what `row` tells."""
@@ -80,6 +80,18 @@ class BarrierClock:
     def tag(self, line: int) -> int:
         """That of bytes that come in the current phase."""
         return self.clocks.tag(self.base + self.phase + 1, line)
+
+
+@dataclass(slots=True)
+class Carried:
+    """A clock that comes to an mbarrier with bytes, as a thread's st.async carries it."""
+
+    row: Row
+    left: int = 1
+
+    def landed(self, clock: BarrierClock) -> None:
+        """The bytes have come, just before the mbarrier counts them."""
+        clock.arrive(self.row)
 
 
 @dataclass(slots=True)
@@ -106,6 +118,8 @@ class Clocks:
         self.step = 1 << line_bits
         self.most = (1 << (_BITS - line_bits)) - 3
         """The largest count."""
+        self.never = (self.most + 2) << line_bits
+        """A tag that is known to nobody."""
         self.components = [
             Component("warp", rank, warp) for rank in range(cohort.size) for warp in range(per_block)
         ]
@@ -135,11 +149,6 @@ class Clocks:
     def tag(self, count: int, line: int) -> int:
         """The tag of a component's deed number `count`."""
         return min(count, self.most) << self.shift | line
-
-    @property
-    def never(self) -> int:
-        """Of a tag that is known to nobody the part above the line."""
-        return (self.most + 2) << self.shift
 
     def component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
         """The number of a component, which is made when first asked for."""

@@ -281,7 +281,8 @@ class Machine:
             ],
             axis=-1,
         ) * np.array(self.cluster)
-        stride = align_up(max(self.program.shared_bytes, 1), 128)
+        # So that what is swizzled, and what the record of races looks at as one, ends with a block.
+        stride = align_up(max(self.program.shared_bytes, 1), 1024)
         total = len(clusters) * size * stride
         cohort = Cohort(
             machine=self,

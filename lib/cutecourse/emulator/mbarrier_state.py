@@ -24,7 +24,7 @@ from cutecourse.emulator.hazards import report
 from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.clocks import Row
+    from cutecourse.emulator.clocks import Carried, Row
     from cutecourse.emulator.machine import Machine
     from cutecourse.emulator.race_operations import Operation
     from cutecourse.emulator.site import Site
@@ -218,7 +218,7 @@ class MBarrier:
         transfer: int | None,
         *,
         by_thread: bool = False,
-        copy: Operation | None = None,
+        copy: Operation | Carried | None = None,
     ) -> None:
         """Count bytes that have come; `copy` is what brought them, to the record of races."""
         tx = self.tx - n_bytes
@@ -386,7 +386,8 @@ class MBarriers:
         found = self.live.get((cluster, rank, offset))
         if found is None or self._written[found.word]:
             raise self._nothing(cluster, rank, offset, found, origin)
-        if self.cohort.races is not None:
+        clock = found.clock
+        if clock is not None and origin.bundle not in clock.heard and self.cohort.races is not None:
             self.cohort.races.check_made(found, origin)
         return found
 
@@ -608,7 +609,7 @@ def complete_tx(
     *,
     transfer: int | None,
     origin: Origin,
-    copy: Operation | None = None,
+    copy: Operation | Carried | None = None,
 ) -> None:
     """Tell the mbarrier at a shared offset of a CTA that bytes have come, as asynchronous copies do.
 

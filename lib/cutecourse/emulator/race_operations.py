@@ -128,13 +128,6 @@ class Operations:
         self._components[made.number] = component
         return made
 
-    def _one(self, numbers: NDArray[np.int32]) -> Operation | None:
-        """The one operation that all of these are of; None for none, or for several."""
-        held = numbers.tobytes()
-        if held[:4] * numbers.size != held:
-            return None
-        return self.every[int(numbers.flat[0])]
-
     # --- which copy was issued last into which chunks -------------------------------------------------------
 
     def _copies_at(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -224,34 +217,26 @@ class Operations:
             size = every.size
             before = self._copies_at(every)
         copy.size += size
-        one = self._one(before)
         if self._touched_at(every):
             self._over_threads(copy, row, rank, first, chunks)
-        if one is not None:
-            if one.tag >= int(row[one.component]) and not adds:
-                self._report_copies(copy, one, (first + nth_chunk(chunks, 0)) * CHUNK)
-            self._over_readers(copy, row, one, every)
-            if one.size == size:
-                self.every[one.number] = None
-        elif before.any():
-            if before.size < size:
-                before = np.repeat(before, _SECTOR)
-            if not adds:
-                wrong = self.tags[before] >= row[self._components[before]]
-                if b"\x01" in wrong.tobytes():
-                    at = int(np.argmax(wrong.reshape(-1)))
-                    other = self.every[int(before.flat[at])]
-                    assert other is not None
-                    self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
-            for number in sorted(set(before.reshape(-1).tolist())):
-                if (other := self.every[number]) is not None:
-                    self._over_readers(copy, row, other, every)
+        numbers = sorted(set(before.reshape(-1).tolist()))
+        for number in numbers:
+            other = self.every[number]
+            if other is None:
+                continue
+            if other.tag >= int(row[other.component]) and not adds:
+                at = int(np.argmax(before == number)) * (1 if before.size == size else _SECTOR)
+                self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
+            if other.last:
+                self._over_readers(copy, row, other, every)
+            if other.size == size and len(numbers) == 1:
+                self.every[number] = None
         for readers in self._readers.get(rank, {}).values():
-            numbers = readers[first - rank * self.block_chunks :][chunks]
-            wrong = self.tags[numbers] >= row[self._components[numbers]]
+            last = readers[first - rank * self.block_chunks :][chunks]
+            wrong = self.tags[last] >= row[self._components[last]]
             if b"\x01" in wrong.tobytes():
                 at = int(np.argmax(wrong.reshape(-1)))
-                reader = self.every[int(numbers.flat[at])]
+                reader = self.every[int(last.flat[at])]
                 assert reader is not None
                 self._report_reader(copy, row, reader, (first + nth_chunk(chunks, at)) * CHUNK)
         self._issue(copy.number, every)
@@ -301,35 +286,42 @@ class Operations:
         self, origin: Origin, rank: int, chunks: NDArray[np.int64], what: str, row: Row, reader: Operation
     ) -> None:
         """An operation is issued that reads chunks of a rank's; `row` is what its issuer knows."""
-        into = self._copies_at(chunks)
-        one = self._one(into)
-        if one is not None:
-            component = reader.component
-            if one.tag >= int(row[one.component]):
-                self._report_early(origin, what, int(chunks.flat[0]) * CHUNK, one.use)
-            one.readers.append((reader, chunks))
-            one.last[component] = reader
-            one.used.setdefault(component, reader.tag)
-            if one.written:
-                self._read_of_threads(origin, row, chunks, reader)
-            return
-        if into.any():
-            wrong = self.tags[into] >= row[self._components[into]]
-            if b"\x01" in wrong.tobytes():
+        # The sectors between may be more than are read; those that are all known need no closer look.
+        low, high = int(chunks.min()) >> _SECTOR_SHIFT, int(chunks.max()) >> _SECTOR_SHIFT
+        numbers = set(self._sectors[low : high + 1].tolist())
+        if 0 in numbers or _MIXED in numbers or not self._are_known(numbers, row):
+            into = self._copies_at(chunks)
+            numbers = set(into.reshape(-1).tolist())
+            if not self._are_known(numbers, row):
+                wrong = self.tags[into] >= row[self._components[into]]
                 at = int(np.argmax(wrong.reshape(-1)))
-                other = self.every[int(into.flat[at])]
-                assert other is not None
-                self._report_early(origin, what, int(chunks.flat[at]) * CHUNK, other.use)
-            for number in sorted(set(into.reshape(-1).tolist())):
-                if (brought := self.every[number]) is not None:
-                    brought.used.setdefault(reader.component, reader.tag)
-        if self._touched_at(chunks):
+                early = self.every[int(into.flat[at])]
+                assert early is not None
+                self._report_early(origin, what, int(chunks.flat[at]) * CHUNK, early.use)
+        written = 0 in numbers and self._touched_at(chunks)
+        for number in sorted(numbers):
+            brought = self.every[number]
+            if brought is not None:
+                brought.readers.append((reader, chunks))
+                brought.last[reader.component] = reader
+                brought.used.setdefault(reader.component, reader.tag)
+                written = written or brought.written
+        if written:
             self._read_of_threads(origin, row, chunks, reader)
-        readers = self._readers.setdefault(rank, {})
-        found = readers.get(reader.component)
-        if found is None:
-            found = readers[reader.component] = np.zeros(self.block_chunks, dtype=np.int32)
-        found[chunks - rank * self.block_chunks] = reader.number
+        if 0 in numbers:
+            readers = self._readers.setdefault(rank, {})
+            found = readers.get(reader.component)
+            if found is None:
+                found = readers[reader.component] = np.zeros(self.block_chunks, dtype=np.int32)
+            found[chunks - rank * self.block_chunks] = reader.number
+
+    def _are_known(self, numbers: set[int], row: Row) -> bool:
+        """Whether a clock knows that all of some copies are over."""
+        for number in numbers:
+            copy = self.every[number]
+            if copy is not None and copy.tag >= int(row[copy.component]):
+                return False
+        return True
 
     def of_tensor_core(self, origin: Origin) -> Operation:
         """What a thread's tcgen05.mma and cp until its warp's next tcgen05.commit are to the record."""
@@ -455,7 +447,7 @@ class Operations:
             self._report_early(origin, access, int(chunks[place]) * CHUNK, copy.use)
         warp = self.clocks.number(bundle)
         flat = numbers.reshape(-1)
-        for number in {int(flat[0])} if bundle.n == 1 and self._one(flat) else set(flat.tolist()):
+        for number in set(flat.tolist()):
             copy = self.every[number]
             if copy is None:
                 continue

@@ -18,7 +18,7 @@ __all__ = ["Use", "describe_reuse", "describe_thread", "describe_wait", "place_o
 _MMA_DONE = "a tcgen05.commit behind it, and a wait for the mbarrier that it tells"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Use:
     """A use of shared memory that another one meets: whose, at which line, and what it does."""
 

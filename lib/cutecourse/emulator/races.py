@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Mask
-from cutecourse.emulator.clocks import BarrierClock, Clocks, Row
+from cutecourse.emulator.clocks import BarrierClock, Carried, Clocks, Row
 from cutecourse.emulator.errors import NoBarrierError
 from cutecourse.emulator.mbarrier_state import MBarrier, Origin
 from cutecourse.emulator.race_operations import Operation, Operations
@@ -130,11 +130,9 @@ class Races:
         if clock is None:
             return
         warp = self.clocks.number(origin.bundle)
-        if warp in clock.heard:
-            return
         maker, tag = clock.made
         if tag < int(self.clocks.known[warp, barrier.cluster, maker]):
-            clock.heard.add(warp)
+            clock.heard.add(origin.bundle)
         elif self.cohort.machine.severities["race"] == "error":
             raise origin.error(
                 NoBarrierError,
@@ -159,6 +157,13 @@ class Races:
         row = self.clocks.row(bundle, cluster).copy()
         self.clocks.tick(bundle, cluster)
         return row if self.operations is None else self.operations.committed(bundle, cluster, row)
+
+    def carried(self, origin: Origin) -> Carried:
+        """What a thread knows, for an operation that tells an mbarrier of it later."""
+        cluster = origin.lane // WARP_SIZE
+        row = self.clocks.row(origin.bundle, cluster).copy()
+        self.clocks.tick(origin.bundle, cluster)
+        return Carried(row)
 
     # --- uses of shared memory ------------------------------------------------------------------------------
 
