@@ -1,0 +1,63 @@
+"""A sample of the mutation suite on the emulator: the mistakes are reported, under names that fit."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from benchmarks import mutants
+from benchmarks.mutation.families import families
+from benchmarks.mutation.rule import mutants_of
+from benchmarks.mutation.rules import RULES
+from benchmarks.mutation.running import OUTCOMES, names
+from benchmarks.results_file import RESULTS
+
+LARGE = {"tma_cluster_loads", "umma_gemm 2x2", "umma_tma_multicast 2x2", "umma_tile"}
+"""Kernels that take longest; the whole suite has them."""
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return families()
+
+
+def test_rules__make_a_mutant_each_of_some_kernel(kernels):
+    made, excluded = Counter(), Counter()
+    for family in kernels:
+        for mutant in mutants_of(family.kernel, RULES):
+            (excluded if mutant.excluded else made)[mutant.rule.name] += 1
+            assert mutant.excluded or mutant.maps or mutant.text != family.kernel.text
+    never = {"init fence dropped", "relinquish dropped"}
+    """A barrier stands behind every fence, and the permit is given back by the kernel's end."""
+    assert {rule.name for rule in RULES} - set(made) == never
+    assert never <= set(excluded)
+    assert made.total() >= 1500
+
+
+def test_sample__is_reported_and_named(kernels):
+    small = [family for family in kernels if family.name not in LARGE]
+    found = mutants.measure(small, limit=90)
+    rows = [row for row in found["rows"] if not row["beyond"]]
+    assert len(rows) >= 60
+    assert len({row["rule"] for row in rows}) >= 60
+    counts = mutants.figures(rows)
+    assert counts["caught"] >= 0.9, mutants.table(rows, "rule")
+    assert counts["right_class"] >= 0.8, mutants.table(rows, "rule")
+
+
+def test_results__follow_from_their_rows_and_right_kernels_reported_nothing():
+    (path,) = RESULTS.glob("mutants_*_cores.json")
+    kept = json.loads(path.read_text(encoding="ascii"))
+    assert set(kept["rules"]) == {rule.name for rule in RULES}, "run python -m benchmarks.mutants again"
+    for row in kept["rows"]:
+        right = set(kept["rules"][row["rule"]]["right"])
+        named = any(names(report) & right for report in row["reports"])
+        assert (row["outcome"] == "right") == named, row
+        assert (row["outcome"] in {"wrong", "harmless"}) == (not row["reports"]), row
+    inside = Counter(row["outcome"] for row in kept["rows"] if not row["beyond"])
+    counts = kept["counts"]["named"]
+    assert {name: counts[name] for name in OUTCOMES} == {name: inside[name] for name in OUTCOMES}
+    assert counts["caught"] == round((inside["right"] + inside["other"]) / inside.total(), 4) >= 0.95
+    assert counts["right_class"] == round(inside["right"] / inside.total(), 4) >= 0.9
+    assert kept["right_kernels"]["problems"] == []
+    assert kept["right_kernels"]["seeds"] >= 100
