@@ -206,6 +206,12 @@ def check_mended(answer: object) -> str:
     return "The extent says what may be read, the stride where it lies; padding belongs to the stride only."
 
 
+ELSEWHERE = (
+    "Your layout asks for boxes at other places than the descriptor, which is made for the layout `sA` of the cell above: "
+    "shape, stride and swizzle are to be the same."
+)
+
+
 @exercise(
     "06.6",
     "A kernel to write: an M-major tile",
@@ -226,8 +232,8 @@ def check_m_major_tile(answer: object) -> str:
         {"out": tile},
         emulator_first=True,
         reports={
-            "the copy's destination": "Your layout asks for boxes at other places than the descriptor, which is "
-            "made for the layout `sA` of the cell above: shape, stride and swizzle are to be the same.",
+            "the copy's destination": ELSEWHERE,
+            "StageReusedEarly": ELSEWHERE,
         },
     )
     return "Two boxes of 64x64: the swizzle's span cuts M in two, and K is not cut."

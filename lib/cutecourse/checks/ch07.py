@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutecourse.checks.compare import on_many, same_layout, same_outputs, same_sequence
+from cutecourse.checks.compare import AGAIN, TOO_EARLY, on_many, same_layout, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.layout import (
@@ -226,7 +226,10 @@ def check_row_maxima(answer: object) -> str:
             "there: say that you are done with a stage.",
             " of 128 arrivals": "The producer waits for an empty stage, and not all consumers have arrived there: each "
             "of the 128 threads is to.",
-            "never written": "A stage was read before its tile was there: wait for `full`, in the right phase.",
+            TOO_EARLY: "A stage was read before its tile was there: wait for `full`, in the right phase.",
+            "UnfinishedLoad": "The third k-tile is missing: it is loaded, and nobody waits for it. Its stage is stage 0 "
+            "again.",
+            AGAIN: "A stage is filled again before all have read it: arrive at `empty` behind the reads.",
         },
     )
     return "The same three lines stand in every pipeline: wait for full, use, arrive at empty."

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutecourse.checks.compare import on_many, same_layout, same_outputs, same_sequence
+from cutecourse.checks.compare import TOO_EARLY, on_many, same_layout, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.layout import ComposedLayout, Layout, Swizzle, rank, size, tile_to_shape
 from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk, tma_coords, trace_tma_atom
+
+TWICE = (
+    "A part of the tile comes twice, and another part is not among the bytes that are waited for: do all four blocks load "
+    "the same slice, or does one load its slice more than once?"
+)
 
 
 @exercise(
@@ -217,8 +222,8 @@ def check_shared_b(answer: object) -> str:
             "misses 24576 bytes": "Each block received its own quarter alone: the mask is to name its neighbours "
             "along M.",
             "misses 32768 bytes": "A block waits, and nothing ever comes to it.",
-            "never written": "As many bytes came as were expected, but a part of the tile is not among them: do all "
-            "four blocks load the same slice, or does one load its slice more than once?",
+            "SharedMemoryRace": TWICE,
+            TOO_EARLY: TWICE,
         },
     )
     return "For A it is mode 2, for B mode 1: the mode along which the blocks differ."

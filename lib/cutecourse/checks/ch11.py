@@ -222,7 +222,7 @@ def check_who(answer: object) -> str:
     "11.6",
     "A bug to find",
     hints=[
-        "The report says that the MMA's operands changed before it had read them. Who was to prevent that?",
+        "The report says that a store writes what an MMA may have still to read. Who was to prevent that?",
         "A commit tracks what its own thread has issued before. What has the elected thread of warp 1 issued?",
     ],
 )
@@ -231,7 +231,7 @@ def check_multiply(answer: object) -> str:
     _check_gemm(
         answer,
         {
-            "changed before the operation had read it": "The stage is filled again while MMAs still read it: the "
+            "OverwrittenSource": "The stage is filled again while MMAs still read it: the "
             "barrier completes before they are done.",
             "has still to write": "C is loaded before all MMAs have written it.",
             "arrivals are missing": "A warp waits for a phase that never completes: who commits?",

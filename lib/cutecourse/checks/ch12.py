@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from cutecourse.checks.compare import ELECTS, on_many, returned, same_outputs, same_sequence
+from cutecourse.checks.compare import AGAIN, ELECTS, TOO_EARLY, on_many, returned, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk
@@ -163,7 +163,7 @@ def check_best_cluster(answer: object) -> str:
     "12.5",
     "A bug to find",
     hints=[
-        "The report says that a stage was written again before an MMA had read it. Which wait is to prevent that?",
+        "A copy writes where an earlier one does, and its thread has not waited for whoever reads that. Which wait is to?",
         "For which phase of mma_barrier does k-tile 0 wait? A fresh barrier lets one of the two parities through.",
     ],
 )
@@ -195,8 +195,8 @@ def check_repair(answer: object) -> str:
         {"c": a.astype(np.float32) @ b.astype(np.float32).T},
         emulator_first=True,
         reports={
-            "OverwrittenSource": "A stage is still written again before an MMA has read it.",
-            "never written": "An MMA reads a stage that is not full: was its load awaited, and was nobody allowed to load again?",
+            AGAIN: "A stage is still written again before an MMA has read it.",
+            TOO_EARLY: "An MMA reads a stage that is not full: was its load awaited, and was nobody allowed to load again?",
             "no warp can go on": "Now a wait is for a phase that never ends.",
         },
     )
@@ -239,8 +239,8 @@ def check_row_of_two(answer: object) -> str:
             " bytes\n": "What is announced and what lands do not agree: add up what lands in one CTA for one k-tile.",
             "BarrierCountError": "A barrier gets more arrivals in a phase than it counts: how many threads announce, and "
             "how many commit?",
-            "OverwrittenSource": "A stage is written again before an MMA has read it.",
-            "never written": "An MMA reads a stage that is not full: are all the bytes announced, and is the wait for "
+            AGAIN: "A stage is written again before an MMA has read it.",
+            TOO_EARLY: "An MMA reads a stage that is not full: are all the bytes announced, and is the wait for "
             "the phase under way?",
         },
     )

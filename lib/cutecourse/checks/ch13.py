@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from cutecourse import umma
-from cutecourse.checks.compare import ELECTS, on_many, returned, same_layout, same_outputs, same_sequence
+from cutecourse.checks.compare import (
+    AGAIN,
+    ELECTS,
+    TOO_EARLY,
+    on_many,
+    returned,
+    same_layout,
+    same_outputs,
+    same_sequence,
+)
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.layout import size
@@ -17,7 +26,7 @@ def _mma(m: int, n: int) -> umma.TiledUmma:
 
 
 # The barrier of the loads in 13.7's shared memory, behind its tiles of A and B, as the emulator's reports write it.
-TMA_BARRIER = r"__dynamic_shmem__0\+24576 \(block \(\d+, 0, 0\)"
+TMA_BARRIER = r"__dynamic_shmem__0\+24576 \("
 
 
 @exercise(
@@ -244,7 +253,7 @@ def check_commit_mask(answer: object) -> str:
     "13.6",
     "A bug to find",
     hints=[
-        "Below the waits the report lists what came to CTA 0's barrier, and from which block. Whose bytes are missing?",
+        "Below the waits the report lists what came to CTA 0's barrier, and from which CTA. Whose bytes are missing?",
         "Look at the register in the loads' last brackets, and at the constant in the line that makes it.",
     ],
 )
@@ -268,7 +277,7 @@ def check_fixed_ptx(answer: object) -> str:
         reports={
             "misses 32768 bytes": "The bytes of CTA 1's loads still count on CTA 1's own barrier, where nobody waits "
             "for them.",
-            "never written": "Now the leader does not wait for the bytes of the other one at all, and reads them too "
+            "ReadBeforeWait": "Now the leader does not wait for the bytes of the other one at all, and reads them too "
             "early.",
         },
     )
@@ -311,17 +320,19 @@ def check_two_pairs(answer: object) -> str:
         emulator_first=True,
         reports={
             "elect.sync": ELECTS,
-            "never written": "An MMA reads a tile that is not there yet: does the leader expect the bytes of both, does "
-            "it wait for the phase under way, and does no other pair's commit let its loads go on?",
             "would be loaded from column": "A CTA loads C before it is there: the commit is for both to wait for.",
+            TOO_EARLY: "An MMA reads a tile that is not there yet: does the leader expect the bytes of both, does it wait "
+            "for the phase under way, and does no other pair's commit let its loads go on?",
+            AGAIN: "A CTA loads into a stage that a pair may still read: at which CTAs does each pair's commit arrive, and "
+            "does each wait for its own pair's?",
             re.compile(
-                rf"{TMA_BARRIER}, CTA [13] [^\n]*misses"
+                rf"blocks? \([13], 0, 0\)[^\n]*{TMA_BARRIER}[^\n]*misses"
             ): "An odd CTA waits for bytes on its own barrier, where "
             "none are counted. Whose barrier do the loads name?",
             "BarrierCountError": "A barrier got one arrival more than a phase takes: does anybody arrive who should "
             "not, or does a commit reach another pair?",
             re.compile(
-                rf"{TMA_BARRIER}, [^\n]*in phase 0 and misses \d+ bytes"
+                rf"{TMA_BARRIER}[^\n]*in phase 0 and misses \d+ bytes"
             ): "The number of bytes that the leader expects and those that come do not agree.",
             "misses 1 of 1 arrivals": "A CTA waits for an arrival that does not come. Who announces the bytes, and "
             "at which CTAs does each pair's commit arrive?",

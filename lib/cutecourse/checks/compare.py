@@ -22,6 +22,9 @@ ELECTS = (
     "cute.copy and cute.gemm elect their thread themselves, and the whole warp has to come there: called by "
     "one thread alone, it waits for the other 31."
 )
+# Reports of a read that comes too early, and of a write over what others may have still to read.
+TOO_EARLY = re.compile("ReadBeforeWait|UninitializedRead")
+AGAIN = re.compile("StageReusedEarly|OverwrittenSource")
 
 
 def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int, str] | None = None) -> None:
