@@ -168,12 +168,12 @@ def is_refused(info: InstructionInfo) -> bool:
 
 @cache
 def _measured() -> Coverage:
-    """Parts of the page share one count."""
+    """The parts share one count."""
     return measure()
 
 
 def markdown(what: str) -> str:
-    """One part of the page: a key of `PARTS`. Errors: BadCoverage."""
+    """One part of a page: a key of `PARTS`. Errors: BadCoverage."""
     return PARTS[what]()
 
 
@@ -281,7 +281,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "hazards": _hazard_rows,
     "errors": _error_rows,
 }
-"""The parts of the page, by the argument of its directive."""
+"""The parts of the pages, by the argument of their directive."""
 
 
 def _table(header: list[str], rows: Iterable[list[str]]) -> str:

@@ -1,4 +1,4 @@
-"""The page of what the emulator knows: each instruction is there, with the counts of the recordings."""
+"""What the pages say of the emulator: each instruction is there, with the counts of the recordings."""
 
 from __future__ import annotations
 
@@ -58,6 +58,19 @@ def recounted() -> dict[str, Counter[str]]:
     return counts
 
 
+def pages_of(part: str) -> list[Path]:
+    """The sources of the book's pages on which a part stands."""
+    directive = re.compile(rf"^```\{{emulator\}} {part}$", re.MULTILINE)
+    sources = [*BOOK.glob("*.md"), *BOOK.glob("chapters/*.md")]
+    return [path for path in sources if directive.search(path.read_text(encoding="utf-8"))]
+
+
+def built(book: Path, part: str) -> Path:
+    """The built page on which a part stands."""
+    (source,) = pages_of(part)
+    return book / source.relative_to(BOOK).with_suffix(".html")
+
+
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:
     return measure()
@@ -70,7 +83,7 @@ def _rows(table: str) -> dict[str, list[str]]:
 
 
 def test_page__shows_each_registered_instruction_with_its_counts(book: Path) -> None:
-    page = parse(book / "emulator_coverage.html")
+    page = parse(built(book, "instructions"))
     rows = {row.find("td").get_text(): row for row in page.select("#emulator-instructions tbody tr")}
     refused = {row.find("td").get_text() for row in page.select("#emulator-refused tbody tr")}
     assert rows.keys() | refused == NAMES
@@ -89,7 +102,7 @@ def test_page__shows_each_registered_instruction_with_its_counts(book: Path) -> 
 
 
 def test_page__shows_each_hazard_with_its_severity(book: Path) -> None:
-    page = parse(book / "emulator_coverage.html")
+    page = parse(built(book, "hazards"))
     rows = [
         [cell.get_text() for cell in row.select("td")] for row in page.select("#emulator-hazards tbody tr")
     ]
@@ -97,9 +110,9 @@ def test_page__shows_each_hazard_with_its_severity(book: Path) -> None:
     assert {row[0]: row[4] for row in rows} == {name: hazard.error for name, hazard in HAZARDS.items()}
 
 
-def test_page__has_every_part() -> None:
-    text = (BOOK / "emulator_coverage.md").read_text(encoding="utf-8")
-    assert re.findall(r"^```\{emulator\} (\w+)$", text, re.MULTILINE) == list(PARTS)
+@pytest.mark.parametrize("part", PARTS)
+def test_part__stands_on_one_page(part: str) -> None:
+    assert len(pages_of(part)) == 1
 
 
 def test_measure__counts_what_was_recorded(coverage: Coverage) -> None:

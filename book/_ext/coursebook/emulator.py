@@ -6,17 +6,19 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from cutecourse.errors import CourseError
 from tools import emulator_coverage
 
-PAGE = "emulator_coverage"
+_MARK = "emulator"
+"""In the metadata of the pages that have a part."""
 
 
 class EmulatorDirective(SphinxDirective):
-    """One part of the page: a key of `tools.emulator_coverage.PARTS`."""
+    """One part of what is known: a key of `tools.emulator_coverage.PARTS`."""
 
     required_arguments = 1
 
@@ -27,14 +29,22 @@ class EmulatorDirective(SphinxDirective):
             text = emulator_coverage.markdown(part)
         except CourseError as error:
             raise ExtensionError(str(error)) from error
+        self.env.metadata[self.env.docname][_MARK] = True
         container = nodes.container(classes=["cute-scroll"], ids=[f"emulator-{part}"])
-        self.state.nested_parse(StringList(text.splitlines(), PAGE), self.content_offset, container)
+        self.state.nested_parse(
+            StringList(text.splitlines(), self.env.docname), self.content_offset, container
+        )
         for table in container.findall(nodes.table):
             table["classes"] += ["cute-emulator"]
         return [container]
 
 
 def setup(app: Sphinx) -> None:
-    """Add the directive; the page is read anew on each build, since cases may come and go."""
+    """Add the directive; its pages are read anew on each build, since cases may come and go."""
     app.add_directive("emulator", EmulatorDirective)
-    app.connect("env-get-outdated", lambda app, env, *_: [PAGE] if PAGE in env.found_docs else [])
+    app.connect("env-get-outdated", _outdated)
+
+
+def _outdated(app: Sphinx, env: BuildEnvironment, *_: object) -> list[str]:
+    """The pages that had a part at the last build, and are still there."""
+    return [page for page in env.found_docs if _MARK in env.metadata.get(page, {})]
