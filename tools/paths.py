@@ -15,7 +15,7 @@ NOTEBOOKS = ROOT / "notebooks"
 EXERCISES = ROOT / "exercises"
 EXERCISE_SOURCES = EXERCISES / "sources"
 SOLUTIONS = EXERCISES / "solutions"
-BACK_MATTER = ("notation", "symptoms")
+BACK_MATTER = ("notation", "symptoms", "emulator")
 """The pages behind the chapters that have cells, and so a recorded notebook."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from tools import errata
+from tools import emulator_coverage, errata
 from tools.paths import BACK_MATTER, AuthoringError
 
 _FENCE = re.compile(r"^(?P<fence>:{3,}|`{3,})\{(?P<name>[\w-]+)\}[ \t]*(?P<argument>.*)$")
@@ -77,6 +77,8 @@ def _directive(match: re.Match[str], body: list[str], where: str) -> str:
         body = body[1:]
     if name == "errata":
         return errata.section(argument, links=False)
+    if name == "emulator":
+        return emulator_coverage.markdown(argument)
     if name == "glossary":
         return _glossary(body)
     if name not in _TITLES:
