@@ -61,14 +61,13 @@ def recounted() -> dict[str, Counter[str]]:
 def pages_of(part: str) -> list[Path]:
     """The sources of the book's pages on which a part stands."""
     directive = re.compile(rf"^```\{{emulator\}} {part}$", re.MULTILINE)
-    sources = [*BOOK.glob("*.md"), *BOOK.glob("chapters/*.md")]
+    sources = sorted([*BOOK.glob("*.md"), *BOOK.glob("chapters/*.md")])
     return [path for path in sources if directive.search(path.read_text(encoding="utf-8"))]
 
 
 def built(book: Path, part: str) -> Path:
-    """The built page on which a part stands."""
-    (source,) = pages_of(part)
-    return book / source.relative_to(BOOK).with_suffix(".html")
+    """The first of the built pages on which a part stands."""
+    return book / pages_of(part)[0].relative_to(BOOK).with_suffix(".html")
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +110,8 @@ def test_page__shows_each_hazard_with_its_severity(book: Path) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_part__stands_on_one_page(part: str) -> None:
-    assert len(pages_of(part)) == 1
+def test_part__stands_on_a_page(part: str) -> None:
+    assert pages_of(part)
 
 
 def test_measure__counts_what_was_recorded(coverage: Coverage) -> None:

@@ -52,7 +52,7 @@ def emulator_rows() -> tuple[list[str], Rows, list[Path]]:
 
 def benchmark_rows() -> tuple[list[str], Rows, list[Path]]:
     """Each file of measurements: where, when, and how many."""
-    return _json_rows((BENCHMARK_RESULTS,), ("rows",))
+    return _json_rows((BENCHMARK_RESULTS,), ("rows", "outcomes"))
 
 
 def _json_rows(folders: Sequence[Path], counted: Sequence[str]) -> tuple[list[str], Rows, list[Path]]:
