@@ -131,8 +131,14 @@ class Cohort:
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
 
     def release(self) -> None:
-        """Let go of what the blocks had, all of which have ended: bundles and cohort name each other."""
-        self.races = None
+        """Let go of what the blocks had, all of which have ended: they and what they have name each other."""
+        if self.races is not None and self.races.operations is not None:
+            self.races.operations.every.clear()  # each of them names what they are kept in
+        self.races = self.provenance = None
+        for bundle in self.bundles:
+            bundle.rows.clear()
+        self.shared = self.shared_written = np.zeros(0, dtype=np.uint8)
+        self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
         for kept in (self.bundles, self.barriers, self.state, self.views, self._alive):
             kept.clear()
 

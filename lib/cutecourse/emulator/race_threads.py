@@ -13,6 +13,7 @@ from cutecourse.emulator.clocks import Clocks, Row
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.race_words import Use, describe_thread, place_of
+from cutecourse.emulator.sparse import sparse_zeros
 
 if TYPE_CHECKING:
     from cutecourse.emulator.access import Access
@@ -51,11 +52,12 @@ class Threads:
         self.plan = plan
         self.per_block = cohort.machine.warps_per_block
         units = len(cohort.shared) // plan.unit if plan.by_threads else 0
-        self.write_tag = np.zeros(units, dtype=np.uint32)
-        self.write_by = np.zeros(units, dtype=np.uint16)
+        # Kernels whose bytes asynchronous operations move have threads use a small part of shared memory.
+        self.write_tag = sparse_zeros((units,), np.uint32)
+        self.write_by = sparse_zeros((units,), np.uint16)
         columns = clocks.warps if plan.remote else self.per_block
-        self.read_tag = np.zeros((columns, units), dtype=np.uint32)
-        self.write_before = np.zeros(units if plan.asynchronous else 0, dtype=np.uint32)
+        self.read_tag = sparse_zeros((columns, units), np.uint32)
+        self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
         """The tag of its writer's write before the last."""
         self.accesses: dict[int, Access] = {}
         """The last access of each line, where operations may have to name it."""
