@@ -45,6 +45,8 @@ _SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 
                      110: 227, 120: 99, 121: 99}  # fmt: skip
 _STATIC_LIMIT = 48 << 10
 _LEFT_BYTES = 256 << 20
+_YOUNG = 7000
+"""After so many new objects, ten times Python's number, a launch looks for cycles among them."""
 
 
 @dataclass(frozen=True)
@@ -237,15 +239,20 @@ def _only_new_cycles() -> Iterator[None]:
     """Search for cycles among what is made in the meantime only.
 
     A search through all objects of the process takes a tenth of a second where a compiler is loaded. Without
-    any search a grid would hold the memory of all blocks that have ended.
+    any search a grid would hold the memory of all blocks that have ended. What is young is looked through
+    less often than Python does it by itself: few of the many small objects that come and go are in cycles.
     """
     if gc.get_freeze_count():  # somebody has set objects aside, who will not want them back
         yield
         return
+    young, middle, old = gc.get_threshold()
     gc.freeze()
+    if young:
+        gc.set_threshold(max(young, _YOUNG), middle, old)
     try:
         yield
     finally:
+        gc.set_threshold(young, middle, old)
         gc.unfreeze()
 
 

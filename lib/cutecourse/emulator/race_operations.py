@@ -31,6 +31,7 @@ _SECTOR_SHIFT = 6
 _SECTOR = 1 << _SECTOR_SHIFT
 """Chunks that mostly belong to one copy, and are looked at as one then."""
 _MIXED = -1
+_SPANS = 8192
 
 
 class Operation:
@@ -109,6 +110,8 @@ class Operations:
         self._open: dict[tuple[int, int], tuple[int, Operation]] = {}
         """What a (component, cluster) issues now, and the number of its group."""
         self._counts: dict[tuple[int, int], int] = {}
+        self._spans: dict[int, tuple[NDArray[np.int64], slice]] = {}
+        """The sectors of chunks that stay as they are, by the array's identity."""
         self._numbers: dict[tuple[str, int, int, int], int] = {}
 
     def _component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
@@ -287,8 +290,7 @@ class Operations:
     ) -> None:
         """An operation is issued that reads chunks of a rank's; `row` is what its issuer knows."""
         # The sectors between may be more than are read; those that are all known need no closer look.
-        low, high = int(chunks.min()) >> _SECTOR_SHIFT, int(chunks.max()) >> _SECTOR_SHIFT
-        numbers = set(self._sectors[low : high + 1].tolist())
+        numbers = set(self._sectors[self._span(chunks)].tolist())
         if 0 in numbers or _MIXED in numbers or not self._are_known(numbers, row):
             into = self._copies_at(chunks)
             numbers = set(into.reshape(-1).tolist())
@@ -314,6 +316,18 @@ class Operations:
             if found is None:
                 found = readers[reader.component] = np.zeros(self.block_chunks, dtype=np.int32)
             found[chunks - rank * self.block_chunks] = reader.number
+
+    def _span(self, chunks: NDArray[np.int64]) -> slice:
+        """The sectors from the first of some chunks to the last."""
+        known = self._spans.get(id(chunks))
+        if known is not None and known[0] is chunks:
+            return known[1]
+        span = slice(int(chunks.min()) >> _SECTOR_SHIFT, (int(chunks.max()) >> _SECTOR_SHIFT) + 1)
+        if not chunks.flags.writeable:  # those of an MMA's matrices, which are asked for again
+            if len(self._spans) >= _SPANS:
+                self._spans.clear()
+            self._spans[id(chunks)] = (chunks, span)
+        return span
 
     def _are_known(self, numbers: set[int], row: Row) -> bool:
         """Whether a clock knows that all of some copies are over."""

@@ -46,6 +46,8 @@ _OTHER_KINDS = ("kind::f8f6f4", "kind::i8", "kind::mxf8f6f4", "kind::mxf4", "kin
 _COLLECTORS = tuple(f"collector::a::{use}" for use in ("fill", "use", "lastuse", "discard"))
 _KEEPING = _COLLECTORS[:2]
 _MOST_SCALE = 15
+_PLACES = 8192
+"""So many matrices at their places are kept, of 2 KiB each in a GEMM of 128 x 16."""
 _AFTER_COMMIT = "wait for the mbarrier of a tcgen05.commit behind it"
 
 
@@ -160,14 +162,29 @@ class Mma:
         self.starts = [cohort.shared_start(self.cluster, rank) // CHUNK for rank in self.ranks]
         """The number of each CTA's first chunk among the cohort's."""
         self.b_matrix = self._matrix("b-desc", self.b_bits, shape.n, k_major=shape.b_k_major)
-        self.b = [self.b_matrix.chunks + start for start in self.starts]
+        self.b = self._placed(self.b_matrix)
         self.a_matrix: Matrix | None = None
         self.a: list[NDArray[np.int64]] = []
         if self.a_bits is not None:
             self.a_matrix = self._matrix("a-desc", self.a_bits, shape.m, k_major=shape.a_k_major)
-            self.a = [self.a_matrix.chunks + start for start in self.starts]
+            self.a = self._placed(self.a_matrix)
         elif not shape.a_k_major:
             raise FieldError("transpose A (bit 15)", "set, and A in tensor memory is K-major")
+
+    def _placed(self, matrix: Matrix) -> list[NDArray[np.int64]]:
+        """The numbers of a matrix's chunks among the cohort's, in each CTA; one object for all who ask."""
+        known: dict[tuple[Matrix, int], NDArray[np.int64]]
+        known = self.origin.bundle.cohort.state.setdefault("tcgen05 places", {})
+        found = []
+        for start in self.starts:
+            chunks = known.get((matrix, start))
+            if chunks is None:
+                if len(known) >= _PLACES:
+                    known.clear()
+                chunks = known[matrix, start] = matrix.chunks + start
+                chunks.flags.writeable = False
+            found.append(chunks)
+        return found
 
     def _matrix(self, name: str, bits: int, extent: int, *, k_major: bool) -> Matrix:
         """A CTA's part of a matrix; each CTA has its part of `extent`."""
