@@ -8,7 +8,8 @@ every hook of the trace is taken out of the emulator's source (benchmarks/trace_
 that were parsed and written again. They take turns, launch by launch, in an order that changes from round to
 round, and a turn counts the processor's time of its process. For each round the ratio to the launch without
 hooks is taken, and of all ratios the median with its quartiles: what else the machine does meets all of them.
-`same` is one more process without hooks, and shows how far apart equal code comes out.
+`same` is one more process without hooks, and shows how far apart equal code comes out. A process keeps the
+luck of where its memory lies for as long as it lives, so all of them are started anew several times.
 
 A recorder keeps copies of the arguments besides the events; `on` holds both.
 """
@@ -35,7 +36,9 @@ from benchmarks.trace_hooks import TakenOut, write_package
 from tools.facts import of_this_machine
 from tools.paths import ROOT
 
-ROUNDS = 40
+ROUNDS = 8
+"""Turns of each variant and workload in each life of the processes."""
+LIVES = 6
 VARIANTS = ("without", "same", "off", "on")
 SETTLED = 3
 """Launches of each process before one counts."""
@@ -134,18 +137,39 @@ class Worker:
         self._process.wait()
 
 
-def measure(rounds: int, workers: dict[str, Worker]) -> list[dict[str, Any]]:
-    """A row for each workload."""
+Times = dict[str, dict[str, list[float]]]
+"""Seconds by workload and variant."""
+
+
+def take(rounds: int, workers: dict[str, Worker], times: Times, random_: random.Random) -> None:
+    """Add the times of some rounds of each workload."""
     order = list(workers)
-    shuffle = random.Random(0).shuffle
-    rows = []
     for workload in workers["off"].events:
-        seconds: dict[str, list[float]] = {variant: [] for variant in workers}
+        seconds = times.setdefault(workload, {variant: [] for variant in workers})
         for _ in range(rounds):
-            shuffle(order)
+            random_.shuffle(order)
             for variant in order:
                 seconds[variant].append(workers[variant].time(workload))
-        row = {"workload": workload, "events": workers["on"].events[workload], **summary(seconds)}
+
+
+def measure(lives: int, rounds: int, libraries: dict[str, Path]) -> list[dict[str, Any]]:
+    """A row for each workload. Errors: TakenOut, where a launch with nobody listening has events."""
+    times: Times = {}
+    random_ = random.Random(0)
+    events: dict[str, int] = {}
+    for _ in range(lives):
+        workers = {variant: Worker(variant, library) for variant, library in libraries.items()}
+        try:
+            if any(workers[variant].events != workers["off"].events for variant in ("without", "same")):
+                raise TakenOut("a launch with nobody listening had events")
+            events = workers["on"].events
+            take(rounds, workers, times, random_)
+        finally:
+            for worker in workers.values():
+                worker.close()
+    rows = []
+    for workload, seconds in times.items():
+        row = {"workload": workload, "events": events[workload], **summary(seconds)}
         print(line_of(row), flush=True)
         rows.append(row)
     return rows
@@ -181,6 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--output", type=Path, help="where the result goes")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="turns of each variant and workload")
+    parser.add_argument("--lives", type=int, default=LIVES, help="how often all processes are started anew")
     parser.add_argument("--serve", choices=VARIANTS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve is not None:
@@ -191,17 +216,11 @@ def main() -> int:
         write_package(ROOT / "lib" / "cutecourse", hooked, hooks=True)
         taken = write_package(ROOT / "lib" / "cutecourse", bare, hooks=False)
         libraries = {"without": bare, "same": bare, "off": hooked, "on": hooked}
-        workers = {variant: Worker(variant, library) for variant, library in libraries.items()}
-        try:
-            if any(workers[variant].events != workers["off"].events for variant in ("without", "same")):
-                raise TakenOut("a launch with nobody listening had events")
-            rows = measure(options.rounds, workers)
-        finally:
-            for worker in workers.values():
-                worker.close()
+        rows = measure(options.lives, options.rounds, libraries)
     result = {
         "recorded": of_this_machine(),
         "method": {
+            "lives": options.lives,
             "rounds": options.rounds,
             "takes": "median of the rounds' ratios of process time",
             "hooks_taken_out": taken,
