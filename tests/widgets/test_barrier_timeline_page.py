@@ -115,7 +115,8 @@ SAMPLE: dict[str, Any] = {
     "read": True, "number": 4, "columns": 32, "address": 5 << 16 | 7, "shape": "32x32b", "registers": 16,
     "issue": 0, "issues": [0], "m": 256, "n": 64, "k": 16, "types": "f32.f16.bf16", "a": 1 << 62,
     "b": 1 << 62, "d": 9, "idesc": 1, "accumulate": True, "barrier": {"rank": 0, "offset": 8, "name": "full"},
-    "state": {"phase": 0, "pending": 1, "tx": 0},
+    "state": {"phase": 0, "pending": 1, "tx": 0}, "lanes": 32,
+    "touches": [{"space": "shared", "rank": 0, "range": [0, 128], "writes": False}],
 }  # fmt: skip
 """Something for each name in an event's data."""
 

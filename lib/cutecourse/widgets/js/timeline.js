@@ -289,6 +289,12 @@ const OTHER = {
   "tmem.store": (d) => `stores ${registersAt(d)} to ${tensorPlace(d.address)} on, shape ${d.shape}`,
   "tmem.copy": (d) => `issues a copy from shared memory to ${tensorPlace(d.address)}${ofPair(d)}`,
   "tmem.wait": (d) => `executes tcgen05.wait::${d.name}: its earlier ${d.name === "ld" ? "loads from" : "stores to"} tensor memory are complete`,
+  "wgmma.issue": (d) => `issues a wgmma, ${mmaShape(d)}, ${d.types.split(".").slice(1).join(" times ")}; D is in registers, and is ${d.accumulate ? "added to" : "overwritten"}`,
+  "wgmma.complete": (d) => `has its wgmma #${d.issue} complete`,
+  "wgmma.wait": (d) => `waits until at most ${number(d.left, "wgmma group")} ${d.left === 1 ? "is" : "are"} under way`,
+  "memory.load": (d) => `loads from memory with ${d.name}: ${number(d.lanes, "lane")}`,
+  "memory.store": (d) => `stores to memory with ${d.name}: ${number(d.lanes, "lane")}`,
+  "memory.atomic": (d) => `changes memory with ${d.name}: ${number(d.lanes, "lane")}`,
   fence: (d) => `executes ${d.name.startsWith("fence") || d.name.startsWith("tcgen05.") ? "" : "fence "}${d.name}`,
 };
 
