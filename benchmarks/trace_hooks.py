@@ -14,8 +14,10 @@ from pathlib import Path
 
 __all__ = ["TakenOut", "without_hooks", "write_package"]
 
-_GATHERERS = {"remember", "_remember", "tell"}
+_GATHERERS = {"remember", "_remember"}
 """Functions that only tell the recorder; of each the call goes, and None stands for what it gave."""
+_GATHERING_METHODS = {"tell"}
+"""Methods that do. One of the same name as a function above is another thing: races remember accesses."""
 
 
 class TakenOut(RuntimeError):
@@ -62,8 +64,11 @@ class _Fold(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name not in _GATHERERS:
+        if isinstance(node.func, ast.Attribute):
+            gathers = node.func.attr in _GATHERING_METHODS
+        else:
+            gathers = getattr(node.func, "id", "") in _GATHERERS
+        if not gathers:
             return node
         self.count += 1
         return ast.copy_location(ast.Constant(None), node)

@@ -12,7 +12,7 @@ from benchmarks.trace_hooks import TakenOut, without_hooks, write_package
 from benchmarks.tracing import summary
 
 PACKAGE = Path(cutecourse.__file__).parent
-LAUNCH = """
+LAUNCH = '''
 import numpy as np
 from cutecourse import runtime, emulator
 from cutecourse.kernels import tma_broken
@@ -23,8 +23,24 @@ run = runtime.run(
     gave_up=np.zeros(2, np.uint32), tiles=3,
 )
 assert (run["result"] == 2 * source).all()
-print(len(run.trace))
+racing = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry racing()
+{
+    .shared .b32 word;
+    .reg .b32 %r;
+    mov.u32 %r, %tid.x;
+    st.shared.b32 [word], %r;
+    ret;
+}
 """
+try:
+    emulator.launch(racing, grid=1, block=64)
+except emulator.SharedMemoryRace:
+    print(len(run.trace))
+'''
 
 
 @pytest.mark.parametrize(
@@ -38,6 +54,7 @@ print(len(run.trace))
         ("if machine.recorder is None and c():\n    a()", "if c():\n    a()"),
         ("x = f() if q.machine.recorder is not None else 0", "x = 0"),
         ("x = remember(origin, 'load', a=g())", "x = None"),
+        ("self.threads.remember(access)", "self.threads.remember(access)"),
         ("if x is not None:\n    a()", "if x is not None:\n    a()"),
         ("if machine.recorder == 3:\n    a()", "if machine.recorder == 3:\n    a()"),
     ],
