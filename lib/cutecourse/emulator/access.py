@@ -30,7 +30,7 @@ from cutecourse.emulator.memory import (
     WINDOW_BITS,
     Allocation,
 )
-from cutecourse.emulator.memory_events import tell_accesses
+from cutecourse.emulator.memory_events import is_told, tell_access
 from cutecourse.emulator.site import Site
 
 __all__ = ["Access", "Part"]
@@ -107,7 +107,7 @@ class Access:
         self._unaligned, self._shift = _number(self._low), _number(self.shift)
         self._bounds: tuple[Allocation, NDArray[np.uint64], NDArray[np.uint64]] | None = None
         """Of an allocation where it begins, and where an access may begin at most."""
-        tell_accesses(self)
+        self._tells = is_told(self)
 
     # --- what instructions use ------------------------------------------------------------------------------
 
@@ -155,6 +155,12 @@ class Access:
         """
         if self.flags and bundle.cohort.races is not None:
             bundle.cohort.races.flag(bundle, mask)
+        found = self._find(bundle, address, mask)
+        if self._tells:
+            tell_access(self, bundle, address, mask)
+        return found
+
+    def _find(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:
         lanes = None
         if mask is not None:
             lanes = np.flatnonzero(mask)

@@ -9,37 +9,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.access import Access, Part
+    from cutecourse.emulator.access import Access
     from cutecourse.emulator.machine import Machine
 
-__all__ = ["tell_accesses"]
+__all__ = ["is_told", "tell_access"]
 
 _OFFSET = (1 << RANK_SHIFT) - 1
 
 
-def tell_accesses(access: Access) -> None:
-    """Have an access tell the recorder where it went, if one wants to know; else nothing changes."""
+def is_told(access: Access) -> bool:
+    """Whether a recorder wants to know where an access goes."""
     machine = access.site.machine
     if machine.recorder is None or not machine.recorder.memory:
-        return
-    if access.space not in {"shared", "shared::cluster", "global", "generic"}:
-        return
-    find = access.parts
-
-    def parts(bundle: Bundle, address: Any, mask: Mask) -> list[Part]:
-        found = find(bundle, address, mask)
-        _tell(access, bundle, address, mask)
-        return found
-
-    access.parts = parts  # type: ignore[method-assign]
+        return False
+    return access.space in {"shared", "shared::cluster", "global", "generic"}
 
 
-def _tell(access: Access, bundle: Bundle, address: Any, mask: Mask) -> None:
+def tell_access(access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
+    """Tell the recorder where lanes of each warp have gone; only for an access that `is_told`."""
     kind = "memory.atomic" if access.reads and access.writes else "memory.load"
     if access.writes and not access.reads:
         kind = "memory.store"

@@ -84,6 +84,11 @@ class _Form:
     reads: NDArray[np.int64]
 
     @property
+    def shape(self) -> tuple[int, int, str]:
+        """N, K and the type of D: what accumulators of one chain share."""
+        return self.n, self.k, self.d
+
+    @property
     def item(self) -> int:
         """Bytes of an element of A and B."""
         return _BYTES[self.a]
@@ -158,17 +163,16 @@ def _same(origin: Origin, row: NDArray[Any], what: str) -> int:
 def _check_registers(flight: Flight, origin: Origin, form: _Form, cluster: int) -> None:
     """Report that registers are not ready: an operation in flight has them, or a fence is missing."""
     for operation, _ in list(flight.open[cluster]):
-        other = operation.form  # type: ignore[attr-defined]
-        same = other.n == form.n and other.d == form.d and other.k == form.k
-        met = np.isin(form.writes, other.writes).any() and not same
-        if met or np.isin(form.reads, other.writes).any() or np.isin(form.writes, other.reads).any():
+        met = np.isin(form.writes, operation.writes).any() and operation.shape != form.shape
+        met = met or np.isin(form.reads, operation.writes).any()
+        if met or np.isin(form.writes, operation.reads).any():
             report(
                 "accumulator in flight",
                 "it uses registers of the wgmma.mma_async at line"
-                f" {other.site.line}, which this warp has not waited for; only accumulators of the same shape"
-                " are passed on without a wgmma.wait_group",
+                f" {operation.site.line}, which this warp has not waited for; only accumulators of the same"
+                " shape are passed on without a wgmma.wait_group",
                 origin,
-                other.site.line,
+                operation.site.line,
             )
             operation.settle()
     used = np.concatenate([form.writes, form.reads])
@@ -275,6 +279,7 @@ class _Multiplication:
     ) -> None:
         self.form = form
         self.site = form.site
+        self.shape = form.shape
         self.writes = form.writes
         self.reads = form.reads
         self.group = group
@@ -513,7 +518,7 @@ def wait_group(site: Site) -> Step:
         clusters = _clusters(bundle, split.mask)
         for cluster in clusters:
             due = flight.due(cluster, newest)
-            late = next((operation for operation in due if operation.work is None), None)  # type: ignore[attr-defined]
+            late = next((operation for operation in due if operation.work is None), None)
             if late is not None:
                 lagging[cluster] = late
                 continue
@@ -521,7 +526,7 @@ def wait_group(site: Site) -> Step:
             for operation in due:
                 operation.settle()
                 if bundle.cohort.races is not None:
-                    bundle.cohort.races.waited(bundle, cluster, operation.reading)  # type: ignore[attr-defined]
+                    bundle.cohort.races.waited(bundle, cluster, operation.reading)
             flight.end(cluster, newest)
         if bundle.machine.recorder is not None:
             for cluster in clusters:

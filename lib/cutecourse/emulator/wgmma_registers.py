@@ -22,7 +22,9 @@ from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Vector
 
 if TYPE_CHECKING:
+    from cutecourse.emulator.machine import PendingWork
     from cutecourse.emulator.program import Program
+    from cutecourse.emulator.race_operations import Operation
     from cutecourse.emulator.registry import Step
     from cutecourse.emulator.site import Site
     from cutecourse.ptx.syntax import Operand
@@ -37,8 +39,14 @@ class InFlight(Protocol):
     """An operation that a warp has issued and not waited for."""
 
     site: Site
+    shape: tuple[int, int, str]
+    """N, K and the type of D."""
     writes: NDArray[np.int64]
     reads: NDArray[np.int64]
+    work: PendingWork | None
+    """None until all four warps have come to it."""
+    reading: Operation | None
+    """What it is to the record of races."""
 
     def settle(self) -> None:
         """Complete it now, where it can be."""
@@ -97,10 +105,10 @@ class Flight:
     @classmethod
     def of(cls, bundle: Bundle) -> Flight:
         """The bundle's, made when first asked for."""
-        found = bundle.state.get("wgmma")
+        found: Flight | None = bundle.state.get("wgmma")
         if found is None:
             found = bundle.state["wgmma"] = cls(bundle)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def begin(self, cluster: int, operation: InFlight) -> None:
         """A warp has issued an operation."""
