@@ -252,6 +252,9 @@ def test_explore__refuses_a_launch_that_does_not_depend_on_its_seed_only():
     [
         (lambda: tickets(seeds=[3]), "1 seed to explore: at least 2"),
         (lambda: tickets(max_seeds=1), "1 seed to explore"),
+        (lambda: tickets(seeds=10), "seeds are integers, several of them, not 10"),
+        (lambda: tickets(seeds=[0, 1.5]), r"seeds are integers, several of them, not \[0, 1.5\]"),
+        (lambda: tickets(max_seeds=None), "max_seeds is an integer, not None"),
         (lambda: tickets(seed=1), "explore sets seed itself"),
         (lambda: tickets(compare={"que": None}), "compare names que; the arrays are count, queue"),
         (lambda: tickets(queue=np.zeros((BLOCKS, 2), np.uint32)[:, 0]), "is not contiguous"),

@@ -187,6 +187,9 @@ def test_snapshot__says_what_there_is_instead():
     snapshot = trace.snapshot(trace.of("tma.land").events[-1])
     for call, message in (
         (lambda: snapshot.shared(5), r"block \(5, 0, 0\) was not running at event \d+; those that were"),
+        (lambda: snapshot.shared((0, 0, 0, 1)), r"block=\(0, 0, 0, 1\): give x, \(x, y\) or \(x, y, z\)"),
+        (lambda: snapshot.shared(()), r"block=\(\): give x"),
+        (lambda: snapshot.shared(0.5), "block=0.5: give x"),
         (
             lambda: snapshot.shared(0, "tiles"),
             r"no shared variable 'tiles'; the variables are: 'tile' \(1024 bytes\), 'full'",

@@ -10,26 +10,24 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import CHUNK, Cohort
 from cutecourse.emulator.tensor_memory import Region
+from cutecourse.trace.snapshot import runs_of
 
 __all__ = ["chunks_touched", "region_touches"]
 
 
 def region_touches(rank: int, regions: Iterable[Region], *, writes: bool) -> list[dict[str, Any]]:
     """Regions of a CTA's tensor memory, each run of lanes on its own."""
-    found = []
-    for region in regions:
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], region.lanes.view(np.int8), [0]])))
-        found += [
-            {
-                "space": "tensor",
-                "rank": rank,
-                "lanes": [low, high],
-                "range": [region.first, region.stop],
-                "writes": writes,
-            }
-            for low, high in edges.reshape(-1, 2).tolist()
-        ]
-    return found
+    return [
+        {
+            "space": "tensor",
+            "rank": rank,
+            "lanes": [low, high],
+            "range": [region.first, region.stop],
+            "writes": writes,
+        }
+        for region in regions
+        for low, high in runs_of(region.lanes)
+    ]
 
 
 def chunks_touched(cohort: Cohort, cluster: int, rank: int, chunks: NDArray[np.int64]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ for. A kernel whose outcome changes with the emulator's seed has asked for too l
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -32,6 +33,7 @@ __all__ = ["Difference", "Exploration", "Outcome", "explore"]
 
 Array = NDArray[Any]
 Launch = Callable[[int, Recorder | None], Any]
+Rules = Mapping[str, Callable[[Array], Array] | None]
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def explore(
     *,
     seeds: Iterable[int] = range(10),
     max_seeds: int = 100,
-    compare: Mapping[str, Callable[[Array], Array] | None] | None = None,
+    compare: Rules | None = None,
     **arguments: Any,
 ) -> Exploration:
     """Run a launch under many seeds, until one ends in another way than the first one did.
@@ -195,8 +197,9 @@ def explore(
                `{"scratch": None}` where nothing is. What counts is compared bit for bit, like all else.
     Returns:   an `Exploration`. Outcomes differ in the error's class or line, in the notes, or in the bits
                of an array. What the kernel printed is not compared: right kernels print in any order.
-    Errors:    LaunchError and PtxError, which no seed changes; LaunchError for fewer than two seeds, for a
-               callable that returns something else or gives another outcome with the same seed.
+    Errors:    LaunchError and PtxError, which no seed changes; LaunchError for seeds that are no
+               integers or fewer than two, for a callable that returns something else or gives another outcome
+               with the same seed.
     Bounded:   digests are kept of each launch, arrays of none. Only the two launches that differ run once
                more, with a recorder.
     """
@@ -207,7 +210,12 @@ def explore(
         run: Launch = launch
     else:
         run = _from_arguments(launch, arguments)
-    chosen = [int(seed) for seed in islice(seeds, max(max_seeds, 0))]
+    if not isinstance(max_seeds, int):
+        raise LaunchError(f"max_seeds is an integer, not {max_seeds!r}")
+    try:
+        chosen = [operator.index(seed) for seed in islice(seeds, max(max_seeds, 0))]
+    except TypeError:
+        raise LaunchError(f"seeds are integers, several of them, not {seeds!r}") from None
     if len(chosen) < 2:
         raise LaunchError(f"{number(len(chosen), 'seed')} to explore: at least 2 make a comparison")
     outcomes: list[Outcome] = []
@@ -222,7 +230,7 @@ def explore(
 
 
 def _end(
-    run: Launch, seed: int, recorder: Recorder | None, rules: Mapping[str, Callable[[Array], Array] | None]
+    run: Launch, seed: int, recorder: Recorder | None, rules: Rules
 ) -> tuple[Outcome, dict[str, Array], Trace | None]:
     """Launch once: the outcome, what counts of the arrays, and what the launch itself says is its trace."""
     try:
@@ -280,7 +288,7 @@ def _differ(first: Outcome, second: Outcome) -> str | None:
 
 def _difference(
     run: Launch,
-    rules: Mapping[str, Callable[[Array], Array] | None],
+    rules: Rules,
     kind: str,
     first: Outcome,
     second: Outcome,

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from html import escape
 
 from cutecourse.trace import Event
-from cutecourse.trace.words import html_table, number, place, text_table, words
+from cutecourse.trace.words import html_table, number, place, runs, text_table, words
 
 __all__ = [
     "Pair",
@@ -81,6 +81,7 @@ def _sides(pair: Pair) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _wrapped(text: str) -> list[str]:
+    """A cell's lines."""
     return textwrap.wrap(text, _TEXT_WIDTH, subsequent_indent="  ") or [""]
 
 
@@ -89,9 +90,7 @@ def pairs_text(pairs: Iterable[Pair], names: tuple[str, str]) -> str:
     rows: list[tuple[str, ...]] = []
     for pair in pairs:
         left, right = _sides(pair)
-        wrapped = [
-            textwrap.wrap(side[-1], _TEXT_WIDTH, subsequent_indent="  ") or [""] for side in (left, right)
-        ]
+        wrapped = [_wrapped(side[-1]) for side in (left, right)]
         for n in range(max(map(len, wrapped))):
             one, other = (side[n] if n < len(side) else "" for side in wrapped)
             lead = (left[:-1], right[:-1]) if n == 0 else (("",) * 4, ("",) * 4)
@@ -137,13 +136,7 @@ def grouped(seeds: Iterable[int]) -> str:
     >>> grouped([0, 1, 2, 5, 7, 8])
     '0 to 2, 5, 7 to 8'
     """
-    runs: list[list[int]] = []
-    for seed in seeds:
-        if runs and seed == runs[-1][1] + 1:
-            runs[-1][1] = seed
-        else:
-            runs.append([seed, seed])
-    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs(seeds))
 
 
 def outcomes_text(rows: Sequence[tuple[str, str, str]]) -> str:

@@ -25,7 +25,7 @@ from cutecourse.emulator.errors import (
     TransactionBytesError,
 )
 from cutecourse.ptx.sources import line_in_words
-from cutecourse.trace.words import number
+from cutecourse.trace.words import number, runs
 
 if TYPE_CHECKING:
     from cutecourse.emulator.machine import Machine
@@ -132,7 +132,7 @@ def _waits(cohort: Cohort) -> Iterator[_Wait]:
     for bundle in cohort.bundles:
         for split in bundle.splits:
             mask = bundle.full if split.mask is None else split.mask
-            for warp in np.flatnonzero(mask.any(axis=1)).tolist():
+            for warp in bundle.clusters(mask):
                 active = np.flatnonzero(mask[warp]).tolist()
                 live = np.flatnonzero(bundle.live[warp]).tolist()
                 yield _Wait(bundle, split, warp, "" if active == live else f" lanes {_ranges(active)}")
@@ -198,14 +198,7 @@ def _warps(warps: list[int]) -> str:
 
 def _ranges(numbers: list[int]) -> str:
     """[0, 1, 2, 5] as "0-2, 5"."""
-    parts: list[str] = []
-    start = previous = numbers[0]
-    for one in [*numbers[1:], -2]:
-        if one != previous + 1:
-            parts.append(str(start) if start == previous else f"{start}-{previous}")
-            start = one
-        previous = one
-    return ", ".join(parts)
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs(numbers))
 
 
 _DEED = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cutecourse.errors import CourseError
 
-__all__ = ["KINDS", "Event", "TraceError"]
+__all__ = ["KINDS", "Event", "TraceError", "block_of"]
 
 KINDS: dict[str, tuple[str, ...]] = {
     "mbarrier.init": ("barrier", "count"),
@@ -139,6 +140,18 @@ class Event:
         from cutecourse.trace.words import words
 
         return words(self)
+
+
+def block_of(asked: int | Sequence[int]) -> tuple[int, int, int]:
+    """A CTA's place in the grid, given as x, (x, y) or (x, y, z). Errors: TraceError."""
+    try:
+        given = [operator.index(part) for part in (asked if isinstance(asked, Iterable) else (asked,))]
+    except TypeError:
+        given = []
+    if not 1 <= len(given) <= 3:
+        raise TraceError(f"block={asked!r}: give x, (x, y) or (x, y, z).")
+    x, y, z = (*given, 0, 0)[:3]
+    return x, y, z
 
 
 def plain(value: Any) -> Any:

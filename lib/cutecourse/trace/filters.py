@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from cutecourse.trace.event import KINDS, Event, TraceError
+from cutecourse.trace.event import KINDS, Event, TraceError, block_of
 from cutecourse.trace.snapshot import find_variable
 from cutecourse.trace.touches import Touch, touches
 
@@ -98,13 +98,10 @@ def _among(name: str, asked: Any, limit: int | None) -> Condition:
 
 
 def _block(trace: Trace, asked: int | Sequence[int]) -> tuple[int, int, int]:
-    given = (asked,) if isinstance(asked, int) else tuple(asked)
-    if not 1 <= len(given) <= 3:
-        raise TraceError(f"block={asked!r}: give x, (x, y) or (x, y, z).")
-    x, y, z = (*given, 0, 0)[:3]
-    if not all(0 <= part < extent for part, extent in zip((x, y, z), trace.grid, strict=True)):
-        raise TraceError(f"block={(x, y, z)} is not in the grid {trace.grid}.")
-    return (x, y, z)
+    wanted = block_of(asked)
+    if not all(0 <= part < extent for part, extent in zip(wanted, trace.grid, strict=True)):
+        raise TraceError(f"block={wanted} is not in the grid {trace.grid}.")
+    return wanted
 
 
 def _of_barrier(trace: Trace, asked: str | int) -> Condition:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cutecourse.trace.event import KINDS, Event, TraceError, plain
+from cutecourse.trace.snapshot import Replay
 from cutecourse.trace.trace import Trace
 
 __all__ = ["Recorder"]
@@ -47,7 +48,7 @@ class Recorder:
         seed: int = 0,
         device: str = "emulator",
         variables: Mapping[str, tuple[int, int]] | None = None,
-        replay: Any = None,
+        replay: Replay | None = None,
     ) -> None:
         """Say which launch the events are of, where its shared variables lie, and how to run it again.
 

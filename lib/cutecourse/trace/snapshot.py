@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.dtypes import DTYPES, DType
-from cutecourse.trace.event import Event, TraceError
+from cutecourse.trace.event import Event, TraceError, block_of
 from cutecourse.trace.words import barrier_name, html_table, number, text_table, words
 
-__all__ = ["CtaMemory", "Mbarrier", "Snapshot", "SnapshotDifference", "find_variable"]
+__all__ = ["CtaMemory", "Mbarrier", "Replay", "Snapshot", "SnapshotDifference", "find_variable", "runs_of"]
 
 LANES, COLUMNS = 128, 512
 _SHOWN = 40
@@ -175,12 +175,11 @@ class Snapshot:
         return tuple(barrier for cta in chosen for barrier in cta.barriers)
 
     def _cta(self, block: Block) -> CtaMemory:
-        given = (block,) if isinstance(block, int) else tuple(block)
-        x, y, z = (*given, 0, 0, 0)[:3]
-        found = self._ctas.get((x, y, z))
+        wanted = block_of(block)
+        found = self._ctas.get(wanted)
         if found is None:
             known = ", ".join(map(str, self._ctas)) or "none"
-            raise TraceError(f"block {(x, y, z)} was not running at {self.when}; those that were: {known}.")
+            raise TraceError(f"block {wanted} was not running at {self.when}; those that were: {known}.")
         return found
 
     def _range(self, name: str | int, limit: int) -> tuple[int, int]:
@@ -222,7 +221,7 @@ class Snapshot:
         changed = (old != new) | (old & new & (one.shared != two.shared))
         edges = {edge for place in self.variables.values() for edge in place}
         ranges: list[tuple[int, int]] = []
-        for first, stop in _runs(changed):
+        for first, stop in runs_of(changed):
             if ranges and first - ranges[-1][1] < _CLOSE and not edges & {*range(ranges[-1][1], first + 1)}:
                 ranges[-1] = (ranges[-1][0], stop)
             else:
@@ -281,6 +280,16 @@ class Snapshot:
 
     def _repr_html_(self) -> str:
         return html_table(("block", "holds"), _cut(self._rows()), self.title)
+
+
+class Replay(Protocol):
+    """What runs a launch again, for snapshots."""
+
+    def snapshots(self, events: Sequence[Event], *, end: bool, memory: bool) -> dict[int | None, Snapshot]:
+        """The memories right after some events, and at the end under None; `memory` as its recorder had it.
+
+        Errors: TraceError where the launch does not do the same again.
+        """
 
 
 class SnapshotDifference:
@@ -343,10 +352,14 @@ def _numpy(given: Any) -> np.dtype[Any]:
     return found
 
 
-def _runs(changed: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """(first, stop) of each run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], changed.view(np.int8), [0]])))
-    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+def runs_of(marks: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """(first, stop) of each run of True.
+
+    >>> runs_of(np.array([True, True, False, True]))
+    [(0, 2), (3, 4)]
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], marks.view(np.int8), [0]])))
+    return [(int(first), int(stop)) for first, stop in edges.reshape(-1, 2)]
 
 
 def _changed_cells(one: CtaMemory, two: CtaMemory) -> list[str]:
@@ -360,7 +373,7 @@ def _changed_cells(one: CtaMemory, two: CtaMemory) -> list[str]:
     a, b = (nothing if cta.cells is None else cta.cells for cta in (one, two))
     old, new = (nothing != 0 if cta.cells_written is None else cta.cells_written for cta in (one, two))
     changed = (old != new) | (old & new & (a != b))
-    for first, stop in _runs(changed.any(axis=0)):
+    for first, stop in runs_of(changed.any(axis=0)):
         lanes = np.flatnonzero(changed[:, first:stop].any(axis=1))
         cells = number(int(changed[:, first:stop].sum()), "cell")
         found.append(f"lanes {lanes[0]} to {lanes[-1]}, columns {first} to {stop - 1}: {cells} changed")

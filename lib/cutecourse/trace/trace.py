@@ -11,7 +11,7 @@ from typing import Any
 from cutecourse.trace import export, history
 from cutecourse.trace.event import KINDS, Event, TraceError, plain
 from cutecourse.trace.filters import Numbers, conditions, kinds_named
-from cutecourse.trace.snapshot import Snapshot
+from cutecourse.trace.snapshot import Replay, Snapshot
 from cutecourse.trace.touches import Touch, touches
 from cutecourse.trace.words import Table, number, place, words
 
@@ -41,7 +41,7 @@ class Trace:
     memory: bool = False
     """Whether loads and stores were recorded as well."""
     whole: tuple[Event, ...] = field(default=(), compare=False)
-    replay: Any = field(default=None, compare=False)
+    replay: Replay | None = field(default=None, compare=False)
     """What runs the launch again, for snapshots; None for a trace from a file."""
 
     @property

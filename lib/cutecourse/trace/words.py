@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from cutecourse.trace.event import Event
 
-__all__ = ["Table", "barrier_name", "html_table", "number", "place", "text_table", "words"]
+__all__ = ["Table", "barrier_name", "html_table", "number", "place", "runs", "text_table", "words"]
 
 
 def words(event: Event) -> str:
@@ -41,6 +41,21 @@ def number(count: int, what: str) -> str:
     ('1 arrival', '2 arrivals', '8192 bytes')
     """
     return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of neighbours.
+
+    >>> runs([0, 1, 2, 5, 7, 8])
+    [(0, 2), (5, 5), (7, 8)]
+    """
+    found: list[tuple[int, int]] = []
+    for one in numbers:
+        if found and one == found[-1][1] + 1:
+            found[-1] = (found[-1][0], one)
+        else:
+            found.append((one, one))
+    return found
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
