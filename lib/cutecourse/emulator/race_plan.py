@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan"]
 
-HAZARDS = ("race", "read before its wait", "stage reused early")
+_CHECKS = ("race", "read before its wait", "stage reused early")
 _ELSEWHERE = frozenset({"global", "local", "const", "param", "param::entry", "param::func"})
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _LEAST_LINE_BITS = 8
@@ -50,7 +50,7 @@ class Plan:
     @classmethod
     def _make(cls, machine: Machine) -> Plan | None:
         program = machine.program
-        if not program.shared_bytes or all(machine.severities[name] == "off" for name in HAZARDS):
+        if not program.shared_bytes or all(machine.severities[name] == "off" for name in _CHECKS):
             return None
         size = machine.cluster[0] * machine.cluster[1] * machine.cluster[2]
         least, remote, asynchronous = CHUNK, False, False

@@ -62,8 +62,6 @@ class Threads:
         self.accesses: dict[int, Access] = {}
         """The last access of each line, where operations may have to name it."""
         self._views: dict[int, tuple[NDArray[Any], ...]] = {}
-        self.mixed = plan.remote
-        """Whether bytes may have been written by others than warps of their block."""
         self._cached: list[tuple[Any, Any]] = [(0, 0)] * clocks.warps
         self._cluster_of = np.arange(cohort.n * WARP_SIZE) // WARP_SIZE
 
@@ -136,17 +134,20 @@ class Threads:
         return found
 
     def _look_at(self, warp: int, rank: int) -> None:
-        """Keep of a warp's clock what each access needs: the least entry of its block, its own tag."""
+        """Keep of a warp's clock what each access needs: the least entry of its block, its own tag.
+
+        Where warps of other blocks may have written too, the least entry is 0.
+        """
         known = self.clocks.known[warp]
         first = rank * self.per_block
         self.clocks.changed[warp] = False
         if self.cohort.n == 1:
-            low = 0 if self.mixed else min(known[0, first : first + self.per_block].tolist())
+            low = 0 if self.plan.remote else min(known[0, first : first + self.per_block].tolist())
             self._cached[warp] = (low, int(known[0, warp]) - self.clocks.step)
             return
         own = known[:, warp] - np.uint32(self.clocks.step)
         lows = known[:, first : first + self.per_block].min(axis=1)
-        self._cached[warp] = (np.zeros_like(lows) if self.mixed else lows, own)
+        self._cached[warp] = (np.zeros_like(lows) if self.plan.remote else lows, own)
 
     def _check_readers(
         self,
@@ -177,15 +178,14 @@ class Threads:
         tag: int,
         deed: str,
     ) -> None:
-        """A warp's access meets one of another component, of which its clock does not know."""
+        """A warp's access meets one of another warp, of which its clock does not know."""
         position = int(place[0])
         lane = position if lanes is None else int(lanes[position])
         byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
         other = Use(self.clocks.components[by], tag & self.clocks.line_mask, deed)
         origin = Origin(access.site, bundle, lane)
-        name = "read before its wait" if other.component.kind != "warp" and access.reads else "race"
         report(
-            name,
+            "race",
             lambda: describe_thread(origin, access, byte, other),
             origin,
             other.line,

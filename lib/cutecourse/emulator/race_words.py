@@ -51,8 +51,6 @@ def place_of(origin: Origin, byte: int) -> dict[str, Any]:
 def describe_thread(origin: Origin, access: Access | None, byte: int, other: Use) -> str:
     """A thread, or with no access an operation that it issues, meets another thread's access."""
     what = _what(origin, access)
-    if other.component.kind != "warp":
-        return _in_flight(origin, what, byte, other)
     verb = {"read": "has read", "write": "has written"}[other.deed]
     return (
         f"{what} {_where(origin, byte)}, which {_warp(origin, other.component)} {verb} at line {other.line},"
@@ -111,14 +109,6 @@ def describe_reuse(origin: Origin, byte: int, other: Use, cohort: Cohort) -> str
     )
 
 
-def _in_flight(origin: Origin, what: str, byte: int, other: Use) -> str:
-    """The other access is a cp.async or st.async under way."""
-    return (
-        f"{what} {_where(origin, byte)}, which {_warp(origin, other.component)} copies there at line"
-        f" {other.line}, and nothing orders it behind the end of that copy"
-    )
-
-
 def _what(origin: Origin, access: Access | None) -> str:
     if access is None:
         return f"{origin.site.instruction.name} uses"
@@ -136,10 +126,7 @@ def _where(origin: Origin, byte: int) -> str:
 
 
 def _warp(origin: Origin, component: Component) -> str:
-    one = f"warp {component.number}"
-    if component.kind == "mbarrier":
-        one = "another CTA"
-    return one + (f" of CTA {component.rank}" if origin.bundle.cohort.size > 1 else "")
+    return f"warp {component.number}" + (f" of CTA {component.rank}" if origin.bundle.cohort.size > 1 else "")
 
 
 def _issuer(origin: Origin, other: Use) -> str:
