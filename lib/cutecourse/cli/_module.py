@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cutecourse.errors import CourseError
-from cutecourse.ptx.checks import names
+from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
 from cutecourse.ptx.syntax import (
     Address,
     Function,
     Instruction,
     Module,
-    Operand,
     Variable,
 )
 from cutecourse.ptx.tokens import MAX_TEXT_BYTES
@@ -175,11 +174,3 @@ def destinations(instruction: Instruction, scope: Scope) -> list[Register]:
     if not instruction.operands or isinstance(instruction.operands[0], Address):
         return []
     return list(registers(instruction.operands[0], scope))
-
-
-def registers(operand: Operand, scope: Scope) -> Iterator[Register]:
-    """The registers that an operand names."""
-    for name in names(operand):
-        found = scope.lookup(name.text)
-        if isinstance(found, Register):
-            yield found

@@ -166,7 +166,7 @@ class _Barriers:
 
 def _tell(bundle: Bundle, lanes: NDArray[np.bool_], kind: str, line: int, number: int) -> None:
     """Record one event for each warp that takes part."""
-    for warp in np.flatnonzero(lanes.any(axis=1)).tolist():
+    for warp in bundle.clusters(lanes):
         lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
         bundle.machine.emit(kind, bundle, lane, line, one=False, number=number)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from cutecourse.emulator.machine import Machine
     from cutecourse.emulator.program import Program
+    from cutecourse.emulator.provenance import Provenance
     from cutecourse.emulator.races import Races
 
 __all__ = ["CHUNK", "CHUNK_TYPE", "KINDS", "WARP_SIZE", "Bundle", "Cohort", "Mask", "Split", "put"]
@@ -121,7 +122,7 @@ class Cohort:
     views: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
     shared_chunks: tuple[NDArray[Any], NDArray[Any]] = field(init=False)
     """Shared memory and its record of writes as vectors of chunks."""
-    provenance: Any = None
+    provenance: Provenance | None = None
     """Where the bytes come from (cutecourse.emulator.provenance), in kernels where that is followed."""
     races: Races | None = None
     """Who used shared memory last; None where no race is possible or none is looked for."""
@@ -226,6 +227,10 @@ class Bundle:
     def lanes(self, mask: Mask) -> NDArray[np.int64]:
         """The active lanes as numbers into the flattened (n * 32) lanes."""
         return (self.full if mask is None else mask).ravel().nonzero()[0]
+
+    def clusters(self, mask: Mask) -> list[int]:
+        """The warps with an active lane, each by its cluster's position in the cohort."""
+        return list(range(self.n)) if mask is None else np.flatnonzero(mask.any(axis=1)).tolist()
 
     def where(self, lane: int) -> tuple[tuple[int, int, int], int, int]:
         """Block coordinates, warp and lane of a flattened lane."""

@@ -125,7 +125,7 @@ class _ClusterBarrier:
 
 def _tell(bundle: Bundle, lanes: Lanes, kind: str, line: int, **data: Any) -> None:
     """Record one event for each warp that takes part."""
-    for warp in np.flatnonzero(lanes.any(axis=1)).tolist():
+    for warp in bundle.clusters(lanes):
         lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
         bundle.machine.emit(kind, bundle, lane, line, one=int(lanes[warp].sum()) == 1, **data)
 

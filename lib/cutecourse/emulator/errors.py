@@ -162,7 +162,7 @@ class AlignmentError(EmulatorError):
 
 
 class UninitializedRead(EmulatorError):
-    """A read of shared or local memory that nobody has written."""
+    """A read of shared, local or tensor memory that nobody has written."""
 
 
 class MissingWgmmaFence(EmulatorError):
@@ -170,7 +170,7 @@ class MissingWgmmaFence(EmulatorError):
 
 
 class MissingProxyFence(EmulatorError):
-    """A bulk copy read shared memory that a thread had written without a fence of the asynchronous proxy."""
+    """An asynchronous operation reads what threads have stored without a fence of the asynchronous proxy."""
 
 
 class AccumulatorInFlight(EmulatorError):
@@ -178,7 +178,7 @@ class AccumulatorInFlight(EmulatorError):
 
 
 class OverwrittenSource(EmulatorError):
-    """A thread wrote to shared memory that a bulk copy had still to read."""
+    """Shared memory was written that an asynchronous operation had still to read."""
 
 
 class UnfinishedCopy(EmulatorError):
@@ -313,7 +313,7 @@ class OperandOutsideTensor(EmulatorError):
 
 
 class OperandReadTwice(EmulatorError):
-    """One operand of a tcgen05.mma has the same bytes of shared memory at several places."""
+    """One operand of a tcgen05.mma or wgmma has the same bytes of shared memory at several places."""
 
 
 class OperandTypeMismatch(EmulatorError):
@@ -341,7 +341,7 @@ class UnfinishedLoad(EmulatorError):
 
 
 class OpenPhase(EmulatorError):
-    """A block ended with an mbarrier in the middle of a phase: some arrivals or bytes of it have come."""
+    """A block ended, and an mbarrier had got bytes that nobody expects, or expected some that never came."""
 
 
 class TransactionBytesError(DeadlockError):

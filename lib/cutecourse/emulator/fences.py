@@ -83,7 +83,7 @@ def fence(site: Site) -> Step:
             bundle.cohort.races.flag(bundle, mask)
         if bundle.machine.recorder is not None:
             active = site.active(bundle, mask)
-            for warp in np.flatnonzero(active.any(axis=1)).tolist():
+            for warp in bundle.clusters(active):
                 lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
                 one_lane = int(active[warp].sum()) == 1
                 bundle.machine.emit("fence", bundle, lane, site.line, one=one_lane, name=name)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.emulator.frame import align_up, alignment_of, size_of
+from cutecourse.ptx.checks import names
 from cutecourse.ptx.scopes import FlatFunction
-from cutecourse.ptx.syntax import Address, Function, Module, Name, SymbolOffset, Variable
+from cutecourse.ptx.syntax import Function, Module, Variable
 
 __all__ = ["Placement"]
 
@@ -159,23 +159,13 @@ def _members(variable: Variable) -> list[Variable]:
 
 def _used_names(functions: Iterable[FlatFunction]) -> set[str]:
     """Every name that an instruction mentions."""
-    used: set[str] = set()
-    for function in functions:
-        for instruction in function.instructions:
-            stack: list[Any] = list(instruction.operands)
-            while stack:
-                operand = stack.pop()
-                if isinstance(operand, Name):
-                    used.add(operand.text)
-                elif isinstance(operand, SymbolOffset):
-                    used.add(operand.symbol)
-                elif isinstance(operand, Address):
-                    stack.extend(operand.coordinates)
-                    if operand.base:
-                        used.add(operand.base.text)
-                elif hasattr(operand, "items"):
-                    stack.extend(operand.items)
-    return used
+    return {
+        name.text
+        for function in functions
+        for instruction in function.instructions
+        for operand in instruction.operands
+        for name in names(operand)
+    }
 
 
 def _is_used(variable: Variable, used: set[str]) -> bool:

@@ -335,7 +335,7 @@ class Program:
             self._function_now = name
             self._labels = where
             for piece in pieces:
-                self._translate(flat, piece, where, faults)
+                self._translate(flat, piece, faults)
         if faults:
             raise self._all_faults(faults)
         self._rank_blocks()
@@ -407,9 +407,7 @@ class Program:
             return False
         return "sync" in instruction.modifiers or "aligned" in instruction.modifiers
 
-    def _translate(
-        self, flat: FlatFunction, piece: list[int], where: dict[int, int], faults: list[EmulatorError]
-    ) -> None:
+    def _translate(self, flat: FlatFunction, piece: list[int], faults: list[EmulatorError]) -> None:
         block = BasicBlock(len(self.blocks), function=self._function_now)
         self.blocks.append(block)
         block.next = block.index + 1

@@ -47,7 +47,7 @@ def fence_shared(bundle: Bundle, active: NDArray[np.bool_]) -> None:
                 barrier lies between.
     """
     cohort = bundle.cohort
-    for cluster in np.flatnonzero(active.any(axis=1)).tolist():
+    for cluster in bundle.clusters(active):
         start = cohort.shared_start(cluster, bundle.rank)
         written = cohort.shared_written[start : start + cohort.shared_stride]
         np.minimum(written, IN_SIGHT, out=written)

@@ -328,7 +328,7 @@ class TensorMemories:
 
         Errors: TensorMemoryLeak.
         """
-        for cluster in np.flatnonzero(mask.any(axis=1)).tolist():
+        for cluster in bundle.clusters(mask):
             memory = self._memories.get((cluster, bundle.rank))
             if memory is None or not memory.allocations or self.cohort.alive(bundle.rank)[cluster]:
                 continue

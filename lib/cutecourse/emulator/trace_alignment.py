@@ -7,7 +7,8 @@ after an arrival, the number of an event, and what happens asynchronously (bytes
 complete, the arrivals that a commit asked for).
 
 Simplified: lanes of a warp that have parted may take turns in another order under another seed, and that
-shows as a warp that parts. A trace holds no plain loads and stores, so a race between them parts no warp.
+shows as a warp that parts. Without `Recorder(memory=True)` a trace holds no plain loads and stores, so a race
+between them parts no warp.
 """
 
 from __future__ import annotations

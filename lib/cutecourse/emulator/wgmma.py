@@ -32,7 +32,7 @@ from cutecourse.emulator.warp_values import require_whole_warps
 from cutecourse.emulator.wgmma_arithmetic import fused_sums, whole_sums
 from cutecourse.emulator.wgmma_descriptor import SharedMatrix, decode, shared_matrix
 from cutecourse.emulator.wgmma_group import WARPS, Lagging, Warpgroup
-from cutecourse.emulator.wgmma_registers import Flight
+from cutecourse.emulator.wgmma_registers import Flight, InFlight
 from cutecourse.ptx.syntax import Vector
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def mma_async(site: Site) -> Step:
         require_whole_warps(site, bundle, mask)
         flight = Flight.of(bundle)
         rows = bundle.rows
-        for cluster in _clusters(bundle, mask):
+        for cluster in bundle.clusters(mask):
             origin = Origin(site, bundle, cluster * WARP_SIZE)
             a_bits = None
             if form.a_descriptor is not None:
@@ -140,11 +140,6 @@ def mma_async(site: Site) -> Step:
             flight.begin(cluster, found)
 
     return step
-
-
-def _clusters(bundle: Bundle, mask: Mask) -> list[int]:
-    """The warps of a bundle that take part, each in a cluster of its own."""
-    return list(range(bundle.n)) if mask is None else np.flatnonzero(mask.any(axis=1)).tolist()
 
 
 def _same(origin: Origin, row: NDArray[Any], what: str) -> int:
@@ -371,15 +366,15 @@ class _Multiplication:
         running, form = self.group.running, self.form
         for earlier in running[: running.index(self)]:
             if np.isin(form.writes, earlier.writes).any() or np.isin(form.reads, earlier.writes).any():
-                earlier.work.finish()
+                earlier.settle()
         running.remove(self)
         self._check_shared(issued=True)
         a = self._a()
         b = self._shared(self.b, k_major=form.b_k_major)
         if form.negate_a:
-            a = _negated(a, form.a)
+            a = _negated(a)
         if form.negate_b:
-            b = _negated(b, form.b)
+            b = _negated(b)
         d = self._registers(form.d_slots)
         c = _rows_of_d(d, form.d) if self.accumulate else np.zeros((_M, form.n), dtype=np.uint32)
         if form.whole:
@@ -427,7 +422,7 @@ def _whole(kind: str) -> str:
     return "i1" if kind == "s8" else "u1"
 
 
-def _negated(bits: NDArray[Any], kind: str) -> NDArray[Any]:
+def _negated(bits: NDArray[Any]) -> NDArray[Any]:
     """The numbers' signs changed."""
     sign = 1 << (8 * bits.itemsize - 1)
     return bits ^ bits.dtype.type(sign)
@@ -467,7 +462,7 @@ def fence(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
         flight = Flight.of(bundle)
-        for cluster in _clusters(bundle, mask):
+        for cluster in bundle.clusters(mask):
             Warpgroup.of(site, bundle, cluster).come(site, bundle, None)
             flight.touched[:, cluster] = False
 
@@ -488,7 +483,7 @@ def commit_group(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
         flight = Flight.of(bundle)
-        for cluster in _clusters(bundle, mask):
+        for cluster in bundle.clusters(mask):
             Warpgroup.of(site, bundle, cluster).come(site, bundle, None)
             flight.committed[cluster] += 1
 
@@ -514,8 +509,8 @@ def wait_group(site: Site) -> Step:
     def control(bundle: Bundle, split: Split, following: int) -> int:
         require_whole_warps(site, bundle, split.mask)
         flight = Flight.of(bundle)
-        lagging: dict[int, Any] = {}
-        clusters = _clusters(bundle, split.mask)
+        lagging: dict[int, InFlight] = {}
+        clusters = bundle.clusters(split.mask)
         for cluster in clusters:
             due = flight.due(cluster, newest)
             late = next((operation for operation in due if operation.work is None), None)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split
 from cutecourse.emulator.errors import DivergedWarp, NonUniformOperand
 
 if TYPE_CHECKING:
     from cutecourse.emulator.site import Site
+    from cutecourse.emulator.wgmma_registers import InFlight
 
 __all__ = ["WARPS", "Warpgroup"]
 
@@ -60,7 +61,7 @@ class Warpgroup:
     """How many instructions all four have come to."""
     position: list[int] = field(default_factory=lambda: [0] * WARPS)
     """How many each warp has come to."""
-    running: list[Any] = field(default_factory=list)
+    running: list[InFlight] = field(default_factory=list)
     """Operations that are issued and not complete, oldest first."""
     waiting: list[tuple[Bundle, Split]] = field(default_factory=list)
     """Warps that wait for operations to which not all four have come."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.mbarrier_state import Origin
-from cutecourse.ptx.checks import names
+from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Vector
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from cutecourse.emulator.race_operations import Operation
     from cutecourse.emulator.registry import Step
     from cutecourse.emulator.site import Site
+    from cutecourse.emulator.wgmma_group import Warpgroup
     from cutecourse.ptx.syntax import Operand
 
-__all__ = ["Flight", "Watched", "watch"]
+__all__ = ["Flight", "InFlight", "Watched", "watch"]
 
 _NO_RESULT = frozenset({"st", "red", "call", "bra", "ret", "prefetch", "bar", "barrier", "stmatrix"})
 """Instructions whose first operand is no destination."""
@@ -39,6 +40,7 @@ class InFlight(Protocol):
     """An operation that a warp has issued and not waited for."""
 
     site: Site
+    group: Warpgroup
     shape: tuple[int, int, str]
     """N, K and the type of D."""
     writes: NDArray[np.int64]
@@ -68,9 +70,8 @@ class Watched:
         found = {
             self.numbers[key]
             for operand in operands
-            for name in names(operand)
-            if isinstance(register := scope.lookup(name.text), Register)
-            and (key := (function, register.index)) in self.numbers
+            for register in registers(operand, scope)
+            if (key := (function, register.index)) in self.numbers
         }
         return np.array(sorted(found), dtype=np.int64)
 
@@ -79,10 +80,7 @@ def _vector(operands: tuple[Operand, ...], scope: Scope) -> Iterator[Register]:
     """The registers of D, and those of A where it is in registers."""
     for operand in operands[:2]:
         if isinstance(operand, Vector):
-            for name in names(operand):
-                found = scope.lookup(name.text)
-                if isinstance(found, Register):
-                    yield found
+            yield from registers(operand, scope)
 
 
 class Flight:
@@ -169,8 +167,7 @@ def watch(site: Site, step: Step) -> Step:
 
     def watching(bundle: Bundle, mask: Mask) -> None:
         flight = Flight.of(bundle)
-        clusters = range(bundle.n) if mask is None else np.flatnonzero(mask.any(axis=1)).tolist()
-        for cluster in clusters:
+        for cluster in bundle.clusters(mask):
             if flight.total:
                 flight.check(site, bundle, cluster, used, written)
             flight.touched[used, cluster] = True

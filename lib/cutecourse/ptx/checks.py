@@ -22,7 +22,7 @@ from cutecourse.ptx.syntax import (
     Vector,
 )
 
-__all__ = ["SPECIAL_REGISTERS", "check", "is_special", "names"]
+__all__ = ["SPECIAL_REGISTERS", "check", "is_special", "names", "registers"]
 
 _XYZ = ("x", "y", "z")
 SPECIAL_REGISTERS: frozenset[str] = frozenset(
@@ -148,3 +148,11 @@ def names(operand: Operand) -> Iterator[Name]:
             yield Name(operand.line, operand.column, operand.symbol)
         case _:
             return
+
+
+def registers(operand: Operand, scope: Scope) -> Iterator[Register]:
+    """The registers that an operand names."""
+    for name in names(operand):
+        found = scope.lookup(name.text)
+        if isinstance(found, Register):
+            yield found

@@ -16,7 +16,6 @@ from cutecourse.widgets.timeline_mmas import commit_arrivals, mma_groups, touche
 
 ACCENT = palette.MEANINGS_LIGHT["accent"]
 BAD = palette.MEANINGS_LIGHT["bad"]
-RAISED = palette.MEANINGS_LIGHT["raised"]
 WIDTH_IN = 9.0
 MOST_LANES = 40
 # Marker, size and fill of each kind of event; the same shapes as on the page.
