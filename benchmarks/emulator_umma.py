@@ -14,6 +14,8 @@ runs on the machine shows in the times.
 
 `peak_mb_above_tensors` is the largest resident size of the process while the emulator runs, interpreter and
 compilers included, less the bytes of A, B and C; `before_launch_mb` is its size before the first launch.
+A long launch may take copies of the process to help: `processes` counts them all, `cpu` has their time as
+well, and `copy_mb` is the size of the largest copy, which has most of its memory in common with the process.
 
 numba's simulator runs a kernel of one thread for each element of C, under NUMBA_ENABLE_CUDASIM=1, at sizes
 that take it seconds: it runs each thread of a kernel as a thread of Python's, and knows no tcgen05.
@@ -24,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -96,6 +99,12 @@ def resident_mb(field: str) -> float:
     raise RuntimeError(f"the system tells no {field} of a process")
 
 
+def _cpu() -> float:
+    """Seconds of the processor's time that this process and the copies that have ended have had."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def emulate(case: Case) -> dict[str, Any]:
     """Times and sizes of one process."""
     import cutecourse
@@ -110,14 +119,17 @@ def emulate(case: Case) -> dict[str, Any]:
     before = resident_mb("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the largest size starts anew
     seconds, cpu = [], []
+    instructions, processes = 0, 1
     for repeat in range(case.warm + case.repeats):
-        start = time.process_time()
+        start = _cpu()
         done = runtime.run(spec, device="emulator", a=a, b=b, c=c)
         if repeat >= case.warm:
-            cpu.append(time.process_time() - start)
+            cpu.append(_cpu() - start)
             seconds.append(done.record.run_s)
         check(case.name, done["c"], expected, case.mnk[2])
-        instructions = done.emulated.total if done.emulated else 0
+        if done.emulated:
+            instructions = done.emulated.total
+            processes = getattr(done.emulated, "processes", 1)  # of another checkout there may be none
         del done
     tensors = (a.nbytes + b.nbytes + c.nbytes) / 1e6
     return {
@@ -126,8 +138,12 @@ def emulate(case: Case) -> dict[str, Any]:
         "seconds": seconds,
         "cpu": cpu,
         "instructions": instructions,
+        "processes": processes,
         "tensors_mb": tensors,
         "before_launch_mb": before,
+        "copy_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
+        if processes > 1
+        else 0.0,
         "peak_mb_above_tensors": resident_mb("VmHWM") - tensors,
         "load": load,
     }
@@ -175,8 +191,10 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "cpu_median_s": statistics.median(time for run in runs for time in run["cpu"]),
         "compile_s": statistics.median(run["compile_s"] for run in runs),
         "instructions": runs[0]["instructions"],
+        "processes": max(run["processes"] for run in runs),
         "peak_mb_above_tensors": max(run["peak_mb_above_tensors"] for run in runs),
         "before_launch_mb": max(run["before_launch_mb"] for run in runs),
+        "copy_mb": max(run["copy_mb"] for run in runs),
         "load": [run["load"] for run in runs],
     }
 

@@ -288,7 +288,14 @@ class Access:
             bad |= (offset & self._unaligned) != _NONE
         if b"\x01" in bad.tobytes():
             return None
-        return Part(allocation.words(self.bytes, self.count), (offset >> self._shift).view(np.int64), lanes)
+        written = None
+        if self.reads:
+            allocation.was_read = True
+        if self.writes:
+            allocation.was_written = True
+            written = allocation.marks(self.bytes, self.count)
+        words, index = allocation.words(self.bytes, self.count), (offset >> self._shift).view(np.int64)
+        return Part(words, index, lanes, written)
 
     def _scattered(
         self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None

@@ -32,7 +32,7 @@ from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Mas
 from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.mbarrier_state import Origin
-from cutecourse.emulator.memory import Allocation
+from cutecourse.emulator.memory import WRITTEN
 from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
@@ -70,9 +70,9 @@ def _size(site: Site, bundle: Bundle, lane: int, slot: int) -> int:
     return size
 
 
-def _in_global(allocation: Allocation, start: int, first: int, stop: int) -> NDArray[Any]:
-    """The chunks first..stop of a range of global memory; they can be written."""
-    return allocation.data[start + first * CHUNK : start + stop * CHUNK].view(CHUNK_TYPE)
+def _in_global(data: NDArray[np.uint8], start: int, first: int, stop: int) -> NDArray[Any]:
+    """The chunks first..stop of a range of an allocation's bytes; they can be written."""
+    return data[start + first * CHUNK : start + stop * CHUNK].view(CHUNK_TYPE)
 
 
 @instruction("cp.async.bulk")
@@ -199,6 +199,7 @@ def _from_global(site: Site, to: str) -> Step:
         bar = barrier_place(site, bundle, lane, lane_value(barrier, bundle, lane))
         at = lane_value(source, bundle, lane)
         allocation, start = global_bytes(site, bundle, lane, at, size, "the copy's source")
+        allocation.was_read = True
         bits, places = None, [place]
         if cta_mask is None:
             check_same_block(site, bundle, lane, place, bar)
@@ -222,7 +223,7 @@ def _from_global(site: Site, to: str) -> Step:
         land_later(
             arrival,
             [
-                _Bytes(first, stop, partial(_in_global, allocation, start, first, stop))
+                _Bytes(first, stop, partial(_in_global, allocation.data, start, first, stop))
                 for first, stop in pieces_of(size // CHUNK)
             ],
         )
@@ -321,6 +322,7 @@ def _to_global(site: Site, combine: Reduction | None) -> Step:
         size = _size(site, bundle, lane, size_slot)
         at = lane_value(destination, bundle, lane)
         allocation, start = global_bytes(site, bundle, lane, at, size, "the copy's destination")
+        allocation.was_written = True
         place = own_place(
             site, bundle, lane, lane_value(source, bundle, lane), size, CHUNK, "the copy's source"
         )
@@ -337,12 +339,20 @@ def _to_global(site: Site, combine: Reduction | None) -> Step:
         )
         out = Out(origin, groups.group(lane), transfer)
         for first, stop in pieces_of(size // CHUNK):
-            target = _in_global(allocation, start, first, stop)
-            out.add(np.arange(first, stop) + place.chunk(place.offset), partial(_write, target, combine))
+            target = _in_global(allocation.data, start, first, stop)
+            marks = None
+            if allocation.written is not None:
+                marks = _in_global(allocation.written, start, first, stop)
+            chunks = np.arange(first, stop) + place.chunk(place.offset)
+            out.add(chunks, partial(_write, target, marks, combine))
         groups.copies.append(out)
 
     return step
 
 
-def _write(target: NDArray[Any], combine: Reduction | None, chunks: NDArray[Any]) -> None:
+def _write(
+    target: NDArray[Any], marks: NDArray[Any] | None, combine: Reduction | None, chunks: NDArray[Any]
+) -> None:
     target[...] = chunks if combine is None else combine(target, chunks)
+    if marks is not None:
+        marks.view(np.uint8)[...] = WRITTEN

@@ -247,6 +247,10 @@ class _TensorOperand:
                 bundle,
                 lane,
             )
+        if self.stores:
+            bound.allocation.was_written = True
+        else:
+            bound.allocation.was_read = True
         counts = tensor_map.counts
         window = bound.window(coords, (0,) * len(counts), counts, whole_chunks=self.stores)
         if not window.empty and bound.base + bound.reach(window) > bound.allocation.nbytes:
@@ -555,6 +559,7 @@ def _write(box: _Box, part: _Range, combine: Reduction | None, chunks: NDArray[A
     values = chunks.reshape(-1).view(f"u{box.bound.map.item_bytes}").reshape(shape[::-1])
     values = values[_inner(window, part)]
     target = box.bound.elements(window)
+    box.bound.mark(window)
     if combine is None:
         target[...] = values
     elif not box.bound.overlaps:

@@ -20,6 +20,7 @@ from cutecourse.emulator.hazards import severities
 from cutecourse.emulator.machine import Machine
 from cutecourse.emulator.memory import Allocation, Memory
 from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.processes import run_parts
 from cutecourse.emulator.program import Program
 from cutecourse.emulator.replay import record
 from cutecourse.emulator.scheduler import Scheduler
@@ -28,10 +29,10 @@ from cutecourse.ptx.checks import check
 from cutecourse.ptx.parser import parse
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Function, Module, Variable
+from cutecourse.trace import Recorder
 
 if TYPE_CHECKING:
     from cutecourse.emulator.hazards import Note
-    from cutecourse.trace import Recorder
 
 __all__ = ["DEFAULT_BUDGET", "LaunchResult", "Parameters", "launch"]
 
@@ -63,6 +64,8 @@ class LaunchResult:
     """How often each instruction was executed by a warp, by its full name."""
     issued: int
     """Instructions that the machine issued, each for a bundle of warps."""
+    processes: int = 1
+    """How many processes have run the grid."""
     printed: str = ""
     """What the kernel printed."""
     notes: tuple[Note, ...] = field(default=(), repr=False)
@@ -105,6 +108,7 @@ def launch(
     recorder: Recorder | None = None,
     hazards: Mapping[str, str] | None = None,
     names: Mapping[str, tuple[int, int]] | None = None,
+    processes: int | None = None,
 ) -> LaunchResult:
     """Run a kernel from its PTX text on this machine's CPU.
 
@@ -118,6 +122,9 @@ def launch(
     and asynchronous copies do, as events; it keeps copies of the arrays, for the trace's snapshots. `hazards`
     gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names` gives
     ranges of shared memory, (offset, bytes), names for reports and events, such as {"full": (98304, 24)}.
+    `processes` limits how many processes a long launch of a large grid is shared out to, where its clusters
+    cannot learn from each other and there is no recorder; without it there may be one for each core. What
+    comes out is the same.
 
     Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
     wrong.
@@ -132,17 +139,16 @@ def launch(
     threads = _extents("block", block, _MAX_BLOCK, function)
     clusters = _cluster(cluster, function, module)
     _check_launch(module, function, shape, threads, clusters)
-    if not isinstance(seed, numbers.Integral):
-        raise LaunchError(f"the seed has to be an integer, not {seed!r}", kernel=function.name)
-    if not isinstance(max_instructions, numbers.Integral) or max_instructions < 1:
-        raise LaunchError(
-            f"max_instructions is a number of at least 1, not {max_instructions!r}", kernel=function.name
-        )
-    for name, given in (("hazards", hazards), ("names", names)):
-        if given is not None and not isinstance(given, Mapping):
-            raise LaunchError(f"{name} is a mapping, not {given!r}", kernel=function.name)
-    if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= dynamic_smem < 1 << 30:
-        raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
+    _check_options(
+        function,
+        seed=seed,
+        max_instructions=max_instructions,
+        dynamic_smem=dynamic_smem,
+        processes=processes,
+        hazards=hazards,
+        names=names,
+        recorder=recorder,
+    )
     _leftovers.collect()
     machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
     machine.arithmetic = _arithmetic(arithmetic, function)
@@ -173,7 +179,7 @@ def launch(
         record(recorder, scheduler, partial(launch, module, **options), args)
     try:
         with _only_new_cycles():
-            scheduler.run()
+            used = run_parts(scheduler, None if processes is None else int(processes))
     except EmulatorError as error:
         error.locate(module)
         if recorder is not None:
@@ -197,6 +203,7 @@ def launch(
         warps=n_blocks * machine.warps_per_block,
         instructions=dict(sorted(counts.items())),
         issued=machine.issued,
+        processes=used,
         printed="".join(machine.printed),
         notes=tuple(sorted(machine.notes.values(), key=lambda note: (note.line, note.other_line or 0))),
     )
@@ -322,6 +329,35 @@ def _cluster(value: int | Sequence[int], function: Function, module: Module) -> 
             f"clusters need sm_90 or later, and the text is for {module.target[0]}", kernel=function.name
         )
     return cluster
+
+
+def _check_options(
+    function: Function,
+    *,
+    seed: Any,
+    max_instructions: Any,
+    dynamic_smem: Any,
+    processes: Any,
+    hazards: Any,
+    names: Any,
+    recorder: Any,
+) -> None:
+    """Refuse options of a launch that are not of their type, or out of range."""
+    for name, given in (
+        ("max_instructions", max_instructions),
+        ("processes", 1 if processes is None else processes),
+    ):
+        if not isinstance(given, numbers.Integral) or given < 1:
+            raise LaunchError(f"{name} is a number of at least 1, not {given!r}", kernel=function.name)
+    if not isinstance(seed, numbers.Integral):
+        raise LaunchError(f"the seed has to be an integer, not {seed!r}", kernel=function.name)
+    if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= dynamic_smem < 1 << 30:
+        raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
+    for name, given in (("hazards", hazards), ("names", names)):
+        if given is not None and not isinstance(given, Mapping):
+            raise LaunchError(f"{name} is a mapping, not {given!r}", kernel=function.name)
+    if recorder is not None and not isinstance(recorder, Recorder):
+        raise LaunchError(f"recorder is a cutecourse.trace.Recorder, not {recorder!r}", kernel=function.name)
 
 
 def _capability(module: Module) -> int:

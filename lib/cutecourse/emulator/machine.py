@@ -193,6 +193,18 @@ class Machine:
         """How races are looked for, once that is known."""
         self.program: Program
 
+    def begin_part(self, number: int) -> None:
+        """Begin a part of the grid as if it were a launch of its own: others decide nothing in it."""
+        self.random = random.Random(f"{self.seed} {number}")
+        self.copies = self.linked = 0
+
+    def forget(self) -> None:
+        """Drop the part of the grid that is under way, and what has been seen in it."""
+        self.pending.clear()
+        self.sleeping.clear()
+        self.half_awake.clear()
+        self.notes.clear()
+
     # --- asynchronous work ----------------------------------------------------------------------------------
 
     def defer(self, complete: Callable[[], None]) -> PendingWork:

@@ -23,6 +23,7 @@ __all__ = [
     "RANK_SHIFT",
     "SHARED_WINDOW",
     "WINDOW_BITS",
+    "WRITTEN",
     "Allocation",
     "Memory",
 ]
@@ -37,6 +38,8 @@ RANK_SHIFT = 24
 """Where an address of shared memory carries the block's rank in its cluster."""
 POISON = 0xCB
 """The byte that fills shared and local memory and registers before anything is written."""
+WRITTEN = 0xFF
+"""What a byte of global memory that the kernel has written is marked with, where account is kept."""
 
 _ALIGNMENT = 1024
 _GAP = 1 << 16
@@ -52,6 +55,11 @@ class Allocation:
     data: NDArray[np.uint8]
     writable: bool = True
     views: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
+    was_read: bool = False
+    was_written: bool = False
+    written: NDArray[np.uint8] | None = None
+    """Which bytes the kernel has written, `WRITTEN` for each, where that is kept account of."""
+    _marks: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -68,12 +76,28 @@ class Allocation:
         try:
             return self.views[bytes_, words]
         except KeyError:
-            whole = len(self.data) - len(self.data) % (bytes_ * words)
-            view = self.data[:whole].view(f"u{bytes_}")
-            if words > 1:
-                view = view.reshape(-1, words)
-            self.views[bytes_, words] = view
+            view = self.views[bytes_, words] = _as_words(self.data, bytes_, words)
             return view
+
+    def marks(self, bytes_: int, words: int = 1) -> NDArray[Any] | None:
+        """`written` as `words` has the bytes; None where no account is kept."""
+        if self.written is None:
+            return None
+        found = self._marks.get((bytes_, words))
+        if found is None:
+            found = self._marks[bytes_, words] = _as_words(self.written, bytes_, words)
+        return found
+
+    def keep_account(self) -> None:
+        """Note from now on which bytes are written."""
+        self.was_read = self.was_written = False
+        self.written = np.zeros(len(self.data), dtype=np.uint8)
+        self._marks.clear()
+
+
+def _as_words(data: NDArray[np.uint8], bytes_: int, words: int) -> NDArray[Any]:
+    view = data[: len(data) - len(data) % (bytes_ * words)].view(f"u{bytes_}")
+    return view.reshape(-1, words) if words > 1 else view
 
 
 class Memory:

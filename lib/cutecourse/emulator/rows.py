@@ -50,6 +50,15 @@ class RowTable:
         """The slot of a constant bit pattern."""
         return self.slot(kind, ("const", bits & ((1 << KINDS[kind][0]) - 1)))
 
+    @property
+    def reads_clocks(self) -> bool:
+        """Whether a special register is read that changes while a kernel runs."""
+        return any(
+            recipe[0] == "special" and recipe[1] in DYNAMIC
+            for recipes in self._recipes.values()
+            for recipe in recipes
+        )
+
     def register(self, function: str, register: Register) -> tuple[int, int]:
         """Width and number of a register's storage; each function has registers of its own."""
         key = (function, register.index)

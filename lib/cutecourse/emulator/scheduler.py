@@ -3,6 +3,9 @@
 Warps of one block never run in lockstep: one runs until it waits or until its turn is over, so an order in
 which a missing barrier shows is tried. The warps of equal rank in independent blocks run together (a
 bundle), since nothing but global memory lies between them.
+
+A large grid whose clusters cannot learn from each other runs in parts, one behind the other, each in an order
+of its own; what a part does is then the same wherever it runs (cutecourse.emulator.processes).
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from operator import length_hint
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cutecourse.emulator.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.errors import EmulatorError
+from cutecourse.emulator.independence import clusters_are_independent
 from cutecourse.emulator.machine import WAIT, Machine
 from cutecourse.emulator.stuck import over_budget, stuck
 
@@ -37,6 +42,8 @@ _WAKES_SOME = 64
 _COHORT_CLUSTERS = 64
 _WARP_BYTES = 8 << 10  # registers of a warp, about
 _COHORT_BYTES = 32 << 20
+_PART_WARPS = 256
+"""Warps that a part of a grid of independent clusters has at least: enough to keep the bundles wide."""
 
 
 class Scheduler:
@@ -58,8 +65,7 @@ class Scheduler:
         n_clusters = 1
         for g, c in zip(machine.grid, machine.cluster, strict=True):
             n_clusters *= g // c
-        self._n_clusters = n_clusters
-        self._next_cluster = 0
+        self._next_cluster = self._end_cluster = 0
         generator = np.random.default_rng(machine.random.getrandbits(64))
         self._order = generator.permutation(n_clusters)
         size = machine.cluster[0] * machine.cluster[1] * machine.cluster[2]
@@ -67,6 +73,10 @@ class Scheduler:
         per_cluster += size * machine.threads_per_block * machine.program.local_stride * 2
         self._cohort_clusters = max(1, min(_COHORT_CLUSTERS, _COHORT_BYTES // max(per_cluster, 1)))
         self._warps_per_cluster = size * machine.warps_per_block
+        self.parts = self._parts(n_clusters)
+        """The grid's parts, as ranges of its clusters in the order in which they start."""
+        self.alarm: tuple[float, Callable[[], None]] | None = None
+        """What to do once, when it is so late."""
 
     @property
     def cohorts(self) -> tuple[Cohort, ...]:
@@ -75,14 +85,37 @@ class Scheduler:
 
     # --- the grid -----------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Run until every block has ended."""
+    def _parts(self, n_clusters: int) -> list[range]:
+        count = min(n_clusters, n_clusters * self._warps_per_cluster // _PART_WARPS)
+        if count < 2 or not clusters_are_independent(self.machine.program):
+            return [range(n_clusters)]
+        return [range(n_clusters * i // count, n_clusters * (i + 1) // count) for i in range(count)]
+
+    def forget(self) -> None:
+        """Drop the part that is under way, for who goes on with others."""
+        self.ready.clear()
+        self._is_ready.clear()
+        self._cohorts.clear()
+        self._resident_warps = 0
+        self.block_runs.clear()
+        self.made_bytes = 0
+        self.alarm = None
+
+    def run(self, part: range) -> None:
+        """Run until every block of a part has ended."""
         machine = self.machine
+        if len(self.parts) > 1:
+            machine.begin_part(part.start)
+        self._next_cluster, self._end_cluster = part.start, part.stop
         pending, below = machine.pending, _below(machine.random)
         # Lanes that do not take part compute garbage, which is no reason to warn.
         with np.errstate(all="ignore"):
             self._admit()
             while True:
+                if self.alarm is not None and perf_counter() > self.alarm[0]:
+                    _, ring = self.alarm
+                    self.alarm = None
+                    ring()
                 if pending and (not self.ready or not below(_COMPLETES)):
                     pending[below(len(pending))].finish()
                     continue
@@ -127,8 +160,8 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Start more blocks while there is room for them."""
-        while self._next_cluster < self._n_clusters:
-            left = self._n_clusters - self._next_cluster
+        while self._next_cluster < self._end_cluster:
+            left = self._end_cluster - self._next_cluster
             room = (_RESIDENT_WARPS - self._resident_warps) // self._warps_per_cluster
             if room < 1 and self._cohorts:
                 return

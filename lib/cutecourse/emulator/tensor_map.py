@@ -401,11 +401,20 @@ class BoundTensorMap:
 
     def elements(self, window: Window) -> NDArray[Any]:
         """The elements of a window in global memory, outermost dimension first, as unsigned words."""
+        return self._elements(window, self.allocation.data)
+
+    def mark(self, window: Window) -> None:
+        """Take down that a window's elements were written, where account is kept."""
+        if self.allocation.written is not None:
+            marks = self._elements(window, self.allocation.written)
+            marks[...] = np.iinfo(marks.dtype).max
+
+    def _elements(self, window: Window, data: NDArray[np.uint8]) -> NDArray[Any]:
         shape = [stop - first for first, stop in zip(window.first, window.stop, strict=True)]
         return np.ndarray(
             shape[::-1],
             dtype=f"u{self.map.item_bytes}",
-            buffer=self.allocation.data.data,
+            buffer=data.data,
             offset=self.base + window.start,
             strides=self._steps[::-1],
         )
