@@ -352,14 +352,14 @@ class TensorMemories:
     def ask(self, ticket: Ticket) -> None:
         """Enter a request, and grant what can be granted."""
         self.tickets.append(ticket)
-        self.settle()
+        self._settle(ticket.cluster, self.ranks(ticket))
 
-    def settle(self) -> None:
-        """Grant requests in the order in which they came, while one can be granted."""
+    def _settle(self, cluster: int, ranks: tuple[int, ...]) -> None:
+        """Grant some CTAs' requests in the order in which they came, while one can be granted."""
         again = True
         while again:
             again = False
-            for ticket in list(self.tickets):
+            for ticket in [t for t in self.tickets if t.cluster == cluster and t.rank in ranks]:
                 partners = self._partners(ticket)
                 if partners is None:
                     continue
