@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator.tcgen05_numbers import (
-    Factor,
+    Factors,
     Magnitudes,
     accumulate,
     accumulate_in_turn,
@@ -43,7 +43,8 @@ def matrices(rng, kind, rows, columns):
 
 
 def ask(a, b, kind):
-    return sums_are_exact(*(Factor(read_f16(bits, kind), Magnitudes.of(bits, kind)) for bits in (a, b)))
+    left, right = (Factors.of(np.ascontiguousarray(bits.T), 1, kind, negate=False) for bits in (a, b))
+    return sums_are_exact(left, right)
 
 
 @pytest.mark.parametrize("kind", K)
@@ -91,6 +92,34 @@ def test_sums_are_exact__by_rows_where_a_small_element_stands_in_a_short_one():
     assert ask(bits, bits, "f16")
     together = to_bits([[8192.0, 2.0**-24] + [0.0] * 14], "f16")
     assert not ask(together, together, "f16")
+
+
+@pytest.mark.parametrize("kind", K)
+def test_factors__of_several_mmas_are_those_of_each(kind):
+    """Their numbers, and what is said of their sums; also where an element is infinite."""
+    rng = np.random.default_rng(6)
+    said = set()
+    for turn in range(30):
+        pairs = [matrices(rng, kind, 5, 7) for _ in range(4)]
+        if turn % 3 == 0:
+            pairs[2][0][1, 1] = to_bits([np.inf], kind)[0]
+        a, b = (
+            Factors.of(np.concatenate([pair[side].T for pair in pairs]), 4, kind, negate=side == 1)
+            for side in (0, 1)
+        )
+        for index, (left, right) in enumerate(pairs):
+            assert np.array_equal(a.values[index].T, read_f16(left, kind))
+            assert np.array_equal(b.values[index].T, -read_f16(right, kind))
+            assert sums_are_exact(a, b, index) == ask(left, right, kind)
+            said.add(sums_are_exact(a, b, index))
+    assert said == {True, False}
+
+
+def test_read_f16__of_finite_elements_is_the_same():
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    finite = bits[bits >> 10 & 31 != 31]
+    fast, expected = read_f16(finite, "f16", finite=True), read_f16(finite, "f16")
+    assert np.array_equal(fast.view(np.uint64), expected.view(np.uint64))
 
 
 @pytest.mark.parametrize("result", ["f32", "f16"])

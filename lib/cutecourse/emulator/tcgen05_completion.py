@@ -7,22 +7,15 @@ numbers are those of one after the other; what they read is gathered and made nu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.proxies import all_in_sight
-from cutecourse.emulator.tcgen05_numbers import (
-    Factor,
-    Magnitudes,
-    accumulate_in_turn,
-    numbers,
-    read_f16,
-    sums_are_exact,
-)
-from cutecourse.emulator.tcgen05_placement import Part, along_k, region_of
+from cutecourse.emulator.tcgen05_numbers import Factors, accumulate_in_turn, numbers, sums_are_exact
+from cutecourse.emulator.tcgen05_placement import Matrix, Part, along_k, region_of
 from cutecourse.emulator.tensor_memory import TensorMemory
 
 if TYPE_CHECKING:
@@ -63,32 +56,38 @@ def _multiply(mmas: Sequence[Mma]) -> None:
     for memory, moving in last.moving:
         memory.end(moving)
     shape = last.shape
-    a_chunks, b_chunks = _operands(mmas)
-    _check_shared(mmas, [*a_chunks, *b_chunks])
+    of_a = [mma.a_matrix for mma in mmas if mma.a_matrix]
+    a_chunks = _chunks(mmas, of_a, k_major=shape.a_k_major) if of_a else None
+    b_chunks = _chunks(mmas, [mma.b_matrix for mma in mmas], k_major=shape.b_k_major)
+    _check_shared(mmas, [b_chunks] if a_chunks is None else [a_chunks, b_chunks])
     b = _factors(mmas, b_chunks, shape.b, k_major=shape.b_k_major, negate=shape.negate_b)
+    if a_chunks is not None:
+        a = _factors(mmas, a_chunks, shape.a, k_major=shape.a_k_major, negate=shape.negate_a)
+        exact = [sums_are_exact(a, b, index) for index in range(len(mmas))]
+    own = shape.m // last.group
     for position, rank in enumerate(last.ranks):
         memory = last.memory(rank)
-        a: list[Factor] = []
-        if a_chunks:
-            own = a_chunks[position : position + 1]
-            a = _factors(mmas, own, shape.a, k_major=shape.a_k_major, negate=shape.negate_a)
+        rows = slice(position * own, (position + 1) * own)
         for part in last.parts:
-            _write(mmas, memory, part, a or [_in_tensor_memory(last, memory, part)], b, position)
+            if a_chunks is None:
+                a, rows = _in_tensor_memory(last, memory, part), slice(None)
+                exact = [sums_are_exact(a, b)]
+            factors = list(
+                zip(a.values[:, :, rows], b.values[:, :, part.first : part.stop], exact, strict=True)
+            )
+            _write(mmas, memory, part, factors, position)
 
 
 # --- A and B ------------------------------------------------------------------------------------------------
 
 
-def _operands(mmas: Sequence[Mma]) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
-    """The chunks of A and of B in each CTA's shared memory, of one MMA behind the other along K.
+def _chunks(mmas: Sequence[Mma], matrices: Sequence[Matrix], *, k_major: bool) -> NDArray[np.int64]:
+    """The chunks of a matrix in each CTA's shared memory, of one MMA behind the other along K.
 
-    Numbers among the cohort's; none of an A in tensor memory.
+    Numbers among the cohort's, shape (CTAs, rows, chunks).
     """
-    first = mmas[0]
-    b = along_k(tuple(mma.b_matrix for mma in mmas), k_major=first.shape.b_k_major)
-    of_a = tuple(mma.a_matrix for mma in mmas if mma.a_matrix)
-    a = along_k(of_a, k_major=first.shape.a_k_major) if of_a else None
-    return [] if a is None else [a + start for start in first.starts], [b + start for start in first.starts]
+    chunks = along_k(tuple(matrices), k_major=k_major)
+    return chunks + np.array(mmas[0].starts)[:, None, None]
 
 
 def _check_shared(mmas: Sequence[Mma], places: list[NDArray[np.int64]]) -> None:
@@ -102,34 +101,26 @@ def _check_shared(mmas: Sequence[Mma], places: list[NDArray[np.int64]]) -> None:
 
 
 def _factors(
-    mmas: Sequence[Mma], places: list[NDArray[np.int64]], kind: str, *, k_major: bool, negate: bool
-) -> list[Factor]:
+    mmas: Sequence[Mma], chunks: NDArray[np.int64], kind: str, *, k_major: bool, negate: bool
+) -> Factors:
     """The CTAs' parts of a matrix in shared memory, one behind the other along M or N, for each MMA."""
     held, _ = mmas[0].origin.bundle.cohort.shared_chunks
-    chunks = places[0] if len(places) == 1 else np.concatenate(places, axis=0 if k_major else 1)
     elements = held[chunks].view(f"u{mmas[0].item}")
-    # By rows of K; of elements it is less work than of the numbers made from them.
-    return _numbers_of(np.ascontiguousarray(elements.T) if k_major else elements, len(mmas), kind, negate)
+    if k_major:
+        # By rows of K; of elements it is less work than of the numbers made from them.
+        by_k = elements.reshape(-1, elements.shape[2]).T
+    else:
+        by_k = elements.transpose(1, 0, 2).reshape(elements.shape[1], -1)
+    return Factors.of(np.ascontiguousarray(by_k), len(mmas), kind, negate=negate)
 
 
-def _numbers_of(elements: NDArray[Any], count: int, kind: str, negate: bool) -> list[Factor]:
-    """Some MMAs' parts of a matrix whose rows are of K, as numbers."""
-    values = read_f16(elements, kind)
-    if negate:
-        np.negative(values, out=values)
-    ranges = Magnitudes.of_each(elements.reshape(count, -1), kind)
-    parts = values.reshape(count, -1, values.shape[1])
-    return [Factor(part.T, range_) for part, range_ in zip(parts, ranges, strict=True)]
-
-
-def _in_tensor_memory(mma: Mma, memory: TensorMemory, part: Part) -> Factor:
+def _in_tensor_memory(mma: Mma, memory: TensorMemory, part: Part) -> Factors:
     """A CTA's rows of A in tensor memory."""
     region = mma.a_region(part)
     columns = slice(region.first, region.stop)
     _check_written(mma, memory, part.lanes, part.rows, columns, "A")
     held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{mma.item}")
-    (found,) = _numbers_of(np.ascontiguousarray(held.T), 1, mma.shape.a, mma.shape.negate_a)
-    return found
+    return Factors.of(np.ascontiguousarray(held.T), 1, mma.shape.a, negate=mma.shape.negate_a)
 
 
 # --- D ------------------------------------------------------------------------------------------------------
@@ -159,11 +150,13 @@ def _write(
     mmas: Sequence[Mma],
     memory: TensorMemory,
     part: Part,
-    a: Sequence[Factor],
-    b: Sequence[Factor],
+    factors: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], bool]],
     position: int,
 ) -> None:
-    """Add the products to a part of D in the CTA at a position in the pair."""
+    """Add the products to a part of D in the CTA at a position in the pair.
+
+    `factors` are those of each MMA, by rows of K, and whether their sums are exact.
+    """
     first = mmas[0]
     rows, lanes, kind = part.rows, part.lanes, first.shape.d
     columns = slice(first.column, first.column + part.stop - part.first)
@@ -184,12 +177,11 @@ def _write(
         if first.scale:
             c = c.astype(np.float64) * 2.0**-first.scale
     products = []
-    for mma, of_a, of_b in zip(mmas, a, b, strict=True):
+    for mma, (a, b, exact) in zip(mmas, factors, strict=True):
         if not mma.enable:
             # What those before it have made does not count.
             products, c = [], None
-        exact = sums_are_exact(of_a, of_b)
-        products.append((of_a.values[kept], of_b.values[part.first : part.stop], exact))
+        products.append((a.T[kept], b.T, exact))
     if isinstance(rows, slice):
         accumulate_in_turn(products, c, kind, out=memory.cells[rows, columns])
     else:

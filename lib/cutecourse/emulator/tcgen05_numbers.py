@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "Factor",
+    "Factors",
     "Magnitudes",
     "accumulate",
     "accumulate_in_turn",
@@ -25,16 +25,41 @@ _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
 _EXPONENTS = {"f16": (10, 15), "bf16": (7, 127), "tf32": (23, 127)}
 """Where the exponent starts in an element's bits, and its bias."""
 _TF32_FRACTION = 10
+_F16_IN_F32 = np.int32(-0x7000_2000)
+"""The sign and, 13 places further up than in an f16, its exponent and fraction."""
+_F32_LESS_F16 = np.float32(2.0**112)
+"""By this an f32 is too small that has the exponent of an f16."""
+_EXPONENT = np.int64(0x7FF0_0000_0000_0000)
+_FRACTION = np.int64((1 << 52) - 1)
+_LEADING = np.int64(1 << 52)
 _ONE_THREAD = 1 << 18
 """Matrix products of so few multiplications are no work for which BLAS asks a second thread."""
 
 
-def read_f16(bits: NDArray[Any], kind: str) -> NDArray[np.float64]:
-    """Elements as numbers: f16 and bf16 from 16 bits, tf32 from 32, whose low 13 bits do not count."""
-    if kind == "f16":
+def read_f16(bits: NDArray[Any], kind: str, *, finite: bool = False) -> NDArray[np.float64]:
+    """Elements as numbers: f16 and bf16 from 16 bits, tf32 from 32, whose low 13 bits do not count.
+
+    `finite` tells that none is infinite or no number: that is faster for f16.
+
+    >>> read_f16(np.array([0x3E00, 0x8001], dtype=np.uint16), "f16", finite=True).tolist() == [
+    ...     1.5,
+    ...     -(2.0**-24),
+    ... ]
+    True
+    """
+    if kind == "f16" and not finite:
         return bits.view(np.float16).astype(np.float64)
+    if kind == "f16":
+        wide = bits.view(np.int16).astype(np.int32)
+        np.left_shift(wide, 13, out=wide)
+        np.bitwise_and(wide, _F16_IN_F32, out=wide)
+        values = wide.view(np.float32)
+        np.multiply(values, _F32_LESS_F16, out=values)
+        return values.astype(np.float64)
     if kind == "bf16":
-        return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        wide = bits.astype(np.int32)
+        np.left_shift(wide, 16, out=wide)
+        return wide.view(np.float32).astype(np.float64)
     return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
 
@@ -70,9 +95,10 @@ class Magnitudes:
         """Of each row, by the exponent of its smallest element that is not zero."""
         unsigned = bits.dtype.type
         magnitude = bits & unsigned((1 << (8 * bits.itemsize - 1)) - 1)
-        largest = magnitude.max(axis=1)
+        largest = np.maximum.reduce(magnitude, axis=1)
         # Zero, less one, is the largest of all.
-        smallest = (magnitude - unsigned(1)).min(axis=1).tolist()
+        np.subtract(magnitude, unsigned(1), out=magnitude)
+        smallest = np.minimum.reduce(magnitude, axis=1).tolist()
         return [
             cls(value, _unit(low + 1, kind)) if value else cls(0.0, 1.0)
             for value, low in zip(read_f16(largest, kind).tolist(), smallest, strict=True)
@@ -86,56 +112,73 @@ def _unit(magnitude: int, kind: str) -> float:
     return math.ldexp(1.0, exponent)
 
 
-class Factor:
-    """A matrix, or a part of one, as numbers: `values` has the shape (rows of M or N, K)."""
+class Factors:
+    """A matrix of each of several MMAs as numbers: `values` has the shape (MMAs, K, rows of M or N)."""
 
-    __slots__ = ("_in_units", "_length", "range", "values")
+    __slots__ = ("_in_units", "_lengths", "_squares", "ranges", "values")
 
-    def __init__(self, values: NDArray[np.float64], range_: Magnitudes) -> None:
+    def __init__(self, values: NDArray[np.float64], ranges: Sequence[Magnitudes]) -> None:
         self.values = values
-        self.range = range_
-        self._length: float | None = None
-        self._in_units: float | None = None
+        self.ranges = ranges
+        self._squares: NDArray[np.float64] | None = None
+        self._lengths: list[float] = []
+        self._in_units: dict[int, float] = {}
 
-    @property
-    def length(self) -> float:
+    @classmethod
+    def of(cls, elements: NDArray[Any], count: int, kind: str, *, negate: bool) -> Factors:
+        """Those of elements as `read_f16` takes them, the rows of K of one MMA behind those of the other."""
+        ranges = Magnitudes.of_each(elements.reshape(count, -1), kind)
+        finite = all(math.isfinite(range_.largest) for range_ in ranges)
+        values = read_f16(elements, kind, finite=finite)
+        if negate:
+            np.negative(values, out=values)
+        return cls(values.reshape(count, -1, values.shape[1]), ranges)
+
+    def length(self, mma: int) -> float:
         """The length of the longest row."""
-        if self._length is None:
-            with np.errstate(all="ignore"):
-                self._length = math.sqrt(float(self._squares().max()))
-        return self._length
+        if not self._lengths:
+            self._lengths = np.sqrt(self._all_squares().max(axis=1)).tolist()
+        return self._lengths[mma]
 
-    @property
-    def in_units(self) -> float:
+    def in_units(self, mma: int) -> float:
         """The largest length of a row, each in the largest power of two that divides all of the row."""
-        if self._in_units is None:
+        found = self._in_units.get(mma)
+        if found is None:
+            values = self.values[mma]
+            bits = values.view(np.int64)
+            # No element is so small that its double has no leading one.
+            whole = bits & _FRACTION | _LEADING
+            lowest = (whole & -whole).astype(np.float64) * 2.0**-52
             with np.errstate(all="ignore"):
-                significand, exponent = np.frexp(self.values)
-                whole = np.ldexp(significand, 53).astype(np.int64)
-                lowest = np.ldexp((whole & -whole).astype(np.float64), exponent - 53)
-                units = np.where(whole == 0, np.inf, lowest).min(axis=1)
-                self._in_units = float((np.sqrt(self._squares()) / units).max())
-        return self._in_units
-
-    def _squares(self) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.einsum("ik,ik->i", self.values, self.values)
+                lowest *= (bits & _EXPONENT).view(np.float64)
+                units = np.where(values == 0, np.inf, lowest).min(axis=0)
+                found = float((np.sqrt(self._all_squares()[mma]) / units).max())
+            self._in_units[mma] = found
         return found
 
+    def _all_squares(self) -> NDArray[np.float64]:
+        """The squares of all rows' lengths, shape (MMAs, rows)."""
+        if self._squares is None:
+            with np.errstate(all="ignore"):
+                self._squares = np.einsum("gki,gki->gi", self.values, self.values)
+        return self._squares
 
-def sums_are_exact(a: Factor, b: Factor) -> bool:
-    """Whether a double has every sum of some products of a row of A and a row of B.
+
+def sums_are_exact(a: Factors, b: Factors, mma: int = 0) -> bool:
+    """Whether a double has every sum of some products of a row of A and a row of B, in one of the MMAs.
 
     The products are multiples of the product of both units, so a sum below 2^53 of those is exact. It is no
     larger than the largest product times the number of terms, nor than the rows' lengths multiplied. Where
     that does not tell, each row has a unit of its own.
     """
-    limit = a.range.unit * b.range.unit * 2.0**53
-    if a.values.shape[1] * a.range.largest * b.range.largest <= limit:
+    of_a, of_b = a.ranges[mma], b.ranges[mma]
+    limit = of_a.unit * of_b.unit * 2.0**53
+    if a.values.shape[1] * of_a.largest * of_b.largest <= limit:
         return True
     # Lengths are rounded themselves, by far less than is added here.
-    if a.length * b.length * (1 + 2.0**-20) <= limit:
+    if a.length(mma) * b.length(mma) * (1 + 2.0**-20) <= limit:
         return True
-    return a.in_units * b.in_units * (1 + 2.0**-20) <= 2.0**53
+    return a.in_units(mma) * b.in_units(mma) * (1 + 2.0**-20) <= 2.0**53
 
 
 # --- sums ---------------------------------------------------------------------------------------------------
