@@ -113,7 +113,8 @@ _BARRIERS = (
     Hazard(
         "open phase",
         "error",
-        "a block ends, and an mbarrier of it has got bytes in its phase that nobody expects",
+        "a block ends, and an mbarrier of it has got bytes in its phase that nobody expects, or expects bytes"
+        " that never came",
         "the next phase would have ended early or never; a part of the copies was not waited for",
         "OpenPhase",
     ),
