@@ -180,4 +180,4 @@ def test_launch__that_fails_again_and_again_keeps_no_memory():
             run(REFUSED_LATE, grid=128, dynamic_smem=96 << 10)
         if count in {29, 44}:
             resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
-    assert resident[1] - resident[0] < 200 << 20
+    assert resident[1] - resident[0] < 50 << 20  # of 180 MiB and more that 15 launches have had
