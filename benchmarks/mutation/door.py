@@ -238,10 +238,12 @@ def _replaced(kernel: Kernel, options: argparse.Namespace) -> Mutant:
     if any(rule.name == options.expect for rule in RULES):
         right, why = _rule(options.expect).right, _rule(options.expect).why
     else:
-        right, why = frozenset(one.strip() for one in options.expect.split(",")), "as you say"
-        for one in right:
+        given = [one.strip() for one in options.expect.split(",")]
+        for one in given:
             if one not in HAZARDS and not hasattr(emulator.errors, one):
                 raise _Asked(f"--expect {one}: neither a rule, nor an error's class, nor a hazard")
+        right = frozenset(HAZARDS[one].error if one in HAZARDS else one for one in given)
+        why = "as you say"
     start = sum(len(line) + 1 for line in lines[: options.line - 1])
     edit = (start, start + len(lines[options.line - 1]), options.replace)
     rule = Rule("your own", "a line replaced", right, why, lambda kernel: iter(()))
