@@ -84,6 +84,17 @@ def _greedy(pipe):
         pipe.send("MemoryError")
 
 
+def test_main__keeps_a_part_only_where_it_is_told(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(fuzz, "RESULTS", tmp_path)
+    monkeypatch.setattr(fuzz, "everything", list)
+    monkeypatch.setattr(fuzz, "fuzz", lambda numbers, bases, workers: [])
+    assert fuzz.main(["--count", "5"]) == 0
+    assert not list(tmp_path.iterdir())
+    assert fuzz.main(["--count", "5", "--output", str(tmp_path / "part.json")]) == 0
+    assert fuzz.main([]) == 0
+    assert sorted(path.name.partition("_")[0] for path in tmp_path.iterdir()) == ["fuzz", "part.json"]
+
+
 def test_result__is_of_ten_thousand_and_has_no_open_finding():
     (path,) = RESULTS.glob("fuzz_*_cores.json")
     result = json.loads(path.read_text())

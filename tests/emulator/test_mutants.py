@@ -45,6 +45,16 @@ def test_sample__is_reported_and_named(kernels):
     assert counts["right_class"] >= 0.8, mutants.table(rows, "rule")
 
 
+def test_main__keeps_a_part_only_where_it_is_told(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(mutants, "RESULTS", tmp_path)
+    monkeypatch.setattr(mutants, "families", list)
+    assert mutants.main(["--limit", "5"]) == 0
+    assert not list(tmp_path.iterdir())
+    assert mutants.main(["--limit", "5", "--output", str(tmp_path / "part.json")]) == 0
+    assert mutants.main([]) == 0
+    assert sorted(path.name.partition("_")[0] for path in tmp_path.iterdir()) == ["mutants", "part.json"]
+
+
 def test_results__follow_from_their_rows_and_right_kernels_reported_nothing():
     (path,) = RESULTS.glob("mutants_*_cores.json")
     kept = json.loads(path.read_text(encoding="ascii"))
