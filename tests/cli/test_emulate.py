@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -370,12 +372,15 @@ def test_emulate__stops_after_a_time(capsys):
     assert "did not end within 0.2 seconds; see --timeout" in err
 
 
-def test_emulate__stops_where_memory_ends(capsys):
+def test_emulate__stops_where_memory_ends(tmp_path):
+    """In a process of its own: another may have enough left of what earlier tests have freed."""
     text = HEAD + ".visible .entry k(.param .u64 a) { .shared .b8 s[40000]; ret; }"
-    limits = ("--grid", "2000", "--memory", "0.05")
-    status, out, err = run(capsys, text, "--block", "32", "--arg", "zeros:u8:52000000", *limits)
-    assert (status, out) == (3, "")
-    assert "more than 0.05 GiB of memory; see --memory" in err
+    (tmp_path / "kernel.ptx").write_text(text)
+    given = ("--grid", "2000", "--block", "32", "--arg", "zeros:u8:52000000", "--memory", "0.05")
+    command = [sys.executable, "-m", "cutecourse.cli", "emulate", "kernel.ptx", *given]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "more than 0.05 GiB of memory; see --memory" in done.stderr
 
 
 def test_emulate__leaves_the_process_as_it_was(capsys):
