@@ -9,6 +9,7 @@ limit of instructions, time or memory. Whatever is wrong is said once, on standa
 from __future__ import annotations
 
 import argparse
+import errno
 import signal
 import sys
 import threading
@@ -265,9 +266,18 @@ def _at_most(seconds: float, n_bytes: int) -> Iterator[None]:
     with _memory(n_bytes), _time(seconds):
         try:
             yield
-        except MemoryError:
-            error = _Stopped(f"the launch needs more than {n_bytes / 2**30:g} GiB of memory; see --memory")
-            raise error from None
+        except (MemoryError, ImportError, OSError) as error:
+            if not _is_for_memory(error):
+                raise
+            message = f"the launch needs more than {n_bytes / 2**30:g} GiB of memory; see --memory"
+            raise _Stopped(message) from None
+
+
+def _is_for_memory(error: Exception) -> bool:
+    """Whether an error is for want of memory: also a library's, loaded at its first use, or the system's."""
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error)
+    return isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
 
 
 @contextmanager
