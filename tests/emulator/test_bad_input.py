@@ -129,6 +129,7 @@ def test_arguments__are_refused_with_the_parameter(args, message):
         ({"dynamic_smem": -1}, "dynamic_smem is a number of bytes, not -1"),
         ({"dynamic_smem": "48K"}, "dynamic_smem is a number of bytes, not '48K'"),
         ({"dynamic_smem": 1 << 20}, "1048576 dynamic.* do not fit"),
+        ({"entry": ["scale"]}, r"no entry \['scale'\]; its entries: scale"),
         ({"entry": "scal"}, "no entry 'scal'; its entries: scale"),
         ({"seed": 0.5}, "seed has to be an integer"),
         ({"arithmetic": "sm_70"}, "arithmetic='sm_70'"),
