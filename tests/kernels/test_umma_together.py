@@ -4,9 +4,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from kernels import test_umma_tile_broken, test_umma_tma_broken
 
 from cutecourse import dtypes
-from cutecourse.emulator import EmulatorError, bulk_copies, tcgen05_completion, tcgen05_queue
+from cutecourse.emulator import bulk_copies, tcgen05_completion, tcgen05_queue
 from cutecourse.kernels import umma_tile_broken, umma_tma_broken
 from cutecourse.kernels.umma_gemm import gemm_spec
 from cutecourse.runtime import run
@@ -82,7 +83,7 @@ def test_trace__tells_of_each_mma(request):
 def test_fault_of_one_tile__is_reported_with_every_seed(name, at_once):
     a, b = (np.random.default_rng(i).integers(-4, 5, (128, 256)).astype(np.float16) for i in (1, 2))
     for seed in range(4):
-        with pytest.raises(EmulatorError):
+        with pytest.raises(test_umma_tile_broken.REPORTS[name]):
             run(
                 umma_tile_broken.broken(name),
                 device="emulator",
@@ -97,7 +98,7 @@ def test_fault_of_one_tile__is_reported_with_every_seed(name, at_once):
 def test_fault_of_multicast__is_reported_with_every_seed(name, at_once):
     a, b = (np.ones((extent, 256), np.float16) for extent in (256, 512))
     for seed in range(4):
-        with pytest.raises(EmulatorError):
+        with pytest.raises(test_umma_tma_broken.REPORTS[name,][1]):
             run(
                 umma_tma_broken.broken(name),
                 device="emulator",
