@@ -27,10 +27,9 @@ from benchmarks.mutation.rule import (
     Write,
     at,
     dropped,
+    instead,
     moved,
     operand,
-    replaced,
-    the_other,
     twice,
 )
 from benchmarks.mutation.rules_barriers import before_last
@@ -55,7 +54,8 @@ def enabled(value: int) -> Write:
     """The accumulate predicate as a constant."""
 
     def write(place: Place) -> str:
-        statement = replaced(place, "enable", "mutant")
+        start, end = (found - place.start() for found in place.span("enable"))
+        statement = place[0][:start] + "mutant" + place[0][end:]
         return f"{{ .reg .pred mutant; mov.pred mutant, {-value}; {statement} }}"
 
     return write
@@ -63,7 +63,14 @@ def enabled(value: int) -> Write:
 
 def descriptor(name: str, *steps: str) -> Find:
     """A shared memory descriptor of each MMA, changed."""
-    return at(sites.MMA_AB if name == "a" else sites.MMA, operand(name, 64, *steps))
+    pattern = sites.MMA_AB if name == "a" else sites.MMA
+    write = operand(name, 64, *steps)
+
+    def find(kernel: Kernel) -> Iterator[Change]:
+        for place in re.finditer(pattern, kernel.code):
+            yield Change(((place.start(), place.end(), write(place)),))
+
+    return find
 
 
 def leading(name: str) -> Find:
@@ -95,6 +102,11 @@ def _halved(mask: int) -> tuple[str, ...]:
 
 def _doubled(mask: int) -> tuple[str, ...]:
     return f"and.b32 mutant, {{0}}, {mask}", "add.u32 mutant, {0}, mutant"
+
+
+def the_other(mine: str, other: str) -> Write:
+    """One operand's descriptor in the other's place."""
+    return lambda place: instead(mine, place[other])(place)
 
 
 def freed_early(kernel: Kernel) -> Iterator[Change]:

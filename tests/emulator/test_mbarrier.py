@@ -1,5 +1,7 @@
 """mbarriers: rules that are refused, waits that never end and why, what the seed may choose, and events."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ from cutecourse.emulator import (
     UnsupportedInstruction,
     launch,
 )
-from cutecourse.emulator.mbarrier_state import PhaseWait
+from cutecourse.emulator.mbarrier_state import MBarrier, PhaseWait
 from cutecourse.trace import Recorder
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -673,3 +675,26 @@ def test_cp_async_arrive__without_noinc_the_phase_waits_for_one_more():
     out = np.arange(32, dtype=np.uint32)
     launch(kernel(body + COPY_USE), grid=1, block=32, args=[out])
     np.testing.assert_array_equal(out, (np.arange(32) ^ 1) + 1)
+
+
+def test_history__is_what_the_last_things_were_however_many_came():
+    """Against the definition: one entry for what a warp does with an instruction in a phase, 24 of them."""
+    kept, rng = 24, np.random.default_rng(0)
+    sites = [object() for _ in range(6)]
+    for n_sites, most in ((2, 4), (6, 60), (6, 400)):
+        barrier = MBarrier.__new__(MBarrier)
+        barrier.phase, barrier.notes = 0, []
+        wanted = {}
+        for _ in range(2000):
+            who = SimpleNamespace(site=sites[rng.integers(n_sites)], bundle=sites[rng.integers(n_sites)])
+            what, count = ("arrive", "complete_tx")[rng.integers(2)], int(rng.integers(1, 99))
+            key = (what, barrier.phase, id(who.site), id(who.bundle))
+            so_far = wanted.pop(key, (0, None))[0]
+            if not so_far and len(wanted) == kept:
+                del wanted[next(iter(wanted))]
+            wanted[key] = (so_far + count, who)
+            barrier.note(what, count, who)
+            assert len(barrier.notes) < 200
+            barrier.phase += not rng.integers(most)
+            if not rng.integers(40):
+                assert list(barrier.history.items()) == list(wanted.items())

@@ -13,6 +13,7 @@ from cutecourse.emulator.bulk_copies import (
     Arrival,
     Chunks,
     Out,
+    Targets,
     barrier_place,
     check_same_block,
     destination_ranks,
@@ -219,7 +220,7 @@ def _from_global(site: Site, to: str) -> Step:
             mask=bits,
             source={"allocation": allocation.name, "offset": start},
         )
-        arrival = Arrival(origin, places, bar.offset, place.offset // CHUNK, transfer)
+        arrival = Arrival(origin, Targets(places, bar.offset, place.offset // CHUNK), transfer)
         land_later(
             arrival,
             [
@@ -267,7 +268,7 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
             barrier=bar.offset,
             source=from_.about(),
         )
-        arrival = Arrival(origin, [place], bar.offset, place.offset // CHUNK, transfer)
+        arrival = Arrival(origin, Targets([place], bar.offset, place.offset // CHUNK), transfer)
         check = Out(origin, 0)
         to_first, from_first = place.chunk(place.offset), from_.chunk(from_.offset)
         pieces = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,6 +42,7 @@ __all__ = [
     "Out",
     "Piece",
     "Place",
+    "Targets",
     "barrier_place",
     "check_alive",
     "check_same_block",
@@ -70,7 +71,7 @@ Chunks = NDArray[np.int64] | slice
 """What picks chunks of shared memory: their numbers, or a slice of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Place:
     """A place in the shared memory of a block of the cluster that a lane belongs to."""
 
@@ -121,7 +122,7 @@ def take_pair(site: Site) -> bool:
 
 def destination_ranks(
     site: Site, bundle: Bundle, lane: int, mask: int, what: str = "the copy's destination"
-) -> list[int]:
+) -> tuple[int, ...]:
     """The CTAs that a multicast mask names, checked against the cluster; `what` lies there.
 
     Errors: InvalidOperand, MulticastError, ExitedCTAError.
@@ -129,7 +130,7 @@ def destination_ranks(
     size = bundle.cohort.size
     if mask == 0:
         raise site.error(InvalidOperand, "the multicast mask is 0: it names no CTA", bundle, lane)
-    ranks = [rank for rank in range(16) if mask >> rank & 1]
+    ranks = _ranks_in(mask)
     for rank in ranks:
         if rank >= size:
             raise site.error(
@@ -140,6 +141,12 @@ def destination_ranks(
             )
         check_alive(site, bundle, lane, rank, what)
     return ranks
+
+
+@cache
+def _ranks_in(mask: int) -> tuple[int, ...]:
+    """The ranks whose bits a mask of 16 has."""
+    return tuple(rank for rank in range(16) if mask >> rank & 1)
 
 
 def take_operands(site: Site, count: int) -> None:
@@ -289,25 +296,51 @@ def check_same_block(
 # --- into shared memory -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A copy into the shared memory of one or more blocks, as it was asked for."""
+@dataclass(eq=False, slots=True)
+class Targets:
+    """Where a copy into shared memory goes, in one or more blocks; copies that are alike share it."""
 
-    origin: Origin
     places: list[Place]
-    """Where it goes, in each destination block."""
+    """One in each destination block."""
     barrier: int
     """The mbarrier's offset in each destination block."""
     first_chunk: int
     """The offset in the block, in chunks, that the pieces' chunks are counted from."""
-    transfer: int | None
-    """The event that tells of the request."""
     parity: int | None = None
     """Which CTA of a destination's pair has the mbarrier, 0 the even one; None for the destination itself."""
+    firsts: list[int] = field(init=False)
+    """For each destination the chunk that the pieces' chunks are counted from, among the cohort's."""
+    barriers: list[tuple[int, int, int]] = field(init=False)
+    """For each destination the mbarrier that counts its bytes: cluster, rank and offset."""
+    components: list[int] = field(init=False, default_factory=list)
+    """Those mbarriers' components, once the record of races has asked for them."""
+    named: list[Place] = field(default_factory=list)
+    """The places that the instruction's own addresses name."""
+
+    def __post_init__(self) -> None:
+        offset = self.first_chunk * CHUNK
+        self.firsts = [place.chunk(offset) for place in self.places]
+        self.barriers = [(p.cluster, self.barrier_rank(p.rank), self.barrier) for p in self.places]
+
+    def alive(self) -> bool:
+        """Whether no block that the copy needs has ended."""
+        return all(
+            place.bundle.cohort.alive(place.rank).item(place.cluster) for place in (*self.named, *self.places)
+        )
 
     def barrier_rank(self, rank: int) -> int:
         """The CTA whose mbarrier counts the bytes that land in a CTA."""
         return rank if self.parity is None else rank & ~1 | self.parity
+
+
+@dataclass(eq=False, slots=True)
+class Arrival:
+    """A copy into the shared memory of one or more blocks, as it was asked for."""
+
+    origin: Origin
+    to: Targets
+    transfer: int | None
+    """The event that tells of the request."""
 
 
 def pieces_of(count: int) -> list[tuple[int, int]]:
@@ -340,15 +373,21 @@ def land_later(
     _, written = bundle.cohort.shared_chunks
     wholes = [piece.covered for piece in pieces] if covered is None else [covered]
     copies = None if races is None else races.copies(arrival, wholes, len(pieces), adds=keep)
-    for position, place in enumerate(arrival.places):
-        first = place.chunk(arrival.first_chunk * CHUNK)
+    for position, first in enumerate(arrival.to.firsts):
         copy = None if copies is None else copies[position]
         if not keep:
-            marks = written[first:]
             for whole in wholes:
-                marks[whole] = _NEVER
+                _mark(written, first, whole, _NEVER)
         for piece in pieces:
-            machine.defer(partial(_land, arrival, place, piece, first, copy))
+            machine.defer(partial(_land, arrival, position, piece, copy))
+
+
+def _mark(written: NDArray[Any], first: int, chunks: Chunks, mark: Any) -> None:
+    """Write the same mark beside chunks that are counted from `first`."""
+    if isinstance(chunks, slice):
+        written[first + chunks.start : first + chunks.stop] = mark
+    else:
+        written[first:][chunks] = mark
 
 
 def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> Iterator[Origin]:
@@ -357,39 +396,42 @@ def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> I
         arguments = work.arguments_of(_land)
         if arguments is None:
             continue
-        arrival, place = arguments[:2]
-        same = place.bundle.cohort is cohort and place.cluster == cluster and arrival.barrier == offset
-        if same and arrival.barrier_rank(place.rank) == rank:
+        arrival, position = arguments[:2]
+        same = arrival.origin.bundle.cohort is cohort
+        if same and arrival.to.barriers[position] == (cluster, rank, offset):
             yield arrival.origin
 
 
-def _land(arrival: Arrival, place: Place, piece: Piece, first: int, copy: Operation | None) -> None:
-    """A piece lands in one destination, in whose memory the copy's chunks are counted from `first`."""
-    origin = arrival.origin
-    bundle = origin.bundle
-    machine = bundle.machine
-    check_alive(origin.site, bundle, origin.lane, place.rank, "the copy's destination")
-    check_landing(origin, place.rank)
-    held, written = bundle.cohort.shared_chunks
+def _land(arrival: Arrival, position: int, piece: Piece, copy: Operation | None) -> None:
+    """A piece lands in one of the copy's destinations."""
+    origin, to = arrival.origin, arrival.to
+    place, first = to.places[position], to.firsts[position]
+    cohort = origin.bundle.cohort
+    machine = cohort.machine
+    if not cohort.alive(place.rank).item(place.cluster):
+        check_alive(origin.site, origin.bundle, origin.lane, place.rank, "the copy's destination")
+        check_landing(origin, place.rank)
+    held, written = cohort.shared_chunks
     held[first:][piece.chunks] = piece.read()
-    written[first:][piece.covered] = _LANDED
+    _mark(written, first, piece.covered, _LANDED)
     if machine.recorder is not None:
         machine.emit_at(
             "tma.land",
-            bundle.cohort,
+            cohort,
             place.cluster,
             place.rank,
             origin.site.line,
             transfer=arrival.transfer,
-            offset=(arrival.first_chunk + _lowest(piece.covered)) * CHUNK,
+            offset=(to.first_chunk + _lowest(piece.covered)) * CHUNK,
             bytes=piece.n_bytes,
         )
+    cluster, rank, offset = to.barriers[position]
     complete_tx(
         machine,
-        bundle.cohort,
-        place.cluster,
-        arrival.barrier_rank(place.rank),
-        arrival.barrier,
+        cohort,
+        cluster,
+        rank,
+        offset,
         piece.n_bytes,
         transfer=arrival.transfer,
         origin=origin,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from cutecourse.emulator.bulk_copies import (
     Arrival,
     Chunks,
     Out,
+    Targets,
     barrier_place,
     check_same_block,
     destination_ranks,
@@ -36,7 +38,7 @@ from cutecourse.emulator.numerics import FORMATS
 from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
-from cutecourse.emulator.tensor_map import TOKEN_BYTES, BoundTensorMap, Window
+from cutecourse.emulator.tensor_map import TOKEN_BYTES, BoundTensorMap, Window, covered
 from cutecourse.ptx.syntax import Address, Vector
 
 __all__: list[str] = []
@@ -65,6 +67,8 @@ _REDUCED = {
 }
 _REDUCED |= {"max": _REDUCED["min"], "dec": _REDUCED["inc"], "or": _REDUCED["and"], "xor": _REDUCED["and"]}
 _Range = list[tuple[int, int]]
+_KEPT_BOXES = 4096
+"""Boxes that an instruction keeps: blocks of a row or a column of the grid ask for the same ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +93,7 @@ class _Cut:
         inner = slice(part[0][0] // unit, part[0][1] // unit)
         index = (*(slice(first, stop) for first, stop in part[:0:-1]), inner)
         own = np.ascontiguousarray(chunks[index])
-        return cls(part, index, own, _covered(own))
+        return cls(part, index, own, covered(own))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,12 +115,6 @@ class _Cuts:
         return found
 
 
-def _covered(chunks: NDArray[np.int64]) -> Chunks:
-    """Chunks in any order, as a slice where they are neighbours."""
-    low, high = int(chunks.min()), int(chunks.max()) + 1
-    return slice(low, high) if high - low == chunks.size else chunks
-
-
 def _parts(bound: BoundTensorMap) -> list[_Range]:
     """A box cut along its longest outer dimension; a single row along that, in whole chunks."""
     counts = bound.map.counts
@@ -130,9 +128,9 @@ def _parts(bound: BoundTensorMap) -> list[_Range]:
     return [[*whole[:axis], cut, *whole[axis + 1 :]] for cut in cuts]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Box:
-    """One box of a tensor: where a lane's copy starts."""
+    """One box of a tensor: where copies start."""
 
     bound: BoundTensorMap
     coords: tuple[int, ...]
@@ -140,6 +138,7 @@ class _Box:
     """Whether it is written: an H200 writes the whole of a 16-byte chunk in which the tensor's row ends."""
     inside: Window
     """What of it lies in the tensor."""
+    _tiles: dict[tuple[int, bool], list[_Tile]] = field(default_factory=dict)
 
     def window(self, part: _Range) -> Window:
         """What of a part of the box lies in the tensor."""
@@ -153,14 +152,28 @@ class _Box:
             return None
         return self.bound.whole_chunks(self.inside)
 
+    def tiles(self, offset: int, *, whole: bool) -> list[_Tile]:
+        """What of it lands on its own, all of it or its parts; copies to places that are alike share it."""
+        key = (offset & 1023, whole)
+        found = self._tiles.get(key)
+        if found is None:
+            source, cuts = self.source(), _Cuts.of(self.bound, offset)
+            some = [cuts.whole] if whole else cuts.parts
+            found = self._tiles[key] = [_Tile(self.bound, self.coords, cut, source) for cut in some]
+        return found
+
 
 class _Tile:
-    """A part of a box on its way into shared memory."""
+    """A part of a box that lands on its own."""
 
-    def __init__(self, box: _Box, cut: _Cut, source: NDArray[Any] | None) -> None:
-        self.box = box
+    def __init__(
+        self, bound: BoundTensorMap, coords: tuple[int, ...], cut: _Cut, source: NDArray[Any] | None
+    ) -> None:
+        self.bound = bound
+        self.coords = coords
         self.cut = cut
-        self.source = source
+        self.source = None if source is None else source[cut.index]
+        """Its chunks in global memory, where they come as they are."""
         self.chunks = cut.chunks
         self.covered = cut.covered
         self.n_bytes = cut.chunks.size * CHUNK
@@ -168,13 +181,14 @@ class _Tile:
     def read(self) -> NDArray[Any]:
         """The elements as they are now, in chunks; what lies outside of the tensor is filled."""
         if self.source is not None:
-            return self.source[self.cut.index]
-        tensor_map, part = self.box.bound.map, self.cut.part
+            return self.source
+        tensor_map, part = self.bound.map, self.cut.part
         shape = [stop - first for first, stop in part]
         values = np.full(shape[::-1], tensor_map.fill, dtype=f"u{tensor_map.item_bytes}")
-        window = self.box.window(part)
+        low, high = zip(*part, strict=True)
+        window = self.bound.window(self.coords, low, high)
         if not window.empty:
-            inside = self.box.bound.elements(window)
+            inside = self.bound.elements(window)
             if tensor_map.dtype in _ROUNDED:
                 inside = _to_tf32(inside)
             values[_inner(window, part)] = inside
@@ -215,13 +229,38 @@ class _TensorOperand:
                 f"{site.instruction.name} takes {dims} coordinates behind the tensor map, not {len(items)}"
             )
         self.slots = [site.read(item, "s32") for item in items]
+        self._constant: dict[int, BoundTensorMap] = {}
+        """Tensor maps in memory that a kernel cannot write, by address."""
+        self._boxes: dict[tuple[BoundTensorMap, tuple[int, ...]], _Box] = {}
 
-    def box(self, bundle: Bundle, lane: int) -> _Box:
-        """The box that a lane asks for, checked."""
-        site = self.site
-        bound = _find_map(site, bundle, lane, int(self.address.lanes(bundle).reshape(-1)[lane]))
+    def boxes(self, bundle: Bundle, lanes: NDArray[np.int64]) -> Iterator[_Box]:
+        """The box that each of some lanes asks for, one after the other, checked."""
         rows = bundle.rows["s32"]
-        coords = tuple(int(rows[slot].reshape(-1)[lane]) for slot in self.slots)
+        each = [rows[slot].reshape(-1)[lanes].tolist() for slot in self.slots]
+        addresses = self.address.lanes(bundle).reshape(-1)[lanes].tolist()
+        for lane, address, *coords in zip(lanes.tolist(), addresses, *each, strict=True):
+            bound = self._constant.get(address)
+            if bound is None:
+                bound = _find_map(self.site, bundle, lane, address)
+                found = bundle.machine.memory.find(address)
+                if found is not None and not found.writable:
+                    self._constant[address] = bound
+            key = (bound, tuple(coords))
+            box = self._boxes.get(key)
+            if box is None:
+                box = self._make(bundle, lane, *key)
+                if len(self._boxes) >= _KEPT_BOXES:
+                    self._boxes.clear()
+                self._boxes[key] = box
+            if self.stores:
+                bound.allocation.was_written = True
+            else:
+                bound.allocation.was_read = True
+            yield box
+
+    def _make(self, bundle: Bundle, lane: int, bound: BoundTensorMap, coords: tuple[int, ...]) -> _Box:
+        """The box of a map at some coordinates, checked."""
+        site = self.site
         tensor_map = bound.map
         if tensor_map.rank != self.dims:
             raise site.error(
@@ -247,10 +286,6 @@ class _TensorOperand:
                 bundle,
                 lane,
             )
-        if self.stores:
-            bound.allocation.was_written = True
-        else:
-            bound.allocation.was_read = True
         counts = tensor_map.counts
         window = bound.window(coords, (0,) * len(counts), counts, whole_chunks=self.stores)
         if not window.empty and bound.base + bound.reach(window) > bound.allocation.nbytes:
@@ -381,8 +416,8 @@ def tensor_prefetch(site: Site) -> Step:
     tensor = _TensorOperand(site, 0, dims)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            box = tensor.box(bundle, lane)
+        lanes = bundle.lanes(mask)
+        for lane, box in zip(lanes.tolist(), tensor.boxes(bundle, lanes), strict=True):
             _remember(Origin(site, bundle, lane), "prefetch", box)
 
     return step
@@ -448,47 +483,59 @@ def _load(site: Site, dims: int, to: str) -> Step:
     cta_mask = site.source(3, "u16") if multicast else None
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            issue(bundle, lane)
+        lanes = bundle.lanes(mask)
+        of_lanes = [source.lanes(bundle).reshape(-1)[lanes].tolist() for source in (destination, barrier)]
+        masks = [None] * len(lanes)
+        if cta_mask is not None:
+            masks = bundle.rows["u16"][cta_mask].reshape(-1)[lanes].tolist()
+        for each in zip(lanes.tolist(), tensor.boxes(bundle, lanes), *of_lanes, masks, strict=True):
+            issue(bundle, *each)
 
-    def issue(bundle: Bundle, lane: int) -> None:
-        box = tensor.box(bundle, lane)
-        address = lane_value(destination, bundle, lane)
+    def issue(bundle: Bundle, lane: int, box: _Box, address: int, bar_address: int, bits: int | None) -> None:
+        origin = Origin(site, bundle, lane)
+        cohort = bundle.cohort
+        known: dict[Any, Targets] = cohort.state.setdefault("tensor loads", {})
+        key = (site, bundle, lane, box.bound, address, bar_address, bits)
+        there = known.get(key)
+        if there is None or not there.alive():
+            there = known[key] = targets(origin, box, address, bar_address, bits)
+        transfer = None
+        if bundle.machine.recorder is not None:
+            transfer = _remember(
+                origin,
+                "load",
+                box,
+                destinations=there.places,
+                barrier=there.barrier,
+                barrier_rank=there.barriers[0][1] if pair else None,
+                mask=bits,
+            )
+        arrival = Arrival(origin, there, transfer)
+        offset = there.places[0].offset
+        land_later(
+            arrival,
+            box.tiles(offset, whole=not lands_in_pieces(bundle.machine)),
+            covered=box.bound.covered(offset),
+        )
+        if cohort.provenance is not None:
+            cohort.provenance.box(arrival, box.bound, box.coords, box.inside)
+
+    def targets(origin: Origin, box: _Box, address: int, bar_address: int, bits: int | None) -> Targets:
+        """Where a load goes, checked."""
+        bundle, lane = origin.bundle, origin.lane
         what, size = "the copy's destination", box.bound.map.shared_bytes
         if to == "shared::cta":
             place = own_place(site, bundle, lane, address, size, _BOX_ALIGNMENT, what)
         else:
             place = shared_place(site, bundle, lane, address, size, _BOX_ALIGNMENT, what)
-        bar = barrier_place(site, bundle, lane, lane_value(barrier, bundle, lane))
-        bits = None
+        bar = barrier_place(site, bundle, lane, bar_address)
         places = [place]
-        if cta_mask is None:
+        if bits is None:
             check_same_block(site, bundle, lane, place, bar, pair=pair)
         else:
-            bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
             places = [place.in_block(rank) for rank in destination_ranks(site, bundle, lane, bits)]
-        origin = Origin(site, bundle, lane)
-        arrival = Arrival(
-            origin,
-            places,
-            bar.offset,
-            (place.offset & ~1023) // CHUNK,
-            _remember(
-                origin,
-                "load",
-                box,
-                destinations=places,
-                barrier=bar.offset,
-                barrier_rank=places[0].rank & ~1 | bar.rank & 1 if pair else None,
-                mask=bits,
-            ),
-            bar.rank & 1 if pair else None,
-        )
-        from_, cuts = box.source(), _Cuts.of(box.bound, place.offset)
-        parts = cuts.parts if lands_in_pieces(bundle.machine) else [cuts.whole]
-        land_later(arrival, [_Tile(box, cut, from_) for cut in parts], covered=cuts.whole.covered)
-        if bundle.cohort.provenance is not None:
-            bundle.cohort.provenance.box(origin, box.bound, box.coords, box.inside, places)
+        parity = bar.rank & 1 if pair else None
+        return Targets(places, bar.offset, (place.offset & ~1023) // CHUNK, parity, named=[place, bar])
 
     return step
 
@@ -503,11 +550,11 @@ def _out(site: Site, dims: int, operation: str | None) -> Step:
     source = site.address(1)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            issue(bundle, lane)
+        lanes = bundle.lanes(mask)
+        for lane, box in zip(lanes.tolist(), tensor.boxes(bundle, lanes), strict=True):
+            issue(bundle, lane, box)
 
-    def issue(bundle: Bundle, lane: int) -> None:
-        box = tensor.box(bundle, lane)
+    def issue(bundle: Bundle, lane: int, box: _Box) -> None:
         tensor_map = box.bound.map
         combine = None
         if operation is not None:

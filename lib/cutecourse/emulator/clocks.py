@@ -73,7 +73,8 @@ class BarrierClock:
     def complete(self) -> None:
         """A phase is complete."""
         self.phase += 1
-        self.gathered = self.clocks.merged(self.gathered, self.clocks.nothing())
+        if self.gathered is None or len(self.gathered) < self.clocks.known.shape[2]:
+            self.gathered = self.clocks.merged(self.gathered, self.clocks.nothing())
         self.gathered[self.component] = self.clocks.entry(self.base + self.phase)
         self.done = self.gathered.copy()
 
@@ -177,7 +178,7 @@ class Clocks:
             return other.copy()
         if len(row) < len(other):
             row, other = other.copy(), row
-        part = row[: len(other)]
+        part = row if len(row) == len(other) else row[: len(other)]
         np.maximum(part, other, out=part)
         return row
 

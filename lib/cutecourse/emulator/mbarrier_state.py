@@ -44,10 +44,12 @@ MAX_COUNT = (1 << 20) - 1
 """The largest arrival count, and the largest tx-count in both directions."""
 _KEPT = 24
 """Things that a barrier remembers, for reports."""
+_UNSORTED = 128
+"""Notes that it gathers before it sorts them."""
 _Key = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Origin:
     """Who asked for an operation: the instruction, and the lane (flattened, as `bundle.lanes` gives them)."""
 
@@ -81,9 +83,9 @@ class MBarrier:
         "cluster",
         "cohort",
         "expected",
-        "history",
         "loaded",
         "name",
+        "notes",
         "offset",
         "pending",
         "phase",
@@ -113,8 +115,8 @@ class MBarrier:
         self.loaded = 0
         """Copies have brought bytes in phases up to this one, counted from 1."""
         self.waiters: list[Group] = []
-        self.history: dict[tuple[str, int, int, int], tuple[int, Origin]] = {}
-        """The last things that happened, (what, phase, ...): (how many, who), oldest first."""
+        self.notes: list[tuple[str, int, int, Origin]] = []
+        """What happened, (what, phase, how many, who), oldest first; `history` sorts it."""
 
     # --- what happens to it ---------------------------------------------------------------------------------
 
@@ -266,16 +268,37 @@ class MBarrier:
             self._completed()
 
     def note(self, what: str, number: int, origin: Origin) -> None:
-        """Keep what happened; what one warp does with one instruction in one phase is one thing."""
-        history = self.history
-        key = (what, self.phase, id(origin.site), id(origin.bundle))
-        so_far = history.pop(key, None)
-        if so_far is None:
-            if len(history) >= _KEPT:
-                del history[next(iter(history))]
-            history[key] = (number, origin)
-        else:
-            history[key] = (so_far[0] + number, so_far[1])
+        """Keep what happened, for reports: few are asked for, so it is sorted when one is."""
+        self.notes.append((what, self.phase, number, origin))
+        if len(self.notes) >= _UNSORTED:
+            self.notes = [(did, phase, n, who) for (did, phase, *_), (n, who) in self.history.items()]
+
+    @property
+    def history(self) -> dict[tuple[str, int, int, int], tuple[int, Origin]]:
+        """The last things that happened, (what, phase, ...): (how many, who), oldest first.
+
+        What one warp does with one instruction in one phase is one thing.
+        """
+        found: dict[tuple[str, int, int, int], tuple[int, Origin]] = {}
+        for what, phase, count, origin in self._recent():
+            key = (what, phase, id(origin.site), id(origin.bundle))
+            before = found.pop(key, None)
+            if before is None and len(found) >= _KEPT:
+                del found[next(iter(found))]
+            found[key] = (count if before is None else before[0] + count, origin)
+        return found
+
+    def _recent(self) -> list[tuple[str, int, int, Origin]]:
+        """The notes of the last phases, of as many as have enough different things."""
+        things = set()
+        first = -1
+        for at in range(len(self.notes) - 1, -1, -1):
+            what, phase, _, origin = self.notes[at]
+            if len(things) >= _KEPT and phase != first:
+                return self.notes[at + 1 :]
+            first = phase
+            things.add((what, phase, id(origin.site), id(origin.bundle)))
+        return self.notes
 
     def _settle(self) -> bool:
         """Go on to the next phase where nothing is missing any more."""
@@ -384,7 +407,7 @@ class MBarriers:
     def find(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
         """The valid object at an offset. Errors: NoBarrierError."""
         found = self.live.get((cluster, rank, offset))
-        if found is None or self._written[found.word]:
+        if found is None or self._written.item(found.word):
             raise self._nothing(cluster, rank, offset, found, origin)
         clock = found.clock
         if clock is not None and origin.bundle not in clock.heard and self.cohort.races is not None:

@@ -31,7 +31,7 @@ from cutecourse.emulator.mbarrier_state import Origin
 
 if TYPE_CHECKING:
     from cutecourse.emulator.access import Access
-    from cutecourse.emulator.bulk_copies import Chunks, Place
+    from cutecourse.emulator.bulk_copies import Arrival, Chunks, Place
     from cutecourse.emulator.machine import Machine
     from cutecourse.emulator.tensor_map import BoundTensorMap, Window
 
@@ -69,8 +69,11 @@ class Tags:
     number: int
     shifts: tuple[int, ...]
     biases: tuple[int, ...]
+    extents: tuple[int, ...]
+    """Of the tensor."""
     relative: NDArray[np.int64]
     """From the box's first chunk, outermost dimension first."""
+    _in_place: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, bound: BoundTensorMap, number: int) -> Tags | None:
@@ -97,21 +100,27 @@ class Tags:
             relative = (np.arange(count, dtype=np.int64) * step << shift).reshape(
                 -1, *[1] * relative.ndim
             ) + relative
-        return cls(bound, number, tuple(shifts), tuple(biases), relative)
+        return cls(bound, number, tuple(shifts), tuple(biases), tuple(dims), relative)
 
     def first(self, coords: Sequence[int]) -> int | None:
         """The tag of a box's first chunk; None where it is too far outside of the tensor."""
         tensor_map = self.bound.map
-        unit = CHUNK // tensor_map.item_bytes
+        places = (coords[0] * tensor_map.item_bytes // CHUNK, *coords[1:])
         tag = self.number << NUMBER
-        for axis, (at, shift, bias) in enumerate(zip(coords, self.shifts, self.biases, strict=True)):
-            place, dim = (
-                (at // unit, -(-tensor_map.dims[0] // unit)) if not axis else (at, tensor_map.dims[axis])
-            )
-            if not -bias <= place < dim + bias:
+        for place, shift, bias, extent in zip(places, self.shifts, self.biases, self.extents, strict=True):
+            if not -bias <= place < extent + bias:
                 return None
             tag += place + bias << shift
         return tag
+
+    def in_place(self, offset: int) -> NDArray[np.int64]:
+        """`relative` in the order of the chunks of shared memory, for a box at an offset that has no gaps."""
+        found = self._in_place.get(offset & 1023)
+        if found is None:
+            chunks = self.bound.chunks(offset)
+            found = self._in_place[offset & 1023] = np.empty(chunks.size, dtype=np.int64)
+            found[chunks - chunks.min()] = self.relative
+        return found
 
     def innermost(self, tags: NDArray[np.int64]) -> NDArray[np.int64]:
         """The innermost coordinate, in chunks, of differences of tags."""
@@ -142,8 +151,7 @@ class Tags:
 
     def extent(self, axis: int) -> int:
         """The tensor's extent along a coordinate, in its steps."""
-        dims = self.bound.map.dims
-        return dims[axis] if axis else -(-dims[0] * self.bound.map.item_bytes // CHUNK)
+        return self.extents[axis]
 
     def neighbours(self, before: int, tag: int, rows: int) -> bool:
         """Whether a chunk is so many rows behind another along one of the outer coordinates."""
@@ -299,23 +307,21 @@ class Provenance:
 
     # --- what is written ------------------------------------------------------------------------------------
 
-    def box(
-        self,
-        origin: Origin,
-        bound: BoundTensorMap,
-        coords: tuple[int, ...],
-        inside: Window,
-        places: list[Place],
-    ) -> None:
-        """A tensor copy will put a box into each of these places."""
-        offset = places[0].offset
-        chunks = bound.chunks(offset)
+    def box(self, arrival: Arrival, bound: BoundTensorMap, coords: tuple[int, ...], inside: Window) -> None:
+        """A tensor copy will put a box into each of its places."""
+        offset = arrival.to.places[0].offset
         tags = self._tags_of(bound)
         first = None if tags is None else tags.first(coords)
-        load = Load(origin, offset, chunks.size * CHUNK, tags, bound, coords)
-        values = tags.relative + first if tags is not None and first is not None else 0
+        load = Load(arrival.origin, offset, bound.map.box_bytes, tags, bound, coords)
         inner = _chunks_inside(bound, inside)
-        self._land(load, chunks, values, inner, [place.chunk(offset & ~1023) for place in places])
+        chunks: Chunks = bound.covered(offset)
+        in_place = inner is None and isinstance(chunks, slice)
+        if not in_place:
+            chunks = bound.chunks(offset)
+        values: NDArray[np.int64] | int = 0
+        if tags is not None and first is not None:
+            values = (tags.in_place(offset) if in_place else tags.relative) + first
+        self._land(load, chunks, values, inner, arrival.to.firsts)
 
     def bytes(self, origin: Origin, n_bytes: int, places: list[Place], *, tracked: bool = True) -> None:
         """A bulk copy will put contiguous bytes into each of these places.
@@ -346,14 +352,19 @@ class Provenance:
         marks = number if inside is None else np.where(inside, number, 0).astype(np.int32)
         brought = load.n_bytes // CHUNK if inside is None else int(np.count_nonzero(marks))
         site.brought += brought * len(starts)
+        all_read = _ALL_READ * (load.n_bytes // CHUNK)
         for start in starts:
-            owner = self.owner[start:]
-            old = owner[chunks]
+            at = (
+                slice(start + chunks.start, start + chunks.stop)
+                if isinstance(chunks, slice)
+                else chunks + start
+            )
+            old = self.owner[at]
             # Mostly an MMA has read all of it.
-            if old.tobytes() != _ALL_READ * old.size and old.max() > 0:
+            if old.tobytes() != all_read and old.max() > 0:
                 self._lost(old, start)
-            owner[chunks] = marks
-            self.tag[start:][chunks] = tags
+            self.owner[at] = marks
+            self.tag[at] = tags
 
     def accessed(
         self, access: Access, bundle: Bundle, index: NDArray[np.int64], lanes: NDArray[np.int64] | None

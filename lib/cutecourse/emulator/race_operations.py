@@ -142,6 +142,15 @@ class Operations:
             found = np.where(mixed, self._into[chunks], found)
         return found
 
+    def _numbers_at(self, chunks: NDArray[np.int64] | range) -> set[int]:
+        """Which numbers the last copies into some chunks have."""
+        if isinstance(chunks, range) and not (chunks.start | chunks.stop) % _SECTOR:
+            sectors = self._sectors[chunks.start >> _SECTOR_SHIFT : chunks.stop >> _SECTOR_SHIFT]
+            numbers = set(sectors.tolist())
+            if _MIXED not in numbers:
+                return numbers
+        return set(self._copies_at(np.asarray(chunks)).tolist())
+
     def _spread(self, sectors: NDArray[np.int64]) -> None:
         """Let sectors tell of each chunk."""
         whole = sectors[self._sectors[sectors] != _MIXED]
@@ -151,7 +160,10 @@ class Operations:
     def _issue(self, number: int, chunks: NDArray[np.int64] | range) -> None:
         """A copy into chunks is issued."""
         if isinstance(chunks, range):
-            low, high = -(-chunks.start // _SECTOR), chunks.stop // _SECTOR
+            low, high = -(-chunks.start >> _SECTOR_SHIFT), chunks.stop >> _SECTOR_SHIFT
+            if not (chunks.start | chunks.stop) % _SECTOR:
+                self._sectors[low:high] = number
+                return
             if low < high:
                 self._sectors[low:high] = number
             edges = (range(chunks.start, min(low * _SECTOR, chunks.stop)),)
@@ -187,15 +199,17 @@ class Operations:
         row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE).copy()
         live = MBarriers.of(self.cohort).live
         made = []
-        for place in arrival.places:
-            rank = arrival.barrier_rank(place.rank)
-            component = self._component("mbarrier", rank, arrival.barrier)
-            barrier = live.get((place.cluster, rank, arrival.barrier))
+        to = arrival.to
+        if not to.components:
+            to.components = [self._component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
+        for place, first, key, component in zip(
+            to.places, to.firsts, to.barriers, to.components, strict=True
+        ):
+            barrier = live.get(key)
             phase = None if barrier is None else barrier.phase
             use = Use(self.clocks.components[component], origin.site.line, "copy", origin, phase)
             copy = self._new(use, component, self.clocks.never, row)
             copy.left = pieces
-            first = place.chunk(arrival.first_chunk * CHUNK)
             for whole in wholes:
                 self._copy_over(copy, row, place.rank, first, whole, adds=adds)
             made.append(copy)
@@ -207,28 +221,20 @@ class Operations:
         """A copy is issued over some chunks of a rank's."""
         every: NDArray[np.int64] | range
         if isinstance(chunks, slice):
-            every = range(first + int(chunks.start or 0), first + int(chunks.stop))
-            size = len(every)
-            if every.start % _SECTOR or every.stop % _SECTOR:
-                before = self._copies_at(np.arange(every.start, every.stop))
-            else:
-                before = self._sectors[every.start >> _SECTOR_SHIFT : every.stop >> _SECTOR_SHIFT]
-                if b"\xff\xff\xff\xff" in before.tobytes():
-                    before = self._copies_at(np.arange(every.start, every.stop))
+            every = range(first + chunks.start, first + chunks.stop)
         else:
             every = chunks.reshape(-1) + first
-            size = every.size
-            before = self._copies_at(every)
+        size = len(every)
         copy.size += size
+        numbers = self._numbers_at(every)
         if self._touched_at(every):
             self._over_threads(copy, row, rank, first, chunks)
-        numbers = sorted(set(before.reshape(-1).tolist()))
-        for number in numbers:
+        for number in sorted(numbers):
             other = self.every[number]
             if other is None:
                 continue
-            if other.tag >= int(row[other.component]) and not adds:
-                at = int(np.argmax(before == number)) * (1 if before.size == size else _SECTOR)
+            if other.tag >= row.item(other.component) and not adds:
+                at = int(np.argmax(self._copies_at(np.asarray(every)) == number))
                 self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
             if other.last:
                 self._over_readers(copy, row, other, every)
@@ -248,7 +254,10 @@ class Operations:
         self, copy: Operation, row: Row, before: Operation, chunks: NDArray[np.int64] | range
     ) -> None:
         """Look at who reads what an earlier copy has brought."""
-        if all(reader.tag < int(row[number]) for number, reader in before.last.items()):
+        for number, last in before.last.items():
+            if last.tag >= row.item(number):
+                break
+        else:
             return
         for reader, where in before.readers:
             if reader.tag >= int(row[reader.component]):

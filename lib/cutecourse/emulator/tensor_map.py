@@ -13,7 +13,8 @@ import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from operator import le
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from cutecourse.emulator.errors import LaunchError
 from cutecourse.emulator.memory import Allocation
 from cutecourse.emulator.swizzle import SPANS, chunk_numbers
 
-__all__ = ["TOKEN_BYTES", "BoundTensorMap", "TensorMap", "TensorMapError", "Window"]
+__all__ = ["TOKEN_BYTES", "BoundTensorMap", "TensorMap", "TensorMapError", "Window", "covered"]
 
 TOKEN_BYTES = 128
 """Bytes of a tensor map, the driver's and ours."""
@@ -313,8 +314,7 @@ def _element(array: NDArray[Any], given: DType | str | None) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """The part of a box that lies inside the tensor.
 
     first    index of the first element inside, along each dimension of the box
@@ -329,7 +329,13 @@ class Window:
     @property
     def empty(self) -> bool:
         """Whether no element is inside."""
-        return any(stop <= first for first, stop in zip(self.first, self.stop, strict=True))
+        return any(map(le, self.stop, self.first))
+
+
+def covered(chunks: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Numbers of different chunks in any order, as a slice where they are neighbours."""
+    low, high = int(chunks.min()), int(chunks.max()) + 1
+    return slice(low, high) if high - low == chunks.size else chunks
 
 
 class BoundTensorMap:
@@ -349,6 +355,7 @@ class BoundTensorMap:
         self._steps = tuple(steps)
         """Bytes from one element of the box to the next, along each dimension."""
         self._chunks: dict[int, NDArray[np.int64]] = {}
+        self._covered: dict[int, NDArray[np.int64] | slice] = {}
         self.cuts: dict[int, Any] = {}
         """What copies keep of their boxes' parts, by the box's offset in shared memory modulo 1024."""
 
@@ -420,15 +427,13 @@ class BoundTensorMap:
         )
 
     def whole_chunks(self, window: Window) -> NDArray[Any]:
-        """A window whose rows are whole 16-byte chunks, as `elements` has it but in chunks."""
-        shape = [stop - first for first, stop in zip(window.first, window.stop, strict=True)]
-        shape[0] = shape[0] * self.map.item_bytes // CHUNK
+        """A window of the whole box, as `elements` has it but in 16-byte chunks."""
         return np.ndarray(
-            shape[::-1],
-            dtype=CHUNK_TYPE,
-            buffer=self.allocation.data.data,
-            offset=self.base + window.start,
-            strides=(*self._steps[:0:-1], CHUNK),
+            (*self.map.counts[:0:-1], self.map.inner_bytes // CHUNK),
+            CHUNK_TYPE,
+            self.allocation.data.data,
+            self.base + window.start,
+            (*self._steps[:0:-1], CHUNK),
         )
 
     @cached_property
@@ -443,6 +448,14 @@ class BoundTensorMap:
         return False
 
     # --- shared memory --------------------------------------------------------------------------------------
+
+    def covered(self, offset: int) -> NDArray[np.int64] | slice:
+        """The chunks that `chunks` gives in any order, as a slice where they are neighbours."""
+        low = offset & 1023
+        found = self._covered.get(low)
+        if found is None:
+            found = self._covered[low] = covered(self.chunks(low))
+        return found
 
     def chunks(self, offset: int) -> NDArray[np.int64]:
         """The 16-byte chunks of shared memory that the box's chunks go to, for a box at an offset.
