@@ -97,6 +97,7 @@ class Scene:
 INIT = "@%first mbarrier.init.shared::cta.b64 [full], 1;\n bar.sync 0;\n"
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;\n@!%p bra AGAIN;\n"
 LOAD = "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%to], 16, [full];\n"
+LATER = "mov.u32 %y, 0;\nSPIN: add.u32 %y, %y, 1;\nsetp.lt.u32 %p, %y, 5000;\n@%p bra SPIN;\n"
 EXPECT = "@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16;\n"
 STORE = "@%first cp.async.bulk.global.shared::cta.bulk_group [%to], [box], 16;\n"
 PAIR = {"grid": 2, "cluster": 2}
@@ -130,6 +131,9 @@ SCENES = {
         + LOAD.replace("bytes [", "bytes.multicast::cluster [").replace("[full];", "[full], %m;"),
         options=PAIR,
     ),
+    "race": Scene("st.shared.b32 [box], %me;\n", options={"block": 64}),
+    "read before its wait": Scene(INIT + EXPECT + LOAD + LATER + "ld.shared.b32 %x, [box];\n" + WAIT),
+    "stage reused early": Scene(INIT + EXPECT.replace("16;", "32;") + LOAD + LOAD + WAIT),
     "unfinished copy": Scene(
         "st.shared.b32 [box], %me;\nst.shared.v4.b32 [box], {%me, %me, %me, %me};\n" + FENCE + STORE
     ),
