@@ -2,7 +2,8 @@
 
     python -m benchmarks.mutants                  every mutant; writes results/mutants_<n>_cores.json
     python -m benchmarks.mutants --right          the right kernels under 100 seeds; adds to the same file
-    python -m benchmarks.mutants --limit N        N mutants, evenly spread over the rules and the kernels
+    python -m benchmarks.mutants --limit N        N mutants, evenly spread over the rules and the kernels;
+                                                  kept only with --output FILE
     python -m benchmarks.mutants --ptxas          asks ptxas whether it assembles each mutant; runs none
 
 `benchmarks.mutation` holds the rules (`rules_*.py`), the words of their expected sets (`expected.py`), the
@@ -256,7 +257,7 @@ def main(given: list[str] | None = None) -> int:
     )
     parser.add_argument("--limit", type=int, help="at most so many mutants")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--output", type=Path, default=RESULTS / f"mutants_{os.cpu_count()}_cores.json")
+    parser.add_argument("--output", type=Path, help="where the result goes")
     parser.add_argument("--right", action="store_true", help="run the right kernels only")
     parser.add_argument("--seeds", type=int, default=100, help="for --right (default: %(default)s)")
     parser.add_argument("--ptxas", action="store_true", help="ask ptxas about each mutant")
@@ -266,13 +267,14 @@ def main(given: list[str] | None = None) -> int:
         return door.answer(options)
     if options.ptxas:
         return door.ask_ptxas(families(), options.processes)
-    kept = json.loads(options.output.read_text(encoding="ascii")) if options.output.exists() else {}
+    output = options.output or RESULTS / f"mutants_{os.cpu_count()}_cores.json"
+    kept = json.loads(output.read_text(encoding="ascii")) if output.exists() else {}
     if options.right:
         found = right_under(options.seeds, options.processes)
         print(*found["problems"], sep="\n")
         print({**found, "problems": len(found["problems"])})
         head = {**{key: value for key, value in kept.items() if key != "rows"}, "right_kernels": found}
-        options.output.write_text(written(head, kept.get("rows", [])), encoding="ascii")
+        output.write_text(written(head, kept.get("rows", [])), encoding="ascii")
         return int(bool(found["problems"]))
     recorded = of_this_machine()
     start = time.monotonic()
@@ -285,6 +287,8 @@ def main(given: list[str] | None = None) -> int:
     print(table(inside, "rule"), table(inside, "family"), sep="\n\n")
     counts = summary(found)
     print(json.dumps(counts, indent=1), f"{time.monotonic() - start:.0f} s", sep="\n")
+    if options.limit is not None and options.output is None:
+        return 0  # a part is not what the pages read
     head = {
         "recorded": recorded,
         "seeds": list(SEEDS),
@@ -297,7 +301,7 @@ def main(given: list[str] | None = None) -> int:
         "revisions": REVISIONS,
         "excluded": found["excluded"],
     }
-    options.output.write_text(written(head, found["rows"]), encoding="ascii")
+    output.write_text(written(head, found["rows"]), encoding="ascii")
     return 0
 
 

@@ -22,7 +22,7 @@ from benchmarks.mutation.rule import Change, Kernel, Mutant, Rule, made, mutants
 from benchmarks.mutation.rules import RULES
 from benchmarks.mutation.running import NotRightError, run_right, try_mutant
 from cutecourse import emulator
-from cutecourse.cli._arguments import Arguments
+from cutecourse.cli._arguments import Arguments, extents
 from cutecourse.cli._module import find_entry, parameters
 from cutecourse.emulator import HAZARDS
 from cutecourse.errors import CourseError
@@ -66,20 +66,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--set", action="append", default=[], metavar="N=5", help="a number that --kernel takes")
     own.add_argument("--ptx", type=Path, metavar="FILE", help="a PTX text, launched as the options below say")
     own.add_argument("--entry", help="which kernel of the text")
-    own.add_argument("--grid", type=_extents, default=(1, 1, 1))
-    own.add_argument("--block", type=_extents, default=(1, 1, 1))
-    own.add_argument("--cluster", type=_extents, default=(1, 1, 1))
+    own.add_argument("--grid", type=extents, default=(1, 1, 1))
+    own.add_argument("--block", type=extents, default=(1, 1, 1))
+    own.add_argument("--cluster", type=extents, default=(1, 1, 1))
     own.add_argument("--smem", type=int, default=0)
     own.add_argument("--arg", action="append", default=[])
     own.add_argument("--rule", help="this rule only")
     own.add_argument("--line", type=int, help="the site at this line only")
     own.add_argument("--replace", metavar="TEXT", help="what is to stand in the line instead")
     own.add_argument("--expect", metavar="RULE", help="with --replace: a rule, or reports, with commas")
-
-
-def _extents(text: str) -> tuple[int, int, int]:
-    x, y, z = ([int(part) for part in text.split(",")] + [1, 1])[:3]
-    return x, y, z
 
 
 def is_asked(options: argparse.Namespace) -> bool:
@@ -204,10 +199,11 @@ def _arrays(spec: LaunchSpec, numbers: Mapping[str, str]) -> Arrays:
             found[name] = (float if param.dtype.kind == "float" else int)(numbers[name])
             continue
         assert isinstance(param, Tensor)
-        if None in param.extents:
+        shape = [extent for extent in param.extents if extent is not None]
+        if len(shape) < len(param.extents):
             raise _Asked(f"{spec.name}: {name} has an open shape; use a specification with all extents")
         low = 0 if np.issubdtype(param.dtype.numpy, np.unsignedinteger) else -8
-        drawn = np.random.default_rng(seed).integers(low, 8, param.extents, endpoint=True)  # type: ignore[arg-type]
+        drawn = np.random.default_rng(seed).integers(low, 8, shape, endpoint=True)
         found[name] = drawn.astype(param.dtype.numpy)
     return found
 
@@ -242,10 +238,12 @@ def _replaced(kernel: Kernel, options: argparse.Namespace) -> Mutant:
     if any(rule.name == options.expect for rule in RULES):
         right, why = _rule(options.expect).right, _rule(options.expect).why
     else:
-        right, why = frozenset(one.strip() for one in options.expect.split(",")), "as you say"
-        for one in right:
+        given = [one.strip() for one in options.expect.split(",")]
+        for one in given:
             if one not in HAZARDS and not hasattr(emulator.errors, one):
                 raise _Asked(f"--expect {one}: neither a rule, nor an error's class, nor a hazard")
+        right = frozenset(HAZARDS[one].error if one in HAZARDS else one for one in given)
+        why = "as you say"
     start = sum(len(line) + 1 for line in lines[: options.line - 1])
     edit = (start, start + len(lines[options.line - 1]), options.replace)
     rule = Rule("your own", "a line replaced", right, why, lambda kernel: iter(()))

@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.mutation.rule import Kernel
 from cutecourse import runtime
+from cutecourse.dtypes import dtype
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor, TensorMap
 from cutecourse.runtime.arguments import Bound, bind, flat_arguments
 from cutecourse.tma import TensorMapEncoding
@@ -66,9 +67,9 @@ class Family:
         }
 
 
-def whole(*shape: int, seed: int, dtype: Any = np.float16) -> Any:
+def whole(*shape: int, seed: int, kind: Any = np.float16) -> Any:
     """Whole numbers whose sums of products are exact in f32."""
-    return np.random.default_rng(seed).integers(-8, 8, shape, endpoint=True).astype(dtype)
+    return np.random.default_rng(seed).integers(-8, 8, shape, endpoint=True).astype(kind)
 
 
 def product(name: str, kind: str, spec: LaunchSpec) -> Family:
@@ -107,8 +108,8 @@ def _nvcc(name: str, params: tuple[Any, ...], **launch: Any) -> LaunchSpec:
 def _shared_memory() -> list[Family]:
     """Threads that meet in shared memory."""
     words = np.arange(1024, dtype=np.uint32).reshape(32, 32)
-    a, b = whole(48, 48, seed=1, dtype=np.float32), whole(48, 32, seed=2, dtype=np.float32)
-    data = whole(2000, seed=3, dtype=np.float32)
+    a, b = whole(48, 48, seed=1, kind=np.float32), whole(48, 32, seed=2, kind=np.float32)
+    data = whole(2000, seed=3, kind=np.float32)
     bytes_ = np.random.default_rng(4).integers(0, 256, 4000).astype(np.uint8)
     rounds = np.random.default_rng(5).integers(0, 1 << 31, (8, 64)).astype(np.uint32)
     turned = rounds.reshape(8, 32, 2)[:, :, ::-1].reshape(8, 64)
@@ -220,7 +221,7 @@ def _clusters() -> list[Family]:
 
 def _reduction() -> Family:
     a, b = (np.random.default_rng(seed).integers(0, 1000, (128, 32)).astype(np.int32) for seed in (7, 8))
-    encoding = TensorMapEncoding("s32", dims=(32, 128), strides_bytes=(128,), box=(32, 32))  # type: ignore[arg-type]
+    encoding = TensorMapEncoding(dtype("s32"), dims=(32, 128), strides_bytes=(128,), box=(32, 32))
     spec = _own(
         "tensor_reduce",
         "sm_90",
@@ -233,7 +234,7 @@ def _reduction() -> Family:
 
 def _stencil() -> Family:
     a = np.random.default_rng(9).integers(0, 1000, (32, 32)).astype(np.uint32)
-    encoding = TensorMapEncoding("u32", dims=(32, 32), strides_bytes=(128,), box=(32, 32))  # type: ignore[arg-type]
+    encoding = TensorMapEncoding(dtype("u32"), dims=(32, 32), strides_bytes=(128,), box=(32, 32))
     spec = _own(
         "stencil",
         "sm_90",
@@ -246,7 +247,7 @@ def _stencil() -> Family:
 
 
 def _tmem_operand() -> Family:
-    encoding = TensorMapEncoding("f16", (16, 64), (32,), (16, 64), swizzle="32B")  # type: ignore[arg-type]
+    encoding = TensorMapEncoding(dtype("f16"), (16, 64), (32,), (16, 64), swizzle="32B")
     spec = _own(
         "tmem_operand",
         "sm_100a",

@@ -151,36 +151,40 @@ def twice(place: Place) -> str:
     return f"{place[0]} {place[0]}"
 
 
+def replaced(place: Place, name: str, text: str) -> str:
+    """The statement with a text in an operand's place."""
+    start, end = (found - place.start() for found in place.span(name))
+    return place[0][:start] + text + place[0][end:]
+
+
+def instead(name: str, text: Callable[[Place], str]) -> Write:
+    """Another text in an operand's place."""
+    return lambda place: replaced(place, name, text(place))
+
+
 def operand(name: str, bits: int, *steps: str) -> Write:
     """The operand by a register of `bits` bits that the steps make of it: `{0}` is the operand."""
 
     def write(place: Place) -> str:
-        start, end = (found - place.start() for found in place.span(name))
         made = " ".join(f"{step.format(place[name])};" for step in steps)
-        statement = place[0][:start] + "mutant" + place[0][end:]
-        return f"{{ .reg .b{bits} mutant; {made} {statement} }}"
-
-    return write
-
-
-def instead(name: str, text: str) -> Write:
-    """Another text in an operand's place: `{0}` is the operand."""
-
-    def write(place: Place) -> str:
-        start, end = (found - place.start() for found in place.span(name))
-        return place[0][:start] + text.format(place[name]) + place[0][end:]
+        return f"{{ .reg .b{bits} mutant; {made} {replaced(place, name, 'mutant')} }}"
 
     return write
 
 
 def moved(name: str, offset: int) -> Write:
     """An address some bytes further on."""
+    return instead(name, lambda place: further(place[name], offset))
 
-    def write(place: Place) -> str:
-        start, end = (found - place.start() for found in place.span(name))
-        return place[0][:start] + further(place[name], offset) + place[0][end:]
 
-    return write
+def the_other(mine: str, other: str) -> Write:
+    """One operand in another's place."""
+    return instead(mine, lambda place: place[other])
+
+
+def counted(name: str, step: int) -> Write:
+    """A number of the statement, so much larger."""
+    return instead(name, lambda place: str(int(place[name]) + step))
 
 
 def further(address: str, offset: int) -> str:

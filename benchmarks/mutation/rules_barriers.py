@@ -27,12 +27,12 @@ from benchmarks.mutation.rule import (
     Place,
     Rule,
     Why,
-    Write,
     at,
+    counted,
     dropped,
-    instead,
     moved,
     operand,
+    replaced,
     twice,
 )
 
@@ -125,25 +125,14 @@ def cluster_waits(*roles: str) -> Find:
     return find
 
 
-def counted(step: int) -> Write:
-    """A barrier of the CTA that counts 32 threads more or fewer than it should."""
-
-    def write(place: Place) -> str:
-        count = int(place["count"]) + step
-        start, end = (found - place.start() for found in place.span("count"))
-        return place[0][:start] + str(count) + place[0][end:]
-
-    return write
-
-
 def counts(step: int) -> Find:
-    """`counted` where the statement says a number, and where it can be one less."""
+    """A barrier of the CTA that counts threads more or fewer, where it says a number and has so many."""
 
     def find(kernel: Kernel) -> Iterator[Change]:
         for pattern in (sites.BLOCK_BARRIER, sites.BLOCK_ARRIVE):
             for place in re.finditer(pattern, kernel.code):
                 if (place["count"] or "").isdigit() and int(place["count"]) + step > 0:
-                    yield Change(((place.start(), place.end(), counted(step)(place)),))
+                    yield Change(((place.start(), place.end(), counted("count", step)(place)),))
 
     return find
 
@@ -165,7 +154,7 @@ def paired_ids(kernel: Kernel) -> Iterator[Change]:
         for place in re.finditer(pattern, kernel.code):
             alone = None if pairs else "every warp comes to this statement, so that any number does"
             other = "15" if place["id"] != "15" else "14"
-            yield Change(((place.start(), place.end(), instead("id", other)(place)),), excluded=alone)
+            yield Change(((place.start(), place.end(), replaced(place, "id", other)),), excluded=alone)
 
 
 # --- where a change is none ---------------------------------------------------------------------------------

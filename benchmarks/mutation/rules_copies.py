@@ -24,9 +24,11 @@ from benchmarks.mutation.rule import (
     Rule,
     Write,
     at,
+    counted,
     dropped,
     moved,
     operand,
+    replaced,
 )
 from cutecourse.errors import CourseError
 from cutecourse.tma import TensorMapEncoding
@@ -44,10 +46,9 @@ def coordinate(number: int, step: int) -> Write:
 
     def write(place: Place) -> str:
         parts = [part.strip() for part in place["coords"].split(",")]
-        start, end = (found - place.start() for found in place.span("coords"))
         made = f"add.s32 mutant, {parts[number]}, {step};"
         parts[number] = "mutant"
-        return f"{{ .reg .b32 mutant; {made} {place[0][:start]}{', '.join(parts)}{place[0][end:]} }}"
+        return f"{{ .reg .b32 mutant; {made} {replaced(place, 'coords', ', '.join(parts))} }}"
 
     return write
 
@@ -55,8 +56,7 @@ def coordinate(number: int, step: int) -> Write:
 def swapped(place: Place) -> str:
     """The first two coordinates in the other order."""
     first, second, *others = (part.strip() for part in place["coords"].split(","))
-    start, end = (found - place.start() for found in place.span("coords"))
-    return f"{place[0][:start]}{', '.join([second, first, *others])}{place[0][end:]}"
+    return replaced(place, "coords", ", ".join([second, first, *others]))
 
 
 def along(k: bool, write: Callable[[int], Write]) -> Find:
@@ -157,17 +157,9 @@ def _swizzle(kind: str) -> Callable[[TensorMapEncoding], TensorMapEncoding | Non
     return lambda encoding: dataclasses.replace(encoding, swizzle=kind)
 
 
-def more_groups(place: Place) -> str:
-    """One group more may still be under way."""
-    start, end = (found - place.start() for found in place.span("groups"))
-    return f"{place[0][:start]}{int(place['groups']) + 1}{place[0][end:]}"
-
-
 def half_as_many(place: Place) -> str:
     """A copy of half the bytes."""
-    start, end = (found - place.start() for found in place.span("bytes"))
-    text = f"{place[0][:start]}{int(place['bytes']) // 2}{place[0][end:]}"
-    return text.replace("cp.async.cg", "cp.async.ca")
+    return replaced(place, "bytes", str(int(place["bytes"]) // 2)).replace("cp.async.cg", "cp.async.ca")
 
 
 def flipped(place: Place) -> str:
@@ -183,8 +175,7 @@ def exchanged(name: str, one: int, other: int) -> Write:
     def write(place: Place) -> str:
         parts = [part.strip() for part in place[name].split(",")]
         parts[one], parts[other] = parts[other], parts[one]
-        start, end = (found - place.start() for found in place.span(name))
-        return f"{place[0][:start]}{', '.join(parts)}{place[0][end:]}"
+        return replaced(place, name, ", ".join(parts))
 
     return write
 
@@ -339,7 +330,7 @@ RULES: tuple[Rule, ...] = (
         "wait_group with one more still under way",
         _STORE_LOST,
         "the source is written over, or the block ends, while the copy reads",
-        at(_BULK_WAIT, more_groups, last_of_kernel),
+        at(_BULK_WAIT, counted("groups", 1), last_of_kernel),
     ),
     Rule(
         "cp.async commit dropped",
@@ -360,7 +351,7 @@ RULES: tuple[Rule, ...] = (
         "wait_group with one more still under way",
         frozenset({"ReadBeforeWait", "UninitializedRead", "UnfinishedLoad"}),
         "what the group brings is read before it is there",
-        at(_WAIT_GROUP, more_groups),
+        at(_WAIT_GROUP, counted("groups", 1)),
     ),
     Rule(
         "cp.async of half the bytes",

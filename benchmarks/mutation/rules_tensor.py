@@ -27,9 +27,10 @@ from benchmarks.mutation.rule import (
     Write,
     at,
     dropped,
-    instead,
     moved,
     operand,
+    replaced,
+    the_other,
     twice,
 )
 from benchmarks.mutation.rules_barriers import before_last
@@ -54,8 +55,7 @@ def enabled(value: int) -> Write:
     """The accumulate predicate as a constant."""
 
     def write(place: Place) -> str:
-        start, end = (found - place.start() for found in place.span("enable"))
-        statement = place[0][:start] + "mutant" + place[0][end:]
+        statement = replaced(place, "enable", "mutant")
         return f"{{ .reg .pred mutant; mov.pred mutant, {-value}; {statement} }}"
 
     return write
@@ -63,14 +63,7 @@ def enabled(value: int) -> Write:
 
 def descriptor(name: str, *steps: str) -> Find:
     """A shared memory descriptor of each MMA, changed."""
-    pattern = sites.MMA_AB if name == "a" else sites.MMA
-    write = operand(name, 64, *steps)
-
-    def find(kernel: Kernel) -> Iterator[Change]:
-        for place in re.finditer(pattern, kernel.code):
-            yield Change(((place.start(), place.end(), write(place)),))
-
-    return find
+    return at(sites.MMA_AB if name == "a" else sites.MMA, operand(name, 64, *steps))
 
 
 def leading(name: str) -> Find:
@@ -102,11 +95,6 @@ def _halved(mask: int) -> tuple[str, ...]:
 
 def _doubled(mask: int) -> tuple[str, ...]:
     return f"and.b32 mutant, {{0}}, {mask}", "add.u32 mutant, {0}, mutant"
-
-
-def the_other(mine: str, other: str) -> Write:
-    """One operand's descriptor in the other's place."""
-    return lambda place: instead(mine, place[other])(place)
 
 
 def freed_early(kernel: Kernel) -> Iterator[Change]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from benchmarks.mutation import sites
 from benchmarks.mutation.expected import LAYOUT, OUTSIDE_TILE
-from benchmarks.mutation.rule import Place, Rule, Write, at, dropped, operand
+from benchmarks.mutation.rule import Rule, Write, at, counted, dropped, instead, operand, the_other
 
 # The fields of the descriptor: PTX ISA 9.0, "Matrix descriptor format" of wgmma.mma_async.
 _STRIDE = 0x3FFF << 32
@@ -18,29 +16,9 @@ _IN_FLIGHT = frozenset({"AccumulatorInFlight", "StageReusedEarly", "OverwrittenS
 _WAIT = r"wgmma\.wait_group\.sync\.aligned\s+(?P<groups>\d+)\s*;"
 
 
-def _instead(name: str, other: str) -> Write:
-    """One operand in another's place."""
-
-    def write(place: Place) -> str:
-        start, end = (found - place.start() for found in place.span(name))
-        return f"{place[0][:start]}{place[other]}{place[0][end:]}"
-
-    return write
-
-
 def _transposed(name: str) -> Write:
     """The other major for an operand."""
-
-    def write(place: Place) -> str:
-        start, end = (found - place.start() for found in place.span(name))
-        return f"{place[0][:start]}{1 - int(place[name])}{place[0][end:]}"
-
-    return write
-
-
-def _more_groups(place: Place) -> str:
-    """One group more may still be under way."""
-    return re.sub(r"\d+\s*;$", f"{int(place['groups']) + 1};", place[0])
+    return instead(name, lambda place: str(1 - int(place[name])))
 
 
 def _of(name: str, *rules: tuple[str, str, frozenset[str], str, tuple[str, ...]]) -> tuple[Rule, ...]:
@@ -132,7 +110,7 @@ RULES: tuple[Rule, ...] = (
         "wait_group with one more still under way",
         _IN_FLIGHT,
         "its registers are used, and its operands written over, while it is under way",
-        at(_WAIT, _more_groups),
+        at(_WAIT, counted("groups", 1)),
     ),
     Rule(
         "wgmma dropped",
@@ -146,14 +124,14 @@ RULES: tuple[Rule, ...] = (
         "A times itself",
         OUTSIDE_TILE | {"UnreadLoad"},
         "B is never read, or more rows are read than A has",
-        at(sites.WGMMA, _instead("b", "a")),
+        at(sites.WGMMA, the_other("b", "a")),
     ),
     Rule(
         "wgmma: B's descriptor for A",
         "B times itself",
         OUTSIDE_TILE | {"UnreadLoad"},
         "A is never read, or more rows are read than B has",
-        at(sites.WGMMA, _instead("a", "b")),
+        at(sites.WGMMA, the_other("a", "b")),
     ),
     Rule(
         "wgmma: A transposed",

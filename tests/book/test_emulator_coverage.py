@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from cutecourse.cli import emulate
 from cutecourse.emulator import HAZARDS, UnsupportedInstruction, launch
+from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.registry import lookup, supported_instructions
 from support.pages import parse
 from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, is_refused, markdown, measure
@@ -107,6 +110,18 @@ def test_page__shows_each_hazard_with_its_severity(book: Path) -> None:
     ]
     assert {row[0]: row[1] for row in rows} == {name: hazard.severity for name, hazard in HAZARDS.items()}
     assert {row[0]: row[4] for row in rows} == {name: hazard.error for name, hazard in HAZARDS.items()}
+
+
+def test_page__names_the_limits_of_a_launch() -> None:
+    parser = argparse.ArgumentParser()
+    emulate.register(parser.add_subparsers())
+    given = parser.parse_args(["emulate", "kernel.ptx"])
+    text = " ".join((BOOK / "emulator.md").read_text(encoding="utf-8").split())
+    assert (
+        f"stops at {DEFAULT_BUDGET / 10**6:g} million instructions (`max_instructions=`, `--budget`)" in text
+    )
+    assert given.budget == DEFAULT_BUDGET
+    assert f"at {given.timeout / 60:g} minutes and {given.memory:g} GiB (`--timeout`, `--memory`)" in text
 
 
 @pytest.mark.parametrize("part", PARTS)

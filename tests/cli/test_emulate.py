@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -370,12 +372,20 @@ def test_emulate__stops_after_a_time(capsys):
     assert "did not end within 0.2 seconds; see --timeout" in err
 
 
-def test_emulate__stops_where_memory_ends(capsys):
-    text = HEAD + ".visible .entry k(.param .u64 a) { .shared .b8 s[40000]; ret; }"
-    limits = ("--grid", "2000", "--memory", "0.05")
-    status, out, err = run(capsys, text, "--block", "32", "--arg", "zeros:u8:52000000", *limits)
-    assert (status, out) == (3, "")
-    assert "more than 0.05 GiB of memory; see --memory" in err
+@pytest.mark.parametrize(
+    ("memory", "block", "array", "variable"),
+    [("0.05", "32", "52000000", ".shared .b8 s[40000]"), ("0.2", "1024", "8", ".local .b8 s[400000]")],
+    ids=["at a library's first use", "of the threads"],
+)
+def test_emulate__stops_where_memory_ends(tmp_path, memory, block, array, variable):
+    """In a process of its own: another has memory left that earlier tests freed, and NumPy's parts loaded."""
+    text = f"{HEAD}.visible .entry k(.param .u64 a) {{ {variable}; ret; }}"
+    (tmp_path / "kernel.ptx").write_text(text)
+    given = ("--grid", "200", "--block", block, "--arg", f"zeros:u8:{array}", "--memory", memory)
+    command = [sys.executable, "-m", "cutecourse.cli", "emulate", "kernel.ptx", *given]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == f"cutecourse: the launch needs more than {memory} GiB of memory; see --memory\n"
 
 
 def test_emulate__leaves_the_process_as_it_was(capsys):

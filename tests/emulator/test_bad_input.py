@@ -129,6 +129,7 @@ def test_arguments__are_refused_with_the_parameter(args, message):
         ({"dynamic_smem": -1}, "dynamic_smem is a number of bytes, not -1"),
         ({"dynamic_smem": "48K"}, "dynamic_smem is a number of bytes, not '48K'"),
         ({"dynamic_smem": 1 << 20}, "1048576 dynamic.* do not fit"),
+        ({"entry": ["scale"]}, r"no entry \['scale'\]; its entries: scale"),
         ({"entry": "scal"}, "no entry 'scal'; its entries: scale"),
         ({"seed": 0.5}, "seed has to be an integer"),
         ({"arithmetic": "sm_70"}, "arithmetic='sm_70'"),
@@ -180,4 +181,4 @@ def test_launch__that_fails_again_and_again_keeps_no_memory():
             run(REFUSED_LATE, grid=128, dynamic_smem=96 << 10)
         if count in {29, 44}:
             resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
-    assert resident[1] - resident[0] < 200 << 20
+    assert resident[1] - resident[0] < 50 << 20  # of 180 MiB and more that 15 launches have had

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import fuzz
 from benchmarks.fuzz_mutations import LAUNCH_CHANGES, TEXT_CHANGES, WEIGHTS
 from benchmarks.results_file import RESULTS
-from cutecourse import emulator
+from cutecourse import emulator, ptx
 
 COUNT = 300
 
@@ -84,11 +84,22 @@ def _greedy(pipe):
         pipe.send("MemoryError")
 
 
+def test_main__keeps_a_part_only_where_it_is_told(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(fuzz, "RESULTS", tmp_path)
+    monkeypatch.setattr(fuzz, "everything", list)
+    monkeypatch.setattr(fuzz, "fuzz", lambda numbers, bases, workers: [])
+    assert fuzz.main(["--count", "5"]) == 0
+    assert not list(tmp_path.iterdir())
+    assert fuzz.main(["--count", "5", "--output", str(tmp_path / "part.json")]) == 0
+    assert fuzz.main([]) == 0
+    assert sorted(path.name.partition("_")[0] for path in tmp_path.iterdir()) == ["fuzz", "part.json"]
+
+
 def test_result__is_of_ten_thousand_and_has_no_open_finding():
-    result = json.loads(next(RESULTS.glob("fuzz_*_cores.json")).read_text())
+    (path,) = RESULTS.glob("fuzz_*_cores.json")
+    result = json.loads(path.read_text())
     assert (result["mutations"], result["first"]) == (fuzz.COUNT, 0)
     assert sum(result["outcomes"].values()) == fuzz.COUNT
     assert result["findings"] == []
     assert result["slowest_processor_s"] < result["limits"]["processor_s"]
-    ended = {name for name in result["outcomes"] if name != "result"}
-    assert all(name.endswith("Error") or name in emulator.__all__ for name in ended)
+    assert set(result["outcomes"]) <= {"result", *emulator.__all__, *ptx.__all__}

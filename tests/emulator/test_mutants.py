@@ -45,13 +45,23 @@ def test_sample__is_reported_and_named(kernels):
     assert counts["right_class"] >= 0.8, mutants.table(rows, "rule")
 
 
+def test_main__keeps_a_part_only_where_it_is_told(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(mutants, "RESULTS", tmp_path)
+    monkeypatch.setattr(mutants, "families", list)
+    assert mutants.main(["--limit", "5"]) == 0
+    assert not list(tmp_path.iterdir())
+    assert mutants.main(["--limit", "5", "--output", str(tmp_path / "part.json")]) == 0
+    assert mutants.main([]) == 0
+    assert sorted(path.name.partition("_")[0] for path in tmp_path.iterdir()) == ["mutants", "part.json"]
+
+
 def test_results__follow_from_their_rows_and_right_kernels_reported_nothing():
     (path,) = RESULTS.glob("mutants_*_cores.json")
     kept = json.loads(path.read_text(encoding="ascii"))
-    assert set(kept["rules"]) == {rule.name for rule in RULES}, "run python -m benchmarks.mutants again"
+    sets = {name: set(rule["right"]) for name, rule in kept["rules"].items()}
+    assert sets == {rule.name: rule.right for rule in RULES}, "run python -m benchmarks.mutants again"
     for row in kept["rows"]:
-        right = set(kept["rules"][row["rule"]]["right"])
-        named = any(names(report) & right for report in row["reports"])
+        named = any(names(report) & sets[row["rule"]] for report in row["reports"])
         assert (row["outcome"] == "right") == named, row
         assert (row["outcome"] in {"wrong", "harmless"}) == (not row["reports"]), row
     inside = Counter(row["outcome"] for row in kept["rows"] if not row["beyond"])
@@ -59,5 +69,10 @@ def test_results__follow_from_their_rows_and_right_kernels_reported_nothing():
     assert {name: counts[name] for name in OUTCOMES} == {name: inside[name] for name in OUTCOMES}
     assert counts["caught"] == round((inside["right"] + inside["other"]) / inside.total(), 4) >= 0.95
     assert counts["right_class"] == round(inside["right"] / inside.total(), 4) >= 0.9
-    assert kept["right_kernels"]["problems"] == []
-    assert kept["right_kernels"]["seeds"] >= 100
+    # All of them, and what the page shows beside these.
+    assert kept["counts"] == mutants.summary({**kept, "made": len(kept["rows"])})
+    kernels = kept["right_kernels"]
+    assert kernels["problems"] == []
+    assert kernels["seeds"] >= 100
+    assert kernels["kernels"] == len({row["kernel"] for row in kept["rows"]})
+    assert kernels["launches"] == kernels["kernels"] * kernels["seeds"]

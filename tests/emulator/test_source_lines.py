@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,9 +23,9 @@ MODULES = Path(__file__).parent / "modules"
 HEAD = ".version 8.8 .target sm_90a .address_size 64\n"
 
 
-def fault(ptx: str, **how: object) -> EmulatorError:
+def fault(ptx: str, args: Sequence[object]) -> EmulatorError:
     with pytest.raises(EmulatorError) as caught:
-        launch(ptx, grid=1, block=32, **how)  # type: ignore[arg-type]
+        launch(ptx, grid=1, block=32, args=args)
     return caught.value
 
 
@@ -41,7 +43,7 @@ def test_nvcc__error_names_the_line_and_where_it_was_inlined() -> None:
     assert "/home" not in str(error)
 
 
-def beyond(source, target):  # type: ignore[no-untyped-def]
+def beyond(source: Any, target: Any) -> None:
     i = cuda.threadIdx.x
     target[i] = source[i + 100000]
 

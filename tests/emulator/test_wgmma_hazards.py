@@ -87,10 +87,7 @@ def test_a_in_registers__is_not_to_be_written_before_the_wait():
 
 
 def test_accumulator__of_a_group_that_was_waited_for_is_free():
-    other = (
-        CHAIN.name.replace("mma_async", "mma_async")
-        + "\n    {%e0, %e1, %e2, %e3},\n    %a_desc, %b_desc, %p, 1, 1, 0, 0;"
-    )
+    other = CHAIN.name + "\n    {%e0, %e1, %e2, %e3},\n    %a_desc, %b_desc, %p, 1, 1, 0, 0;"
     text = edit(
         WAIT,
         f"{other}\n{COMMIT}\nwgmma.wait_group.sync.aligned 1;\nadd.f32 %d0, %d0, 0f00000000;\n{WAIT}",

@@ -52,6 +52,7 @@ def product(name, seed=0, *, trace=False):
 
 @cache
 def one_by_one(name):
+    """The bits without `at_once`, which is therefore asked for behind this."""
     return product(name)[0]
 
 
@@ -65,13 +66,15 @@ def test_product__has_the_same_bits(name, request):
     assert min(counts) == 1
 
 
-def test_trace__tells_of_each_mma(at_once):
+def test_trace__tells_of_each_mma(request):
+    expected = one_by_one("two SMs")
+    counts = request.getfixturevalue("at_once")
     made, trace = product("two SMs", trace=True)
-    assert np.array_equal(made, one_by_one("two SMs"))
+    assert np.array_equal(made, expected)
     events = [event for event in trace if event.kind in ("mma.issue", "mma.complete")]
     issued = [event.index for event in events if event.kind == "mma.issue"]
     assert sorted(event.data["issue"] for event in events if event.kind == "mma.complete") == issued
-    assert set(at_once) == {1}
+    assert set(counts) == {1}
 
 
 @pytest.mark.parametrize(

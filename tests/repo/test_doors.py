@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,47 @@ def test_document__links_only_to_files_there_are(repository: Path, document: str
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)", (repository / document).read_text())
     assert links
     assert [link for link in links if not (repository / link).exists()] == []
+
+
+def test_readme__links_to_every_folder(repository: Path) -> None:
+    run = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=repository, timeout=60)
+    if run.returncode:
+        pytest.skip("this is no git clone, so there are no tracked files to look at")
+    folders = {name.partition("/")[0] for name in run.stdout.splitlines() if "/" in name}
+    links = re.findall(r"\]\((\w+)[)/]", (repository / "README.md").read_text())
+    assert {name for name in folders if not name.startswith(".")} <= {*links}
+
+
+def test_documents__name_only_commands_there_are(repository: Path) -> None:
+    named: dict[str, set[str]] = {}
+    for document in (*DOCUMENTS, "tools/gpu/README.md"):
+        for part in code_of((repository / document).read_text()):
+            for line in part.splitlines():
+                for command, given in re.findall(r"\bpython (?:-m )?([\w./]+)([^;#]*)", line):
+                    named.setdefault(command, set()).update(re.findall(r"(?<!\S)--[a-z-]+", given))
+    assert len(named) > 10
+    for command, options in named.items():
+        file = command.endswith(".py")
+        assert (repository / command).is_file() if file else importlib.util.find_spec(command), command
+        if options:
+            run = [sys.executable, *([] if file else ["-m"]), command, "--help"]
+            said = subprocess.run(run, capture_output=True, text=True, cwd=repository, timeout=60, check=True)
+            assert [option for option in options if option not in said.stdout] == [], command
+
+
+def test_contributing__says_where_every_result_comes_from(repository: Path) -> None:
+    text = (repository / "CONTRIBUTING.md").read_text()
+    rows = [
+        row
+        for row in re.findall(r"^\| `(benchmarks/results/\S+)`", text, re.MULTILINE)
+        if "/*.json" not in row
+    ]
+    on_gpu = re.findall(r"-m benchmarks\.(\w+)", (repository / "tools" / "gpu" / "run_all.sh").read_text())
+    found = sorted((repository / "benchmarks" / "results").glob("*.json"))
+    assert found
+    for path in found:
+        measured = any(path.name.startswith(f"{name}_") for name in on_gpu)
+        assert measured or any(path.match(row) for row in rows), path.name
 
 
 @pytest.mark.parametrize("version", ["3.10.13", "3.14.0", "2.7.18"])

@@ -16,7 +16,7 @@ from cutecourse.emulator import LaunchResult, TensorMap, launch
 
 __all__ = ["MMA", "Box", "descriptor", "idesc", "run", "text"]
 
-_MODES = {"none": 0, "32Batom": 1, "128B": 2, "64B": 4, "32B": 6}
+_MODES = {"none": 0, "128B": 2, "64B": 4, "32B": 6}
 _TYPES = {"f16": 0, "bf16": 1, "tf32": 2}
 THREADS = 128
 
@@ -33,7 +33,7 @@ class Box:
 
 @dataclass(frozen=True)
 class MMA:
-    """One tcgen05.mma: descriptors (A's is a column of tensor memory if `a_in_tmem`), and whether it adds."""
+    """One tcgen05.mma of operands in shared memory: descriptors, D's first column, and whether it adds."""
 
     a: int
     b: int
@@ -64,7 +64,6 @@ def text(
     smem: int,
     before: str = "",
     after: str = "",
-    load: str = "32x32b.x8",
     packed: bool = False,
 ) -> str:
     """The PTX; `before` stands in front of the MMAs and `after` behind their wait, for all threads.
@@ -92,7 +91,7 @@ def text(
     held = ", ".join(f"%r{i}" for i in range(8))
     for first in range(0, columns, 8):
         stored.append(f"add.u32 %x, %d, {first << packed};\n")
-        stored.append(f"tcgen05.ld.sync.aligned.{load}{'.pack::16b' * packed}.b32 {{{held}}}, [%x];\n")
+        stored.append(f"tcgen05.ld.sync.aligned.32x32b.x8{'.pack::16b' * packed}.b32 {{{held}}}, [%x];\n")
         stored.append("tcgen05.wait::ld.sync.aligned;\n")
         stored.extend(f"st.global.b32 [%at+{4 * (first + i)}], %r{i};\n" for i in range(8))
     return f"""

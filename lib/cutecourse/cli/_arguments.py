@@ -15,6 +15,7 @@ A file that is named twice is one array.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ from cutecourse.errors import CourseError
 from cutecourse.runtime import emulator_tensor_map
 from cutecourse.tma import TensorMapEncoding
 
-__all__ = ["Arguments", "check_writable"]
+__all__ = ["Arguments", "check_writable", "extents"]
 
 _SCALARS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "b8", "b16", "b32", "b64", "f16", "bf16",
             "f32", "f64")  # fmt: skip
@@ -168,6 +169,18 @@ class Arguments:
             return emulator_tensor_map(encoding, array, name=given.get("name"))
         except (CourseError, TypeError, ValueError, OverflowError) as error:
             raise CommandError(f"{path}: {error}") from None
+
+
+def extents(text: str) -> tuple[int, int, int]:
+    """A grid, block or cluster, as 2,1,1; what is left out is 1. Errors: argparse.ArgumentTypeError."""
+    try:
+        given = [int(part) for part in text.split(",")]
+    except ValueError:
+        given = []
+    if not 1 <= len(given) <= 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one to three integers such as 2,1,1")
+    x, y, z = [*given, 1, 1][:3]
+    return x, y, z
 
 
 def check_writable(path: str) -> None:

@@ -9,6 +9,7 @@ limit of instructions, time or memory. Whatever is wrong is said once, on standa
 from __future__ import annotations
 
 import argparse
+import errno
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse.cli import _arguments
-from cutecourse.cli._arguments import Arguments, check_writable
+from cutecourse.cli._arguments import Arguments, check_writable, extents
 from cutecourse.cli._events import WHAT_FILTERS, event_filter, new_recorder, print_events
 from cutecourse.cli._module import CommandError, find_entry, parameters, read_ptx
 from cutecourse.emulator import (
@@ -63,9 +64,9 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("file", help="the PTX text")
     parser.add_argument("--entry", help="which kernel, where the text has several")
-    parser.add_argument("--grid", type=_extents, default=(1, 1, 1), help="CTAs, as 2,1,1 (default: 1)")
-    parser.add_argument("--block", type=_extents, help="threads, as 128 (default: the kernel's .reqntid)")
-    parser.add_argument("--cluster", type=_extents, default=(1, 1, 1), help="CTAs of a cluster (default: 1)")
+    parser.add_argument("--grid", type=extents, default=(1, 1, 1), help="CTAs, as 2,1,1 (default: 1)")
+    parser.add_argument("--block", type=extents, help="threads, as 128 (default: the kernel's .reqntid)")
+    parser.add_argument("--cluster", type=extents, default=(1, 1, 1), help="CTAs of a cluster (default: 1)")
     parser.add_argument("--smem", type=int, default=0, help="dynamic shared memory in bytes (default: 0)")
     parser.add_argument(
         "--arg", action="append", default=[], metavar="ARG", help="an argument of the kernel, in order"
@@ -120,17 +121,6 @@ def _hazard(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SEVERITY such as race=warning")
     spaced = name.replace("-", " ")
     return spaced if spaced in HAZARDS else name, severity
-
-
-def _extents(text: str) -> tuple[int, int, int]:
-    try:
-        given = [int(part) for part in text.split(",")]
-    except ValueError:
-        given = []
-    if not 1 <= len(given) <= 3:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one to three integers such as 2,1,1")
-    x, y, z = [*given, 1, 1][:3]
-    return x, y, z
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -276,9 +266,18 @@ def _at_most(seconds: float, n_bytes: int) -> Iterator[None]:
     with _memory(n_bytes), _time(seconds):
         try:
             yield
-        except MemoryError:
-            error = _Stopped(f"the launch needs more than {n_bytes / 2**30:g} GiB of memory; see --memory")
-            raise error from None
+        except (MemoryError, ImportError, OSError) as error:
+            if not _is_for_memory(error):
+                raise
+            message = f"the launch needs more than {n_bytes / 2**30:g} GiB of memory; see --memory"
+            raise _Stopped(message) from None
+
+
+def _is_for_memory(error: Exception) -> bool:
+    """Whether an error is for want of memory: also a library's, loaded at its first use, or the system's."""
+    if isinstance(error, ImportError):
+        return "failed to map segment" in str(error)
+    return isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
 
 
 @contextmanager

@@ -176,8 +176,7 @@ class Access:
             return [self._shared(bundle, address, lanes)]
         return self._generic(bundle, address, lanes)
 
-    # --- the spaces
-    # ---------------------------------------------------------------------------------------------
+    # --- the spaces -----------------------------------------------------------------------------------------
 
     def _shared(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
         cohort = bundle.cohort
@@ -355,8 +354,7 @@ class Access:
             return every.reshape(bundle.n, WARP_SIZE, *tail)
         return every[np.flatnonzero(mask)]
 
-    # --- faults
-    # ---------------------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------
 
     def _lane(self, lanes: NDArray[np.int64] | None, position: int) -> int:
         return position if lanes is None else int(lanes[position])

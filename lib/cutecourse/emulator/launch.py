@@ -173,8 +173,8 @@ def launch(
             "seed": seed,
             "max_instructions": max_instructions,
             "arithmetic": arithmetic,
-            "hazards": hazards,
-            "names": names,
+            "hazards": dict(hazards or {}),
+            "names": dict(names or {}),
         }
         record(recorder, scheduler, partial(launch, module, **options), args)
     try:
@@ -273,7 +273,7 @@ def _entry(module: Module, name: str | None) -> Function:
         if len(entries) != 1:
             raise LaunchError(f"the module has {len(entries)} entries, say which with entry=: {known}")
         name = next(iter(entries))
-    if name not in entries:
+    if not isinstance(name, str) or name not in entries:
         raise LaunchError(f"the module has no entry {name!r}; its entries: {known}")
     if entries[name].body is None:
         raise LaunchError(f"entry {name} is declared and has no body", line=entries[name].line)

@@ -20,10 +20,7 @@ from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchErro
 from cutecourse.emulator.frame import align_up, initial_bytes, size_of
 from cutecourse.emulator.hazards import severities
 from cutecourse.emulator.memory import (
-    CONST_WINDOW,
-    LOCAL_WINDOW,
     POISON,
-    SHARED_WINDOW,
     Allocation,
     Memory,
 )
@@ -211,8 +208,7 @@ class Machine:
         """Issue asynchronous work: `complete()` runs later, at a time that the seed chooses."""
         return PendingWork(self, complete)
 
-    # --- variables and parameters
-    # -----------------------------------------------------------------------------
+    # --- variables and parameters ---------------------------------------------------------------------------
 
     def set_parameters(self, parameters: Parameters) -> None:
         """Put the arguments where ld.param finds them."""
@@ -263,14 +259,7 @@ class Machine:
                 return self.variable(candidate).base + symbol.offset
         raise LaunchError(f"{symbol}: no variable of that name", line=symbol.line)
 
-    def to_generic(self, space: str) -> int:
-        """What is added to an address of a space to make it generic."""
-        return {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
-
-    const_window = CONST_WINDOW
-
-    # --- blocks
-    # -----------------------------------------------------------------------------------------------
+    # --- blocks ---------------------------------------------------------------------------------------------
 
     def make_cohort(self, clusters: NDArray[np.int64]) -> Cohort:
         """Blocks that run side by side: `clusters` are the numbers of independent clusters of the grid."""
@@ -317,8 +306,7 @@ class Machine:
                 self.add_split(bundle, start, bundle.live.copy(), ())
         return cohort
 
-    # --- splits
-    # -----------------------------------------------------------------------------------------------
+    # --- splits ---------------------------------------------------------------------------------------------
 
     @staticmethod
     def assign(split: Split, mask: Mask) -> None:
@@ -396,8 +384,7 @@ class Machine:
             hook(bundle, mask)
         return WAIT
 
-    # --- gates
-    # ------------------------------------------------------------------------------------------------
+    # --- gates ----------------------------------------------------------------------------------------------
 
     def pass_gate(self, bundle: Bundle, split: Split, gate: Gate) -> bool:
         """Whether the split may run the gated block where it stands; lanes that may not are parked there."""
@@ -456,8 +443,7 @@ class Machine:
         result: NDArray[np.bool_] = missing == 0
         return result
 
-    # --- events
-    # -----------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------
 
     def emit(self, kind: str, bundle: Bundle, lane: int, line: int, *, one: bool = True, **data: Any) -> int:
         """Tell the recorder what a thread did; `lane` is flattened, `one` False for several lanes of a warp.
@@ -499,8 +485,7 @@ class Machine:
             **data,
         )
 
-    # --- errors
-    # -----------------------------------------------------------------------------------------------
+    # --- errors ---------------------------------------------------------------------------------------------
 
     def error(
         self,

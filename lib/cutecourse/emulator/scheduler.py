@@ -263,7 +263,7 @@ class Scheduler:
                 except EmulatorError:
                     raise
                 except Exception as failure:
-                    failure.add_note(self._place(bundle, block, length_hint(steps)))
+                    failure.add_note(self._now(block, length_hint(steps)))
                     raise
                 if machine.issued - started >= limit:
                     split.at = at
@@ -283,7 +283,7 @@ class Scheduler:
         return True
 
     @staticmethod
-    def _place(bundle: Bundle, block: BasicBlock, left: int) -> str:
+    def _now(block: BasicBlock, left: int) -> str:
         position = max(0, len(block.steps) - left - 1)
         if position < len(block.instructions):
             found = block.instructions[position]
