@@ -118,6 +118,21 @@ def test_another_k__of_one_sum_is_no_matter_to_the_next():
     assert {n.hazard.name for n in warned} == {"sum never read"}
 
 
+def test_another_k__by_the_descriptor_of_a_in_the_place_of_b():
+    """B's own k are another CTA's, or another MMA's, so that its bytes are all read."""
+    mmas = [mma(k, adds=k > 0) for k in ALL]
+    own = [MMA(m.a, m.a, m.idesc, adds=m.adds) for m in mmas]
+    beside = [MMA(m.a, m.b, m.idesc, adds=m.adds, column=N) for m in mmas]
+    for i in (0, 2):
+        (note,), _, _, _ = summed((0, 64), (0, 64), [*mmas[:i], own[i], *mmas[i + 1 :], *beside])
+        k = f"k = {16 * i}..{16 * i + 15} of map0"
+        assert note.problem.startswith(f"A is {k}, and B {k}, which is A's own tensor, in one sum with")
+    # A matrix times itself, and each of two tiles by another matrix, are meant.
+    for right in (own, own[:4] + mmas[4:]):
+        found, _, _, _ = summed((0, 64), (0, 64), [*right, *beside])
+        assert found == []
+
+
 def test_another_layout__where_the_k_of_one_matrix_are_no_neighbours():
     """M-major A with 8 rows of k in 1024 bytes, and a stride that skips the next 8."""
     a, b = whole(K, M, seed=1), whole(N, K, seed=2)

@@ -270,8 +270,8 @@ _MEANING = (
     Hazard(
         "another k",
         "warning",
-        "the columns of A and the rows of B that a tcgen05.mma multiplies are not of the same k in the"
-        " tensors that they were loaded from",
+        "the columns of A and the rows of B that a tcgen05.mma or wgmma multiplies are not of the same k in"
+        " the tensors that they were loaded from, or some of those rows are of A's own tensor",
         "every byte is defined, and the product is none of these tensors",
         "ReductionMismatch",
     ),

@@ -1,17 +1,19 @@
-"""Along which k the tcgen05.mma of one sum multiply: whether A and B are of the same k of their tensors.
+"""Along which k the MMAs of one sum multiply: whether A and B are of the same k of their tensors.
 
-Where both matrices come from tensor copies, the tensors' coordinates say which k of A meets which of B. What
-is reported:
+Where both matrices of a tcgen05.mma or wgmma come from tensor copies, the tensors' coordinates say which k of
+A meets which of B. What is reported:
 
--   within one tcgen05.mma the k of A go on in another way than those of B
+-   within one MMA the k of A go on in another way than those of B
 -   between two of one sum A has gone on by another number of k than B, and the difference is no multiple of
     the boxes' k: whole boxes may be skipped or come in another order, as where A is sparse
 -   A and B have tensors of equally many k, and a sum has different k of both, none of them twice: who splits
     numbers into parts has each part several times
 -   a sum has the same product twice
+-   of a box of A some k meet A's own tensor as B and some another tensor, and each k comes once
 
-A sum begins with a tcgen05.mma that does not add to D. Where other coordinates move as well, as in a
-convolution, or those of another tensor follow, steps are not compared.
+A sum begins with an MMA that does not add to D. That of a wgmma is in registers: where threads write one, as
+zeros or as another loop's sum, it is forgotten, and another begins. Where other coordinates move as well, as
+in a convolution, or those of another tensor follow, steps are not compared.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from functools import partial
 
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.mbarrier_state import Origin
-from cutecourse.emulator.provenance import Steps
+from cutecourse.emulator.provenance import NUMBER, Steps
 
-__all__ = ["Sum", "check_reduction"]
+__all__ = ["Matrix", "Sum", "check_reduction"]
 
 Matrix = list[tuple[int, Steps | None]]
 """Of each CTA that has a part of it: the first chunk's tag, and how k goes on."""
@@ -32,7 +34,7 @@ Matrix = list[tuple[int, Steps | None]]
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The first chunks of A and B of one tcgen05.mma."""
+    """The first chunks of A and B of one MMA."""
 
     origin: Origin
     tag_a: int
@@ -41,6 +43,16 @@ class _Pair:
     b: Steps
     k_a: int
     k_b: int
+
+    @property
+    def own(self) -> bool:
+        """Whether B is of A's own tensor."""
+        return self.tag_a >> NUMBER == self.tag_b >> NUMBER
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """The box of A: where it lies beside k, and its number along k."""
+        return self.a.others(self.tag_a), self.k_a // self.a.box
 
 
 @dataclass(eq=False, slots=True)
@@ -79,18 +91,27 @@ class Sum:
             if pair.k_a != pair.k_b and pair.a.extent == pair.b.extent:
                 report("another k", partial(_different, pair), pair.origin)
                 return
+        own = {pair.box: pair for pair in pairs if pair.own}
+        for pair in pairs if own else ():
+            if not pair.own and pair.box in own:
+                wrong = own[pair.box]
+                report("another k", partial(_own, wrong, pair), wrong.origin, pair.origin.site.line)
+                return
 
 
 def check_reduction(
-    origin: Origin, a: Matrix, b: Matrix, accumulator: tuple[int, ...], *, adds: bool
+    origin: Origin, a: Matrix, b: Matrix, accumulator: tuple[int, ...], *, adds: bool, written: bool = False
 ) -> None:
-    """Look at the k of a tcgen05.mma's A and B, which `adds` to a sum or begins one.
+    """Look at the k of an MMA's A and B, which `adds` to a sum or begins one.
 
-    `accumulator` says where D lies, the same for all of one sum.
+    `accumulator` says where D lies, the same for all of one sum; `written` tells whether threads have written
+    there since the MMA before.
     """
     provenance = origin.bundle.cohort.provenance
     if provenance is None:
         return
+    if written:
+        provenance.sums.pop(accumulator, None)
     found: Sum | None = provenance.sums.get(accumulator)
     if found is None or not adds:
         if found is not None:
@@ -143,6 +164,13 @@ def _different(pair: _Pair) -> str:
     return (
         f"{_both(pair)}, and each of the tensors has {pair.a.extent} k: do both copies take the same"
         " coordinate along k?"
+    )
+
+
+def _own(pair: _Pair, other: _Pair) -> str:
+    return (
+        f"{_both(pair)}, which is A's own tensor, in one sum with {_ks(other.a, other.k_a)} and"
+        f" {_ks(other.b, other.k_b)} (line {other.origin.site.line}): is that A's descriptor in B's place?"
     )
 
 

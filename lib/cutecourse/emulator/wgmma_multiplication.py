@@ -22,11 +22,13 @@ from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.matrix_descriptor import FieldError
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.operand_checks import check_operand
+from cutecourse.emulator.reduction_checks import Matrix, check_reduction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_queue import check_source
 from cutecourse.emulator.wgmma_arithmetic import fused_sums, whole_sums
 from cutecourse.emulator.wgmma_descriptor import SharedMatrix, decode, shared_matrix
 from cutecourse.emulator.wgmma_group import WARPS, Warpgroup
+from cutecourse.emulator.wgmma_registers import Flight
 
 if TYPE_CHECKING:
     from cutecourse.emulator.race_operations import Operation
@@ -113,18 +115,20 @@ class Multiplication:
         if self.a_bits is not None:
             self.a = self._matrix("a-desc", self.a_bits, _M, k_major=form.a_k_major).chunks + start
         self._check_shared(issued=False)
+        self.seen_a: Matrix = []
         if self.a is not None and self.a_bits is not None:
-            self._check_layout("A", self.a_bits, self.a, k_major=form.a_k_major)
-        self._check_layout("B", self.b_bits, self.b, k_major=form.b_k_major)
+            self.seen_a = self._check_layout("A", self.a_bits, self.a, k_major=form.a_k_major)
+        self.seen_b = self._check_layout("B", self.b_bits, self.b, k_major=form.b_k_major)
 
     def issue(self, bundle: Bundle) -> None:
         """All four warps have come, this one last: let it complete later."""
         form, machine, races = self.form, bundle.machine, bundle.cohort.races
+        number = bundle.warp // WARPS
         if races is not None:
             operands = [("B", self.b)] if self.a is None else [("A", self.a), ("B", self.b)]
-            number = bundle.warp // WARPS
             self.reading = races.warpgroup_multiplies(self.origin, self.group.bundles, number, operands)
         self._check_shared(issued=True)
+        self._check_reduction(number)
         if machine.recorder is not None:
             self.issued = machine.emit(
                 "wgmma.issue",
@@ -164,9 +168,26 @@ class Multiplication:
             check(self.a, "A")
         check(self.b, "B")
 
-    def _check_layout(self, name: str, bits: int, chunks: NDArray[np.int64], *, k_major: bool) -> None:
-        kind = self.form.a if name == "A" else self.form.b
-        check_operand(self.origin, name, bits, [chunks], kind, self.form.item, k_major=k_major, decode=decode)
+    def _check_layout(self, name: str, bits: int, chunks: NDArray[np.int64], *, k_major: bool) -> Matrix:
+        form = self.form
+        kind = form.a if name == "A" else form.b
+        return check_operand(
+            self.origin, name, bits, [chunks], kind, form.item, k_major=k_major, decode=decode
+        )
+
+    def _check_reduction(self, number: int) -> None:
+        """All four warps have done what stands before it, and nothing to D since."""
+        group, written = self.group, False
+        if group.cohort.provenance is None:
+            return
+        for bundle in group.bundles:
+            changed = Flight.of(bundle).changed
+            written |= bool(changed[self.writes, group.cluster].any())
+            changed[self.writes, group.cluster] = False
+        accumulator = (group.cluster, group.rank, number, *self.writes.tolist())
+        check_reduction(
+            self.origin, self.seen_a, self.seen_b, accumulator, adds=self.accumulate, written=written
+        )
 
     def settle(self) -> None:
         """Complete it now, where all four warps have come to it."""

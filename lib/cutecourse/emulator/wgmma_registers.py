@@ -94,6 +94,8 @@ class Flight:
         """How many have it in A."""
         self.touched = np.ones((count, bundle.n), dtype=np.bool_)
         """Used by other instructions with no wgmma.fence since; so are all before the first."""
+        self.changed = np.zeros((count, bundle.n), dtype=np.bool_)
+        """Written by other instructions since the last wgmma.mma_async that has a register in D."""
         self.open: list[deque[tuple[InFlight, int]]] = [deque() for _ in range(bundle.n)]
         """Of each warp, oldest first: its operations that it has not waited for, and each one's group."""
         self.committed = [0] * bundle.n
@@ -171,6 +173,7 @@ def watch(site: Site, step: Step) -> Step:
             if flight.total:
                 flight.check(site, bundle, cluster, used, written)
             flight.touched[used, cluster] = True
+            flight.changed[written, cluster] = True
         step(bundle, mask)
 
     return watching
