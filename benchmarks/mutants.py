@@ -30,9 +30,9 @@ for it.
 
 Your own sites:
 
-    python -m benchmarks.mutants --list [--family "umma_tma"] [--rule "wait dropped"]
-    python -m benchmarks.mutants --family "umma_tma" --rule "wait dropped" --line 88
-    python -m benchmarks.mutants --family "umma_tma" --line 88 --replace "" --expect "wait dropped"
+    python -m benchmarks.mutants --list [--family umma_tma] [--rule "wait dropped"]
+    python -m benchmarks.mutants --family umma_tma --rule "wait dropped" --line 101
+    python -m benchmarks.mutants --family umma_tma --line 77 --replace "" --expect "arrive.expect_tx dropped"
     python -m benchmarks.mutants --kernel MODULE[:NAME] ...   a launch specification, by default its LAUNCH
     python -m benchmarks.mutants --ptx FILE --grid 1 --block 128 --arg in:a.npy --arg out:c.npy:f32:128x128
 

@@ -1,5 +1,8 @@
 """The mutation suite's rules at sites of one's own: what is listed, run and refused."""
 
+import re
+import shlex
+
 import pytest
 
 from benchmarks import mutants
@@ -71,6 +74,18 @@ def test_replace__is_held_to_the_reports_that_one_names(ask, expect, status, out
     found, out, _ = ask("--line", str(BARRIER), "--replace", "", "--expect", expect)
     assert out.splitlines()[1].startswith(f"  {outcome}: ")
     assert found == status
+
+
+def test_documents__name_sites_that_there_are(repository, capsys):
+    text = (repository / "CONTRIBUTING.md").read_text() + (mutants.__doc__ or "")
+    examples = re.findall(r"benchmarks\.mutants (--family [^#\n]*--line[^#\n]*)", text)
+    assert len(examples) > 2
+    for example in examples:
+        options = shlex.split(example)
+        rule = options[options.index("--rule" if "--rule" in options else "--expect") + 1]
+        line = options[options.index("--line") + 1]
+        assert mutants.main(["--list", "--family", "umma_tma", "--rule", rule, "--line", line]) == 0
+        assert f"umma_tma:{line}: {rule}: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
