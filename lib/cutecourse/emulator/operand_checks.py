@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,10 @@ from cutecourse.emulator.matrix_descriptor import MatrixDescriptor, chunk_offset
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.provenance import BY_MMA, NUMBER, Provenance, Steps, Tags
 
-__all__ = ["check_operand"]
+__all__ = ["Found", "check_operand", "good_operands"]
+
+Found = tuple[int, Steps | None]
+"""The tag of a matrix's first chunk, and how k goes on from there where that is known."""
 
 _MANY = 4
 """Groups of rows that are enough to tell a stride from chance."""
@@ -61,10 +65,8 @@ def check_operand(
     *,
     k_major: bool,
     decode: Callable[[int], MatrixDescriptor] = decode_matrix,
-) -> list[tuple[int, Steps | None]]:
+) -> list[Found]:
     """Look at the matrix that a descriptor stands for, in each CTA that has a part of it.
-
-    For each the tag of its first chunk, and how k goes on from there where that is known.
 
     `places` are the numbers of its chunks among the cohort's, shape (rows, chunks): by row of M or N where it
     is K-major, else by row of K; `kind` is the type of its elements and `item` their bytes; `decode` reads
@@ -81,16 +83,14 @@ def check_operand(
             partial(_read_twice, name, bits, descriptor, twice, item, k_major=k_major),
             origin,
         )
-    found: list[tuple[int, Steps | None]] = []
+    found: list[Found] = []
     for chunks in places:
         tags = provenance.tag[chunks]
         provenance.owner[chunks] = BY_MMA
         first = int(tags[0, 0])
         if not first or twice is not None:
             continue
-        outside = provenance.outside.get(first)
-        if outside is None:
-            outside = provenance.outside[first] = _outside(provenance, first)
+        outside = _outside(provenance, first)
         if outside:
             report("fill multiplied", f"{name} lies outside of its tensor: {outside}", origin)
         tags -= first
@@ -131,8 +131,50 @@ def check_operand(
     return found
 
 
+def good_operands(
+    provenance: Provenance,
+    bits: int,
+    places: NDArray[np.int64],
+    kind: str,
+    item: int,
+    *,
+    k_major: bool,
+) -> list[list[Found]] | None:
+    """What `check_operand` finds in the matrices of several MMAs alike; None where it may have to report.
+
+    `places` has the shape (MMAs, CTAs, rows, chunks). Who has read the chunks is not noted.
+    """
+    descriptor = decode_matrix(bits)
+    if _twice(descriptor, places.shape[2:], k_major, item) is not None:
+        return None
+    tags = provenance.tag[places]
+    starts = tags[:, :, :1, :1].copy()
+    firsts: list[list[int]] = starts[:, :, 0, 0].tolist()
+    first = firsts[0][0]
+    if not first:
+        return None if starts.any() else [[] for _ in firsts]
+    tags -= starts
+    relative = tags[0, 0].tobytes()
+    number = first >> NUMBER
+    key = (number, descriptor.swizzle, kind, k_major, relative)
+    if key not in provenance.good or tags.tobytes() != relative * starts.size:
+        return None
+    for tag in chain.from_iterable(firsts):
+        if tag >> NUMBER != number or _outside(provenance, tag):
+            return None
+    steps = provenance.good[key]
+    return [[(tag, steps) for tag in of_mma] for of_mma in firsts]
+
+
 def _outside(provenance: Provenance, tag: int) -> str:
     """Where a chunk lies behind its tensor's end, in words; nothing for one inside."""
+    found = provenance.outside.get(tag)
+    if found is None:
+        found = provenance.outside[tag] = _say_outside(provenance, tag)
+    return found
+
+
+def _say_outside(provenance: Provenance, tag: int) -> str:
     source = provenance.tags_by(tag)
     assert source is not None
     tensor_map = source.bound.map
@@ -200,7 +242,7 @@ _Twice = tuple[tuple[int, int], tuple[int, int], int]
 
 
 @lru_cache(maxsize=1024)
-def _twice(descriptor: MatrixDescriptor, shape: tuple[int, int], k_major: bool, item: int) -> _Twice | None:
+def _twice(descriptor: MatrixDescriptor, shape: tuple[int, ...], k_major: bool, item: int) -> _Twice | None:
     """Two places (row, chunk) of a matrix that are the same chunk, and how many others are; None for none."""
     rows, chunks = shape
     flat = chunk_offsets(descriptor, chunks, rows, k_major=k_major, item=item).reshape(-1)

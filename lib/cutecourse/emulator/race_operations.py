@@ -112,6 +112,8 @@ class Operations:
         self._counts: dict[tuple[int, int], int] = {}
         self._spans: dict[int, tuple[NDArray[np.int64], slice]] = {}
         """The sectors of chunks that stay as they are, by the array's identity."""
+        self._reads: dict[tuple[int, bytes], list[Operation]] = {}
+        """What a reader reads of copies that are over for its issuer, by their numbers in each sector."""
         self._numbers: dict[tuple[str, int, int, int], int] = {}
 
     def _component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
@@ -299,7 +301,17 @@ class Operations:
     ) -> None:
         """An operation is issued that reads chunks of a rank's; `row` is what its issuer knows."""
         # The sectors between may be more than are read; those that are all known need no closer look.
-        numbers = set(self._sectors[self._span(chunks)].tolist())
+        sectors = self._sectors[self._span(chunks)]
+        key = (reader.number, sectors.tobytes())
+        again = self._reads.get(key)
+        if again is not None:
+            # The same copies as a moment ago: what the issuer knew of them it knows still.
+            for brought in again:
+                brought.readers.append((reader, chunks))
+            if any(brought.written for brought in again):
+                self._read_of_threads(origin, row, chunks, reader)
+            return
+        numbers = set(sectors.tolist())
         if 0 in numbers or _MIXED in numbers or not self._are_known(numbers, row):
             into = self._copies_at(chunks)
             numbers = set(into.reshape(-1).tolist())
@@ -309,6 +321,10 @@ class Operations:
                 early = self.every[int(into.flat[at])]
                 assert early is not None
                 self._report_early(origin, what, int(chunks.flat[at]) * CHUNK, early.use)
+        else:
+            if len(self._reads) >= _SPANS:
+                self._reads.clear()
+            self._reads[key] = [copy for number in numbers if (copy := self.every[number])]
         written = 0 in numbers and self._touched_at(chunks)
         for number in sorted(numbers):
             brought = self.every[number]

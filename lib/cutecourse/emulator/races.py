@@ -188,14 +188,12 @@ class Races:
             return None
         return self.operations.copies(arrival, wholes, pieces, adds=adds)
 
-    def multiplies(
-        self, origin: Origin, rank: int, operands: Sequence[tuple[str, NDArray[np.int64]]]
-    ) -> None:
-        """A tcgen05.mma or cp is issued that reads chunks of a rank's: what they are, and which."""
+    def multiplies(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
+        """A tcgen05.mma or cp is issued that reads chunks of ranks': whose, what they are, and which."""
         if self.operations is not None:
             row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
             reader = self.operations.of_tensor_core(origin)
-            for what, chunks in operands:
+            for rank, what, chunks in operands:
                 self.operations.reads(origin, rank, chunks, what, row, reader)
 
     def copies_out(self, origin: Origin, chunks: NDArray[np.int64], group: int) -> None:

@@ -32,9 +32,9 @@ Matrix = list[tuple[int, Steps | None]]
 """Of each CTA that has a part of it: the first chunk's tag, and how k goes on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Pair:
-    """The first chunks of A and B of one MMA."""
+    """The first chunks of A and B of one MMA, and their k."""
 
     origin: Origin
     tag_a: int
@@ -68,8 +68,8 @@ class Sum:
         self.pairs.append(pair)
         key = (pair.a.others(pair.tag_a), pair.b.others(pair.tag_b))
         first = self._firsts.setdefault(key, pair)
-        steps = (pair.k_a - first.k_a, pair.k_b - first.k_b)
-        if (steps[0] - steps[1]) % math.gcd(pair.a.box, pair.b.box):
+        apart = (pair.k_a - first.k_a) - (pair.k_b - first.k_b)
+        if apart and apart % math.gcd(pair.a.box, pair.b.box):
             self._told = True
             report("another k", partial(_apart, pair, first), pair.origin, first.origin.site.line)
 
@@ -130,8 +130,10 @@ def check_reduction(
     pair = _Pair(origin, tag_a, tag_b, of_a, of_b, of_a.k(tag_a), of_b.k(tag_b))
     for name, matrix, first in (("A", a, pair.k_a), ("B", b, pair.k_b)):
         for tag, steps in matrix[1:]:
-            if steps is not None and (steps.k(tag) - first) % steps.box:
-                report("another k", partial(_halves, name, first, steps.k(tag)), origin)
+            if steps is None or (k := steps.k(tag)) == first:
+                continue
+            if (k - first) % steps.box:
+                report("another k", partial(_halves, name, first, k), origin)
                 return
     found.add(pair)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.proxies import all_in_sight
 from cutecourse.emulator.tcgen05_numbers import Factors, accumulate_in_turn, numbers, sums_are_exact
-from cutecourse.emulator.tcgen05_placement import Matrix, Part, along_k, region_of
-from cutecourse.emulator.tensor_memory import TensorMemory
+from cutecourse.emulator.tcgen05_placement import Matrix, Part, along_k
+from cutecourse.emulator.tensor_memory import Region, TensorMemory
 
 if TYPE_CHECKING:
     from cutecourse.emulator.tcgen05_mma import Mma
@@ -55,27 +55,26 @@ def _multiply(mmas: Sequence[Mma]) -> None:
             memory.moving.remove(moving)
     for memory, moving in last.moving:
         memory.end(moving)
-    shape = last.shape
-    of_a = [mma.a_matrix for mma in mmas if mma.a_matrix]
+    plan, shape = last.plan, last.plan.shape
+    of_a = [mma.plan.a_matrix for mma in mmas if mma.plan.a_matrix]
     a_chunks = _chunks(mmas, of_a, k_major=shape.a_k_major) if of_a else None
-    b_chunks = _chunks(mmas, [mma.b_matrix for mma in mmas], k_major=shape.b_k_major)
+    b_chunks = _chunks(mmas, [mma.plan.b_matrix for mma in mmas], k_major=shape.b_k_major)
     _check_shared(mmas, [b_chunks] if a_chunks is None else [a_chunks, b_chunks])
     b = _factors(mmas, b_chunks, shape.b, k_major=shape.b_k_major, negate=shape.negate_b)
     if a_chunks is not None:
         a = _factors(mmas, a_chunks, shape.a, k_major=shape.a_k_major, negate=shape.negate_a)
         exact = [sums_are_exact(a, b, index) for index in range(len(mmas))]
-    own = shape.m // last.group
-    for position, rank in enumerate(last.ranks):
-        memory = last.memory(rank)
+    own = shape.m // plan.group
+    for position, memory in enumerate(last.place.memories):
         rows = slice(position * own, (position + 1) * own)
-        for part in last.parts:
+        for part, region in zip(plan.parts, plan.regions, strict=True):
             if a_chunks is None:
                 a, rows = _in_tensor_memory(last, memory, part), slice(None)
                 exact = [sums_are_exact(a, b)]
             factors = list(
                 zip(a.values[:, :, rows], b.values[:, :, part.first : part.stop], exact, strict=True)
             )
-            _write(mmas, memory, part, factors, position)
+            _write(mmas, memory, part, region, factors, position)
 
 
 # --- A and B ------------------------------------------------------------------------------------------------
@@ -87,7 +86,7 @@ def _chunks(mmas: Sequence[Mma], matrices: Sequence[Matrix], *, k_major: bool) -
     Numbers among the cohort's, shape (CTAs, rows, chunks).
     """
     chunks = along_k(tuple(matrices), k_major=k_major)
-    return chunks + np.array(mmas[0].starts)[:, None, None]
+    return chunks + np.array(mmas[0].place.starts)[:, None, None]
 
 
 def _check_shared(mmas: Sequence[Mma], places: list[NDArray[np.int64]]) -> None:
@@ -105,7 +104,7 @@ def _factors(
 ) -> Factors:
     """The CTAs' parts of a matrix in shared memory, one behind the other along M or N, for each MMA."""
     held, _ = mmas[0].origin.bundle.cohort.shared_chunks
-    elements = held[chunks].view(f"u{mmas[0].item}")
+    elements = held[chunks].view(f"u{mmas[0].plan.item}")
     if k_major:
         # By rows of K; of elements it is less work than of the numbers made from them.
         by_k = elements.reshape(-1, elements.shape[2]).T
@@ -119,8 +118,8 @@ def _in_tensor_memory(mma: Mma, memory: TensorMemory, part: Part) -> Factors:
     region = mma.a_region(part)
     columns = slice(region.first, region.stop)
     _check_written(mma, memory, part.lanes, part.rows, columns, "A")
-    held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{mma.item}")
-    return Factors.of(np.ascontiguousarray(held.T), 1, mma.shape.a, negate=mma.shape.negate_a)
+    held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{mma.plan.item}")
+    return Factors.of(np.ascontiguousarray(held.T), 1, mma.plan.shape.a, negate=mma.plan.shape.negate_a)
 
 
 # --- D ------------------------------------------------------------------------------------------------------
@@ -150,6 +149,7 @@ def _write(
     mmas: Sequence[Mma],
     memory: TensorMemory,
     part: Part,
+    region: Region,
     factors: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], bool]],
     position: int,
 ) -> None:
@@ -158,8 +158,9 @@ def _write(
     `factors` are those of each MMA, by rows of K, and whether their sums are exact.
     """
     first = mmas[0]
-    rows, lanes, kind = part.rows, part.lanes, first.shape.d
-    columns = slice(first.column, first.column + part.stop - part.first)
+    scale = first.plan.scale
+    rows, lanes, kind = part.rows, part.lanes, first.plan.shape.d
+    columns = slice(region.first, region.stop)
     kept: NDArray[np.bool_] | slice = slice(None)
     if first.disabled:
         words = np.array(first.disabled[4 * position : 4 * position + 4], dtype=np.uint32)
@@ -169,13 +170,12 @@ def _write(
         else:
             rows = lanes = lanes[kept]
     c = None
-    region = region_of(part, first.column, part.stop - part.first)
     if first.enable:
         if region not in memory.full:
             _check_written(first, memory, lanes, rows, columns, "D")
         c = numbers(memory.cells[rows, columns], kind)
-        if first.scale:
-            c = c.astype(np.float64) * 2.0**-first.scale
+        if scale:
+            c = c.astype(np.float64) * 2.0**-scale
     products = []
     for mma, (a, b, exact) in zip(mmas, factors, strict=True):
         if not mma.enable:

@@ -129,7 +129,7 @@ def _issue(
         memory.check_quiet(region, "tcgen05.cp", origin, writes=True, after=("mma", "cp"), copies=True)
         chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
         if cohort.races is not None:
-            cohort.races.multiplies(origin, each, [("the source", chunks)])
+            cohort.races.multiplies(origin, [(each, "the source", chunks)])
         check_source(origin, each, chunks, "the source")
         if cohort.provenance is not None:
             cohort.provenance.read(chunks)

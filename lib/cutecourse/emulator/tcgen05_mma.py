@@ -7,12 +7,12 @@ the matrices lie is in tcgen05_placement, what happens later in tcgen05_completi
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Bundle, Cohort, Mask
 from cutecourse.emulator.errors import (
     AddressError,
     InvalidOperand,
@@ -21,8 +21,9 @@ from cutecourse.emulator.errors import (
 from cutecourse.emulator.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.matrix_descriptor import FieldError, decode_instruction
 from cutecourse.emulator.mbarrier_state import Origin
-from cutecourse.emulator.operand_checks import check_operand
-from cutecourse.emulator.provenance import follow
+from cutecourse.emulator.operand_checks import Found, check_operand, good_operands
+from cutecourse.emulator.provenance import BY_MMA, follow
+from cutecourse.emulator.proxies import all_in_sight
 from cutecourse.emulator.reduction_checks import check_reduction
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
@@ -46,8 +47,9 @@ _OTHER_KINDS = ("kind::f8f6f4", "kind::i8", "kind::mxf8f6f4", "kind::mxf4", "kin
 _COLLECTORS = tuple(f"collector::a::{use}" for use in ("fill", "use", "lastuse", "discard"))
 _KEEPING = _COLLECTORS[:2]
 _MOST_SCALE = 15
-_PLACES = 8192
-"""So many matrices at their places are kept, of 2 KiB each in a GEMM of 128 x 16."""
+_PLACES = 4096
+"""So many are kept, with two matrices for each CTA, of 2 KiB each in a GEMM of 128 x 16."""
+_PLANS = 1024
 _AFTER_COMMIT = "wait for the mbarrier of a tcgen05.commit behind it"
 
 
@@ -79,6 +81,31 @@ class _Operands:
             self.scale = scale
         if len(operands) > at + 2:
             site.invalid(f"{site.instruction.name} takes {at + 2} operands at most, not {len(operands)}")
+
+    def read(self, bundle: Bundle, lanes: NDArray[np.int64]) -> list[_Asked]:
+        """What each of some lanes asks for."""
+
+        def values(rows: NDArray[Any]) -> list[int]:
+            found: list[int] = rows.reshape(-1)[lanes].tolist()
+            return found
+
+        rows32, rows64 = bundle.rows["u32"], bundle.rows["u64"]
+        d = [address & 0xFFFFFFFF for address in values(self.d.lanes(bundle))]
+        if self.a is not None:
+            a = values(rows64[self.a])
+        else:
+            assert self.a_address is not None
+            a = [address & 0xFFFFFFFF for address in values(self.a_address.lanes(bundle))]
+        return list(map(_Asked, d, a, values(rows64[self.b]), values(rows32[self.shape])))
+
+
+class _Asked(NamedTuple):
+    """The addresses and descriptors of one tcgen05.mma as numbers: `a` is either of both."""
+
+    d: int
+    a: int
+    b: int
+    idesc: int
 
 
 @instruction("tcgen05.mma")
@@ -115,78 +142,58 @@ def mma(site: Site) -> Step:
     follow(site.machine, stores=True)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            Mma(Origin(site, bundle, lane), operands, kind, group).issue(collector)
+        lanes = bundle.lanes(mask)
+        every = operands.read(bundle, lanes)
+        enable = bundle.rows["pred"][operands.enable].reshape(-1)
+        masks = [bundle.rows["u32"][slot].reshape(-1) for slot in operands.mask]
+        # The MMAs of several clusters are mostly alike.
+        alike = len(set(every)) == 1
+        looked: list[Looked] = []
+        for position, lane in enumerate(lanes.tolist()):
+            origin = Origin(site, bundle, lane)
+            check_peer(origin, group)
+            plan = _plan(origin, operands, every[position], kind, group)
+            if not looked:
+                looked = plan.look(bundle, lanes[position:].tolist() if alike else [lane])
+            disabled = [int(words[lane]) for words in masks]
+            Mma(origin, plan, enable=bool(enable[lane]), disabled=disabled).issue(collector, looked.pop(0))
 
     return step
 
 
-class Mma:
-    """One tcgen05.mma that a thread has issued."""
+Looked = tuple[list[Found], list[Found]] | None
+"""What there is to know of A and B in shared memory where nothing is wrong with them; None where it may."""
 
-    def __init__(self, origin: Origin, operands: _Operands, kind: str, group: int) -> None:
-        self.origin = origin
+
+class Plan:
+    """What the operands of a tcgen05.mma stand for, the same in all clusters."""
+
+    def __init__(self, origin: Origin, operands: _Operands, asked: _Asked, kind: str, group: int) -> None:
+        """Errors: InvalidOperand, AddressError."""
+        self.asked = asked
         self.group = group
-        bundle, lane = origin.bundle, origin.lane
-        rows32, rows64 = bundle.rows["u32"], bundle.rows["u64"]
-
-        def value(rows: list[NDArray[Any]], slot: int) -> int:
-            return int(rows[slot].reshape(-1)[lane])
-
-        check_peer(origin, group)
-        self.b_bits = value(rows64, operands.b)
-        self.a_bits = None if operands.a is None else value(rows64, operands.a)
-        self.enable = bool(bundle.rows["pred"][operands.enable].reshape(-1)[lane])
         self.scale = operands.scale
-        self.disabled = [value(rows32, slot) for slot in operands.mask]
-        self.d_address = int(operands.d.lanes(bundle).reshape(-1)[lane]) & 0xFFFFFFFF
-        self.a_address = 0
-        if operands.a_address is not None:
-            self.a_address = int(operands.a_address.lanes(bundle).reshape(-1)[lane]) & 0xFFFFFFFF
-        self.cluster = lane // WARP_SIZE
-        first = bundle.rank if group == 1 else bundle.rank & ~1
-        self.ranks = range(first, first + group)
+        self.a_in_tmem = operands.a_in_tmem
+        self.lane, self.column = split_address(asked.d)
         try:
-            self.idesc = value(rows32, operands.shape)
-            self.shape = decode_instruction(self.idesc, kind, group)
-            self._decode_operands()
+            self.shape = shape = decode_instruction(asked.idesc, kind, group)
+            self.item = 4 if shape.a == "tf32" else 2
+            self.b_matrix = self._matrix(origin, "b-desc", asked.b, shape.n, k_major=shape.b_k_major)
+            self.a_matrix: Matrix | None = None
+            if not self.a_in_tmem:
+                self.a_matrix = self._matrix(origin, "a-desc", asked.a, shape.m, k_major=shape.a_k_major)
+            elif not shape.a_k_major:
+                raise FieldError("transpose A (bit 15)", "set, and A in tensor memory is K-major")
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
-        self.issued: int | None = None
-        self.moving: list[tuple[TensorMemory, Moving]] = []
+        self.lanes = (0, 16) if shape.m // group == 64 and group == 1 else (0,)
+        """Those in which D may start."""
+        self.parts = parts_of(shape.m, shape.n, group, self.lane) if self.lane in self.lanes else ()
+        self.regions = [region_of(part, self.column, part.stop - part.first) for part in self.parts]
+        self.collected = (self.a_in_tmem, asked.a, shape.m, shape.a, shape.a_k_major)
+        """What tells A from another one in the collector buffer."""
 
-    def _decode_operands(self) -> None:
-        shape = self.shape
-        self.item = 4 if shape.a == "tf32" else 2
-        cohort = self.origin.bundle.cohort
-        self.starts = [cohort.shared_start(self.cluster, rank) // CHUNK for rank in self.ranks]
-        """The number of each CTA's first chunk among the cohort's."""
-        self.b_matrix = self._matrix("b-desc", self.b_bits, shape.n, k_major=shape.b_k_major)
-        self.b = self._placed(self.b_matrix)
-        self.a_matrix: Matrix | None = None
-        self.a: list[NDArray[np.int64]] = []
-        if self.a_bits is not None:
-            self.a_matrix = self._matrix("a-desc", self.a_bits, shape.m, k_major=shape.a_k_major)
-            self.a = self._placed(self.a_matrix)
-        elif not shape.a_k_major:
-            raise FieldError("transpose A (bit 15)", "set, and A in tensor memory is K-major")
-
-    def _placed(self, matrix: Matrix) -> list[NDArray[np.int64]]:
-        """The numbers of a matrix's chunks among the cohort's, in each CTA; one object for all who ask."""
-        known: dict[tuple[Matrix, int], NDArray[np.int64]]
-        known = self.origin.bundle.cohort.state.setdefault("tcgen05 places", {})
-        found = []
-        for start in self.starts:
-            chunks = known.get((matrix, start))
-            if chunks is None:
-                if len(known) >= _PLACES:
-                    known.clear()
-                chunks = known[matrix, start] = matrix.chunks + start
-                chunks.flags.writeable = False
-            found.append(chunks)
-        return found
-
-    def _matrix(self, name: str, bits: int, extent: int, *, k_major: bool) -> Matrix:
+    def _matrix(self, origin: Origin, name: str, bits: int, extent: int, *, k_major: bool) -> Matrix:
         """A CTA's part of a matrix; each CTA has its part of `extent`."""
         own, per_chunk = extent // self.group, CHUNK // self.item
         chunks, rows = (self.shape.k // per_chunk, own) if k_major else (own // per_chunk, self.shape.k)
@@ -194,54 +201,132 @@ class Mma:
             found = matrix_of(bits, chunks, rows, self.item, k_major=k_major)
         except FieldError as wrong:
             raise FieldError(f"{name}: {wrong.field}", str(wrong).removeprefix(f"{wrong.field}: ")) from None
-        limit = self.origin.bundle.program.shared_bytes
+        limit = origin.bundle.program.shared_bytes
         if found.stop > limit:
-            raise self.origin.error(
+            raise origin.error(
                 AddressError,
                 f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, and the CTA has"
                 f" {limit}",
             )
         return found
 
+    def place(self, bundle: Bundle, lane: int) -> _Place:
+        """Where it is in the CTA, or the pair, of a lane."""
+        cohort = bundle.cohort
+        known: dict[tuple[Plan, int, int], _Place] = cohort.state.setdefault("tcgen05 places", {})
+        key = (self, lane // WARP_SIZE, bundle.rank)
+        found = known.get(key)
+        if found is None:
+            if len(known) >= _PLACES:
+                known.clear()
+            found = known[key] = _Place(self, cohort, lane // WARP_SIZE, bundle.rank)
+        return found
+
+    def look(self, bundle: Bundle, lanes: list[int]) -> list[Looked]:
+        """Look at A and B in shared memory of the MMAs of some lanes, all at once.
+
+        Where nothing is wrong with any of them; otherwise each is to be looked at for itself, and is told so.
+        """
+        cohort, shape, asked = bundle.cohort, self.shape, self.asked
+        _, written = cohort.shared_chunks
+        starts = np.array([self.place(bundle, lane).starts for lane in lanes])[:, :, None, None]
+        b = self.b_matrix.chunks + starts
+        a = None if self.a_matrix is None else self.a_matrix.chunks + starts
+        nothing: list[Looked] = [None] * len(lanes)
+        if not all_in_sight(written[b]) or not (a is None or all_in_sight(written[a])):
+            return nothing
+        provenance = cohort.provenance
+        if provenance is None:
+            return [([], []) for _ in lanes]
+        item = self.item
+        of_b = good_operands(provenance, asked.b, b, shape.b, item, k_major=shape.b_k_major)
+        if of_b is None:
+            return nothing
+        of_a: list[list[Found]] | None = [[] for _ in lanes]
+        if a is not None:
+            of_a = good_operands(provenance, asked.a, a, shape.a, item, k_major=shape.a_k_major)
+            if of_a is None:
+                return nothing
+            provenance.owner[a] = BY_MMA
+        provenance.owner[b] = BY_MMA
+        return list(zip(of_a, of_b, strict=True))
+
+
+def _plan(origin: Origin, operands: _Operands, asked: _Asked, kind: str, group: int) -> Plan:
+    """The plan for what a lane asks for; one object for all who ask for the same."""
+    known: dict[tuple[_Operands, _Asked], Plan]
+    known = origin.bundle.cohort.state.setdefault("tcgen05 plans", {})
+    found = known.get((operands, asked))
+    if found is None:
+        if len(known) >= _PLANS:
+            known.clear()
+        found = known[operands, asked] = Plan(origin, operands, asked, kind, group)
+    return found
+
+
+class _Place:
+    """Where the matrices of a plan are in one CTA or pair, by the CTAs' ranks."""
+
+    __slots__ = ("a", "b", "memories", "ranks", "read", "starts")
+
+    def __init__(self, plan: Plan, cohort: Cohort, cluster: int, rank: int) -> None:
+        first = rank if plan.group == 1 else rank & ~1
+        self.ranks = range(first, first + plan.group)
+        memories = TensorMemories.of(cohort)
+        self.memories = [memories[cluster, rank] for rank in self.ranks]
+        self.starts = [cohort.shared_start(cluster, rank) // CHUNK for rank in self.ranks]
+        """The number of each CTA's first chunk among the cohort's."""
+        self.a = [] if plan.a_matrix is None else self._chunks(plan.a_matrix)
+        self.b = self._chunks(plan.b_matrix)
+        self.read: list[tuple[int, str, NDArray[np.int64]]] = []
+        """What is read in shared memory: of which rank, its name and chunks."""
+        for position, each in enumerate(self.ranks):
+            if self.a:
+                self.read.append((each, "A", self.a[position]))
+            self.read.append((each, "B", self.b[position]))
+
+    def _chunks(self, matrix: Matrix) -> list[NDArray[np.int64]]:
+        found = [matrix.chunks + start for start in self.starts]
+        for chunks in found:
+            chunks.flags.writeable = False
+        return found
+
+
+class Mma:
+    """One tcgen05.mma that a thread has issued."""
+
+    __slots__ = ("cluster", "disabled", "enable", "issued", "moving", "origin", "place", "plan")
+
+    def __init__(self, origin: Origin, plan: Plan, *, enable: bool, disabled: list[int]) -> None:
+        self.origin = origin
+        self.plan = plan
+        self.enable = enable
+        self.disabled = disabled
+        self.cluster = origin.lane // WARP_SIZE
+        self.place = plan.place(origin.bundle, origin.lane)
+        self.issued: int | None = None
+        self.moving: list[tuple[TensorMemory, Moving]] = []
+
     # --- issue ----------------------------------------------------------------------------------------------
 
-    def issue(self, collector: str) -> None:
-        """Check, and let it complete later."""
-        origin, shape = self.origin, self.shape
+    def issue(self, collector: str, looked: Looked) -> None:
+        """Check, and let it complete later; `looked` is what is known of A and B in shared memory."""
+        origin, plan, place = self.origin, self.plan, self.place
+        asked, shape = plan.asked, plan.shape
         self._collect(collector)
-        lane, column = split_address(self.d_address)
-        allowed = (0, 16) if shape.m // self.group == 64 and self.group == 1 else (0,)
-        if lane not in allowed:
+        if not plan.parts:
             raise origin.error(
                 TensorMemoryLanesError,
-                f"D at 0x{self.d_address:x} starts in lane {lane}: with M = {shape.m} and .cta_group::"
-                f"{self.group} it starts in lane {' or '.join(map(str, allowed))}",
+                f"D at 0x{asked.d:x} starts in lane {plan.lane}: with M = {shape.m} and .cta_group::"
+                f"{plan.group} it starts in lane {' or '.join(map(str, plan.lanes))}",
             )
-        self.parts = parts_of(shape.m, shape.n, self.group, lane)
-        self.column = column
-        wait = _AFTER_COMMIT
-        for rank in self.ranks:
-            memory = self.memory(rank)
-            for part in self.parts:
-                region = region_of(part, column, part.stop - part.first)
-                memory.check_allocated(region, "D", origin)
-                memory.check_quiet(region, "D", origin, writes=True, after=("mma", "cp"))
-                if memory.sums is not None and not any(self.disabled):
-                    memory.sums.written(memory, region, origin, shape.d, adds=self.enable)
-                self._begin(memory, Moving(origin, region, writes=True, remedy=wait, pipeline="mma"))
-                if self.a_bits is None:
-                    region = self.a_region(part)
-                    memory.check_allocated(region, "A", origin)
-                    memory.check_quiet(region, "A", origin, writes=False, after=("mma", "cp"))
-                    if memory.sums is not None:
-                        memory.sums.read(region)
-                    self._begin(memory, Moving(origin, region, writes=False, remedy=wait, pipeline="mma"))
-        self.check_shared(issued=False)
-        a = []
-        if self.a_bits is not None:
-            a = check_operand(origin, "A", self.a_bits, self.a, shape.a, self.item, k_major=shape.a_k_major)
-        b = check_operand(origin, "B", self.b_bits, self.b, shape.b, self.item, k_major=shape.b_k_major)
-        accumulator = (self.cluster, self.ranks[0], self.d_address, shape.m, shape.n)
+        for memory in place.memories:
+            for part, region in zip(plan.parts, plan.regions, strict=True):
+                self._begin(memory, region, "D", writes=True)
+                if plan.a_in_tmem:
+                    self._begin(memory, self.a_region(part), "A", writes=False)
+        a, b = self._check_operands() if looked is None else self._reads(looked)
+        accumulator = (self.cluster, place.ranks[0], asked.d, shape.m, shape.n)
         check_reduction(origin, a, b, accumulator, adds=self.enable)
         machine = origin.bundle.machine
         if machine.recorder is not None:
@@ -250,37 +335,68 @@ class Mma:
                 origin.bundle,
                 origin.lane,
                 origin.site.line,
-                group=self.group,
+                group=plan.group,
                 m=shape.m,
                 n=shape.n,
                 k=shape.k,
                 types=f"{shape.d}.{shape.a}.{shape.b}",
-                a=self.a_address if self.a_bits is None else self.a_bits,
-                b=self.b_bits,
-                d=self.d_address,
-                idesc=self.idesc,
+                a=asked.a,
+                b=asked.b,
+                d=asked.d,
+                idesc=asked.idesc,
                 accumulate=self.enable,
                 touches=self._touches(),
             )
         link = None
-        if self.a_bits is not None and not self.scale:
+        if not plan.a_in_tmem and not plan.scale:
             # MMAs that differ in A and B in shared memory, and in adding to D, alone.
-            key = (self.d_address, self.idesc, shape.a, self.group, *self.disabled)
+            key = (asked.d, asked.idesc, shape.a, plan.group, *self.disabled)
             link = Link(key, self, complete)
         run = partial(complete, [self])
         Queue.of(origin).add(Operation(origin, run, self.issued, touches=self.moving, link=link))
 
+    def _begin(self, memory: TensorMemory, region: Region, what: str, *, writes: bool) -> None:
+        """Check a region of tensor memory, and let it be under way."""
+        origin = self.origin
+        memory.check_allocated(region, what, origin)
+        memory.check_quiet(region, what, origin, writes=writes, after=("mma", "cp"))
+        if memory.sums is None:
+            pass
+        elif not writes:
+            memory.sums.read(region)
+        elif not any(self.disabled):
+            memory.sums.written(memory, region, origin, self.plan.shape.d, adds=self.enable)
+        moving = Moving(origin, region, writes=writes, remedy=_AFTER_COMMIT, pipeline="mma")
+        memory.begin(moving)
+        self.moving.append((memory, moving))
+
+    def _check_operands(self) -> tuple[list[Found], list[Found]]:
+        """Look at A and B in shared memory. Errors: as for `check_source` and `check_operand`."""
+        origin, plan, place = self.origin, self.plan, self.place
+        asked, shape, item = plan.asked, plan.shape, plan.item
+        self.check_shared(issued=False)
+        a = []
+        if not plan.a_in_tmem:
+            a = check_operand(origin, "A", asked.a, place.a, shape.a, item, k_major=shape.a_k_major)
+        return a, check_operand(origin, "B", asked.b, place.b, shape.b, item, k_major=shape.b_k_major)
+
+    def _reads(self, looked: tuple[list[Found], list[Found]]) -> tuple[list[Found], list[Found]]:
+        """The same where they have been looked at: who else uses them is to be seen alone."""
+        races = self.origin.bundle.cohort.races
+        if races is not None:
+            races.multiplies(self.origin, self.place.read)
+        return looked
+
     def _touches(self) -> list[dict[str, Any]]:
         """What it reads and writes, for its event."""
-        cohort = self.origin.bundle.cohort
+        cohort, plan, place = self.origin.bundle.cohort, self.plan, self.place
         found = []
-        for position, rank in enumerate(self.ranks):
-            d = [region_of(part, self.column, part.stop - part.first) for part in self.parts]
-            found += region_touches(rank, d, writes=True)
-            if self.a_bits is None:
-                a = [self.a_region(part) for part in self.parts]
+        for position, rank in enumerate(place.ranks):
+            found += region_touches(rank, plan.regions, writes=True)
+            if plan.a_in_tmem:
+                a = [self.a_region(part) for part in plan.parts]
                 found += region_touches(rank, a, writes=False)
-            for matrix in (self.a, self.b):
+            for matrix in (place.a, place.b):
                 if matrix:
                     found.append(chunks_touched(cohort, self.cluster, rank, matrix[position]))
         return found
@@ -292,8 +408,8 @@ class Mma:
         """
         buffers: dict[tuple[int, int], tuple[Any, ...] | None]
         buffers = self.origin.bundle.cohort.state.setdefault("tcgen05 collectors", {})
-        key = (self.cluster, self.ranks[0])
-        a = (self.a_bits, self.a_address, self.shape.m, self.shape.a, self.shape.a_k_major)
+        key = (self.cluster, self.place.ranks[0])
+        a = self.plan.collected
         if collector.endswith("use") and buffers.get(key) != a:
             raise self.origin.error(
                 InvalidOperand,
@@ -302,33 +418,24 @@ class Mma:
             )
         buffers[key] = a if collector in _KEEPING else None
 
-    def memory(self, rank: int) -> TensorMemory:
-        """The tensor memory of a CTA of its cluster."""
-        return TensorMemories.of(self.origin.bundle.cohort)[self.cluster, rank]
-
-    def _begin(self, memory: TensorMemory, moving: Moving) -> None:
-        memory.begin(moving)
-        self.moving.append((memory, moving))
-
     def a_region(self, part: Part) -> Region:
         """Where A in tensor memory lies, for a part of D."""
-        lane, column = split_address(self.a_address)
-        d_lane, _ = split_address(self.d_address)
-        if lane != d_lane:
+        plan = self.plan
+        lane, column = split_address(plan.asked.a)
+        if lane != plan.lane:
             raise self.origin.error(
                 TensorMemoryLanesError,
-                f"A at 0x{self.a_address:x} starts in lane {lane} and D in lane {d_lane}: they have to start"
+                f"A at 0x{plan.asked.a:x} starts in lane {lane} and D in lane {plan.lane}: they have to start"
                 " in the same",
             )
-        return region_of(part, column, self.shape.k * self.item // 4)
+        return region_of(part, column, plan.shape.k * plan.item // 4)
 
     def check_shared(self, *, issued: bool) -> None:
         """Refuse operands in shared memory as `check_source` does."""
-        races = self.origin.bundle.cohort.races
-        for position, rank in enumerate(self.ranks):
+        races, place = self.origin.bundle.cohort.races, self.place
+        for rank in place.ranks:
+            read = [operand for operand in place.read if operand[0] == rank]
             if not issued and races is not None:
-                operands = [("A", self.a[position])] if self.a else []
-                races.multiplies(self.origin, rank, [*operands, ("B", self.b[position])])
-            if self.a:
-                check_source(self.origin, rank, self.a[position], "A", issued=issued)
-            check_source(self.origin, rank, self.b[position], "B", issued=issued)
+                races.multiplies(self.origin, read)
+            for _, what, chunks in read:
+                check_source(self.origin, rank, chunks, what, issued=issued)

@@ -35,7 +35,7 @@ _ALONE = 8
 """Of so many operations one completes without those behind it with which it could."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Link:
     """What lets operations of one thread complete at once, if they are neighbours in the queue.
 
@@ -53,7 +53,7 @@ class Operation:
     `touches` are the regions of tensor memory that a tcgen05.mma or cp reads and writes; None for a commit.
     """
 
-    __slots__ = ("issue", "link", "origin", "run", "touches", "work")
+    __slots__ = ("issue", "link", "origin", "run", "thread", "touches", "work")
 
     def __init__(
         self,
@@ -65,6 +65,8 @@ class Operation:
         link: Link | None = None,
     ) -> None:
         self.origin = origin
+        self.thread = (id(origin.bundle), origin.lane)
+        """Which thread has issued it."""
         self.run = run
         self.issue = issue
         """The index of its event."""
@@ -88,12 +90,7 @@ class Operation:
         """Whether it may complete at once with another one, if they are neighbours."""
         if self.link is None or other.link is None or self.work.done:
             return False
-        return self.link.key == other.link.key and self.thread == other.thread
-
-    @property
-    def thread(self) -> tuple[int, int]:
-        """Which thread has issued it."""
-        return id(self.origin.bundle), self.origin.lane
+        return self.thread == other.thread and self.link.key == other.link.key
 
 
 class Queue:
@@ -125,8 +122,8 @@ class Queue:
         return [operation for operation in self.waiting if operation.thread == mine]
 
     def _complete(self, operation: Operation) -> None:
-        together, position = self._linked(operation)
-        for earlier in list(self.waiting)[:position]:
+        together, before = self._linked(operation)
+        for earlier in before:
             if operation.follows(earlier):
                 earlier.work.finish()
         for each in together:
@@ -137,8 +134,8 @@ class Queue:
         else:
             operation.run()
 
-    def _linked(self, operation: Operation) -> tuple[list[Operation], int]:
-        """The operations that complete at once with one of them, and the first one's place in the queue.
+    def _linked(self, operation: Operation) -> tuple[list[Operation], list[Operation]]:
+        """The operations that complete at once with one of them, and those before them in the queue.
 
         Of a launch's first ones each completes for itself. Later, those that have to come before it come with
         it, and, as the seed chooses, those behind it.
@@ -156,7 +153,7 @@ class Queue:
                     stop += 1
                 if stop > here + 1 and machine.random.randrange(_ALONE) == 0:
                     stop = here + 1
-        return waiting[first:stop], first
+        return waiting[first:stop], waiting[:first]
 
 
 def check_source(

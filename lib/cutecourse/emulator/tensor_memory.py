@@ -87,7 +87,9 @@ class Region:
 
     def same(self, other: Region) -> bool:
         """Whether both have the same cells."""
-        return self.first == other.first and self.stop == other.stop and self.bits == other.bits
+        return self is other or (
+            self.first == other.first and self.stop == other.stop and self.bits == other.bits
+        )
 
     def meets(self, other: Region) -> bool:
         """Whether a cell belongs to both."""
@@ -134,6 +136,8 @@ class TensorMemory:
         self.full: set[Region] = set()
         """Regions of which all cells are known to be written, so that nobody looks again."""
         self.taken: NDArray[np.bool_] = np.zeros(COLUMNS, dtype=np.bool_)
+        self._held: set[Region] = set()
+        """Regions of which all columns are known to be allocated."""
         self.allocations: dict[int, Allocation] = {}
         self.freed: dict[int, Origin] = {}
         """Who has freed a column last, of those that are free and were allocated before."""
@@ -170,6 +174,7 @@ class TensorMemory:
         self.cells[:, start : start + columns] = _POISON
         self.written[:, start : start + columns] = False
         self.full.clear()
+        self._held.clear()
         self.order.forget(start, columns)
 
     def check_allocated(self, region: Region, what: str, origin: Origin) -> None:
@@ -177,6 +182,8 @@ class TensorMemory:
 
         Errors: TensorMemoryOutside, TensorMemoryFreed.
         """
+        if region in self._held:
+            return
         if region.stop > COLUMNS:
             raise origin.error(
                 TensorMemoryOutside,
@@ -200,6 +207,8 @@ class TensorMemory:
                 f"{what} takes {region}, and column {column} is not allocated"
                 f" (allocated: {held or 'no columns'}{before})",
             )
+        if len(self._held) < COLUMNS:
+            self._held.add(region)
 
     # --- access ---------------------------------------------------------------------------------------------
 
@@ -225,7 +234,7 @@ class TensorMemory:
         for moving in self.moving:
             if not (writes or moving.writes) or not moving.region.meets(region):
                 continue
-            name, line = moving.origin.site.instruction.name, moving.origin.site.line
+            site = moving.origin.site
             if moving.pipeline in after:
                 same = writes and moving.writes and moving.region.same(region)
                 if copies or (moving.pipeline == "mma" and not same):
@@ -233,15 +242,15 @@ class TensorMemory:
                         "order not promised",
                         partial(_overtaken, what, region, moving, same=same),
                         origin,
-                        line,
+                        site.line,
                     )
                 continue
             report(
                 "read before written" if moving.writes else "written before read",
-                f"{what} takes {region}, which the {name} of line {line} has still to"
+                f"{what} takes {region}, which the {site.instruction.name} of line {site.line} has still to"
                 f" {'write' if moving.writes else 'read'}: {moving.remedy}",
                 origin,
-                line,
+                site.line,
             )
         if writes and self.order.loads:
             self.order.check_loads(region, what, origin)
