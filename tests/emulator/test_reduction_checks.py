@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import ReductionMismatch, TensorMap
-from support.loaded_mma import MMA, Box, descriptor, idesc, run
+from cutecourse.emulator import ReductionMismatch, TensorMap, launch
+from support.loaded_mma import MMA, Box, descriptor, idesc, run, text
 
 M, N, K = 128, 32, 128
 AT_B = 32768
@@ -131,6 +131,53 @@ def test_another_k__by_the_descriptor_of_a_in_the_place_of_b():
     for right in (own, own[:4] + mmas[4:]):
         found, _, _, _ = summed((0, 64), (0, 64), [*right, *beside])
         assert found == []
+
+
+def of_bytes(edit=lambda ptx: ptx, **more):
+    """One product, added once, of bytes with no coordinates, the text edited: the warnings, and how often."""
+    a, b = np.ones((2 * M, 8), np.float16), np.ones((2 * N, 8), np.float16)
+    maps = [
+        TensorMap.tiled(array, dims=array.shape[::-1], strides=(16,), box=array.shape[::-1])
+        for array in (a, b)
+    ]
+    loads = [Box(0, (0, 0), 0, 2 * M * 16), Box(1, (0, 0), AT_B, 2 * N * 16)]
+    of_a, of_b = descriptor(0, M * 16, 128, "none"), descriptor(AT_B, N * 16, 128, "none")
+    mmas = [MMA(of_a, of_b, idesc(M, N), adds=adds) for adds in (False, True)]
+    out = np.zeros((128, N), np.float32)
+    ptx = edit(text(2, [2, 2], loads, mmas, columns=N, smem=40960))
+    done = launch(ptx, grid=1, block=128, args=[out, *maps], **more)
+    assert (out == out[0, 0]).all()
+    return [note for note in done.notes if note.severity == "warning"], out[0, 0] / 16
+
+
+def test_another_k__by_all_lanes_of_a_warp_that_multiply():
+    """Nobody knows which k bytes are of, but a warp that is not elected adds its product 32 times."""
+
+    def not_elected(ptx):
+        begins, adds = ptx.rsplit("@%first tcgen05.mma", 1)
+        # %p tells the other warps. A commit is for its own thread's operations.
+        adds = adds.replace("@%first tcgen05.commit", "@!%p tcgen05.commit")
+        return f"{begins}@!%p tcgen05.mma{adds}".replace("[bar+8], 1;", "[bar+8], 32;")
+
+    (note,), times = of_bytes(not_elected)
+    assert times == 33
+    assert (note.hazard.name, note.count) == ("another k", 31)
+    assert note.problem.startswith("another lane of the warp issues the same tcgen05.mma with it")
+    with pytest.raises(ReductionMismatch, match="another lane of the warp"):
+        of_bytes(not_elected, hazards={"another k": "error"})
+
+
+def test_another_k__is_not_said_of_one_lane_that_multiplies_again():
+    """Bytes may be others by then."""
+
+    def again(ptx):
+        begins, adds = ptx.rsplit("@%first tcgen05.mma", 1)
+        mma, rest = adds.split("\n", 1)
+        loop = f"@%first tcgen05.mma{mma}\nadd.u32 %r0, %r0, 1;\nsetp.lt.u32 %p, %r0, 3;\n@%p bra AGAIN;\n"
+        return f"{begins}mov.b32 %r0, 0;\nAGAIN:\n{loop}{rest}"
+
+    assert of_bytes() == ([], 2)
+    assert of_bytes(again) == ([], 4)
 
 
 def test_another_layout__where_the_k_of_one_matrix_are_no_neighbours():

@@ -321,7 +321,7 @@ class OperandTypeMismatch(EmulatorError):
 
 
 class ReductionMismatch(EmulatorError):
-    """The columns of A and the rows of B that a tcgen05.mma multiplies are not those of one k."""
+    """The columns of A and the rows of B that a tcgen05.mma or wgmma multiplies are not of one k."""
 
 
 class UnreadLoad(EmulatorError):

@@ -8,7 +8,8 @@ A meets which of B. What is reported:
     the boxes' k: whole boxes may be skipped or come in another order, as where A is sparse
 -   A and B have tensors of equally many k, and a sum has different k of both, none of them twice: who splits
     numbers into parts has each part several times
--   a sum has the same product twice
+-   a sum has the same product twice; of matrices that no tensor copy has brought, where lanes of a warp issue
+    the same tcgen05.mma at once
 -   of a box of A some k meet A's own tensor as B and some another tensor, and each k comes once
 
 A sum begins with an MMA that does not add to D. That of a wgmma is in registers: where threads write one, as
@@ -19,6 +20,7 @@ in a convolution, or those of another tensor follow, steps are not compared.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -62,6 +64,7 @@ class Sum:
     pairs: list[_Pair] = field(default_factory=list)
     _firsts: dict[tuple[int, int], _Pair] = field(default_factory=dict)
     _told: bool = False
+    _asked: tuple[Hashable, ...] = ()
 
     def add(self, pair: _Pair) -> None:
         """One more product; see whether A and B have gone on alike."""
@@ -72,6 +75,14 @@ class Sum:
         if apart and apart % math.gcd(pair.a.box, pair.b.box):
             self._told = True
             report("another k", partial(_apart, pair, first), pair.origin, first.origin.site.line)
+
+    def add_unknown(self, origin: Origin, operands: Hashable) -> None:
+        """One more product of matrices whose k nobody knows; see whether lanes of a warp add it together."""
+        # Who issues it again does so later.
+        asked = (id(origin.site), origin.bundle.machine.issued, operands)
+        if asked == self._asked:
+            report("another k", _TOGETHER, origin)
+        self._asked = asked
 
     def close(self) -> None:
         """The sum is complete."""
@@ -100,12 +111,19 @@ class Sum:
 
 
 def check_reduction(
-    origin: Origin, a: Matrix, b: Matrix, accumulator: tuple[int, ...], *, adds: bool, written: bool = False
+    origin: Origin,
+    a: Matrix,
+    b: Matrix,
+    accumulator: tuple[int, ...],
+    *,
+    adds: bool,
+    written: bool = False,
+    operands: Hashable = None,
 ) -> None:
     """Look at the k of an MMA's A and B, which `adds` to a sum or begins one.
 
     `accumulator` says where D lies, the same for all of one sum; `written` tells whether threads have written
-    there since the MMA before.
+    there since the MMA before. `operands` are those of an MMA that a single lane issues.
     """
     provenance = origin.bundle.cohort.provenance
     if provenance is None:
@@ -118,6 +136,8 @@ def check_reduction(
             found.close()
         found = provenance.sums[accumulator] = Sum()
     if not a or not b:
+        if operands is not None:
+            found.add_unknown(origin, operands)
         return
     (tag_a, of_a), (tag_b, of_b) = a[0], b[0]
     if of_a is None or of_b is None:
@@ -139,6 +159,11 @@ def check_reduction(
 
 
 # --- in words -----------------------------------------------------------------------------------------------
+
+_TOGETHER = (
+    "another lane of the warp issues the same tcgen05.mma with it, and this sum has its product once for"
+    " each: is one thread elected?"
+)
 
 
 def _ks(steps: Steps, first: int) -> str:

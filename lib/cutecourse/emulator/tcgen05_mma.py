@@ -327,7 +327,8 @@ class Mma:
                     self._begin(memory, self.a_region(part), "A", writes=False)
         a, b = self._check_operands() if looked is None else self._reads(looked)
         accumulator = (self.cluster, place.ranks[0], asked.d, shape.m, shape.n)
-        check_reduction(origin, a, b, accumulator, adds=self.enable)
+        operands = (asked, *self.disabled)
+        check_reduction(origin, a, b, accumulator, adds=self.enable, operands=operands)
         machine = origin.bundle.machine
         if machine.recorder is not None:
             self.issued = machine.emit(
