@@ -1,7 +1,8 @@
-"""Time the emulated tcgen05 GEMM on this machine's CPU, and numba's CUDA simulator beside it.
+"""Time the emulated tcgen05 GEMM on this machine's CPU.
 
-    python -m benchmarks.emulator_umma               writes benchmarks/results/emulator_umma_<n>_cores.json
+    python -m benchmarks.emulator_umma               writes benchmarks/results/emulator_umma.json
     python -m benchmarks.emulator_umma --before DIR  times another checkout's library as well, in turns
+    python -m benchmarks.emulator_umma --cases N ... some of the cases; kept only with --output FILE
     python -m benchmarks.emulator_umma --output F    writes F
 
 The kernel is `cutecourse.kernels.umma_gemm` with two SMs for an MMA, f16 in and f32 sums, of normally
@@ -17,8 +18,7 @@ compilers included, less the bytes of A, B and C; `before_launch_mb` is its size
 A long launch may take copies of the process to help: `processes` counts them all, `cpu` has their time as
 well, and `copy_mb` is the size of the largest copy, which has most of its memory in common with the process.
 
-numba's simulator runs a kernel of one thread for each element of C, under NUMBA_ENABLE_CUDASIM=1, at sizes
-that take it seconds: it runs each thread of a kernel as a thread of Python's, and knows no tcgen05.
+What Triton's interpreter and numba's simulator take for a GEMM is measured by `benchmarks.simulators`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.results_file import result_path
+from benchmarks.gemm_timing import Size, ask, check, operands
+from benchmarks.results_file import result_path, write_result
 from tools.facts import of_this_machine
 from tools.paths import ROOT
 
@@ -46,7 +46,7 @@ from tools.paths import ROOT
 class Case:
     """One problem: sizes, the cluster's CTAs along M and N, and how often each process times it."""
 
-    mnk: tuple[int, int, int]
+    mnk: Size
     cluster: tuple[int, int]
     repeats: int
     warm: bool = True
@@ -63,32 +63,10 @@ CASES = (
     Case((1024, 1024, 1024), (4, 4), 3),
     Case((2048, 2048, 2048), (4, 4), 1, warm=False),
 )
-SIMULATED = ((32, 32, 32), (64, 64, 64), (128, 128, 64))
 ROUNDS = 3
-TOLERANCE = 2.0**-16
-"""Of a sum of K products of normally distributed numbers, as a part of the square root of K."""
-
-
-class WrongProductError(RuntimeError):
-    """What was timed did not multiply."""
 
 
 # --- in a process of its own --------------------------------------------------------------------------------
-
-
-def operands(mnk: tuple[int, int, int]) -> tuple[Any, Any, Any]:
-    """A (M, K), B (N, K) in f16 and their product in f64."""
-    m, n, k = mnk
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((extent, k)).astype(np.float16) for extent in (m, n))
-    return a, b, a.astype(np.float64) @ b.astype(np.float64).T
-
-
-def check(name: str, found: Any, expected: Any, k: int) -> None:
-    """Errors: WrongProductError."""
-    worst = float(np.abs(found - expected).max())
-    if not worst <= TOLERANCE * k**0.5:
-        raise WrongProductError(f"{name}: an element is off by {worst:.2e}.")
 
 
 def resident_mb(field: str) -> float:
@@ -149,37 +127,7 @@ def emulate(case: Case) -> dict[str, Any]:
     }
 
 
-def simulate(mnk: tuple[int, int, int]) -> dict[str, Any]:
-    """The same problem on numba's simulator, which NUMBA_ENABLE_CUDASIM has turned on for this process."""
-    import numba
-
-    from benchmarks.simulated_gemm import BLOCK, simulated_gemm
-
-    a, b, expected = operands(mnk)
-    c = np.zeros(expected.shape, np.float32)
-    load = os.getloadavg()[0]
-    start = time.perf_counter()
-    simulated_gemm[(mnk[0] // BLOCK[0], mnk[1] // BLOCK[1]), BLOCK](a, b, c)
-    seconds = time.perf_counter() - start
-    check(f"the simulator, {mnk}", c, expected, mnk[2])
-    return {"numba": numba.__version__, "seconds": [seconds], "load": load}
-
-
 # --- one process after the other ----------------------------------------------------------------------------
-
-
-def ask(arguments: list[str], **environment: str) -> dict[str, Any]:
-    """Run this module in a process of its own and read what it says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.emulator_umma", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -207,7 +155,7 @@ def measure(cases: list[int], rounds: int, before: Path | None) -> list[dict[str
         runs: dict[str, list[dict[str, Any]]] = {name: [] for name in libraries}
         for _ in range(rounds):
             for name, library in libraries.items():
-                run = ask(["--case", str(number)], PYTHONPATH=str(library))
+                run = ask("benchmarks.emulator_umma", "--case", str(number), library=library)
                 if Path(run["library"]) != library.resolve():
                     raise RuntimeError(f"{run['library']} was timed, not {library}")
                 runs[name].append(run)
@@ -239,7 +187,7 @@ def commit_of(checkout: Path) -> str:
     return done.stdout.strip()[:12]
 
 
-def main() -> int:
+def main(given: list[str] | None = None) -> int:
     """Measure, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--output", type=Path, help="where the result goes")
@@ -247,24 +195,14 @@ def main() -> int:
         "--before", type=Path, metavar="DIR", help="a checkout of the library to compare with"
     )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="processes for each case and library")
-    parser.add_argument("--cases", type=int, nargs="*", default=list(range(len(CASES))), help="by number")
+    every = range(len(CASES))
+    parser.add_argument("--cases", type=int, nargs="+", choices=every, default=list(every), help="by number")
     parser.add_argument("--case", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--simulate", type=int, nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(given)
     if options.case is not None:
         print(json.dumps(emulate(CASES[options.case])))
         return 0
-    if options.simulate is not None:
-        print(json.dumps(simulate(tuple(options.simulate))))
-        return 0
     rows = measure(options.cases, options.rounds, options.before)
-    simulated = []
-    for mnk in SIMULATED:
-        found = ask(["--simulate", *map(str, mnk)], NUMBA_ENABLE_CUDASIM="1")
-        (seconds,) = found["seconds"]
-        rate = mnk[0] * mnk[1] * mnk[2] / seconds
-        simulated.append({"mnk": mnk, "multiply_adds_per_s": rate, **found})
-        print(f"numba's simulator, {'x'.join(map(str, mnk))}: {seconds:.2f} s", flush=True)
     for row in rows:
         m, n, k = (int(extent) for extent in row["case"].split()[0].split("x"))
         row["multiply_adds_per_s"] = m * n * k / row["after"]["median_s"]
@@ -273,11 +211,9 @@ def main() -> int:
         "recorded": facts | ({"before": commit_of(options.before)} if options.before else {}),
         "method": {"rounds": options.rounds, "takes": "median", "python": sys.version.split()[0]},
         "rows": rows,
-        "numba_simulator": simulated,
     }
-    output = options.output or result_path("emulator_umma", f"{os.cpu_count()} cores")
-    output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {output.relative_to(ROOT) if output.is_relative_to(ROOT) else output}")
+    whole = set(options.cases) == set(every)
+    write_result(result, options.output or (result_path("emulator_umma") if whole else None))
     return 0
 
 

@@ -1,6 +1,6 @@
 """Broken texts and odd launches on the emulator: each ends in a result or in an error that says what it is.
 
-    python -m benchmarks.fuzz                 10,000 mutations; writes benchmarks/results/fuzz_<n>_cores.json
+    python -m benchmarks.fuzz                 10,000 mutations; writes benchmarks/results/fuzz.json
     python -m benchmarks.fuzz --count N --first F      mutations F to F + N - 1; kept only with --output FILE
     python -m benchmarks.fuzz --show NUMBER   the text of one mutation and its launch
     python -m benchmarks.fuzz --one NUMBER    runs it here, without limits, with whatever it raises
@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fuzz_mutations import LAUNCH_CHANGES, TEXT_CHANGES, WEIGHTS, Launch
-from benchmarks.results_file import RESULTS
+from benchmarks.results_file import result_path, write_result
 from cutecourse import emulator, runtime
 from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, Tensor
@@ -357,9 +357,7 @@ def main(given: list[str] | None = None) -> int:
         "repaired_before": REPAIRED,
     }
     whole = (options.first, options.count) == (0, COUNT)
-    output = options.output or (RESULTS / f"fuzz_{os.cpu_count()}_cores.json" if whole else None)
-    if output:  # a part is not what the pages read
-        output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_result(result, options.output or (result_path("fuzz") if whole else None))
     print(
         json.dumps(
             {name: result[name] for name in ("mutations", "seconds", "slowest_processor_s", "outcomes")}

@@ -1,7 +1,8 @@
 """Broken variants of right kernels on the emulator: which mistakes it reports, and under which name.
 
-    python -m benchmarks.mutants                  every mutant; writes results/mutants_<n>_cores.json
+    python -m benchmarks.mutants                  every mutant; writes results/mutants.json
     python -m benchmarks.mutants --right          the right kernels under 100 seeds; adds to the same file
+                                                  (fewer --seeds: only with --output FILE)
     python -m benchmarks.mutants --limit N        N mutants, evenly spread over the rules and the kernels;
                                                   kept only with --output FILE
     python -m benchmarks.mutants --ptxas          asks ptxas whether it assembles each mutant; runs none
@@ -72,11 +73,12 @@ from benchmarks.mutation.running import (
     run_right,
     try_mutant,
 )
-from benchmarks.results_file import RESULTS
+from benchmarks.results_file import result_path
 from cutecourse.emulator import HAZARDS
 from tools.facts import of_this_machine
 
 Row = dict[str, Any]
+RIGHT_SEEDS = 100
 
 
 # --- all of them --------------------------------------------------------------------------------------------
@@ -259,7 +261,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--output", type=Path, help="where the result goes")
     parser.add_argument("--right", action="store_true", help="run the right kernels only")
-    parser.add_argument("--seeds", type=int, default=100, help="for --right (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=RIGHT_SEEDS, help="for --right (default: %(default)s)")
     parser.add_argument("--ptxas", action="store_true", help="ask ptxas about each mutant")
     door.add_options(parser)
     options = parser.parse_args(given)
@@ -267,14 +269,16 @@ def main(given: list[str] | None = None) -> int:
         return door.answer(options)
     if options.ptxas:
         return door.ask_ptxas(families(), options.processes)
-    output = options.output or RESULTS / f"mutants_{os.cpu_count()}_cores.json"
+    output = options.output or result_path("mutants")
     kept = json.loads(output.read_text(encoding="ascii")) if output.exists() else {}
     if options.right:
         found = right_under(options.seeds, options.processes)
         print(*found["problems"], sep="\n")
         print({**found, "problems": len(found["problems"])})
-        head = {**{key: value for key, value in kept.items() if key != "rows"}, "right_kernels": found}
-        output.write_text(written(head, kept.get("rows", [])), encoding="ascii")
+        if options.seeds >= RIGHT_SEEDS or options.output:  # a part is not what the pages read
+            head = {key: value for key, value in kept.items() if key != "rows"}
+            head["right_kernels"] = {"recorded": of_this_machine(), **found}
+            output.write_text(written(head, kept.get("rows", [])), encoding="ascii")
         return int(bool(found["problems"]))
     recorded = of_this_machine()
     start = time.monotonic()

@@ -3,6 +3,7 @@
     python -m benchmarks.sanitizer              runs on this machine's GPU; writes
                                                 benchmarks/results/sanitizer_<gpu>.json
     python -m benchmarks.sanitizer --output F   writes F
+    python -m benchmarks.sanitizer --only K ... some of the kernels; kept only with --output FILE
     python -m benchmarks.sanitizer --seconds S  starts no further process after S seconds
 
 Every kernel of `benchmarks.sanitizer_kernels`, right and with each of its faults, runs once without a tool
@@ -311,7 +312,7 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path)
     parser.add_argument("--seconds", type=float, default=220)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) * 3 // 4))
-    parser.add_argument("--only", nargs="*", default=[], metavar="KERNEL")
+    parser.add_argument("--only", nargs="+", default=[], choices=[*KERNELS], metavar="KERNEL")
     installed = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=_TOOLKIT)
     parser.add_argument("--sanitizer", default=installed)
     parser.add_argument("--one", nargs=2, metavar=("KERNEL", "FAULT"), help="one launch, in this process")
@@ -331,11 +332,12 @@ def main(given: list[str] | None = None) -> int:
         return 1
     recorded = {**of_this_machine(), "compute_sanitizer": version(options.sanitizer)}
     rows = measure(options.sanitizer, options.seconds, options.workers, options.only)
-    output = options.output or result_path("sanitizer", found.devices[0].name)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-    head = json.dumps({"recorded": recorded}, indent=1)[:-2]
-    output.write_text(f'{head},\n "rows": [\n{body}\n ]\n}}\n', encoding="utf-8")
+    output = options.output or (None if options.only else result_path("sanitizer", found.devices[0].name))
+    if output:  # a part is not what the pages read
+        output.parent.mkdir(parents=True, exist_ok=True)
+        body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+        head = json.dumps({"recorded": recorded}, indent=1)[:-2]
+        output.write_text(f'{head},\n "rows": [\n{body}\n ]\n}}\n', encoding="utf-8")
     missing = sum(len(TOOLS) + 1 - len(row["runs"]) for row in rows)
     print(f"{len(rows)} launches; {missing} runs had no time")
     return 0

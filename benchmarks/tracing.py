@@ -1,6 +1,6 @@
 """What a trace costs: the same launches with nobody listening, with a recorder, and without any hook.
 
-    python -m benchmarks.tracing               writes benchmarks/results/tracing_<n>_cores.json
+    python -m benchmarks.tracing               writes benchmarks/results/tracing.json
     python -m benchmarks.tracing --output F    writes F
 
 Each variant has a process of its own: `off` as the package is, `on` the same with a recorder, `without` where
@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.results_file import result_path
+from benchmarks.results_file import result_path, write_result
 from benchmarks.trace_hooks import TakenOut, write_package
 from tools.facts import of_this_machine
 from tools.paths import ROOT
@@ -229,9 +229,7 @@ def main() -> int:
         },
         "rows": rows,
     }
-    output = options.output or result_path("tracing", f"{os.cpu_count()} cores")
-    output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {output.relative_to(ROOT) if output.is_relative_to(ROOT) else output}")
+    write_result(result, options.output or result_path("tracing"))
     return 0
 
 

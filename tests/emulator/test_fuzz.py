@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import fuzz
+from benchmarks import fuzz, results_file
 from benchmarks.fuzz_mutations import LAUNCH_CHANGES, TEXT_CHANGES, WEIGHTS
-from benchmarks.results_file import RESULTS
+from benchmarks.results_file import result_path
 from cutecourse import emulator, ptx
 
 COUNT = 300
@@ -85,19 +85,18 @@ def _greedy(pipe):
 
 
 def test_main__keeps_a_part_only_where_it_is_told(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(fuzz, "RESULTS", tmp_path)
+    monkeypatch.setattr(results_file, "RESULTS", tmp_path)
     monkeypatch.setattr(fuzz, "everything", list)
     monkeypatch.setattr(fuzz, "fuzz", lambda numbers, bases, workers: [])
     assert fuzz.main(["--count", "5"]) == 0
     assert not list(tmp_path.iterdir())
     assert fuzz.main(["--count", "5", "--output", str(tmp_path / "part.json")]) == 0
     assert fuzz.main([]) == 0
-    assert sorted(path.name.partition("_")[0] for path in tmp_path.iterdir()) == ["fuzz", "part.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fuzz.json", "part.json"]
 
 
 def test_result__is_of_ten_thousand_and_has_no_open_finding():
-    (path,) = RESULTS.glob("fuzz_*_cores.json")
-    result = json.loads(path.read_text())
+    result = json.loads(result_path("fuzz").read_text())
     assert (result["mutations"], result["first"]) == (fuzz.COUNT, 0)
     assert sum(result["outcomes"].values()) == fuzz.COUNT
     assert result["findings"] == []

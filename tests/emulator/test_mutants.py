@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from benchmarks import mutants
+from benchmarks import mutants, results_file
 from benchmarks.mutation.families import families
 from benchmarks.mutation.rule import mutants_of
 from benchmarks.mutation.rules import RULES
 from benchmarks.mutation.running import OUTCOMES, names
-from benchmarks.results_file import RESULTS
+from benchmarks.results_file import result_path
 
 LARGE = {"tma_cluster_loads", "umma_gemm 2x2", "umma_tma_multicast 2x2", "umma_tile"}
 """Kernels that take longest; the whole suite has them."""
@@ -46,18 +46,28 @@ def test_sample__is_reported_and_named(kernels):
 
 
 def test_main__keeps_a_part_only_where_it_is_told(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(mutants, "RESULTS", tmp_path)
+    monkeypatch.setattr(results_file, "RESULTS", tmp_path)
     monkeypatch.setattr(mutants, "families", list)
     assert mutants.main(["--limit", "5"]) == 0
     assert not list(tmp_path.iterdir())
     assert mutants.main(["--limit", "5", "--output", str(tmp_path / "part.json")]) == 0
     assert mutants.main([]) == 0
-    assert sorted(path.name.partition("_")[0] for path in tmp_path.iterdir()) == ["mutants", "part.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mutants.json", "part.json"]
+
+
+def test_main__fewer_seeds_of_right_kernels_do_not_take_the_hundreds_place(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(results_file, "RESULTS", tmp_path)
+    found = {"kernels": 0, "launches": 0, "problems": []}
+    monkeypatch.setattr(mutants, "right_under", lambda seeds, processes: {"seeds": seeds, **found})
+    assert mutants.main(["--right"]) == 0
+    assert mutants.main(["--right", "--seeds", "5"]) == 0
+    assert mutants.main(["--right", "--seeds", "5", "--output", str(tmp_path / "part.json")]) == 0
+    seeds = {path.name: json.loads(path.read_text())["right_kernels"]["seeds"] for path in tmp_path.iterdir()}
+    assert seeds == {"mutants.json": 100, "part.json": 5}
 
 
 def test_results__follow_from_their_rows_and_right_kernels_reported_nothing():
-    (path,) = RESULTS.glob("mutants_*_cores.json")
-    kept = json.loads(path.read_text(encoding="ascii"))
+    kept = json.loads(result_path("mutants").read_text(encoding="ascii"))
     sets = {name: set(rule["right"]) for name, rule in kept["rules"].items()}
     assert sets == {rule.name: rule.right for rule in RULES}, "run python -m benchmarks.mutants again"
     for row in kept["rows"]:

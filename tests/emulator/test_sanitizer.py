@@ -1,11 +1,13 @@
 """compute-sanitizer beside the emulator: the kernels, how a tool's words are read, and what both say."""
 
+import json
 import sys
 
 import pytest
 
-from benchmarks import sanitizer, sanitizer_table
+from benchmarks import results_file, sanitizer, sanitizer_table
 from benchmarks.sanitizer_kernels import KERNELS, RIGHT
+from cutecourse.runtime import Device, Discovery
 from support import machine
 
 MEMCHECK = """========= COMPUTE-SANITIZER
@@ -44,6 +46,28 @@ def test_verdict__has_the_tools_words_and_the_lines_of_the_text():
     assert found["words"].startswith("Error: Race reported between Write access")
     assert "0x" not in found["words"]
     assert "ptx" not in found["words"]
+
+
+def test_main__keeps_a_part_only_where_it_is_told(monkeypatch, tmp_path, capsys):
+    gpu = Device(0, "NVIDIA H200", (9, 0), 141 * 2**30, 132)
+    monkeypatch.setattr(results_file, "RESULTS", tmp_path)
+    monkeypatch.setattr(sanitizer.runtime, "discover", lambda: Discovery((gpu,), "13.0", None))
+    monkeypatch.setattr(sanitizer, "version", lambda sanitizer: "2026.1")
+    monkeypatch.setattr(sanitizer, "known_options", lambda sanitizer: [])
+    monkeypatch.setattr(sanitizer, "observe", lambda *given: {"state": "silent", "words": ""})
+    part = ["--sanitizer", "it", "--only", next(iter(KERNELS))]
+    assert sanitizer.main(part) == 0
+    assert not list(tmp_path.iterdir())
+    assert sanitizer.main([*part, "--output", str(tmp_path / "part.json")]) == 0
+    assert sanitizer.main(["--sanitizer", "it"]) == 0
+    kernels = {
+        path.name: {row["kernel"] for row in json.loads(path.read_text())["rows"]}
+        for path in tmp_path.iterdir()
+    }
+    assert kernels == {"part.json": {part[-1]}, "sanitizer_h200.json": {*KERNELS}}
+    with pytest.raises(SystemExit):
+        sanitizer.main(["--sanitizer", "it", "--only", "copypairs"])
+    assert "invalid choice: 'copypairs'" in capsys.readouterr().err
 
 
 def test_verdict__silence_is_told_from_a_tool_that_failed():

@@ -1,9 +1,20 @@
 """The benchmarks' arithmetic and reading of counters, without a GPU."""
 
+import json
+
 import numpy as np
 import pytest
 
-from benchmarks import memory_counters, mma_latency, tile_loads, tma_bandwidth
+from benchmarks import (
+    emulator_umma,
+    gemm_timing,
+    memory_counters,
+    mma_latency,
+    results_file,
+    simulators,
+    tile_loads,
+    tma_bandwidth,
+)
 from benchmarks.memory_counters import LOAD_SECTORS, SHARED_LOAD_CONFLICTS, STORE_REQUESTS, STORE_SECTORS
 from benchmarks.results_file import result_path
 from cutecourse import runtime
@@ -42,12 +53,13 @@ def test_predictions__are_what_was_counted_by_hand():
 @pytest.mark.parametrize(
     ("gpu", "name"),
     [
+        (None, "mma_latency.json"),
         ("NVIDIA H200", "mma_latency_h200.json"),
         ("NVIDIA GeForce RTX 3090", "mma_latency_geforce_rtx_3090.json"),
         ("NVIDIA A100-SXM4-80GB", "mma_latency_a100_sxm4_80gb.json"),
     ],
 )
-def test_result_path__is_the_gpus(gpu, name):
+def test_result_path__is_the_gpus_or_the_one_of_any_cpu(gpu, name):
     assert result_path("mma_latency", gpu).name == name
 
 
@@ -187,3 +199,94 @@ def test_tma_bandwidth__refuses_sums_of_other_tiles(monkeypatch):
     monkeypatch.setattr(runtime, "GpuKernel", lambda *given, **named: TileGpu(*given, **named, fault=1))
     with pytest.raises(tma_bandwidth.WrongSumError, match="plain, 2 stages, 12 blocks: block 11"):
         tma_bandwidth.measure(12, {"L2": 16})
+
+
+# --- emulator_umma and simulators -------------------------------------------------------------------------
+
+ONE_PROCESS = {
+    "seconds": [2.0],
+    "cpu": [3.0],
+    "compile_s": 1.0,
+    "instructions": 7,
+    "processes": 1,
+    "tensors_mb": 1.0,
+    "peak_mb_above_tensors": 1.0,
+    "before_launch_mb": 1.0,
+    "copy_mb": 0.0,
+    "load": 0.0,
+}
+
+
+def kept(folder, column):
+    """The rows of each file in a folder, as what stands in one column."""
+    return {
+        path.name: {row[column] for row in json.loads(path.read_text())["rows"]} for path in folder.iterdir()
+    }
+
+
+def test_emulator_umma__keeps_some_of_the_cases_only_where_it_is_told(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(results_file, "RESULTS", tmp_path)
+    monkeypatch.setattr(
+        emulator_umma, "ask", lambda *given, library: {**ONE_PROCESS, "library": str(library.resolve())}
+    )
+    assert emulator_umma.main(["--cases", "0", "2"]) == 0
+    assert not list(tmp_path.iterdir())
+    assert "a part; --output FILE keeps it" in capsys.readouterr().out
+    assert emulator_umma.main(["--cases", "1", "--output", str(tmp_path / "part.json")]) == 0
+    assert emulator_umma.main([]) == 0
+    cases = [case.name for case in emulator_umma.CASES]
+    assert kept(tmp_path, "case") == {"part.json": {cases[1]}, "emulator_umma.json": {*cases}}
+
+
+def test_emulator_umma__refuses_times_of_another_library(monkeypatch, tmp_path):
+    monkeypatch.setattr(emulator_umma, "ask", lambda *given, library: {**ONE_PROCESS, "library": "/else"})
+    with pytest.raises(RuntimeError, match=r"/else was timed, not "):
+        emulator_umma.main(["--output", str(tmp_path / "none.json")])
+
+
+def test_simulators__without_one_of_them_is_a_part(monkeypatch, tmp_path, capsys):
+    run = {"seconds": 2.0, "cpu": 2.0, "load": 0.0}
+    installed = {"emulator", "numba"}
+
+    def ask(module, _, which, *size, python, environment):
+        return run if which in installed else None
+
+    monkeypatch.setattr(results_file, "RESULTS", tmp_path)
+    monkeypatch.setattr(simulators, "ask", ask)
+    assert simulators.main([]) == 0
+    assert not list(tmp_path.iterdir())
+    assert "Triton's interpreter: skipped, triton is not installed" in capsys.readouterr().out
+    assert simulators.main(["--output", str(tmp_path / "part.json")]) == 0
+    installed.add("triton")
+    assert simulators.main([]) == 0
+    names = set(simulators.NAMES.values())
+    rows = {"part.json": names - {"Triton's interpreter"}, "simulators.json": names}
+    assert kept(tmp_path, "on") == rows
+
+
+def test_simulators__says_what_is_not_installed_and_raises_what_else_is_missing(monkeypatch):
+    def measure(missing):
+        raise ModuleNotFoundError(name=missing)
+
+    monkeypatch.setattr(simulators, "measure", lambda which, size: measure("triton"))
+    assert simulators.one("triton", simulators.SMALL) is None
+    with pytest.raises(ModuleNotFoundError):
+        simulators.one("numba", simulators.SMALL)
+
+
+def test_ask__runs_a_module_with_the_library_before_others(tmp_path):
+    (tmp_path / "which_library.py").write_text(
+        "import json, os, sys\nprint('words')\n"
+        "print(json.dumps([__file__, sys.argv[1:], os.environ['ASKED']]))\n"
+    )
+    told = gemm_timing.ask("which_library", "a", "b", library=tmp_path, environment={"ASKED": "yes"})
+    assert told == [str(tmp_path / "which_library.py"), ["a", "b"], "yes"]
+
+
+def test_check__refuses_a_product_with_a_wrong_element():
+    a, b, expected = gemm_timing.operands((16, 8, 32))
+    product = a.astype(np.float32) @ b.astype(np.float32).T
+    gemm_timing.check("it", product, expected, 32)
+    product[3, 4] += 0.001
+    with pytest.raises(gemm_timing.WrongProductError, match="it: an element is off by 1"):
+        gemm_timing.check("it", product, expected, 32)
