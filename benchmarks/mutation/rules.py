@@ -88,6 +88,11 @@ REVISIONS: tuple[tuple[str, str, str], ...] = (
         "TensorMemoryLoadUnderWay",
         "load under way: the same free, met by another warp's load that stands before it",
     ),
+    (
+        "A's descriptor for B, B's for A; of wgmma as well",
+        "ReductionMismatch",
+        "another k: since its rule for them was written, the definition holds A's own tensor in B's place",
+    ),
     ("idesc: D in f16", "InvalidOperand", "invalid operand: bf16 has no sums in f16"),
     (
         "barrier of tensor memory's data dropped",

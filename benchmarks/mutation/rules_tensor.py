@@ -418,14 +418,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "A's descriptor for B",
         "A times itself",
-        frozenset({"UnreadLoad"}) | OUTSIDE_TILE,
+        frozenset({"ReductionMismatch", "UnreadLoad"}) | OUTSIDE_TILE,
         "B is never read, or more rows are read than A has",
         at(sites.MMA_AB, the_other("b", "a")),
     ),
     Rule(
         "B's descriptor for A",
         "B times itself",
-        frozenset({"UnreadLoad"}) | OUTSIDE_TILE,
+        frozenset({"ReductionMismatch", "UnreadLoad"}) | OUTSIDE_TILE,
         "A is never read, or more rows are read than B has",
         at(sites.MMA_AB, the_other("a", "b")),
     ),

@@ -122,14 +122,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "wgmma: A's descriptor for B",
         "A times itself",
-        OUTSIDE_TILE | {"UnreadLoad"},
+        OUTSIDE_TILE | {"ReductionMismatch", "UnreadLoad"},
         "B is never read, or more rows are read than A has",
         at(sites.WGMMA, the_other("b", "a")),
     ),
     Rule(
         "wgmma: B's descriptor for A",
         "B times itself",
-        OUTSIDE_TILE | {"UnreadLoad"},
+        OUTSIDE_TILE | {"ReductionMismatch", "UnreadLoad"},
         "A is never read, or more rows are read than B has",
         at(sites.WGMMA, the_other("a", "b")),
     ),
