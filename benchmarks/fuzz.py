@@ -45,7 +45,6 @@ from benchmarks.results_file import result_path, write_result
 from cutecourse import emulator, runtime
 from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, Tensor
-from cutecourse.runtime.arguments import bind, flat_arguments
 from tools.facts import of_this_machine
 from tools.paths import ROOT
 
@@ -145,12 +144,7 @@ def _of_spec(spec: LaunchSpec) -> Base:
             given[name] = random_.integers(0, 5, shape).astype(parameter.dtype.numpy)
         else:
             given[name] = 3
-    args = [
-        runtime.emulator_tensor_map(one.encoding, one.array, name=one.name)
-        if isinstance(one, runtime.MappedArray)
-        else one
-        for one in flat_arguments(spec, bind(spec, given))
-    ]
+    args = runtime.emulator_arguments(spec, runtime.bind(spec, given))
     compiled = runtime.compile(spec)
     launch = Launch(spec.grid, spec.block, spec.cluster, args, spec.dynamic_smem, compiled.entry)
     return Base(spec.name, str(compiled.ptx), launch)

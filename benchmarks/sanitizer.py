@@ -40,7 +40,7 @@ from cutecourse.emulator import EmulatorError
 from cutecourse.emulator.errors import BudgetExceeded
 from cutecourse.ptx import parse
 from cutecourse.ptx.scopes import flatten
-from cutecourse.runtime.arguments import Bound, bind, flat_arguments
+from cutecourse.runtime.arguments import flat_arguments
 from tools.facts import of_this_machine
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -151,14 +151,14 @@ def one(kernel: Kernel, fault: str) -> dict[str, str]:
     """Run a launch on the GPU in this process: its state is "right", "wrong" or "error"."""
     spec = kernel.launch(fault)
     given = kernel.arrays()
-    bound = bind(spec, given)
+    bound = runtime.bind(spec, given)
     try:
         with _Lined(str(spec.ptx), str(spec.entry)) as loaded:
             loaded.launch(flat_arguments(spec, bound), grid=spec.grid, block=spec.block, cluster=spec.cluster)
     except runtime.GpuError as error:
         words = re.search(r"CUDA_ERROR_\w+", str(error))
         return {"state": "error", "words": words[0] if words else str(error).splitlines()[0]}
-    found = {name: value.logical() for name, value in bound.items() if isinstance(value, Bound)}
+    found = {name: value.logical() for name, value in bound.items() if isinstance(value, runtime.Bound)}
     return {"state": "right" if _correct(kernel, given, found) else "wrong", "words": ""}
 
 

@@ -15,7 +15,6 @@ from benchmarks.mutation.rule import Kernel
 from cutecourse import runtime
 from cutecourse.dtypes import dtype
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor, TensorMap
-from cutecourse.runtime.arguments import Bound, bind, flat_arguments
 from cutecourse.tma import TensorMapEncoding
 
 _HERE = Path(__file__).parent / "kernels"
@@ -51,19 +50,9 @@ class Family:
 
     def arguments(self, maps: Mapping[str, TensorMapEncoding]) -> tuple[list[Any], Callable[[], Arrays]]:
         """What a launch is given, some tensor maps replaced, and what reads the arrays behind it."""
-        bound = bind(self.spec, self.arrays)
-        flat = flat_arguments(self.spec, bound)
-        owners = [param.name for param in self.spec.params]
-        if len(owners) != len(flat):  # numba's arrays are several arguments each, and it has no tensor maps
-            owners = [""] * len(flat)
-        args = [
-            runtime.emulator_tensor_map(maps.get(name, arg.encoding), arg.array, name=arg.name)
-            if isinstance(arg, runtime.MappedArray)
-            else arg
-            for name, arg in zip(owners, flat, strict=True)
-        ]
-        return args, lambda: {
-            name: value.logical() for name, value in bound.items() if isinstance(value, Bound)
+        bound = runtime.bind(self.spec, self.arrays)
+        return runtime.emulator_arguments(self.spec, bound, maps), lambda: {
+            name: value.logical() for name, value in bound.items() if isinstance(value, runtime.Bound)
         }
 
 

@@ -1,6 +1,7 @@
 """Parameters that are tensor maps: what reaches the kernel on the emulator and on a GPU, and the refusals."""
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -297,6 +298,22 @@ def test_flat_arguments__an_array_by_map_and_by_pointer_is_one_memory():
     mapped, pointer = flat_arguments(spec, bind(spec, {"x": np.zeros(128, np.float32)}))
     assert mapped.array is pointer
     assert (mapped.name, mapped.encoding) == ("x", LINE)
+
+
+def test_emulator_arguments__have_the_emulators_maps_over_the_same_memory():
+    twice = [TensorMap.encoded(name, "f32", 128, 1, LINE, array="x") for name in ("m", "n")]
+    spec = maps(twice[0], Scalar("step", "f32"), Tensor("x", "f32", 128, 1), twice[1])
+    bound = bind(spec, {"x": np.zeros(128, np.float32), "step": 2})
+    m, step, x, n = runtime.emulator_arguments(spec, bound)
+    assert x is bound["x"].buffer
+    assert (step, step.dtype) == (2, np.float32)
+    assert [(one.name, one.dims, one.box) for one in (m, n)] == [("x", (128,), (32,))] * 2
+    assert all(np.shares_memory(one.array, x) for one in (m, n))
+    # Another box for the second.
+    m, _, _, n = runtime.emulator_arguments(spec, bound, {"n": replace(LINE, box=(64,))})
+    assert (m.box, n.box) == ((32,), (64,))
+    with pytest.raises(ArgumentError, match="k has no tensor map x; it has m, n"):
+        runtime.emulator_arguments(spec, bound, {"x": LINE})
 
 
 def test_tensor_map__takes_its_fields_from_cutes_trace():

@@ -1,5 +1,6 @@
 """One call that runs a kernel on a GPU that can, else on the emulator, and says which of the two it was."""
 
+from cutecourse.runtime.arguments import Bound, bind, emulator_arguments
 from cutecourse.runtime.assembly import Assembly, AssemblyReport, assembly_report, find_ptxas
 from cutecourse.runtime.compiled import Compiled, PtxText
 from cutecourse.runtime.compiling import compile, specification  # noqa: A004 - the runtime's own verb
@@ -15,6 +16,7 @@ __all__ = [
     "ArgumentError",
     "Assembly",
     "AssemblyReport",
+    "Bound",
     "CompileError",
     "Compiled",
     "Device",
@@ -28,11 +30,13 @@ __all__ = [
     "Run",
     "RunRecord",
     "assembly_report",
+    "bind",
     "choose",
     "compile",
     "devices",
     "discover",
     "driver_tensor_map",
+    "emulator_arguments",
     "emulator_tensor_map",
     "find_ptxas",
     "history",

@@ -16,9 +16,10 @@ from cutecourse.dtypes import from_numpy
 from cutecourse.errors import CourseError
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMap
 from cutecourse.runtime.errors import ArgumentError
-from cutecourse.runtime.tensor_map import MappedArray
+from cutecourse.runtime.tensor_map import MappedArray, emulator_tensor_map
+from cutecourse.tma import TensorMapEncoding
 
-__all__ = ["GAP_BYTE", "Bound", "bind", "flat_arguments"]
+__all__ = ["GAP_BYTE", "Bound", "bind", "emulator_arguments", "flat_arguments"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -168,3 +169,36 @@ def flat_arguments(
             flat += [np.int64(extent) for extent in value.extents]
             flat += [np.int64(step * itemsize) for step in value.strides]
     return flat
+
+
+def emulator_arguments(
+    spec: LaunchSpec,
+    bound: Mapping[str, Bound | np.generic],
+    encodings: Mapping[str, TensorMapEncoding] | None = None,
+) -> list[Any]:
+    """What `emulator.launch` takes as `args`: the flat arguments, with the emulator's own tensor maps.
+
+    bound      what `bind` made of the arrays; the emulator writes to their buffers.
+    encodings  other fields for some of the tensor maps, by the parameter's name: to see what those do.
+    Errors:    ArgumentError for a name that is no tensor map's; emulator.TensorMapError for a rule that
+               such fields break.
+
+    >>> import numpy as np
+    >>> from cutecourse.kernels import hello_ptx
+    >>> bound = bind(hello_ptx.LAUNCH, {"out": np.zeros(32, np.uint32)})
+    >>> [type(given).__name__ for given in emulator_arguments(hello_ptx.LAUNCH, bound)]
+    ['ndarray']
+    """
+    maps = [param.name for param in spec.params if isinstance(param, TensorMap)]
+    others = dict(encodings or {})
+    if unknown := [name for name in others if name not in maps]:
+        raise ArgumentError(
+            f"{spec.name} has no tensor map {' or '.join(unknown)}; it has {', '.join(maps) or 'none'}."
+        )
+    names = iter(maps)
+    return [
+        emulator_tensor_map(others.get(next(names), arg.encoding), arg.array, name=arg.name)
+        if isinstance(arg, MappedArray)
+        else arg
+        for arg in flat_arguments(spec, bound)
+    ]

@@ -13,7 +13,7 @@ import numpy as np
 from cutecourse import emulator
 from cutecourse.emulator import LaunchResult, Note
 from cutecourse.kernels.spec import LaunchSpec
-from cutecourse.runtime.arguments import Bound, bind, flat_arguments
+from cutecourse.runtime.arguments import Bound, bind, emulator_arguments, flat_arguments
 from cutecourse.runtime.compiled import PtxText
 from cutecourse.runtime.compiling import compile as compile_kernel
 from cutecourse.runtime.compiling import specification
@@ -21,7 +21,6 @@ from cutecourse.runtime.discovery import choose, discover, dotted
 from cutecourse.runtime.errors import ArgumentError, DeviceError
 from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord, emulator_name
-from cutecourse.runtime.tensor_map import MappedArray, emulator_tensor_map
 from cutecourse.trace import Recorder, Trace
 
 __all__ = ["Run", "history", "run"]
@@ -107,7 +106,6 @@ def run(
     start = time.perf_counter()
     compiled = compile_kernel(spec)
     compile_s = min(compiled.seconds, time.perf_counter() - start)
-    args = flat_arguments(spec, bound)
     emulated, recorder = None, Recorder() if trace else None
     if choice.device is None:
         start = time.perf_counter()
@@ -116,12 +114,7 @@ def run(
             grid=spec.grid,
             block=spec.block,
             cluster=spec.cluster,
-            args=[
-                emulator_tensor_map(arg.encoding, arg.array, name=arg.name)
-                if isinstance(arg, MappedArray)
-                else arg
-                for arg in args
-            ],
+            args=emulator_arguments(spec, bound),
             dynamic_smem=spec.dynamic_smem,
             entry=compiled.entry,
             seed=seed,
@@ -131,6 +124,7 @@ def run(
         )
         run_s = time.perf_counter() - start
     else:
+        args = flat_arguments(spec, bound)
         ordinal = choice.device.ordinal
         with GpuKernel(
             compiled.ptx, compiled.entry, ordinal=ordinal, dynamic_smem=spec.dynamic_smem
