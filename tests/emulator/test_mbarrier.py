@@ -24,6 +24,7 @@ from cutecourse.emulator import (
     launch,
 )
 from cutecourse.emulator.mbarrier_state import MBarrier, PhaseWait
+from cutecourse.emulator.shared_address import SharedTargets
 from cutecourse.trace import Recorder
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -698,3 +699,33 @@ def test_history__is_what_the_last_things_were_however_many_came():
             barrier.phase += not rng.integers(most)
             if not rng.integers(40):
                 assert list(barrier.history.items()) == list(wanted.items())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_grouped__lanes_of_a_warp_are_one_where_all_warps_agree(n):
+    class Anywhere(SharedTargets):
+        def resolve(self, bundle, lane, address):
+            return 0, address
+
+    rng = np.random.default_rng(n)
+    for case in range(200):
+        mask = np.ones((n, 32), dtype=np.bool_)
+        if case % 4:
+            mask = rng.random((n, 32)) < rng.choice([0.02, 0.5, 1])
+            mask[rng.integers(n), rng.integers(32)] = True
+        addresses = np.repeat(rng.integers(4, size=n) * 8, 32).reshape(n, 32)
+        values = np.repeat(rng.integers(2, size=n), 32)
+        if case % 3 == 0:
+            addresses[rng.integers(n), rng.integers(32)] ^= 8
+            values[rng.integers(n * 32)] ^= 1
+        flat, lanes = addresses.reshape(-1), mask.ravel().nonzero()[0]
+        bundle = SimpleNamespace(n=n, lanes=lambda mask: mask.ravel().nonzero()[0])
+        targets = Anywhere.__new__(Anywhere)
+        targets.address = SimpleNamespace(lanes=lambda _, given=addresses: given)
+        warps = [own for warp in range(n) if len(own := lanes[lanes // 32 == warp])]
+        agree = all(len(set(flat[own])) == 1 == len(set(values[own])) for own in warps)
+        wanted = warps if agree else [np.array([lane]) for lane in lanes]
+        found = list(targets.grouped(bundle, mask, values, together=True))
+        assert [(own[0], flat[own[0]], own.tolist()) for own in wanted] == [
+            (lane, offset, own.tolist()) for lane, _, offset, own in found
+        ]

@@ -56,10 +56,13 @@ class _Bytes:
     """A part of a copy of contiguous bytes on its way into shared memory."""
 
     def __init__(self, first: int, stop: int, read: Callable[[], NDArray[Any]]) -> None:
-        self.chunks: Chunks = slice(first, stop)
-        self.covered: Chunks = self.chunks
+        self.covered: Chunks = slice(first, stop)
         self.n_bytes = (stop - first) * CHUNK
         self.read = read
+
+    def put(self, held: NDArray[Any], first: int) -> None:
+        """Put the bytes as they are now into chunks that are counted from `first`."""
+        held[first:][self.covered] = self.read()
 
 
 def _size(site: Site, bundle: Bundle, lane: int, slot: int) -> int:

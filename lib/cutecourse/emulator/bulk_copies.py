@@ -98,13 +98,12 @@ class Piece(Protocol):
 
     n_bytes: int
     """What the mbarrier counts for it."""
-    chunks: Chunks
-    """Where it goes: numbers of chunks, counted from `first_chunk` of the copy, in the order of `read`."""
     covered: Chunks
-    """The same chunks in any order; a slice where they are neighbours, which NumPy is faster with."""
+    """Where it goes: numbers of chunks, counted from `first_chunk` of the copy; a slice where they are
+    neighbours, which NumPy is faster with."""
 
-    def read(self) -> NDArray[Any]:
-        """The source's chunks as they are now, shaped as `chunks`."""
+    def put(self, held: NDArray[Any], first: int) -> None:
+        """Put the source's bytes as they are now into chunks of `held` that are counted from `first`."""
 
 
 # --- operands, and their checks ---------------------------------------------------------------------------
@@ -316,17 +315,22 @@ class Targets:
     """Those mbarriers' components, once the record of races has asked for them."""
     named: list[Place] = field(default_factory=list)
     """The places that the instruction's own addresses name."""
+    _seen_alive: int = -1
+    """The cohort's `endings` when all blocks were last seen alive."""
 
     def __post_init__(self) -> None:
         offset = self.first_chunk * CHUNK
         self.firsts = [place.chunk(offset) for place in self.places]
         self.barriers = [(p.cluster, self.barrier_rank(p.rank), self.barrier) for p in self.places]
 
-    def alive(self) -> bool:
+    def alive(self, cohort: Cohort) -> bool:
         """Whether no block that the copy needs has ended."""
-        return all(
-            place.bundle.cohort.alive(place.rank).item(place.cluster) for place in (*self.named, *self.places)
-        )
+        if self._seen_alive != cohort.endings:
+            for place in (*self.named, *self.places):
+                if not cohort.alive(place.rank).item(place.cluster):
+                    return False
+            self._seen_alive = cohort.endings
+        return True
 
     def barrier_rank(self, rank: int) -> int:
         """The CTA whose mbarrier counts the bytes that land in a CTA."""
@@ -408,11 +412,11 @@ def _land(arrival: Arrival, position: int, piece: Piece, copy: Operation | None)
     place, first = to.places[position], to.firsts[position]
     cohort = origin.bundle.cohort
     machine = cohort.machine
-    if not cohort.alive(place.rank).item(place.cluster):
+    if not to.alive(cohort):
         check_alive(origin.site, origin.bundle, origin.lane, place.rank, "the copy's destination")
         check_landing(origin, place.rank)
     held, written = cohort.shared_chunks
-    held[first:][piece.chunks] = piece.read()
+    piece.put(held, first)
     _mark(written, first, piece.covered, _LANDED)
     if machine.recorder is not None:
         machine.emit_at(

@@ -76,15 +76,16 @@ class _Cut:
     """A part of each box that copies with one tensor map move to, or from, one place in shared memory.
 
     part      first element and the one behind the last, along each dimension
-    index     which of the box's chunks these are, outermost dimension first
-    chunks    the chunks of shared memory that they go to, in that order
+    chunks    the chunks of shared memory that they go to, outermost dimension first
     covered   the same chunks in any order, a slice where they are neighbours
+    sources   the chunks of global memory that they come from, counted from the box's first: in the order of
+              shared memory where `covered` is a slice, else in that of `chunks`
     """
 
     part: _Range
-    index: tuple[slice, ...]
     chunks: NDArray[np.int64]
     covered: Chunks
+    sources: NDArray[np.int64]
 
     @classmethod
     def make(cls, bound: BoundTensorMap, chunks: NDArray[np.int64], part: _Range) -> _Cut:
@@ -92,8 +93,11 @@ class _Cut:
         unit = CHUNK // bound.map.item_bytes
         inner = slice(part[0][0] // unit, part[0][1] // unit)
         index = (*(slice(first, stop) for first, stop in part[:0:-1]), inner)
-        own = np.ascontiguousarray(chunks[index])
-        return cls(part, index, own, covered(own))
+        own, sources = np.ascontiguousarray(chunks[index]), np.ascontiguousarray(bound.sources[index])
+        all_of_it = covered(own)
+        if isinstance(all_of_it, slice):
+            sources = sources.reshape(-1)[np.argsort(own, axis=None)]
+        return cls(part, own, all_of_it, sources)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,11 +150,11 @@ class _Box:
         return self.bound.window(self.coords, low, high, whole_chunks=self.stores)
 
     def source(self) -> NDArray[Any] | None:
-        """All of the box's chunks in global memory, if all lie in the tensor and come as they are."""
+        """Global memory from the box's first chunk on, if all lie in the tensor and come as they are."""
         tensor_map = self.bound.map
         if self.inside.stop != tensor_map.counts or any(self.inside.first) or tensor_map.dtype in _ROUNDED:
             return None
-        return self.bound.whole_chunks(self.inside)
+        return self.bound.from_first(self.inside)
 
     def tiles(self, offset: int, *, whole: bool) -> list[_Tile]:
         """What of it lands on its own, all of it or its parts; copies to places that are alike share it."""
@@ -172,16 +176,23 @@ class _Tile:
         self.bound = bound
         self.coords = coords
         self.cut = cut
-        self.source = None if source is None else source[cut.index]
-        """Its chunks in global memory, where they come as they are."""
-        self.chunks = cut.chunks
+        self.source = source
         self.covered = cut.covered
         self.n_bytes = cut.chunks.size * CHUNK
 
-    def read(self) -> NDArray[Any]:
-        """The elements as they are now, in chunks; what lies outside of the tensor is filled."""
-        if self.source is not None:
-            return self.source
+    def put(self, held: NDArray[Any], first: int) -> None:
+        """Put the elements as they are now into chunks that are counted from `first`."""
+        cut, to = self.cut, self.covered
+        if self.source is None:
+            held[first:][cut.chunks] = self._filled()
+        elif isinstance(to, slice):
+            # In the mode "raise" NumPy would take them to a place of its own first.
+            self.source.take(cut.sources, out=held[first + to.start : first + to.stop], mode="wrap")
+        else:
+            held[first:][cut.chunks] = self.source[cut.sources]
+
+    def _filled(self) -> NDArray[Any]:
+        """The elements in chunks; what lies outside of the tensor is filled."""
         tensor_map, part = self.bound.map, self.cut.part
         shape = [stop - first for first, stop in part]
         values = np.full(shape[::-1], tensor_map.fill, dtype=f"u{tensor_map.item_bytes}")
@@ -497,7 +508,7 @@ def _load(site: Site, dims: int, to: str) -> Step:
         known: dict[Any, Targets] = cohort.state.setdefault("tensor loads", {})
         key = (site, bundle, lane, box.bound, address, bar_address, bits)
         there = known.get(key)
-        if there is None or not there.alive():
+        if there is None or not there.alive(cohort):
             there = known[key] = targets(origin, box, address, bar_address, bits)
         transfer = None
         if bundle.machine.recorder is not None:

@@ -126,6 +126,8 @@ class Cohort:
     """Where the bytes come from (cutecourse.emulator.provenance), in kernels where that is followed."""
     races: Races | None = None
     """Who used shared memory last; None where no race is possible or none is looked for."""
+    endings: int = 0
+    """How often lanes have ended."""
     _alive: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -157,6 +159,7 @@ class Cohort:
 
     def lanes_ended(self, rank: int) -> None:
         """Lanes of a block have ended: what is known of the block is out of date."""
+        self.endings += 1
         self._alive.pop(rank, None)
 
     def shared_words(self, bytes_: int, words: int = 1) -> tuple[NDArray[Any], NDArray[Any]]:

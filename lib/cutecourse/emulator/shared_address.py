@@ -19,6 +19,7 @@ from cutecourse.emulator.site import AddressSource, Site
 __all__ = ["SharedTargets", "take_shared_space"]
 
 _OFFSET_MASK = (1 << RANK_SHIFT) - 1
+_LAST = WARP_SIZE - 1
 
 
 def take_shared_space(site: Site, *, cluster: bool = True) -> str:
@@ -68,25 +69,34 @@ class SharedTargets:
             rank, offset = self.resolve(bundle, lane, int(flat[lane]))
             yield lane, rank, offset, lanes
             return
-        edges = None
-        if together and len(lanes) > 1:
-            edges = np.searchsorted(lanes, np.arange(bundle.n + 1) * WARP_SIZE)
-            first = np.repeat(lanes[np.minimum(edges[:-1], len(lanes) - 1)], np.diff(edges))
-            same = flat[lanes] == flat[first]
-            if values is not None:
-                same &= values[lanes] == values[first]
-            if not same.all():
-                edges = None
-        if edges is None:
-            edges = np.arange(len(lanes) + 1)
-        starts = edges[:-1][np.diff(edges) > 0]
+        starts = self._starts(lanes, flat, values) if together else list(range(len(lanes)))
         heads = lanes[starts]
-        ends = [*starts[1:].tolist(), len(lanes)]
-        for begin, end, head, address in zip(
-            starts.tolist(), ends, heads.tolist(), flat[heads].tolist(), strict=True
-        ):
+        ends = [*starts[1:], len(lanes)]
+        for begin, end, head, address in zip(starts, ends, heads.tolist(), flat[heads].tolist(), strict=True):
             rank, offset = self.resolve(bundle, head, address)
             yield head, rank, offset, lanes[begin:end]
+
+    @staticmethod
+    def _starts(lanes: NDArray[np.int64], flat: NDArray[Any], values: NDArray[Any] | None) -> list[int]:
+        """Where among some lanes each warp's begin, if all its lanes agree; else where each lane is."""
+        count = len(lanes)
+        given = [flat] if values is None else [flat, values]
+        if not count % WARP_SIZE and not (lanes[_LAST::WARP_SIZE] - lanes[::WARP_SIZE] - _LAST).any():
+            # Whole warps, mostly.
+            for each in given:
+                rows = each[lanes].reshape(-1, WARP_SIZE)
+                if b"\x00" in (rows == rows[:, :1]).tobytes():
+                    return list(range(count))
+            return list(range(0, count, WARP_SIZE))
+        warps = (lanes // WARP_SIZE).tolist()
+        starts = [0, *(at for at in range(1, count) if warps[at] != warps[at - 1])]
+        if len(starts) < count:
+            sizes = np.diff([*starts, count])
+            for each in given:
+                own = each[lanes]
+                if b"\x00" in (own == np.repeat(own[starts], sizes)).tobytes():
+                    return list(range(count))
+        return starts
 
     def resolve(self, bundle: Bundle, lane: int, address: int) -> tuple[int, int]:
         """The CTA's rank and the offset in its shared memory that a lane's address names."""

@@ -426,15 +426,27 @@ class BoundTensorMap:
             strides=self._steps[::-1],
         )
 
-    def whole_chunks(self, window: Window) -> NDArray[Any]:
-        """A window of the whole box, as `elements` has it but in 16-byte chunks."""
+    @cached_property
+    def sources(self) -> NDArray[np.int64]:
+        """The 16-byte chunks of global memory that the whole box's chunks come from, counted from the first.
+
+        Shapes:     as `chunks`.
+        """
+        found = np.arange(self.map.inner_bytes // CHUNK, dtype=np.int64)
+        for count, step in zip(self.map.counts[1:], self._steps[1:], strict=True):
+            outer = np.arange(count, dtype=np.int64) * (step // CHUNK)
+            found = outer.reshape(-1, *[1] * found.ndim) + found
+        return found
+
+    def from_first(self, window: Window) -> NDArray[Any]:
+        """Global memory in chunks, from a whole box's first chunk to its last."""
         return np.ndarray(
-            (*self.map.counts[:0:-1], self.map.inner_bytes // CHUNK),
-            CHUNK_TYPE,
-            self.allocation.data.data,
-            self.base + window.start,
-            (*self._steps[:0:-1], CHUNK),
+            (self._span,), CHUNK_TYPE, self.allocation.data.data, self.base + window.start, (CHUNK,)
         )
+
+    @cached_property
+    def _span(self) -> int:
+        return int(self.sources.max()) + 1
 
     @cached_property
     def overlaps(self) -> bool:
