@@ -19,8 +19,9 @@ from cutecourse.emulator import (
 from cutecourse.emulator.provenance import Provenance, Tags, ranges
 from cutecourse.emulator.tensor_map import BoundTensorMap
 from cutecourse.kernels import umma_tile
-from support.loaded_mma import MMA, Box, descriptor, idesc, run
+from support.loaded_mma import MMA, Box, run
 from support.loaded_mma import text as loaded_text
+from support.tcgen05 import descriptor, idesc
 
 M, N, K = 128, 64, 64
 AT_B = 16384
@@ -109,7 +110,7 @@ def test_mn_major__has_no_warnings():
         MMA(
             descriptor(2048 * kk, 8192, 1024, "128B"),
             descriptor(AT_B + 2048 * kk, 8192, 1024, "128B"),
-            idesc(M, N, a_major="mn", b_major="mn"),
+            idesc(M, N, a_major="MN", b_major="MN"),
             adds=kk > 0,
         )
         for kk in range(K // 16)
@@ -266,7 +267,7 @@ def test_operand_read_twice__with_a_stride_of_0(ab):
 
 def test_another_layout__of_a_k_major_tile_read_along_m(ab):
     def change(kk, mma):
-        return MMA(mma.a, mma.b, idesc(M, N, a_major="mn"), mma.adds)
+        return MMA(mma.a, mma.b, idesc(M, N, a_major="MN"), mma.adds)
 
     done, _, _ = product(*ab, "128B", change=change)
     assert ("another layout", "tcgen05.mma.cta_group") in warnings(done)

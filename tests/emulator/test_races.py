@@ -374,25 +374,10 @@ def test_mbarrier__used_with_no_order_behind_its_init():
 
 # --- tensor cores -------------------------------------------------------------------------------------------
 
-SMEM = 4096
-OPERANDS = (
-    "shl.b32 %x, %me, 5;\nmov.u32 %y, box;\nadd.u32 %x, %x, %y;\nmov.b32 %r0, 0;\n"
-    "st.shared.v4.b32 [%x], {%r0, %r0, %r0, %r0};\nst.shared.v4.b32 [%x+16], {%r0, %r0, %r0, %r0};\n"
-    "fence.proxy.async.shared::cta;\n"
-)
-DESCRIPTOR = f"mov.b64 %a, {128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46};\n"
-MULTIPLY = (
-    f"mov.b32 %x, {1 << 4 | (8 >> 3) << 17 | (128 >> 4) << 24};\nsetp.ne.u32 %q, 0, 0;\n"
-    "@%first tcgen05.mma.cta_group::1.kind::f16 [%tmem], %a, %a, %x, %q;\n"
-)
-COMMIT = "@%first tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
+OPERANDS = tcgen05.ZEROS + tcgen05.FENCE
+MULTIPLY = tcgen05.multiply()
+COMMIT = f"@%first {tcgen05.COMMIT}"
 AGAIN = "shl.b32 %x, %me, 5;\nadd.u32 %x, %x, %y;\nst.shared.b32 [%x], %r0;\n"
-
-
-def tensor_core(body, seed):
-    given_bytes, out = np.zeros(SMEM, np.uint8), np.zeros((128, 8), np.uint32)
-    text = tcgen05.kernel(body, smem=SMEM)
-    launch(text, grid=1, block=128, args=[out, given_bytes, out.nbytes, given_bytes.nbytes], seed=seed)
 
 
 def waited(parity=0):
@@ -400,26 +385,26 @@ def waited(parity=0):
 
 
 def test_mma__operands_may_be_written_again_behind_its_commit():
-    right = OPERANDS + "bar.sync 0;\n" + DESCRIPTOR + MULTIPLY + COMMIT
+    right = OPERANDS + "bar.sync 0;\n" + tcgen05.DESCRIPTOR + MULTIPLY + COMMIT
     for seed in SEEDS:
-        tensor_core(right + waited() + AGAIN, seed)
+        tcgen05.run_zeros(right + waited() + AGAIN, seed=seed)
         with pytest.raises(OverwrittenSource, match=r"the tcgen05\.mma that warp 0 issued"):
-            tensor_core(right + AGAIN + waited(), seed)
+            tcgen05.run_zeros(right + AGAIN + waited(), seed=seed)
         # Known to warp 0 alone, and the barrier stands before its wait.
         alone = "setp.ne.u32 %p, %warp, 0;\n@%p bra OVER;\n" + waited() + "OVER:\n"
         with pytest.raises(OverwrittenSource, match=r"wait for the mbarrier that it tells"):
-            tensor_core(right + "bar.sync 0;\n" + alone + AGAIN, seed)
-        tensor_core(right + alone + "bar.sync 0;\n" + AGAIN, seed)
+            tcgen05.run_zeros(right + "bar.sync 0;\n" + alone + AGAIN, seed=seed)
+        tcgen05.run_zeros(right + alone + "bar.sync 0;\n" + AGAIN, seed=seed)
 
 
 def test_mma__operands_are_written_before_it_is_issued():
     """The first values stand there, and are fenced: only the order of the second ones is missing."""
-    first = OPERANDS + "bar.sync 0;\n" + DESCRIPTOR
-    second = AGAIN.replace("%r0;", "%me;") + "fence.proxy.async.shared::cta;\n"
+    first = OPERANDS + "bar.sync 0;\n" + tcgen05.DESCRIPTOR
+    second = AGAIN.replace("%r0;", "%me;") + tcgen05.FENCE
     for seed in SEEDS:
-        tensor_core(first + second + "bar.sync 0;\n" + MULTIPLY + COMMIT + waited(), seed)
+        tcgen05.run_zeros(first + second + "bar.sync 0;\n" + MULTIPLY + COMMIT + waited(), seed=seed)
         with pytest.raises((OverwrittenSource, SharedMemoryRace), match=r"tcgen05\.mma"):
-            tensor_core(first + second + MULTIPLY + COMMIT + waited(), seed)
+            tcgen05.run_zeros(first + second + MULTIPLY + COMMIT + waited(), seed=seed)
 
 
 # --- random programs ----------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator import ReductionMismatch, TensorMap, launch
-from support.loaded_mma import MMA, Box, descriptor, idesc, run, text
+from support.loaded_mma import MMA, Box, run, text
+from support.tcgen05 import descriptor, idesc
 
 M, N, K = 128, 32, 128
 AT_B = 32768
@@ -184,7 +185,7 @@ def test_another_layout__where_the_k_of_one_matrix_are_no_neighbours():
     """M-major A with 8 rows of k in 1024 bytes, and a stride that skips the next 8."""
     a, b = whole(K, M, seed=1), whole(N, K, seed=2)
     map_a = TensorMap.tiled(a, dims=(M, K), strides=(2 * M,), box=(64, 64), swizzle="128B")
-    shape = idesc(M, N, a_major="mn")
+    shape = idesc(M, N, a_major="MN")
 
     def issue(stride):
         mmas = [MMA(descriptor(0, 8192, stride, "128B"), at(AT_B, 0, N), shape, adds=False)]

@@ -13,22 +13,13 @@ from cutecourse.emulator import (
     UnsupportedInstruction,
 )
 from support import tcgen05
+from support.tcgen05 import FENCE, copy_in, descriptor, idesc
 
 POISON = 0xCBCBCBCB
 SMEM = 4096
 COMMIT = "@%first tcgen05.commit.cta_group<G>.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
 WAIT = "AGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;\n@!%q bra AGAIN;\n"
 SYNC = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
-FENCE = "fence.proxy.async.shared::cta;\n"
-
-
-def copy_in(n_bytes=SMEM):
-    text = "shl.b32 %x, %me, 4;\nmul.wide.u32 %at, %me, 16;\nadd.u64 %at, %in, %at;\nmov.u32 %y, box;\n"
-    text += "add.u32 %x, %x, %y;\n"
-    for first in range(0, n_bytes, 2048):
-        text += f"ld.global.v4.b32 {{%r0, %r1, %r2, %r3}}, [%at+{first}];\n"
-        text += f"st.shared.v4.b32 [%x+{first}], {{%r0, %r1, %r2, %r3}};\n"
-    return text
 
 
 def image(rows, words):
@@ -39,7 +30,7 @@ def image(rows, words):
         held[row // 8, :, row % 8, :] = values[row].reshape(-1, 4)
     memory = np.zeros(SMEM // 4, np.uint32)
     memory[: held.size] = held.ravel()
-    return values, memory, (128 >> 4) << 16 | (32 * words >> 4) << 32 | 1 << 46
+    return values, memory, descriptor(0, 128, 32 * words)
 
 
 def cp(shape, desc, group=1, lane=0, column=0):
@@ -92,7 +83,7 @@ def run(body, memory, *, group=1, smem=SMEM, **options):
 )
 def test_cp__gives_each_lane_its_row(shape, rows, words, source_row):
     values, memory, desc = image(rows, words)
-    body = FILL + copy_in() + FENCE + SYNC + cp(shape, desc) + COMMIT + WAIT + KEEP
+    body = FILL + copy_in(SMEM) + FENCE + SYNC + cp(shape, desc) + COMMIT + WAIT + KEEP
     wanted = np.full((128, 8), POISON, np.uint32)
     wanted[:, :words] = values[[source_row(lane) for lane in range(128)]]
     np.testing.assert_array_equal(run(body, memory)[0], wanted)
@@ -102,13 +93,13 @@ def test_cp__gives_each_lane_its_row(shape, rows, words, source_row):
 def test_cp__of_four_rows_gives_each_warp_one_lane(lane):
     """CUTLASS's traits: row r goes 32 r lanes below the address."""
     values, memory, desc = image(8, 8)  # an atom of eight rows, of which four are copied
-    body = FILL + copy_in() + FENCE + SYNC + cp("4x256b", desc, lane=lane) + COMMIT + WAIT + KEEP
+    body = FILL + copy_in(SMEM) + FENCE + SYNC + cp("4x256b", desc, lane=lane) + COMMIT + WAIT + KEEP
     wanted = np.full((128, 8), POISON, np.uint32)
     wanted[lane + 32 * np.arange(4)] = values[:4]
     np.testing.assert_array_equal(run(body, memory)[0], wanted)
 
 
-@pytest.mark.parametrize(("swizzle", "bits"), [(6, 1), (4, 2), (2, 3)], ids=["32B", "64B", "128B"])
+@pytest.mark.parametrize(("swizzle", "bits"), [("32B", 1), ("64B", 2), ("128B", 3)])
 @pytest.mark.parametrize("start", [0, 0x280])
 def test_cp__swizzles_the_address(swizzle, bits, start):
     """Rows of 16 bytes in a tile with rows of 32, 64 or 128 bytes, whose start is not the pattern's."""
@@ -117,7 +108,7 @@ def test_cp__swizzles_the_address(swizzle, bits, start):
     at = start + span * np.arange(32)[:, None] + 4 * np.arange(4)
     held = np.zeros(3 * SMEM // 4, np.uint32)
     held[(at ^ (at >> 3 & ((1 << bits) - 1) << 4)) // 4] = values
-    desc = start >> 4 | (8 * span >> 4) << 32 | 1 << 46 | swizzle << 61
+    desc = descriptor(start, 0, 8 * span, swizzle)
     body = FILL + copy_in(3 * SMEM) + FENCE + SYNC + cp("32x128b.warpx4", desc) + COMMIT + WAIT + KEEP
     out = run(body, held, smem=3 * SMEM)[0]
     np.testing.assert_array_equal(out[:, :4], np.tile(values, (4, 1)))
@@ -132,10 +123,9 @@ def test_cp__and_the_mma_behind_it_are_in_order():
     for first, matrix in ((0, a), (SMEM, b)):
         tile = matrix.reshape(-1, 8, 2, 8).transpose(0, 2, 1, 3)  # atoms of 8 rows of 16 bytes
         held[first : first + tile.size * 2] = np.ascontiguousarray(tile).view(np.uint8).ravel()
-    desc = 128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46
-    idesc = 1 << 4 | (8 >> 3) << 17 | (128 >> 4) << 24
+    desc = descriptor(0, 128, 256)
     body = copy_in(2 * SMEM) + FENCE + SYNC + cp("128x256b", desc, column=32)
-    body += f"mov.b64 %b, {desc + (SMEM >> 4)};\nmov.b32 %x, {idesc};\nsetp.ne.u32 %q, 0, 0;\n"
+    body += f"mov.b64 %b, {desc + (SMEM >> 4)};\nmov.b32 %x, {idesc(128, 8)};\nsetp.ne.u32 %q, 0, 0;\n"
     body += "@%first tcgen05.mma.cta_group::1.kind::f16 [%tmem], [%d], %b, %x, %q;\n"
     # Not promised, and so everywhere: the next copy over A leaves the product alone.
     body += cp("128x256b", desc + (SMEM >> 4), column=32) + COMMIT + WAIT + KEEP
@@ -149,7 +139,7 @@ def test_cp__of_a_pair_copies_in_both():
     commit = COMMIT.replace("b64 [bar]", "b64.X").replace(
         ".shared::cluster.b64.X", ".shared::cluster.multicast::cluster.b64 [bar], %h"
     )
-    body = copy_in() + FENCE + SYNC + ".reg .b16 %h;\nmov.b16 %h, 3;\n"
+    body = copy_in(SMEM) + FENCE + SYNC + ".reg .b16 %h;\nmov.b16 %h, 3;\n"
     body += "setp.ne.u32 %p, %rank, 0;\n@%p bra AGAIN;\n"
     out = run(body + cp("128x256b", desc, group=2) + commit + WAIT + KEEP, memory, group=2)
     np.testing.assert_array_equal(out[1], out[0] + 1000)
@@ -158,7 +148,7 @@ def test_cp__of_a_pair_copies_in_both():
 
 def test_cp__is_a_hazard_until_it_is_complete():
     _, memory, desc = image(128, 8)
-    body = copy_in() + FENCE + SYNC + cp("128x256b", desc) + "bar.sync 0;\n" + KEEP
+    body = copy_in(SMEM) + FENCE + SYNC + cp("128x256b", desc) + "bar.sync 0;\n" + KEEP
     found = []
     for seed in range(8):
         try:
@@ -172,15 +162,15 @@ def test_cp__is_a_hazard_until_it_is_complete():
 def test_cp__needs_a_fence_and_a_right_descriptor():
     _, memory, desc = image(128, 8)
     with pytest.raises(MissingProxyFence, match="the source has a byte at shared offset 0x0"):
-        run(copy_in() + SYNC + cp("128x256b", desc), memory)
+        run(copy_in(SMEM) + SYNC + cp("128x256b", desc), memory)
     with pytest.raises(InvalidOperand, match="bits 46 to 48"):
-        run(copy_in() + FENCE + SYNC + cp("128x256b", desc ^ 1 << 46), memory)
+        run(copy_in(SMEM) + FENCE + SYNC + cp("128x256b", desc ^ 1 << 46), memory)
     with pytest.raises(TensorMemoryAccessError, match="of lane 32, and has to be of lane 0"):
-        run(copy_in() + FENCE + SYNC + cp("128x256b", desc, lane=32), memory)
+        run(copy_in(SMEM) + FENCE + SYNC + cp("128x256b", desc, lane=32), memory)
     with pytest.raises(TensorMemoryAccessError, match="of lane 32, and has to be of lane 0 to 31"):
-        run(copy_in() + FENCE + SYNC + cp("4x256b", desc, lane=32), memory)
+        run(copy_in(SMEM) + FENCE + SYNC + cp("4x256b", desc, lane=32), memory)
     with pytest.raises(TensorMemoryAccessError, match="column 128 is not allocated"):
-        run(copy_in() + FENCE + SYNC + cp("128x256b", desc, column=124), memory)
+        run(copy_in(SMEM) + FENCE + SYNC + cp("128x256b", desc, column=124), memory)
 
 
 @pytest.mark.parametrize(

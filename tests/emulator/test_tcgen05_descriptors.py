@@ -12,10 +12,9 @@ import pytest
 from cutecourse.emulator import InvalidOperand
 from cutecourse.layout import Layout
 from support import tcgen05
+from support.tcgen05 import FENCE, WIDE, copy_in, descriptor, idesc
 
-WIDE = "128B with 32B atoms"
 SPANS = {"none": 16, "32B": 32, "64B": 64, "128B": 128, WIDE: 128}
-MODES = {"none": 0, WIDE: 1, "128B": 2, "64B": 4, "32B": 6}
 # Swizzle<B, M, S>: B bits from bit M on are combined with those S higher.
 CUTE = {"none": (0, 4, 3), "32B": (1, 4, 3), "64B": (2, 4, 3), "128B": (3, 4, 3), WIDE: (2, 5, 2)}
 KINDS = {"f16": (2, 16), "tf32": (4, 8)}
@@ -54,10 +53,6 @@ def swizzled(address, swizzle):
     return address ^ ((address & (((1 << b) - 1) << (m + s))) >> s)
 
 
-def descriptor(start, lbo, sbo, swizzle, base=0):
-    return start >> 4 | (lbo >> 4) << 16 | (sbo >> 4) << 32 | 1 << 46 | base << 49 | MODES[swizzle] << 61
-
-
 def write(image, addresses, values):
     """Put elements of 2 or 4 bytes where they belong."""
     item = values.dtype.itemsize
@@ -70,25 +65,10 @@ def whole(shape, seed, kind):
     return values.astype(np.float16 if kind == "f16" else np.float32)
 
 
-def idesc(kind, m, n, a_major="K", b_major="K"):
-    types = {"f16": 0, "tf32": 2}[kind]
-    value = 1 << 4 | types << 7 | types << 10 | (a_major == "MN") << 15 | (b_major == "MN") << 16
-    return value | (n >> 3) << 17 | (m >> 4) << 24
-
-
-COPY_IN = "shl.b32 %x, %me, 4;\nmul.wide.u32 %at, %me, 16;\nadd.u64 %at, %in, %at;\nmov.u32 %y, box;\n"
-COPY_IN += "add.u32 %x, %x, %y;\n"
-COPY_IN += "".join(
-    f"ld.global.v4.b32 {{%r0, %r1, %r2, %r3}}, [%at+{first}];\n"
-    f"st.shared.v4.b32 [%x+{first}], {{%r0, %r1, %r2, %r3}};\n"
-    for first in range(0, IMAGE, 2048)
-)
-COPY_IN += "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
-
-
 def multiply(image, kind, m, n, a, b, *, majors=("K", "K")):
     """Tensor memory after one MMA for each pair of descriptors in `a` and `b`."""
-    body = COPY_IN + f"mov.b32 %x, {idesc(kind, m, n, *majors)};\n"
+    code = idesc(m, n, ab=kind, a_major=majors[0], b_major=majors[1])
+    body = copy_in(IMAGE) + FENCE + "bar.sync 0;\n" + f"mov.b32 %x, {code};\n"
     for step, (a_desc, b_desc) in enumerate(zip(a, b, strict=True)):
         body += f"mov.b64 %a, {a_desc};\nmov.b64 %b, {b_desc};\nsetp.ne.u32 %q, {step}, 0;\n"
         body += f"@%first tcgen05.mma.cta_group::1.kind::{kind} [%tmem], %a, %b, %x, %q;\n"

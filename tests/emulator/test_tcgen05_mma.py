@@ -22,14 +22,12 @@ from cutecourse.emulator.tcgen05_numbers import accumulate
 from cutecourse.layout import Layout
 from cutecourse.trace import Recorder
 from support import tcgen05
+from support.tcgen05 import COMMIT, copy_in, descriptor, idesc
 
 POISON = 0xCBCBCBCB
 K = 16
 SPANS = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
-WIDE = "128B with 32B atoms"
-MODES = {"none": 0, WIDE: 1, "128B": 2, "64B": 4, "32B": 6}
 FENCE = "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
-COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
 
 
 # --- the oracle: CuTe's layouts of the document's table of canonical layouts --------------------------------
@@ -77,17 +75,6 @@ def place(image, start, values, major, swizzle):
     return descriptor(start, lbo, sbo, swizzle)
 
 
-def descriptor(start, lbo, sbo, swizzle):
-    return (start >> 4) | (lbo >> 4) << 16 | (sbo >> 4) << 32 | 1 << 46 | MODES[swizzle] << 61
-
-
-def idesc(m, n, *, d="f32", ab="f16", a_major="K", b_major="K", negate=(0, 0), extra=0):
-    types = {"f16": 0, "bf16": 1, "tf32": 2}[ab]
-    value = (1 if d == "f32" else 0) << 4 | types << 7 | types << 10 | negate[0] << 13 | negate[1] << 14
-    value |= (a_major == "MN") << 15 | (b_major == "MN") << 16
-    return value | (n >> 3) << 17 | (m >> 4) << 24 | extra
-
-
 def whole(shape, seed=0):
     """Small whole numbers: every sum is exact in f16 too."""
     return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
@@ -100,16 +87,6 @@ def to_bits(values, kind):
 
 
 # --- kernels ------------------------------------------------------------------------------------------------
-
-
-def copy_in(n_bytes):
-    """All threads copy n_bytes from %in to `box`."""
-    text = ["shl.b32 %x, %me, 4;\nmul.wide.u32 %at, %me, 16;\nadd.u64 %at, %in, %at;\nmov.u32 %y, box;\n"]
-    text.append("add.u32 %x, %x, %y;\n")
-    for first in range(0, n_bytes, 2048):
-        text.append(f"ld.global.v4.b32 {{%r0, %r1, %r2, %r3}}, [%at+{first}];\n")
-        text.append(f"st.shared.v4.b32 [%x+{first}], {{%r0, %r1, %r2, %r3}};\n")
-    return "".join(text)
 
 
 def issue(a, b, instruction, *, accumulated=0, kind="f16", mask="", scale="", column=0, lane=0, collector=""):

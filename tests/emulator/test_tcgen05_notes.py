@@ -4,58 +4,29 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.emulator import HAZARDS, TensorMemoryHazard, launch
+from cutecourse.emulator import HAZARDS, TensorMemoryHazard
 from cutecourse.emulator.hazards import SEVERITIES
 from cutecourse.kernels import umma_one, umma_two_sm_pipeline
 from support import tcgen05
+from support.tcgen05 import SETUP, done, multiply
 
-SMEM = 4096
 AFTER = "tcgen05.fence::after_thread_sync;\n"
 BEFORE = "tcgen05.fence::before_thread_sync;\n"
 WAIT_LD = "tcgen05.wait::ld.sync.aligned;\n"
 WAIT_ST = "tcgen05.wait::st.sync.aligned;\n"
 BAR = "bar.sync 0;\n"
-# Zeros as operands: 128 x 16 of A and up to 128 x 16 of B at the same place, in atoms of 8 rows of 16 bytes.
-SETUP = (
-    "shl.b32 %x, %me, 5;\nmov.u32 %y, box;\nadd.u32 %x, %x, %y;\nmov.b32 %r0, 0;\n"
-    "st.shared.v4.b32 [%x], {%r0, %r0, %r0, %r0};\nst.shared.v4.b32 [%x+16], {%r0, %r0, %r0, %r0};\n"
-    "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
-    f"mov.b64 %a, {128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46};\nadd.u32 %d, %tmem, %lane;\n"
-    "mul.wide.u32 %at, %me, 32;\nadd.u64 %at, %out, %at;\n"
-)
-
-
-def mma(n=8, column=0, a="%a", m=128):
-    return (
-        f"mov.b32 %x, {1 << 4 | (n >> 3) << 17 | (m >> 4) << 24};\nadd.u32 %z, %tmem, {column};\n"
-        "setp.ne.u32 %q, 0, 0;\n"
-        f"@%first tcgen05.mma.cta_group::1.kind::f16 [%z], {a}, %a, %x, %q;\n"
-    )
-
-
-def done(parity=0, bar="bar"):
-    label = f"AGAIN_{bar.replace('+', '_')}_{parity}"
-    return (
-        f"@%first tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{bar}];\n"
-        f"{label}:\nmbarrier.try_wait.parity.shared::cta.b64 %q, [{bar}], {parity};\n@!%q bra {label};\n"
-    )
-
-
 LD = "tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r4, %r5, %r6, %r7}, [%d];\n"
 ST = "tcgen05.st.sync.aligned.32x32b.x4.b32 [%d], {%r0, %r0, %r0, %r0};\n"
 USE = "st.global.b32 [%at], %r6;\n"
 # Each warp has loaded part of an accumulator that is complete.
-LOADED = SETUP + mma() + done() + AFTER + LD
+LOADED = SETUP + multiply() + done() + AFTER + LD
 
 
 def notes(body, seed=0):
     """(hazard, what stands at the line, what at the other line) of each note of a launch, in order."""
-    text = tcgen05.kernel(body, smem=SMEM)
-    given, out = np.zeros(SMEM, np.uint8), np.zeros((128, 8), np.uint32)
-    args = [out, given, out.nbytes, given.nbytes]
     # Products of zeros, of which most are for the order's sake alone.
-    result = launch(text, grid=1, block=128, args=args, seed=seed, hazards={"sum never read": "off"})
-    lines = ["", *text.split("\n")]
+    result = tcgen05.run_zeros(body, seed=seed, hazards={"sum never read": "off"})
+    lines = ["", *tcgen05.zeros_kernel(body).split("\n")]
 
     def at(line):
         return next(word for word in lines[line].split() if not word.startswith("@"))
@@ -69,19 +40,19 @@ def notes(body, seed=0):
 
 
 def test_launch__that_does_what_the_document_asks_has_no_notes():
-    body = LOADED + WAIT_LD + USE + BEFORE + BAR + AFTER + mma() + done(1)
+    body = LOADED + WAIT_LD + USE + BEFORE + BAR + AFTER + multiply() + done(1)
     assert notes(body) == []
 
 
 @pytest.mark.parametrize("access", [LD + WAIT_LD, ST + WAIT_ST], ids=["ld", "st"])
 def test_fence__after_a_wait_is_missed(access):
-    (found,) = notes(SETUP + mma() + done() + access)
+    (found,) = notes(SETUP + multiply() + done() + access)
     assert found == ("no fence after", access[:11], "tcgen05.mma")
-    assert notes(SETUP + mma() + done() + AFTER + access) == []
+    assert notes(SETUP + multiply() + done() + AFTER + access) == []
 
 
 def test_fence__before_the_wait_does_not_count():
-    assert [n[0] for n in notes(SETUP + mma() + AFTER + done() + LD + WAIT_LD)] == ["no fence after"]
+    assert [n[0] for n in notes(SETUP + multiply() + AFTER + done() + LD + WAIT_LD)] == ["no fence after"]
 
 
 def test_fence__of_a_copy_is_missed_too():
@@ -93,8 +64,8 @@ def test_fence__of_a_copy_is_missed_too():
 def test_fence__of_one_half_of_the_lanes_is_no_matter_to_the_other():
     """M = 64 takes 16 lanes of each warp: what comes later in the other 16 asks for no fence."""
     low = "tcgen05.ld.sync.aligned.16x64b.x4.b32 {%r4, %r5, %r6, %r7}, [%d];\n"
-    upper = mma(m=64).replace("add.u32 %z, %tmem, 0", f"add.u32 %z, %tmem, {16 << 16}")
-    body = SETUP + mma(m=64) + done() + AFTER + BAR + upper + done(0, "bar+8") + low + WAIT_LD
+    upper = multiply(m=64).replace("add.u32 %z, %tmem, 0", f"add.u32 %z, %tmem, {16 << 16}")
+    body = SETUP + multiply(m=64) + done() + AFTER + BAR + upper + done(0, "bar+8") + low + WAIT_LD
     assert notes(body) == []
     high = f"add.u32 %d, %d, {16 << 16};\n" + low
     assert [n[0] for n in notes(body.replace(low, high))] == ["no fence after"]
@@ -115,7 +86,7 @@ def test_fences__stand_on_both_sides_of_a_barrier(fences, wanted, reused):
     """The document's pattern for other threads: access, wait, before, barrier, after, mma."""
     before, after = fences
     start = LOADED + WAIT_LD + USE if reused == "loaded" else SETUP + ST + WAIT_ST
-    body = start + before + BAR + after + mma() + done(1 if reused == "loaded" else 0)
+    body = start + before + BAR + after + multiply() + done(1 if reused == "loaded" else 0)
     found = notes(body)
     other = "tcgen05.ld." if reused == "loaded" else "tcgen05.st."
     assert set(found) == {(name, "tcgen05.mma", other) for name in wanted}
@@ -153,7 +124,7 @@ def test_load__used_through_a_copy_or_behind_a_branch_is_a_note():
 
 @pytest.mark.parametrize(
     "write",
-    [mma() + done(1), "@%first tcgen05.cp.cta_group::1.128x128b [%tmem], %a;\n" + done(1)],
+    [multiply() + done(1), "@%first tcgen05.cp.cta_group::1.128x128b [%tmem], %a;\n" + done(1)],
     ids=["mma", "cp"],
 )
 def test_load__and_an_accumulator_that_is_written_again(write):
@@ -172,7 +143,7 @@ def test_load__and_a_store_of_the_same_warp():
 
 
 def test_load__of_other_columns_is_no_matter():
-    body = LOADED + USE + BAR + mma(column=16) + done(1) + AFTER + WAIT_LD
+    body = LOADED + USE + BAR + multiply(column=16) + done(1) + AFTER + WAIT_LD
     assert notes(body) == []
 
 
@@ -182,7 +153,7 @@ def test_load__whose_warp_has_not_come_to_its_wait_is_an_error():
     found = set()
     for seed in range(12):
         try:
-            notes(LOADED + USE + slow + WAIT_LD + mma() + done(0, "bar+8"), seed=seed)
+            notes(LOADED + USE + slow + WAIT_LD + multiply() + done(0, "bar+8"), seed=seed)
         except TensorMemoryHazard as error:
             found.add("wait" if "not come to its tcgen05.wait::ld" in str(error) else "write")
     assert "wait" in found
@@ -192,26 +163,26 @@ def test_load__whose_warp_has_not_come_to_its_wait_is_an_error():
 
 
 def test_mma__of_one_accumulator_are_in_order():
-    assert notes(SETUP + mma() + mma() + done() + AFTER + LD + WAIT_LD) == []
-    assert notes(SETUP + mma() + mma(column=8) + done() + AFTER + LD + WAIT_LD) == []
+    assert notes(SETUP + multiply() + multiply() + done() + AFTER + LD + WAIT_LD) == []
+    assert notes(SETUP + multiply() + multiply(column=8) + done() + AFTER + LD + WAIT_LD) == []
 
 
-@pytest.mark.parametrize("second", [mma(n=16), mma(column=4), mma(column=32, a="[%tmem]")])
+@pytest.mark.parametrize("second", [multiply(n=16), multiply(column=4), multiply(column=32, a="[%tmem]")])
 def test_mma__that_meet_otherwise_have_no_promised_order(second):
     """Another shape, another accumulator that overlaps, A where the first writes D: a wait orders."""
     seen = set()
     for seed in range(8):  # in some orders the first one is complete before the second is issued
-        seen |= set(notes(SETUP + mma() + second + done() + AFTER + LD + WAIT_LD, seed=seed))
+        seen |= set(notes(SETUP + multiply() + second + done() + AFTER + LD + WAIT_LD, seed=seed))
     assert seen == {("order not promised", "tcgen05.mma", "tcgen05.mma")}
     between = done() + AFTER
-    assert notes(SETUP + mma() + between + second + done(1) + AFTER + LD + WAIT_LD) == []
+    assert notes(SETUP + multiply() + between + second + done(1) + AFTER + LD + WAIT_LD) == []
 
 
 COPY = "@%first tcgen05.cp.cta_group::1.128x128b [%tmem], %a;\n"
 
 
 @pytest.mark.parametrize(
-    "first", [COPY, mma(), mma(column=32, a="[%tmem]")], ids=["copied", "written", "read"]
+    "first", [COPY, multiply(), multiply(column=32, a="[%tmem]")], ids=["copied", "written", "read"]
 )
 def test_cp__that_overwrites_what_is_under_way_has_no_promised_order(first):
     filled = ST + "add.u32 %x, %d, 4;\n" + ST.replace("%d", "%x") + WAIT_ST + BEFORE + BAR + AFTER

@@ -15,6 +15,7 @@ from cutecourse.emulator import (
 from cutecourse.layout import Layout
 from cutecourse.trace import Recorder
 from support import tcgen05
+from support.tcgen05 import FENCE, copy_in, descriptor, idesc
 
 K = 16
 SYNC = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
@@ -22,13 +23,9 @@ B_AT = 8192
 IMAGE = 16384
 
 
-def descriptor(start):
+def k_major(start):
     """K-major without a swizzle: the rows' atoms 256 bytes apart, the two halves of K 128."""
-    return start >> 4 | (128 >> 4) << 16 | (256 >> 4) << 32 | 1 << 46
-
-
-def idesc(m, n):
-    return 1 << 4 | (n >> 3) << 17 | (m >> 4) << 24
+    return descriptor(start, 128, 256)
 
 
 def image_of(a, b):
@@ -51,19 +48,13 @@ def operands(m, n, pairs=1):
     return a, b, np.stack(images)
 
 
-def copy_in():
-    text = ["shl.b32 %x, %me, 4;\nmul.wide.u32 %at, %me, 16;\nadd.u64 %at, %in, %at;\nmov.u32 %y, box;\n"]
-    text.append("add.u32 %x, %x, %y;\n")
-    for first in range(0, IMAGE, 2048):
-        text.append(f"ld.global.v4.b32 {{%r0, %r1, %r2, %r3}}, [%at+{first}];\n")
-        text.append(f"st.shared.v4.b32 [%x+{first}], {{%r0, %r1, %r2, %r3}};\n")
-    return "".join(text) + "fence.proxy.async.shared::cta;\n" + SYNC
+COPY_IN = copy_in(IMAGE) + FENCE + SYNC
 
 
 def issue(m, n, *, a="%a", leader=0, mask=""):
     """One thread of the pair issues: thread 0 of the CTA whose rank has the parity `leader`."""
     return (
-        f"mov.b64 %a, {descriptor(0)};\nmov.b64 %b, {descriptor(B_AT)};\nmov.b32 %x, {idesc(m, n)};\n"
+        f"mov.b64 %a, {k_major(0)};\nmov.b64 %b, {k_major(B_AT)};\nmov.b32 %x, {idesc(m, n)};\n"
         f"and.b32 %y, %rank, 1;\nsetp.eq.u32 %p, %y, {leader};\nand.pred %p, %p, %first;\n"
         f"setp.ne.u32 %q, %y, %y;\n"
         f"@%p tcgen05.mma.cta_group::2.kind::f16 [%tmem], {a}, %b, %x{mask}, %q;\n"
@@ -115,14 +106,14 @@ def gather(out, m, n):
 def test_pair__each_cta_gives_half_of_the_operands_and_gets_half_of_d(m, n, leader):
     a, b, images = operands(m, n)
     columns = n if m == 256 else n // 2
-    out = run(copy_in() + issue(m, n, leader=leader) + commit() + WAIT + keep(columns), images, columns)
+    out = run(COPY_IN + issue(m, n, leader=leader) + commit() + WAIT + keep(columns), images, columns)
     np.testing.assert_array_equal(gather(out, m, n), a[0] @ b[0].T)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_pair__pairs_of_a_cluster_are_apart(seed):
     a, b, images = operands(256, 32, pairs=4)
-    out = run(copy_in() + issue(256, 32) + commit() + WAIT + keep(32), images, 32, cluster=4, seed=seed)
+    out = run(COPY_IN + issue(256, 32) + commit() + WAIT + keep(32), images, 32, cluster=4, seed=seed)
     for pair in range(4):
         np.testing.assert_array_equal(gather(out[2 * pair : 2 * pair + 2], 256, 32), a[pair] @ b[pair].T)
 
@@ -138,7 +129,7 @@ def test_pair__takes_a_from_both_tensor_memories(m):
         [np.ascontiguousarray(r.astype(np.float16)).view(np.uint8).reshape(128, 32) for r in rows]
     )
     both = np.concatenate([images, packed.reshape(2, -1)], axis=1)
-    body = copy_in() + "mul.wide.u32 %at, %me, 32;\nadd.u64 %at, %in, %at;\nadd.u32 %d, %tmem, %lane;\n"
+    body = COPY_IN + "mul.wide.u32 %at, %me, 32;\nadd.u64 %at, %in, %at;\nadd.u32 %d, %tmem, %lane;\n"
     body += "add.u32 %d, %d, 64;\nadd.u32 %z, %tmem, 64;\n"
     body += "".join(f"ld.global.b32 %r{i}, [%at+{IMAGE + 4 * i}];\n" for i in range(8))
     body += "tcgen05.st.sync.aligned.32x32b.x8.b32 [%d], {%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7};\n"
@@ -152,7 +143,7 @@ def test_pair__takes_a_from_both_tensor_memories(m):
 def test_pair__masks_have_four_registers_for_each_cta():
     a, b, images = operands(256, 16)
     masks = [0, 0xFFFFFFFF, 0, 0, 0, 0, 0, 0xFFFFFFFF]
-    body = copy_in() + "".join(f"mov.b32 %r{i}, {m};\n" for i, m in enumerate(masks))
+    body = COPY_IN + "".join(f"mov.b32 %r{i}, {m};\n" for i, m in enumerate(masks))
     registers = ", {" + ", ".join(f"%r{i}" for i in range(8)) + "}"
     body += issue(256, 16) + issue(256, 16, mask=registers).replace(
         "setp.ne.u32 %q, %y, %y", "setp.eq.u32 %q, %y, %y"
@@ -168,7 +159,7 @@ def test_pair__masks_have_four_registers_for_each_cta():
 def test_commit__that_leaves_out_the_follower_never_wakes_it():
     _, _, images = operands(256, 16)
     with pytest.raises(DeadlockError, match=r"block \(1, 0, 0\) .* waits for parity 0 of mbarrier bar"):
-        run(copy_in() + issue(256, 16) + commit("0x1") + WAIT, images, 16)
+        run(COPY_IN + issue(256, 16) + commit("0x1") + WAIT, images, 16)
 
 
 @pytest.mark.parametrize("when", ["before", "under way"])
@@ -183,7 +174,7 @@ def test_commit__to_a_cta_that_has_ended_is_refused_as_such(when):
         "setp.eq.u32 %q, %rank, 3;\n@%q bra GONE;\n"
     )
     spin = "mov.b32 %x, 0;\nLOOP:\nadd.u32 %x, %x, 1;\nsetp.lt.u32 %q, %x, 4000;\n@%q bra LOOP;\n"
-    body = copy_in() + leave + ends + (spin if when == "before" else "") + issue(256, 16) + commit("0x5")
+    body = COPY_IN + leave + ends + (spin if when == "before" else "") + issue(256, 16) + commit("0x5")
     told = []
     for seed in range(1 if when == "before" else 8):
         try:
@@ -199,18 +190,18 @@ def test_commit__to_a_cta_that_has_ended_is_refused_as_such(when):
 
 def test_mma__needs_columns_in_both_ctas_and_the_peer_itself():
     _, _, images = operands(256, 16)
-    body = copy_in() + "add.u32 %tmem, %tmem, 120;\n" + issue(256, 16) + "sub.u32 %tmem, %tmem, 120;\n"
+    body = COPY_IN + "add.u32 %tmem, %tmem, 120;\n" + issue(256, 16) + "sub.u32 %tmem, %tmem, 120;\n"
     with pytest.raises(TensorMemoryAccessError, match="column 128 is not allocated"):
         run(body, images, 16)
     with pytest.raises(AddressError, match="the cluster has 1"):
-        run(copy_in() + issue(256, 16), images, 16, cluster=1)
+        run(COPY_IN + issue(256, 16), images, 16, cluster=1)
 
 
 def test_mma__names_the_shapes_of_a_pair():
     _, _, images = operands(256, 16)
     for m, n, match in ((64, 16, r"64; \.cta_group::2 has 128 or 256"), (256, 24, "24; .* multiple of 16")):
         with pytest.raises(InvalidOperand, match=match):
-            run(copy_in() + issue(m, n), images, 16)
+            run(COPY_IN + issue(m, n), images, 16)
 
 
 # --- loads of a pair ----------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ import numpy as np
 
 from cutecourse.emulator import EmulatorError, Note, launch
 from support import tcgen05
+from support.tcgen05 import COLUMNS, DESCRIPTOR, FENCE, SETUP, ZEROS, done, multiply
 
 __all__ = ["SCENES", "Scene", "met"]
 
-SMEM = 4096
 AFTER = "tcgen05.fence::after_thread_sync;\n"
 BEFORE = "tcgen05.fence::before_thread_sync;\n"
 LD = "tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r4, %r5, %r6, %r7}, [%d];\n"
@@ -20,31 +20,6 @@ ST = "tcgen05.st.sync.aligned.32x32b.x4.b32 [%d], {%r0, %r0, %r0, %r0};\n"
 WAIT_LD, WAIT_ST = "tcgen05.wait::ld.sync.aligned;\n", "tcgen05.wait::st.sync.aligned;\n"
 BAR = "bar.sync 0;\n"
 USE = "st.global.b32 [%at], %r6;\n"
-COLUMNS = "mov.b32 %r0, 0;\nadd.u32 %d, %tmem, %lane;\nmul.wide.u32 %at, %me, 32;\nadd.u64 %at, %out, %at;\n"
-ZEROS = (
-    "shl.b32 %x, %me, 5;\nmov.u32 %y, box;\nadd.u32 %x, %x, %y;\nmov.b32 %r0, 0;\n"
-    "st.shared.v4.b32 [%x], {%r0, %r0, %r0, %r0};\nst.shared.v4.b32 [%x+16], {%r0, %r0, %r0, %r0};\n"
-)
-FENCE = "fence.proxy.async.shared::cta;\n"
-DESCRIPTOR = f"mov.b64 %a, {128 >> 4 << 16 | 256 >> 4 << 32 | 1 << 46};\n"
-SETUP = ZEROS + FENCE + BAR + DESCRIPTOR + COLUMNS
-
-
-def mma(n: int = 8, column: int = 0, a: str = "%a") -> str:
-    """One tcgen05.mma of 128 x n x 16 by the first thread."""
-    return (
-        f"mov.b32 %x, {1 << 4 | (n >> 3) << 17 | 8 << 24};\nadd.u32 %z, %tmem, {column};\n"
-        f"setp.ne.u32 %q, 0, 0;\n@%first tcgen05.mma.cta_group::1.kind::f16 [%z], {a}, %a, %x, %q;\n"
-    )
-
-
-def done(parity: int = 0) -> str:
-    """Commit, and wait for the commit's arrival."""
-    return (
-        "@%first tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];\n"
-        f"DONE{parity}:\nmbarrier.try_wait.parity.shared::cta.b64 %q, [bar], {parity};\n"
-        f"@!%q bra DONE{parity};\n"
-    )
 
 
 def _plain(body: str) -> str:
@@ -83,11 +58,8 @@ class Scene:
     def launch(self, seed: int, hazards: dict[str, str]) -> tuple[Note, ...]:
         """Run it; the notes."""
         if self.tensor:
-            given, out = np.zeros(SMEM, np.uint8), np.zeros((128, 8), np.uint32)
-            text = tcgen05.kernel(self.body, smem=SMEM)
             quiet = {"sum never read": "off", **hazards}
-            args = [out, given, out.nbytes, given.nbytes]
-            return launch(text, grid=1, block=128, args=args, seed=seed, hazards=quiet).notes
+            return tcgen05.run_zeros(self.body, seed=seed, hazards=quiet).notes
         how = {"grid": 1, "block": 32, **self.options}
         return launch(
             _plain(self.body), args=[np.zeros(64, np.uint32)], seed=seed, hazards=hazards, **how
@@ -160,20 +132,20 @@ SCENES = {
     ),
     "wrong lanes": Scene("add.u32 %d, %tmem, 0x100000;\n" + LD, tensor=True),
     "tensor memory leak": Scene("ret;\n", tensor=True),
-    "read before written": Scene(SETUP + STORED + mma() + LD + WAIT_LD, tensor=True, seeds=8),
+    "read before written": Scene(SETUP + STORED + multiply() + LD + WAIT_LD, tensor=True, seeds=8),
     "written before read": Scene(
-        SETUP + "add.u32 %y, %tmem, 64;\n" + A_IN_TMEM + mma(a="[%y]") + ST + WAIT_ST + done(),
+        SETUP + "add.u32 %y, %tmem, 64;\n" + A_IN_TMEM + multiply(a="[%y]") + ST + WAIT_ST + done(),
         tensor=True,
         seeds=8,
     ),
     "source overwritten": Scene(
-        SETUP + mma() + "@%first st.shared.b32 [box], %r0;\n" + done(), tensor=True, seeds=8
+        SETUP + multiply() + "@%first st.shared.b32 [box], %r0;\n" + done(), tensor=True, seeds=8
     ),
-    "no proxy fence": Scene(ZEROS + BAR + DESCRIPTOR + COLUMNS + mma() + done(), tensor=True),
-    "load under way": Scene(SETUP + mma() + done() + AFTER + LD + ST + WAIT_ST + WAIT_LD, tensor=True),
-    "load not waited for": Scene(SETUP + mma() + done() + AFTER + LD + USE, tensor=True),
-    "no fence after": Scene(SETUP + mma() + done() + LD + WAIT_LD, tensor=True),
-    "no fence before": Scene(SETUP + ST + WAIT_ST + BAR + AFTER + mma() + done(), tensor=True),
+    "no proxy fence": Scene(ZEROS + BAR + DESCRIPTOR + COLUMNS + multiply() + done(), tensor=True),
+    "load under way": Scene(SETUP + multiply() + done() + AFTER + LD + ST + WAIT_ST + WAIT_LD, tensor=True),
+    "load not waited for": Scene(SETUP + multiply() + done() + AFTER + LD + USE, tensor=True),
+    "no fence after": Scene(SETUP + multiply() + done() + LD + WAIT_LD, tensor=True),
+    "no fence before": Scene(SETUP + ST + WAIT_ST + BAR + AFTER + multiply() + done(), tensor=True),
     "another warp frees": Scene(
         COLUMNS
         + "setp.ne.u32 %p, %warp, 1;\n@%p bra OTHERS;\n"
@@ -181,7 +153,7 @@ SCENES = {
         tensor=True,
     ),
     "order not promised": Scene(
-        SETUP + mma() + mma(n=16) + done() + AFTER + LD + WAIT_LD, tensor=True, seeds=8
+        SETUP + multiply() + multiply(n=16) + done() + AFTER + LD + WAIT_LD, tensor=True, seeds=8
     ),
 }
 

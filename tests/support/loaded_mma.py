@@ -14,10 +14,8 @@ import numpy as np
 
 from cutecourse.emulator import LaunchResult, TensorMap, launch
 
-__all__ = ["MMA", "Box", "descriptor", "idesc", "run", "text"]
+__all__ = ["MMA", "Box", "run", "text"]
 
-_MODES = {"none": 0, "128B": 2, "64B": 4, "32B": 6}
-_TYPES = {"f16": 0, "bf16": 1, "tf32": 2}
 THREADS = 128
 
 
@@ -41,17 +39,6 @@ class MMA:
     adds: bool = True
     column: int = 0
     kind: str = "f16"
-
-
-def descriptor(start: int, leading: int, stride: int, swizzle: str) -> int:
-    """A shared-memory descriptor; all in bytes."""
-    return start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | 1 << 46 | _MODES[swizzle] << 61
-
-
-def idesc(m: int, n: int, *, ab: str = "f16", d: str = "f32", a_major: str = "k", b_major: str = "k") -> int:
-    """An instruction descriptor."""
-    value = (d == "f32") << 4 | _TYPES[ab] << 7 | _TYPES[ab] << 10
-    return value | (a_major == "mn") << 15 | (b_major == "mn") << 16 | n >> 3 << 17 | m >> 4 << 24
 
 
 def text(

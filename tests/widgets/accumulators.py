@@ -29,22 +29,18 @@ def _image(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 def _descriptor(start: int) -> int:
     """Rows' atoms 256 bytes apart, the two halves of K 128."""
-    return start >> 4 | (128 >> 4) << 16 | (256 >> 4) << 32 | 1 << 46
+    return tcgen05.descriptor(start, 128, 256)
 
 
 def _body(m: int, n: int, columns: int, group: int, repetitions: int) -> str:
-    text = ["shl.b32 %x, %me, 4;\nmul.wide.u32 %at, %me, 16;\nadd.u64 %at, %in, %at;\nmov.u32 %y, box;\n"]
-    text.append("add.u32 %x, %x, %y;\n")
-    for first in range(0, _IMAGE, 2048):
-        text.append(f"ld.global.v4.b32 {{%r0, %r1, %r2, %r3}}, [%at+{first}];\n")
-        text.append(f"st.shared.v4.b32 [%x+{first}], {{%r0, %r1, %r2, %r3}};\n")
+    text = [tcgen05.copy_in(_IMAGE)]
     text.append(
         f"""fence.proxy.async.shared::cta;
         barrier.cluster.arrive.aligned;
         barrier.cluster.wait.aligned;
         mov.b64 %a, {_descriptor(0)};
         mov.b64 %b, {_descriptor(_B_AT)};
-        mov.b32 %x, {1 << 4 | (n >> 3) << 17 | (m >> 4) << 24};
+        mov.b32 %x, {tcgen05.idesc(m, n)};
         setp.eq.u32 %p, %rank, 0;
         and.pred %p, %p, %first;
         setp.ne.u32 %q, %y, %y;
