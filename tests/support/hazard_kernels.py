@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from cutecourse.emulator import EmulatorError, Note, launch
-from support import tcgen05
-from support.tcgen05 import COLUMNS, DESCRIPTOR, FENCE, SETUP, ZEROS, done, multiply
+from cutecourse.emulator import EmulatorError, Note, TensorMap, launch
+from support import loaded_mma, tcgen05
+from support.loaded_mma import MMA, Box
+from support.tcgen05 import COLUMNS, DESCRIPTOR, FENCE, SETUP, ZEROS, descriptor, done, idesc, multiply
+from support.wgmma_ptx import ROWS, Wgmma
 
-__all__ = ["SCENES", "Scene", "met"]
+__all__ = ["SCENES", "Product", "Scene", "Warpgroup", "met"]
 
 AFTER = "tcgen05.fence::after_thread_sync;\n"
 BEFORE = "tcgen05.fence::before_thread_sync;\n"
@@ -66,6 +68,68 @@ class Scene:
         ).notes
 
 
+M, N, K = 128, 16, 32
+B_AT = M * 2 * K
+
+
+def _k_major(place: int, k: int) -> int:
+    """The descriptor of the 16 k from k on of a tile in rows of 64 bytes."""
+    return descriptor(place + 2 * k, 16, 512, "64B")
+
+
+@dataclass(frozen=True)
+class Product:
+    """Tiles (M, K) and (N, K) of f16 that tensor copies load, multiplied: as it stands it is right."""
+
+    swizzles: tuple[str, str] = ("64B", "64B")
+    row: int = 0
+    """Where A's tile begins in its tensor, which has M rows, and columns beside those of the tile."""
+    mmas: tuple[MMA, ...] = tuple(
+        MMA(_k_major(0, k), _k_major(B_AT, k), idesc(M, N), adds=k > 0) for k in range(0, K, 16)
+    )
+    seeds: int = 1
+
+    def launch(self, seed: int, hazards: dict[str, str]) -> tuple[Note, ...]:
+        """Run it; the notes."""
+        arrays = [
+            np.random.default_rng(rows).integers(1, 5, (rows, 2 * K)).astype(np.float16) for rows in (M, N)
+        ]
+        maps = [
+            TensorMap.tiled(a, dims=a.shape[::-1], strides=(4 * K,), box=(K, len(a)), swizzle=swizzle)
+            for a, swizzle in zip(arrays, self.swizzles, strict=True)
+        ]
+        boxes = [Box(0, (0, self.row), 0, M * 2 * K), Box(1, (0, 0), B_AT, N * 2 * K)]
+        smem = B_AT + N * 2 * K
+        done, _ = loaded_mma.run(maps, boxes, self.mmas, columns=N, smem=smem, seed=seed, hazards=hazards)
+        return done.notes
+
+    def change(self, number: int, **fields: Any) -> Product:
+        """Other fields of one of its MMAs."""
+        mmas = list(self.mmas)
+        mmas[number] = replace(mmas[number], **fields)
+        return replace(self, mmas=tuple(mmas))
+
+
+@dataclass(frozen=True)
+class Warpgroup:
+    """A right wgmma whose operands threads store; `without` is left out of its text."""
+
+    without: str = ""
+    seeds: int = 1
+
+    def launch(self, seed: int, hazards: dict[str, str]) -> tuple[Note, ...]:
+        """Run it; the notes."""
+        kernel = Wgmma(n=8, swizzle_a="32B", swizzle_b="32B")
+        text = kernel.ptx().replace(".entry kernel(", ".entry k(")
+        assert self.without in text
+        a, b = np.ones((ROWS, kernel.k), np.float16), np.ones((kernel.n, kernel.k), np.float16)
+        c, d = (np.zeros((ROWS, kernel.n), np.float32) for _ in range(2))
+        args = [a, b, c, d]
+        return launch(
+            text.replace(self.without, ""), grid=1, block=128, args=args, seed=seed, hazards=hazards
+        ).notes
+
+
 INIT = "@%first mbarrier.init.shared::cta.b64 [full], 1;\n bar.sync 0;\n"
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 0;\n@!%p bra AGAIN;\n"
 LOAD = "@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%to], 16, [full];\n"
@@ -76,7 +140,9 @@ PAIR = {"grid": 2, "cluster": 2}
 STORED = ST + WAIT_ST + BEFORE + BAR + AFTER
 A_IN_TMEM = "add.u32 %d, %d, 64;\n" + ST + "add.u32 %d, %d, 4;\n" + STORED
 
-SCENES = {
+PRODUCT = Product()
+
+SCENES: dict[str, Scene | Product | Warpgroup] = {
     "deadlock": Scene(INIT + WAIT),
     "transaction bytes": Scene(INIT + EXPECT.replace("16;", "32;") + LOAD + WAIT),
     "endless": Scene("AGAIN: bra AGAIN;\n", options={"max_instructions": 1000}),
@@ -155,6 +221,16 @@ SCENES = {
     "order not promised": Scene(
         SETUP + multiply() + multiply(n=16) + done() + AFTER + LD + WAIT_LD, tensor=True, seeds=8
     ),
+    "another layout": replace(PRODUCT, swizzles=("none", "64B")),
+    "operand read twice": PRODUCT.change(0, b=descriptor(B_AT, 16, 0, "64B")),
+    "another type": PRODUCT.change(0, idesc=idesc(M, N, extra=1 << 10)),
+    "fill multiplied": replace(PRODUCT, row=M),
+    "another k": PRODUCT.change(0, b=_k_major(B_AT, 16)).change(1, b=_k_major(B_AT, 0)),
+    "loaded and never read": PRODUCT.change(1, idesc=idesc(M, N // 2)),
+    "sum never read": PRODUCT.change(1, adds=False),
+    "sum read in another type": PRODUCT.change(1, idesc=idesc(M, N, d="f16")),
+    "accumulator in flight": Warpgroup("wgmma.wait_group.sync.aligned 0;"),
+    "no wgmma fence": Warpgroup("wgmma.fence.sync.aligned;"),
 }
 
 
