@@ -486,6 +486,45 @@ def test_mma__needs_a_proxy_fence():
         run(body, image)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_mma__of_many_blocks_needs_a_proxy_fence_in_each(seed):
+    _, _, image, descs, _ = prepared()
+    body = copy_in(len(image)) + "setp.ne.u32 %q, %cta, 5;\n@%q " + FENCE
+    body += issue(*descs, idesc(128, 16)) + finish() + keep(16)
+    out = np.zeros((8, 128, 16), np.uint32)
+    with pytest.raises(
+        MissingProxyFence, match=r"A has a byte at shared offset 0x0 .in box[\s\S]*\(5, 0, 0\)"
+    ):
+        tcgen05.run(body, np.stack([image] * 8), out, grid=8, smem=len(image), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mma__of_many_blocks_takes_each_blocks_own_matrices(seed):
+    """The odd ones have theirs 8 KiB further on, and other numbers than the even ones."""
+    pairs = [(whole((128, K), 2 * block), whole((16, K), 2 * block + 1)) for block in range(8)]
+    images = np.zeros((8, 32768), np.uint8)
+    for block, (image, (a, b)) in enumerate(zip(images, pairs, strict=True)):
+        start = 8192 * (block % 2)
+        place(image, start, to_bits(a, "f16"), "K", "none")
+        place(image, 16384 + start, to_bits(b, "f16"), "K", "none")
+    descs = [
+        place(np.zeros(32768, np.uint8), at, np.zeros((n, K), np.uint16), "K", "none")
+        for at, n in ((0, 128), (16384, 16))
+    ]
+    text = issue(*descs, idesc(128, 16))
+    for name, desc in zip(("%a", "%b"), descs, strict=True):
+        moved = (
+            f"and.b32 %y, %cta, 1;\nmul.wide.u32 {name}, %y, {8192 >> 4};\nadd.u64 {name}, {name}, {desc};"
+        )
+        assert f"mov.b64 {name}, {desc};" in text
+        text = text.replace(f"mov.b64 {name}, {desc};", moved)
+    out = np.zeros((8, 128, 16), np.uint32)
+    body = copy_in(32768) + FENCE + text + finish() + keep(16)
+    tcgen05.run(body, images, out, grid=8, smem=32768, seed=seed)
+    for found, (a, b) in zip(out, pairs, strict=True):
+        np.testing.assert_array_equal(found.view(np.float32), a @ b.T)
+
+
 def test_mma__needs_its_operands():
     _, _, image, descs, _ = prepared()
     body = copy_in(16384) + FENCE + issue(*descs, idesc(128, 16)) + finish() + keep(16)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ from cutecourse.emulator.matrix_descriptor import MatrixDescriptor, chunk_offset
 from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.provenance import BY_MMA, NUMBER, Provenance, Steps, Tags
 
-__all__ = ["Found", "check_operand", "good_operands"]
+__all__ = ["Found", "check_operand", "good_operands", "has_repeats"]
 
 Found = tuple[int, Steps | None]
 """The tag of a matrix's first chunk, and how k goes on from there where that is known."""
@@ -131,39 +130,36 @@ def check_operand(
     return found
 
 
-def good_operands(
-    provenance: Provenance,
-    bits: int,
-    places: NDArray[np.int64],
-    kind: str,
-    item: int,
-    *,
-    k_major: bool,
-) -> list[list[Found]] | None:
-    """What `check_operand` finds in the matrices of several MMAs alike; None where it may have to report.
+def has_repeats(bits: int, shape: tuple[int, ...], item: int, *, k_major: bool) -> bool:
+    """Whether a matrix of tcgen05.mma has a chunk twice; `shape` as `check_operand`'s places have it."""
+    return _twice(decode_matrix(bits), shape, k_major, item) is not None
 
-    `places` has the shape (MMAs, CTAs, rows, chunks). Who has read the chunks is not noted.
+
+def good_operands(
+    provenance: Provenance, bits: int, places: NDArray[np.int64], kind: str, *, k_major: bool
+) -> list[Found] | None:
+    """What `check_operand` finds in equal matrices of several CTAs; None where it may have to report.
+
+    `places` has the shape (CTAs, rows, chunks), and no chunk is in a matrix twice. Who has read the chunks is
+    not noted.
     """
-    descriptor = decode_matrix(bits)
-    if _twice(descriptor, places.shape[2:], k_major, item) is not None:
-        return None
     tags = provenance.tag[places]
-    starts = tags[:, :, :1, :1].copy()
-    firsts: list[list[int]] = starts[:, :, 0, 0].tolist()
-    first = firsts[0][0]
+    starts = tags[:, :1, :1].copy()
+    firsts: list[int] = starts[:, 0, 0].tolist()
+    first = firsts[0]
     if not first:
-        return None if starts.any() else [[] for _ in firsts]
+        return None if any(firsts) else []
     tags -= starts
-    relative = tags[0, 0].tobytes()
+    relative = tags[0].tobytes()
     number = first >> NUMBER
-    key = (number, descriptor.swizzle, kind, k_major, relative)
-    if key not in provenance.good or tags.tobytes() != relative * starts.size:
+    key = (number, decode_matrix(bits).swizzle, kind, k_major, relative)
+    if key not in provenance.good or tags.tobytes() != relative * len(firsts):
         return None
-    for tag in chain.from_iterable(firsts):
+    for tag in firsts:
         if tag >> NUMBER != number or _outside(provenance, tag):
             return None
     steps = provenance.good[key]
-    return [[(tag, steps) for tag in of_mma] for of_mma in firsts]
+    return [(tag, steps) for tag in firsts]
 
 
 def _outside(provenance: Provenance, tag: int) -> str:

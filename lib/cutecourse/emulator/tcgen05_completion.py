@@ -162,8 +162,9 @@ def _write(
     rows, lanes, kind = part.rows, part.lanes, first.plan.shape.d
     columns = slice(region.first, region.stop)
     kept: NDArray[np.bool_] | slice = slice(None)
-    if first.disabled:
-        words = np.array(first.disabled[4 * position : 4 * position + 4], dtype=np.uint32)
+    masks = first.disabled[4 * position : 4 * position + 4]
+    if any(masks):
+        words = np.array(masks, dtype=np.uint32)
         kept = (words[lanes // 32] >> (lanes % 32).astype(np.uint32)) & 1 == 0
         if kept.all():
             kept = slice(None)

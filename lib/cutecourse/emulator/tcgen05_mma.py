@@ -21,7 +21,7 @@ from cutecourse.emulator.errors import (
 from cutecourse.emulator.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.matrix_descriptor import FieldError, decode_instruction
 from cutecourse.emulator.mbarrier_state import Origin
-from cutecourse.emulator.operand_checks import Found, check_operand, good_operands
+from cutecourse.emulator.operand_checks import Found, check_operand, good_operands, has_repeats
 from cutecourse.emulator.provenance import BY_MMA, follow
 from cutecourse.emulator.proxies import all_in_sight
 from cutecourse.emulator.reduction_checks import check_reduction
@@ -190,6 +190,15 @@ class Plan:
         """Those in which D may start."""
         self.parts = parts_of(shape.m, shape.n, group, self.lane) if self.lane in self.lanes else ()
         self.regions = [region_of(part, self.column, part.stop - part.first) for part in self.parts]
+        self.repeats = any(
+            has_repeats(bits, matrix.chunks.shape, self.item, k_major=k_major)
+            for bits, matrix, k_major in (
+                (asked.a, self.a_matrix, shape.a_k_major),
+                (asked.b, self.b_matrix, shape.b_k_major),
+            )
+            if matrix is not None
+        )
+        """Whether a matrix has a chunk twice."""
         self.collected = (self.a_in_tmem, asked.a, shape.m, shape.a, shape.a_k_major)
         """What tells A from another one in the collector buffer."""
 
@@ -229,27 +238,27 @@ class Plan:
         """
         cohort, shape, asked = bundle.cohort, self.shape, self.asked
         _, written = cohort.shared_chunks
-        starts = np.array([self.place(bundle, lane).starts for lane in lanes])[:, :, None, None]
-        b = self.b_matrix.chunks + starts
-        a = None if self.a_matrix is None else self.a_matrix.chunks + starts
+        places = [self.place(bundle, lane) for lane in lanes]
+        b = _together([place.b for place in places])
+        of_places = [place.a for place in places if place.a is not None]
+        a = _together(of_places) if of_places else None
         nothing: list[Looked] = [None] * len(lanes)
-        if not all_in_sight(written[b]) or not (a is None or all_in_sight(written[a])):
+        if self.repeats or not all_in_sight(written[b]) or not (a is None or all_in_sight(written[a])):
             return nothing
         provenance = cohort.provenance
         if provenance is None:
             return [([], []) for _ in lanes]
-        item = self.item
-        of_b = good_operands(provenance, asked.b, b, shape.b, item, k_major=shape.b_k_major)
-        if of_b is None:
-            return nothing
-        of_a: list[list[Found]] | None = [[] for _ in lanes]
+        of_a: list[Found] | None = []
         if a is not None:
-            of_a = good_operands(provenance, asked.a, a, shape.a, item, k_major=shape.a_k_major)
-            if of_a is None:
-                return nothing
+            of_a = good_operands(provenance, asked.a, a, shape.a, k_major=shape.a_k_major)
+        of_b = good_operands(provenance, asked.b, b, shape.b, k_major=shape.b_k_major)
+        if of_a is None or of_b is None:
+            return nothing
+        if a is not None:
             provenance.owner[a] = BY_MMA
         provenance.owner[b] = BY_MMA
-        return list(zip(of_a, of_b, strict=True))
+        step = self.group
+        return [(of_a[at : at + step], of_b[at : at + step]) for at in range(0, len(b), step)]
 
 
 def _plan(origin: Origin, operands: _Operands, asked: _Asked, kind: str, group: int) -> Plan:
@@ -264,6 +273,11 @@ def _plan(origin: Origin, operands: _Operands, asked: _Asked, kind: str, group: 
     return found
 
 
+def _together(matrices: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The matrices of several places one behind the other."""
+    return matrices[0] if len(matrices) == 1 else np.concatenate(matrices)
+
+
 class _Place:
     """Where the matrices of a plan are in one CTA or pair, by the CTAs' ranks."""
 
@@ -276,20 +290,19 @@ class _Place:
         self.memories = [memories[cluster, rank] for rank in self.ranks]
         self.starts = [cohort.shared_start(cluster, rank) // CHUNK for rank in self.ranks]
         """The number of each CTA's first chunk among the cohort's."""
-        self.a = [] if plan.a_matrix is None else self._chunks(plan.a_matrix)
-        self.b = self._chunks(plan.b_matrix)
+        starts = np.array(self.starts)[:, None, None]
+        self.b = plan.b_matrix.chunks + starts
+        """The numbers of the chunks of B, shape (CTAs, rows, chunks), and below of A."""
+        self.a: NDArray[np.int64] | None = None
+        if plan.a_matrix is not None:
+            self.a = plan.a_matrix.chunks + starts
         self.read: list[tuple[int, str, NDArray[np.int64]]] = []
         """What is read in shared memory: of which rank, its name and chunks."""
         for position, each in enumerate(self.ranks):
-            if self.a:
-                self.read.append((each, "A", self.a[position]))
-            self.read.append((each, "B", self.b[position]))
-
-    def _chunks(self, matrix: Matrix) -> list[NDArray[np.int64]]:
-        found = [matrix.chunks + start for start in self.starts]
-        for chunks in found:
-            chunks.flags.writeable = False
-        return found
+            for what, matrix in (("A", self.a), ("B", self.b)):
+                if matrix is not None:
+                    matrix.flags.writeable = False
+                    self.read.append((each, what, matrix[position]))
 
 
 class Mma:
@@ -377,9 +390,9 @@ class Mma:
         asked, shape, item = plan.asked, plan.shape, plan.item
         self.check_shared(issued=False)
         a = []
-        if not plan.a_in_tmem:
-            a = check_operand(origin, "A", asked.a, place.a, shape.a, item, k_major=shape.a_k_major)
-        return a, check_operand(origin, "B", asked.b, place.b, shape.b, item, k_major=shape.b_k_major)
+        if place.a is not None:
+            a = check_operand(origin, "A", asked.a, list(place.a), shape.a, item, k_major=shape.a_k_major)
+        return a, check_operand(origin, "B", asked.b, list(place.b), shape.b, item, k_major=shape.b_k_major)
 
     def _reads(self, looked: tuple[list[Found], list[Found]]) -> tuple[list[Found], list[Found]]:
         """The same where they have been looked at: who else uses them is to be seen alone."""
@@ -398,7 +411,7 @@ class Mma:
                 a = [self.a_region(part) for part in plan.parts]
                 found += region_touches(rank, a, writes=False)
             for matrix in (place.a, place.b):
-                if matrix:
+                if matrix is not None:
                     found.append(chunks_touched(cohort, self.cluster, rank, matrix[position]))
         return found
 

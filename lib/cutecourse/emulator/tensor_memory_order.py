@@ -83,7 +83,8 @@ class _Times:
         self.line[rows, columns] = origin.site.line
         self.warp[rows, columns] = _number(warp)
         self.last = time
-        self.names.setdefault(origin.site.line, _short(origin))
+        if origin.site.line not in self.names:
+            self.names[origin.site.line] = _short(origin)
 
     def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
         """(time, line, warp) of the last one in a region, (0, 0, 0) where there is none; `but` one warp's."""
