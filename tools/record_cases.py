@@ -39,12 +39,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--commit", default=os.environ.get("CUTECOURSE_COMMIT"))
     parser.add_argument("--date", default=None)
     parser.add_argument("--output", type=Path, default=ptx_cases.RECORDING)
-    parser.add_argument("--only", nargs="*", default=None, help="cases to run, without writing a file")
-    parser.add_argument("--family", nargs="*", default=None, help="families to record, and no other file")
+    parser.add_argument("--only", nargs="+", default=None, help="cases to run, without writing a file")
+    parser.add_argument("--family", nargs="+", default=None, help="families to record, and no other file")
     options = parser.parse_args(arguments)
 
-    gpu = ptx_gpu.Gpu()
     cases = [c for c in ptx_cases.all_cases() if not c.specification_only]
+    families = sorted({c.path.parent.name for c in cases})
+    for name in options.only or []:
+        if not any(c.name.startswith(name) for c in cases):
+            parser.error(f"no case begins with {name!r}; the families are {', '.join(families)}.")
+    for family in options.family or []:
+        if family not in families:
+            parser.error(f"no family {family!r} has cases to record; there are {', '.join(families)}.")
+    gpu = ptx_gpu.Gpu()
     if options.only is not None:
         cases = [c for c in cases if any(c.name.startswith(name) for name in options.only)]
     if options.family is not None:

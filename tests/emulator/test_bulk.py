@@ -6,7 +6,6 @@ import pytest
 from cutecourse.emulator import (
     AddressError,
     AlignmentError,
-    ExitedCTAError,
     InvalidOperand,
     MulticastError,
     OpenPhase,
@@ -130,17 +129,29 @@ def test_bulk__a_block_that_ends_before_its_stores_have_read_is_an_error_with_ev
         assert "bulk_group" in caught.value.text
 
 
-def test_bulk__a_block_stays_until_its_bytes_have_gone_to_another_block():
-    # CTA 0 ends as soon as it has asked; CTA 1 waits for the bytes.
+NOT_COME = r"ended, and phase 0 of mbarrier bar \(block \(0, 0, 0\).* expected 512 bytes that had not come"
+NOT_AWAITED = (
+    r"ended, and nobody had waited for phase 0 of mbarrier bar \(block \(0, 0, 0\).* this copy brings bytes"
+)
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind", "words"),
+    [
+        (0, OpenPhase, NOT_COME),
+        (1, UnfinishedLoad, NOT_AWAITED),
+        (2, UnfinishedLoad, NOT_AWAITED),
+        (8, OpenPhase, NOT_COME),
+    ],
+)
+def test_bulk__a_block_that_ends_before_anothers_bytes_have_come_is_an_error(seed, kind, words):
+    # CTA 0 ends as soon as it has asked; CTA 1 has asked by then, or has not yet.
     leave = ("wait:\n", "    setp.eq.u32 %done, %rank, 0;\n    @%done ret;\nwait:\n")
-    for seed in range(4):
-        with pytest.raises((UnfinishedCopy, ExitedCTAError, UnfinishedLoad, OpenPhase), match="ended"):
-            run(
-                "bulk/shared_to_cluster",
-                leave,
-                ("    @!%first bra wait;\n", "    @!%first ret;\n"),
-                seed=seed,
-            )
+    with pytest.raises(kind, match=words) as caught:
+        run("bulk/shared_to_cluster", leave, ("    @!%first bra wait;\n", "    @!%first ret;\n"), seed=seed)
+    assert (
+        "mbarrier.arrive.expect_tx" if kind is OpenPhase else "cp.async.bulk.shared::"
+    ) in caught.value.text
 
 
 def test_bulk__a_wait_for_the_reading_is_enough_at_the_end():

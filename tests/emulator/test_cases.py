@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from support import machine, ptx_cases, ptx_recordings
+from tools import record_cases
 
 CASES = {path.relative_to(ptx_cases.FOLDER).with_suffix("").as_posix(): path for path in ptx_cases.paths()}
 
@@ -102,3 +103,18 @@ def test_cases__ptxas_assembles_every_case(tmp_path, find_program):
                 refused.append(done.stderr or done.stdout)
     shutil.rmtree(tmp_path, ignore_errors=True)
     assert not refused, "\n".join(refused)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--family", "mma", "wgma"], "no family 'wgma' has cases to record; there are approximate, "),
+        (["--only", "mma/", "wgma/one"], "no case begins with 'wgma/one'; the families are approximate, "),
+    ],
+)
+def test_record_cases__refuses_a_family_or_case_that_there_is_not(given, words, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        record_cases.main([*given, "--output", str(tmp_path)])
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -161,7 +161,14 @@ REPORTS = {
         DeadlockError,
         [f"shared offset {EMPTY}), which is in phase 0 and misses 4 of 5 arr"],
     ),
-    "stage_reused": ((BarrierCountError, StageReusedEarly), [f"{FULL}"]),
+    "stage_reused": (
+        StageReusedEarly,
+        [
+            "the copy writes shared offset 0x0 ",
+            "into which warp 0 of CTA 3 copies at line ",
+            f"its thread has not waited for that copy: wait for mbarrier __dynamic_shmem__0+{FULL} of CTA 2,",
+        ],
+    ),
     "freed_too_early": (TensorMemoryAccessError, ["tcgen05.ld", "is not allocated", "freed at line "]),
     "never_cleared": (UninitializedRead, ["should the first tcgen05.mma have enable-input-d false?"]),
     "not_finished": (
@@ -185,3 +192,10 @@ def test_fault__is_reported(name):
         multiplied(umma_broken.broken(name), device="emulator")
     for word in words:
         assert word in str(error.value)
+
+
+def test_fault__of_a_stage_that_is_reused_shows_at_its_barrier_under_another_seed():
+    words = f"1 arrival at mbarrier __dynamic_shmem__0\\+{FULL} .* all arrivals of phase 0 have come"
+    with pytest.raises(BarrierCountError, match=words) as error:
+        multiplied(umma_broken.broken("stage_reused"), device="emulator", seed=2)
+    assert "mbarrier.arrive.expect_tx" in error.value.text
