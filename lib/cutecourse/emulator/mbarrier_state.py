@@ -271,7 +271,9 @@ class MBarrier:
         """Keep what happened, for reports: few are asked for, so it is sorted when one is."""
         self.notes.append((what, self.phase, number, origin))
         if len(self.notes) >= _UNSORTED:
-            self.notes = [(did, phase, n, who) for (did, phase, *_), (n, who) in self.history.items()]
+            self.notes = self._recent()
+            if len(self.notes) > _UNSORTED // 2:  # a phase of many
+                self.notes = [(did, phase, n, who) for (did, phase, *_), (n, who) in self.history.items()]
 
     @property
     def history(self) -> dict[tuple[str, int, int, int], tuple[int, Origin]]:

@@ -102,6 +102,8 @@ class Operations:
         """The same of each sector, where all its chunks have the same."""
         self.touched = np.zeros(n_sectors, dtype=np.uint8)
         """Whether threads have used a sector."""
+        self._few_sectors, self._few_touched = memoryview(self._sectors), memoryview(self.touched)
+        """The same two, for who asks for a few sectors."""
         self.every: list[Operation | None] = [None]
         self.tags = np.zeros(64, dtype=np.uint32)
         self._components = np.zeros(64, dtype=np.int64)
@@ -147,7 +149,7 @@ class Operations:
     def _numbers_at(self, chunks: NDArray[np.int64] | range) -> set[int]:
         """Which numbers the last copies into some chunks have."""
         if isinstance(chunks, range) and not (chunks.start | chunks.stop) % _SECTOR:
-            sectors = self._sectors[chunks.start >> _SECTOR_SHIFT : chunks.stop >> _SECTOR_SHIFT]
+            sectors = self._few_sectors[chunks.start >> _SECTOR_SHIFT : chunks.stop >> _SECTOR_SHIFT]
             numbers = set(sectors.tolist())
             if _MIXED not in numbers:
                 return numbers
@@ -182,10 +184,9 @@ class Operations:
         if not self.by_threads:
             return False
         if isinstance(chunks, range):
-            there = self.touched[chunks.start >> _SECTOR_SHIFT : (chunks.stop - 1 >> _SECTOR_SHIFT) + 1]
-        else:
-            there = self.touched[chunks >> _SECTOR_SHIFT]
-        return b"\x01" in there.tobytes()
+            first, last = chunks.start >> _SECTOR_SHIFT, chunks.stop - 1 >> _SECTOR_SHIFT
+            return b"\x01" in self._few_touched[first : last + 1].tobytes()
+        return b"\x01" in self.touched[chunks >> _SECTOR_SHIFT].tobytes()
 
     # --- copies into shared memory --------------------------------------------------------------------------
 
@@ -197,20 +198,20 @@ class Operations:
         `wholes` are its chunks, counted from the arrival's first. `adds` tells that it combines with what is
         there, as other copies may at the same time.
         """
-        origin = arrival.origin
-        row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE).copy()
-        live = MBarriers.of(self.cohort).live
-        made = []
-        to = arrival.to
+        origin, to, clocks = arrival.origin, arrival.to, self.clocks
+        row = clocks.row(origin.bundle, origin.lane // WARP_SIZE).copy()
         if not to.components:
             to.components = [self._component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
+        live = MBarriers.of(self.cohort).live
+        line, never = origin.site.line, clocks.never
+        made = []
         for place, first, key, component in zip(
             to.places, to.firsts, to.barriers, to.components, strict=True
         ):
             barrier = live.get(key)
             phase = None if barrier is None else barrier.phase
-            use = Use(self.clocks.components[component], origin.site.line, "copy", origin, phase)
-            copy = self._new(use, component, self.clocks.never, row)
+            use = Use(clocks.components[component], line, "copy", origin, phase)
+            copy = self._new(use, component, never, row)
             copy.left = pieces
             for whole in wholes:
                 self._copy_over(copy, row, place.rank, first, whole, adds=adds)
