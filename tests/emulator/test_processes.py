@@ -1,12 +1,21 @@
 """A large grid on several processes: what comes out is what one process gives, and copies hide nothing."""
 
+import itertools
 import os
 import time
 
 import numpy as np
 import pytest
 
-from cutecourse.emulator import AddressError, BudgetExceeded, TensorMap, UninitializedRead, launch, processes
+from cutecourse.emulator import (
+    AddressError,
+    BudgetExceeded,
+    TensorMap,
+    UninitializedRead,
+    launch,
+    processes,
+    scheduler,
+)
 from cutecourse.emulator.processes import _Team
 from cutecourse.trace import Recorder
 
@@ -209,6 +218,41 @@ def test_processes__none_where_a_cluster_reads_what_another_has_written():
     (_, one), (together, two) = both(text(shifted + STORE), given())
     assert together.processes == 1
     np.testing.assert_array_equal(two, one)
+
+
+def test_processes__none_where_a_cluster_loads_a_box_that_another_has_written(monkeypatch):
+    """All load the same box, which the first block writes, also before copies of the process begin."""
+    body = """
+    mov.u32 %s, held;
+    mov.u32 %other, bar;
+    setp.eq.u32 %p, %t, 0;
+    @%p mbarrier.init.shared::cta.b64 [%other], 1;
+    bar.sync 0;
+    @%p mbarrier.arrive.expect_tx.shared::cta.b64 _, [%other], 256;
+    mov.b64 %a, map;
+    cvta.param.u64 %a, %a;
+    mov.u32 %v, 0;
+    @%p cp.async.bulk.tensor.1d.shared::cta.global.mbarrier::complete_tx::bytes [%s], [%a, {%v}], [%other];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%other], 0;
+    @!%p bra wait;
+    mad.lo.u32 %s, %t, 4, %s;
+    ld.shared.b32 %v, [%s];
+    add.u32 %v, %v, 1;
+"""
+    monkeypatch.setattr(processes, "_PATIENCE_S", 100)
+    monkeypatch.setattr(processes, "perf_counter", lambda: 0)
+    # A hundred turns of the scheduler, and not a time: by then blocks have asked for the box.
+    monkeypatch.setattr(scheduler, "perf_counter", itertools.count().__next__)
+    more = ", .param .align 64 .b8 map[128]"
+    ptx = text(".shared .align 8 .b64 bar;" + body + STORE, more=more)
+    found = []
+    for most in (1, 2):
+        out = given()
+        args = [given(), out, TensorMap.tiled(out, dims=[N], strides=[], box=[THREADS])]
+        found.append((launch(ptx, grid=BLOCKS, block=THREADS, args=args, seed=5, processes=most), out))
+    assert [result.processes for result, _ in found] == [1, 1]
+    np.testing.assert_array_equal(found[1][1], found[0][1])
 
 
 def test_processes__none_where_two_arguments_share_bytes():
