@@ -17,6 +17,7 @@ from cutecourse.emulator import (
     scheduler,
 )
 from cutecourse.emulator.processes import _Team
+from cutecourse.emulator.scheduler import Scheduler
 from cutecourse.trace import Recorder
 
 BLOCKS, THREADS = 300, 64
@@ -158,6 +159,28 @@ def test_processes__write_tensors_as_one_does():
     assert [count for count, _ in found] == [1, 2]
     for _, out in found:
         np.testing.assert_array_equal(out, reversed_in_blocks())
+
+
+def test_processes__that_begin_late_take_what_has_not_begun(monkeypatch):
+    """The copies begin while a part runs that is not the first: those before it are done."""
+    parts = []
+    run = Scheduler.run
+
+    def slowly(scheduler, part):
+        parts.append(part)
+        if len(parts) == 4:
+            time.sleep(0.5)
+        run(scheduler, part)
+
+    monkeypatch.setattr(processes, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(Scheduler, "run", slowly)
+    blocks = 5 * 256 * 32 // THREADS
+    given, out = np.arange(blocks * THREADS, dtype=np.int32), np.zeros(blocks * THREADS, np.int32)
+    result = launch(text(REVERSED + STORE), grid=blocks, block=THREADS, args=[given, out], processes=2)
+    assert result.processes == 2
+    assert len(parts) == 4
+    assert result.count("st.global") == blocks * THREADS // 32
+    np.testing.assert_array_equal(out, given.reshape(blocks, THREADS)[:, ::-1].reshape(-1))
 
 
 def test_processes__keep_the_notes_of_all_blocks():

@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -50,11 +51,11 @@ def run_parts(scheduler: Scheduler, processes: int | None) -> int:
     if processes is None:
         processes = _cores()
     if processes > 1 and len(scheduler.parts) > 1 and team.is_possible():
-        count = min(processes, len(scheduler.parts))
-        scheduler.alarm = (perf_counter() + _PATIENCE_S, lambda: team.start(count))
+        scheduler.alarm = (perf_counter() + _PATIENCE_S, partial(team.start, processes))
     try:
         for number, part in enumerate(scheduler.parts):
             if number not in team.given:
+                team.running = number
                 scheduler.run(part)
         scheduler.alarm = None
         return 1 + team.collect()
@@ -124,6 +125,8 @@ class _Team:
 
     scheduler: Scheduler
     copies: list[_Copy] = field(default_factory=list)
+    running: int = 0
+    """The part that this process runs."""
     given: range = range(0)
     """The parts that copies run."""
     started: float = 0.0
@@ -139,12 +142,13 @@ class _Team:
         )
         return all(before[1] <= after[0] for before, after in pairwise(ends))
 
-    def start(self, count: int) -> None:
-        """Share out what has not begun, in order, the first part of it being this process's."""
-        n_parts = len(self.scheduler.parts)
-        edges = [n_parts * i // count for i in range(count + 1)]
+    def start(self, processes: int) -> None:
+        """Share out what has not begun, in order; this process goes on with the first share."""
+        left = range(self.running, len(self.scheduler.parts))
+        count = min(processes, len(left))
+        edges = [left.start + len(left) * i // count for i in range(count + 1)]
         context = multiprocessing.get_context("fork")
-        self.given = range(edges[1], n_parts)
+        self.given = range(edges[1], left.stop)
         self.started = perf_counter()
         for first, stop in pairwise(edges[1:]):
             here, there = context.Pipe(duplex=False)
