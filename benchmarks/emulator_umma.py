@@ -14,7 +14,7 @@ processor's time for the same launches. The system's load average is noted at ea
 runs on the machine shows in the times.
 
 `peak_mb_above_tensors` is the largest resident size of the process while the emulator runs, interpreter and
-compilers included, less the bytes of A, B and C; `before_launch_mb` is its size before the first launch.
+compilers included, less the bytes of A, B, C and the product to compare with; `before_launch_mb` is its size before the first launch.
 A long launch may take copies of the process to help: `processes` counts them all, `cpu` has their time as
 well, and `copy_mb` is the size of the largest copy, which has most of its memory in common with the process.
 
@@ -95,15 +95,16 @@ def emulate(case: Case) -> dict[str, Any]:
     c = np.zeros(expected.shape, np.float32)
     load = os.getloadavg()[0]
     before = resident_mb("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the largest size starts anew
     seconds, cpu = [], []
-    instructions, processes = 0, 1
+    instructions, processes, peak = 0, 1, 0.0
     for repeat in range(case.warm + case.repeats):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the largest size starts anew
         start = _cpu()
         done = runtime.run(spec, device="emulator", a=a, b=b, c=c)
         if repeat >= case.warm:
             cpu.append(_cpu() - start)
             seconds.append(done.record.run_s)
+        peak = max(peak, resident_mb("VmHWM"))  # before the check, which has arrays of its own
         check(case.name, done["c"], expected, case.mnk[2])
         if done.emulated:
             instructions = done.emulated.total
@@ -122,7 +123,7 @@ def emulate(case: Case) -> dict[str, Any]:
         "copy_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6
         if processes > 1
         else 0.0,
-        "peak_mb_above_tensors": resident_mb("VmHWM") - tensors,
+        "peak_mb_above_tensors": peak - tensors - expected.nbytes / 1e6,
         "load": load,
     }
 
