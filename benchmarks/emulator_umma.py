@@ -15,8 +15,9 @@ runs on the machine shows in the times.
 
 `peak_mb_above_tensors` is the largest resident size of the process while the emulator runs, interpreter and
 compilers included, less the bytes of A, B, C and the product to compare with; `before_launch_mb` is its size
-before the first launch. A long launch may take copies of the process to help: `processes` counts them all, `cpu` has their time as
-well, and `copy_mb` is the size of the largest copy, which has most of its memory in common with the process.
+before the first launch. A long launch may take copies of the process to help: `processes` counts them all,
+`cpu` has their time as well, and `copy_mb` is the size of the largest copy, which has most of its memory in
+common with the process.
 
 What Triton's interpreter and numba's simulator take for a GEMM is measured by `benchmarks.simulators`.
 """

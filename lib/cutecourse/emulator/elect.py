@@ -27,11 +27,18 @@ def elect(site: Site) -> Step:
     members = site.source(1, "u32")
     site.converge(1)
     lanes = np.arange(WARP_SIZE, dtype=np.uint32)
-    bit = np.uint32(1) << lanes
+    bit, first = np.uint32(1) << lanes, lanes == 0
 
     def step(bundle: Bundle, mask: Mask) -> None:
         named = bundle.rows["u32"][members]
-        if b"\x00" in bundle.live.tobytes():
+        alive = bundle.live.tobytes()
+        if b"\x00" not in alive and named.tobytes() == b"\xff" * (4 * len(alive)):
+            # Mostly all lanes are there and named.
+            put(bundle.rows["u32"][target], np.uint32(0), mask)
+            if chosen is not None:
+                put(bundle.rows["pred"][chosen], first, mask)
+            return
+        if b"\x00" in alive:
             named = named & (bundle.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
         lowest = named & (~named + np.uint32(1))
         leader = np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32)

@@ -46,8 +46,8 @@ _SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 
                      110: 227, 120: 99, 121: 99}  # fmt: skip
 _STATIC_LIMIT = 48 << 10
 _LEFT_BYTES = 256 << 20
-_YOUNG = 7000
-"""After so many new objects, ten times Python's number, a launch looks for cycles among them."""
+_YOUNG = 30_000
+"""After so many new objects, forty times Python's number, a launch looks for cycles among them."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
@@ -40,6 +40,12 @@ __all__ = ["GateWait", "Machine", "PendingWork", "Sleep"]
 
 WAIT = -1
 """What a control instruction returns when its split does not simply go on."""
+
+
+@lru_cache(maxsize=4096)
+def _warps_in(mask: bytes) -> int:
+    """How many warps have a lane in a mask, by its bytes."""
+    return sum(b"\x01" in mask[start : start + WARP_SIZE] for start in range(0, len(mask), WARP_SIZE))
 
 
 @dataclass(frozen=True)
@@ -320,7 +326,7 @@ class Machine:
             split.warps = len(key) // WARP_SIZE
         else:
             split.mask, split.key = mask, key
-            split.warps = int(b"\x01" in key) if len(key) == WARP_SIZE else int(mask.any(axis=1).sum())
+            split.warps = _warps_in(key)
 
     def add_split(self, bundle: Bundle, at: int, mask: NDArray[np.bool_], stack: tuple[int, ...]) -> Split:
         """Let lanes of a bundle stand at a block, as a split of their own."""
