@@ -396,14 +396,71 @@ def test_align__what_a_warp_does_otherwise_comes_before_where_an_error_stops_it(
     assert found.parting.second.line == 7
 
 
+COPIED = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry copied(.param .u64 from, .param .u64 to)
+{
+    .reg .b32 %t, %at, %v, %n;
+    .reg .b64 %from, %to, %state;
+    .reg .pred %p;
+    .shared .align 16 .b32 held[64];
+    .shared .align 8 .b64 bars[2];
+    ld.param.u64 %from, [from];
+    ld.param.u64 %to, [to];
+    mov.u32 %t, %tid.x;
+    setp.ne.u32 %p, %t, 0;
+    @%p bra READY;
+    mbarrier.init.shared.b64 [bars], 64;
+    mbarrier.init.shared.b64 [bars+8], 64;
+READY:
+    bar.sync 0;
+    mad.wide.u32 %from, %t, 4, %from;
+    mad.wide.u32 %to, %t, 4, %to;
+    mov.u32 %at, held;
+    mad.lo.u32 %at, %t, 4, %at;
+    cp.async.ca.shared.global [%at], [%from], 4;
+    cp.async.mbarrier.arrive.noinc.shared.b64 [bars];
+    mov.u32 %n, 0;
+TURN:
+    add.u32 %n, %n, 1;
+    setp.lt.u32 %p, %n, 200;
+    @%p bra TURN;
+    mbarrier.arrive.shared.b64 %state, [bars+8];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p, [bars], 0;
+    @!%p bra WAIT;
+    ld.shared.b32 %v, [%at];
+    st.global.b32 [%to], %v;
+    ret;
+}
+"""
+
+
+def test_align__arrivals_of_copies_are_nothing_that_the_warp_does():
+    """They come when the copies are complete: before or behind what the warp does meanwhile."""
+    traces = []
+    for seed in range(8):
+        given, out, recorder = np.arange(64, dtype=np.int32), np.zeros(64, np.int32), Recorder()
+        launch(COPIED, grid=1, block=64, args=[given, out], seed=seed, recorder=recorder)
+        np.testing.assert_array_equal(out, given)
+        traces.append(recorder.trace())
+    orders = {tuple(event.line for event in trace.of("mbarrier.arrive")) for trace in traces}
+    assert len(orders) > 1
+    assert [align_traces(traces[0], other).partings for other in traces[1:]] == [()] * 7
+
+
 def test_align__the_arrival_that_a_commit_asked_for_is_nothing_that_the_warp_does():
     commit = (0, "mma.commit", 3, {"group": 1, "barrier": FULL, "mask": None, "issues": []})
     state = {"phase": 0, "pending": 0, "tx": 0}
 
-    def arrive(line):
-        return (0, "mbarrier.arrive", line, {"barrier": FULL, "count": 1, "dropped": 0, "state": state})
+    def arrive(**more):
+        data = {"barrier": FULL, "count": 1, "dropped": 0, "state": state, **more}
+        return (0, "mbarrier.arrive", 3, data)
 
-    one = trace(commit, arrive(3), fence(0, 6))
-    assert not align_traces(one, trace(commit, fence(0, 6), arrive(3), seed=1)).partings
-    own = trace(commit, arrive(4), fence(0, 6))
-    assert align_traces(own, trace(commit, fence(0, 6), arrive(4), seed=1)).parting.common == 1
+    asked = arrive(asynchronous=True)
+    one = trace(commit, asked, fence(0, 6))
+    assert not align_traces(one, trace(commit, fence(0, 6), asked, seed=1)).partings
+    own = trace(commit, arrive(), fence(0, 6))
+    assert align_traces(own, trace(commit, fence(0, 6), arrive(), seed=1)).parting.common == 1

@@ -488,7 +488,7 @@ def cp_async_mbarrier_arrive(site: Site) -> Step:
 
         def arrive_now(lane: int) -> None:
             origin = Origin(site, bundle, lane)
-            barriers.find(lane // WARP_SIZE, *where[lane], origin).arrive(1, origin)
+            barriers.find(lane // WARP_SIZE, *where[lane], origin).arrive(1, origin, asynchronous=True)
 
         when_complete(bundle, bundle.lanes(mask), arrive_now)
 

@@ -151,10 +151,12 @@ class MBarrier:
         expect: int | None = None,
         lanes: int = 1,
         row: Row | None = None,
+        asynchronous: bool = False,
     ) -> None:
         """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each.
 
-        `row` is the clock that comes with it, where it is not the thread's of now.
+        `row` is the clock that comes with it, where it is not the thread's of now; `asynchronous` tells that
+        it comes of work that the thread has asked for, at a time that is not the thread's.
         """
         if self.clock is not None and self.cohort.races is not None:
             if row is None:
@@ -199,6 +201,7 @@ class MBarrier:
                 count=total,
                 dropped=drop,
                 state=self.state(),
+                **({"asynchronous": True} if asynchronous else {}),
             )
         if done:
             self._completed()
@@ -661,4 +664,4 @@ def arrive_async(
 
     Arguments and errors as for `complete_tx`; `row` is what the work's issuer knew.
     """
-    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(count, origin, row=row)
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(count, origin, row=row, asynchronous=True)

@@ -227,12 +227,11 @@ def _partings(first: Trace, second: Trace, stops: tuple[Stop | None, Stop | None
 
 def _sequences(trace: Trace) -> dict[tuple[int, int, int], list[Event]]:
     """What each warp did of its own, in its order, by cluster, rank and warp."""
-    commits = {event.line for event in trace if event.kind == "mma.commit"}
     sequences: dict[tuple[int, int, int], list[Event]] = defaultdict(list)
     for event in trace:
-        if event.warp is None or event.kind in _ASYNCHRONOUS or event.kind.endswith(".resume"):
+        if event.warp is None or event.kind in _ASYNCHRONOUS or event.data.get("asynchronous"):
             continue
-        if event.kind == "mbarrier.arrive" and event.line in commits:
+        if event.kind.endswith(".resume"):
             continue
         waits = event.kind.endswith(".wait")
         outcome = event.data.get("outcome")

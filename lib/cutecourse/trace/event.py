@@ -65,6 +65,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 barrier       {"rank": CTA in the cluster, "offset": bytes into its shared memory, "name": variable or None}
 state         {"phase": int, "pending": arrivals missing, "tx": bytes missing}, after the operation
+asynchronous  true of arrivals, there alone, that come of work that the thread has asked for: a tcgen05.commit
+              or a cp.async.mbarrier.arrive
 transfer      the index of the `tma.issue` it belongs to, or None
 outcome       "passed", "blocked" or "false" (the instruction answered that the phase is not complete)
 group         how many CTAs act together, 1 or 2
