@@ -70,6 +70,11 @@ def test_right_input__runs():
         (("@%p bra", "@%t bra"), PtxError, "line 16.*%t.*no predicate register"),
         (("mov.u32 %t, %tid.x;", "cvt.u32.u64 %wide, %at;"), UnsupportedInstruction, "%wide as .u128"),
         (("mov.u32 %t, %tid.x;", "selp.pred %p, %p, %p, %p;"), UnsupportedInstruction, "selp"),
+        (
+            ("@%p bra END;", "ways: .branchtargets END, %t; brx.idx %t, ways;"),
+            InvalidOperand,
+            "%t is no label of this function.*line 16",
+        ),
         ((".address_size 64", ".address_size 32"), LaunchError, "32 bits"),
     ],
 )

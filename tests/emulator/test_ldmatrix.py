@@ -6,6 +6,7 @@ import pytest
 from cutecourse.emulator import (
     AddressError,
     AlignmentError,
+    launch,
 )
 from support.collectives import PRODUCT, names, product, run
 
@@ -60,3 +61,42 @@ def test_ldmatrix__a_row_outside_shared_memory_is_an_error() -> None:
     with pytest.raises(AddressError, match="past the end") as caught:
         product(ptx)
     assert caught.value.lane == 0
+
+
+SOME_BLOCKS = """
+.version 8.0
+.target sm_80
+.address_size 64
+
+.visible .entry kernel(.param .u64 out)
+{
+    .shared .align 16 .b8 tile[512];
+    .reg .b32 %t, %b, %at, %x, %f<4>;
+    .reg .b64 %to;
+    .reg .pred %p;
+
+    mov.u32 %t, %tid.x;
+    mov.u32 %b, %ctaid.x;
+    mad.lo.u32 %x, %b, 32, %t;
+    ld.param.u64 %to, [out];
+    mad.wide.u32 %to, %x, 16, %to;
+    mov.u32 %at, tile;
+    mad.lo.u32 %at, %t, 16, %at;
+    st.shared.v4.b32 [%at], {%x, %x, %x, %x};
+    bar.warp.sync 0xffffffff;
+    setp.eq.u32 %p, %b, 1;
+    @%p bra DONE;
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%f0, %f1, %f2, %f3}, [%at];
+    st.global.v4.b32 [%to], {%f0, %f1, %f2, %f3};
+DONE:
+    ret;
+}
+"""
+
+
+def test_ldmatrix__of_four_matrices_in_some_of_the_blocks() -> None:
+    # Blocks of a grid run side by side: here one of three goes another way.
+    out = np.full((3, 32, 4), 0xCDCDCDCD, dtype=np.uint32)
+    launch(SOME_BLOCKS, grid=3, block=32, args=[out])
+    rows = (np.arange(32)[:, None] // 4 + 8 * np.arange(4)).astype(np.uint32)  # the lane that has the row
+    np.testing.assert_array_equal(out, [rows, np.full((32, 4), 0xCDCDCDCD), rows + 64])

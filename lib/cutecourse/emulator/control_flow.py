@@ -11,7 +11,7 @@ from cutecourse.emulator.library import LIBRARY
 from cutecourse.emulator.machine import WAIT
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
-from cutecourse.ptx.scopes import Register
+from cutecourse.ptx.scopes import LabelSymbol, Register
 from cutecourse.ptx.syntax import BranchTargets, Function, Name, Operand, Sequence, Variable
 
 __all__ = ["copy_results"]
@@ -68,7 +68,9 @@ def brx_idx(site: Site) -> Step:
     targets = []
     for label in table.labels:
         found = site.scope.lookup(label)
-        targets.append(site.program.label_block(found))  # type: ignore[arg-type]
+        if not isinstance(found, LabelSymbol):
+            site.invalid(f"{label} is no label of this function")
+        targets.append(site.program.label_block(found))
         site.program.edge(targets[-1])
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
@@ -84,7 +86,7 @@ def brx_idx(site: Site) -> Step:
                 bundle,
                 lanes[position],
             )
-        found = np.unique(values).tolist()
+        found: list[int] = np.unique(values).tolist()
         for other in found[1:]:
             bundle.machine.fork(bundle, split, row == np.uint32(other), targets[other])
         return targets[found[0]]
@@ -163,8 +165,10 @@ def _parts(site: Site) -> tuple[list[Operand], Function, list[Operand]]:
     """A call's results, its function and its arguments."""
     operands = list(site.operands)
     results: list[Operand] = []
-    if operands and isinstance(operands[0], Sequence):
-        results = list(operands.pop(0).items)  # type: ignore[union-attr]
+    first = operands[0] if operands else None
+    if isinstance(first, Sequence):
+        results = list(first.items)
+        del operands[0]
     if not operands or not isinstance(operands[0], Name):
         site.invalid("a call needs the name of a function")
     callee = site.scope.lookup(operands[0].text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cutecourse.dtypes import b16
 from cutecourse.emulator.access import Access
@@ -120,10 +121,10 @@ def _count(site: Site, given: int, n_matrices: int) -> None:
         site.invalid(f"{site.instruction.name} takes {n_matrices} registers, and {given} are given")
 
 
-def _address_lanes(bundle: Bundle, warps: object, n_matrices: int) -> Mask:
+def _address_lanes(bundle: Bundle, warps: slice | NDArray[np.intp], n_matrices: int) -> Mask:
     """The lanes whose addresses count."""
-    if n_matrices == 4 and warps == slice(None):
+    if n_matrices == 4 and isinstance(warps, slice):
         return None
     lanes = np.zeros_like(bundle.full)
-    lanes[warps, : 8 * n_matrices] = True  # type: ignore[index]
+    lanes[warps, : 8 * n_matrices] = True
     return lanes
