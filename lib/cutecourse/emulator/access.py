@@ -240,7 +240,8 @@ class Access:
         if b"\x01" in bad.tobytes():
             self._fault_local(bundle, address, lanes, bad)
         index = (base + address.astype(np.int64)) >> self.shift
-        words, written = bundle.local.view(f"u{self.bytes}"), bundle.local_written.view(f"u{self.bytes}")
+        words: NDArray[Any] = bundle.local.view(f"u{self.bytes}")
+        written: NDArray[Any] = bundle.local_written.view(f"u{self.bytes}")
         if self.count > 1:
             words, written = words.reshape(-1, self.count), written.reshape(-1, self.count)
         if self.reads:

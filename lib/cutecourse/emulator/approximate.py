@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator import numerics_arithmetic as exact
-from cutecourse.emulator.floats import bits_kind, format_of
+from cutecourse.emulator.floats import ROUNDINGS, bits_kind, format_of
 from cutecourse.emulator.integers import map_lanes
 from cutecourse.emulator.numerics import FORMATS, convert_float, flush_subnormals, to_float64
 from cutecourse.emulator.registry import Step, instruction
@@ -74,7 +74,7 @@ def rcp(site: Site) -> Step:
     Source:     PTX ISA 9.0, Floating Point Instructions: rcp, sqrt (#floating-point-instructions-rcp).
     """
     approximate = site.has("approx")
-    rounding = None if approximate else site.expect("rn", "rz", "rm", "rp")
+    rounding = None if approximate else site.expect(*ROUNDINGS)
     ftz = site.has("ftz")
     kind = site.type("f32", "f64")
     if approximate and kind == "f64":
@@ -89,9 +89,9 @@ def rcp(site: Site) -> Step:
 
     def apply(x: Values) -> Values:
         if reciprocal:
-            result = exact.divide(one, x, fmt, rounding, **clamps)  # type: ignore[arg-type]
+            result = exact.divide(one, x, fmt, rounding, **clamps)
         else:
-            result = exact.square_root(x, fmt, rounding, **clamps)  # type: ignore[arg-type]
+            result = exact.square_root(x, fmt, rounding, **clamps)
         return exact.first_nan(result, x) if kind == "f64" else result
 
     return map_lanes((bits, target), [(bits, a)], apply)

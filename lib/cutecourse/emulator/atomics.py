@@ -200,7 +200,8 @@ def _float_add(type_name: str) -> Update:
     def add(old: Words, b: Words, c: Words) -> Words:
         with np.errstate(all="ignore"):
             total = np.ascontiguousarray(old).view(kind) + np.ascontiguousarray(b).view(kind)
-        return np.where(np.isnan(total), nan, total.view(element)).view(old.dtype)
+        found: Words = np.where(np.isnan(total), nan, total.view(element)).view(old.dtype)
+        return found
 
     return add
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split, warps_of
 from cutecourse.emulator.errors import BarrierError, InvalidOperand, NonUniformOperand
 from cutecourse.emulator.machine import WAIT
 from cutecourse.emulator.registry import Step, instruction
@@ -285,7 +285,7 @@ def _arrive(
     part = members[0][1]
     state = _barriers(bundle)
     barrier, count = part.barrier, part.count
-    warps = ready.any(axis=1)
+    warps = warps_of(ready)
     expected = state.expected[barrier]
     arrived = state.arrived[barrier]
     different = warps & (arrived > 0) & (expected != count)

@@ -106,7 +106,7 @@ def shift(site: Site) -> Step:
 
     def function(x: Values, y: Values) -> Values:
         distance = np.minimum(y, bits - 1).astype(dtype)
-        shifted = x << distance if left else x >> distance
+        shifted: Values = x << distance if left else x >> distance
         return shifted if signed else np.where(y >= bits, dtype.type(0), shifted)
 
     return map_lanes((kind, target), [(kind, a), ("u32", b)], function)
@@ -274,7 +274,8 @@ def bfe(site: Site) -> Step:
             ~unsigned.type(0),
             (unsigned.type(1) << np.minimum(kept, bits - 1).astype(unsigned)) - unsigned.type(1),
         )
-        return np.where(sign, (field & ones) | ~ones, field & ones).astype(unsigned).view(dtype)
+        found: Values = np.where(sign, (field & ones) | ~ones, field & ones).astype(unsigned).view(dtype)
+        return found
 
     return map_lanes((kind, target), [(kind, a), ("u32", b), ("u32", c)], function)
 
@@ -299,7 +300,8 @@ def bfi(site: Site) -> Step:
         ones = _ones(np.minimum(count, bits), bits, dtype)
         shift_by = np.minimum(start, bits - 1).astype(dtype)
         field = np.where(start < bits, ones << shift_by, dtype.type(0))
-        return (base & ~field) | ((value << shift_by) & field)
+        found: Values = (base & ~field) | ((value << shift_by) & field)
+        return found
 
     return map_lanes((kind, target), [(kind, a), (kind, b), ("u32", c), ("u32", d)], function)
 
@@ -312,7 +314,8 @@ def _field(number: Values, bits: int) -> Values:
 def _ones(count: Values, bits: int, dtype: Any) -> Values:
     """As many low bits set as counted."""
     partial = (dtype.type(1) << np.minimum(count, bits - 1).astype(dtype)) - dtype.type(1)
-    return np.where(count >= bits, ~dtype.type(0), partial)
+    ones: Values = np.where(count >= bits, ~dtype.type(0), partial)
+    return ones
 
 
 @instruction("bmsk")

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from cutecourse.emulator.provenance import Provenance
     from cutecourse.emulator.races import Races
 
-__all__ = ["CHUNK", "CHUNK_TYPE", "KINDS", "WARP_SIZE", "Bundle", "Cohort", "Mask", "Split", "put"]
+__all__ = [
+    "CHUNK",
+    "CHUNK_TYPE",
+    "KINDS",
+    "WARP_SIZE",
+    "Bundle",
+    "Cohort",
+    "Mask",
+    "Split",
+    "put",
+    "warps_of",
+]
 
 WARP_SIZE = 32
 CHUNK = 16
@@ -35,7 +46,8 @@ Mask = NDArray[np.bool_] | None
 def _alternate(name: str) -> np.dtype[Any]:
     import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
 
 
 # How a register's bits can be looked at: (bits of the register, NumPy type, elements in a register).
@@ -64,6 +76,12 @@ KINDS: dict[str, tuple[int, np.dtype[Any], int]] = {
 }
 for _bits in (8, 16, 32, 64):
     KINDS[f"b{_bits}"] = KINDS[f"u{_bits}"]
+
+
+def warps_of(lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which warps have one of the lanes: (n_warps, 32) -> (n_warps,)."""
+    found: NDArray[np.bool_] = np.logical_or.reduce(lanes, axis=1)
+    return found
 
 
 def put(row: NDArray[Any], values: Any, mask: Mask) -> None:

@@ -65,7 +65,9 @@ class _ClusterBarrier:
 
     def _live(self) -> NDArray[np.int64]:
         """How many threads of each cluster have not ended."""
-        return np.sum([b.live.sum(axis=1) for b in self.cohort.bundles], axis=0, dtype=np.int64)
+        live = [b.live.sum(axis=1) for b in self.cohort.bundles]
+        found: NDArray[np.int64] = np.sum(live, axis=0, dtype=np.int64)
+        return found
 
     def on_exit(self, bundle: Bundle, mask: Lanes) -> None:
         """Threads have ended: nobody waits for them any more."""

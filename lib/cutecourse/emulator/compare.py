@@ -35,7 +35,8 @@ _COMBINE: dict[str, np.ufunc] = {"and": np.logical_and, "or": np.logical_or, "xo
 
 
 def _nan(x: Values, y: Values) -> Values:
-    return (x != x) | (y != y)  # noqa: PLR0124
+    found: Values = (x != x) | (y != y)  # noqa: PLR0124
+    return found
 
 
 def _comparison(site: Site, name: str, kind: str) -> Comparison:  # noqa: RET503 - what it ends in raises

@@ -109,7 +109,12 @@ def _cast(site: Site, target: str, source: str, width: int) -> Step | None:
 
 
 def _scalar(
-    site: Site, target: str, source: str, whole: str | None, rounding: str | None, clamps: dict[str, bool]
+    site: Site,
+    target: str,
+    source: str,
+    whole: str | None,
+    rounding: Rounding | None,
+    clamps: dict[str, bool],
 ) -> Convert:
     to_integer, from_integer = target in _INTEGERS, source in _INTEGERS
     sat, ftz = clamps["sat"], clamps["ftz"]
@@ -131,7 +136,7 @@ def _scalar(
         if rounding not in ("rn", "rz", "rm", "rp"):
             site.unsupported("an integer becomes a float with .rn, .rz, .rm or .rp")
         fmt, a_bits, a_signed = FORMATS[target], _bits(source), source[0] == "s"
-        return lambda a: numerics.integer_to_float(a, a_bits, a_signed, fmt, rounding, sat=sat)  # type: ignore[arg-type]
+        return lambda a: numerics.integer_to_float(a, a_bits, a_signed, fmt, rounding, sat=sat)
     a_fmt, d_fmt = FORMATS[source], FORMATS[target]
     if whole is not None:
         if source != target:
@@ -149,11 +154,11 @@ def _scalar(
     if rounding == "rna":
         return lambda a: numerics.convert_to_tf32_away(a, satfinite=satfinite)
     return lambda a: numerics.convert_float(
-        a, a_fmt, d_fmt, rounding or "rn", ftz=ftz, sat=sat, relu=relu, satfinite=satfinite  # type: ignore[arg-type]
-    )  # fmt: skip
+        a, a_fmt, d_fmt, rounding or "rn", ftz=ftz, sat=sat, relu=relu, satfinite=satfinite
+    )
 
 
-def _packed(site: Site, target: str, source: str, rounding: str | None, clamps: dict[str, bool]) -> Step:
+def _packed(site: Site, target: str, source: str, rounding: Rounding | None, clamps: dict[str, bool]) -> Step:
     """Two numbers at once: f32 pairs into halves, and fp8 pairs from and into f16 pairs."""
     relu, satfinite = clamps["relu"], clamps["satfinite"]
     fp8 = target in ("e4m3x2", "e5m2x2")

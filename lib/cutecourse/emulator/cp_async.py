@@ -111,7 +111,7 @@ class _Queue:
         found = bundle.state.get("cp.async")
         if found is None:
             found = bundle.state["cp.async"] = cls(np.zeros((bundle.n, WARP_SIZE), dtype=np.int64))
-        return found  # type: ignore[no-any-return]
+        return found
 
     def complete(self, bundle: Bundle, lanes: Lanes, before: NDArray[np.int64] | None) -> None:
         """Complete what some threads asked for: in groups with a number below `before`, or all of it."""

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from cutecourse.emulator import numerics_arithmetic as exact
 from cutecourse.emulator.bundle import KINDS, Bundle, Mask
 from cutecourse.emulator.integers import map_lanes
-from cutecourse.emulator.numerics import FORMATS, FloatFormat, flush_subnormals
+from cutecourse.emulator.numerics import FORMATS, FloatFormat, Rounding, flush_subnormals
 from cutecourse.emulator.registry import Step
 from cutecourse.emulator.site import Site
 
 __all__ = [
     "FLOAT_KINDS",
+    "ROUNDINGS",
     "bits_kind",
     "canonical",
     "copysign",
@@ -35,8 +36,8 @@ __all__ = [
 
 Values = NDArray[Any]
 FLOAT_KINDS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64", "f32x2")
-_ROUNDINGS = ("rn", "rz", "rm", "rp")
-_NAN = {"f16": np.uint16(0x7FFF), "f32": np.uint32(0x7FFFFFFF)}
+ROUNDINGS: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp")
+_NAN: dict[str, np.unsignedinteger[Any]] = {"f16": np.uint16(0x7FFF), "f32": np.uint32(0x7FFFFFFF)}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"add": exact.add, "sub": exact.subtract, "mul": exact.multiply}
 _UFUNCS: dict[str, np.ufunc] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
@@ -79,8 +80,8 @@ def _with_nans(
     return lambda *operands: exact.first_nan(function(*operands), *order(*operands))
 
 
-def _take_form(site: Site, *roundings: str) -> tuple[str, str, dict[str, bool]]:
-    rounding = site.one_of(*(roundings or _ROUNDINGS), default="rn") or "rn"
+def _take_form(site: Site) -> tuple[str, Rounding, dict[str, bool]]:
+    rounding: Rounding = site.one_of(*ROUNDINGS, default="rn")
     clamps = {"ftz": site.has("ftz"), "sat": site.has("sat"), "relu": site.has("relu")}
     kind = site.type(*FLOAT_KINDS)
     if rounding != "rn" and kind not in {"f32", "f64", "f32x2"}:
@@ -114,7 +115,8 @@ def two_operands(site: Site, name: str) -> Step:
     chosen = {name: True for name, wanted in clamps.items() if wanted}
 
     def compute(x: Values, y: Values) -> Values:
-        return function(x, y, fmt, rounding, **chosen)
+        result: Values = function(x, y, fmt, rounding, **chosen)
+        return result
 
     compute = _with_nans(compute, kind, lambda x, y: (y, x))
     return map_lanes((bits, target), [(bits, a), (bits, b)], compute)
@@ -205,7 +207,7 @@ def divide(site: Site) -> Step:
     return map_lanes((bits, target), [(bits, a), (bits, b)], compute)
 
 
-def _magnitude(site: Site, kind: str) -> tuple[np.generic, np.generic]:
+def _magnitude(site: Site, kind: str) -> tuple[np.unsignedinteger[Any], np.unsignedinteger[Any]]:
     """The sign bit of a kind's elements, and all other bits."""
     fmt = format_of(kind)
     dtype = np.dtype(f"u{fmt.bits // 8}").type
@@ -256,9 +258,9 @@ def min_max(site: Site) -> Step:
     target, a, b = site.destination(0, bits), site.source(1, bits), site.source(2, bits)
     sign, rest = _magnitude(site, kind)
     smaller = site.instruction.opcode == "min"
-    infinity = type(sign)(int(fmt.infinity))  # type: ignore[call-arg]
-    nan = type(sign)(int(fmt.nan))  # type: ignore[call-arg]
-    quiet = type(sign)(1 << (fmt.fraction_bits - 1))  # type: ignore[call-arg]
+    infinity = type(sign)(int(fmt.infinity))
+    nan = type(sign)(int(fmt.nan))
+    quiet = type(sign)(1 << (fmt.fraction_bits - 1))
     signed = np.dtype(f"i{fmt.bits // 8}")
 
     def function(x: Values, y: Values) -> Values:
@@ -292,20 +294,22 @@ def test_property(site: Site) -> Step:
     smallest = dtype(1 << fmt.fraction_bits)
 
     def function(x: Values) -> Values:
-        size = x & rest
+        size: Values = x & rest
+        holds: Values
         match what:
             case "finite":
-                return size < infinity
+                holds = size < infinity
             case "infinite":
-                return size == infinity
+                holds = size == infinity
             case "number":
-                return size <= infinity
+                holds = size <= infinity
             case "notanumber":
-                return size > infinity
+                holds = size > infinity
             case "normal":
                 # "As a special case, positive and negative zero are considered normal numbers."
-                return ((size >= smallest) & (size < infinity)) | (size == 0)
+                holds = ((size >= smallest) & (size < infinity)) | (size == 0)
             case _:
-                return (size > 0) & (size < smallest)
+                holds = (size > 0) & (size < smallest)
+        return holds
 
     return map_lanes(("pred", target), [(bits, a)], function)

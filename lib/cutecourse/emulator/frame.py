@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.ptx.scopes import type_bits
-from cutecourse.ptx.syntax import Expression, FloatLiteral, IntLiteral, SymbolOffset, Variable
+from cutecourse.ptx.syntax import Expression, FloatLiteral, SymbolOffset, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def _encode(value: Expression, kind: str, width: int, address: Callable[[SymbolO
             number = struct.unpack("<Q", np.float64(np.uint32(number).view(np.float32)).tobytes())[0]
         elif kind in {"f16", "bf16"}:
             raise LaunchError(f"an initializer of type .{kind} has to be written as bits", line=value.line)
-    elif isinstance(value, IntLiteral) and kind in {"f32", "f64"}:
+    elif kind in {"f32", "f64"}:
         form = "<f" if kind == "f32" else "<d"
         return struct.pack(form, float(value.value))
     else:

@@ -128,7 +128,8 @@ def high_half(x: Values, y: Values, kind: str) -> Values:
     bits, dtype, _ = KINDS[kind]
     if bits < 64:
         wide = KINDS[f"{kind[0]}{2 * bits}"][1]
-        return ((x.astype(wide) * y.astype(wide)) >> wide.type(bits)).astype(dtype)
+        half: Values = ((x.astype(wide) * y.astype(wide)) >> wide.type(bits)).astype(dtype)
+        return half
     ux, uy = x.view(np.uint64), y.view(np.uint64)
     low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
     xl, xh, yl, yh = ux & low, ux >> shift, uy & low, uy >> shift
@@ -138,7 +139,8 @@ def high_half(x: Values, y: Values, kind: str) -> Values:
     if kind == "s64":
         # Signed operands: subtract what their sign bits counted too much.
         high = high - np.where(x < 0, uy, np.uint64(0)) - np.where(y < 0, ux, np.uint64(0))
-    return high.view(dtype)
+    whole: Values = high.view(dtype)
+    return whole
 
 
 def _product(part: str, kind: str) -> tuple[str, Callable[[Values, Values], Values]]:
@@ -258,7 +260,8 @@ def _quotient(x: Values, y: Values) -> Values:
         np.abs(x).view(unsigned), np.where(y == 0, unsigned.type(1), np.abs(y).view(unsigned))
     )
     signed = np.where((x < 0) != (y < 0), unsigned.type(0) - magnitude, magnitude)
-    return np.where(y == 0, x.dtype.type(-1), signed.view(x.dtype))
+    quotient: Values = np.where(y == 0, x.dtype.type(-1), signed.view(x.dtype))
+    return quotient
 
 
 def divide(site: Site) -> Step:
@@ -334,6 +337,7 @@ def dot_product(site: Site) -> Step:
     def function(x: Values, y: Values, z: Values) -> Values:
         chosen = y if four else y[..., first : first + 2]
         total = (x.astype(np.int64) * chosen.astype(np.int64)).sum(axis=-1)
-        return (total + z).astype(dtype)
+        found: Values = (total + z).astype(dtype)
+        return found
 
     return map_lanes((result, target), [(parts_a, a), (parts_b, b), (result, c)], function)

@@ -164,7 +164,7 @@ def launch(
     _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions)
     if recorder is not None:
-        options = {
+        options: dict[str, Any] = {
             "grid": shape,
             "block": threads,
             "cluster": clusters,
@@ -266,7 +266,7 @@ def _only_new_cycles() -> Iterator[None]:
 # --- what is launched ----------------------------------------------------------------------------------
 
 
-def _entry(module: Module, name: str | None) -> Function:
+def _entry(module: Module, name: object) -> Function:
     entries = module.entries
     known = ", ".join(entries) or "none"
     if name is None:
@@ -280,7 +280,7 @@ def _entry(module: Module, name: str | None) -> Function:
     return entries[name]
 
 
-def _arithmetic(name: str, function: Function) -> str:
+def _arithmetic(name: object, function: Function) -> str:
     if not isinstance(name, str) or name not in TENSOR_CORES:
         known = ", ".join(TENSOR_CORES)
         raise LaunchError(
@@ -292,10 +292,10 @@ def _arithmetic(name: str, function: Function) -> str:
 def _extents(
     what: str, value: int | Sequence[int], limits: tuple[int, int, int], function: Function
 ) -> tuple[int, int, int]:
-    items = [value] if isinstance(value, numbers.Integral) else value
+    items: Any = [value] if isinstance(value, numbers.Integral) else value
     try:
-        extents = [int(v) for v in items if isinstance(v, numbers.Integral)]  # type: ignore[union-attr]
-        wrong = len(extents) != len(items) or not 1 <= len(extents) <= 3  # type: ignore[arg-type]
+        extents = [int(v) for v in items if isinstance(v, numbers.Integral)]
+        wrong = len(extents) != len(items) or not 1 <= len(extents) <= 3
     except TypeError:
         wrong, extents = True, []
     if wrong:
@@ -351,7 +351,7 @@ def _check_options(
             raise LaunchError(f"{name} is a number of at least 1, not {given!r}", kernel=function.name)
     if not isinstance(seed, numbers.Integral):
         raise LaunchError(f"the seed has to be an integer, not {seed!r}", kernel=function.name)
-    if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= dynamic_smem < 1 << 30:
+    if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= int(dynamic_smem) < 1 << 30:
         raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
     for name, given in (("hazards", hazards), ("names", names)):
         if given is not None and not isinstance(given, Mapping):
@@ -482,7 +482,7 @@ class _Pointers:
             )
         if not array.flags.writeable:
             raise LaunchError("a read-only array; pass a copy, kernels write through their pointers")
-        start = array.__array_interface__["data"][0]
+        start: int = array.__array_interface__["data"][0]
         end = start + array.nbytes
         for low, high, allocation in self.known:
             if (start < high and low < end) or (start == low and end == high):
@@ -583,8 +583,9 @@ def _encode_float(kind: str, value: float) -> bytes:
     if kind == "bf16":
         import ml_dtypes
 
-        return np.float32(value).astype(ml_dtypes.bfloat16).tobytes()
-    types = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+        raw: bytes = np.float32(value).astype(ml_dtypes.bfloat16).tobytes()
+        return raw
+    types: dict[str, type[np.floating[Any]]] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
     if kind not in types:
         raise LaunchError(f"the number {value!r} for a parameter of type .{kind}")
     with np.errstate(over="ignore"):

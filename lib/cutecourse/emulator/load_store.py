@@ -38,7 +38,7 @@ _HINTS = (
 
 def take_space(site: Site) -> str:
     """Take the state space from the modifiers: "generic" where none is named."""
-    space = site.one_of(*_SPACES, default="generic") or "generic"
+    space = site.one_of(*_SPACES, default="generic")
     space = space.removesuffix("::entry").removesuffix("::func")
     return "shared" if space == "shared::cta" else space
 

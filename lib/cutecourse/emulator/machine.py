@@ -397,6 +397,7 @@ class Machine:
         if split.mask is None:
             if gate.constant == 0xFFFFFFFF or gate.kind == "warp":
                 return True
+            assert gate.slot is not None
             if bundle.rows["u32"][gate.slot].tobytes() == b"\xff" * (4 * WARP_SIZE * bundle.n):
                 return True
         self._absorb(bundle, split)
@@ -430,6 +431,7 @@ class Machine:
         self.assign(split, split.mask | other.mask)
 
     def _members_present(self, bundle: Bundle, mask: NDArray[np.bool_], gate: Gate) -> NDArray[np.bool_]:
+        assert gate.slot is not None
         members = bundle.rows["u32"][gate.slot]
         bit = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
         own = (members & bit) != 0

@@ -295,7 +295,7 @@ class MBarrier:
 
     def _recent(self) -> list[tuple[str, int, int, Origin]]:
         """The notes of the last phases, of as many as have enough different things."""
-        things = set()
+        things: set[tuple[str, int, int, int]] = set()
         first = -1
         for at in range(len(self.notes) - 1, -1, -1):
             what, phase, _, origin = self.notes[at]

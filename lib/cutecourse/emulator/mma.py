@@ -46,7 +46,7 @@ class MmaForm:
     def fragment(self, operand: str) -> Fragment:
         """The fragment of operand "A", "B", "C" or "D"."""
         element = dtype({"A": self.a, "B": self.b, "C": self.c, "D": self.d}[operand])
-        return mma_fragment(operand, self.m, self.n, self.k, element.bits)  # type: ignore[arg-type]
+        return mma_fragment(operand, self.m, self.n, self.k, element.bits)
 
 
 def _forms() -> dict[tuple[str, ...], MmaForm]:
@@ -102,7 +102,8 @@ def pack_elements(elements: NDArray[Any], element: DType) -> NDArray[Any]:
     low = bits & np.uint64((1 << element.bits) - 1)
     grouped = low.reshape(*elements.shape[:-1], -1, per_register)
     shifts = np.arange(per_register, dtype=np.uint64) * np.uint64(element.bits)
-    return (grouped << shifts).sum(axis=-1, dtype=np.uint64).astype(np.uint32)
+    packed: NDArray[np.uint32] = (grouped << shifts).sum(axis=-1, dtype=np.uint64).astype(np.uint32)
+    return packed
 
 
 @instruction("mma.sync")

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.numerics import FORMATS, Bits, FloatFormat, pack, unpack
+from cutecourse.emulator.numerics import FORMATS, Bits, FloatFormat, Unpacked, pack, unpack
 from cutecourse.emulator.numerics_arithmetic import first_nan, fma
 
 __all__ = [
@@ -155,7 +155,12 @@ def _round(total: Integers, exponent: Integers, accumulator: FloatFormat) -> Bit
     return np.where(is_zero, np.uint64(0), result)
 
 
-def _specials(result: Bits, taken: tuple, negative: NDArray[np.bool_], accumulator: FloatFormat) -> Bits:
+def _specials(
+    result: Bits,
+    taken: tuple[Unpacked, Unpacked, Unpacked],
+    negative: NDArray[np.bool_],
+    accumulator: FloatFormat,
+) -> Bits:
     """Infinities and NaNs, which take no part in the sum."""
     left, right, addend = taken
     left_special, right_special = left.infinite | left.nan, right.infinite | right.nan
@@ -163,7 +168,7 @@ def _specials(result: Bits, taken: tuple, negative: NDArray[np.bool_], accumulat
         return result
     rows = (..., slice(None), None, slice(None))
 
-    def columns(values: NDArray) -> NDArray:
+    def columns(values: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return np.swapaxes(values, -1, -2)[..., None, :, :]
 
     infinite = left.infinite[rows] | columns(right.infinite)
@@ -203,7 +208,8 @@ def rounded_once_bound(
     total = np.abs(a @ b.T + c) + lost
     kind = np.float16 if accumulator.name == "f16" else np.float32
     # The next number behind the largest sum that either of them can have.
-    return lost + 2 * np.spacing(total.astype(kind)).astype(np.float64)
+    bound: NDArray[np.float64] = lost + 2 * np.spacing(total.astype(kind)).astype(np.float64)
+    return bound
 
 
 def sequential_f64_products(a: Bits, b: Bits, c: Bits) -> Bits:
@@ -219,10 +225,11 @@ def sequential_f64_products(a: Bits, b: Bits, c: Bits) -> Bits:
 
 def integer_products(a: Integers, b: Integers, c: Integers, *, satfinite: bool) -> Integers:
     """D = A * B + C on whole numbers, wrapped to 32 bits or, with `satfinite`, clamped into them."""
-    total = a @ b + c
+    total: Integers = a @ b + c
     if satfinite:
         return np.clip(total, -(2**31), 2**31 - 1)
-    return ((total + 2**31) & 0xFFFF_FFFF) - 2**31
+    wrapped: Integers = ((total + 2**31) & 0xFFFF_FFFF) - 2**31
+    return wrapped
 
 
 def bit_products(a: Integers, b: Integers, c: Integers, *, exclusive_or: bool) -> Integers:

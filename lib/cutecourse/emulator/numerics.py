@@ -180,7 +180,8 @@ def bit_length(magnitude: Bits) -> NDArray[np.int64]:
     # The way through float64 rounds, and may round up to the next power of two.
     top = np.maximum(guess - 1, 0).astype(np.uint64)
     too_long = (guess == 65) | ((guess > 0) & ((magnitude >> np.minimum(top, np.uint64(63))) == 0))
-    return guess - too_long
+    found: NDArray[np.int64] = guess - too_long
+    return found
 
 
 def round_magnitude(

@@ -316,7 +316,8 @@ class Program:
 
         def lanes(bundle: Bundle) -> NDArray[Any]:
             rows = bundle.rows[kind]
-            return np.add(rows[slot], rows[distance])  # type: ignore[no-any-return]
+            found: NDArray[Any] = np.add(rows[slot], rows[distance])
+            return found
 
         return AddressSource(lanes, None, None)
 

@@ -102,7 +102,7 @@ class Operations:
         """The same of each sector, where all its chunks have the same."""
         self.touched = np.zeros(n_sectors, dtype=np.uint8)
         """Whether threads have used a sector."""
-        self._few_sectors, self._few_touched = memoryview(self._sectors), memoryview(self.touched)
+        self._few_sectors, self._few_touched = self._sectors.data, self.touched.data
         """The same two, for who asks for a few sectors."""
         self.every: list[Operation | None] = [None]
         self.tags = np.zeros(64, dtype=np.uint32)
@@ -140,7 +140,7 @@ class Operations:
     def _copies_at(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
         """The numbers of the last copies into some chunks."""
         sectors = chunks >> _SECTOR_SHIFT
-        found = self._sectors[sectors]
+        found: NDArray[np.int32] = self._sectors[sectors]
         mixed = found == _MIXED
         if b"\x01" in mixed.tobytes():
             found = np.where(mixed, self._into[chunks], found)
@@ -170,9 +170,8 @@ class Operations:
                 return
             if low < high:
                 self._sectors[low:high] = number
-            edges = (range(chunks.start, min(low * _SECTOR, chunks.stop)),)
-            edges += (range(max(high * _SECTOR, edges[0].stop), chunks.stop),)
-            for edge in edges:
+            first = range(chunks.start, min(low * _SECTOR, chunks.stop))
+            for edge in (first, range(max(high * _SECTOR, first.stop), chunks.stop)):
                 if edge:
                     self._issue(number, np.arange(edge.start, edge.stop))
             return
@@ -457,9 +456,12 @@ class Operations:
         ranks = np.unique(chunks // self.block_chunks).tolist() if away else [bundle.rank]
         for rank in ranks:
             for readers in self._readers.get(rank, {}).values():
-                here = chunks // self.block_chunks == rank if away else slice(None)
                 inside = chunks - rank * self.block_chunks
-                held = np.where(here, readers[np.where(here, inside, 0)], 0) if away else readers[inside]
+                if away:
+                    here = chunks // self.block_chunks == rank
+                    held = np.where(here, readers[np.where(here, inside, 0)], 0)
+                else:
+                    held = readers[inside]
                 bad = self.tags[held] >= known[clusters, self._components[held]]
                 if b"\x01" in bad.tobytes():
                     place = tuple(np.argwhere(bad)[0])

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Mask
+from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Mask, warps_of
 from cutecourse.emulator.clocks import BarrierClock, Carried, Clocks, Row
 from cutecourse.emulator.errors import NoBarrierError
 from cutecourse.emulator.mbarrier_state import MBarrier, Origin
@@ -67,7 +67,7 @@ class Races:
 
     def _ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Who waits at a barrier for warps that end learns what they knew."""
-        rows = mask.any(axis=1) & ~bundle.live.any(axis=1)
+        rows = warps_of(mask) & ~warps_of(bundle.live)
         if rows.any():
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
 
@@ -85,12 +85,12 @@ class Races:
 
     def barrier_leave(self, bundle: Bundle, number: int, mask: Mask) -> None:
         """Warps that have waited at it go on."""
-        rows = (bundle.full if mask is None else mask).any(axis=1)
+        rows = warps_of(bundle.full if mask is None else mask)
         self.clocks.leave((bundle.rank, number), bundle, rows)
 
     def cluster_arrive(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps come to the barrier of their cluster."""
-        self.clocks.arrive("cluster", bundle, mask.any(axis=1))
+        self.clocks.arrive("cluster", bundle, warps_of(mask))
 
     def cluster_complete(self, rows: NDArray[np.bool_]) -> None:
         """It is complete in some clusters."""
@@ -99,13 +99,13 @@ class Races:
 
     def cluster_leave(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps that have waited at it go on."""
-        rows = mask.any(axis=1)
+        rows = warps_of(mask)
         if rows.any():
             self.clocks.leave("cluster", bundle, rows)
 
     def flag(self, bundle: Bundle, mask: Mask) -> None:
         """Warps use memory in a way that may hand over what they did, or take what others hand over."""
-        rows = (bundle.full if mask is None else mask).any(axis=1)
+        rows = warps_of(bundle.full if mask is None else mask)
         self.clocks.pass_on(_FLAGS, bundle, rows)
 
     # --- mbarriers ------------------------------------------------------------------------------------------

@@ -71,7 +71,8 @@ def shfl(site: Site) -> Step:
 def _members(bundle: Bundle, mask: Mask, slot: int) -> NDArray[np.bool_]:
     """(n, 32, 32): for each lane, which lanes its membermask names among those that take part."""
     named = (bundle.rows["u32"][slot][..., None] & LANE_BITS) != 0
-    return named if mask is None else named & mask[:, None, :]
+    found: NDArray[np.bool_] = named if mask is None else named & mask[:, None, :]
+    return found
 
 
 @instruction("vote.sync")
@@ -94,11 +95,11 @@ def vote(site: Site) -> Step:
         if mode == "ballot":
             result: NDArray[Any] = lane_masks(held & named)
         elif mode == "all":
-            result = (held | ~named).all(axis=-1)
+            result = np.all(held | ~named, axis=-1)
         elif mode == "any":
-            result = (held & named).any(axis=-1)
+            result = np.any(held & named, axis=-1)
         else:
-            result = (held | ~named).all(axis=-1) | ~(held & named).any(axis=-1)
+            result = np.all(held | ~named, axis=-1) | ~np.any(held & named, axis=-1)
         put(bundle.rows["u32" if kind == "b32" else "pred"][d], result, mask)
 
     return step

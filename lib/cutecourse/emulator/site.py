@@ -7,7 +7,7 @@ registers all look alike. It also keeps account of the modifiers, so that a form
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from cutecourse.emulator.program import Program
 
 __all__ = ["AddressSource", "Site"]
+
+_ErrorKind = type[EmulatorError]
+"""Named here because `Site.type` hides the builtin inside of the class."""
+_Word = TypeVar("_Word", bound=str)
 
 
 class AddressSource:
@@ -84,15 +88,21 @@ class Site:
                 found = True
         return found
 
-    def one_of(self, *names: str, default: str | None = None) -> str | None:
+    @overload
+    def one_of(self, *names: _Word) -> _Word | None: ...
+
+    @overload
+    def one_of(self, *names: _Word, default: _Word) -> _Word: ...
+
+    def one_of(self, *names: _Word, default: _Word | None = None) -> _Word | None:
         """Take the first modifier that is one of the names and return it."""
         for modifier in self.modifiers:
             if modifier in names:
                 self.modifiers.remove(modifier)
-                return modifier
+                return names[names.index(modifier)]
         return default
 
-    def expect(self, *names: str) -> str:
+    def expect(self, *names: _Word) -> _Word:
         """Take one of the modifiers; it is an error that none is there."""
         found = self.one_of(*names)
         if found is None:
@@ -263,7 +273,7 @@ class Site:
 
     def error(
         self,
-        kind: type[EmulatorError],
+        kind: _ErrorKind,
         problem: str,
         bundle: Bundle,
         lane: int | np.integer[Any] | None = None,

@@ -86,7 +86,7 @@ def _chunks(mmas: Sequence[Mma], matrices: Sequence[Matrix], *, k_major: bool) -
     Numbers among the cohort's, shape (CTAs, rows, chunks).
     """
     chunks = along_k(tuple(matrices), k_major=k_major)
-    return chunks + np.array(mmas[0].place.starts)[:, None, None]
+    return chunks + np.array(mmas[0].place.starts, dtype=np.int64)[:, None, None]
 
 
 def _check_shared(mmas: Sequence[Mma], places: list[NDArray[np.int64]]) -> None:
@@ -165,10 +165,9 @@ def _write(
     masks = first.disabled[4 * position : 4 * position + 4]
     if any(masks):
         words = np.array(masks, dtype=np.uint32)
-        kept = (words[lanes // 32] >> (lanes % 32).astype(np.uint32)) & 1 == 0
-        if kept.all():
-            kept = slice(None)
-        else:
+        enabled = (words[lanes // 32] >> (lanes % 32).astype(np.uint32)) & 1 == 0
+        if not enabled.all():
+            kept = enabled
             rows = lanes = lanes[kept]
     c = None
     if first.enable:
@@ -177,7 +176,7 @@ def _write(
         c = numbers(memory.cells[rows, columns], kind)
         if scale:
             c = c.astype(np.float64) * 2.0**-scale
-    products = []
+    products: list[tuple[NDArray[np.float64], NDArray[np.float64], bool]] = []
     for mma, (a, b, exact) in zip(mmas, factors, strict=True):
         if not mma.enable:
             # What those before it have made does not count.

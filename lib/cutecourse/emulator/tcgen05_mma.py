@@ -137,7 +137,7 @@ def mma(site: Site) -> Step:
     for extra in ("ws", "sp", "ashift", "block_scale"):
         if site.has(extra):
             site.unsupported(f".{extra} is not supported yet")
-    collector = site.one_of(*_COLLECTORS, default=_COLLECTORS[-1]) or _COLLECTORS[-1]
+    collector = site.one_of(*_COLLECTORS, default=_COLLECTORS[-1])
     operands = _Operands(site, group)
     follow(site.machine, stores=True)
 

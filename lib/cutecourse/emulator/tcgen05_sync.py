@@ -50,11 +50,13 @@ def commit(site: Site) -> Step:
     cta_mask = site.source(1, "u16") if multicast else None
 
     def step(bundle: Bundle, mask: Mask) -> None:
+        bits: int | None
+        ranks: tuple[int, ...]
         for lane, rank, offset in targets.each(bundle, mask):
             origin = Origin(site, bundle, lane)
             check_peer(origin, group)
-            bits, ranks = None, [rank]
             if cta_mask is None:
+                bits, ranks = None, (rank,)
                 check_alive(site, bundle, lane, rank, _TOLD)
             else:
                 bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
@@ -86,7 +88,7 @@ def commit(site: Site) -> Step:
     return step
 
 
-def _arrive(origin: Origin, ranks: list[int], offset: int, row: Row | None) -> None:
+def _arrive(origin: Origin, ranks: tuple[int, ...], offset: int, row: Row | None) -> None:
     """One arrival at the mbarrier of each CTA; `row` is what it tells."""
     bundle = origin.bundle
     cluster = origin.lane // WARP_SIZE

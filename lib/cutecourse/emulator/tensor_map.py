@@ -283,7 +283,7 @@ class TensorMap:
 
 def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
     try:
-        given = tuple(values)
+        given: tuple[Any, ...] = tuple(values)
     except TypeError:
         given = (values,)
     if not all(isinstance(v, numbers.Integral) for v in given):

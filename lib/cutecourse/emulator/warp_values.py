@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,7 +32,7 @@ def require_whole_warps(site: Site, bundle: Bundle, mask: Mask) -> None:
         )
 
 
-def whole_warps(bundle: Bundle, mask: Mask) -> Any:
+def whole_warps(bundle: Bundle, mask: Mask) -> slice | NDArray[np.intp]:
     """What picks the warps that take part along an array's first axis: a slice where all do."""
     if mask is None or mask.all():
         return slice(None)
@@ -43,4 +41,5 @@ def whole_warps(bundle: Bundle, mask: Mask) -> Any:
 
 def lane_masks(lanes: NDArray[np.bool_]) -> NDArray[np.uint32]:
     """(..., 32) truth values -> (...) masks with bit l for lane l."""
-    return np.where(lanes, LANE_BITS, np.uint32(0)).sum(axis=-1, dtype=np.uint32)
+    found: NDArray[np.uint32] = np.where(lanes, LANE_BITS, np.uint32(0)).sum(axis=-1, dtype=np.uint32)
+    return found

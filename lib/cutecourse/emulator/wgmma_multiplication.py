@@ -260,7 +260,8 @@ def _whole(kind: str) -> str:
 def _negated(bits: NDArray[Any]) -> NDArray[Any]:
     """The numbers' signs changed."""
     sign = 1 << (8 * bits.itemsize - 1)
-    return bits ^ bits.dtype.type(sign)
+    found: NDArray[Any] = bits ^ bits.dtype.type(sign)
+    return found
 
 
 def _rows_of_d(held: NDArray[np.uint32], kind: str) -> NDArray[np.uint32]:
