@@ -102,7 +102,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _refusal(discovery: Discovery) -> str | None:
+def _refusal(discovery: Discovery | None) -> str | None:
     """What a run would say of the device that the environment asks for, if it cannot be had."""
     try:
         choose("sm_80", None, discovery)

@@ -270,6 +270,11 @@ def _decoded(of: str, fmt: DescriptorFormat, bits: Bits) -> dict[str, Any]:
 # --- what the emulator would refuse ------------------------------------------------------------------------
 
 
+def _extents(given: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*given, 1, 1)[:3]
+    return x, y, z
+
+
 def _faults(module: Module, entry: Function) -> list[dict[str, Any]]:
     """The instructions that the emulator refuses when it reads the kernel, each with its line and why."""
     faults: list[EmulatorError] = []
@@ -279,8 +284,8 @@ def _faults(module: Module, entry: Function) -> list[dict[str, Any]]:
             faults.extend(found)
             return super()._all_faults(found)
 
-    block = (*(entry.directive("reqntid") or (32,)), 1, 1)[:3]
-    cluster = (*(entry.directive("reqnctapercluster") or (2,)), 1, 1)[:3]
+    block = _extents(entry.directive("reqntid") or (32,))
+    cluster = _extents(entry.directive("reqnctapercluster") or (2,))
     try:
         machine = Machine(module, entry, cluster, block, cluster, 0, 0)
         data, offsets = bytearray(), {}

@@ -66,7 +66,7 @@ def compile_host(spec: LaunchSpec, target: str, line_info: bool = False) -> Any:
     # Keeping the PTX also writes it to a file, by default into the reader's current directory. As an option
     # of this compile, and not as an environment variable, it works whoever imported cutlass first.
     with tempfile.TemporaryDirectory(prefix="cutecourse-") as folder:
-        options = (cute.GPUArch(target), cute.KeepPTX(True), DumpDir(folder))
+        options: tuple[Any, ...] = (cute.GPUArch(target), cute.KeepPTX(True), DumpDir(folder))
         if line_info:
             options = (*options, cute.GenerateLineInfo(True))
         try:

@@ -70,7 +70,7 @@ class Compiled:
 
 def only_entry(kernel: str, ptx: str) -> str:
     """The name of the one kernel in a module. Errors: CompileError if there is none or more than one."""
-    entries = _ENTRY.findall(ptx)
+    entries: list[str] = _ENTRY.findall(ptx)
     if len(entries) != 1:
         raise CompileError(
             f"{kernel}: the PTX module has {len(entries)} entries {entries}; name the one to launch."

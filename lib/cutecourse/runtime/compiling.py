@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -68,4 +69,8 @@ def _retarget(spec: LaunchSpec, target: str, _line_info: bool) -> str:
     return text[: written.start(1)] + target + text[written.end(1) :]
 
 
-_FRONTS = {"cutedsl": compile_cutedsl, "numba": compile_numba, "ptx": _retarget}
+_FRONTS: dict[str, Callable[[LaunchSpec, str, bool], str]] = {
+    "cutedsl": compile_cutedsl,
+    "numba": compile_numba,
+    "ptx": _retarget,
+}
