@@ -23,7 +23,8 @@ from cutecourse.emulator import (
     UnsupportedInstruction,
     launch,
 )
-from cutecourse.emulator.mbarrier_state import MBarrier, PhaseWait
+from cutecourse.emulator.mbarrier_state import MBarrier
+from cutecourse.emulator.phase_wait import PhaseWait
 from cutecourse.emulator.shared_address import SharedTargets
 from cutecourse.trace import Recorder
 

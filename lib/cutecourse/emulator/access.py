@@ -22,7 +22,6 @@ from cutecourse.emulator.errors import (
     ReadOnlyError,
 )
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.memory import (
     LOCAL_WINDOW,
     RANK_SHIFT,
@@ -31,6 +30,7 @@ from cutecourse.emulator.memory import (
     Allocation,
 )
 from cutecourse.emulator.memory_events import is_told, tell_access
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.site import Site
 
 __all__ = ["Access", "Part"]

@@ -12,7 +12,8 @@ import numpy as np
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import AddressError, UninitializedRead
-from cutecourse.emulator.mbarrier_state import MBarriers, Origin, complete_tx
+from cutecourse.emulator.mbarrier_state import MBarriers, complete_tx
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.site import Site
@@ -131,9 +132,7 @@ def _later(
                 value = update(int.from_bytes(memory[low : low + n_bytes].tobytes(), "little"), value)
             memory[low : low + n_bytes] = np.frombuffer(value.to_bytes(n_bytes, "little"), dtype=np.uint8)
             cohort.shared_written[low : low + n_bytes] = 0xFF
-        complete_tx(
-            cohort.machine, cohort, *barrier, n_bytes * len(values), transfer=None, origin=origin, copy=copy
-        )
+        complete_tx(cohort, *barrier, n_bytes * len(values), transfer=None, origin=origin, copy=copy)
 
     return complete
 

@@ -14,7 +14,8 @@ from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
     from cutecourse.emulator.bundle import Bundle
-    from cutecourse.emulator.mbarrier_state import MBarrier, MBarriers, Origin
+    from cutecourse.emulator.mbarrier_state import MBarrier, MBarriers
+    from cutecourse.emulator.origin import Origin
 
 __all__ = ["block_ended", "check_landing", "unexpected", "unexpected_multicast"]
 

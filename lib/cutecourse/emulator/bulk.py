@@ -32,8 +32,8 @@ from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
 from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.memory import WRITTEN
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site

@@ -28,8 +28,9 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.machine import Machine, PendingWork
-from cutecourse.emulator.mbarrier_state import Origin, complete_tx
+from cutecourse.emulator.mbarrier_state import complete_tx
 from cutecourse.emulator.memory import RANK_SHIFT, Allocation
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.proxies import BY_THREADS, IN_SIGHT, all_in_sight
 from cutecourse.emulator.site import AddressSource, Site
 
@@ -431,7 +432,6 @@ def _land(arrival: Arrival, position: int, piece: Piece, copy: Operation | None)
         )
     cluster, rank, offset = to.barriers[position]
     complete_tx(
-        machine,
         cohort,
         cluster,
         rank,

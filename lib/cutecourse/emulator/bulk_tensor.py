@@ -33,8 +33,8 @@ from cutecourse.emulator.bulk_groups import BulkGroups
 from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
 from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, Bundle, Mask
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
-from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.numerics import FORMATS
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site

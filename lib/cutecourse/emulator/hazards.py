@@ -16,7 +16,7 @@ from cutecourse.emulator.hazard_table import HAZARDS, SEVERITIES, Hazard
 from cutecourse.ptx.sources import source_of
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.mbarrier_state import Origin
+    from cutecourse.emulator.origin import Origin
     from cutecourse.ptx.sources import SourceLine
 
 __all__ = ["HAZARDS", "SEVERITIES", "Hazard", "Note", "report", "severities"]

@@ -1,6 +1,7 @@
 """mbarrier instructions: barriers in shared memory that count arrivals and bytes, phase after phase.
 
-What a barrier holds and who waits for it is in cutecourse.emulator.mbarrier_state.
+What a barrier holds is in cutecourse.emulator.mbarrier_state, who waits for it in
+cutecourse.emulator.phase_wait.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask, Split, put
 from cutecourse.emulator.cp_async import when_complete
 from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
 from cutecourse.emulator.machine import WAIT
-from cutecourse.emulator.mbarrier_state import MAX_COUNT, Group, MBarrier, MBarriers, Origin, PhaseWait
+from cutecourse.emulator.mbarrier_state import MAX_COUNT, MBarrier, MBarriers
+from cutecourse.emulator.origin import Origin
+from cutecourse.emulator.phase_wait import Group, PhaseWait
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.site import Site

@@ -1,8 +1,9 @@
-"""mbarrier objects: what each holds, who waits for it, and how asynchronous copies reach it.
+"""mbarrier objects: what each holds, and how asynchronous copies reach it.
 
-The instructions are in cutecourse.emulator.mbarrier. An object lives in its cohort under (cluster, rank,
-offset), beside the eight bytes of shared memory that the program gave it: while it is valid those bytes count
-as never written, so an ordinary read of them is an error, an ordinary write is seen by the next operation.
+The instructions are in cutecourse.emulator.mbarrier, who waits for a phase in cutecourse.emulator.phase_wait.
+An object lives in its cohort under (cluster, rank, offset), beside the eight bytes of shared memory that the
+program gave it: while it is valid those bytes count as never written, so an ordinary read of them is an
+error, an ordinary write is seen by the next operation.
 
 Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instructions-mbarrier): contents,
         phase completion, expect-tx, complete-tx and arrive-on operations.
@@ -10,32 +11,27 @@ Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.block_end import block_ended
-from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Split, put
+from cutecourse.emulator.bundle import WARP_SIZE, Cohort
 from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
 from cutecourse.emulator.hazards import report
 from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
     from cutecourse.emulator.clocks import Carried, Row
-    from cutecourse.emulator.machine import Machine
+    from cutecourse.emulator.origin import Origin
+    from cutecourse.emulator.phase_wait import Group
     from cutecourse.emulator.race_operations import Operation
-    from cutecourse.emulator.site import Site
 
 __all__ = [
     "MAX_COUNT",
-    "Group",
     "MBarrier",
     "MBarriers",
-    "Origin",
-    "PhaseWait",
     "arrive_async",
     "complete_tx",
 ]
@@ -47,26 +43,6 @@ _KEPT = 24
 _UNSORTED = 128
 """Notes that it gathers before it sorts them."""
 _Key = tuple[int, int, int]
-
-
-@dataclass(eq=False, slots=True)
-class Origin:
-    """Who asked for an operation: the instruction, and the lane (flattened, as `bundle.lanes` gives them)."""
-
-    site: Site
-    bundle: Bundle
-    lane: int
-
-    def error(
-        self,
-        kind: type[EmulatorError],
-        problem: str,
-        *,
-        address: int | None = None,
-        allocation: str | None = None,
-    ) -> EmulatorError:
-        """An error at this instruction and thread."""
-        return self.site.error(kind, problem, self.bundle, self.lane, address=address, allocation=allocation)
 
 
 class MBarrier:
@@ -491,144 +467,10 @@ class MBarriers:
                 group.wait.time_out()
 
 
-# --- waiting ------------------------------------------------------------------------------------------------
-
-
-class Group:
-    """Lanes of one warp that wait for one barrier's current phase."""
-
-    __slots__ = ("barrier", "done", "lanes", "parity", "wait", "warp")
-
-    def __init__(self, barrier: MBarrier, warp: int, lanes: list[int], parity: int) -> None:
-        self.barrier = barrier
-        self.warp = warp
-        self.lanes = lanes
-        """Numbers in the warp."""
-        self.parity = parity
-        self.done = False
-        self.wait: PhaseWait
-
-
-class PhaseWait:
-    """A split that waits for phases to complete: why it waits, and how it goes on."""
-
-    __slots__ = ("bundle", "following", "groups", "left", "line", "name", "split", "target")
-
-    def __init__(
-        self,
-        bundle: Bundle,
-        split: Split,
-        groups: list[Group],
-        *,
-        following: int,
-        target: int,
-        line: int,
-        name: str,
-    ) -> None:
-        self.bundle = bundle
-        self.split = split
-        self.groups = groups
-        self.following = following
-        self.target = target
-        self.line = line
-        self.name = name
-        self.left = 0
-        for group in groups:
-            group.wait = self
-            self.left += not group.done
-        bundle.machine.sleeping[self] = None
-        if self.left < len(groups):
-            bundle.machine.half_awake[self] = None
-
-    def wake(self) -> None:
-        """All that it waits for has happened: go on with true."""
-        bundle, machine = self.bundle, self.bundle.machine
-        self._end(answer=True)
-        if machine.recorder is not None:
-            for group in self.groups:
-                lane = group.warp * WARP_SIZE + group.lanes[0]
-                machine.emit(
-                    "mbarrier.resume",
-                    bundle,
-                    lane,
-                    self.line,
-                    one=len(group.lanes) == 1,
-                    barrier=group.barrier.about(),
-                    parity=group.parity,
-                )
-        machine.unpark(bundle, self.split, self.following)
-        self.groups = []
-
-    def wake_some(self) -> None:
-        """Let the lanes go on whose phase has completed; the others wait on as a split of their own."""
-        bundle, machine = self.bundle, self.bundle.machine
-        waiting = [group for group in self.groups if not group.done]
-        rest = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
-        for group in waiting:
-            rest[group.warp, group.lanes] = True
-        other = machine.fork(bundle, self.split, rest, self.split.at)
-        other.waiting = PhaseWait(
-            bundle,
-            other,
-            waiting,
-            following=self.following,
-            target=self.target,
-            line=self.line,
-            name=self.name,
-        )
-        self.groups = [group for group in self.groups if group.done]
-        self.wake()
-
-    def dissolve(self) -> list[Group]:
-        """Give up the groups to a wait that takes their lanes in."""
-        machine = self.bundle.machine
-        machine.sleeping.pop(self, None)
-        machine.half_awake.pop(self, None)
-        return self.groups
-
-    def key(self) -> tuple[int, ...]:
-        """Who waits where for what: the same when the same wait begins anew."""
-        what = [part for group in self.groups for part in (id(group.barrier), group.barrier.phase)]
-        return (id(self.bundle), self.line, *what)
-
-    def time_out(self) -> None:
-        """Go on with false, as after the time that the hardware waits at most."""
-        self._end(answer=False)
-        for group in self.groups:
-            group.barrier.waiters.remove(group)
-        self.split.waiting = None
-        self.split.at = self.following
-        self.bundle.machine.wake(self.bundle)
-        self.groups = []
-
-    def _end(self, *, answer: bool) -> None:
-        machine = self.bundle.machine
-        machine.sleeping.pop(self, None)
-        machine.half_awake.pop(self, None)
-        put(self.bundle.rows["pred"][self.target], answer, self.split.mask)
-
-    def describe(self, warp: int) -> str:
-        """What the lanes of a warp wait for."""
-        rows = []
-        for group in self.groups:
-            if group.warp == warp:
-                barrier = group.barrier
-                rows.append(
-                    f"{self.name} waits for parity {group.parity} of {barrier.label()}, which is in phase"
-                    f" {barrier.phase} and misses {barrier.missing()}"
-                )
-        return "; ".join(rows[:4]) + ("; and more" if len(rows) > 4 else "")
-
-    def barriers(self, warp: int) -> list[MBarrier]:
-        """The barriers that the lanes of a warp wait for."""
-        return list(dict.fromkeys(group.barrier for group in self.groups if group.warp == warp))
-
-
 # --- what asynchronous work calls ---------------------------------------------------------------------------
 
 
 def complete_tx(
-    machine: Machine,
     cohort: Cohort,
     cluster: int,
     rank: int,
@@ -650,7 +492,6 @@ def complete_tx(
 
 
 def arrive_async(
-    machine: Machine,
     cohort: Cohort,
     cluster: int,
     rank: int,

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import CHUNK
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.matrix_descriptor import MatrixDescriptor, chunk_offsets, decode_matrix
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.provenance import BY_MMA, NUMBER, Provenance, Steps, Tags
 
 __all__ = ["Found", "check_operand", "good_operands", "has_repeats"]

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import CHUNK, Bundle, Cohort
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 
 if TYPE_CHECKING:
     from cutecourse.emulator.access import Access

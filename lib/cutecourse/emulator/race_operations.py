@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Bundle, Cohort
 from cutecourse.emulator.clocks import BarrierClock, Clocks, Row
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import MBarriers, Origin
+from cutecourse.emulator.mbarrier_state import MBarriers
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.race_threads import Lanes, Threads, nth_chunk
 from cutecourse.emulator.race_words import Use, describe_reuse, describe_thread, describe_wait, place_of
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Bundle, Cohort
 from cutecourse.emulator.clocks import Clocks, Row
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.race_words import Use, describe_thread, place_of
 from cutecourse.emulator.sparse import sparse_zeros
 

@@ -11,7 +11,7 @@ from cutecourse.emulator.clocks import Component
 if TYPE_CHECKING:
     from cutecourse.emulator.access import Access
     from cutecourse.emulator.bundle import Cohort
-    from cutecourse.emulator.mbarrier_state import Origin
+    from cutecourse.emulator.origin import Origin
 
 __all__ = ["Use", "describe_reuse", "describe_thread", "describe_wait", "place_of"]
 

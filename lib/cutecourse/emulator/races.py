@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Cohort, Mask, warps_of
 from cutecourse.emulator.clocks import BarrierClock, Carried, Clocks, Row
 from cutecourse.emulator.errors import NoBarrierError
-from cutecourse.emulator.mbarrier_state import MBarrier, Origin
+from cutecourse.emulator.mbarrier_state import MBarrier
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.race_operations import Operation, Operations
 from cutecourse.emulator.race_plan import Plan
 from cutecourse.emulator.race_threads import Lanes, Threads

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.provenance import NUMBER, Steps
 
 __all__ = ["Matrix", "Sum", "check_reduction"]

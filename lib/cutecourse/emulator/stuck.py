@@ -29,7 +29,8 @@ from cutecourse.trace.words import number, runs
 
 if TYPE_CHECKING:
     from cutecourse.emulator.machine import Machine
-    from cutecourse.emulator.mbarrier_state import MBarrier, Origin
+    from cutecourse.emulator.mbarrier_state import MBarrier
+    from cutecourse.emulator.origin import Origin
     from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["over_budget", "stuck"]

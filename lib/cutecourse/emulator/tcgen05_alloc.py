@@ -20,7 +20,7 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.machine import WAIT
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.site import Site

@@ -11,7 +11,7 @@ from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.matrix_descriptor import CHUNK, FieldError, chunk_offsets, decode_matrix
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_alloc import check_peer, take_cta_group

@@ -15,7 +15,7 @@ from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import TensorMemoryLanesError
 from cutecourse.emulator.event_memory import region_touches
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_alloc import uniform_value

@@ -20,8 +20,8 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.emulator.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.matrix_descriptor import FieldError, decode_instruction
-from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.operand_checks import Found, check_operand, good_operands, has_repeats
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.provenance import BY_MMA, follow
 from cutecourse.emulator.proxies import all_in_sight
 from cutecourse.emulator.reduction_checks import check_reduction

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Cohort
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.machine import PendingWork
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.proxies import BY_THREADS, all_in_sight
 from cutecourse.emulator.tensor_memory import Moving, TensorMemory
 

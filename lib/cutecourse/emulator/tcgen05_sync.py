@@ -9,7 +9,8 @@ import numpy as np
 
 from cutecourse.emulator.bulk_copies import check_alive, destination_ranks
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.mbarrier_state import MBarriers, Origin, arrive_async
+from cutecourse.emulator.mbarrier_state import MBarriers, arrive_async
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.site import Site
@@ -95,7 +96,7 @@ def _arrive(origin: Origin, ranks: tuple[int, ...], offset: int, row: Row | None
     for rank in ranks:
         check_alive(origin.site, bundle, origin.lane, rank, _TOLD)
         MBarriers.of(bundle.cohort).find(cluster, rank, offset, origin)
-        arrive_async(bundle.machine, bundle.cohort, cluster, rank, offset, origin=origin, row=row)
+        arrive_async(bundle.cohort, cluster, rank, offset, origin=origin, row=row)
 
 
 @instruction("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")

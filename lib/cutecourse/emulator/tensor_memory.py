@@ -29,7 +29,7 @@ from cutecourse.emulator.tensor_memory_order import Clock, Order
 from cutecourse.emulator.tensor_memory_sums import Sums
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.mbarrier_state import Origin
+    from cutecourse.emulator.origin import Origin
 
 __all__ = [
     "COLUMNS",

@@ -23,7 +23,7 @@ from cutecourse.emulator.hazards import report
 from cutecourse.emulator.tcgen05_uses import end_of_load
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.mbarrier_state import Origin
+    from cutecourse.emulator.origin import Origin
     from cutecourse.emulator.tensor_memory import Region
 
 __all__ = ["GROUP", "Clock", "Order", "Who", "groups", "who"]

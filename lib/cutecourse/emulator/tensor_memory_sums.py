@@ -19,7 +19,7 @@ from cutecourse.emulator.tensor_memory_order import GROUP, groups
 
 if TYPE_CHECKING:
     from cutecourse.emulator.machine import Machine
-    from cutecourse.emulator.mbarrier_state import Origin
+    from cutecourse.emulator.origin import Origin
     from cutecourse.emulator.tensor_memory import Region, TensorMemory
 
 __all__ = ["Sums", "follow_sums"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask, Split
 from cutecourse.emulator.errors import NonUniformOperand
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.provenance import follow
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site

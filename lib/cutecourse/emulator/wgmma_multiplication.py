@@ -20,8 +20,8 @@ from cutecourse.emulator.bundle import CHUNK, WARP_SIZE, Bundle
 from cutecourse.emulator.errors import AddressError, InvalidOperand
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.matrix_descriptor import FieldError
-from cutecourse.emulator.mbarrier_state import Origin
 from cutecourse.emulator.operand_checks import check_operand
+from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.reduction_checks import Matrix, check_reduction
 from cutecourse.emulator.site import Site
 from cutecourse.emulator.tcgen05_queue import check_source

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.hazards import report
-from cutecourse.emulator.mbarrier_state import Origin
+from cutecourse.emulator.origin import Origin
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Vector
