@@ -158,11 +158,6 @@ def sections(info: InstructionInfo) -> dict[str, str]:
     return {title: " ".join(body.split()) for title, body in _SECTION.findall(text)}
 
 
-def is_refused(info: InstructionInfo) -> bool:
-    """Whether the emulator knows an instruction only to refuse it: its docstring says "always"."""
-    return sections(info).get("Errors", "").startswith("UnsupportedInstruction, always")
-
-
 # ---- Markdown ----
 
 
@@ -179,7 +174,7 @@ def markdown(what: str) -> str:
 
 def _summary() -> str:
     coverage = _measured()
-    known = [info for info in supported_instructions() if not is_refused(info)]
+    known = [info for info in supported_instructions() if not info.refused]
     counts = [coverage.counts[info.name] for info in known]
     on_gpu = sum(bool(count.recorded) for count in counts)
     specified = sum(bool(count.specification) and not count.recorded for count in counts)
@@ -197,7 +192,7 @@ def _instruction_rows() -> str:
     infos = supported_instructions()
     rows = []
     for info in infos:
-        if is_refused(info):
+        if info.refused:
             continue
         count = coverage.counts[info.name]
         rows.append(
@@ -239,7 +234,7 @@ def _verified(info: InstructionInfo, counts: dict[str, Count], infos: Iterable[I
 
 
 def _refused_rows() -> str:
-    refused = [info for info in supported_instructions() if is_refused(info)]
+    refused = [info for info in supported_instructions() if info.refused]
     rows = [[_code(info.name), _plain(info.summary), _plain(info.source)] for info in refused]
     return _table(["instruction", "meaning", "source"], rows) if rows else "None."
 

@@ -17,7 +17,7 @@ from cutecourse.emulator import HAZARDS, UnsupportedInstruction, launch
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.registry import lookup, supported_instructions
 from support.pages import parse
-from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, is_refused, markdown, measure
+from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, markdown, measure
 from tools.paths import BOOK
 
 NAMES = {info.name for info in supported_instructions()}
@@ -196,7 +196,7 @@ def test_measure__refuses_a_recorded_case_that_is_specification_only(one_family:
 
 
 def test_refused__are_those_that_the_emulator_refuses() -> None:
-    assert {info.name for info in supported_instructions() if is_refused(info)} == REFUSED.keys()
+    assert {info.name for info in supported_instructions() if info.refused} == REFUSED.keys()
 
 
 @pytest.mark.parametrize("name", REFUSED)

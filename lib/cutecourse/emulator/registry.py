@@ -82,6 +82,11 @@ class InstructionInfo:
     gated: bool
     define: Callable[[Site], Step]
 
+    @property
+    def refused(self) -> bool:
+        """Whether it is known only to be refused, as the first of its errors says."""
+        return "UnsupportedInstruction, always" in (self.define.__doc__ or "")
+
 
 _REGISTRY: dict[str, InstructionInfo] = {}
 _loaded = False
