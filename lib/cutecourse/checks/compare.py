@@ -355,8 +355,3 @@ def _plain(value: Any) -> Any:
 def _type_and_value(value: object) -> str:
     text = repr(value)
     return f"{type(value).__name__}: {text if len(text) <= 80 else text[:77] + '...'}"
-
-
-def all_coordinates(shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """All coordinates of a flat shape, the first mode running fastest, as CuTe counts."""
-    return [crd[::-1] for crd in itertools.product(*(range(extent) for extent in reversed(shape)))]

@@ -36,9 +36,10 @@ _ROOM = 16
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Something that counts its deeds: `kind` is "warp", "mbarrier", "mma", "bulk" or "cp.async".
+    """Something that counts its deeds: `kind` is "warp", "mbarrier", "mma", "wgmma" or "bulk".
 
-    `number` is the warp in its CTA, or an mbarrier's offset in shared memory; `lane` that of a bulk group.
+    `number` is the warp in its CTA, for "wgmma" the warpgroup, or an mbarrier's offset in shared memory;
+    `lane` that of a bulk group.
     """
 
     kind: str

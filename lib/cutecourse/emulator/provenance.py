@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cutecourse.emulator.access import Access
     from cutecourse.emulator.bulk_copies import Arrival, Chunks, Place
     from cutecourse.emulator.machine import Machine
+    from cutecourse.emulator.reduction_checks import Sum
     from cutecourse.emulator.tensor_map import BoundTensorMap, Window
 
 __all__ = ["BY_MMA", "NUMBER", "Load", "Provenance", "Tags", "follow", "ranges"]
@@ -167,12 +168,7 @@ class Tags:
 
     def coords(self, tag: int) -> tuple[int, ...]:
         """The coordinates of a chunk's first element."""
-        tag &= (1 << NUMBER) - 1
-        ends = (*self.shifts[1:], NUMBER)
-        found = [
-            (tag >> shift & (1 << end - shift) - 1) - bias
-            for shift, end, bias in zip(self.shifts, ends, self.biases, strict=True)
-        ]
+        found = [self.coord(tag, axis) for axis in range(len(self.shifts))]
         found[0] *= CHUNK // self.bound.map.item_bytes
         return tuple(found)
 
@@ -291,8 +287,8 @@ class Provenance:
     whether they are K-major, and tags less the first."""
     outside: dict[int, str] = field(default_factory=dict)
     """Of the tags of operands' first chunks, where they lie outside of the tensor, in words."""
-    sums: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    """What is being added up, by accumulator (cutecourse.emulator.reduction_checks)."""
+    sums: dict[tuple[int, ...], Sum] = field(default_factory=dict)
+    """What is being added up, by accumulator."""
     _sites: dict[int, _Site] = field(default_factory=dict)
     _stores: list[Origin] = field(default_factory=list)
     _store_numbers: dict[int, int] = field(default_factory=dict)

@@ -130,7 +130,7 @@ def check_reduction(
         return
     if written:
         provenance.sums.pop(accumulator, None)
-    found: Sum | None = provenance.sums.get(accumulator)
+    found = provenance.sums.get(accumulator)
     if found is None or not adds:
         if found is not None:
             found.close()

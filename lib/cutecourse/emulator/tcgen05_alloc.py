@@ -250,7 +250,7 @@ def dealloc(site: Site) -> Step:
             check_peer(origin, group)
             memory = memories[warp, bundle.rank]
             _check_warp(origin, memory, allocates=False)
-            start = _find(origin, memory, address, columns, group)
+            start = _find(origin, memory, address, columns)
             answer = partial(_freed, origin, columns, group)
             tickets.append(Ticket(origin, columns, group, answer, site.line, following, start=start))
         at = _ask(bundle, split, tickets, following)
@@ -262,7 +262,7 @@ def dealloc(site: Site) -> Step:
     return control
 
 
-def _find(origin: Origin, memory: TensorMemory, address: int, columns: int, group: int) -> int:
+def _find(origin: Origin, memory: TensorMemory, address: int, columns: int) -> int:
     """The first column of the allocation at an address, checked."""
     lane, start = split_address(address)
     found = memory.allocations.get(start)
