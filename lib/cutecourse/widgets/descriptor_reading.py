@@ -137,7 +137,7 @@ def chunk_byte(fmt: DescriptorFormat, value: int, major: str, **at: int) -> int:
 def _operations() -> tuple[dict[str, Any], ...]:
     """Shapes and types of the library's operations, by asking for each."""
 
-    def takes(op: str, m: int, n: int, types: tuple[str, ...] = ("f16", "f16", "f32")) -> bool:
+    def takes(op: str, m: int, n: int, types: tuple[str, str, str] = ("f16", "f16", "f32")) -> bool:
         try:
             make_tiled_mma(op, *types, m, n)
         except UmmaError:

@@ -21,7 +21,7 @@ INK = palette.MEANINGS_LIGHT["ink"]
 MUTED = palette.MEANINGS_LIGHT["muted"]
 LINE = palette.MEANINGS_LIGHT["line"]
 COLLISION = palette.MEANINGS_LIGHT["collision"]
-MONO = {"family": "DejaVu Sans Mono"}
+MONO: dict[str, Any] = {"family": "DejaVu Sans Mono"}
 CELL_IN = 0.34  # inches a cell, so that text has one size in every figure
 
 
@@ -68,7 +68,7 @@ def draw_cell(
     axes: Axes, row: int, column: int, colour: str, text: str, wide: float = 1.0, **style: Any
 ) -> None:
     """One cell of a board, its text as large as fits."""
-    box = {"edgecolor": "white", "linewidth": 1.0} | style
+    box: dict[str, Any] = {"edgecolor": "white", "linewidth": 1.0} | style
     axes.add_patch(Rectangle((column + 0.02, row + 0.02), 0.96, 0.96, facecolor=colour, **box))
     longest = max(len(line) for line in text.split("\n"))
     points = min(7.5, CELL_IN * 72 * wide * 0.9 / (0.602 * longest))  # 0.602: width of a letter to its size
@@ -129,7 +129,7 @@ def _draw_grid(axes: Axes, layout: Layout, offsets: Sequence[int], title: str) -
     span = max(offsets) + 1
     draw_board(axes, rows, columns, title)
     for index, offset in enumerate(offsets):
-        style = {"edgecolor": COLLISION, "linewidth": 1.6} if counts[offset] > 1 else {}
+        style: dict[str, Any] = {"edgecolor": COLLISION, "linewidth": 1.6} if counts[offset] > 1 else {}
         colour = palette.RAMP_LIGHT[palette.ramp_step(offset, span)]
         draw_cell(axes, index % rows, index // rows, colour, str(offset), **style)
     for leaves, line in ((across, axes.axvline), (down, axes.axhline)):
@@ -183,6 +183,8 @@ def draw_layout(layout: Layout | str, *, title: str | None = None) -> PrintFigur
 def draw_layouts(layouts: Sequence[tuple[str, Layout | str]]) -> PrintFigure:
     """Several layouts under each other, each as `draw_layout` draws it, with a title each."""
     panels = []
+    widths: list[tuple[float, float]] = []
+    heights: list[float] = []
     for title, layout in layouts:
         shown = drawable_layout(layout)
         offsets = [shown(index) for index in range(size(shown))]
@@ -193,12 +195,13 @@ def draw_layouts(layouts: Sequence[tuple[str, Layout | str]]) -> PrintFigure:
         height_in = (max(down, -(-span // width)) + 2.2) * CELL_IN
         memory_in = (width * wide + 1.5) * CELL_IN
         grid_in = max((across + 2) * CELL_IN, 2.2)
-        panels.append((title, shown, offsets, (width, wide), grid_in, memory_in, height_in))
-    widest = [max(panel[i] for panel in panels) for i in (4, 5)]
-    heights = [panel[6] for panel in panels]
+        panels.append((title, shown, offsets, (width, wide)))
+        widths.append((grid_in, memory_in))
+        heights.append(height_in)
+    widest = [max(column) for column in zip(*widths, strict=True)]
     figure = PrintFigure(max(sum(widest), 5.0), sum(heights))
     board = figure.subplots(len(panels), 2, squeeze=False, width_ratios=widest, height_ratios=heights)
-    for (left, right), (title, shown, offsets, places, *_) in zip(board, panels, strict=True):
+    for (left, right), (title, shown, offsets, places) in zip(board, panels, strict=True):
         _draw_grid(left, shown, offsets, title)
         _draw_memory(right, shown, offsets, *places)
         left.set_anchor("NW")

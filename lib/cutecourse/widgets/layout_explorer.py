@@ -55,7 +55,8 @@ class LayoutExplorer(CourseWidget):
     notation = traitlets.Unicode(DEFAULT_LAYOUT).tag(sync=True)
     operation = traitlets.Unicode("").tag(sync=True)
     operand = traitlets.Unicode("").tag(sync=True)
-    explanation = traitlets.Dict(None, allow_none=True).tag(sync=True)
+    # A dict or None; what traitlets says of its type leaves None out.
+    explanation: Any = traitlets.Dict(None, allow_none=True).tag(sync=True)
     step = traitlets.Int(0, min=0).tag(sync=True)
     inside = traitlets.Bool(False).tag(sync=True)
     selected = traitlets.Dict().tag(sync=True)

@@ -258,7 +258,7 @@ def requests(given: Any, needed: int, cta_group: int) -> list[tuple[str, int]]:
     Errors: WidgetError, for what is no request, and two of one name.
     """
     if isinstance(given, Mapping):
-        pairs = list(given.items())
+        pairs: list[tuple[Any, ...]] = list(given.items())
     elif isinstance(given, Sequence) and not isinstance(given, str):
         pairs = [
             tuple(one) if isinstance(one, (tuple, list)) else (f"allocation {index}", one)
