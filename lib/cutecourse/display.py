@@ -55,7 +55,8 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
 
     It is therefore the source that runs. Errors: NoSuchLine when Python keeps no source for it.
     """
-    function: Any = inspect.unwrap(getattr(thing, "py_func", thing))
+    held: Any = getattr(thing, "py_func", thing)
+    function: Any = inspect.unwrap(held)
     try:
         return Source(textwrap.dedent(_with_decorators(inspect.getsource(function), function)))
     except (OSError, TypeError) as error:
@@ -143,11 +144,11 @@ def difference(
     -b = 2
     +b = 3
     """
-    texts = [_side(thing, of, docstring) for thing in (before, after)]
-    names = [_side_name(thing, word) for thing, word in ((before, "before"), (after, "after"))]
-    lines = list(difflib.unified_diff(*(text.splitlines() for text in texts), *names, n=context, lineterm=""))
+    old, new = (_side(thing, of, docstring).splitlines() for thing in (before, after))
+    left, right = _side_name(before, "before"), _side_name(after, "after")
+    lines = list(difflib.unified_diff(old, new, left, right, n=context, lineterm=""))
     if not lines:
-        raise NoSuchLine(f"{names[0]} and {names[1]} have the same text: there is no difference to show")
+        raise NoSuchLine(f"{left} and {right} have the same text: there is no difference to show")
     return Difference("\n".join(line.rstrip() for line in lines))
 
 

@@ -423,8 +423,8 @@ def _check_name(name: str) -> None:
         )
 
 
-def _three(kernel: str, field: str, given: int | tuple[int, ...]) -> tuple[int, int, int]:
-    extents = given if isinstance(given, tuple) else (given,)
+def _three(kernel: str, field: str, given: object) -> tuple[int, int, int]:
+    extents: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
     if not 1 <= len(extents) <= 3 or any(not isinstance(extent, int) or extent < 1 for extent in extents):
         raise SpecError(f"{kernel}: {field} {given!r} must be one to three positive integers (x, y, z).")
     x, y, z = (*extents, 1, 1)[:3]
