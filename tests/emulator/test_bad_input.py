@@ -179,11 +179,17 @@ REFUSED_LATE = TEXT.replace(
 
 
 def test_launch__that_fails_again_and_again_keeps_no_memory():
-    """Each holds 128 blocks' 96 KiB of shared memory in objects that name each other."""
-    resident = []
-    for count in range(45):
-        with pytest.raises(UninitializedRead):
-            run(REFUSED_LATE, grid=128, dynamic_smem=96 << 10)
-        if count in {29, 44}:
+    """Each holds 128 blocks' 96 KiB of shared memory in objects that name each other.
+
+    They are looked for every few launches, wherever earlier tests of the process have left the count: the
+    most that is held meanwhile stays the same.
+    """
+    most = []
+    for _ in range(3):
+        resident = []
+        for _ in range(15):
+            with pytest.raises(UninitializedRead):
+                run(REFUSED_LATE, grid=128, dynamic_smem=96 << 10)
             resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
-    assert resident[1] - resident[0] < 50 << 20  # of 180 MiB and more that 15 launches have had
+        most.append(max(resident))
+    assert most[2] - most[1] < 50 << 20  # of 180 MiB and more that 15 launches have had
