@@ -1,8 +1,10 @@
 """A large grid on several processes: what comes out is what one process gives, and copies hide nothing."""
 
+import errno
 import itertools
 import os
 import time
+from multiprocessing.context import ForkProcess
 
 import numpy as np
 import pytest
@@ -317,6 +319,25 @@ def test_processes__do_what_a_copy_leaves_undone(monkeypatch, fate):
     assert together.processes == 1
     np.testing.assert_array_equal(two, one)
     np.testing.assert_array_equal(two, reversed_in_blocks())
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_processes__none_where_the_system_has_no_room_for_them(monkeypatch, fails):
+    begun = []
+    start = ForkProcess.start
+
+    def refuse(process):
+        begun.append(process)
+        if len(begun) == fails:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        start(process)
+
+    monkeypatch.setattr(ForkProcess, "start", refuse)
+    blocks = 5 * 256 * 32 // THREADS
+    source, out = np.arange(blocks * THREADS, dtype=np.int32), np.zeros(blocks * THREADS, np.int32)
+    result = launch(text(REVERSED + STORE), grid=blocks, block=THREADS, args=[source, out], processes=3)
+    assert (result.processes, len(begun)) == (1, fails)
+    np.testing.assert_array_equal(out, source.reshape(blocks, THREADS)[:, ::-1].reshape(-1))
 
 
 def test_processes__copies_end_with_a_launch_that_fails(monkeypatch):

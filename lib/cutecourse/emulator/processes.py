@@ -133,7 +133,9 @@ class _Team:
 
     def is_possible(self) -> bool:
         """Whether copies may run parts: nobody listens, and no two allocations share bytes."""
-        if multiprocessing.current_process().daemon or self.scheduler.machine.recorder is not None:
+        if sys.platform != "linux" or multiprocessing.current_process().daemon:
+            return False
+        if self.scheduler.machine.recorder is not None:
             return False
         ends = sorted(
             (start, start + len(allocation.data))
@@ -143,25 +145,34 @@ class _Team:
         return all(before[1] <= after[0] for before, after in pairwise(ends))
 
     def start(self, processes: int) -> None:
-        """Share out what has not begun, in order; this process goes on with the first share."""
+        """Share out what has not begun, in order; this process goes on with the first share.
+
+        Where the system has no room for a copy it goes on with all of it.
+        """
         left = range(self.running, len(self.scheduler.parts))
         count = min(processes, len(left))
         edges = [left.start + len(left) * i // count for i in range(count + 1)]
-        context = multiprocessing.get_context("fork")
-        self.given = range(edges[1], left.stop)
         self.started = perf_counter()
-        for first, stop in pairwise(edges[1:]):
-            here, there = context.Pipe(duplex=False)
-            process = context.Process(
-                target=_work, args=(self.scheduler, range(first, stop), there), daemon=True
-            )
+        try:
+            for first, stop in pairwise(edges[1:]):
+                self.copies.append(self._copy(range(first, stop)))
+        except OSError:
+            self.stop()
+        else:
+            self.given = range(edges[1], left.stop)
+
+    def _copy(self, parts: range) -> _Copy:
+        """Start a copy. Errors: OSError."""
+        context = multiprocessing.get_context("fork")
+        here, there = context.Pipe(duplex=False)
+        with there:
+            process = context.Process(target=_work, args=(self.scheduler, parts, there), daemon=True)
             with warnings.catch_warnings():
                 # Python warns of threads that may hold a lock at this moment. A copy that waits for one is
                 # given up by `collect`, as one that fails.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
-            there.close()
-            self.copies.append(_Copy(process, here, range(first, stop)))
+        return _Copy(process, here, parts)
 
     def collect(self) -> int:
         """Take over what the copies have done, in the order of the parts, or do it here.
