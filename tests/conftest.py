@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -53,6 +54,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def repository() -> Path:
     """Return the repository's root."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def tracked(repository: Path) -> list[Path]:
+    """Return the files that belong to the repository; skips where it is no git clone."""
+    run = subprocess.run(
+        ["git", "ls-files", "-z"], capture_output=True, text=True, cwd=repository, timeout=60
+    )
+    if run.returncode:
+        pytest.skip("this is no git clone, so there are no tracked files to look at")
+    paths = [repository / name for name in run.stdout.split("\0") if name]
+    assert len(paths) > 50
+    return [path for path in paths if path.is_file()]
 
 
 @pytest.fixture(scope="session")

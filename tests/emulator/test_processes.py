@@ -360,7 +360,27 @@ def test_processes__copies_end_with_a_launch_that_fails(monkeypatch):
 
 # --- kernels whose clusters may learn from each other -------------------------------------------------------
 
-PRINTED = ".extern .func (.param .b32 done) vprintf (.param .b64 format, .param .b64 values);\n"
+VPRINTF = """
+.extern .func (.param .b32 done) vprintf (.param .b64 format, .param .b64 values);
+.global .align 1 .b8 words[4] = {104, 105, 10, 0};
+"""
+PRINT = """
+    {
+    .param .b64 format;
+    .param .b64 values;
+    .param .b32 done;
+    mov.u64 %a, words;
+    cvta.global.u64 %a, %a;
+    st.param.b64 [format], %a;
+    mov.u64 %a, 0;
+    st.param.b64 [values], %a;
+    call.uni (done), vprintf, (format, values);
+    }
+"""
+BULK_ADD = BULK_STORE.replace(
+    "cp.async.bulk.global.shared::cta.bulk_group",
+    "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32",
+)
 
 
 @pytest.mark.parametrize(
@@ -379,6 +399,18 @@ PRINTED = ".extern .func (.param .b32 done) vprintf (.param .b64 format, .param 
 def test_processes__none_where_clusters_may_learn(body):
     result, _ = both(text(body + STORE), np.zeros(N, np.int32))[1]
     assert result.processes == 1
+
+
+def test_processes__none_where_blocks_print():
+    result, _ = both(text(PRINT + STORE, declared=VPRINTF), np.zeros(N, np.int32))[1]
+    assert (result.processes, result.printed) == (1, "hi\n" * N)
+
+
+def test_processes__none_where_clusters_add_to_global_memory():
+    (_, one), (result, two) = both(text(REVERSED + BULK_ADD), np.ones(N, np.int32))
+    assert result.processes == 1
+    np.testing.assert_array_equal(one, reversed_in_blocks() + 1)
+    np.testing.assert_array_equal(two, one)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -28,18 +27,6 @@ REGISTRY_HOSTS = [
     "crates" + ".io",
 ]
 MACHINE_PATH = re.compile(r"(?<![\w.$)}*~-])/(?:work|root|home|tmp|Users)/[\w.]")
-
-
-@pytest.fixture(scope="module")
-def tracked(repository: Path) -> list[Path]:
-    run = subprocess.run(
-        ["git", "ls-files", "-z"], capture_output=True, text=True, cwd=repository, timeout=60
-    )
-    if run.returncode:
-        pytest.skip("this is no git clone, so there are no tracked files to look at")
-    paths = [repository / name for name in run.stdout.split("\0") if name]
-    assert len(paths) > 50
-    return [path for path in paths if path.is_file()]
 
 
 def test_tracked_files__are_small(repository: Path, tracked: list[Path]) -> None:

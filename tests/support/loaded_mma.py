@@ -41,6 +41,19 @@ class MMA:
     kind: str = "f16"
 
 
+def loads(dims: Sequence[int], boxes: Sequence[Box]) -> list[str]:
+    """The copies of the boxes into shared memory, by one thread; `dims` are the maps' dimensions."""
+    found = []
+    for box in boxes:
+        coords = ", ".join(str(at) for at in box.coords)
+        found.append(
+            f"mov.b64 %m, map{box.map};\nadd.u32 %x, %box, {box.to};\n"
+            f"@%first cp.async.bulk.tensor.{dims[box.map]}d.shared::cta.global.tile"
+            f".mbarrier::complete_tx::bytes [%x], [%m, {{{coords}}}], [bar];\n"
+        )
+    return found
+
+
 def text(
     n_maps: int,
     dims: Sequence[int],
@@ -58,15 +71,7 @@ def text(
     `packed` loads two columns to a register, so that D has half as many.
     """
     maps = "".join(f", .param .align 64 .b8 map{i}[128]" for i in range(n_maps))
-    copies = []
-    for box in boxes:
-        rank = dims[box.map]
-        coords = ", ".join(str(at) for at in box.coords)
-        copies.append(
-            f"mov.b64 %m, map{box.map};\nadd.u32 %x, %box, {box.to};\n"
-            f"@%first cp.async.bulk.tensor.{rank}d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
-            f" [%x], [%m, {{{coords}}}], [bar];\n"
-        )
+    copies = loads(dims, boxes)
     issued = [
         f"mov.b64 %a, {mma.a};\nmov.b64 %b, {mma.b};\nmov.b32 %x, {mma.idesc};\n"
         f"add.u32 %d, %tmem, {mma.column};\nsetp.ne.u32 %q, {int(mma.adds)}, 0;\n"

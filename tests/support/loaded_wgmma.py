@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cutecourse.emulator import LaunchResult, TensorMap, launch
-from support.loaded_mma import Box
+from support.loaded_mma import Box, loads
 
 __all__ = ["THREADS", "M", "N", "Product", "descriptor", "registers", "run"]
 
@@ -49,15 +49,7 @@ def registers(template: str, d: str = "d") -> str:
 
 def _text(dims: Sequence[int], boxes: Sequence[Box], products: Sequence[Product], smem: int) -> str:
     maps = "".join(f", .param .align 64 .b8 map{i}[128]" for i in range(len(dims)))
-    copies = []
-    for box in boxes:
-        rank = dims[box.map]
-        coords = ", ".join(str(at) for at in box.coords)
-        copies.append(
-            f"mov.b64 %m, map{box.map};\nadd.u32 %x, %box, {box.to};\n"
-            f"@%first cp.async.bulk.tensor.{rank}d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
-            f" [%x], [%m, {{{coords}}}], [bar];\n"
-        )
+    copies = loads(dims, boxes)
     issued = []
     for one in products:
         d = ", ".join(f"%{one.d}{i}" for i in range(_REGISTERS))

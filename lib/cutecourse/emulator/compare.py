@@ -35,7 +35,7 @@ _COMBINE: dict[str, np.ufunc] = {"and": np.logical_and, "or": np.logical_or, "xo
 
 
 def _nan(x: Values, y: Values) -> Values:
-    found: Values = (x != x) | (y != y)  # noqa: PLR0124
+    found: Values = (x != x) | (y != y)  # noqa: PLR0124 - only a NaN differs from itself
     return found
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["clusters_are_independent"]
 
-_CHANGES_AND_TELLS = {"atom", "multimem", "red"}
 _OWN_SPACES = {"shared", "shared::cluster", "shared::cta", "local", "param", "const"}
 
 
@@ -34,12 +33,10 @@ def _learns(instruction: Instruction, program: Program) -> bool:
     own = any(modifier in _OWN_SPACES for modifier in modifiers)
     if opcode in {"ld", "ldu"}:
         return not own and "nc" not in modifiers
-    if opcode in _CHANGES_AND_TELLS:
+    if opcode in {"atom", "red"}:
         return not own
     if opcode == "cp":
         return modifiers[:1] == ("reduce",) and "global" in modifiers
-    if opcode in {"wmma", "tensormap"}:
-        return True
     if opcode == "call":
         return not any(isinstance(o, Name) and o.text in program.flat for o in instruction.operands)
     return False

@@ -25,13 +25,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cutecourse.emulator.hazards import report
+from cutecourse.emulator.operand_checks import Found
 from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.provenance import NUMBER, Steps
 
 __all__ = ["Matrix", "Sum", "check_reduction"]
 
-Matrix = list[tuple[int, Steps | None]]
-"""Of each CTA that has a part of it: the first chunk's tag, and how k goes on."""
+Matrix = list[Found]
+"""What is known of a matrix, for each CTA that has a part of it."""
 
 
 @dataclass(eq=False, slots=True)
