@@ -14,8 +14,8 @@ from cutecourse import layout as algebra
 from cutecourse.atoms import MMA_ATOMS
 from cutecourse.errors import CourseError
 from cutecourse.layout import cosize, explain, idx2crd, size
+from cutecourse.palette import quad_of, ramp_step
 from cutecourse.widgets import OPERATIONS, parse_tiler
-from cutecourse.widgets.palette import quad_of, ramp_step
 from cutecourse.widgets.snapshots import atom_snapshot, cells_of, register_name
 
 pytestmark = pytest.mark.browser

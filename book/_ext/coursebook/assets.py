@@ -1,4 +1,4 @@
-"""Our stylesheet and the widgets' mount script on every page, and nothing that asks for the network."""
+"""Our colours, stylesheet and mount script on every page, and nothing that asks for the network."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
+
+from cutecourse.palette import css_variables
 
 HERE = Path(__file__).parent
 # Not under `_static`: Jupyter Book loads every script that lies there on every page, as a classic script.
@@ -24,8 +26,16 @@ def add_assets(app: Sphinx, *_: Any) -> None:
     As a classic script: browsers refuse a module that a page opened from a file asks for.
     """
     app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS)]
+    app.add_css_file("palette.css")
     app.add_css_file("coursebook.css")
     app.add_js_file("mount.js", loading_method="defer")
+
+
+def write_palette(app: Sphinx, exception: Exception | None) -> None:
+    """Write the colours that pictures ask for: a page may have pictures and no widget."""
+    static = Path(app.outdir) / "_static"
+    if exception is None and static.is_dir():
+        (static / "palette.css").write_text(css_variables(), encoding="utf-8")
 
 
 def drop_outside_scripts(
@@ -63,6 +73,7 @@ def keep_state_scripts_valid(
 def setup(app: Sphinx) -> None:
     """Connect to Sphinx's events."""
     app.connect("builder-inited", add_assets)
+    app.connect("build-finished", write_palette)
     app.connect("doctree-read", refuse_math)
     # After the extensions that add scripts (their priority is 500).
     app.connect("html-page-context", drop_outside_scripts, priority=900)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from cutecourse.widgets import palette
+from cutecourse import palette
 from cutecourse.widgets.clusters import CtaMasks, cluster_layout, cta_masks
 from cutecourse.widgets.figures import CELL_IN, INK, LINE, MONO, MUTED, PrintFigure
 

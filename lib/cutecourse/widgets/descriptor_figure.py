@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from cutecourse import palette
 from cutecourse.descriptors import DescriptorFormat, Field
-from cutecourse.widgets import palette
 from cutecourse.widgets.descriptor_reading import hex_of, problems, segments
 from cutecourse.widgets.figures import INK, LINE, MONO, MUTED, PrintFigure
 

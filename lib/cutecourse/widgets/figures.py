@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from cutecourse import palette
 from cutecourse.layout import Layout, idx2crd, size
-from cutecourse.widgets import palette
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.snapshots import OPERANDS, atom_snapshot, cells_of, drawable_layout, register_name
 

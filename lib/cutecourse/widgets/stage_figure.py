@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from cutecourse.widgets import palette
+from cutecourse import palette
 from cutecourse.widgets.figures import INK, LINE, MUTED, PrintFigure
 
 ACCENT = palette.MEANINGS_LIGHT["accent"]

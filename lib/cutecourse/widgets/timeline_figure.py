@@ -9,8 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from cutecourse import palette
 from cutecourse.trace import BarrierHistory, Event, Trace
-from cutecourse.widgets import palette
 from cutecourse.widgets.figures import INK, LINE, MUTED, PrintFigure
 from cutecourse.widgets.timeline_mmas import commit_arrivals, mma_groups, toucher
 

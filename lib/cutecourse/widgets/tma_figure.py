@@ -9,10 +9,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from cutecourse import palette
 from cutecourse.dtypes import dtype as as_dtype
 from cutecourse.layout import ComposedLayout, Layout, idx2crd, make_swizzle, tile_to_shape
 from cutecourse.tma import TmaError, TmaTrace, dynamic, trace_tma_atom
-from cutecourse.widgets import palette
 from cutecourse.widgets.figures import (
     CELL_IN,
     COLLISION,

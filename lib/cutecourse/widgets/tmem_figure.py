@@ -8,8 +8,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from cutecourse import palette
 from cutecourse.umma import TMEM_COLUMNS, TMEM_LANES
-from cutecourse.widgets import palette
 from cutecourse.widgets.figures import INK, LINE, MONO, MUTED, PrintFigure
 from cutecourse.widgets.tmem_places import Accumulator, Allocation
 

@@ -17,9 +17,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from cutecourse import palette
 from cutecourse.trace import BarrierHistory, Trace, Wait
 from cutecourse.trace.words import number
-from cutecourse.widgets import palette
 from cutecourse.widgets.figures import INK, LINE, MUTED, PrintFigure
 from cutecourse.widgets.timeline_mmas import mma_groups
 from cutecourse.widgets.traces import named, read_trace
