@@ -1,6 +1,7 @@
 """What a GPU does with the kernels that are wrong on purpose: each fault run many times, and what came out.
 
-    python -m benchmarks.tma_faults             writes benchmarks/results/tma_faults_<gpu>.json
+    python -m benchmarks.tma_faults             runs all, writes benchmarks/results/tma_faults_<gpu>.json
+    python -m benchmarks.tma_faults --missing   runs only the rows that this file lacks, and adds them
     python -m benchmarks.tma_faults --output F  writes F
 
 Every fault runs in a process of its own, since a GPU's fault ends the process's use of it. No kernel here can
@@ -21,20 +22,27 @@ import numpy as np
 
 from benchmarks.results_file import result_path
 from cutecourse import runtime
-from cutecourse.kernels import LaunchSpec, tma_broken, tma_multicast_broken
+from cutecourse.kernels import LaunchSpec, tma_broken, tma_multicast_broken, tma_multicast_pipeline_broken
 from tools.facts import of_this_machine
 
 RUNS = 50
 TILES = 16  # of the doubled matrix: enough that a wrong order shows
 LIMIT_S = 120
 RIGHT = "right"
-MODULES = {module.__name__.rpartition(".")[2]: module for module in (tma_broken, tma_multicast_broken)}
+MODULES = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (tma_broken, tma_multicast_broken, tma_multicast_pipeline_broken)
+}
 
 
 def kernel(module: ModuleType, fault: str) -> LaunchSpec:
     """The launch of one fault, or of the right kernel."""
+    spec: LaunchSpec
     if module is tma_broken:
-        spec: LaunchSpec = tma_broken.doubled(TILES) if fault == RIGHT else tma_broken.broken(fault, TILES)
+        spec = tma_broken.doubled(TILES) if fault == RIGHT else tma_broken.broken(fault, TILES)
+        return spec
+    if module is tma_multicast_pipeline_broken:
+        spec = module.shared_stages(TILES) if fault == RIGHT else module.broken(fault, TILES)
         return spec
     return module.LAUNCH if fault == RIGHT else module.broken(fault)
 
@@ -46,6 +54,13 @@ def arguments(module: ModuleType, seed: int) -> tuple[dict[str, Any], str, np.nd
         source = rng.integers(1, 1000, (TILES * tma_broken.ROWS, tma_broken.COLUMNS), dtype=np.int32)
         given = {"gave_up": np.zeros(2, np.uint32), "tiles": TILES, "result": np.zeros_like(source)}
         return {"source": source, **given}, "result", 2 * source
+    if module is tma_multicast_pipeline_broken:
+        ctas, tile_shape = module.CTAS, (module.ROWS, module.COLUMNS)
+        tiles = rng.integers(1, 1000, (TILES, *tile_shape), dtype=np.int32)
+        given = {"gave_up": np.zeros(ctas, np.uint32), "tiles": TILES}
+        given["out"] = np.zeros((ctas, *tiles.shape), np.int32)
+        expected = np.broadcast_to(tiles, (ctas, *tiles.shape))
+        return {"source": tiles.reshape(-1, module.COLUMNS), **given}, "out", expected
     tile = rng.integers(1, 1000, (tma_multicast_broken.ROWS, tma_multicast_broken.COLUMNS), dtype=np.int32)
     ctas = tma_multicast_broken.CTAS
     given = {"gave_up": np.zeros(ctas, np.uint32), "out": np.zeros((ctas, *tile.shape), np.int32)}
@@ -88,6 +103,7 @@ def main(given: list[str] | None = None) -> int:
     """Observe every fault, write, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--missing", action="store_true", help="keep the rows of the file, run the others")
     parser.add_argument("--one", nargs=2, metavar=("MODULE", "FAULT"), help="one fault, in this process")
     options = parser.parse_args(given)
     found = runtime.discover()
@@ -98,15 +114,29 @@ def main(given: list[str] | None = None) -> int:
         module, fault = options.one
         print(json.dumps(observe(MODULES[module], fault)))
         return 0
-    rows = []
-    for name, module in MODULES.items():
-        for fault in (RIGHT, *module.FAULTS):
-            rows.append({"kernel": name, "fault": fault, **in_a_process(name, fault)})
-            print(rows[-1])
     gpu = found.devices[0]
     output = options.output or result_path("tma_faults", gpu.name)
+    facts = of_this_machine()
+    result: dict[str, Any] = {"recorded": facts, "rows": []}
+    if options.missing and output.exists():
+        result = json.loads(output.read_text())
+        if result["recorded"]["gpu"] != facts["gpu"]:
+            print(
+                f"tma_faults: {output} is of {result['recorded']['gpu']}, this is {facts['gpu']}.",
+                file=sys.stderr,
+            )
+            return 1
+    rows = result["rows"]
+    known = {(row["kernel"], row["fault"]) for row in rows}
+    for name, module in MODULES.items():
+        for fault in (RIGHT, *module.FAULTS):
+            if (name, fault) in known:
+                continue
+            row = {"kernel": name, "fault": fault, **in_a_process(name, fault)}
+            rows.append({**row, "recorded": facts} if options.missing else row)
+            print(row)
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"recorded": of_this_machine(), "rows": rows}, indent=1) + "\n")
+    output.write_text(json.dumps(result, indent=1) + "\n")
     sound = [row for row in rows if row["fault"] == RIGHT]
     return int(any(row["error"] or row["gave_up"] or row["wrong_runs"] for row in sound))
 

@@ -10,6 +10,7 @@ from cutecourse import runtime
 from cutecourse.emulator import (
     BarrierCountError,
     DeadlockError,
+    ExitedCTAError,
     MissingProxyFence,
     NoBarrierError,
     ReadBeforeWait,
@@ -25,6 +26,8 @@ from cutecourse.kernels import (
     tma_load,
     tma_multicast,
     tma_multicast_broken,
+    tma_multicast_pipeline,
+    tma_multicast_pipeline_broken,
     tma_pipeline,
     tma_prefetch,
     tma_store,
@@ -200,7 +203,9 @@ def test_tma_broken__is_right_without_a_fault(device, seed, tiles):
     assert np.array_equal(run["result"], 2 * source)
 
 
-@pytest.mark.parametrize("module", [tma_broken, tma_multicast_broken], ids=lambda m: m.LAUNCH.name)
+@pytest.mark.parametrize(
+    "module", [tma_broken, tma_multicast_broken, tma_multicast_pipeline_broken], ids=lambda m: m.LAUNCH.name
+)
 def test_faults__each_change_one_place_of_the_ptx(module):
     for fault in module.FAULTS.values():
         assert module.PTX.count(fault.right) == 1, fault.name
@@ -282,3 +287,53 @@ def test_multicast_fault__without_a_cluster_barrier_is_reported_in_any_order(see
 
 def test_every_multicast_fault_is_tried():
     assert {*MULTICAST_REPORTS, "no_cluster_barrier"} == set(tma_multicast_broken.FAULTS)
+
+
+@EVERYWHERE
+def test_tma_multicast_pipeline__multiplies(device, seed):
+    a, b = halves(64, 320, seed=1), halves(4, 320, seed=2)
+    run = runtime.run(
+        tma_multicast_pipeline, device=device, seed=seed, a=a, b=b, c=np.full((64, 4), np.nan, np.float32)
+    )
+    assert np.array_equal(run["c"], a.astype(np.float32) @ b.T.astype(np.float32))
+
+
+def shared_stages(spec, tiles=tma_multicast_pipeline_broken.TILES, **where):
+    """Run a kernel of tma_multicast_pipeline_broken; the tiles, and the run."""
+    source = np.random.default_rng(6).integers(1, 1000, (tiles, 16, 32)).astype(np.int32)
+    run = runtime.run(
+        spec,
+        source=source.reshape(-1, 32),
+        out=np.zeros((4, tiles, 16, 32), np.int32),
+        gave_up=np.zeros(4, np.uint32),
+        tiles=tiles,
+        **where,
+    )
+    return source, run
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("tiles", [1, 2, 5])
+def test_tma_multicast_pipeline_broken__is_right_without_a_fault(device, seed, tiles):
+    spec = tma_multicast_pipeline_broken.shared_stages(tiles)
+    source, run = shared_stages(spec, tiles, device=device, seed=seed)
+    assert run["gave_up"].tolist() == [0] * 4
+    assert np.array_equal(run["out"], np.stack([source] * 4))
+
+
+PIPELINE_REPORTS = {
+    "no_remote_arrive": (DeadlockError, ["empty", "misses 3 of 4 arrivals"]),
+    "mapa_forgotten": (StageReusedEarly, ["stages"]),
+    "count_of_one": ((BarrierCountError, StageReusedEarly), []),
+    "leaves_early": (ExitedCTAError, ["has ended"]),
+}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", tma_multicast_pipeline_broken.FAULTS)
+def test_multicast_pipeline_fault__is_reported(name, seed):
+    kind, words = PIPELINE_REPORTS[name]
+    with pytest.raises(kind) as error:
+        shared_stages(tma_multicast_pipeline_broken.broken(name), device="emulator", seed=seed)
+    for word in words:
+        assert word in str(error.value)
