@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as named_dtype
 from cutecourse.errors import CourseError
+from cutecourse.kernels.files import KernelFile, KernelFunction, SpecError
 
 if TYPE_CHECKING:
     from cutecourse.tma import TensorMapEncoding, TmaTrace
@@ -35,11 +36,8 @@ Front = Literal["cutedsl", "numba", "ptx"]
 Extents = tuple[Any, ...]
 
 _RESERVED_NAMES = frozenset({"device", "seed", "trace"})
+_PTX = re.compile(r"^\s*\.version\b", re.MULTILINE)
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
-
-
-class SpecError(CourseError):
-    """A launch specification that contradicts itself."""
 
 
 @dataclass(frozen=True)
@@ -372,6 +370,28 @@ class LaunchSpec:
         changes = {"grid": grid, "block": block, "dynamic_smem": dynamic_smem}
         given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, **given)
+
+    def with_text(self, text: str, name: str | None = None) -> LaunchSpec:
+        """The same launch of another text: PTX, or a kernel's file with the functions that this one names.
+
+        A text that names a PTX `.version` is PTX, for any front. `name` is what the kernel is called then.
+        Errors: SpecError for a text that is neither, or that lacks the kernel or its host function.
+        """
+        if _PTX.search(text):
+            return dataclasses.replace(
+                self, name=name or self.name, front="ptx", kernel=None, host=None, ptx=text
+            )
+        if self.front == "ptx":
+            raise SpecError(f"{self.name}: the text is not PTX: it has no .version line.")
+        file = KernelFile(name or self.name, text)
+        try:
+            kernel, host = (
+                one and (one.of(file) if isinstance(one, KernelFunction) else file.function(one.__name__))
+                for one in (self.kernel, self.host)
+            )
+        except AttributeError as error:
+            raise SpecError(f"{self.name}: {error}.") from error
+        return dataclasses.replace(self, name=name or self.name, kernel=kernel, host=host)
 
 
 def compute_capability_of(target: str) -> tuple[int, int]:

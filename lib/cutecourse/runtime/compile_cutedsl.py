@@ -8,6 +8,7 @@ import tempfile
 from typing import Any
 
 from cutecourse.dtypes import DType
+from cutecourse.kernels.files import resolved
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor
 from cutecourse.runtime.compiled import with_lowered_version
 from cutecourse.runtime.errors import CompileError
@@ -59,9 +60,6 @@ def compile_host(spec: LaunchSpec, target: str, line_info: bool = False) -> Any:
             f"{spec.name} is a CuTe DSL kernel, and the CuTe DSL cannot be imported ({error}). "
             f"Install nvidia-cutlass-dsl."
         ) from error
-    if spec.kernel is not None:
-        rename: Any = spec.kernel
-        rename.set_name_prefix(spec.name, remove_cutlass_symbol=True, keep_mangled_name=False)
     arguments = [_stand_in(cutlass, param) for param in spec.arguments.values()]
     # Keeping the PTX also writes it to a file, by default into the reader's current directory. As an option
     # of this compile, and not as an environment variable, it works whoever imported cutlass first.
@@ -70,7 +68,10 @@ def compile_host(spec: LaunchSpec, target: str, line_info: bool = False) -> Any:
         if line_info:
             options = (*options, cute.GenerateLineInfo(True))
         try:
-            return cute.compile[options](spec.host, *arguments)
+            kernel, host = resolved(spec.kernel), resolved(spec.host)
+            if kernel is not None:
+                kernel.set_name_prefix(spec.name, remove_cutlass_symbol=True, keep_mangled_name=False)
+            return cute.compile[options](host, *arguments)
         except Exception as error:
             raise CompileError(
                 f"{spec.name}: the CuTe DSL did not compile it for {target}: {plain_reason(error)}"

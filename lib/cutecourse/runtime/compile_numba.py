@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cutecourse.kernels.files import resolved
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, compute_capability_of
 from cutecourse.runtime.compiled import only_entry, with_lowered_version
 from cutecourse.runtime.errors import CompileError
@@ -28,8 +29,9 @@ def compile_numba(spec: LaunchSpec, target: str, line_info: bool = False) -> str
             f"Install numba-cuda[cu13]."
         ) from error
     signature = types.void(*(_type(types, param) for param in spec.params))
-    function = getattr(spec.kernel, "py_func", spec.kernel)
     try:
+        kernel = resolved(spec.kernel)
+        function = getattr(kernel, "py_func", kernel)
         ptx, _ = cuda.compile(
             function,
             signature,

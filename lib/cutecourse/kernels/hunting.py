@@ -1,0 +1,27 @@
+"""The kernels with one wrong line that the exercises hand out, each a text in the folder `hunts`."""
+
+from __future__ import annotations
+
+import importlib.resources
+
+from cutecourse.kernels.files import SpecError
+
+__all__ = ["hunt"]
+
+_ENDINGS = (".ptx", ".py")
+
+
+def hunt(name: str) -> str:
+    """The text of a bug hunt: `hunt("07_5")` reads `hunts/07_5.ptx` or `hunts/07_5.py`.
+
+    `hunt("07.5")` is the same. Run the text, or your repaired one, in place of the right kernel's:
+    `run(tma_broken.LAUNCH.with_text(text), ...)`.
+    Errors: SpecError for a name that has no file.
+    """
+    folder = importlib.resources.files("cutecourse.kernels") / "hunts"
+    stem = name.replace(".", "_")
+    for ending in _ENDINGS:
+        if (file := folder / f"{stem}{ending}").is_file():
+            return file.read_text(encoding="utf-8")
+    known = sorted(file.name.rpartition(".")[0] for file in folder.iterdir() if file.name.endswith(_ENDINGS))
+    raise SpecError(f"there is no bug hunt {name!r}; there are {', '.join(known)}.")
