@@ -14,6 +14,9 @@ from tools.paths import BOOK, CHAPTERS, ROOT, AuthoringError, relative
 ERRATA = BOOK / "errata.yml"
 HOW_SURE = ("certain", "very likely", "likely")
 
+AT_MOST = 3
+"""How many errata a page names: those that its reader would make too."""
+
 _ID = re.compile(r"E(\d\d)-(\d+)")
 _FIELDS = {
     "id",
@@ -131,13 +134,41 @@ def _require_test(name: str, test: str) -> None:
         raise BadErratum(f"{name}: there is no test {test!r}")
 
 
-def of_chapter(entries: list[Erratum], chapter: str) -> list[Erratum]:
-    """The entries of a chapter, or all for "all". Errors: BadErratum for a chapter that does not exist."""
-    if chapter == "all":
+def chosen(entries: list[Erratum], what: str) -> list[Erratum]:
+    """The entries that a page asks for: ids ("E13-1, E13-2", three at most), a chapter's, or "all".
+
+    Errors: BadErratum for an id or a chapter that does not exist, an id named twice, or too many.
+    """
+    what = what.strip()
+    if what == "all":
         return entries
-    if not (CHAPTERS / f"{chapter}.md").exists():
-        raise BadErratum(f"there is no chapter {chapter!r} to show the errata of")
-    return [entry for entry in entries if entry.chapter == chapter]
+    names = [name.strip() for name in what.split(",")]
+    if not _ID.fullmatch(names[0]):
+        if not (CHAPTERS / f"{what}.md").exists():
+            raise BadErratum(f"there is no chapter {what!r} to show the errata of, and it is no erratum's id")
+        return [entry for entry in entries if entry.chapter == what]
+    by_id = {entry.id: entry for entry in entries}
+    for name in names:
+        if name not in by_id:
+            raise BadErratum(f"there is no erratum {name!r} in {relative(ERRATA)}")
+        if names.count(name) > 1:
+            raise BadErratum(f"the erratum {name} is named twice")
+    if len(names) > AT_MOST:
+        raise BadErratum(
+            f"{len(names)} errata are named ({what}); a page names at most {AT_MOST}, "
+            "those that its reader would make too"
+        )
+    return [by_id[name] for name in names]
+
+
+def names_entries(what: str) -> bool:
+    """Whether a page asks for single entries, by their ids."""
+    return _ID.match(what.strip()) is not None
+
+
+def label(entry: Erratum) -> str:
+    """The label of an entry on the errata page."""
+    return f"erratum-{entry.id.lower()}"
 
 
 def markdown(entry: Erratum, *, links: bool) -> str:
@@ -157,10 +188,22 @@ def markdown(entry: Erratum, *, links: bool) -> str:
     return "\n".join([heading, "", *lines])
 
 
+def in_short(entry: Erratum, *, links: bool) -> str:
+    """What a chapter says of an entry: the claim, what is right, and why the mistake is easy to make."""
+    name = f"{{ref}}`{entry.id} <{label(entry)}>`" if links else f"[{entry.id}](../errata.md)"
+    facts = [
+        ("Claim", entry.claim),
+        ("Right", entry.right),
+        ("Easy to get wrong because", entry.easy_to_make),
+    ]
+    lines = [f"- **{title}:** {' '.join(text.split())}" for title, text in facts]
+    return "\n".join([f"**{name}** · {entry.document.title}", "", *lines])
+
+
 NOTHING_WRONG = "Nothing of the material that this chapter started from was found to be wrong."
 
 
-def section(chapter: str, *, links: bool) -> str:
-    """All entries of a chapter (or "all") as Markdown."""
-    entries = of_chapter(load(), chapter)
-    return "\n\n".join(markdown(entry, links=links) for entry in entries) or NOTHING_WRONG
+def section(what: str, *, links: bool) -> str:
+    """The entries that a page asks for, as Markdown."""
+    show = in_short if names_entries(what) else markdown
+    return "\n\n".join(show(entry, links=links) for entry in chosen(load(), what)) or NOTHING_WRONG

@@ -11,8 +11,8 @@ import yaml
 
 from support.pages import parse
 from tools import errata
-from tools.errata import BadErratum, load, markdown, of_chapter
-from tools.paths import CHAPTERS
+from tools.errata import BadErratum, chosen, in_short, load, markdown, section
+from tools.paths import BOOK, CHAPTERS, chapter_pages
 
 CHAPTER = next(CHAPTERS.glob("01_*.md")).stem
 GOOD: dict[str, Any] = {
@@ -40,7 +40,7 @@ def _file(tmp_path: Path, *entries: dict[str, Any]) -> Path:
 def test_load__reads_a_complete_entry(tmp_path: Path) -> None:
     (entry,) = load(_file(tmp_path, GOOD))
     assert entry.document.title == "A post"
-    assert of_chapter([entry], CHAPTER) == of_chapter([entry], "all") == [entry]
+    assert chosen([entry], CHAPTER) == chosen([entry], "all") == chosen([entry], "E01-1") == [entry]
     assert markdown(entry, links=True).splitlines() == [
         "**E01-1** · A post, lines 88-93 (a blog, 2026)",
         "",
@@ -80,40 +80,69 @@ def test_load__refuses_a_missing_field_and_an_id_that_comes_twice(tmp_path: Path
         load(_file(tmp_path, GOOD, GOOD))
 
 
-def test_of_chapter__refuses_a_chapter_that_does_not_exist() -> None:
-    with pytest.raises(BadErratum, match="no chapter '77_x'"):
-        of_chapter([], "77_x")
+def test_in_short__says_what_a_reader_needs_and_leads_to_the_errata_page(tmp_path: Path) -> None:
+    (entry,) = load(_file(tmp_path, GOOD))
+    assert in_short(entry, links=True).splitlines() == [
+        "**{ref}`E01-1 <erratum-e01-1>`** · A post",
+        "",
+        "- **Claim:** It says this.",
+        "- **Right:** That is right.",
+        "- **Tempting because:** they look alike",
+    ]
+    assert in_short(entry, links=False).startswith("**[E01-1](../errata.md)** · A post")
 
 
-def test_errata_page__shows_every_entry_and_each_chapter_its_own(book: Path) -> None:
-    entries = load()
-    everything = parse(book / "errata.html").get_text()
-    pages = {chapter.stem: parse(chapter) for chapter in (book / "chapters").glob("[0-9][0-9]_*.html")}
-    texts = {name: page.get_text() for name, page in pages.items()}
-    shown = {name: page.select(".cute-errata") for name, page in pages.items()}
-    for entry in entries:
-        assert f"{entry.id} · {entry.document.title}" in everything
-        assert f"{entry.id} ·" in texts[entry.chapter]
-        (own,) = [link for link in shown[entry.chapter] if f"{entry.id} ·" in link.get_text()]
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("77_x", "no chapter '77_x'"),
+        ("E01-1, E01-1", "E01-1 is named twice"),
+        ("E01-1, E77-1", "no erratum 'E77-1'"),
+        ("E01-1, E01-2, E01-3, E01-4", "at most 3"),
+    ],
+)
+def test_chosen__refuses_what_is_not_there_and_too_many(tmp_path: Path, what: str, message: str) -> None:
+    entries = load(_file(tmp_path, *(GOOD | {"id": f"E01-{number}"} for number in range(1, 5))))
+    assert [entry.id for entry in chosen(entries, "E01-3,E01-1")] == ["E01-3", "E01-1"]
+    with pytest.raises(BadErratum, match=message):
+        chosen(entries, what)
+
+
+def test_section__shows_the_named_entries_only() -> None:
+    first, second = load()[:2]
+    text = section(f"{second.id}", links=False)
+    assert second.id in text
+    assert first.id not in text
+
+
+def test_errata_page__shows_every_entry_with_links_to_its_cells(book: Path) -> None:
+    page = parse(book / "errata.html")
+    for entry in load():
+        (own,) = page.select(f"#{entry.id.lower()}")
+        assert f"{entry.id} · {entry.document.title}" in own.get_text()
         hrefs = [str(link["href"]) for link in own.find_all("a")]
         assert all(any(href.endswith(f"#{cell}") for href in hrefs) for cell in entry.cells), entry.id
-    for chapter in CHAPTERS.glob("[0-9][0-9]_*.md"):
-        others = [entry.id for entry in entries if entry.chapter != chapter.stem]
-        assert [identifier for identifier in others if f"{identifier} ·" in texts[chapter.stem]] == []
+
+
+def test_chapters__name_three_errata_at_most_and_link_each_to_the_errata_page(book: Path) -> None:
+    for source in chapter_pages():
+        asked = re.findall(r"^```\{errata\} *(E\d.*)$", source.read_text(encoding="utf-8"), re.MULTILINE)
+        named = [name for what in asked for name in re.split(r",\s*", what.strip())]
+        assert len(named) <= errata.AT_MOST, source.name
+        page = parse(book / "chapters" / f"{source.stem}.html")
+        links = {str(link["href"]) for link in page.select(".cute-erratum a")}
+        assert {f"../errata.html#{name.lower()}" for name in named} <= links
 
 
 def test_errata_data__is_complete() -> None:
     assert len({entry.id for entry in load()}) == len(load(errata.ERRATA))
 
 
-def test_cells__are_labels_of_the_entrys_own_chapter_and_of_no_other() -> None:
+def test_cells__are_labels_of_one_page_each() -> None:
     pages: dict[str, list[str]] = {}
-    for page in CHAPTERS.glob("*.md"):
+    for page in [*CHAPTERS.glob("*.md"), *BOOK.glob("*.md")]:
         for label in re.findall(r"^\(([\w-]+)\)=$", page.read_text(encoding="utf-8"), re.MULTILINE):
             pages.setdefault(label, []).append(page.stem)
     assert len(pages) > 100
     assert {label: where for label, where in pages.items() if len(where) > 1} == {}
-    wrong = [
-        (entry.id, cell) for entry in load() for cell in entry.cells if pages.get(cell) != [entry.chapter]
-    ]
-    assert wrong == []
+    assert [(entry.id, cell) for entry in load() for cell in entry.cells if cell not in pages] == []

@@ -18,7 +18,7 @@ from tools.exercises import (
     stale_learners,
     variant_notebook,
 )
-from tools.paths import CHAPTERS, SOLUTIONS, exercise_sources
+from tools.paths import SOLUTIONS, chapter_number, chapter_pages, exercise_sources
 
 WRONG_ANSWERS = Path(__file__).parent / "wrong_answers"
 # Raises when there is none: a parametrised test over nothing would pass.
@@ -110,8 +110,8 @@ def test_source__has_four_exercises_with_a_kernel_and_a_bug(source: Path) -> Non
 
 
 def test_sources__one_for_each_chapter() -> None:
-    chapters = sorted(path.stem for path in CHAPTERS.glob("[0-9][0-9]_*.md"))
-    assert [source.stem for source in SOURCES] == chapters
+    chapters = sorted({chapter_number(page) for page in chapter_pages()})
+    assert [chapter_number(source) for source in SOURCES] == chapters
 
 
 def test_learner_notebooks__are_those_of_their_sources() -> None:

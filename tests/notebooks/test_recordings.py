@@ -155,11 +155,6 @@ def test_predictions__have_keys_of_their_own_in_the_whole_book() -> None:
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize("source", CHAPTER_PAGES, ids=lambda source: source.stem)
-def test_chapter__shows_its_own_errata(source: Path) -> None:
-    assert f"{{errata}} {source.stem}" in source.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("source", ALL, ids=_name)
 def test_notebook_text__shows_no_raw_directive(source: Path) -> None:
     for cell in _recording(source).cells:

@@ -14,7 +14,7 @@ import cutecourse
 from tools import notebooks, tidy
 from tools.execute import CellFailed, execute
 from tools.notebooks import METADATA_KEY, as_notebook, differences, kernel_hash
-from tools.paths import AuthoringError, UnknownChapter, choose
+from tools.paths import AuthoringError, UnknownChapter, chapter_number, chapter_pages, choose, page_number
 from tools.plain_markdown import UntranslatableMarkdown, plain
 
 KERNEL = "cutecourse.kernels.spec"  # any module: its hash is taken the same way
@@ -164,6 +164,26 @@ def test_choose__takes_numbers_names_and_files() -> None:
     assert choose(sources, ["02"]) == choose(sources, ["book/chapters/02_hello_mma.md"]) == sources[1:]
     with pytest.raises(UnknownChapter, match=r"no chapter '03'; there are: 01_hello_layout, 02_hello_mma$"):
         choose([*sources, Path("exercises/sources/02_hello_mma.md")], ["03"])
+
+
+def test_choose__takes_a_chapters_parts_and_its_exercises_by_the_chapters_number() -> None:
+    pages = [Path(f"book/chapters/{name}.md") for name in ("12_one", "13a_two_sm", "13b_two_sm_pipeline")]
+    exercises = Path("exercises/sources/13_two_sm.md")
+    assert choose([*pages, exercises], ["13"]) == [*pages[1:], exercises]
+    assert choose([*pages, exercises], ["13a"]) == choose(pages, ["13a_two_sm"]) == [pages[1]]
+    assert choose([*pages, exercises], ["13_two_sm"]) == [exercises]
+    with pytest.raises(UnknownChapter, match="no chapter '1'"):
+        choose(pages, ["1"])
+
+
+def test_chapter_pages__come_in_order_with_their_parts(tmp_path: Path) -> None:
+    names = ["08_c.md", "07b_b.md", "07a_a.md", "7_no.md", "notes.md", "07aa_no.md"]
+    for name in names:
+        (tmp_path / name).touch()
+    pages = chapter_pages(tmp_path)
+    assert [page.name for page in pages] == ["07a_a.md", "07b_b.md", "08_c.md"]
+    assert [chapter_number(page) for page in pages] == ["07", "07", "08"]
+    assert [page_number(page) for page in pages] == ["7a", "7b", "8"]
 
 
 def test_plain__turns_admonitions_labels_and_roles_into_markdown() -> None:
