@@ -194,7 +194,7 @@ def in_short(entry: Erratum, *, links: bool) -> str:
     facts = [
         ("Claim", entry.claim),
         ("Right", entry.right),
-        ("Easy to get wrong because", entry.easy_to_make),
+        ("Tempting because", entry.easy_to_make),
     ]
     lines = [f"- **{title}:** {' '.join(text.split())}" for title, text in facts]
     return "\n".join([f"**{name}** · {entry.document.title}", "", *lines])

@@ -37,13 +37,14 @@ class Difference:
 
 def read_source(path: Path) -> NotebookNode:
     """A MyST page as a notebook without outputs."""
-    return as_notebook(path.read_text(encoding="utf-8"), where=relative(path))
+    return as_notebook(path.read_text(encoding="utf-8"), where=relative(path), page=path)
 
 
-def as_notebook(text: str, *, where: str, notebooks: str = "") -> NotebookNode:
+def as_notebook(text: str, *, where: str, notebooks: str = "", page: Path | None = None) -> NotebookNode:
     """MyST text as a notebook without outputs, with stable cell ids and a plain Python 3 kernel.
 
-    `notebooks` is the way from where it will lie to the folder of the chapters' notebooks.
+    `notebooks` is the way from where it will lie to the folder of the chapters' notebooks, `page` the
+    book's page that the text is.
     """
     notebook = jupytext.reads(text, fmt="md:myst")
     if not any(cell.cell_type == "code" for cell in notebook.cells):
@@ -56,7 +57,7 @@ def as_notebook(text: str, *, where: str, notebooks: str = "") -> NotebookNode:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = plain(cell.source, where=where, notebooks=notebooks)
+            cell.source = plain(cell.source, where=where, notebooks=notebooks, page=page)
     # A label alone has no plain form, and JupyterLab invites its reader to type into an empty text cell.
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code" or cell.source.strip()]
     give_stable_ids(notebook)

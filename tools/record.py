@@ -56,6 +56,8 @@ def record(source: Path) -> Path:
     tidy.tidy(notebook, name=source.stem)
     notebook.metadata[METADATA_KEY] = nbformat.from_dict(_facts(source, execution))
     write_notebook(notebook, target)
+    # The minutes that a page states follow from its outputs, which were not there when it was read.
+    carry_text_over(source)
     return target
 
 
