@@ -12,10 +12,11 @@ import matplotlib.colors
 import pytest
 from widgets import emulated, traces
 
+from cutecourse import palette
 from cutecourse.trace import Recorder, Trace
-from cutecourse.widgets import BarrierTimeline, WidgetError, draw_timeline, palette
+from cutecourse.widgets import BarrierTimeline, WidgetError, draw_timeline
 from cutecourse.widgets.timeline_mmas import commit_arrivals, mma_groups
-from cutecourse.widgets.traces import MAX_EVENTS, by_warp, compact
+from cutecourse.widgets.traces import MAX_EVENTS, barrier_name, by_warp, compact, of_barrier
 
 ALL = [traces.pipeline, traces.multicast, traces.deadlock, traces.polling, traces.tensor_cores]
 
@@ -309,3 +310,30 @@ def test_timeline__takes_a_deadlock_of_the_emulator() -> None:
     label = widget.figure().axes[0].get_xlabel()
     assert label.startswith("ended with an error: ")
     assert "no warp can go on" in label
+
+
+@pytest.mark.parametrize("make", [traces.pipeline, traces.multicast, traces.deadlock])
+def test_timeline__starts_at_the_first_event_that_does_something(make: Callable[[], Trace]) -> None:
+    trace = make()
+    widget = BarrierTimeline(trace)
+    (first,) = (event for event in trace if event.index == widget.selected)
+    assert (
+        first.kind in {"mbarrier.arrive", "mbarrier.expect_tx", "tma.issue"} or first["outcome"] == "blocked"
+    )
+    shown = [event for event in trace if not widget.cta or [event.cluster, event.rank] == widget.cta]
+    before = {event.kind for event in shown if event.index < first.index}
+    assert not before & {"mbarrier.arrive", "mbarrier.expect_tx", "tma.issue"}
+
+
+def test_timeline__of_one_barrier_keeps_it_and_its_transfers() -> None:
+    trace = traces.pipeline()
+    (name, *others) = sorted({barrier_name(event) for event in trace if event.data.get("barrier")})
+    assert others
+    part = of_barrier(trace, name)
+    assert {barrier_name(event) for event in part if event.data.get("barrier")} == {name}
+    issued = {event.index for event in part.of("tma.issue")}
+    assert {event["transfer"] for event in part.of("tma.land")} == issued
+    assert of_barrier(trace, "") is trace
+    assert f"barrier='{name}'" in repr(BarrierTimeline(trace, barrier=name))
+    with pytest.raises(WidgetError, match="no barrier 'nobody'; it has"):
+        BarrierTimeline(trace, barrier="nobody")

@@ -11,7 +11,7 @@ from widgets import emulated, traces, umma_runs
 from cutecourse.trace import KINDS, Recorder, Trace
 from cutecourse.widgets import BarrierTimeline
 from cutecourse.widgets.timeline_mmas import commit_arrivals, mma_groups, toucher
-from cutecourse.widgets.traces import compact
+from cutecourse.widgets.traces import barrier_name, compact, of_barrier
 
 pytestmark = pytest.mark.browser
 
@@ -247,6 +247,7 @@ def test_page__stepping_shows_every_barriers_state_after_each_event(mount: Any) 
     page = mount(BarrierTimeline(trace))
     assert cc(page, "event").count() == len(trace)
     cc(page, "plot").focus()
+    page.keyboard.press("Home")
     lives = trace.barriers()
     for event in trace:
         if event.index:
@@ -522,3 +523,29 @@ def test_page__controls_are_named_and_ids_unique(mount: Any) -> None:
     first, second = cc(page, "timeline").all()[:2]
     cc(first, "last").click()  # two views of one model
     assert cc(second, "count").inner_text() == cc(first, "count").inner_text()
+
+
+@pytest.mark.parametrize("make", [traces.pipeline, traces.multicast, traces.deadlock])
+def test_one_barrier__shows_the_events_that_the_figure_takes(
+    make: Callable[[], Trace], javascript: Callable[..., Any]
+) -> None:
+    trace = make()
+    names = sorted({barrier_name(event) for event in trace if event.data.get("barrier")})
+    found = javascript(
+        "barrier_timeline.js",
+        """const book = m.readBook(x[0]);
+           return x[1].map((name) => m.only(book, null, name).events.map((e) => e.index));""",
+        [compact(trace), names],
+    )
+    assert found == [[event.index for event in of_barrier(trace, name)] for name in names]
+
+
+def test_one_barrier__is_chosen_in_the_view(mount: Callable[..., Any]) -> None:
+    trace = traces.pipeline()
+    name, *_ = sorted({barrier_name(event) for event in trace if event.data.get("barrier")})
+    page = mount(BarrierTimeline(trace))
+    lanes = page.locator('[data-cc="lane"].cc-lane-barrier')
+    assert lanes.count() > 1
+    cc(page, "only-barrier").select_option(name)
+    assert lanes.count() == 1
+    assert name in lanes.first.inner_text()

@@ -7,13 +7,13 @@ from typing import Any
 
 import traitlets
 
-from cutecourse.trace import Trace
+from cutecourse.trace import Event, Trace
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure
 from cutecourse.widgets.timeline_figure import draw_timeline
-from cutecourse.widgets.traces import compact, named, read_trace
+from cutecourse.widgets.traces import barrier_name, compact, named, of_barrier, read_trace
 
 # With more CTAs than this, one is chosen at first.
 ALL_AT_ONCE = 2
@@ -27,14 +27,18 @@ class BarrierTimeline(CourseWidget):
 
     `trace` is a `cutecourse.trace.Trace`, its snapshot, or a run that was traced. `cta` is the CTA that is
     drawn first: its rank, `(cluster, rank)`, or "all"; by default all of up to two CTAs, else the first.
+    `barrier` names the only barrier to draw, with the warps and transfers that have to do with it; by default
+    all are drawn. `selected` is the event at which the view starts: by default the first that does something
+    (an arrival, a transfer, an MMA, a wait that blocks), behind all the initialising.
     `end` is the error the launch ended with, or its text: the picture then says so at its end. `names` gives
     barriers names of your own, by the name they were recorded with or their offset in shared memory; a
     compiler's dynamic shared memory has only offsets.
 
-    Synced with every view: `cta` (`[]` for all, else `[cluster, rank]`) and `selected`, the index of an event
-    in the launch.
+    Synced with every view: `cta` (`[]` for all, else `[cluster, rank]`), `barrier` ("" for all) and
+    `selected`, the index of an event in the launch.
 
-    Errors: WidgetError, for what is no trace, an empty or a very long one, and a CTA it knows nothing of.
+    Errors: WidgetError, for what is no trace, an empty or a very long one, and a CTA or a barrier that it
+    knows nothing of.
     """
 
     _esm = module("barrier_timeline.js")
@@ -42,6 +46,7 @@ class BarrierTimeline(CourseWidget):
 
     trace = traitlets.Dict().tag(sync=True)
     cta = traitlets.List(traitlets.Int()).tag(sync=True)
+    barrier = traitlets.Unicode("").tag(sync=True)
     selected = traitlets.Int(-1).tag(sync=True)
     end = traitlets.Unicode("").tag(sync=True)
 
@@ -50,6 +55,7 @@ class BarrierTimeline(CourseWidget):
         trace: Any,
         *,
         cta: int | str | Sequence[int] | None = None,
+        barrier: str = "",
         selected: int | None = None,
         end: BaseException | str | None = None,
         names: Mapping[str | int, str] | None = None,
@@ -58,10 +64,12 @@ class BarrierTimeline(CourseWidget):
         self._read: Trace = named(read_trace(trace), names or {})
         self._ctas = _ctas(self._read)
         self._last = _last(trace, self._read)
+        chosen = self._chosen(cta)
         super().__init__(
             trace=compact(self._read),
-            cta=self._chosen(cta),
-            selected=-1 if selected is None else selected,
+            cta=chosen,
+            barrier=barrier,
+            selected=_beginning(of_barrier(self._read, barrier), chosen) if selected is None else selected,
             end="" if end is None else str(end),
             **kwargs,
         )
@@ -86,6 +94,14 @@ class BarrierTimeline(CourseWidget):
             )
         return chosen
 
+    @traitlets.validate("barrier")
+    def _check_barrier(self, proposal: Any) -> str:
+        name = str(proposal["value"])
+        known = sorted({barrier_name(event) for event in self._read if event.data.get("barrier")})
+        if name and name not in known:
+            raise WidgetError(f"The trace has no barrier {name!r}; it has {', '.join(known) or 'none'}.")
+        return name
+
     @traitlets.validate("selected")
     def _check_selected(self, proposal: Any) -> int:
         index = int(proposal["value"])
@@ -100,12 +116,14 @@ class BarrierTimeline(CourseWidget):
     def figure(self) -> PrintFigure:
         """Warps, transfers, MMAs and barriers of the chosen CTA on one time axis, for print."""
         chosen = tuple(self.cta) if self.cta else None
-        return draw_timeline(self._read, cta=chosen, end=self.end)
+        return draw_timeline(of_barrier(self._read, self.barrier), cta=chosen, end=self.end)
 
     def _repr_arguments(self) -> list[str]:
         parts = [f"{self._read.kernel or 'a kernel'}: {len(self._read)} events"]
         if self.cta:
             parts.append(f"cta={tuple(self.cta)}")
+        if self.barrier:
+            parts.append(f"barrier={self.barrier!r}")
         if self.end:
             parts.append(f"end={self.end.splitlines()[0]!r}")
         return parts
@@ -114,6 +132,19 @@ class BarrierTimeline(CourseWidget):
 def _last(given: Any, read: Trace) -> int:
     events = given.events if isinstance(given, Trace) else read.events
     return events[-1].index
+
+
+_DOES = ("mbarrier.arrive", "mbarrier.expect_tx", "tma.issue", "mma.issue", "wgmma.issue")
+
+
+def _does(event: Event) -> bool:
+    return event.kind in _DOES or (event.kind == "mbarrier.wait" and event["outcome"] == "blocked")
+
+
+def _beginning(trace: Trace, cta: list[int]) -> int:
+    """The index of the first event that does something, of the chosen CTA if any; -1 for none."""
+    own = (event for event in trace if not cta or [event.cluster, event.rank] == cta)
+    return next((event.index for event in own if _does(event)), -1)
 
 
 def _ctas(trace: Trace) -> list[tuple[int, int]]:

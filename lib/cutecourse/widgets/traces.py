@@ -108,6 +108,23 @@ def named(trace: Trace, names: Mapping[str | int, str]) -> Trace:
     return replace(trace, events=tuple(events))
 
 
+def barrier_name(event: Event) -> str:
+    """The name of an event's barrier as the timeline shows it."""
+    barrier = event["barrier"]
+    return str(barrier.get("name") or f"shared 0x{barrier['offset']:x}")
+
+
+def of_barrier(trace: Trace, name: str) -> Trace:
+    """The events of barriers of one name, and of the transfers that report to them; all events for ""."""
+    if not name:
+        return trace
+    own = [event for event in trace if event.data.get("barrier") and barrier_name(event) == name]
+    chosen = {event.index for event in own}
+    transfers = {event.index for event in own if event.kind == "tma.issue"}
+    chosen |= {event.index for event in trace if event.data.get("transfer") in transfers}
+    return replace(trace, events=tuple(event for event in trace if event.index in chosen))
+
+
 def _drawn(event: Event, name: str) -> bool:
     if name == "touches" or event.kind != "mma.issue":
         return name != "touches"

@@ -57,12 +57,20 @@ function pack(bars) {
   return ends.length;
 }
 
-/** The events, transfers, MMAs, waits and barriers that one CTA (or null: everyone) has to do with. */
-function only(book, chosen) {
+/** Whether an event is about barriers of one name ("" for all): its own barrier, or the one that its transfer reports to. */
+function aboutBarrier(book, name) {
+  if (!name) return () => true;
+  const transfers = new Set(book.transfers.filter((one) => one.issue.barrier?.name === name).map((one) => one.issue.index));
+  return (event) => event.barrier?.name === name || transfers.has(event.data.transfer);
+}
+
+/** The events, transfers, MMAs, waits and barriers that one CTA (or null: everyone) and one barrier ("": all) have to do with. */
+function only(book, chosen, name = "") {
+  const about = aboutBarrier(book, name);
   const mine = (cluster, ranks) => !chosen || (cluster === chosen[0] && ranks.includes(chosen[1]));
   const events = book.events.filter((event) => {
     const { cluster, ranks } = touches(event);
-    return mine(cluster, ranks);
+    return mine(cluster, ranks) && about(event);
   });
   const shown = new Set(events.map((event) => event.at));
   return {
@@ -70,7 +78,7 @@ function only(book, chosen) {
     transfers: book.transfers.filter((one) => shown.has(one.issue.at)),
     mmas: book.mmas.filter((one) => shown.has(one.issues[0].at)),
     waits: book.waits.filter((wait) => shown.has(wait.from)),
-    lives: book.lives.filter(({ barrier }) => mine(barrier.cluster, [barrier.rank])),
+    lives: book.lives.filter(({ barrier }) => mine(barrier.cluster, [barrier.rank]) && (!name || barrier.name === name)),
   };
 }
 
@@ -82,6 +90,7 @@ function readBook(trace) {
 function render({ model, el: host }) {
   const id = uid("timeline");
   const chooser = field("CTA", el("select", { "data-cc": "cta" }), "13em");
+  const barriers = field("Barrier", el("select", { "data-cc": "only-barrier" }), "11em");
   const title = el("p", { class: "cc-muted cc-timeline-title", "data-cc": "title" });
   const button = (name, text, label, act) => el("button", { class: "cc-quiet", "data-cc": name, "aria-label": label, title: label, text, onclick: act });
   const step = (name, label, act) => el("button", { class: "cc-quiet", "data-cc": name, "aria-label": label, title: label, onclick: act }, draw("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true" }, draw("path", { d: ICONS[name], class: "cc-icon" })));
@@ -109,7 +118,7 @@ function render({ model, el: host }) {
     el(
       "section",
       { class: "cc-widget cc-timeline", "data-cc": "timeline", "aria-label": "What happened in a launch, on a time axis", "data-lm-suppress-shortcuts": "true" },
-      el("div", { class: "cc-controls" }, chooser.box, title, zooms),
+      el("div", { class: "cc-controls" }, chooser.box, barriers.box, title, zooms),
       scroll,
       legend,
       nav,
@@ -128,8 +137,10 @@ function render({ model, el: host }) {
   let cursor = null;
 
   const place = () => {
-    const at = shown.events.findIndex((event) => event.index === model.get("selected"));
-    return at < 0 ? 0 : at;
+    const selected = model.get("selected");
+    const at = shown.events.findIndex((event) => event.index === selected);
+    // The event may belong to a CTA or a barrier that is not shown now: then the next one that is.
+    return at >= 0 ? at : Math.max(0, shown.events.findIndex((event) => event.index > selected));
   };
   const go = (to) => {
     const bounded = Math.max(0, Math.min(shown.events.length - 1, to));
@@ -509,8 +520,13 @@ function render({ model, el: host }) {
     chooser.box.hidden = all.length < 2;
     chooser.control.replaceChildren(el("option", { value: "", text: `all ${all.length}` }), ...all.map(([cluster, rank]) => el("option", { value: `${cluster},${rank}`, text: ctaName({ cluster, rank }, book) })));
     chooser.control.value = model.get("cta").join(",");
-    shown = only(book, model.get("cta").length ? model.get("cta") : null);
-    if (!shown.events.length) shown = only(book, null);
+    const named = [...new Set(book.lives.map((life) => life.barrier.name))];
+    const name = named.includes(model.get("barrier")) ? model.get("barrier") : "";
+    barriers.box.hidden = named.length < 2;
+    barriers.control.replaceChildren(el("option", { value: "", text: `all ${named.length}` }), ...named.map((one) => el("option", { value: one, text: one })));
+    barriers.control.value = name;
+    shown = only(book, model.get("cta").length ? model.get("cta") : null, name);
+    if (!shown.events.length) shown = only(book, null, name);
     scale = timeScale(shown.events);
     const trace = model.get("trace");
     const size = (extents) => extents.join("×");
@@ -563,6 +579,8 @@ function render({ model, el: host }) {
   slider.addEventListener("input", () => go(Number(slider.value)));
   chooser.control.addEventListener("change", () => update(model, { cta: chooser.control.value ? chooser.control.value.split(",").map(Number) : [] }));
 
+  barriers.control.addEventListener("change", () => update(model, { barrier: barriers.control.value }));
+
   let width = 0;
   const watch = new ResizeObserver(() => {
     if (!shown || zoom !== null || Math.abs(scroll.clientWidth - width) < 8) return;
@@ -571,7 +589,7 @@ function render({ model, el: host }) {
     select();
   });
   watch.observe(scroll);
-  const stops = [follow(model, ["trace", "cta", "end"], drawAll), follow(model, ["selected"], select)];
+  const stops = [follow(model, ["trace", "cta", "barrier", "end"], drawAll), follow(model, ["selected"], select)];
   return () => {
     watch.disconnect();
     stops.forEach((stop) => stop());
