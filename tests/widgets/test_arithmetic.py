@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -16,6 +18,11 @@ from cutecourse.errors import CourseError
 from cutecourse.layout import cosize, explain, idx2crd, size
 from cutecourse.palette import quad_of, ramp_step
 from cutecourse.widgets import OPERATIONS, parse_tiler
+<<<<<<< HEAD
+=======
+from cutecourse.widgets.layout_pictures import operation_picture
+from cutecourse.widgets.palette import quad_of, ramp_step
+>>>>>>> 94bad1d (The layout explorer draws operations: picked cells are numbered, tiles and copies have colours, memory is one line)
 from cutecourse.widgets.snapshots import atom_snapshot, cells_of, register_name
 
 pytestmark = pytest.mark.browser
@@ -101,6 +108,46 @@ def test_operation__same_result_steps_and_refusals(operation: str, javascript: C
     assert outcomes["done"] >= 150, outcomes
     if operation not in {"filter", "complement", "right_inverse"}:  # these have an answer for every layout
         assert outcomes["refused"] >= 20, outcomes
+
+
+def _drawn(operation: str, target: Any, text: str) -> Any:
+    """The picture as Python draws it, as JSON would hold it; None where there is none."""
+    operands = [parse_tiler(text)] if text else []
+    try:
+        result = getattr(algebra, operation)(target, *operands)
+    except CourseError:
+        return None
+    picture = operation_picture(operation, target, operands, result)
+    return picture and json.loads(json.dumps(asdict(picture)))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_picture__same_boards_and_words(operation: str, javascript: Callable[..., Any]) -> None:
+    rng = random.Random(f"picture {operation}")
+    cases = []
+    for _ in range(CASES_EACH // 2):
+        target = layout(rng)
+        cases.append((target, operand(rng, operation, target)))
+    found = javascript(
+        "layout_explorer.js",
+        """return x.cases.map(([text, operand]) => {
+          const target = m.parseLayout(text);
+          const operands = operand === "" ? [] : [m.parseTiler(operand)];
+          let result;
+          try {
+            result = m.perform(x.operation, target, operands).result;
+          } catch {
+            return null; // refused
+          }
+          return m.operationPicture(x.operation, target, operands, result);
+        });""",
+        {"operation": operation, "cases": [[str(target), text] for target, text in cases]},
+    )
+    drawn = 0
+    for (target, text), js in zip(cases, found, strict=True):
+        assert js == _drawn(operation, target, text), f"{operation}({target}, {text})"
+        drawn += js is not None
+    assert drawn >= 40
 
 
 @pytest.mark.parametrize(

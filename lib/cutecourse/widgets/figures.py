@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from cutecourse import palette
-from cutecourse.layout import Layout, idx2crd, size
+from cutecourse.layout import Layout, size
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.snapshots import OPERANDS, atom_snapshot, cells_of, drawable_layout, register_name
 
@@ -149,7 +149,7 @@ def _draw_memory(axes: Axes, layout: Layout, offsets: Sequence[int], width: int,
     for index, offset in enumerate(offsets):
         owners[offset].append(index)
     rows = -(-span // width)
-    draw_board(axes, rows, min(width, span), "memory: the coordinate at each offset", wide)
+    draw_board(axes, rows, min(width, span), "memory: the index at each offset", wide)
     for offset, indices in enumerate(owners):
         row, column = divmod(offset, width)
         colour = palette.RAMP_LIGHT[palette.ramp_step(offset, span)]
@@ -158,15 +158,11 @@ def _draw_memory(axes: Axes, layout: Layout, offsets: Sequence[int], width: int,
                 axes, row, column, palette.MEANINGS_LIGHT["hole"], "·", wide, hatch="////", edgecolor=LINE
             )
         elif len(indices) == 1:
-            draw_cell(axes, row, column, colour, _crd_text(indices[0], layout), wide)
+            draw_cell(axes, row, column, colour, str(indices[0]), wide)
         else:
             draw_cell(axes, row, column, colour, f"×{len(indices)}", wide, edgecolor=COLLISION, linewidth=1.6)
     axes.set_xticks([i + 0.5 for i in range(min(width, span))], [f"+{i}" for i in range(min(width, span))])
     axes.set_yticks([r + 0.5 for r in range(rows)], [str(r * width) for r in range(rows)])
-
-
-def _crd_text(index: int, layout: Layout) -> str:
-    return str(idx2crd(index, layout.shape)).replace(" ", "").replace(",)", ")")
 
 
 def draw_layout(layout: Layout | str, *, title: str | None = None) -> PrintFigure:
@@ -190,8 +186,7 @@ def draw_layouts(layouts: Sequence[tuple[str, Layout | str]]) -> PrintFigure:
         offsets = [shown(index) for index in range(size(shown))]
         down, across = (_product(leaves) for leaves in _grid_axes(shown))
         span = max(offsets) + 1
-        longest = max(len(_crd_text(index, shown)) for index in range(len(offsets)))
-        width, wide = (min(8, span), 1.25) if longest <= 6 else (min(4, span), 1.25 * longest / 6)
+        width, wide = min(16, span), 1.0
         height_in = (max(down, -(-span // width)) + 2.2) * CELL_IN
         memory_in = (width * wide + 1.5) * CELL_IN
         grid_in = max((across + 2) * CELL_IN, 2.2)

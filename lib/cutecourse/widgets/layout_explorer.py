@@ -13,6 +13,7 @@ from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure, draw_layouts
+from cutecourse.widgets.layout_pictures import OperationPicture, draw_operation, operation_picture
 from cutecourse.widgets.snapshots import drawable_layout
 from cutecourse.widgets.tilers import parse_tiler
 
@@ -36,12 +37,12 @@ DEFAULT_LAYOUT = "(4,8):(8,1)"
 
 
 class LayoutExplorer(CourseWidget):
-    """A layout one can edit: its coordinates, the memory they lead to, and what the algebra makes of it.
+    """Show a layout that the reader can edit: its coordinates, its memory, and the algebra at work on it.
 
     `layout` is a `Layout` or its notation. With `operation` (one of `OPERATIONS`) and, where it takes one,
-    `operand`, the widget steps through that operation on whatever layout stands in the fields. With
-    `explanation` (what `cutecourse.layout.explain` returns, or its snapshot) it steps through exactly that,
-    until the reader edits something.
+    `operand`, the widget draws that operation on the layout in the fields (which cells it picks, covers, cuts
+    or repeats) and steps through it. With `explanation` (the value of `cutecourse.layout.explain`, or its
+    snapshot) it steps through exactly that, until the reader edits something.
 
     Synced with every view: `notation`, `operation`, `operand`, `step` (from 0), `inside` (whether the steps
     of called operations are shown too), and `selected`, which is `{}`, `{"index": i}` or `{"offset": o}`.
@@ -105,10 +106,25 @@ class LayoutExplorer(CourseWidget):
             return None
         return apply_operation(self.operation, self.notation, self.operand)
 
+    def picture(self) -> OperationPicture | None:
+        """The operation at work on the layout in the field, or None where there is nothing to draw.
+
+        Errors: WidgetError for an operand that cannot be read, `LayoutError` for what the algebra refuses.
+        """
+        if self.operation not in OPERATIONS:
+            return None
+        takes = self.operation not in NO_OPERAND and self.operand.strip()
+        operands = [parse_tiler(self.operand)] if takes else []
+        return operation_picture(self.operation, Layout.parse(self.notation), operands, self.result())
+
     def figure(self) -> PrintFigure:
-        """The grid and the memory of the layout, and below them of the operation's result, for print."""
-        shown = [("", self.notation)]
+        """For print: the operation's picture, or the layout's grid and memory where there is no operation."""
         result = self.result()
+        picture = self.picture()
+        if picture is not None:
+            call = ", ".join(text for text in (self.notation, self.operand) if text)
+            return draw_operation(f"{self.operation}({call}) = {result}", picture)
+        shown = [("", self.notation)]
         if result is not None:
             shown.append((f"{self.operation}: ", str(result)))
         return draw_layouts([(f"{name}{notation}", notation) for name, notation in shown])

@@ -435,7 +435,7 @@ export const logical_product = explained("logical_product", (block, tiler) => {
   return result;
 });
 
-const padded = (layout, width) =>
+export const padded = (layout, width) =>
   rank(layout) === width ? layout : fromModes([...modes(layout), ...Array(width - rank(layout)).fill(makeLayout(1, 0))]);
 
 function sameRankProduct(given, tiler) {

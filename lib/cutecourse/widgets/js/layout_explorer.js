@@ -2,13 +2,13 @@
 import { OPERATIONS, formatTiler, perform } from "./algebra.js";
 import { el, field, follow, roving, update, words } from "./dom.js";
 import { dotProduct, facts, layoutTable, memoryTable, preimages, rampStep } from "./layout_grid.js";
+import { boardTable, operationPicture } from "./layout_operation.js";
 import { parseTiler } from "./tiler.js";
 import { cosize, flatten, formatLayout, formatTuple, idx2crd, offsetAt, parseLayout, size } from "./notation.js";
 
 const MAX_CELLS = 1024;
 const MAX_OFFSETS = 4096;
 const MINI_CELLS = 128;
-const FEW_STEPS = 14; // how many steps to walk while those inside are folded
 
 /** A layout that can be drawn, or an error in words. */
 function drawable(text) {
@@ -27,9 +27,9 @@ function textInput(name, label) {
 }
 
 function render({ model, el: host }) {
-  const whole = field("Layout, shape:stride", textInput("notation"), "13em");
-  const shape = field("Shape", textInput("shape"), "6.5em");
-  const stride = field("Stride", textInput("stride"), "6.5em");
+  const whole = field("Layout, shape:stride", textInput("notation"), "18em");
+  const shape = field("Shape", textInput("shape"), "8.5em");
+  const stride = field("Stride", textInput("stride"), "8.5em");
   const select = el("select", { "data-cc": "operation" }, [
     el("option", { value: "", text: "none" }),
     ...Object.keys(OPERATIONS).map((name) => el("option", { value: name, text: name })),
@@ -39,22 +39,26 @@ function render({ model, el: host }) {
   const prev = el("button", { type: "button", "data-cc": "prev", text: "◀ Prev", "aria-label": "previous step" });
   const next = el("button", { type: "button", "data-cc": "next", text: "Next ▶", "aria-label": "next step" });
   const last = el("button", { type: "button", class: "cc-quiet", "data-cc": "last", text: "Result", "aria-label": "go to the result" });
+  const picture = el("div", { class: "cc-operation", "data-cc": "picture" });
   const left = el("section", { class: "cc-panel" });
-  const right = el("section", { class: "cc-panel" });
+  const right = el("section", { class: "cc-panel cc-memory" });
   const state = el("div", { class: "cc-state", "data-cc": "state" });
   const inside = el("input", { type: "checkbox", "data-cc": "inside" });
   inside.addEventListener("change", () => update(model, { inside: inside.checked, step: 0 }));
-  const fold = el("label", { class: "cc-option" }, inside, "with the steps inside");
+  const fold = el("label", { class: "cc-option" }, inside, "with the steps of the operations it calls");
   const heading = el("h4", { "data-cc": "step" });
   const step = el("div", { "aria-live": "polite" });
   const steps = el("div", { class: "cc-steps", "data-cc": "steps" }, el("div", { class: "cc-steprow" }, prev, next, last, fold, heading), step);
+  // With an operation its picture comes first, and what stands in the field is folded below it.
+  const summary = el("summary", { text: "Offsets and memory of one layout" });
+  const plainView = el("details", { class: "cc-plain", "data-cc": "plain", open: true }, summary, el("div", { class: "cc-panels cc-stacked" }, left, right), state);
   const root = el(
     "section",
     { class: "cc-widget cc-explorer", "data-cc": "explorer", "aria-label": "Layout explorer", "data-lm-suppress-shortcuts": "true" },
     el("div", { class: "cc-controls" }, whole.box, shape.box, stride.box, chooser.box, operand.box),
-    el("div", { class: "cc-panels" }, left, right),
-    state,
+    picture,
     steps,
+    plainView,
   );
   host.append(root);
 
@@ -114,7 +118,7 @@ function render({ model, el: host }) {
     const memory = memoryTable(drawn, owners, { label: `memory of the layout ${text}, by offset` });
     const title = (label) => el("h4", {}, `${label} `, el("code", { text }));
     left.replaceChildren(title(shownAs ? `${shownAs}:` : "Coordinates to offsets:"), el("div", { class: "cc-scroll" }, grid.table));
-    right.replaceChildren(el("h4", { text: "Memory: which coordinate lies at an offset" }), el("div", { class: "cc-scroll" }, memory.table));
+    right.replaceChildren(el("h4", { text: "Memory, one line: the index at each offset" }), el("div", { class: "cc-scroll" }, memory.table));
     cells = new Map(grid.rows.flat().map((cell) => [Number(cell.dataset.index), cell]));
     places = new Map(memory.rows.flat().map((cell) => [Number(cell.dataset.offset), cell]));
     for (const [index, cell] of cells) if (owners[Number(cell.dataset.offset)].length > 1) cells.get(index).classList.add("cc-collision");
@@ -240,7 +244,26 @@ function render({ model, el: host }) {
   };
   const press = (button, on) => {
     button.setAttribute("aria-pressed", String(on));
-    button.textContent = on ? "Drawn above" : "Draw above";
+    button.textContent = on ? "Drawn below" : "Draw below";
+  };
+  const arrange = (name) => {
+    summary.hidden = !name;
+    plainView.open = !name;
+  };
+  const paint = () => {
+    const named = explanation && OPERATIONS[explanation.operation];
+    let shown = null;
+    try {
+      shown = named && operationPicture(explanation.operation, layout, operands(explanation.operation, model.get("operand")), explanation.result);
+    } catch {
+      // an operand that cannot be read; the field says so, and the last steps stand
+    }
+    picture.hidden = !shown;
+    if (!shown) return;
+    picture.replaceChildren(
+      el("div", { class: "cc-boards" }, shown.boards.map((board) => el("section", { class: board.height ? "cc-panel" : "cc-panel cc-memory" }, el("h4", { text: board.title }), el("div", { class: "cc-scroll" }, boardTable(board))))),
+      ...shown.words.map((line) => el("p", { "data-cc": "picture-words", text: line })),
+    );
   };
   const valueNode = ({ name, value }, end) => {
     const text = String(value);
@@ -255,13 +278,14 @@ function render({ model, el: host }) {
     }
     if (!parsed) return node;
     const on = drawn && shownAs !== "" && formatLayout(drawn) === formatLayout(parsed) && shownAs === name;
-    const button = el("button", { type: "button", class: "cc-quiet", "data-cc": "draw", "aria-pressed": String(on), text: on ? "Drawn above" : "Draw above" });
+    const button = el("button", { type: "button", class: "cc-quiet", "data-cc": "draw", "aria-pressed": String(on), text: on ? "Drawn below" : "Draw below" });
     button.addEventListener("click", () => {
       const back = button.getAttribute("aria-pressed") === "true";
       for (const other of steps.querySelectorAll('[data-cc="draw"]')) press(other, false);
       press(button, !back);
       if (back) draw(layout, "");
       else draw(parsed, name);
+      if (!back) plainView.open = true;
       light();
     });
     if (size(parsed) <= MINI_CELLS)
@@ -269,14 +293,20 @@ function render({ model, el: host }) {
     node.append(button);
     return node;
   };
-  /** The steps to walk: all of them, or of operations called deep inside only what they gave. */
+  /** The steps to walk: all of them, or the operation's own and what a called operation changed. */
   const shownSteps = () => {
     const all = explanation?.steps ?? [];
     if (model.get("inside")) return all;
-    const downTo = (depth) => all.filter(({ level, rule }) => level <= depth || (level === depth + 1 && rule === "result"));
-    let depth = 0;
-    while (downTo(depth).length < all.length && downTo(depth + 1).length <= FEW_STEPS) depth += 1;
-    return downTo(depth);
+    const plainText = (value) => String(value).replace(/^\((\d+)\):\((\d+)\)$/, "$1:$2");
+    const given = new Set(explanation?.operands.map(({ value }) => plainText(value)));
+    const seen = new Set([...given, plainText(explanation?.result)]);
+    return all.filter(({ level, rule, values }, i) => {
+      const texts = values.map(({ value }) => plainText(value));
+      const repeats = texts.length > 0 && texts.every((text) => (level ? seen : given).has(text));
+      if (level > 1 || (level === 1 && rule !== "result") || (repeats && i < all.length - 1)) return false;
+      texts.forEach((text) => seen.add(text));
+      return true;
+    });
   };
   const tell = () => {
     steps.hidden = !explanation;
@@ -289,7 +319,7 @@ function render({ model, el: host }) {
     next.disabled = last.disabled = end;
     inside.checked = model.get("inside");
     inside.parentElement.hidden = !model.get("inside") && list.length === explanation.steps.length;
-    const within = now.level > 0 ? `, inside its ${now.operation}` : "";
+    const within = now.level > 0 ? `, by ${now.operation}` : "";
     heading.textContent = `${explanation.operation}: step ${at + 1} of ${list.length}${end ? ", the result" : within}`;
     const call = `${explanation.operation}(${explanation.operands.map((one) => one.value).join(", ")})`;
     step.replaceChildren(
@@ -309,12 +339,13 @@ function render({ model, el: host }) {
     fill();
     draw(layout, "");
     explain();
+    paint();
     tell();
     light();
   };
   const stops = [
     follow(model, ["notation"], redraw),
-    follow(model, ["operation", "operand", "explanation"], () => layout && (explain(), tell())),
+    follow(model, ["operation", "operand", "explanation"], () => layout && (arrange(model.get("operation")), explain(), paint(), tell())),
     follow(model, ["step", "inside"], () => layout && tell()),
     follow(model, ["selected"], () => drawn && light()),
   ];
@@ -322,5 +353,5 @@ function render({ model, el: host }) {
 }
 
 // For tests: the arithmetic without the picture.
-export const _math = { parseLayout, formatLayout, idx2crd, offsetAt, size, cosize, parseTiler, formatTiler, perform, rampStep };
+export const _math = { operationPicture, parseLayout, formatLayout, idx2crd, offsetAt, size, cosize, parseTiler, formatTiler, perform, rampStep };
 export default { render };

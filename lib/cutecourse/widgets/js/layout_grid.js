@@ -100,47 +100,33 @@ export function preimages(layout) {
   return owners;
 }
 
-/** The memory line, eight offsets a row (four where coordinates are long); each place shows which coordinate lies there. */
+/** The memory line: one row of places, the offset above each and the index that lies there in it. */
 export function memoryTable(layout, owners, { label }) {
-  const longest = formatTuple(idx2crd(size(layout) - 1, layout.shape)).length;
-  const long = longest > 6;
-  const width = Math.min(long ? 4 : 8, owners.length);
-  const head = el("tr", { role: "row" }, el("th", { role: "presentation" }));
-  for (let c = 0; c < width; c += 1) head.append(el("th", { scope: "col", role: "columnheader", text: `+${c}` }));
-  const body = el("tbody");
-  const rows = [];
-  for (let first = 0; first < owners.length; first += width) {
-    const line = el("tr", { role: "row" }, el("th", { scope: "row", role: "rowheader", text: first }));
-    const row = owners.slice(first, first + width).map((list, i) => {
-      const offset = first + i;
-      const crds = list.map((index) => formatTuple(idx2crd(index, layout.shape)));
-      const [shown, kind, spoken] =
-        list.length === 0
-          ? ["·", " cc-hole", "a hole, no coordinate"]
-          : list.length === 1
-            ? [crds[0], "", `coordinate ${crds[0]}`]
-            : [`×${list.length}`, " cc-collision", `${list.length} coordinates: ${crds.join(", ")}`];
-      const cell = el(
-        "td",
-        {
-          role: "gridcell",
-          class: `${list.length ? `cc-ramp-${rampStep(offset, owners.length)}` : ""}${kind}`,
-          "data-cc": "memory",
-          "data-offset": offset,
-          "data-count": list.length,
-          "aria-label": `offset ${offset}, ${spoken}`,
-        },
-        el("small", { text: offset, "aria-hidden": "true" }),
-        shown,
-      );
-      line.append(cell);
-      return cell;
+  const head = el("tr", { role: "row" });
+  const line = el("tr", { role: "row" });
+  const row = owners.map((list, offset) => {
+    head.append(el("th", { scope: "col", role: "columnheader", text: offset }));
+    const crds = list.map((index) => formatTuple(idx2crd(index, layout.shape)));
+    const [shown, kind, spoken] =
+      list.length === 0
+        ? ["·", " cc-hole", "a hole, no coordinate"]
+        : list.length === 1
+          ? [String(list[0]), "", `index ${list[0]}, coordinate ${crds[0]}`]
+          : [`×${list.length}`, " cc-collision", `${list.length} coordinates: ${crds.join(", ")}`];
+    const cell = el("td", {
+      role: "gridcell",
+      class: `${list.length ? `cc-ramp-${rampStep(offset, owners.length)}` : ""}${kind}`,
+      "data-cc": "memory",
+      "data-offset": offset,
+      "data-count": list.length,
+      "aria-label": `offset ${offset}, ${spoken}`,
+      text: shown,
     });
-    body.append(line);
-    rows.push(row);
-  }
-  const named = { class: long ? "cc-grid cc-long" : "cc-grid", role: "grid", "aria-label": label, "data-cc": "memory-grid" };
-  return { table: el("table", named, el("thead", {}, head), body), rows };
+    line.append(cell);
+    return cell;
+  });
+  const named = { class: "cc-grid cc-line", role: "grid", "aria-label": label, "data-cc": "memory-grid" };
+  return { table: el("table", named, el("thead", {}, head), el("tbody", {}, line)), rows: [row] };
 }
 
 /** "1*8 + 2*1" with the leaves of a coordinate and of the strides. */
