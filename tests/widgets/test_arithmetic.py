@@ -18,11 +18,7 @@ from cutecourse.errors import CourseError
 from cutecourse.layout import cosize, explain, idx2crd, size
 from cutecourse.palette import quad_of, ramp_step
 from cutecourse.widgets import OPERATIONS, parse_tiler
-<<<<<<< HEAD
-=======
 from cutecourse.widgets.layout_pictures import operation_picture
-from cutecourse.widgets.palette import quad_of, ramp_step
->>>>>>> 94bad1d (The layout explorer draws operations: picked cells are numbered, tiles and copies have colours, memory is one line)
 from cutecourse.widgets.snapshots import atom_snapshot, cells_of, register_name
 
 pytestmark = pytest.mark.browser

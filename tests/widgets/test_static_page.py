@@ -9,6 +9,7 @@ import pytest
 from widgets import traces, umma_runs
 
 from cutecourse import layout as algebra
+from cutecourse import palette
 from cutecourse.atoms import mma_atom
 from cutecourse.descriptors import SMEM_SM100
 from cutecourse.layout import Layout, cosize, explain, idx2crd, logical_divide, pretty_str, size, tiled_divide
@@ -25,7 +26,6 @@ from cutecourse.widgets import (
     TmemViewer,
     TwoSmStage,
     apply_operation,
-    palette,
     parse_tiler,
 )
 from cutecourse.widgets.snapshots import atom_snapshot, cells_of, register_name

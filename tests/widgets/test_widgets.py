@@ -13,6 +13,7 @@ import pytest
 from ipywidgets.embed import embed_data
 from widgets import traces, umma_runs
 
+from cutecourse import palette
 from cutecourse import widgets as package
 from cutecourse.atoms import mma_atom
 from cutecourse.descriptors import SMEM_SM100
@@ -33,7 +34,6 @@ from cutecourse.widgets import (
     apply_operation,
     draw_layout,
     draw_ownership,
-    palette,
     parse_tiler,
 )
 from cutecourse.widgets._bundle import module, stylesheet

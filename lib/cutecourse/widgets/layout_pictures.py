@@ -50,7 +50,9 @@ class OperationPicture:
     words: tuple[str, ...]
 
 
-def operation_picture(operation: str, layout: Layout, operands: Sequence[Any], result: Any) -> Any:
+def operation_picture(
+    operation: str, layout: Layout, operands: Sequence[Any], result: Any
+) -> OperationPicture | None:
     """Draw `operation(layout, *operands)`, or return None where there is nothing to draw.
 
     `result` is what the operation returned. Boards have at most 512 cells.
@@ -156,8 +158,8 @@ def _composition(_: str, layout: Layout, operands: list[Any], result: Layout) ->
     beyond = sum(index >= size(layout) for index in picks)
     picked = f"{_many(len(set(picks)), 'cell')} of the {size(layout)} cells"
     words = [
-        f"B picks {picked} of A. The large numbers count the picks in the order of B, the small numbers are "
-        "offsets. R writes down the offset of each pick.",
+        f"B picks {picked} of A. R writes down the offset of each pick.",
+        "The large numbers count the picks in the order of B, the small numbers are offsets.",
     ]
     if beyond:
         words.append(f"{_many(beyond, 'pick lies', 'picks lie')} past the end of A, whose last mode goes on.")
@@ -204,8 +206,8 @@ def _complement(_: str, layout: Layout, operands: list[Any], result: Layout) -> 
 
     covered, starts = _many(size(tile), "offset"), _many(size(result), "start")
     words = [
-        f"A covers {covered}. The complement gives {starts} for copies of A (thick frames), the first at "
-        "offset 0. Large numbers count the elements of A, small numbers and colours the copies.",
+        f"A covers {covered}. The complement gives {starts} for copies of A, one at offset 0 (thick frames).",
+        "Large numbers count the elements of A, small numbers and colours count the copies.",
     ]
     twice = sum(len(found) > 1 for found in owners.values())
     missing = end - len(owners)
@@ -242,8 +244,8 @@ def _divide(operation: str, layout: Layout, operands: list[Any], result: Layout)
         return (str(place), str(tile), tile % HUES, False)
 
     words = [
-        f"One colour for one tile: {_many(tiles, 'tile')} of {_many(in_tile, 'element')}. The large number "
-        "is the place in the tile, the small number is the tile.",
+        f"One colour for one tile: {_many(tiles, 'tile')} of {_many(in_tile, 'element')}.",
+        "The large number is the place in the tile, the small number is the tile.",
     ]
     beyond = sum(index >= size(layout) for index in places)
     if beyond:

@@ -32,7 +32,8 @@ function drawComposition(_, layout, operands, result) {
   };
   const beyond = picks.filter((index) => index >= size(layout)).length;
   const lines = [
-    `B picks ${many(numbers.size, "cell")} of the ${size(layout)} cells of A. The large numbers count the picks in the order of B, the small numbers are offsets. R writes down the offset of each pick.`,
+    `B picks ${many(numbers.size, "cell")} of the ${size(layout)} cells of A. R writes down the offset of each pick.`,
+    "The large numbers count the picks in the order of B, the small numbers are offsets.",
   ];
   if (beyond) lines.push(`${many(beyond, "pick lies", "picks lie")} past the end of A, whose last mode goes on.`);
   const wrong = picks.flatMap((index, c) => (offsetAt(result, c) === offsetAt(layout, index) ? [] : [c]));
@@ -67,7 +68,8 @@ function drawComplement(_, layout, operands, result) {
     return [found.length === 1 ? String(i) : `×${found.length}`, String(j), j % HUES, i === 0];
   };
   const lines = [
-    `A covers ${many(size(tile), "offset")}. The complement gives ${many(size(result), "start")} for copies of A (thick frames), the first at offset 0. Large numbers count the elements of A, small numbers and colours the copies.`,
+    `A covers ${many(size(tile), "offset")}. The complement gives ${many(size(result), "start")} for copies of A, one at offset 0 (thick frames).`,
+    "Large numbers count the elements of A, small numbers and colours count the copies.",
   ];
   const twice = [...reached.values()].filter((found) => found.length > 1).length;
   const missing = end - reached.size;
@@ -96,7 +98,8 @@ function drawDivide(_, layout, operands) {
     return [String(place), String(tile), tile % HUES, false];
   };
   const lines = [
-    `One colour for one tile: ${many(tiles, "tile")} of ${many(inTile, "element")}. The large number is the place in the tile, the small number is the tile.`,
+    `One colour for one tile: ${many(tiles, "tile")} of ${many(inTile, "element")}.`,
+    "The large number is the place in the tile, the small number is the tile.",
   ];
   const beyond = [...held.keys()].filter((index) => index >= size(layout)).length;
   if (beyond) lines.push(`${many(beyond, "place hangs", "places hang")} over the end of A.`);
