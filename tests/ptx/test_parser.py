@@ -53,7 +53,7 @@ def test_parse__entry_with_parameters_and_directives():
     entry = module.entries["k"]
     assert entry.linkage == {"visible"}
     assert [(p.name, p.type, p.dims, p.alignment) for p in entry.params] == [
-        ("p", "u64", (), 16),
+        ("p", "u64", (), None),
         ("s", "b8", (24,), 8),
         ("x", "f32", (), None),
     ]

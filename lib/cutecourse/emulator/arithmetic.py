@@ -13,7 +13,11 @@ __all__: list[str] = []
 
 
 def _is_float(site: Site) -> bool:
-    return any(m in floats.FLOAT_KINDS for m in site.modifiers)
+    """Tell whether the type is a float. Errors: UnsupportedInstruction for two types, as in .f32.f16."""
+    kinds = [m for m in site.modifiers if m in floats.FLOAT_KINDS]
+    if len(kinds) > 1:
+        site.unsupported(f"mixed precision (.{'.'.join(kinds)}); convert the operands first, with cvt")
+    return bool(kinds)
 
 
 @instruction("add", "sub")

@@ -294,7 +294,8 @@ def cvta(site: Site) -> Step:
     Shapes:     one address in each lane.
     Units:      bytes.
     Errors:     none; a generic address outside the space's window gives an address outside the space.
-    Simplified: the windows lie at fixed addresses.
+    Simplified: the windows lie at fixed addresses. A kernel parameter's address keeps its low 32 bits when a
+                32-bit register carries it, and `cvta.param` brings back the others.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: cvta
                 (#data-movement-and-conversion-instructions-cvta).
     """
@@ -307,10 +308,13 @@ def cvta(site: Site) -> Step:
     window = {"shared": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
     target, source = site.destination(0, "u64"), site.source(1, "u64")
     distance = site.program.constant_slot("u64", (-window if back else window) & ((1 << 64) - 1))
+    high_bits = site.program.constant_slot("u64", PARAM_WINDOW)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         rows = bundle.rows["u64"]
-        if window:
+        if space == "param" and not back:
+            put(rows[target], np.bitwise_or(rows[source], rows[high_bits]), mask)
+        elif window:
             put(rows[target], np.add(rows[source], rows[distance]), mask)
         else:
             put(rows[target], rows[source], mask)

@@ -28,11 +28,12 @@ _FAR = 4000
 
 
 def end_of_load(site: Site) -> str:
-    """What comes behind a tcgen05.ld before its thread can tell others: "wait", "use" or "nothing".
+    """Say what follows a tcgen05.ld before its thread can tell others: "wait", "use" or "nothing".
 
-    "wait" is a tcgen05.wait::ld, "use" a read of a register that the load writes. The text behind the
-    instruction is followed as far as it runs on: through branches that need not be taken to what stands
-    behind them, and over those that are always taken. A mov is no use; what it copies counts.
+    "wait" is a tcgen05.wait::ld, "use" a read of a register that the load writes. The search reads on from
+    the load. It jumps with a branch that is always taken, and otherwise assumes that a branch falls
+    through. A path that ends in `trap` or in a failed assertion tells nobody, so the search then takes the
+    last branch that it has passed. A mov is no use; what it copies counts.
     """
     for flat in site.program.flat.values():
         position = next((i for i, one in enumerate(flat.instructions) if one is site.instruction), None)
@@ -43,6 +44,7 @@ def end_of_load(site: Site) -> str:
     end = "nothing"
     wanted = set(_registers(site.operands[0], site.scope))
     seen: set[int] = set()
+    passed: list[object] = []
     position += 1
     while position < len(flat.instructions) and position not in seen and len(seen) < _FAR:
         seen.add(position)
@@ -55,15 +57,28 @@ def end_of_load(site: Site) -> str:
                 end = "use"
         if found.opcode == "tcgen05" and found.modifiers[0] == "wait::ld":
             return "wait"
-        if _tells(found):
+        jump: object = None
+        if passed and found.guard is None and _gives_up(found):
+            jump = passed.pop()
+        elif _tells(found):
             return end
+        elif found.opcode == "bra" and found.guard is None:
+            jump = scope.lookup(str(found.operands[0]))
+        elif found.opcode == "bra":
+            passed.append(scope.lookup(str(found.operands[0])))
         position += 1
-        if found.opcode == "bra" and found.guard is None:
-            target = scope.lookup(str(found.operands[0]))
-            if not isinstance(target, LabelSymbol):
+        if jump is not None:
+            if not isinstance(jump, LabelSymbol):
                 return end
-            position = target.position
+            position = jump.position
     return end
+
+
+def _gives_up(found: Instruction) -> bool:
+    """Whether the kernel's run ends here: `trap`, or the call by which `assert` fails."""
+    if found.opcode == "call":
+        return any(isinstance(one, Name) and one.text == "__assertfail" for one in found.operands)
+    return found.opcode == "trap"
 
 
 def _tells(found: Instruction) -> bool:

@@ -288,6 +288,9 @@ class _Parser(Cursor):
                 if alignment <= 0 or alignment & (alignment - 1) or alignment > 1 << 20:
                     self.at -= 1
                     self.fail("a power of two", f"{alignment} is no alignment")
+                if "ptr" in attributes:
+                    # Behind .ptr it is the alignment of the memory that the parameter points to.
+                    alignment = None
             elif text in {".v2", ".v4", ".v8"}:
                 self.at += 1
                 vector = int(text[2:])
@@ -295,7 +298,7 @@ class _Parser(Cursor):
                 self.at += 1
                 attributes.extend(self._skip_parentheses())
             elif text == ".ptr" or (kind and text in _SPACES):
-                # A pointer parameter's hints: .ptr .global .align 16
+                # A pointer parameter's attributes: .ptr .global .align 16
                 self.at += 1
                 attributes.append(text[1:])
             elif not kind and type_bits(text[1:]) is not None:
