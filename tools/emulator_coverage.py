@@ -198,26 +198,29 @@ def _instruction_rows() -> str:
         rows.append(
             [
                 _code(info.name),
-                _plain(info.summary),
+                f"{_plain(info.summary)}<br><small>{_plain(_section_names(info.source))}</small>",
                 _plain(_verified(info, coverage.counts, infos)),
                 f"{len(count.recorded)}",
                 f"{len(count.forms)}",
                 f"{len(count.specification)}",
                 f"{len(count.modules)}",
-                _plain(info.source),
             ]
         )
     header = [
         "instruction",
-        "meaning",
+        "meaning, and its sections in the PTX ISA",
         "compared with",
         "H200 cases",
         "forms",
         "spec. cases",
         "tests",
-        "source",
     ]
     return _table(header, rows)
+
+
+def _section_names(source: str) -> str:
+    """A docstring's source without version and anchors: on a page the section titles are enough to find it."""
+    return re.sub(r"^PTX ISA [\d.]+, *|(?<=; )PTX ISA [\d.]+, *| *\(#[^)]*\)", "", source)
 
 
 def _verified(info: InstructionInfo, counts: dict[str, Count], infos: Iterable[InstructionInfo]) -> str:
