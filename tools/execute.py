@@ -28,10 +28,13 @@ def _cutecourse_question():
     import importlib.metadata, json, platform, sys
     import cutecourse
 
+    # A module of the package itself; the kernels' files below it belong to the modules of their names.
     kernels = sorted(
         name for name, module in list(sys.modules.items())
-        if name.startswith("cutecourse.kernels.") and hasattr(module, "LAUNCH")
+        if name.rpartition(".")[0] == "cutecourse.kernels" and hasattr(module, "LAUNCH")
     )
+    hunting = sys.modules.get("cutecourse.kernels.hunting")
+    kernels += [f"{hunting.HUNTS}.{name}" for name in getattr(hunting, "hunted", tuple)()]
     runtime = sys.modules.get("cutecourse.runtime")
     runs = []
     for record in getattr(runtime, "history", lambda: [])():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
 import itertools
@@ -13,6 +14,8 @@ import nbformat
 from nbformat import NotebookNode
 
 import cutecourse
+from cutecourse.kernels.files import SOURCES, SpecError
+from cutecourse.kernels.hunting import HUNTS, hunt
 from tools.paths import AuthoringError, exercise_sources, notebook_of, notebook_sources, relative
 from tools.plain_markdown import plain
 
@@ -93,14 +96,39 @@ def how_to_record(source: Path) -> str:
 
 
 def kernel_hash(module: str) -> str | None:
-    """sha256 of a kernel module's source as it is in the tree now; None where there is no such module."""
+    """sha256 of a kernel as it is in the tree now: its module, and the kernel's file with what that imports.
+
+    None where there is no such module. The module holds the launch; the file, of the same name in
+    `kernels.sources`, holds the kernel. `cutecourse.kernels.hunts.07_5` is the text of a bug hunt.
+    """
+    package, _, name = module.rpartition(".")
     try:
+        if package == HUNTS:
+            return hashlib.sha256(hunt(name).encode()).hexdigest()
         spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
+    except (ModuleNotFoundError, SpecError):
         return None
     if spec is None or spec.origin is None:
         return None
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+    files = [Path(spec.origin)]
+    if package == "cutecourse.kernels":
+        files += _kernel_files(name)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _kernel_files(name: str) -> list[Path]:
+    """The file of a kernel in `kernels.sources`, and those that it imports from there; often none."""
+    found: list[Path] = []
+    names = [name]
+    while names:
+        spec = importlib.util.find_spec(f"{SOURCES}.{names.pop()}")
+        if spec is None or spec.origin is None or (file := Path(spec.origin)) in found:
+            continue
+        found.append(file)
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        names += [one.rpartition(".")[2] for one in imported if one.startswith(f"{SOURCES}.")]
+    return found
 
 
 def differences(source: Path, recording: NotebookNode, cells: list[NotebookNode]) -> list[Difference]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import html
 import importlib.resources
 import inspect
 import linecache
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -21,6 +23,7 @@ __all__ = [
     "Source",
     "difference",
     "excerpt",
+    "launch_source",
     "side_by_side",
     "source",
     "source_file",
@@ -51,10 +54,15 @@ class Source:
 
 
 def source(thing: ModuleType | Callable[..., object]) -> Source:
-    """The source of a kernel's module or function, read from the file that was imported.
+    """The source of a kernel or of one of its functions, as text: no compiler is needed.
 
-    It is therefore the source that runs. Errors: NoSuchLine when Python keeps no source for it.
+    Of a kernel's module with a file of its own (`FILE`) it is that file, the one which a compile imports;
+    `launch_source` shows the rest. Of another module or function it is what was imported.
+    Errors: NoSuchLine when Python keeps no source for it.
     """
+    text = _file_text(thing)
+    if text is not None:
+        return Source(text)
     held: Any = getattr(thing, "py_func", thing)
     function: Any = inspect.unwrap(held)
     try:
@@ -63,6 +71,37 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
         raise NoSuchLine(
             f"Python keeps no source for {thing!r}: it was not read from a file or a cell"
         ) from error
+
+
+def launch_source(module: ModuleType) -> Source:
+    """How a kernel is launched: its module's text after the imports, without texts of several lines (PTX).
+
+    Errors: NoSuchLine for a module without a launch specification `LAUNCH`, and as `source`.
+
+    >>> from cutecourse.kernels import copy_transposed
+    >>> launch_source(copy_transposed).text.splitlines()[-1]
+    ')'
+    """
+    if not hasattr(module, "LAUNCH"):
+        raise NoSuchLine(f"{module.__name__} has no launch specification LAUNCH")
+    try:
+        text = inspect.getsource(module)
+    except (OSError, TypeError) as error:
+        raise NoSuchLine(f"Python keeps no source for {module!r}: it was not read from a file") from error
+    lines = text.splitlines()
+    for node in reversed(ast.parse(text).body):
+        value = getattr(node, "value", None)
+        is_text = isinstance(value, ast.Constant) and isinstance(value.value, str) and "\n" in value.value
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            del lines[node.lineno - 1 : node.end_lineno]
+    return Source(re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines).strip("\n")) + "\n")
+
+
+def _file_text(thing: Any) -> str | None:
+    """The text that a kernel's module names as its file, or a reference to a function of that file has."""
+    held = getattr(thing, "FILE", None) if isinstance(thing, ModuleType) else thing
+    text = getattr(held, "text", None)
+    return text if isinstance(text, str) else None
 
 
 def _with_decorators(text: str, function: Any) -> str:
@@ -81,7 +120,7 @@ def source_file(name: str) -> str:
     A test compiles each such file, runs it and compares. Errors: NoSuchLine for a name that is not there.
     """
     kernels = importlib.resources.files("cutecourse.kernels")
-    for folder in (kernels, kernels / "cpp"):
+    for folder in (kernels, kernels / "sources", kernels / "cpp"):
         if (file := folder / name).is_file():
             return file.read_text(encoding="utf-8")
     raise NoSuchLine(f"cutecourse.kernels has no file {name!r}")
@@ -162,8 +201,10 @@ def _side(thing: Any, of: str | None, docstring: bool) -> str:
             raise NoSuchLine(f"{thing.__name__} has no function {of!r}")
         thing = found
     text = str(source(thing))
-    if isinstance(thing, ModuleType) and not docstring and thing.__doc__:
-        text = text.replace(f'"""{thing.__doc__}"""', "", 1).lstrip("\n")
+    if isinstance(thing, ModuleType) and not docstring:
+        first = ast.parse(text).body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            text = "".join(text.splitlines(keepends=True)[first.end_lineno :]).lstrip("\n")
     return text
 
 

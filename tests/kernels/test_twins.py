@@ -78,7 +78,7 @@ def test_layouts_cu__prints_the_librarys_layouts(tmp_path, find_program):
 
 
 def test_layouts_dsl__prints_the_librarys_layouts(capfd):
-    from cutecourse.kernels.layouts_dsl import layouts
+    from cutecourse.kernels.sources.layouts_dsl import layouts
 
     layouts()
     assert parsed(capfd.readouterr().out) == computed_layouts()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -63,6 +67,40 @@ def test_differences__see_a_changed_and_a_missing_kernel() -> None:
         "the kernel module cutecourse.kernels.gone that was recorded is gone",
         f"the kernel module {KERNEL} has changed since the recording",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "changed", "stale"),
+    [
+        ("umma_two_sm", "umma_two_sm.py", True),  # the launch
+        ("umma_two_sm", "sources/umma_two_sm.py", True),  # the kernel
+        ("umma_parts", "sources/umma_tile.py", True),  # which umma_parts' file imports
+        ("umma_two_sm", "sources/umma_tile.py", False),
+        ("hunts.tried", "hunts/tried.ptx", True),
+        ("hello_ptx", "hello_ptx.py", True),
+    ],
+)
+def test_kernel_hash__is_that_of_the_launch_and_of_the_kernel(
+    repository: Path, tmp_path: Path, kernel: str, changed: str, stale: bool
+) -> None:
+    copy = tmp_path / "cutecourse"
+    shutil.copytree(repository / "lib" / "cutecourse", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    kernels = copy / "kernels"
+    (kernels / "hunts" / "tried.ptx").write_text(".version 8.0\n")
+    ask = f"from tools.notebooks import kernel_hash; print(kernel_hash('cutecourse.kernels.{kernel}'))"
+
+    def hash_now() -> str:
+        path = f"{tmp_path}{os.pathsep}{repository}"
+        command = [sys.executable, "-c", ask]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+        ).stdout.strip()
+
+    before = hash_now()
+    assert len(before) == 64
+    with (kernels / changed).open("a") as file:
+        file.write("\n")
+    assert (hash_now() != before) is stale
 
 
 def test_differences__see_a_notebook_that_no_recorder_wrote() -> None:
@@ -137,9 +175,10 @@ def test_execute__refuses_what_a_page_may_not_show(
 
 
 def test_execute__says_which_kernels_and_versions_were_used(tmp_path: Path) -> None:
-    notebook = new_notebook(cells=[new_code_cell("from cutecourse.kernels import hello_ptx\n6 * 7")])
+    cell = "from cutecourse.kernels import hello_ptx, stamp_layout\nstamp_layout.FILE.load()\n6 * 7"
+    notebook = new_notebook(cells=[new_code_cell(cell)])
     execution = execute(notebook, where=tmp_path / "page.md", cwd=tmp_path)
-    assert execution.kernel_modules == ["cutecourse.kernels.hello_ptx"]
+    assert execution.kernel_modules == ["cutecourse.kernels.hello_ptx", "cutecourse.kernels.stamp_layout"]
     assert execution.runs == []
     assert execution.environment["version"] == cutecourse.__version__
     assert len(notebook.cells) == 1

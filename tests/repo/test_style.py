@@ -51,9 +51,15 @@ def test_repository__is_clean(repository: Path, command: tuple[str, ...]) -> Non
             "the machine's side never imports CuTe's side",
         ),
         ("widgets/__init__.py", "import cutecourse.emulator", "a widget takes a plain snapshot"),
-        ("runtime/__init__.py", "import cutlass.cute as cute", "the CuTe DSL is imported in kernels"),
-        ("cli/__init__.py", "from numba import cuda", "numba is imported in kernels"),
-        ("kernels/spec.py", "import cutlass", "a launch specification can be read"),
+        (
+            "runtime/__init__.py",
+            "import cutlass.cute as cute",
+            "the CuTe DSL is imported in the kernels' files",
+        ),
+        ("cli/__init__.py", "from numba import cuda", "numba is imported in the kernels' files"),
+        ("kernels/spec.py", "import cutlass", "the CuTe DSL is imported in the kernels' files"),
+        ("kernels/stamp_layout.py", "from numba import cuda", "numba is imported in the kernels' files"),
+        ("kernels/umma_one.py", "import cutecourse.kernels.sources.umma_one", "a kernel's file is named"),
         ("layout/__init__.py", "import numpy", "the layout algebra is pure Python"),
     ],
 )

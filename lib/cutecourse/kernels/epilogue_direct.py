@@ -1,39 +1,18 @@
-"""The warp's accumulators stored straight from the registers, each value stamped thread * 256 + value.
-
-The kernel does not say how C lies in memory; the tensor it is given does. Column-major, each of a thread's
-four values goes out by itself; row-major, two are neighbours and leave in one store.
-"""
+"""How `epilogue_direct` is launched; the kernel is in `sources/epilogue_direct.py`."""
 
 import dataclasses
 
-import cutlass
-from cutlass import cute
-from cutlass.cute.nvgpu import warp
-
+from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 
-
-@cute.kernel
-def epilogue_direct(mC: cute.Tensor):
-    tid, _, _ = cute.arch.thread_idx()
-    tiled_mma = cute.make_tiled_mma(warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)))
-    tCgC = tiled_mma.get_slice(tid).partition_C(mC)
-    tCrC = tiled_mma.make_fragment_C(tCgC)
-    for value in cutlass.range_constexpr(cute.size(tCrC)):
-        tCrC[value] = cutlass.Float32(tid * 256 + value)
-    cute.autovec_copy(tCrC, tCgC)
-
-
-@cute.jit
-def host(mC: cute.Tensor):
-    epilogue_direct(mC).launch(grid=(1, 1, 1), block=(32, 1, 1))
-
+FILE = kernel_file("epilogue_direct")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="epilogue_direct",
     front="cutedsl",
-    kernel=epilogue_direct,
-    host=host,
+    kernel=FILE.function("epilogue_direct"),
+    host=FILE.function("host"),
     grid=(1, 1, 1),
     block=(32, 1, 1),
     params=(Tensor("c", "f32", (16, 8), (1, 16)),),  # (M, N), column-major

@@ -1,16 +1,16 @@
 """A kernel file with one thing wrong: the file's own text, changed in one place, and compiled as it stands.
 
-So the difference between a right kernel and a wrong one is all there is, and a page can show it.
+So the difference between a right kernel and a wrong one is all there is, and a page can show it. Making the
+text needs no compiler; compiling it does.
 """
 
 from __future__ import annotations
 
-import inspect
-import linecache
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType, ModuleType
 
+from cutecourse.kernels.files import KernelFile
 from cutecourse.kernels.spec import LaunchSpec, SpecError
 from cutecourse.kernels.tma_broken import Fault
 
@@ -18,17 +18,17 @@ __all__ = ["Fault", "by_name", "changed_module", "changed_text", "with_fault"]
 
 
 def by_name(module: ModuleType, faults: Iterable[Fault]) -> Mapping[str, Fault]:
-    """The faults by their names, each of which changes one place of the module's text.
+    """The faults by their names, each of which changes one place of the kernel's text.
 
-    Errors: SpecError for a fault whose text is not in the module exactly once.
+    Errors: SpecError for a fault whose text is not in the kernel's file exactly once.
     """
-    text = inspect.getsource(module)
+    file = _file(module)
     faults = tuple(faults)
     for fault in faults:
-        if text.count(fault.right) != 1:
+        if file.text.count(fault.right) != 1:
             raise SpecError(
-                f"the fault {fault.name!r} changes a text that {module.__name__} has "
-                f"{text.count(fault.right)} times; it must be there once."
+                f"the fault {fault.name!r} changes a text that {file.name} has "
+                f"{file.text.count(fault.right)} times; it must be there once."
             )
     return MappingProxyType({fault.name: fault for fault in faults})
 
@@ -42,32 +42,36 @@ def with_fault(module: ModuleType, fault: Fault) -> LaunchSpec:
 
 
 def changed_text(module: ModuleType, changes: Iterable[tuple[str, str]]) -> str:
-    """The text of a kernel's module with each `(right, wrong)` put in, one after the other.
+    """The text of a kernel's file with each `(right, wrong)` put in, one after the other.
 
     Errors: SpecError for a text that is not there exactly once.
     """
-    text = inspect.getsource(module)
+    file = _file(module)
+    text = file.text
     for right, wrong in changes:
         if text.count(right) != 1:
-            raise SpecError(
-                f"{module.__name__} has {right!r} {text.count(right)} times; it must be there once."
-            )
+            raise SpecError(f"{file.name} has {right!r} {text.count(right)} times; it must be there once.")
         text = text.replace(right, wrong)
     return text
 
 
 def changed_module(module: ModuleType, suffix: str, changes: Iterable[tuple[str, str]]) -> ModuleType:
-    """The module of `changed_text`; its kernel's name gets the suffix.
+    """The kernel's module with `changed_text` for its file; the kernel's name gets the suffix.
 
-    The CuTe DSL reads a kernel's source again, as Python does for a traceback, so the changed text is kept
-    where both look for it.
     Errors: SpecError as `changed_text`.
     """
-    kernel = module.__name__.rpartition(".")[2]
-    name = f"{kernel}_{suffix}"
-    text = changed_text(module, changes).replace(kernel, name)
-    filename = f"<{name}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    launch = module.LAUNCH
+    assert isinstance(launch, LaunchSpec)
+    name = f"{launch.name}_{suffix}"
+    text = changed_text(module, changes)
     changed = ModuleType(name)
-    exec(compile(text, filename, "exec"), vars(changed))
+    vars(changed).update(FILE=KernelFile(name, text), LAUNCH=launch.with_text(text, name))
     return changed
+
+
+def _file(module: ModuleType) -> KernelFile:
+    """The file of a kernel's module. Errors: SpecError for a module that has none."""
+    file = getattr(module, "FILE", None)
+    if not isinstance(file, KernelFile):
+        raise SpecError(f"{module.__name__} has no kernel file; a fault is put into one.")
+    return file

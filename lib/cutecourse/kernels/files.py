@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import importlib.resources
 import linecache
 import zlib
 from dataclasses import dataclass
@@ -18,7 +19,10 @@ from typing import Any
 
 from cutecourse.errors import CourseError
 
-__all__ = ["KernelFile", "KernelFunction", "SpecError", "resolved"]
+__all__ = ["SOURCES", "KernelFile", "KernelFunction", "SpecError", "kernel_file", "resolved"]
+
+SOURCES = "cutecourse.kernels.sources"
+"""The package of the kernels' files."""
 
 
 class SpecError(CourseError):
@@ -73,7 +77,11 @@ class KernelFile:
     def attribute(self, name: str) -> Any:
         """A constant or a function of the file; a kernel's module passes on the names that it lacks."""
         constants = _constants(self.text)
-        return constants[name] if name in constants else self.function(name)
+        if name in constants:
+            return constants[name]
+        if name in self._functions():
+            return self.function(name)
+        raise AttributeError(f"the kernel's file {self.name} has neither a constant nor a function {name!r}")
 
     def text_of(self, function: str) -> str:
         """The text of one function, decorators included. Errors: AttributeError as `function`."""
@@ -89,6 +97,16 @@ class KernelFile:
 
     def _functions(self) -> dict[str, ast.FunctionDef]:
         return {node.name: node for node in self._tree().body if isinstance(node, ast.FunctionDef)}
+
+
+def kernel_file(name: str) -> KernelFile:
+    """The file of one of the course's kernels, read and not imported.
+
+    >>> kernel_file("tma_load").constant("TILE")
+    (64, 64)
+    """
+    file = importlib.resources.files("cutecourse.kernels") / "sources" / f"{name}.py"
+    return KernelFile(name, file.read_text(encoding="utf-8"), f"{SOURCES}.{name}")
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,13 @@ import importlib.resources
 
 from cutecourse.kernels.files import SpecError
 
-__all__ = ["hunt"]
+__all__ = ["HUNTS", "hunt", "hunted"]
+
+HUNTS = "cutecourse.kernels.hunts"
+"""The name that the folder would have as a package; recordings name its texts by it."""
 
 _ENDINGS = (".ptx", ".py")
+_hunted: set[str] = set()
 
 
 def hunt(name: str) -> str:
@@ -22,6 +26,12 @@ def hunt(name: str) -> str:
     stem = name.replace(".", "_")
     for ending in _ENDINGS:
         if (file := folder / f"{stem}{ending}").is_file():
+            _hunted.add(stem)
             return file.read_text(encoding="utf-8")
     known = sorted(file.name.rpartition(".")[0] for file in folder.iterdir() if file.name.endswith(_ENDINGS))
     raise SpecError(f"there is no bug hunt {name!r}; there are {', '.join(known)}.")
+
+
+def hunted() -> tuple[str, ...]:
+    """The names of the texts that were read in this process; what records a notebook asks for them."""
+    return tuple(sorted(_hunted))

@@ -1,56 +1,16 @@
-"""The micro-GEMM with A M-major in shared memory, read through partition_A: right.
+"""How `mn_major_partition` is launched; the kernel is in `sources/mn_major_partition.py`."""
 
-partition_A works on coordinates and sA's own layout turns them into offsets, so the values are the ones that
-the atom asks for; they are no longer neighbours, so each is loaded by itself.
-"""
-
-import cutlass
-from cutlass import cute
-from cutlass.cute.nvgpu import warp
-from cutlass.memory import SmemAllocator
-
+from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 
-
-@cute.kernel
-def mn_major_partition(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
-    tid, _, _ = cute.arch.thread_idx()
-    tiled_mma = cute.make_tiled_mma(warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)))
-    smem = SmemAllocator()
-    sA = smem.allocate_tensor(cutlass.Float16, cute.make_layout((16, 16), stride=(1, 16)), 16)  # M-major
-    sB = smem.allocate_tensor(cutlass.Float16, cute.make_layout((8, 16), stride=(16, 1)), 16)
-    for i in range(tid, cute.size(sA), 32):
-        sA[i] = mA[i]
-    for i in range(tid, cute.size(sB), 32):
-        sB[i] = mB[i]
-    cute.arch.sync_threads()
-
-    thr_mma = tiled_mma.get_slice(tid)
-    tCsA = thr_mma.partition_A(sA)
-    tCsB = thr_mma.partition_B(sB)
-    tCgC = thr_mma.partition_C(mC)
-    tCrB = tiled_mma.make_fragment_B(tCsB)
-    tCrC = tiled_mma.make_fragment_C(tCgC)
-    cute.autovec_copy(tCsB, tCrB)
-    tCrC.fill(0.0)
-
-    tCrA = tiled_mma.make_fragment_A(tCsA)  # registers in the order of the atom's values
-    cute.autovec_copy(tCsA, tCrA)
-
-    cute.gemm(tiled_mma, tCrC, tCrA, tCrB, tCrC)
-    cute.autovec_copy(tCrC, tCgC)
-
-
-@cute.jit
-def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
-    mn_major_partition(mA, mB, mC).launch(grid=(1, 1, 1), block=(32, 1, 1))
-
+FILE = kernel_file("mn_major_partition")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="mn_major_partition",
     front="cutedsl",
-    kernel=mn_major_partition,
-    host=host,
+    kernel=FILE.function("mn_major_partition"),
+    host=FILE.function("host"),
     grid=(1, 1, 1),
     block=(32, 1, 1),
     dynamic_smem=(16 * 16 + 8 * 16) * 2,

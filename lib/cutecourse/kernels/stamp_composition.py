@@ -1,35 +1,15 @@
-"""Each thread sends its number through one layout, the result through another, and notes what came out.
+"""How `stamp_composition` is launched; the kernel is in `sources/stamp_composition.py`."""
 
-`out[i] = outer(inner(i))`, computed step by step, is what one composed layout must give in one step. Both
-layouts come by their leaf modes; the outer one's last mode goes on for ever, as CuTe's does.
-"""
-
-from numba import cuda
-
+from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 
-
-@cuda.jit
-def stamp_composition(out, inner_shape, inner_stride, outer_shape, outer_stride):
-    thread = cuda.grid(1)
-    if thread < out.size:
-        rest = thread
-        middle = 0
-        for mode in range(inner_shape.size):
-            middle += rest % inner_shape[mode] * inner_stride[mode]
-            rest //= inner_shape[mode]
-        last = outer_shape.size - 1
-        offset = 0
-        for mode in range(last):
-            offset += middle % outer_shape[mode] * outer_stride[mode]
-            middle //= outer_shape[mode]
-        out[thread] = offset + middle * outer_stride[last]
-
+FILE = kernel_file("stamp_composition")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="stamp_composition",
     front="numba",
-    kernel=stamp_composition,
+    kernel=FILE.function("stamp_composition"),
     grid=(2, 1, 1),
     block=(128, 1, 1),
     params=(

@@ -1,35 +1,15 @@
-"""Each block writes its number over its tile, and each thread its own number in its cell of the tile.
+"""How `stamp_tiles` is launched; the kernel is in `sources/stamp_tiles.py`."""
 
-A divide gives two modes: the tile, and the rest, which says where each tile begins. A thread's offset is
-tile(threadIdx) + rest(blockIdx). The same kernel stamps a product: there, too, one layout is repeated by
-another. Both layouts come by their leaf modes.
-"""
-
-from numba import cuda
-
+from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 
-
-@cuda.jit
-def stamp_tiles(tile_ids, thread_ids, tile_shape, tile_stride, rest_shape, rest_stride):
-    in_tile = cuda.threadIdx.x
-    tile = cuda.blockIdx.x
-    offset = 0
-    for mode in range(tile_shape.size):
-        offset += in_tile % tile_shape[mode] * tile_stride[mode]
-        in_tile //= tile_shape[mode]
-    for mode in range(rest_shape.size):
-        offset += tile % rest_shape[mode] * rest_stride[mode]
-        tile //= rest_shape[mode]
-    if in_tile == 0 and tile == 0:  # threads and blocks past the layouts' sizes have something left over
-        tile_ids[offset] = cuda.blockIdx.x
-        thread_ids[offset] = cuda.threadIdx.x
-
+FILE = kernel_file("stamp_tiles")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="stamp_tiles",
     front="numba",
-    kernel=stamp_tiles,
+    kernel=FILE.function("stamp_tiles"),
     grid=(16, 1, 1),
     block=(64, 1, 1),
     params=(

@@ -1,64 +1,20 @@
-"""The way back: all threads write a tile to shared memory, one TMA instruction stores it to global memory.
+"""How `tma_store` is launched; the kernel is in `sources/tma_store.py`."""
 
-B is 128x256, K-major; the tile goes to tile coordinates (1, 2). What the threads wrote is made visible to the
-asynchronous proxy, which is how TMA reaches shared memory, before one thread issues the store. No barrier
-tells when a store is done: its thread puts it in a bulk group and waits for the group.
-"""
-
-import cutlass
-from cutlass import cute
-from cutlass.cute.nvgpu import cpasync
-from cutlass.memory import SmemAllocator
-
+from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
 from cutecourse.layout import parse
 
-TILE = (64, 64)
-TILE_COORD = (1, 2)
-THREADS = 128
+FILE = kernel_file("tma_store")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
 
-
-@cute.kernel
-def tma_store(
-    mIn: cute.Tensor, tma_atom: cute.CopyAtom, tma_tensor: cute.Tensor, smem_layout: cute.ComposedLayout
-):
-    tid, _, _ = cute.arch.thread_idx()
-    warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-    smem = SmemAllocator()
-    sB = smem.allocate_tensor(cutlass.Float16, smem_layout.outer, 1024, swizzle=smem_layout.inner)
-
-    for i in range(tid, cute.size(sB), THREADS):
-        sB[i] = mIn[i]
-    cute.arch.fence_proxy("async.shared", space="cta")
-    cute.arch.sync_threads()
-
-    gB = cute.local_tile(tma_tensor, TILE, TILE_COORD)
-    tBsB, tBgB = cpasync.tma_partition(
-        tma_atom, 0, cute.make_layout(1), cute.group_modes(sB, 0, 2), cute.group_modes(gB, 0, 2)
-    )
-    if warp == 0:
-        with cute.arch.elect_one():  # a store, unlike a load, does not elect its own thread
-            cute.copy(tma_atom, tBsB, tBgB)
-            cute.arch.cp_async_bulk_commit_group()
-            cute.arch.cp_async_bulk_wait_group(0)
-
-
-@cute.jit
-def host(mIn: cute.Tensor, mB: cute.Tensor):
-    smem_layout = cute.make_composed_layout(
-        cute.make_swizzle(3, 4, 3), 0, cute.make_layout(TILE, stride=(64, 1))
-    )
-    tma_atom, tma_tensor = cpasync.make_tiled_tma_atom(
-        cpasync.CopyBulkTensorTileS2GOp(), mB, smem_layout, TILE
-    )
-    tma_store(mIn, tma_atom, tma_tensor, smem_layout).launch(grid=(1, 1, 1), block=(THREADS, 1, 1))
-
+TILE = FILE.constant("TILE")
+THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="tma_store",
     front="cutedsl",
-    kernel=tma_store,
-    host=host,
+    kernel=FILE.function("tma_store"),
+    host=FILE.function("host"),
     grid=(1, 1, 1),
     block=(THREADS, 1, 1),
     dynamic_smem=64 * 64 * 2,

@@ -7,13 +7,11 @@ and the others write numbers that are worth nothing: the emulator is where to ru
 
 from __future__ import annotations
 
-import inspect
-
 from cutecourse.kernels import umma_two_sm_pipeline
 from cutecourse.kernels.faults import Fault, by_name, with_fault
 from cutecourse.kernels.spec import LaunchSpec, SpecError
 
-SOURCE = inspect.getsource(umma_two_sm_pipeline)
+SOURCE = umma_two_sm_pipeline.FILE.text
 
 _EMPTY = "            cute.arch.mbarrier_wait(empty + stage, turn % 2 ^ 1)\n"
 _COMMIT = "empty + stage, mask_a | mask_b | mask_peer_a | mask_peer_b, tcgen05.CtaGroup.TWO"

@@ -1,122 +1,18 @@
-"""One tcgen05.mma: C (128x128) = A (128x16) times B (128x16) transposed. One thread issues it for 128.
+"""How `umma_one` is launched; the kernel is in `sources/umma_one.py`."""
 
-A and B lie in shared memory as the hardware wants them: K-major rows of 32 bytes, swizzled. Each thread
-stores its share of the elements; a fence lets the tensor core, which reads by the async proxy, see them.
-The accumulator lies in tensor memory: 128 lanes, one for each row of C, by 128 columns of 32 bits.
-f16 in, f32 out.
-"""
-
-import cutlass
-from cutlass import cute
-from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
-from cutlass.memory import SmemAllocator
-
+from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 
-MMA = (128, 128, 16)
-TILE = MMA
-TMEM_COLUMNS = 128
-THREADS = 128
+FILE = kernel_file("umma_one")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
 
-
-def make_mma():
-    return cute.make_tiled_mma(
-        tcgen05.MmaF16BF16Op(
-            cutlass.Float16,
-            cutlass.Float32,
-            MMA,
-            tcgen05.CtaGroup.ONE,
-            tcgen05.OperandSource.SMEM,
-            OperandMajorMode.K,
-            OperandMajorMode.K,
-        )
-    )
-
-
-@cute.kernel
-def umma_one(
-    mA: cute.Tensor,
-    mB: cute.Tensor,
-    mC: cute.Tensor,
-    layout_a: cute.ComposedLayout,
-    layout_b: cute.ComposedLayout,
-):
-    tid, _, _ = cute.arch.thread_idx()
-    warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-    smem = SmemAllocator()
-    sA = smem.allocate_tensor(cutlass.Float16, layout_a.outer, 1024, swizzle=layout_a.inner)
-    sB = smem.allocate_tensor(cutlass.Float16, layout_b.outer, 1024, swizzle=layout_b.inner)
-    mma_barrier = smem.allocate_array(cutlass.Int64)
-    tmem_base = smem.allocate_array(cutlass.Int32)
-
-    if warp == 0:
-        cute.arch.alloc_tmem(TMEM_COLUMNS, tmem_base)
-        with cute.arch.elect_one():
-            cute.arch.mbarrier_init(mma_barrier, 1)
-    cute.arch.mbarrier_init_fence()
-    cute.arch.sync_threads()
-
-    tiled_mma = make_mma()
-    thr_mma = tiled_mma.get_slice(0)  # the one CTA that this MMA takes
-    gA = cute.local_tile(mA, (TILE[0], TILE[2]), (0, 0))
-    gB = cute.local_tile(mB, (TILE[1], TILE[2]), (0, 0))
-    gC = cute.local_tile(mC, TILE[:2], (0, 0))
-    tCgA = thr_mma.partition_A(gA)  # (MmaA, 1, 1)
-    tCgB = thr_mma.partition_B(gB)
-    # A fragment of A or B is a descriptor of shared memory; that of C is a place in tensor memory.
-    tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 1)
-    tCrB = tiled_mma.make_fragment_B(sB)
-    tCtC = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C(TILE[:2]))
-    tCtC = cute.make_tensor(cute.arch.retrieve_tmem_ptr(cutlass.Float32, 16, tmem_base), tCtC.layout)
-
-    # gmem -> smem: the CTA's threads take the elements in turn
-    for i in range(tid, cute.size(sA), THREADS):
-        sA[i] = tCgA[i]
-    for i in range(tid, cute.size(sB), THREADS):
-        sB[i] = tCgB[i]
-    cute.arch.fence_proxy("async.shared", space="cta")
-    cute.arch.sync_threads()
-
-    if warp == 0:
-        tiled_mma.set(tcgen05.Field.ACCUMULATE, False)
-        cute.gemm(tiled_mma, tCtC, tCrA[None, None, 0], tCrB[None, None, 0], tCtC)
-        with cute.arch.elect_one():
-            tcgen05.commit(mma_barrier)
-    cute.arch.mbarrier_wait(mma_barrier, 0)
-
-    # tmem -> rmem -> gmem: a warp reads its 32 lanes, a thread one row of C, 32 columns at a time
-    load = tcgen05.make_tmem_copy(
-        cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition.x32), cutlass.Float32), tCtC
-    ).get_slice(tid)
-    tDtC = load.partition_S(tCtC)
-    tDgC = load.partition_D(thr_mma.partition_C(gC))
-    tDrC = cute.make_rmem_tensor(tDgC[None, 0, 0, 0].shape, cutlass.Float32)
-    for i in cutlass.range(cute.size(tDgC, mode=[1]), unroll=1):
-        cute.copy(load, tDtC[None, i, 0, 0], tDrC)
-        cute.arch.fence_view_async_tmem_load()
-        cute.autovec_copy(tDrC, tDgC[None, i, 0, 0])
-
-    cute.arch.sync_threads()
-    if warp == 0:
-        cute.arch.relinquish_tmem_alloc_permit()
-        cute.arch.dealloc_tmem(tCtC.iterator, TMEM_COLUMNS)
-
-
-@cute.jit
-def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
-    tiled_mma = make_mma()
-    # The atom is 8 rows of 16 elements; tile_to_mma_shape repeats it over what one MMA reads.
-    atom = tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW32, cutlass.Float16)
-    layout_a = tcgen05.tile_to_mma_shape(atom, tiled_mma.partition_shape_A((TILE[0], TILE[2])))
-    layout_b = tcgen05.tile_to_mma_shape(atom, tiled_mma.partition_shape_B((TILE[1], TILE[2])))
-    umma_one(mA, mB, mC, layout_a, layout_b).launch(grid=(1, 1, 1), block=(THREADS, 1, 1))
-
+THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="umma_one",
     front="cutedsl",
-    kernel=umma_one,
-    host=host,
+    kernel=FILE.function("umma_one"),
+    host=FILE.function("host"),
     grid=(1, 1, 1),
     block=(THREADS, 1, 1),
     dynamic_smem=(128 + 128) * 16 * 2 + 8 + 4,

@@ -1,0 +1,12 @@
+"""Read a matrix along its rows and write it along its columns: one side is contiguous, the other strided."""
+
+from numba import cuda
+
+
+@cuda.jit
+def copy_transposed(out, a):
+    thread = cuda.grid(1)
+    rows, columns = a.shape
+    if thread < rows * columns:
+        i, j = thread // columns, thread % columns  # neighbouring threads differ in j: the row's direction
+        out[j, i] = a[i, j]

@@ -1,0 +1,45 @@
+"""The micro-GEMM with A M-major in shared memory, its fragment made by make_fragment_like: wrong.
+
+The partition is right. But make_fragment_like orders the registers as the source lies in memory, and there
+M comes before K, while mma.sync wants the pairs along K. The tensor's layout records the order; the
+instruction takes the registers as they stand.
+"""
+
+import cutlass
+from cutlass import cute
+from cutlass.cute.nvgpu import warp
+from cutlass.memory import SmemAllocator
+
+
+@cute.kernel
+def mn_major_fragment_like(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
+    tid, _, _ = cute.arch.thread_idx()
+    tiled_mma = cute.make_tiled_mma(warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)))
+    smem = SmemAllocator()
+    sA = smem.allocate_tensor(cutlass.Float16, cute.make_layout((16, 16), stride=(1, 16)), 16)  # M-major
+    sB = smem.allocate_tensor(cutlass.Float16, cute.make_layout((8, 16), stride=(16, 1)), 16)
+    for i in range(tid, cute.size(sA), 32):
+        sA[i] = mA[i]
+    for i in range(tid, cute.size(sB), 32):
+        sB[i] = mB[i]
+    cute.arch.sync_threads()
+
+    thr_mma = tiled_mma.get_slice(tid)
+    tCsA = thr_mma.partition_A(sA)
+    tCsB = thr_mma.partition_B(sB)
+    tCgC = thr_mma.partition_C(mC)
+    tCrB = tiled_mma.make_fragment_B(tCsB)
+    tCrC = tiled_mma.make_fragment_C(tCgC)
+    cute.autovec_copy(tCsB, tCrB)
+    tCrC.fill(0.0)
+
+    tCrA = cute.make_fragment_like(tCsA)  # registers in the order of sA's strides
+    cute.autovec_copy(tCsA, tCrA)
+
+    cute.gemm(tiled_mma, tCrC, tCrA, tCrB, tCrC)
+    cute.autovec_copy(tCrC, tCgC)
+
+
+@cute.jit
+def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
+    mn_major_fragment_like(mA, mB, mC).launch(grid=(1, 1, 1), block=(32, 1, 1))

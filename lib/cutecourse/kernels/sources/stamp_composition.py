@@ -1,0 +1,24 @@
+"""Each thread sends its number through one layout, the result through another, and notes what came out.
+
+`out[i] = outer(inner(i))`, computed step by step, is what one composed layout must give in one step. Both
+layouts come by their leaf modes; the outer one's last mode goes on for ever, as CuTe's does.
+"""
+
+from numba import cuda
+
+
+@cuda.jit
+def stamp_composition(out, inner_shape, inner_stride, outer_shape, outer_stride):
+    thread = cuda.grid(1)
+    if thread < out.size:
+        rest = thread
+        middle = 0
+        for mode in range(inner_shape.size):
+            middle += rest % inner_shape[mode] * inner_stride[mode]
+            rest //= inner_shape[mode]
+        last = outer_shape.size - 1
+        offset = 0
+        for mode in range(last):
+            offset += middle % outer_shape[mode] * outer_stride[mode]
+            middle //= outer_shape[mode]
+        out[thread] = offset + middle * outer_stride[last]

@@ -1,0 +1,134 @@
+"""Where no compiler is installed, everything about a kernel works but its compile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cutecourse.kernels import umma_parts, umma_two_sm
+from cutecourse.kernels.files import KernelFile, KernelFunction, SpecError, kernel_file
+
+_NO_COMPILERS = """
+import sys
+
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("cutlass", "numba", "cuda"):
+            raise ImportError(f"{name} is not installed")
+
+
+sys.meta_path.insert(0, Refuse())
+
+import importlib
+import pkgutil
+
+import numpy as np
+
+import cutecourse.kernels
+from cutecourse.display import difference, launch_source, source
+from cutecourse.kernels import LaunchSpec, TensorMap
+from cutecourse.runtime import CompileError, run
+"""
+
+_READS = """
+from cutecourse.kernels import umma_gemm, umma_parts, umma_tma, umma_tma_broken
+from cutecourse.kernels import umma_tma_multicast, umma_two_sm
+
+launched, maps = 0, 0
+for info in pkgutil.iter_modules(cutecourse.kernels.__path__):
+    module = importlib.import_module(f"cutecourse.kernels.{info.name}")
+    spec = getattr(module, "LAUNCH", None)
+    if not isinstance(spec, LaunchSpec):
+        continue
+    launched += 1
+    assert source(module).text.strip(), info.name
+    assert "LAUNCH = " in launch_source(module).text, info.name
+    specs = [spec, *(module.broken(name) for name in getattr(module, "FAULTS", {}))]
+    for one in specs:
+        for param in one.params:
+            if isinstance(param, TensorMap):
+                param.encoding.check()
+                maps += 1
+        if one.front != "ptx":
+            assert f"def {one.kernel.__name__}(" in source(one.kernel).text, one.name
+assert launched >= 40 and maps > 40, (launched, maps)
+
+assert umma_two_sm.TILE == (256, 256, 64)
+assert umma_two_sm.host is not None and "@cute.jit" in source(umma_two_sm.host).text
+assert difference(umma_tma, umma_tma_multicast, of="kernel").added
+assert umma_tma_broken.text("exercise") != source(umma_tma_multicast).text
+assert umma_gemm.gemm_spec((256, 512, 64), cluster=(2, 2)).grid == (2, 2, 1)
+assert umma_parts.parts_spec(lambda: None, umma_parts.epilogue).name == "umma_parts"
+present = [name for name in sys.modules if name.partition(".")[0] in ("cutlass", "numba", "cuda")]
+assert not present and not any(name.startswith("cutecourse.kernels.sources.") for name in sys.modules)
+"""
+
+_RUNS = """
+from cutecourse.kernels import stamp_layout, umma_broken, umma_gemm, umma_tile
+
+one = np.zeros(4, np.int32)
+c = np.zeros((128, 128), np.float32)
+a = np.zeros((128, 256), np.float16)
+for spec, arrays, says in (
+    (stamp_layout, dict(out=one, shape=one, stride=one), "numba-cuda cannot be imported"),
+    (umma_tile, dict(a=a, b=a, c=c), "the CuTe DSL cannot be imported (cutlass is not installed)"),
+):
+    try:
+        run(spec, device="emulator", **arrays)
+    except CompileError as error:
+        assert says in str(error), error
+    else:
+        raise AssertionError("it was compiled")
+"""
+
+
+@pytest.mark.parametrize("then", [_READS, _RUNS], ids=["reads", "says-which-compiler-is-missing"])
+def test_without_compilers__a_kernel(then: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_COMPILERS + then], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_kernel_file__gives_what_an_import_gives() -> None:
+    imported = umma_two_sm.FILE.load()
+    for name in ("MMA", "TILE", "CLUSTER", "TMEM_COLUMNS", "THREADS"):
+        assert getattr(umma_two_sm, name) == getattr(imported, name)
+    assert umma_two_sm.host.resolve() is imported.host
+    assert umma_parts.multiply.resolve() is umma_parts.FILE.load().multiply
+
+
+def test_kernel_file__reads_constants_that_follow_from_others() -> None:
+    text = "A = 2\nB = (A, *(A + 1, 4))\nC = B[0] * B[-1]\nD = len(B)\nE = D\n\n\ndef f():\n    return A\n"
+    file = KernelFile("small", text)
+    assert (file.constant("A"), file.constant("B"), file.attribute("C")) == (2, (2, 3, 4), 8)
+    assert file.attribute("f") == KernelFunction(file, "f")
+    assert file.function("f")() == 2
+    for name in ("D", "E", "f"):  # what calls something is not read, nor what follows from it
+        with pytest.raises(AttributeError, match=f"small has no constant '{name}'"):
+            file.constant(name)
+    with pytest.raises(AttributeError, match="neither a constant nor a function 'D'"):
+        file.attribute("D")
+    with pytest.raises(AttributeError, match="no function 'A'"):
+        file.function("A")
+
+
+def test_kernel_file__refuses_a_text_that_is_not_python() -> None:
+    with pytest.raises(SpecError, match=r"small: the kernel's text is not Python: .* in its line 2"):
+        KernelFile("small", "A = 1\nB = (\n")
+
+
+def test_kernel_function__is_another_one_in_another_text() -> None:
+    one, two = (KernelFile("small", f"def f(x):\n    return x + {number}\n") for number in (1, 2))
+    assert (one.function("f")(1), one.function("f").of(two)(1)) == (2, 3)
+    assert one.function("f").given(5).resolve() == 6
+    assert one.function("f").given(5).of(two).resolve() == 7
+    with pytest.raises(AttributeError, match="no function 'f'"):
+        one.function("f").of(KernelFile("empty", ""))
+
+
+def test_kernel_functions_text__has_its_decorators() -> None:
+    assert kernel_file("stamp_layout").text_of("stamp_layout").startswith("@cuda.jit\ndef stamp_layout(out,")
