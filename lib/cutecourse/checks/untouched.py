@@ -50,7 +50,10 @@ def _function_with_gap(answer: object) -> str | None:
 
 
 def _enclosed(candidate: object) -> list[object]:
-    """What a function has from the scope around it, such as the parts that a host function was made with."""
+    """The objects that a function was made with: from the scope around it, or given to a kernel's function."""
+    given = getattr(candidate, "arguments", None)
+    if isinstance(given, tuple):
+        return list(given)
     function = _plain_function(candidate)
     return [cell.cell_contents for cell in (function.__closure__ or ())] if function else []
 
