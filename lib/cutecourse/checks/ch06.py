@@ -11,6 +11,11 @@ from cutecourse.errors import CourseError
 from cutecourse.layout import ComposedLayout, Layout, Swizzle, get_nonswizzle_portion, size, tile_to_shape
 from cutecourse.tma import TensorMapEncoding, TmaError, trace_tma_atom
 
+LINES = (
+    "There the row's number is xored in. The swizzle takes the number of the line of 128 bytes, and two rows "
+    "of 64 bytes share a line."
+)
+
 
 def _is_encoding(answer: object) -> TensorMapEncoding:
     if not isinstance(answer, TensorMapEncoding):
@@ -114,8 +119,7 @@ def check_byte_of(answer: object) -> str:
         ),
         (
             place(lambda r, c: c ^ r % 4),
-            "There the row's number is xored in. The swizzle takes the number of the line of 128 bytes: "
-            + "two rows of 64 bytes share a line.",
+            LINES,
         ),
         (
             place(lambda r, c: (c + r // 2) % 4),
@@ -257,6 +261,10 @@ def check_mended(answer: object) -> str:
 
 
 ELSEWHERE = "The layout in `host` is another one than `sA`, from which the descriptor was made: compare shape, stride and swizzle."
+ONLY_ZEROS = (
+    "Only zeros arrived: the coordinates lie outside the tensor. A K-major layout in `host` does that, since the "
+    "steps along its first mode are then strides of A. A is M-major, and so is the tile."
+)
 OTHER_MAJOR = (
     "A is M-major, and that layout is K-major. TMA does not transpose: the element that follows in shared memory "
     "has to follow in global memory too."
@@ -292,8 +300,7 @@ def check_m_major_tile(answer: object) -> str:
             "out": [
                 (
                     np.zeros((64, 64), np.float32),
-                    "Only zeros arrived: the coordinates lie outside the tensor. A K-major layout in `host` does that, "
-                    + "since the steps along its first mode are then strides of A. A is M-major, and so is the tile.",
+                    ONLY_ZEROS,
                 ),
                 (
                     np.full((64, 64), -1, np.float32),
