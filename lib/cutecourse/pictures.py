@@ -27,8 +27,8 @@ _LETTER = 0.61
 _MONO = 'ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace'
 _SANS = "system-ui,sans-serif"
 _SWITCH = (
-    "<style>@media screen and (max-width:599px){.cute-picture .cute-wide{display:none}}"
-    "@media print,screen and (min-width:600px){.cute-picture .cute-narrow{display:none}}</style>"
+    "<style>@media screen and (max-width:599px){.cute-picture .cute-wide{display:none!important}}"
+    "@media print,screen and (min-width:600px){.cute-picture .cute-narrow{display:none!important}}</style>"
 )
 
 Anchor = Literal["start", "middle", "end"]
