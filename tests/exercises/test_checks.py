@@ -362,10 +362,12 @@ def test_same_outputs__tells_what_stopped_a_kernel(monkeypatch: pytest.MonkeyPat
         ("01.3", lambda index, shape, stride: np.dot(np.unravel_index(index, shape, order="F"), stride)),
         ("01.4", [Layout(4, 2), np.int64(4)]),
         ("01.4", ("4:2", "4:1")),
-        ("02.1", lambda m, n: np.int32((m & 7) << 2 | n >> 1)),
+        ("02.1", lambda m, k: np.int32((m & 7) << 2 | k & 3)),
         ("02.2", np.array([5, 3, 1])),
-        ("02.3", "((4,8),2,2,2):((32,1),16,8,128)"),
-        ("02.5", "ldmatrix.x2.trans"),
+        ("02.3", "((4,8),4,2):((32,1),8,128)"),
+        ("04.1", "ldmatrix.x2.trans"),
+        ("04.2", np.int64(40)),
+        ("05.2", 8.0),
     ],
 )
 def test_check__accepts_a_right_answer_written_otherwise(number: str, answer: object) -> None:

@@ -5,109 +5,125 @@ from __future__ import annotations
 from typing import Any
 
 from cutecourse.atoms import mma_atom
-from cutecourse.checks.compare import on_many, same_choice, same_layout, same_outputs, same_sequence
+from cutecourse.checks.accumulators import UNWRITTEN, require_cleared
+from cutecourse.checks.compare import on_many, returned, same_layout, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 
-ATOM = "SM80_16x8x16_F32F16F16F32_TN"
+TF32 = "SM80_16x8x8_F32TF32TF32F32_TN"
+BYTES = "SM80_16x8x32_S32S8S8S32_TN"
 
 
 @exercise(
     "02.1",
-    "Who owns C[m,n]?",
+    "Who owns A[m,k]?",
     hints=[
-        "A group of four threads holds the eight columns of a row: two columns a thread.",
-        "There are eight groups of four. Which rows does group 0 hold?",
+        "The thread mode is `(4,8):(16,1)`. A step of 16 in the offset is one column to the right.",
+        "The first mode of the threads covers four columns, the second covers eight rows. What comes after them?",
     ],
 )
 def check_owner(answer: object) -> str:
-    """The owner of each cell of C."""
-    atom = mma_atom(ATOM)
-    cells = [(m, n) for m in range(16) for n in range(8)]
-    if callable(answer):
-        given = [answer(m, n) for m, n in cells]
-        if given == [m % 4 + m // 4 % 2 * 16 + n // 2 * 4 for m, n in cells]:
-            raise WrongAnswer(
-                "That is the map which one of the course's sources prints. Look at row 0 of the computed one: "
-                "neighbouring pairs of columns belong to neighbouring threads.",
-                where="owner(0, 2)",
-                expected="the next thread after owner(0, 0)",
-                got="the fourth thread after it",
-            )
-        if given == [m * 4 + n // 2 for m, n in cells]:
-            raise WrongAnswer(
-                "The upper half is right. A warp has 32 threads, and rows 8 to 15 begin again with thread 0.",
-                where="owner(8, 0)",
-                expected="one of 0 to 31",
-                got="32",
-            )
-    on_many(answer, cells, lambda m, n: atom.owner("C", (m, n))[0], what="the thread that holds C[m,n]")
-    return "Groups of four threads share a row, eight groups cover eight rows, and then it starts again."
+    """The owner of each cell of A of the TF32 atom."""
+    atom = mma_atom(TF32)
+    cells = [(m, k) for m in range(16) for k in range(8)]
+    given = returned(answer, cells, what="the thread that holds A[m,k]")
+    slips = {
+        "That is the map of C, where a thread holds two neighbours of a row. Here neighbouring columns belong to "
+        "neighbouring threads.": lambda m, k: m % 8 * 4 + k // 2,
+        "The upper half is right. A warp has 32 threads, and rows 8 to 15 begin again with thread 0.": lambda m, k: (
+            m * 4 + k % 4
+        ),
+        "The left half is right. Columns 4 to 7 begin again with the same threads: they are other values of these.": (
+            lambda m, k: m % 8 * 4 + k
+        ),
+        "That counts threads down a column. The first mode of the threads has the stride 16, which is one column "
+        "to the right: thread 1 holds A[0,1].": lambda m, k: k % 4 * 8 + m % 8,
+    }
+    for message, slip in slips.items():
+        if given == [slip(m, k) for m, k in cells]:
+            raise WrongAnswer(message)
+    on_many(answer, cells, lambda m, k: atom.owner("A", (m, k))[0], what="the thread that holds A[m,k]")
+    return "Four threads share a row, eight such groups cover eight rows, and the values repeat this in both directions."
 
 
 @exercise(
     "02.2",
-    "Where is A[9,11]?",
+    "Where is A[9,21]?",
     hints=[
-        "A is four blocks of 8x8. In which block do row 9 and column 11 lie, and which register holds that block?",
-        "Inside a block the thread is the one that holds row 1, columns 2 and 3 of C's upper half.",
+        "The four blocks of A have 8 rows and 16 columns each. Which of them holds row 9 and column 21?",
+        "Inside its block the element lies in row 1 and column 5. Four threads share a row, four bytes each.",
     ],
 )
 def check_place(answer: object) -> str:
-    """Thread, register and half of one element of A."""
-    atom = mma_atom(ATOM)
-    thread, value = atom.owner("A", (9, 11))
-    register, half = atom.register_of("A", value)
+    """Thread, register and byte of one element of A."""
+    atom = mma_atom(BYTES)
+    thread, value = atom.owner("A", (9, 21))
+    register, byte = atom.register_of("A", value)
+    mistakes: dict[tuple[object, ...], str] = {
+        (
+            thread,
+            value,
+            byte,
+        ): "The second number is the value's, not the register's: four values share a register.",
+        (
+            thread,
+            1,
+            byte,
+        ): "Register a1 holds rows 8 to 15 of columns 0 to 15. Column 21 is in the other half.",
+        (thread, 2, byte): "Register a2 holds columns 16 to 31 of rows 0 to 7. Row 9 is in the other half.",
+        (
+            thread + 1,
+            register,
+            byte,
+        ): "With 16-bit values a thread holds two neighbours of a row. With bytes it holds four.",
+        (
+            9,
+            21,
+            0,
+        ): "These are the row and the column. The thread comes first, then its register, then the byte in it.",
+    }
+    for other in range(4):
+        if other != byte:
+            mistakes[thread, register, other] = (
+                "Thread and register are right. The byte counts from the thread's own first column, not from the row's."
+            )
     same_sequence(
         answer,
-        (thread, register, half),
-        meaning="(thread, register, half) of A[9,11]",
+        (thread, register, byte),
+        meaning="(thread, register, byte) of A[9,21]",
         tell=False,
-        mistakes={
-            (
-                thread,
-                value,
-                half,
-            ): "The second number is a value's, not a register's: two values share a register.",
-            (
-                thread,
-                1,
-                half,
-            ): "Register a1 holds rows 8 to 15 of columns 0 to 7. Column 11 is in the other half.",
-            (
-                thread,
-                2,
-                half,
-            ): "Register a2 holds columns 8 to 15 of rows 0 to 7. Row 9 is in the other half.",
-        },
+        mistakes=mistakes,
     )
-    return "Row block and column block choose the register, the rest is the map of an 8x8 block."
+    return "The block gives the register, the place in the block gives thread and byte."
 
 
 @exercise(
     "02.3",
-    "A as a layout",
+    "B as a layout",
     hints=[
-        "One step in the index is one row down; 16 steps are one column to the right.",
-        "Thread 1 holds the two columns after thread 0's: stride 32. Thread 4 holds the next row: stride 1.",
-        "Values 0 and 1 are neighbours in a register; values 2 and 3 are in register a1.",
+        "One step in the offset is one row down (n). Eight steps are one column to the right (k).",
+        "Thread 1 holds the four columns after thread 0's. Thread 4 holds the next row.",
+        "Values 0 to 3 are neighbours along K. Value 4 is in the next register, 16 columns on.",
     ],
 )
-def check_layout_a(answer: object) -> str:
-    """A's thread-value layout."""
+def check_layout_b(answer: object) -> str:
+    """B's thread-value layout."""
     same_layout(
         answer,
-        mma_atom(ATOM).layout_a,
+        mma_atom(BYTES).layout_b,
         tell=False,
         mistakes={
-            "((4,8),(2,2,2)):((32,1),(16,128,8))": "There registers a1 and a2 are exchanged: a1 holds the rows below, "
-            "a2 the columns to the right.",
-            "((4,8),(2,2,2)):((2,16),(1,128,8))": "That is an index which runs along the row, k + 16 * m; the layout's "
-            "counts down the column, m + 16 * k.",
-            "((4,8),(2,2)):((32,1),(16,8))": "That covers columns 0 to 7 only: a thread has eight values.",
+            "((4,8),(4,2)):((64,1),(16,256))": "Those are steps through columns of 16 elements, as A has them. "
+            "A column of B has 8: one step along K is a stride of 8.",
+            "((4,8),(4,2)):((4,32),(1,16))": "Those offsets run along the rows, k + 32 * n. The layout counts down "
+            "the columns, n + 8 * k.",
+            "((4,8),(4,2)):((64,1),(8,32))": "That gives each thread eight neighbours along K. It holds four, and "
+            "its second register lies 16 columns on.",
+            "((4,8),(4,2)):((16,1),(8,64))": "Those are the strides of the 16-bit atom, where a register holds two "
+            "values. Here it holds four, so the next thread begins four columns on.",
         },
     )
-    return "The same text stands in CUTLASS's traits of the atom."
+    return "CUTLASS's traits of this atom contain the same text."
 
 
 @exercise(
@@ -115,7 +131,7 @@ def check_layout_a(answer: object) -> str:
     "A bug to find",
     hints=[
         "Take lane 0. Which elements does each of its six loads of A and B read?",
-        "An address counts bytes, and an f16 has two. b1 is to hold k = 8 to 15 of the same n as b0.",
+        "An address counts bytes, and a half has two of them. b1 holds k = 8 to 15 of the same n as b0.",
     ],
 )
 def check_fixed_ptx(answer: object) -> str:
@@ -125,7 +141,7 @@ def check_fixed_ptx(answer: object) -> str:
     from cutecourse.kernels.spec import LaunchSpec, Tensor
 
     if not isinstance(answer, str):
-        raise WrongAnswer("The answer is to be the PTX text.", expected="a str", got=type(answer).__name__)
+        raise WrongAnswer("Give the PTX text.", expected="a str", got=type(answer).__name__)
     rng = np.random.default_rng(11)
     a = rng.integers(-8, 9, (16, 16)).astype(np.float16)
     b = rng.integers(-8, 9, (8, 16)).astype(np.float16)
@@ -145,7 +161,7 @@ def check_fixed_ptx(answer: object) -> str:
         block=(32, 1, 1),
         params=(
             Tensor("a", "f16", (16, 16), (16, 1)),
-            Tensor("b", "f16", (9, 16), (16, 1)),  # a row more: a step too far reads it
+            Tensor("b", "f16", (9, 16), (16, 1)),  # a row more, which a step too far reads
             Tensor("c", "f32", (16, 8), (8, 1)),
         ),
     )
@@ -156,44 +172,22 @@ def check_fixed_ptx(answer: object) -> str:
         {"c": wide_a @ wide_b.T},
         mistakes={
             "c": [
-                (with_b1(wide_b[:, 4:12]), "b1 still gets k = 4 to 11."),
+                (with_b1(wide_b[:, 4:12]), "b1 still gets k = 4 to 11. Do you count bytes or elements?"),
                 (with_b1(wide_b[:, :8]), "b1 gets k = 0 to 7, as b0 does."),
                 (with_b1(next_row), "b1 gets k = 0 to 7 of the next row of B."),
             ]
         },
     )
-    return "On ones every address gives the same value, and a wrong one does not show: test with values that differ."
+    return "With ones every address gives the same value, so a wrong address does not show. Test with values that differ."
 
 
 @exercise(
     "02.5",
-    "Which ldmatrix?",
-    hints=[
-        "How many 32-bit registers has B's fragment, and how many 8x8 blocks are that?",
-        "Which mode has stride 1?",
-    ],
-)
-def check_ldmatrix(answer: object) -> str:
-    """The load of an N-major B."""
-    same_choice(
-        answer.strip().lower().removeprefix("ldmatrix.") if isinstance(answer, str) else answer,
-        "x2.trans",
-        options={
-            "x2": "Two blocks are right. But the 16 contiguous bytes run along N, and a register's pair is to run along K.",
-            "x2.trans": "",
-            "x4": "That fills four registers; B's fragment has two. And the contiguous bytes run along N.",
-            "x4.trans": "It has to transpose, but that fills four registers; B's fragment has two.",
-        },
-    )
-    return "Two 8x8 blocks for two registers, each transposed on the way, because N is contiguous."
-
-
-@exercise(
-    "02.6",
     "A kernel to write: two steps along K",
     hints=[
-        "tCrC.fill(0.0) once, before the loop.",
-        "Mode 2 of a fragment counts the steps along K: tCrA[None, None, k] is one step's fragment.",
+        "make_tiled_mma, get_slice(tid), partition_A, _B and _C, make_fragment_A, _B and _C.",
+        "Clear the accumulator once: tCrC.fill(0.0) before the loop.",
+        "Mode 2 of a fragment counts the steps along K: tCrA[None, None, k] is the fragment of step k.",
     ],
 )
 def check_gemm_k32(answer: object) -> str:
@@ -206,15 +200,28 @@ def check_gemm_k32(answer: object) -> str:
     halves: list[Any] = [
         a[:, k : k + 16].astype(np.float32) @ b[:, k : k + 16].astype(np.float32).T for k in (0, 16)
     ]
+    empty = np.full((16, 8), UNWRITTEN, np.float32)
+    inputs: dict[str, Any] = {"a": a, "b": b, "c": empty}
+    require_cleared(answer, inputs, "c")
     same_outputs(
         answer,
-        {"a": a, "b": b, "c": np.full((16, 8), np.nan, np.float32)},
+        inputs,
         {"c": halves[0] + halves[1]},
+        emulator_first=True,
         mistakes={
             "c": [
+                (empty, "C is as it was before: the kernel never stores its accumulator."),
+                (
+                    np.zeros((16, 8), np.float32),
+                    "C is all zeros: the accumulator is cleared and stored, but never used.",
+                ),
                 (halves[0], "That is the product over the first 16 of K: one step is missing."),
                 (halves[1], "That is the product over the last 16 of K: the first step's sum is lost."),
+                (
+                    2 * halves[0],
+                    "That is twice the product over the first 16 of K: both steps use the same fragments.",
+                ),
             ]
         },
     )
-    return "The accumulator stays in the same registers from step to step; only A and B change."
+    return "The accumulator stays in the same registers from step to step. Only A and B change."
