@@ -34,8 +34,8 @@ def require_cleared(spec: object, inputs: Mapping[str, Any], name: str) -> None:
     pattern = np.full(4, POISON, np.uint8).view(np.float32)[0]
     if np.allclose(output, pattern, rtol=1e-2):
         raise WrongAnswer(
-            "The accumulator is never cleared, so its registers hold whatever was there before. On a GPU this "
-            "may be zero, and the answer right by luck. On the emulator it is a large negative number.",
+            "The accumulator is never cleared, so its registers hold whatever was there before. On a GPU "
+            "this may be zero, and the answer right by luck. On the emulator it is a large negative number.",
             where=f"{name}[0, 0]",
             got=str(output[0, 0]),
         )

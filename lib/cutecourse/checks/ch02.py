@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cutecourse.atoms import mma_atom
@@ -27,7 +28,7 @@ def check_owner(answer: object) -> str:
     atom = mma_atom(TF32)
     cells = [(m, k) for m in range(16) for k in range(8)]
     given = returned(answer, cells, what="the thread that holds A[m,k]")
-    slips = {
+    slips: dict[str, Callable[[int, int], int]] = {
         "That is the map of C, where a thread holds two neighbours of a row. Here neighbouring columns belong to "
         "neighbouring threads.": lambda m, k: m % 8 * 4 + k // 2,
         "The upper half is right. A warp has 32 threads, and rows 8 to 15 begin again with thread 0.": lambda m, k: (
