@@ -8,7 +8,6 @@ import html
 import importlib.resources
 import inspect
 import linecache
-import re
 import textwrap
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -74,13 +73,24 @@ def source(thing: ModuleType | Callable[..., object]) -> Source:
 
 
 def launch_source(module: ModuleType) -> Source:
-    """How a kernel is launched: its module's text after the imports, without texts of several lines (PTX).
+    """How a kernel is launched: `LAUNCH`, and the functions and constants of its module that `LAUNCH` uses.
 
+    A text of several lines, such as PTX, is left out: `source` shows it.
     Errors: NoSuchLine for a module without a launch specification `LAUNCH`, and as `source`.
 
     >>> from cutecourse.kernels import copy_transposed
-    >>> launch_source(copy_transposed).text.splitlines()[-1]
-    ')'
+    >>> print(launch_source(copy_transposed))
+    FILE = kernel_file("copy_transposed")
+    <BLANKLINE>
+    LAUNCH = LaunchSpec(
+        name="copy_transposed",
+        front="numba",
+        kernel=FILE.function("copy_transposed"),
+        grid=(4, 1, 1),
+        block=(256, 1, 1),
+        params=(Tensor("out", "f32", (None, None)), Tensor("a", "f32", (None, None))),
+    )
+    <BLANKLINE>
     """
     if not hasattr(module, "LAUNCH"):
         raise NoSuchLine(f"{module.__name__} has no launch specification LAUNCH")
@@ -89,12 +99,38 @@ def launch_source(module: ModuleType) -> Source:
     except (OSError, TypeError) as error:
         raise NoSuchLine(f"Python keeps no source for {module!r}: it was not read from a file") from error
     lines = text.splitlines()
-    for node in reversed(ast.parse(text).body):
-        value = getattr(node, "value", None)
-        is_text = isinstance(value, ast.Constant) and isinstance(value.value, str) and "\n" in value.value
-        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
-            del lines[node.lineno - 1 : node.end_lineno]
-    return Source(re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines).strip("\n")) + "\n")
+    shown = ""
+    before: ast.Assign | ast.FunctionDef | None = None
+    for node in _used_by(ast.parse(text), "LAUNCH"):
+        if before is not None:
+            functions = isinstance(before, ast.FunctionDef) or isinstance(node, ast.FunctionDef)
+            shown += "\n\n" if functions else "\n" * (node.lineno - 1 != before.end_lineno)
+        shown += "\n".join(lines[node.lineno - 1 : node.end_lineno]) + "\n"
+        before = node
+    return Source(shown)
+
+
+def _used_by(module: ast.Module, name: str) -> list[ast.Assign | ast.FunctionDef]:
+    """The assignments and functions of a module that one name needs, itself included, in their order."""
+    defined: dict[str, ast.Assign | ast.FunctionDef] = {}
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef):
+            defined[node.name] = node
+        elif isinstance(node, ast.Assign) and not _is_long_text(node.value):
+            targets = [part for target in node.targets for part in ast.walk(target)]
+            defined |= {part.id: node for part in targets if isinstance(part, ast.Name)}
+    used: list[ast.Assign | ast.FunctionDef] = []
+    names = [name]
+    while names:
+        found = defined.get(names.pop())
+        if found is not None and found not in used:
+            used.append(found)
+            names += [part.id for part in ast.walk(found) if isinstance(part, ast.Name)]
+    return sorted(used, key=lambda node: node.lineno)
+
+
+def _is_long_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, str) and "\n" in value.value
 
 
 def _file_text(thing: Any) -> str | None:

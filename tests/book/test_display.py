@@ -8,9 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from cutecourse import display, runtime
-from cutecourse.display import NoSuchLine, difference, excerpt, side_by_side, source
+from cutecourse.display import NoSuchLine, difference, excerpt, launch_source, side_by_side, source
 from cutecourse.kernels import (
+    hello_ptx,
+    mma_timing,
+    stamp_layout,
     tma_pipeline,
+    umma_gemm,
     umma_one,
     umma_tile,
     umma_tma,
@@ -36,6 +40,45 @@ def test_source__unwraps_a_compiled_kernel_and_takes_the_indentation_off() -> No
 
     shown = str(source(SimpleNamespace(py_func=kernel)))  # as numba keeps the Python function
     assert shown == "def kernel(out: list[int]) -> None:\n    out[0] = 1\n"
+
+
+def test_source__of_a_kernel_is_the_file_that_a_compile_imports() -> None:
+    imported = umma_two_sm.FILE.load()
+    with open(str(imported.__file__), encoding="utf-8") as file:
+        assert str(source(umma_two_sm)) == file.read()
+    assert "LaunchSpec" not in str(source(umma_two_sm))
+    assert str(source(umma_two_sm.host)) in str(source(umma_two_sm))
+    assert str(source(umma_two_sm.host)).startswith("@cute.jit\ndef host(mA")
+
+
+def test_source__of_a_kernel_in_ptx_is_its_module() -> None:
+    assert hello_ptx.PTX in str(source(hello_ptx))
+    assert "LAUNCH = LaunchSpec(" in str(source(hello_ptx))
+
+
+def test_launch_source__is_the_launch_without_imports_and_ptx() -> None:
+    shown = str(launch_source(stamp_layout))
+    assert shown.startswith('FILE = kernel_file("stamp_layout")\n')
+    assert 'kernel=FILE.function("stamp_layout"),' in shown
+    assert "import" not in shown
+    assert "__getattr__" not in shown
+    exec(shown, vars(stamp_layout) | {"LAUNCH": None})  # it is all that LAUNCH needs but the imports
+    gemm = str(launch_source(umma_gemm))
+    assert "def gemm_spec(\n" in gemm
+    assert "def _operand(" in gemm
+    assert "RAGGED" not in gemm
+    ptx = str(launch_source(hello_ptx))
+    assert ptx.startswith("LAUNCH = LaunchSpec(\n")
+    assert ptx.endswith(")\n")
+    timing = str(launch_source(mma_timing))
+    assert "def timing_spec(chains: int, warps: int)" in timing
+    assert "LAUNCH = timing_spec(" in timing
+    assert ".visible" not in timing
+
+
+def test_launch_source__refuses_what_has_no_launch() -> None:
+    with pytest.raises(NoSuchLine, match="display has no launch specification LAUNCH"):
+        launch_source(display)
 
 
 def test_source__refuses_what_has_none() -> None:

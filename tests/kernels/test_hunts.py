@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from cutecourse.kernels import SpecError, hunt, tma_broken, umma_tile
+from cutecourse.kernels import SpecError, hunt, stamp_layout, tma_broken, umma_tile
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime import compile as compile_kernel
 from cutecourse.runtime import run
@@ -46,6 +46,15 @@ def test_with_text__takes_ptx_for_a_kernel_of_the_cute_dsl() -> None:
     spec = umma_tile.LAUNCH.with_text(ptx)
     assert (spec.front, spec.kernel, spec.host, spec.block) == ("ptx", None, None, umma_tile.LAUNCH.block)
     assert compile_kernel(spec).entry == compile_kernel(umma_tile).entry
+
+
+def test_with_text__compiles_another_text_of_a_kernels_file() -> None:
+    text = stamp_layout.FILE.text.replace("out[offset] = thread", "out[offset] = thread + 1")
+    layout = {"shape": np.array([8], np.int32), "stride": np.array([2], np.int32)}
+    for spec, first in ((stamp_layout.LAUNCH, 0), (stamp_layout.LAUNCH.with_text(text, "stamp_more"), 1)):
+        outcome = run(spec, device="emulator", out=np.full(16, -1, np.int32), **layout)
+        assert list(outcome["out"][::2]) == list(range(first, 8 + first))
+        assert outcome.record.kernel == spec.name
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def _function_with_gap(answer: object) -> str | None:
 
 
 def _enclosed(candidate: object) -> list[object]:
-    """The objects that a function was made with: from the scope around it, or given to a kernel's function."""
+    """The objects that a function was made with: its arguments, or what it has from the scope around it."""
     given = getattr(candidate, "arguments", None)
     if isinstance(given, tuple):
         return list(given)

@@ -1,6 +1,7 @@
-"""The kernels of the chapters, one a file, each with the specification it is launched from.
+"""The chapters' kernels: one module for each kernel, with the specification that launches it.
 
-Importing this package imports neither the CuTe DSL nor numba; importing a kernel's module does.
+Importing a kernel's module imports neither the CuTe DSL nor numba. The kernel itself is in `sources`, and
+a compile loads it from there.
 """
 
 from cutecourse.kernels.hunting import hunt

@@ -1,4 +1,4 @@
-"""Which kernels each chapter runs and what these need: data, so that it can be read without any compiler."""
+"""The kernels that each chapter runs, and the GPU that they need."""
 
 from __future__ import annotations
 
@@ -138,5 +138,5 @@ CHAPTERS = (
 
 
 def kernel_module(name: str) -> ModuleType:
-    """Import a kernel's module by its name; this imports the compiler that the kernel is written for."""
+    """Import a kernel's module by its name; no compiler is needed for that."""
     return importlib.import_module(f"cutecourse.kernels.{name}")

@@ -1,4 +1,7 @@
-"""A CuTe DSL host function to PTX, for any target and with no GPU: the one module that imports cutlass."""
+"""A CuTe DSL host function to PTX, for any target and with no GPU.
+
+Beside the kernels' own files, only this module imports cutlass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A numba-cuda kernel to PTX, for any target and with no GPU: the one module that imports numba."""
+"""A numba-cuda kernel to PTX, for any target and with no GPU.
+
+Beside the kernels' own files, only this module imports numba.
+"""
 
 from __future__ import annotations
 
