@@ -1,7 +1,8 @@
-"""Checks of the exercises of chapter 11, hello UMMA."""
+"""Checks of the exercises of chapter 11: tensor memory, descriptors and a first tcgen05 GEMM."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from cutecourse import umma
@@ -9,6 +10,7 @@ from cutecourse.checks.compare import ELECTS, on_many, returned, same_int, same_
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.descriptors import make_instr_desc
+from cutecourse.errors import CourseError
 from cutecourse.layout import get_nonswizzle_portion
 
 _OP = "SM100_MMA_F16BF16_SS"
@@ -18,21 +20,25 @@ _OP = "SM100_MMA_F16BF16_SS"
     "11.1",
     "How many instructions?",
     hints=[
-        "Mode 0 is what one instruction takes: its M (or N), and the K of a bf16 MMA.",
-        "128 rows are two times 64, 192 columns two times 96; K of 128 is how many times 16?",
+        "Mode 0 is the operand of one instruction: its M (or N), and the K of a bf16 MMA.",
+        "128 rows are twice 64, and 192 columns are twice 96. How many times does 16 go into a K of 128?",
     ],
 )
 def check_partition_shapes(answer: object) -> str:
     """The partition shapes of a tile of several MMAs, and the number of instructions."""
     answer = _nested(answer)
     if not isinstance(answer, tuple) or len(answer) != 3:
-        raise WrongAnswer("The answer is to be two shapes and a number.", got=type(answer).__name__)
+        raise WrongAnswer("Give two shapes and a number.", got=type(answer).__name__)
     mma = umma.make_tiled_mma(_OP, "bf16", "bf16", "f32", 64, 96)
     right = umma.partition_shape_A(mma, (128, 128)), umma.partition_shape_B(mma, (192, 128))
     mistakes: dict[Any, str] = {
-        ((128, 16), 1, 8): "One instruction of this MMA has M of 64.",
-        ((64, 128), 2, 1): "One instruction takes 32 bytes of K, and not all of the k-tile.",
-        ((64, 8), 2, 16): "32 bytes of bf16 are 16 elements.",
+        ((128, 16), 1, 8): "You took M = 128 for one instruction. This MMA has M = 64.",
+        ((192, 16), 1, 8): "You took N = 192 for one instruction. This MMA has N = 96.",
+        ((64, 128), 2, 1): "One instruction takes 32 bytes of K, not the whole k-tile.",
+        ((96, 128), 2, 1): "One instruction takes 32 bytes of K, not the whole k-tile.",
+        ((64, 8), 2, 16): "You counted 4 bytes for an element: 32 bytes of bf16 are 16 elements.",
+        ((64, 32), 2, 4): "You counted bytes: 32 bytes of bf16 are 16 elements.",
+        ((96, 32), 2, 4): "You counted bytes: 32 bytes of bf16 are 16 elements.",
     }
     for name, given, wanted in zip(("A", "B"), answer[:2], right, strict=True):
         if given in mistakes:
@@ -48,19 +54,21 @@ def check_partition_shapes(answer: object) -> str:
         right[0][1] * right[1][1] * right[0][2],
         meaning="MMAs of a k-tile",
         mistakes={
-            16: "Along M and along N there are two each: every part of A meets every part of B.",
-            8: "That is along K alone.",
+            16: "You counted the MMAs along one of M and N. There are two along each, and every part of A meets every "
+            "part of B.",
+            8: "You counted the MMAs along K alone.",
+            12: "You added the counts along M, N and K. Multiply them: every part of A meets every part of B.",
         },
     )
-    return "A's part i along M and B's part j along N meet in an accumulator of their own: four of them here."
+    return "Part i of A along M and part j of B along N meet in an accumulator of their own. There are four here."
 
 
 @exercise(
     "11.2",
     "A tile by hand",
     hints=[
-        "How many halves has a row of the atom K_SW64? That is the stride along N.",
-        "The second MMA along K starts in the same row, 16 halves on, if the row is long enough.",
+        "How many halves are in one row of the atom K_SW64? That is the stride along N.",
+        "The second MMA along K starts in the same row, 16 halves further on, if the row is long enough.",
     ],
 )
 def check_tile(answer: object) -> str:
@@ -71,15 +79,15 @@ def check_tile(answer: object) -> str:
         get_nonswizzle_portion(right),
         tell=False,
         mistakes={
-            "((96,16),1,2):((64,1),0,16)": "A row of 64 halves is 128 bytes; the atom K_SW64 has rows of 64 bytes.",
-            "((96,16),1,2):((16,1),0,1536)": "That is the tile of the atom K_SW32, whose rows hold one MMA's K.",
-            "((96,16),1,2):((1,96),0,1536)": "There N runs along the row; the tile is K-major.",
-            "((96,16),1,2):((32,1),0,2)": "The next MMA along K starts 16 halves on; 2 are the units of 16 bytes that a "
-            "descriptor counts.",
-            "S<2,4,3> o 0 o ((96,16),1,2):((32,1),0,16)": "Asked is the layout without its swizzle.",
+            "((96,16),1,2):((64,1),0,16)": "You took rows of 64 halves, 128 bytes. The 64 in K_SW64 counts bytes.",
+            "((96,16),1,2):((16,1),0,1536)": "That is the tile with the atom K_SW32, whose rows hold the K of one MMA.",
+            "((96,16),1,2):((1,96),0,1536)": "In your layout N has stride 1. The tile is K-major: K has stride 1.",
+            "((96,16),1,2):((32,1),0,2)": "Your last stride counts units of 16 bytes, as a descriptor does. A layout "
+            "counts elements: the next MMA along K starts 16 halves further on.",
+            "S<2,4,3> o 0 o ((96,16),1,2):((32,1),0,16)": "Leave out the swizzle: give the plain layout.",
         },
     )
-    return "The swizzle's width is the row's: 64 bytes hold two MMAs' K side by side."
+    return "The swizzle is as wide as the row: 64 bytes hold the K of two MMAs side by side."
 
 
 @exercise(
@@ -87,7 +95,7 @@ def check_tile(answer: object) -> str:
     "A descriptor from shifts and ors",
     hints=[
         "Addresses and offsets are stored divided by 16: start from bit 0, leading offset from 16, stride offset from 32.",
-        "The stride byte offset is from 8 rows to the next 8 rows.",
+        "The stride byte offset leads from one group of 8 rows to the next.",
         "Two more fields: the version, 1, in bits 46 and 47, and the layout type in bits 61 to 63.",
     ],
 )
@@ -106,40 +114,42 @@ def check_descriptor(answer: object) -> str:
         wanted = [right(*case) for case in cases]
         if given == [word & ~(3 << 46) for word in wanted]:
             raise WrongAnswer(
-                "Hopper's descriptor has no version; this one is version 1.", where="bits 46 and 47"
+                "You left out the version, as Hopper's descriptor does. Blackwell's is version 1.",
+                where="bits 46 and 47",
             )
         off = [g ^ w for g, w in zip(given, wanted, strict=True)]
         if any(off) and all(bits & (1 << 61) - 1 == 0 for bits in off):
             raise WrongAnswer(
-                "All but the layout type is right: 128 bytes are 2, 64 are 4, 32 are 6.",
+                "Everything but the layout type is right: 2 stands for 128 bytes, 4 for 64 and 6 for 32.",
                 where="bits 61 to 63",
             )
         if any(off) and all(bits & ~(((1 << 14) - 1) << 32) == 0 for bits in off):
             raise WrongAnswer(
-                "All but the stride byte offset is right: it goes from 8 rows to the next 8 rows, in units of 16 bytes.",
+                "Everything but the stride byte offset is right: it leads from 8 rows to the next 8 rows, in units of "
+                "16 bytes.",
                 where="bits 32 to 45",
             )
         if any(off) and all(bits & ~(((1 << 14) - 1) << 16) == 0 for bits in off):
             raise WrongAnswer(
-                "All but the leading byte offset is right: 16 bytes, stored in units of 16 bytes.",
+                "Everything but the leading byte offset is right: 16 bytes, stored in units of 16 bytes.",
                 where="bits 16 to 29",
             )
         undivided = [word - (start >> 4) | start for word, (start, _) in zip(wanted, cases, strict=True)]
         if any(off) and (given == undivided or all(bits & ~((1 << 14) - 1) == 0 for bits in off)):
             raise WrongAnswer(
-                "All but the start is right: an address is stored in units of 16 bytes.",
+                "Everything but the start is right: the field counts units of 16 bytes, not bytes.",
                 where="bits 0 to 13",
             )
     on_many(answer, cases, right, what="the descriptor", show="{:#018x}".format)
-    return "Rows, columns and types are not in it: the instruction knows them."
+    return "The descriptor holds no number of rows, no K and no type. The instruction descriptor has those."
 
 
 @exercise(
     "11.4",
     "Read a word",
     hints=[
-        "C's type is bits 4 and 5, A's bits 7 to 9, the majors bits 15 and 16.",
-        "N is bits 17 to 22 in eights, M bits 24 to 28 in sixteens.",
+        "Bits 4 and 5 hold the type of C, bits 7 to 9 the type of A, bits 15 and 16 the majors.",
+        "Bits 17 to 22 hold N / 8, bits 24 to 28 hold M / 16.",
     ],
 )
 def check_read(answer: object) -> str:
@@ -155,117 +165,285 @@ def check_read(answer: object) -> str:
                     meant[word] = (m, n, a, c, *majors)
     given = returned(answer, cases, what="(M, N, A, C, major of A, major of B)")
     if given == [(m // 16, n // 8, *rest) for m, n, *rest in meant.values()]:
-        raise WrongAnswer("The bits count M in sixteens and N in eights.", where="read(0x8400010)")
+        raise WrongAnswer(
+            "You read the fields as they are. They count M in sixteens and N in eights.",
+            where="read(0x8400010)",
+        )
     if given == [(m, n, a, c, y, x) for m, n, a, c, x, y in meant.values()]:
-        raise WrongAnswer("Bit 15 is A's major, bit 16 B's.", where="the majors")
+        raise WrongAnswer("You swapped the majors: bit 15 belongs to A, bit 16 to B.", where="the majors")
     on_many(answer, cases, meant.__getitem__, what="(M, N, A, C, major of A, major of B)")
-    return "And K? 32 bytes of A's type: it is in no bit."
+    return "No bit holds K. It is 32 bytes of the operand's type."
 
 
 @exercise(
     "11.5",
     "Who gets C[m, n]?",
     hints=[
-        "With M of 128, row m is lane m. With 64, sixteen lanes of each warp's 32 are used.",
-        "The thread is the lane: warp w reads lanes 32 w to 32 w + 31, one for each of its threads.",
-        "The address that is loaded from is a multiple of 32 columns from the first; the register counts from there.",
+        "With M = 128, row m is lane m. With M = 64, each warp's 32 lanes hold 16 rows.",
+        "Each thread reads the lane of its own number: warp w reads lanes 32 w to 32 w + 31.",
+        (
+            "Load number 0 takes the first `width` columns, load number 1 the next. Registers count from the load's "
+            "own first column."
+        ),
     ],
 )
 def check_who(answer: object) -> str:
-    """Lane, column, thread and register of an element."""
+    """The lane and column of an element, and its thread, load and register."""
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise WrongAnswer("Give two functions: (where, who).", got=type(answer).__name__)
+    where, who = answer
+    _check_where(where)
+    _check_receiver(who)
+    return "A thread never reads another lane than its own. That is why a thread gets a row of C."
+
+
+def _check_where(answer: object) -> None:
     cases = [
         (m, n, rows, first)
         for rows in (64, 128)
-        for m in (0, 1, 15, 16, 31, 32, 47, 63, rows - 1)
+        for m in sorted({0, 1, 15, 16, 31, 32, 47, 63, rows - 1})
         for n in (0, 5, 31, 32, 100, 127)
         for first in (0, 128)
     ]
-    places: dict[tuple[int, int, int], tuple[int, int, int, int]] = {}
-    for rows in (64, 128):
-        fragment = umma.make_fragment_C(((rows, 128), 1, 1))
-        copy = umma.make_tmem_copy("SM100_TMEM_LOAD_32dp32b32x", fragment) if rows == 128 else None
-        for m, n, of, _ in cases:
-            if of == rows:
-                place = fragment.place((m, n), 0, 0)
-                places[m, n, rows] = (place.lane, place.column, place.lane, place.column % 32)
-        if copy is not None:
-            # Where the copy's own layouts can say it, they do.
-            for thread in range(128):
-                for register, (coord, place) in enumerate(copy.elements(thread)):
-                    key = (*coord[0], rows)
-                    if key in places:
-                        places[key] = (place.lane, place.column, thread, register % 32)
+    fragments = {rows: umma.make_fragment_C(((rows, 128), 1, 1)) for rows in (64, 128)}
 
-    def right(m: int, n: int, rows: int, first: int) -> tuple[int, int, int, int]:
-        lane, column, thread, register = places[m, n, rows]
-        return lane, first + column, thread, register
+    def right(m: int, n: int, rows: int, first: int) -> tuple[int, int]:
+        place = fragments[rows].place((m, n), 0, 0)
+        return place.lane, first + place.column
 
-    given = returned(answer, cases, what="(lane, column, thread, register)")
-    if given == [(m, first + n, m, n % 32) for m, n, rows, first in cases]:
-        raise WrongAnswer(
-            "For M of 128. With 64 the rows are spread: sixteen of every 32 lanes.",
-            where="who(16, 0, 64, 0)",
-        )
-    wanted = [right(*case) for case in cases]
-    four = all(isinstance(one, tuple) and len(one) == 4 for one in given)
-    if four and given != wanted and [one[:3] for one in given] == [one[:3] for one in wanted]:
-        raise WrongAnswer(
-            "The place and the thread are right. A load brings 32 columns; its registers count from its own first "
-            "column.",
-            where="the register",
-        )
-    on_many(answer, cases, right, what="(lane, column, thread, register)")
-    return "A thread never sees another lane than its own: that is why rows of C go to threads."
+    given = returned(answer, cases, what="(lane, column)")
+    mistakes = [
+        (
+            lambda m, n, rows, first: (m, first + n),
+            "You put row m into lane m. That holds for M = 128. With M = 64 the rows are spread: 16 of every 32 lanes.",
+        ),
+        (
+            lambda m, n, rows, first: (m * (128 // rows), first + n),
+            "You left out every second lane. With M = 64 the rows come in groups of 16 lanes, side by side.",
+        ),
+        (
+            lambda m, n, rows, first: (right(m, n, rows, 0)[0], n),
+            "You left out `first`: the accumulator starts at that column.",
+        ),
+        (
+            lambda m, n, rows, first: (first + n, right(m, n, rows, 0)[0]),
+            "You swapped lanes and columns: rows of C lie in lanes.",
+        ),
+    ]
+    for mistake, message in mistakes:
+        if given == [mistake(*case) for case in cases]:
+            raise WrongAnswer(message, where="where(m, n, rows, first)")
+    on_many(answer, cases, right, what="(lane, column)")
+
+
+def _check_receiver(answer: object) -> None:
+    widths = (16, 32, 64)
+    cases = [
+        (m, n, width) for width in widths for m in (0, 15, 31, 32, 70, 127) for n in (0, 5, 16, 40, 100, 127)
+    ]
+    fragment = umma.make_fragment_C(((128, 128), 1, 1))
+    owners: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    for width in widths:
+        load = umma.make_tmem_copy(f"SM100_TMEM_LOAD_32dp32b{width}x", fragment)
+        for thread in {case[0] for case in cases}:
+            for value, (coord, _) in enumerate(load.elements(thread)):
+                owners[*coord[0], width] = thread, value // width, value % width
+
+    given = returned(answer, cases, what="(thread, load, register)")
+    mistakes = [
+        (
+            lambda m, n, width: (m % 32, n // width, n % width),
+            "You gave the thread's place in its warp. Asked is its number in the CTA.",
+        ),
+        (
+            lambda m, n, width: (m, n // width, n),
+            "Thread and load are right. The registers of a load count from its own first column.",
+        ),
+        (
+            lambda m, n, width: (m, n % width, n // width),
+            "You swapped load and register: one load takes `width` neighbouring columns.",
+        ),
+        (
+            lambda m, n, width: (m, n // 32, n % 32),
+            "You assumed loads of 32 columns. They take `width`.",
+        ),
+        (
+            lambda m, n, width: (n, m // width, m % width),
+            "You gave a thread a column of C. A thread reads one lane, and a lane holds a row.",
+        ),
+    ]
+    for mistake, message in mistakes:
+        if given == [mistake(*case) for case in cases]:
+            raise WrongAnswer(message, where="who(m, n, width)")
+    on_many(answer, cases, lambda *case: owners[case], what="(thread, load, register)")
 
 
 @exercise(
     "11.6",
     "A bug to find",
     hints=[
-        "The report says that a store writes what an MMA may have still to read. Who was to prevent that?",
-        "A commit tracks what its own thread has issued before. What has the elected thread of warp 1 issued?",
+        "The report names a store into a stage that an MMA may still read. Which wait should have prevented it?",
+        (
+            "A commit tracks the operations of its own thread. Compare the thread that multiplies with the one that "
+            "commits."
+        ),
     ],
 )
 def check_multiply(answer: object) -> str:
     """MMAs and their commit from one thread."""
-    _check_gemm(
-        answer,
-        {
-            "OverwrittenSource": "The stage is filled again while MMAs still read it: the "
-            "barrier completes before they are done.",
-            "has still to write": "C is loaded before all MMAs have written it.",
-            "arrivals are missing": "A warp waits for a phase that never completes: who commits?",
-            "elect.sync": ELECTS,
-            "misses": "A warp waits for an arrival that never comes: who commits?",
-        },
-    )
-    return "Whoever issues the MMAs issues the commit behind them: the same thread, the same warp."
+    unelected = _unelected_commit(answer)
+    try:
+        _check_gemm(
+            answer,
+            {
+                "does not dominate": "cute.gemm stands inside elect_one(). It elects a thread itself and needs the "
+                "whole warp; only the commit belongs inside. (The compiler's message is about tiled_mma.set: it changes "
+                "a value in the elected block, and the value is used outside.)",
+                "OverwrittenSource": "The stage is filled again while MMAs still read it: the "
+                "barrier completes before they are done.",
+                "has still to write": "C is loaded before all MMAs have written it.",
+                "arrivals are missing": "A warp waits for a phase that never completes: nobody commits.",
+                "elect.sync": ELECTS,
+                "misses": "A warp waits for an arrival that never comes: nobody commits.",
+            },
+        )
+    except WrongAnswer as wrong:
+        if not unelected:
+            raise
+        raise WrongAnswer(
+            "tcgen05.commit does not elect a thread, and here every thread that comes to it commits. All but one "
+            f"of them have issued no MMA, so they arrive at once.\n{wrong.message}"
+        ) from wrong
+    if unelected:
+        raise WrongAnswer(
+            "The result is right, but only by luck. cute.gemm lets elect.sync choose the thread that issues the MMAs; "
+            "you chose the thread that commits yourself. The ISA does not say which lane elect.sync chooses, and a "
+            "commit tracks only the MMAs of its own thread. Let elect_one() choose for the commit as well."
+        )
+    return "The thread that issues the MMAs must also issue their commit. elect.sync gives the same thread both times."
+
+
+def _unelected_commit(answer: object) -> bool:
+    """True where a tcgen05.commit has no elect.sync of its own behind the last tcgen05.mma."""
+    from cutecourse import runtime
+
+    try:
+        ptx = str(runtime.compile(answer).ptx)  # type: ignore[arg-type]  # what is no launch is refused here
+    except (CourseError, TypeError, AttributeError):
+        return False  # the launch will say it
+    elected = False
+    for line in ptx.splitlines():
+        if "elect.sync" in line:
+            elected = True
+        elif "tcgen05.mma" in line:
+            elected = False
+        elif "tcgen05.commit" in line and not elected:
+            return True
+    return False
+
+
+_WAIT_BY_LUCK = (
+    "The numbers are right, but nothing protects the columns. Each use of a register follows its load, because the "
+    "ISA keeps register dependencies. They order nothing else: warp 0 may free the columns while a load still reads "
+    "them. Each warp has to execute tcgen05.wait::ld (fence_view_async_tmem_load) before the barrier in front of the "
+    "dealloc."
+)
 
 
 @exercise(
     "11.7",
     "A kernel to write: from tensor memory to global memory",
     hints=[
-        "get_slice takes the thread. The source is in tensor memory, the destination in global memory.",
-        "Three steps in the loop: out of tensor memory into registers, a wait, out of the registers. umma_one has them.",
-        "In the loop: cute.copy from tDtC[None, i, 0, 0], fence_view_async_tmem_load, autovec_copy to tDgC[None, i, 0, 0].",
+        (
+            "Make a tiled copy with make_tmem_copy and take this thread's slice. The source is tensor memory, the destination "
+            "global memory."
+        ),
+        (
+            "In a loop over the loads: out of tensor memory into registers, a multiplication, out of the registers. Somewhere "
+            "in it stands a wait."
+        ),
+        (
+            "cute.copy(load, tDtC[None, i, 0, 0], tDrC), tDrC.store(tDrC.load() * 0.5), "
+            "cute.autovec_copy(tDrC, tDgC[None, i, 0, 0])."
+        ),
     ],
 )
 def check_epilogue(answer: object) -> str:
-    """The epilogue of a tile."""
-    _check_gemm(
+    """The epilogue of a tile, with a factor of one half."""
+    a, b, product = _operands()
+    half = product * 0.5
+    blocks = {width: half.reshape(128, 128 // width, width) for width in (1, 2, 4, 8, 16, 32, 64)}
+    repeated = [
+        (
+            block[:, :1].repeat(block.shape[1], axis=1).reshape(128, 128),
+            (
+                f"The first {width} column{'s' if width > 1 else ''} stand{'' if width > 1 else 's'} everywhere: you load "
+                "from the same columns in every turn of the loop."
+            ),
+        )
+        for width, block in blocks.items()
+    ]
+    only_first = []
+    for width, block in blocks.items():
+        alone = block.copy()
+        alone[:, 1:] = 0
+        only_first.append(
+            (
+                alone.reshape(128, 128),
+                f"Only the first {width} columns are stored. Loop over all loads: mode 1 of the partition counts them.",
+            )
+        )
+    same_outputs(
         answer,
-        {
-            "reaches lanes": "A warp names lanes that are not its own: which thread's slice does it take?",
-            "NonUniformOperand": "The threads of a warp name one address, the warp's first lane: which partition is "
-            "of the source?",
+        {"a": a, "b": b, "c": _zeros()},
+        {"c": half},
+        mistakes={
+            "c": [
+                (product, "You stored the product itself. The factor 0.5 is missing."),
+                (product * 0.25, "You multiplied by 0.5 twice."),
+                (product * 2, "You multiplied by 2."),
+                (half.T, "Your C is transposed: a thread holds a row of C, not a column."),
+                (_zeros(), "C is still zero: nothing was stored."),
+                *repeated,
+                *only_first,
+            ]
         },
-        notes={
-            "no tcgen05.wait::ld since": "The numbers are right, but a load is asynchronous, and nothing waits for it "
-            "before its registers are stored.",
+        emulator_first=True,
+        reports={
+            "reaches lanes": "A warp names lanes that are not its own. Which thread's slice did you take?",
+            "NonUniformOperand": "The threads of a warp must name one address, the first lane of the warp. Which "
+            "partition belongs to the source?",
+            "load under way": _WAIT_BY_LUCK,
+            "TensorMemoryLoadUnderWay": "The columns are freed while a load may still read them: "
+            + _WAIT_BY_LUCK,
         },
+        notes={"no tcgen05.wait::ld since": _WAIT_BY_LUCK},
     )
-    return "One address for each warp, one row for each thread."
+    if _uses_before_wait(answer):
+        return (
+            "Your wait stands behind the first use of the registers, and that is right: a register dependency alone makes "
+            "a use follow its load. The wait protects the columns, and it comes before the barrier that lets warp 0 "
+            "free them."
+        )
+    return (
+        "One address for each warp, one row for each thread. The registers needed no wait. The columns did: after it, "
+        "warp 0 may free them."
+    )
+
+
+def _uses_before_wait(answer: Any) -> bool:
+    """True where a register of a tcgen05.ld is read in front of the tcgen05.wait::ld that follows."""
+    from cutecourse import runtime
+
+    loaded: set[str] = set()
+    for line in str(runtime.compile(answer).ptx).splitlines():
+        if "tcgen05.ld" in line:
+            loaded.update(re.findall(r"%r\d+", line.split("}")[0]))
+        elif "tcgen05.wait::ld" in line:
+            loaded.clear()
+        elif loaded & set(re.findall(r"%r\d+", line)):
+            return True
+    return False
 
 
 def _nested(value: object) -> Any:
@@ -273,24 +451,40 @@ def _nested(value: object) -> Any:
     return tuple(_nested(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-def _check_gemm(answer: object, reports: dict[Any, str], notes: dict[str, str] | None = None) -> None:
+def _operands() -> tuple[Any, Any, Any]:
+    """A, B and their product, exact in f32."""
     import numpy as np
 
     a, b = (np.random.default_rng(seed).integers(-4, 5, (128, 256)).astype(np.float16) for seed in (3, 4))
-    product, last = (a[:, k:].astype(np.float32) @ b[:, k:].T.astype(np.float32) for k in (0, 48))
+    return a, b, a.astype(np.float32) @ b.T.astype(np.float32)
+
+
+def _zeros() -> Any:
+    import numpy as np
+
+    return np.zeros((128, 128), np.float32)
+
+
+def _check_gemm(answer: object, reports: dict[Any, str]) -> None:
+    import numpy as np
+
+    a, b, product = _operands()
+    last = a[:, 48:].astype(np.float32) @ b[:, 48:].T.astype(np.float32)
     same_outputs(
         answer,
-        {"a": a, "b": b, "c": np.zeros((128, 128), np.float32)},
+        {"a": a, "b": b, "c": _zeros()},
         {"c": product},
         mistakes={
             "c": [
                 (
                     last,
-                    "The first 48 columns of K are missing: each of the first four MMAs has written, and none has added.",
+                    (
+                        "The first 48 columns of K are missing: each of the first four MMAs overwrote the accumulator. "
+                        "Only the very first one should."
+                    ),
                 )
             ]
         },
         emulator_first=True,
         reports=reports,
-        notes=notes,
     )

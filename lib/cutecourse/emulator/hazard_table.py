@@ -374,7 +374,7 @@ _TENSOR_MEMORY = (
         "error",
         "tensor memory is written or freed after a tcgen05.ld whose warp has not come to its"
         " tcgen05.wait::ld, or which has none and does not use a loaded register before it tells others",
-        "nothing orders them",
+        "only the wait orders a load before whoever takes its columns next",
         "TensorMemoryLoadUnderWay",
     ),
     Hazard(
@@ -382,7 +382,8 @@ _TENSOR_MEMORY = (
         "note",
         "tensor memory is written or freed after a tcgen05.ld with no tcgen05.wait::ld, and the thread uses"
         " a loaded register before it tells others",
-        "the document asks for the wait; ptxas makes the use of a register wait for its load",
+        "the ISA makes the use follow the load, and without the wait orders nothing else; ptxas makes the use"
+        " wait until the load is over",
         "LoadNotWaitedFor",
     ),
     Hazard(

@@ -146,10 +146,11 @@ def ld(site: Site) -> Step:
     Errors:     TensorMemoryLanesError (lanes of another warp, columns that are not allocated),
                 TensorMemoryHazard for what a tcgen05.st, mma or cp has still to write, UninitializedRead for
                 a register whose cells nobody has written, NonUniformOperand, DivergedWarp.
-    Simplified: the registers have their values at once: the document says that who reads them waits for them
-                without tcgen05.wait::ld. Whoever writes or frees the cells after the load and before the
-                wait gets an error if the thread has told others before it used what it loaded, and else a
-                note (cutecourse.emulator.hazards). .red is not supported yet.
+    Simplified: the registers have their values at once. The ISA makes an instruction that reads them follow
+                the load, with or without tcgen05.wait::ld; the wait is for the cells, not the registers.
+                Writing or freeing the cells after the load and before the wait is an error if the thread
+                has told others before it used what it loaded, and otherwise a note
+                (cutecourse.emulator.hazards). .red is not supported yet.
     Source:     PTX ISA 9.0, tcgen05.ld (#tcgen05-instructions-tcgen05-ld); Access restrictions; Memory
                 Consistency Model for 5th generation of TensorCore operations, register dependencies.
     """
@@ -251,7 +252,8 @@ def wait(site: Site) -> Step:
 
     Shapes:     a whole warp; no operands.
     Errors:     DivergedWarp.
-    Simplified: tcgen05.wait::ld ends loads that have their values already, see tcgen05.ld.
+    Simplified: the registers of a tcgen05.ld have their values already. tcgen05.wait::ld ends the load's use
+                of its cells: others may write or free them once they are told.
     Source:     PTX ISA 9.0, tcgen05.wait (#tcgen05-instructions-tcgen05-wait).
     """
     stores = site.instruction.modifiers[0] == "wait::st"

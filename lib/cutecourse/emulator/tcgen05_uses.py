@@ -1,7 +1,8 @@
 """How a tcgen05.ld ends: by a wait, by a use of what it loads, or by nothing, before others are told.
 
 ptxas makes the first use of a loaded register wait for the load. So a load whose result has been used is
-over, although no tcgen05.wait::ld says so; one whose result has not may still read tensor memory.
+over, although no tcgen05.wait::ld says so, and the ISA promises nothing about its cells. A load whose result
+has not been used may still read tensor memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What orders the accesses to tensor memory: loads that nobody has waited for, and tcgen05's fences.
 
-The values that a launch gives do not depend on it. A missing fence is a note; a missing tcgen05.wait::ld is a
-note where the thread has used what it loaded before it told anybody, and an error where it has not.
+The values that a launch gives do not depend on this order. A missing fence is a note. A missing
+tcgen05.wait::ld is a note where the thread has used what it loaded before it told anybody, and an error where
+it has not. The wait orders the load before whoever takes its cells next; registers need no wait.
 
 Times are numbers that grow by one with each fence, completion and wait of a cohort. Cells are told apart by
 groups of 16 lanes, and threads by their warp.

@@ -1,4 +1,4 @@
-"""What CuTe does for tcgen05.mma, step by step: layouts, descriptors, partitions, tensor memory.
+"""The steps of CuTe for tcgen05.mma: layouts, descriptors, partitions, tensor memory.
 
 `make_tiled_mma` makes the MMA of one or two SMs and its partitions, `make_smem_layout_atom` and
 `tile_to_mma_shape` lay an operand out in shared memory, `smem_descriptor` says where it lies and

@@ -1,4 +1,4 @@
-"""What can be wrong with a tcgen05.mma's operands: a rule of CUTLASS's, by name."""
+"""Errors in the operands of a tcgen05.mma, each with the name of the CUTLASS rule that it breaks."""
 
 from cutecourse.errors import RuleError
 

@@ -1,4 +1,4 @@
-"""What is legal: the PTX ISA's table, CUTLASS's assertions and the CuTe DSL's checks, side by side."""
+"""Legal shapes: the PTX ISA's table, CUTLASS's assertions and the CuTe DSL's checks, side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _K = 16
 
 @dataclass(frozen=True)
 class MmaRules:
-    """What one source says of a dense tcgen05.mma of .kind::f16.
+    """The rules of one source for a dense tcgen05.mma of .kind::f16.
 
     Shapes:     `n_step` gives for each M the step of N, which is also the smallest N; the largest is 256.
                 M is that of both SMs together for `cta_group` 2.
@@ -139,7 +139,7 @@ ptxas is no fourth source: the shape is in the instruction descriptor, a registe
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one source says of one MMA: `reason` is empty where it takes it."""
+    """The answer of one source for one MMA: `reason` is empty where the source accepts it."""
 
     source: str
     where: str
@@ -147,15 +147,20 @@ class Verdict:
 
     @property
     def legal(self) -> bool:
-        """Whether this source takes it."""
+        """True where this source accepts the MMA."""
         return not self.reason
+
+    @property
+    def named(self) -> str:
+        """The source with the version that was read: CUTLASS 4.2.0."""
+        return self.where.split(",")[0]
 
 
 @dataclass(frozen=True)
 class Legality:
-    """What the sources say of one MMA, and what this library does.
+    """The answers of all sources for one MMA, and of this library.
 
-    `legal` is this library's answer: what both the PTX ISA and CUTLASS take.
+    `legal` is this library's answer: it accepts an MMA that both the PTX ISA and CUTLASS accept.
     """
 
     m: int
@@ -170,12 +175,12 @@ class Legality:
 
     @property
     def legal(self) -> bool:
-        """Whether this library takes it: where both the PTX ISA and CUTLASS do."""
+        """True where both the PTX ISA and CUTLASS accept the MMA."""
         return all(verdict.legal for verdict in self.verdicts if verdict.source != "CuTe DSL")
 
     @property
     def agree(self) -> bool:
-        """Whether all sources say the same."""
+        """True where all sources give the same answer."""
         return len({verdict.legal for verdict in self.verdicts}) == 1
 
     def __str__(self) -> str:
@@ -183,9 +188,11 @@ class Legality:
             f"M = {self.m}, N = {self.n}, K = {self.k}, cta_group::{self.cta_group}, "
             f"{self.a_type} x {self.b_type} + {self.c_type}, A from {self.a_from}"
         )
-        rows = [f"  {v.source:9} {'yes' if v.legal else 'no'}{': ' + v.reason if v.reason else ''}"
-                for v in self.verdicts]  # fmt: skip
-        return "\n".join([head, *rows, f"  {'here':9} {'yes' if self.legal else 'no'}"])
+        rows = [
+            f"  {v.named:14} {'yes' if v.legal else 'no'}{': ' + v.reason if v.reason else ''}"
+            for v in self.verdicts
+        ]
+        return "\n".join([head, *rows, f"  {'here':14} {'yes' if self.legal else 'no'}"])
 
     def to_snapshot(self) -> dict[str, Any]:
         """The same as JSON can hold it."""
@@ -208,17 +215,17 @@ def legality(
     a_from: str = "smem",
     k: int = _K,
 ) -> Legality:
-    """What the PTX ISA, CUTLASS and the CuTe DSL say of a dense MMA of .kind::f16, and this library.
+    """Ask the PTX ISA, CUTLASS, the CuTe DSL and this library about a dense MMA of .kind::f16.
 
     Units:      `m`, `n`, `k` in elements; `m` of both SMs together for `cta_group` 2.
     Errors:     ValueError for another `cta_group` than 1 and 2, or another `a_from` than "smem" and "tmem".
 
     >>> print(legality(128, 24, a_from="tmem"))
     M = 128, N = 24, K = 16, cta_group::1, f16 x f16 + f32, A from tmem
-      PTX ISA   yes
-      CUTLASS   no: N is a multiple of 16 from 16 to 256
-      CuTe DSL  yes
-      here      no
+      PTX ISA 9.0    yes
+      CUTLASS 4.2.0  no: N is a multiple of 16 from 16 to 256
+      CuTe DSL 4.8.1 yes
+      here           no
     """
     if cta_group not in (1, 2) or a_from not in _EITHER:
         raise ValueError(f"cta_group is 1 or 2 and a_from smem or tmem, not {cta_group} and {a_from!r}")

@@ -225,7 +225,7 @@ class TiledUmma(Record):
         return self.tiled_mma.tile_size(mode)
 
     def get_slice(self, cta: int) -> CtaMma:
-        """What one CTA of the tiling sees; 0 is the leader of a pair.
+        """The part of one CTA of the tiling; CTA 0 is the leader of a pair.
 
         Errors: UmmaError, rule `cta`, for one that is not there. (C++ does not check.)
         """

@@ -1,4 +1,4 @@
-"""What every record of steps can do: be explained, be written as JSON."""
+"""The base of every record of steps: it explains itself and writes itself as JSON."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Record:
         return (*self.OPERANDS, *(name for step in self.STEPS for name in step[2:]))
 
     def _label(self, name: str) -> str:
-        """What CuTe calls a value, where that is no field's name."""
+        """CuTe's name of a value, where it differs from the field's name."""
         return name
 
 

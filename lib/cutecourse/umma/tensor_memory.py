@@ -283,7 +283,7 @@ def _refused(problem: str, rule: str) -> UmmaError:
 
 @dataclass(frozen=True)
 class TmemAllocator:
-    """What CUTLASS's allocator asks for: how many columns there are, and how many one may take.
+    """The rules of CUTLASS's allocator: how many columns there are, and how many a warp may take.
 
     Units:      columns of 32 bits in all 128 lanes.
     Source:     CUTLASS 4.2.0, include/cute/arch/tmem_allocator_sm100.hpp.

@@ -95,7 +95,7 @@ class TmemCopyTrace(Record):
     def partition_S(
         self, thread: int, tensor: Tensor | AnyLayout | None = None, *, address: int = 0
     ) -> Tensor:
-        """What a thread reads: of a load the places in tensor memory, of a store the elements it stores.
+        """The source of a thread's copy: tensor memory for a load, the thread's elements for a store.
 
         Shapes:     ((value, repetition), MMAs ..., ...), of a tensor shaped as the fragment. Without one:
                     for tensor memory the fragment at `address`, whose offsets count elements (`place_of`
@@ -108,7 +108,7 @@ class TmemCopyTrace(Record):
     def partition_D(
         self, thread: int, tensor: Tensor | AnyLayout | None = None, *, address: int = 0
     ) -> Tensor:
-        """What a thread writes: of a load the elements it gets, of a store the places in tensor memory.
+        """The destination of a thread's copy: the thread's elements for a load, tensor memory for a store.
 
         Shapes and units as `partition_S`.
 

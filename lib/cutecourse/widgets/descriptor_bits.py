@@ -116,7 +116,7 @@ class DescriptorBits(CourseWidget):
 
     @property
     def fields(self) -> dict[str, int | str | None]:
-        """What each field of the shown word stands for: a number in its unit, or a name.
+        """The meaning of each field of the shown word: a number in its unit, or a name.
 
         None where an enumeration has no such number.
         """

@@ -1,4 +1,4 @@
-"""What a descriptor's word says beyond its fields: what refuses it, where elements lie, who takes it."""
+"""The meaning of a descriptor beyond its fields: refusals, the places of elements, the MMAs that take it."""
 
 from __future__ import annotations
 

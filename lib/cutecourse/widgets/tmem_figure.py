@@ -20,7 +20,7 @@ BAD = palette.MEANINGS_LIGHT["bad"]
 def blocks(
     of: Accumulator,
 ) -> Iterator[tuple[int, int, tuple[int, int, int, int], tuple[int, int, int, int]]]:
-    """What each warp of each CTA loads: (CTA, warp, its part of C, its part of tensor memory).
+    """The part that each warp loads: (CTA, warp, its part of C, its part of tensor memory).
 
     A part is (first row or lane, first column, rows or lanes, columns).
     """

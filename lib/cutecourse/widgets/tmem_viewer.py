@@ -172,7 +172,7 @@ class TmemViewer(CourseWidget):
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """What the allocator asks of who calls it."""
+        """The rules that the allocator sets its callers."""
         return allocator_of(self.cta_group).rules
 
     def figure(self) -> PrintFigure:
