@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from cutecourse import umma
 from cutecourse.checks.compare import ELECTS, on_many, returned, same_int, same_layout, same_outputs
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
+from cutecourse.checks.untouched import refuse_untouched
 from cutecourse.descriptors import make_instr_desc
 from cutecourse.errors import CourseError
 from cutecourse.layout import get_nonswizzle_portion
@@ -192,7 +194,9 @@ def check_who(answer: object) -> str:
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise WrongAnswer("Give two functions: (where, who).", got=type(answer).__name__)
     where, who = answer
+    refuse_untouched(where)
     _check_where(where)
+    refuse_untouched(who)
     _check_receiver(who)
     return "A thread never reads another lane than its own. That is why a thread gets a row of C."
 
@@ -212,7 +216,7 @@ def _check_where(answer: object) -> None:
         return place.lane, first + place.column
 
     given = returned(answer, cases, what="(lane, column)")
-    mistakes = [
+    mistakes: list[tuple[Callable[..., object], str]] = [
         (
             lambda m, n, rows, first: (m, first + n),
             "You put row m into lane m. That holds for M = 128. With M = 64 the rows are spread: 16 of every 32 lanes.",
@@ -250,7 +254,7 @@ def _check_receiver(answer: object) -> None:
                 owners[*coord[0], width] = thread, value // width, value % width
 
     given = returned(answer, cases, what="(thread, load, register)")
-    mistakes = [
+    mistakes: list[tuple[Callable[..., object], str]] = [
         (
             lambda m, n, width: (m % 32, n // width, n % width),
             "You gave the thread's place in its warp. Asked is its number in the CTA.",

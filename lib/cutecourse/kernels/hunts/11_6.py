@@ -1,0 +1,108 @@
+"""One tile of C (128x128) over all of K (256): four k-tiles of 64 through one stage, four MMAs for each."""
+
+import cutlass
+from cutlass import cute
+from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
+from cutlass.memory import SmemAllocator
+
+MMA = (128, 128, 16)
+TILE = (128, 128, 64)
+TMEM_COLUMNS = 128
+THREADS = 128
+
+
+def make_mma():
+    return cute.make_tiled_mma(
+        tcgen05.MmaF16BF16Op(
+            cutlass.Float16,
+            cutlass.Float32,
+            MMA,
+            tcgen05.CtaGroup.ONE,
+            tcgen05.OperandSource.SMEM,
+            OperandMajorMode.K,
+            OperandMajorMode.K,
+        )
+    )
+
+
+@cute.kernel
+def umma_tile(
+    mA: cute.Tensor,
+    mB: cute.Tensor,
+    mC: cute.Tensor,
+    layout_a: cute.ComposedLayout,
+    layout_b: cute.ComposedLayout,
+):
+    tid, _, _ = cute.arch.thread_idx()
+    warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+    smem = SmemAllocator()
+    sA = smem.allocate_tensor(cutlass.Float16, layout_a.outer, 1024, swizzle=layout_a.inner)
+    sB = smem.allocate_tensor(cutlass.Float16, layout_b.outer, 1024, swizzle=layout_b.inner)
+    mma_barrier = smem.allocate_array(cutlass.Int64)
+    tmem_base = smem.allocate_array(cutlass.Int32)
+
+    if warp == 0:
+        cute.arch.alloc_tmem(TMEM_COLUMNS, tmem_base)
+        with cute.arch.elect_one():
+            cute.arch.mbarrier_init(mma_barrier, 1)
+    cute.arch.mbarrier_init_fence()
+    cute.arch.sync_threads()
+
+    tiled_mma = make_mma()
+    thr_mma = tiled_mma.get_slice(0)  # the one CTA that this MMA takes
+    gA = cute.local_tile(mA, (TILE[0], TILE[2]), (0, None))  # (128, 64, k-tiles)
+    gB = cute.local_tile(mB, (TILE[1], TILE[2]), (0, None))
+    gC = cute.local_tile(mC, TILE[:2], (0, 0))
+    tCgA = thr_mma.partition_A(gA)  # (MmaA, 1, 4, k-tiles)
+    tCgB = thr_mma.partition_B(gB)
+    # A fragment of A or B is a descriptor of shared memory; that of C is a place in tensor memory.
+    tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 4)
+    tCrB = tiled_mma.make_fragment_B(sB)
+    tCtC = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C(TILE[:2]))
+    tCtC = cute.make_tensor(cute.arch.retrieve_tmem_ptr(cutlass.Float32, 16, tmem_base), tCtC.layout)
+
+    tiled_mma.set(tcgen05.Field.ACCUMULATE, False)
+    for k in cutlass.range(cute.size(gA, mode=[2]), unroll=1):
+        # gmem -> smem: the CTA's threads take the elements in turn
+        for i in range(tid, cute.size(sA), THREADS):
+            sA[i] = tCgA[None, None, None, k][i]
+        for i in range(tid, cute.size(sB), THREADS):
+            sB[i] = tCgB[None, None, None, k][i]
+        cute.arch.fence_proxy("async.shared", space="cta")
+        cute.arch.sync_threads()
+
+        if warp == 0:
+            for k_block in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):
+                cute.gemm(tiled_mma, tCtC, tCrA[None, None, k_block], tCrB[None, None, k_block], tCtC)
+                tiled_mma.set(tcgen05.Field.ACCUMULATE, True)
+        if warp == 1:
+            with cute.arch.elect_one():
+                tcgen05.commit(mma_barrier)
+        cute.arch.mbarrier_wait(mma_barrier, k % 2)
+
+    # tmem -> rmem -> gmem: a warp reads its 32 lanes, a thread one row of C, 32 columns at a time
+    load = tcgen05.make_tmem_copy(
+        cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition.x32), cutlass.Float32), tCtC
+    ).get_slice(tid)
+    tDtC = load.partition_S(tCtC)
+    tDgC = load.partition_D(thr_mma.partition_C(gC))
+    tDrC = cute.make_rmem_tensor(tDgC[None, 0, 0, 0].shape, cutlass.Float32)
+    for i in cutlass.range(cute.size(tDgC, mode=[1]), unroll=1):
+        cute.copy(load, tDtC[None, i, 0, 0], tDrC)
+        cute.arch.fence_view_async_tmem_load()
+        cute.autovec_copy(tDrC, tDgC[None, i, 0, 0])
+
+    cute.arch.sync_threads()
+    if warp == 0:
+        cute.arch.relinquish_tmem_alloc_permit()
+        cute.arch.dealloc_tmem(tCtC.iterator, TMEM_COLUMNS)
+
+
+@cute.jit
+def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
+    tiled_mma = make_mma()
+    # The atom is 8 rows of 64 elements; tile_to_mma_shape repeats it over what the four MMAs read.
+    atom = tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+    layout_a = tcgen05.tile_to_mma_shape(atom, tiled_mma.partition_shape_A((TILE[0], TILE[2])))
+    layout_b = tcgen05.tile_to_mma_shape(atom, tiled_mma.partition_shape_B((TILE[1], TILE[2])))
+    umma_tile(mA, mB, mC, layout_a, layout_b).launch(grid=(1, 1, 1), block=(THREADS, 1, 1))
