@@ -10,6 +10,7 @@ from cutecourse import emulator
 from cutecourse.kernels import (
     tma_broken,
     tma_multicast_broken,
+    tma_multicast_pipeline_broken,
     umma_broken,
     umma_tile_broken,
     umma_tma_broken,
@@ -19,7 +20,14 @@ from tools.paths import BOOK
 from tools.seeds import anchor_of
 
 PAGE = BOOK / "symptoms.md"
-BROKEN = (tma_broken, tma_multicast_broken, umma_broken, umma_tile_broken, umma_tma_broken)
+BROKEN = (
+    tma_broken,
+    tma_multicast_broken,
+    tma_multicast_pipeline_broken,
+    umma_broken,
+    umma_tile_broken,
+    umma_tma_broken,
+)
 
 
 @pytest.fixture(scope="module")
