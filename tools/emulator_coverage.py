@@ -219,7 +219,7 @@ def _instruction_rows() -> str:
 
 
 def _section_names(source: str) -> str:
-    """A docstring's source without version and anchors: on a page the section titles are enough to find it."""
+    """A docstring's source without version and anchors; a page needs the section titles only."""
     return re.sub(r"^PTX ISA [\d.]+, *|(?<=; )PTX ISA [\d.]+, *| *\(#[^)]*\)", "", source)
 
 

@@ -118,11 +118,11 @@ def test_page__names_the_limits_of_a_launch() -> None:
     emulate.register(parser.add_subparsers())
     given = parser.parse_args(["emulate", "kernel.ptx"])
     text = " ".join((BOOK / "emulator.md").read_text(encoding="utf-8").split())
-    assert (
-        f"stops after {DEFAULT_BUDGET / 10**6:g} million instructions (`max_instructions=`, `--budget`)" in text
-    )
+    millions = f"{DEFAULT_BUDGET / 10**6:g} million instructions"
+    assert f"stops after {millions} (`max_instructions=`, `--budget`)" in text
     assert given.budget == DEFAULT_BUDGET
-    assert f"after {given.timeout / 60:g} minutes or at {given.memory:g} GiB (`--timeout`, `--memory`)" in text
+    limits = f"{given.timeout / 60:g} minutes or at {given.memory:g} GiB"
+    assert f"after {limits} (`--timeout`, `--memory`)" in text
 
 
 @pytest.mark.parametrize("part", PARTS)
