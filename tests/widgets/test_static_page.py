@@ -361,6 +361,95 @@ def test_ownership__a_thread_lights_its_cells_in_all_three(mount: Any) -> None:
     cc(page, "thread").fill("32")
     assert "0 to 31" in page.locator(".cc-message:visible").inner_text()
     assert lit_cells(page, "C") == {cell for _, cell in atom.cells("C", 14)}
+    cc(page, "thread").fill("")
+    assert page.locator(".cc-message:visible").count() == 0
+    assert lit_cells(page, "C") == set()
+
+
+def test_ownership__starts_with_nobody_and_comes_back_to_it(mount: Any) -> None:
+    page = mount(MmaOwnership())
+
+    def nobody() -> bool:
+        return (
+            page.locator(".cc-lit, .cc-aside, .cc-chosen").count() == 0
+            and "Nobody is selected" in cc(page, "registers").inner_text()
+            and cc(page, "thread").input_value() == ""
+            and cc(page, "clear").is_disabled()
+        )
+
+    assert nobody()
+    assert cc(page, "groups").locator("li").count() == 8
+    cc(page, "own", operand="C", crd="3,3").click()
+    assert not nobody()
+    cc(page, "clear").click()
+    page.mouse.move(0, 0)
+    assert nobody()
+    cc(page, "own", operand="A", crd="0,0").focus()
+    page.keyboard.press("ArrowDown")
+    assert cc(page, "owner").inner_text() == "4"
+    page.keyboard.press("Escape")
+    assert nobody()
+
+
+def test_ownership__pointing_shows_the_owner_beside_the_cell(mount: Any) -> None:
+    atom = mma_atom(F16)
+    page = mount(MmaOwnership(thread=9))
+    assert cc(page, "bubble").is_hidden()
+    cc(page, "own", operand="C", crd="3,3").hover()
+    thread, _ = atom.owner("C", (3, 3))
+    assert cc(page, "bubble").inner_text() == f"C(3,3) thread {thread}, c1"
+    assert lit_cells(page, "A") == {cell for _, cell in atom.cells("A", thread)}
+    assert cc(page, "thread").input_value() == "9"
+    cell = cc(page, "own", operand="C", crd="3,3").bounding_box()
+    bubble = cc(page, "bubble").bounding_box()
+    assert 0 <= cell["y"] - (bubble["y"] + bubble["height"]) <= 12
+    assert bubble["x"] <= cell["x"] + cell["width"] / 2 <= bubble["x"] + bubble["width"]
+    page.mouse.move(0, 0)
+    assert cc(page, "bubble").is_hidden()
+    assert lit_cells(page, "A") == {cell for _, cell in atom.cells("A", 9)}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_ownership__cells_of_other_threads_stay_readable(theme: str, mount: Any) -> None:
+    page = mount(MmaOwnership(thread=9), theme=theme)
+    ratios = cc(page, "own").evaluate_all(
+        """all => {
+          const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+          const rgb = (colour) => {
+            canvas.fillStyle = colour;
+            canvas.fillRect(0, 0, 1, 1);
+            return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+          };
+          const light = (c) => c.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+          return all.filter((c) => c.classList.contains("cc-aside")).map((c) => {
+            const [style, cover] = [getComputedStyle(c), getComputedStyle(c, "::before")];
+            const [under, over] = [rgb(style.backgroundColor), rgb(cover.backgroundColor)];
+            const part = Number(cover.opacity);
+            const ground = under.map((v, i) => v * (1 - part) + over[i] * part);
+            const [a, b] = [light(rgb(style.color)), light(ground)].sort((x, y) => y - x);
+            return style.opacity === "1" ? (a + 0.05) / (b + 0.05) : 0;
+          });
+        }"""
+    )
+    assert len(ratios) == 16 * 16 + 16 * 8 + 16 * 8 - 8 - 4 - 4
+    assert min(ratios) >= 4.5
+
+
+def test_ownership__on_a_phone_the_answer_is_beside_the_tapped_cell(mount: Any) -> None:
+    page = mount(MmaOwnership(), width=390)
+    cell = cc(page, "own", operand="C", crd="12,5")
+    cell.scroll_into_view_if_needed()
+    cell.click()
+    box, bubble = cell.bounding_box(), cc(page, "bubble").bounding_box()
+    assert cc(page, "bubble").is_visible()
+    assert abs(box["y"] - bubble["y"]) < 60
+    assert bubble["x"] >= 0
+    assert bubble["x"] + bubble["width"] <= 390
+    widths = page.locator(".cc-ownership .cc-scroll").evaluate_all(
+        "all => all.map((s) => s.scrollWidth - s.clientWidth)"
+    )
+    assert widths == [0, 0, 0]
 
 
 def test_ownership__a_cell_names_its_owner_and_register_in_words(mount: Any) -> None:
@@ -392,7 +481,7 @@ def test_ownership__another_atom_has_other_owners(mount: Any) -> None:
     cc(page, "atom").select_option("SM80_16x8x8_F32TF32TF32F32_TN")
     tf32 = mma_atom("SM80_16x8x8_F32TF32TF32F32_TN")
     assert cc(page, "own", operand="A").count() == 16 * 8
-    assert lit_cells(page, "A") == {cell for _, cell in tf32.cells("A", 0)}
+    assert lit_cells(page, "A") == set()
     assert tf32.ptx in cc(page, "ptx").inner_text()
 
 

@@ -260,6 +260,8 @@ def test_ownership__takes_names_atoms_and_snapshots() -> None:
         assert widget.atom == atom.name
         assert widget.atoms == [atom.snapshot()]
     assert MmaOwnership().atom == "SM80_16x8x16_F32F16F16F32_TN"
+    assert MmaOwnership().thread is None
+    assert repr(MmaOwnership(thread=0)) == "MmaOwnership('SM80_16x8x16_F32F16F16F32_TN', thread=0)"
 
 
 def test_ownership__refuses_what_it_cannot_draw() -> None:

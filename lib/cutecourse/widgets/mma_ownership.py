@@ -33,10 +33,11 @@ DEFAULT_ATOMS = (
 
 
 class MmaOwnership(CourseWidget):
-    """The operands of an MMA atom with the owner of every cell: choose a thread, or a cell.
+    """The operands of an MMA atom with the owner of every cell: point at a cell, or choose a thread.
 
     `atoms` are names (looked up in `cutecourse.atoms`), atoms or their snapshots; without any,
-    `DEFAULT_ATOMS`. `atom` names the one that is drawn first.
+    `DEFAULT_ATOMS`. `atom` names the one that is drawn first. `thread` is the selected thread; None selects
+    nobody, and every cell has its full colour.
 
     Synced with every view: `atom`, `thread`, `cell` (`{}` or `{"operand": "A", "crd": [m, k]}`).
 
@@ -48,11 +49,15 @@ class MmaOwnership(CourseWidget):
 
     atoms = traitlets.List(traitlets.Dict()).tag(sync=True)
     atom = traitlets.Unicode().tag(sync=True)
-    thread = traitlets.Int(0).tag(sync=True)
+    thread = traitlets.Int(None, allow_none=True).tag(sync=True)
     cell = traitlets.Dict().tag(sync=True)
 
     def __init__(
-        self, atoms: Sequence[Any] | None = None, atom: str | None = None, thread: int = 0, **kwargs: Any
+        self,
+        atoms: Sequence[Any] | None = None,
+        atom: str | None = None,
+        thread: int | None = None,
+        **kwargs: Any,
     ) -> None:
         chosen = [_known(entry) for entry in (DEFAULT_ATOMS if atoms is None else atoms)]
         snapshots = [dict(atom_snapshot(entry).plain) for entry in chosen]
@@ -67,7 +72,9 @@ class MmaOwnership(CourseWidget):
         return str(self._find(proposal["value"])["name"])
 
     @traitlets.validate("thread")
-    def _check_thread(self, proposal: Any) -> int:
+    def _check_thread(self, proposal: Any) -> int | None:
+        if proposal["value"] is None:
+            return None
         threads = self._find(self.atom)["threads"]
         if not 0 <= proposal["value"] < threads:
             raise WidgetError(
@@ -83,11 +90,11 @@ class MmaOwnership(CourseWidget):
         raise WidgetError(f"{name!r} is not among the atoms of this widget: {names}.")
 
     def figure(self) -> PrintFigure:
-        """A, B and C of the chosen atom with the thread and register of every cell, for print."""
+        """A, B and C of the chosen atom with the thread and register of every cell."""
         return draw_ownership(self._find(self.atom))
 
     def _repr_arguments(self) -> list[str]:
-        return [repr(self.atom)] + ([f"thread={self.thread}"] if self.thread else [])
+        return [repr(self.atom)] + ([f"thread={self.thread}"] if self.thread is not None else [])
 
 
 def _known(entry: Any) -> Any:

@@ -53,15 +53,19 @@ function render({ model, el: host }) {
   const thread = field("Thread", el("input", { type: "number", min: 0, step: 1, "data-cc": "thread" }), "6em");
   const picture = el("div", { class: "cc-product" });
   const state = el("div", { class: "cc-state", "data-cc": "state", "aria-live": "polite" });
+  const clear = el("button", { type: "button", class: "cc-quiet", "data-cc": "clear", text: "Clear selection", onclick: () => choose(null) });
+  // The answer beside the cell that is pointed at; screen readers hear the state instead.
+  const bubble = el("div", { class: "cc-bubble", "data-cc": "bubble", "aria-hidden": "true", hidden: true });
   const ptx = el("code", { "data-cc": "ptx" });
   const note = el("p", { class: "cc-note", "data-cc": "note" });
   const root = el(
     "section",
     { class: "cc-widget cc-ownership", "data-cc": "ownership", "aria-label": "Who owns which matrix cell", "data-lm-suppress-shortcuts": "true" },
-    el("div", { class: "cc-controls" }, chooser.box, thread.box, el("p", { class: "cc-instruction" }, ptx)),
+    el("div", { class: "cc-controls" }, chooser.box, thread.box, clear, el("p", { class: "cc-instruction" }, ptx)),
     picture,
     state,
     note,
+    bubble,
   );
   host.append(root);
   chooser.control.style.maxWidth = "100%";
@@ -70,6 +74,7 @@ function render({ model, el: host }) {
   let maps = {};
   let cells = {};
   let lanes = null; // which lane of the warp a thread of the atom is
+  let pointed = null; // the cell under the mouse: { operand, crd }
   const count = () => maps.C.threads;
 
   const words = el("div", { class: "cc-words", "data-cc": "registers" });
@@ -131,30 +136,88 @@ function render({ model, el: host }) {
     }
     const table = el("table", { class: "cc-grid", role: "grid", "aria-label": `${title}: owners`, "data-cc": `grid-${letter}` }, el("thead", {}, head), body);
     roving(table, rows);
-    table.addEventListener("focusin", (event) => {
+    const at = (event) => {
       const cell = event.target.closest("td");
-      if (!cell) return;
-      const crd = cell.dataset.crd.split(",").map(Number);
-      const owner = maps[letter].byCell.get(cell.dataset.crd)?.[0];
-      update(model, { cell: { operand: letter, crd }, ...(owner ? { thread: owner.thread } : {}) });
+      return cell && { operand: letter, crd: cell.dataset.crd.split(",").map(Number) };
+    };
+    for (const kind of ["focusin", "click"])
+      table.addEventListener(kind, (event) => {
+        const cell = at(event);
+        if (cell) choose(cell);
+      });
+    table.addEventListener("pointerover", (event) => {
+      if (event.pointerType === "mouse") point(at(event));
     });
+    table.addEventListener("pointerleave", () => point(null));
     return el("section", { class: "cc-panel" }, el("h4", { text: title }), el("div", { class: "cc-scroll" }, table));
   };
 
+  const ownersOf = (cell) => (cell?.operand && maps[cell.operand].byCell.get(cell.crd.join(","))) || [];
+  const elementOf = (cell) => (cell?.operand ? cells[cell.operand].get(cell.crd.join(",")) : undefined);
+
+  /** Select a cell and its owner, or nobody. */
+  const choose = (cell) => {
+    const owner = ownersOf(cell)[0];
+    const same = JSON.stringify(model.get("cell") ?? {}) === JSON.stringify(cell ?? {});
+    if (same && model.get("thread") === (owner?.thread ?? null)) return;
+    update(model, { cell: cell ?? {}, thread: owner ? owner.thread : null });
+  };
+
+  const point = (cell) => {
+    pointed = cell;
+    light();
+  };
+
   const light = () => {
-    const tid = model.get("thread");
     const chosen = model.get("cell") ?? {};
-    if (document.activeElement !== thread.control) thread.control.value = tid;
+    const tid = pointed ? (ownersOf(pointed)[0]?.thread ?? null) : model.get("thread");
     for (const letter of OPERANDS) {
       const mine = new Set((maps[letter].byThread[tid] ?? []).map((entry) => entry.cell.join(",")));
       for (const [key, cell] of cells[letter]) {
         const lit = mine.has(key);
         cell.classList.toggle("cc-lit", lit);
-        cell.classList.toggle("cc-aside", !lit);
+        cell.classList.toggle("cc-aside", tid !== null && !lit);
         cell.classList.toggle("cc-chosen", chosen.operand === letter && chosen.crd.join(",") === key);
         cell.setAttribute("aria-selected", String(lit));
       }
     }
+    answerBeside(pointed ?? chosen);
+  };
+
+  /** Put the bubble above the cell, or below it where there is no room; inside the widget in any case. */
+  const answerBeside = (cell) => {
+    const target = elementOf(cell);
+    const owners = ownersOf(cell);
+    bubble.hidden = !target;
+    if (!target) return;
+    bubble.textContent = `${cell.operand}(${cell.crd.join(",")}) ` + (owners.length ? owners.map((o) => `thread ${o.thread}, ${o.register}`).join("; ") : "nobody");
+    const [frame, box, view] = [root, target, target.closest(".cc-scroll")].map((node) => node.getBoundingClientRect());
+    bubble.hidden = box.right < view.left || box.left > view.right;
+    const [width, height] = [bubble.offsetWidth, bubble.offsetHeight];
+    const left = box.left + box.width / 2 - frame.left - width / 2;
+    const above = box.top - frame.top - height - 7;
+    bubble.style.left = `${Math.max(4, Math.min(left, frame.width - width - 6))}px`;
+    bubble.style.top = `${above > 0 ? above : box.bottom - frame.top + 7}px`;
+  };
+
+  const tell = () => {
+    const tid = model.get("thread");
+    const chosen = model.get("cell") ?? {};
+    if (document.activeElement !== thread.control) thread.control.value = tid ?? "";
+    clear.disabled = tid === null && !chosen.operand;
+    words.replaceChildren(...(tid === null ? groups() : registersOf(tid)));
+    state.replaceChildren(el("p", {}, sentence(tid, chosen)));
+  };
+
+  /** What the words say while nobody is selected: which colour is which group of threads. */
+  const groups = () => {
+    const lines = [];
+    for (let first = 0; first < Math.min(32, count()); first += 4)
+      lines.push(el("li", {}, el("span", { class: `cc-swatch cc-quad-${quadOf(first)}`, "aria-hidden": "true" }), ` threads ${first} to ${first + 3}`));
+    return [el("h4", { text: "Nobody is selected" }), el("ul", { class: "cc-plainlist", "data-cc": "groups" }, lines)];
+  };
+
+  const registersOf = (tid) => {
     const list = OPERANDS.map((letter) => {
       const registers = new Map();
       for (const entry of maps[letter].byThread[tid]) {
@@ -169,18 +232,21 @@ function render({ model, el: host }) {
     });
     const lane = offsetAt(lanes, tid);
     const swatch = el("span", { class: `cc-swatch cc-quad-${quadOf(tid)}`, "aria-hidden": "true" });
-    words.replaceChildren(
-      el("h4", {}, swatch, " Thread ", el("b", { "data-cc": "thread-number", text: tid }), lane === tid ? `, group ${Math.floor(tid / 4)}, number ${tid % 4} in it` : `, lane ${lane} of the warp`),
+    return [
+      el("h4", {}, swatch, " Thread ", el("b", { "data-cc": "thread-number", text: tid }), lane === tid ? `, place ${tid % 4} in group ${Math.floor(tid / 4)}` : `, lane ${lane} of the warp`),
       el("dl", { class: "cc-registers" }, list.flat()),
-    );
-    state.replaceChildren(el("p", {}, sentence(tid, chosen)));
+    ];
   };
 
   const sentence = (tid, chosen) => {
     const sizes = OPERANDS.map((letter) => `${atom.operands[letter].values} of ${letter}`).join(", ");
-    if (!chosen.operand || !cells[chosen.operand].has(chosen.crd.join(",")))
-      return [`Thread ${tid} holds ${sizes}. Choose a cell to see its owner; arrow keys walk the grid.`];
-    const owners = maps[chosen.operand].byCell.get(chosen.crd.join(",")) ?? [];
+    if (!elementOf(chosen))
+      return [
+        tid === null
+          ? `Each of the ${count()} threads holds ${sizes}. Point at a cell to see its owner. Click or tap it to keep the answer. Arrow keys walk the grid, and Escape clears it.`
+          : `Thread ${tid} holds ${sizes}. Point at a cell to see its owner.`,
+      ];
+    const owners = ownersOf(chosen);
     const { names } = DRAWN[chosen.operand];
     const where = `${chosen.operand}(${names[0]}=${chosen.crd[0]}, ${names[1]}=${chosen.crd[1]})`;
     if (!owners.length) return [`${where} has no owner.`];
@@ -194,25 +260,38 @@ function render({ model, el: host }) {
       el("b", { "data-cc": "owner-register", text: owner.register }),
       owner.register.includes(".") ? `, ${part(owner.register)}` : "",
     ]);
-    return [el("b", { "data-cc": "cell-name", text: where }), " is held by ", ...words, "."];
+    return [el("b", { "data-cc": "cell-name", text: where }), " belongs to ", ...words, "."];
   };
 
-  chooser.control.addEventListener("change", () => update(model, { atom: chooser.control.value, thread: 0, cell: {} }));
+  chooser.control.addEventListener("change", () => update(model, { atom: chooser.control.value, thread: null, cell: {} }));
   thread.control.addEventListener("input", () => {
     const text = thread.control.value.trim();
-    const tid = Number(text);
-    if (text === "" || !Number.isInteger(tid) || tid < 0 || tid >= count())
-      return thread.complain(`${text || "This"} is no thread of this atom: write a whole number from 0 to ${count() - 1}.`);
+    const tid = text === "" ? null : Number(text);
+    if (tid !== null && (!Number.isInteger(tid) || tid < 0 || tid >= count()))
+      return thread.complain(`This atom has no thread ${text}. Write a whole number from 0 to ${count() - 1}, or nothing.`);
     thread.complain("");
     update(model, { thread: tid, cell: {} });
   });
+  root.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation();
+    point(null);
+    choose(null);
+  });
+  root.addEventListener("scroll", () => answerBeside(pointed ?? model.get("cell")), true);
 
+  const show = () => {
+    if ((model.get("thread") ?? 0) >= count()) return;
+    light();
+    tell();
+  };
   const stops = [
     follow(model, ["atoms", "atom"], () => {
+      pointed = null;
       draw();
-      if (model.get("thread") < count()) light();
+      show();
     }),
-    follow(model, ["thread", "cell"], () => model.get("thread") < count() && light()),
+    follow(model, ["thread", "cell"], show),
   ];
   return () => stops.forEach((stop) => stop());
 }
