@@ -1,4 +1,4 @@
-"""What a page shows besides results: a kernel's source, and one step in several languages side by side."""
+"""Sources for a page: a kernel's text, its launch, differences, and one step in several languages."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class Difference(Source):
 def difference(
     before: object, after: object, *, of: str | None = None, context: int = 3, docstring: bool = True
 ) -> Difference:
-    r"""What changed from one kernel to the next, as a unified diff of their sources.
+    r"""The changes from one kernel to the next, as a unified diff of their sources.
 
     before, after  modules, functions, sources or texts.
     of             with modules, the function of each to compare: "kernel", "host", or a name that both have;

@@ -18,7 +18,7 @@ class CourseError(Exception):
     """
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the reader's own lines and the message, without the course's insides.
+        """The traceback for a notebook: the reader's own lines and the message, without the course's insides.
 
         IPython calls this. The whole traceback stays on the error: `%debug` and
         `traceback.print_exception(sys.last_value)` show it.

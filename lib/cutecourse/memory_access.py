@@ -36,7 +36,7 @@ class MemoryAccessError(CourseError):
 
 @dataclass(frozen=True)
 class BankAccess:
-    """What one access to shared memory takes.
+    """The cost of one access to shared memory.
 
     wavefronts   passes over the banks that were needed.
     ideal        passes that the same bytes need when no two words want the same bank.

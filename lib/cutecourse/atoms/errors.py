@@ -1,4 +1,4 @@
-"""What can go wrong with atoms and their tilings."""
+"""The errors of atoms and their tilings."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class MmaAtom:
     source: Source
     ptx_source: Source
     note: str = ""
-    """What a reader must know beyond the table, such as a mistake in it; empty for nearly all."""
+    """A remark beyond the table, such as a mistake in it; empty for nearly all atoms."""
 
     def __repr__(self) -> str:
         return f"MmaAtom({self.name})"

@@ -50,7 +50,7 @@ class NamePart:
 
 @dataclass(frozen=True)
 class MmaName:
-    """What the name of an MMA operation says, part by part.
+    """The parts of an MMA operation's name.
 
     The four types come in the order D, A, B, C. The two letters are BLAS's for A and B, which count
     from column-major matrices A (M x K) and B (K x N): for A, T is K-major and N is M-major; for B,

@@ -86,7 +86,7 @@ class TiledCopy:
     # ---- threads ----
 
     def get_slice(self, thr_idx: int) -> ThrCopy:
-        """What one thread sees of the tiling.
+        """One thread's view of the tiling.
 
         Errors: PartitionError for a thread out of range, which CuTe does not check.
         """

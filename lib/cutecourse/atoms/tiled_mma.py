@@ -96,7 +96,7 @@ class TiledMma:
     # ---- threads ----
 
     def get_slice(self, thr_idx: int) -> ThrMma:
-        """What one thread sees of the tiling.
+        """One thread's view of the tiling.
 
         Errors: PartitionError for a thread out of range. CuTe does not check: there the index wraps around.
         """

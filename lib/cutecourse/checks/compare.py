@@ -290,7 +290,7 @@ def _found(part: str | re.Pattern[str], report: str) -> bool:
 
 
 def returned(answer: object, cases: Sequence[tuple[Any, ...]], *, what: str) -> list[Any]:
-    """What the learner's function returns for each case, lists as tuples, to compare with plausible mistakes.
+    """The learner's results for all cases, lists as tuples, to compare with plausible mistakes.
 
     The values may be of any type: compare them, do not compute with them. Cases are argument tuples.
     Errors: WrongAnswer for what is no function and for None; an exception of the learner's function passes

@@ -1,4 +1,4 @@
-"""What a check answers: a result that shows itself in a notebook, and never a traceback."""
+"""The answer of a check: a result that a notebook shows, never a traceback."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Arguments:
     arrays: dict[tuple[str, str], NDArray[Any]] = field(default_factory=dict)
     """By what was read or made: a file's path and the type it is read as."""
     saved: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """What goes to which file after the kernel."""
+    """The arrays to write after the kernel, and their files."""
     _bytes: int = 0
 
     def make(self, specs: Sequence[str], wanted: Sequence[Parameter]) -> list[Any]:

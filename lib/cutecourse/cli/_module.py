@@ -79,7 +79,7 @@ class Parameter:
 
 
 def parameters(flat: FlatFunction) -> list[Parameter]:
-    """What each parameter of a kernel is for, as far as the text shows it.
+    """The use of each parameter of a kernel, as far as the text shows it.
 
     Simplified: a 64-bit value is a pointer where it, or what is computed of it, is converted to an address or
     stands in brackets; a parameter of 128 bytes aligned to 64 is taken for a tensor map.

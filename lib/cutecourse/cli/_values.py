@@ -1,4 +1,4 @@
-"""What bits of a register's value a text fixes, without running it: enough to read descriptors.
+"""The bits of a register's value that a text fixes without running: enough to read descriptors.
 
 A value is a `Bits`: which of its bits are known, and what they are. A register's bits are those that the text
 in front of the reader has written since the last label, else those in which all instructions that write it
@@ -66,7 +66,7 @@ class Bits:
         return (self.value | ~self.known) & self.mask
 
     def join(self, other: Bits) -> Bits:
-        """What is known of a number that is the one or the other."""
+        """The known bits of a number that is either of the two."""
         known = self.known & other.known & ~(self.value ^ other.value)
         return Bits(self.width, known, self.value & known)
 
@@ -122,9 +122,9 @@ class Values:
         self._flat = flat
         self._joins = {label.position for label in flat.labels}
         self._always: dict[int, Bits] = {}
-        """What all instructions that write a register agree in."""
+        """The bits in which all instructions that write a register agree."""
         self._here: dict[int, Bits] = {}
-        """What registers hold since the last label: nobody comes from elsewhere in between."""
+        """The values of registers since the last label: no branch arrives in between."""
         self._at: dict[int, dict[int, Bits]] = {}
         for _ in range(_PASSES):
             before = self._always
@@ -133,7 +133,7 @@ class Values:
                 break
 
     def of(self, operand: Operand, position: int, width: int) -> Bits:
-        """What is known of an operand of the function's instruction at a position, read as so many bits."""
+        """The known bits of an operand of the instruction at a position, read as so many bits."""
         self._here = self._at.get(position, {})
         return self._read(operand, self._flat.scopes[position], width)
 

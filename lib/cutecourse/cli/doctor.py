@@ -103,7 +103,7 @@ def _version(package: str) -> str | None:
 
 
 def _refusal(discovery: Discovery | None) -> str | None:
-    """What a run would say of the device that the environment asks for, if it cannot be had."""
+    """The complaint of a run about the device that the environment asks for; None if the device is there."""
     try:
         choose("sm_80", None, discovery)
     except DeviceError as error:

@@ -274,7 +274,7 @@ def _at_most(seconds: float, n_bytes: int) -> Iterator[None]:
 
 
 def _is_for_memory(error: Exception) -> bool:
-    """Whether an error is for want of memory: also a library's, loaded at its first use, or the system's."""
+    """Return whether an error means that memory ran out, also in a library that was just loaded."""
     if isinstance(error, ImportError):
         return "failed to map segment" in str(error)
     return isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM

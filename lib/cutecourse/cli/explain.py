@@ -145,7 +145,7 @@ def _memory(module: Module, entry: Function, flats: dict[str, FlatFunction]) -> 
 def _needs(
     module: Module, entry: Function, flats: dict[str, FlatFunction], wanted: list[Parameter], file: str
 ) -> dict[str, Any]:
-    """What the launch has to say that the text does not."""
+    """The facts that the launch must give because the text does not."""
     block = entry.directive("reqntid")
     cluster = entry.directive("reqnctapercluster")
     used = [instruction for flat in flats.values() for instruction in flat.instructions]
@@ -174,7 +174,7 @@ def _needs(
 
 
 def _of_a_cluster(instruction: Instruction) -> bool:
-    """Whether an instruction speaks of other CTAs of the cluster."""
+    """Return whether an instruction refers to other CTAs of the cluster."""
     if instruction.opcode in {"mapa", "getctarank"} or "multicast::cluster" in instruction.modifiers:
         return True
     if instruction.opcode == "barrier" and "cluster" in instruction.modifiers:
@@ -186,7 +186,7 @@ def _of_a_cluster(instruction: Instruction) -> bool:
 
 
 def _kind(instruction: Instruction) -> str | None:
-    """What an instruction is listed as; None for one that is not listed."""
+    """The heading under which an instruction is listed; None if it is not listed."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     start = modifiers[:2]
     if opcode in {"mbarrier", "bar", "barrier"} or (opcode == "cp" and "mbarrier" in start):

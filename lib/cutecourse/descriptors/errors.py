@@ -1,4 +1,4 @@
-"""What can be wrong with a descriptor: a field that does not exist, or a value that it cannot hold."""
+"""The errors of descriptors: a field that does not exist, or a value that a field cannot hold."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Field:
         return f"[{self.low},{self.low + self.bits})"
 
     def stored(self, meant: int | str) -> int:
-        """What the bits hold for a meant value: an enumeration's name, or a number in the field's unit.
+        """The number to store for a meaning: an enumeration's name, or a number in the field's unit.
 
         Errors: DescriptorError for a name that the enumeration lacks, or a number that is no multiple of the
                 scale or is too large.
@@ -79,7 +79,7 @@ class Field:
         return number // self.scale
 
     def meant(self, stored: int) -> int | str:
-        """What a stored number stands for: its name in an enumeration, else the number in the field's unit.
+        """The meaning of a stored number: its name in an enumeration, else the number in the field's unit.
 
         Errors: DescriptorError for a number that the enumeration does not have.
         """
@@ -283,7 +283,7 @@ class DescriptorFormat:
         return value
 
     def unpack(self, value: int) -> dict[str, int]:
-        """What the bits of each field hold.
+        """The stored number of each field.
 
         Errors: DescriptorError for a number of more bits than the descriptor has, or unused bits set.
 
@@ -317,7 +317,7 @@ class DescriptorFormat:
         return self.pack(**{name: self.field(name).stored(value) for name, value in meant.items()})
 
     def decode(self, value: int) -> dict[str, int | str]:
-        """What the descriptor says, each field in its unit or by its enumeration's name.
+        """The meaning of each field, in its unit or by its enumeration's name.
 
         Errors: as `unpack`, and DescriptorError for a number that an enumeration does not have.
 

@@ -11,10 +11,10 @@ from cutecourse.kernels.spec import runs_on
 __all__ = ["CHAPTERS", "COMPUTE_CAPABILITIES", "REFUSED", "Chapter", "kernel_module"]
 
 COMPUTE_CAPABILITIES = ((8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
-"""The columns of the doctor's table: the GPUs that the course speaks of."""
+"""The columns of the doctor's table: the GPUs that the course covers."""
 
 REFUSED = ("mn_major_ldmatrix_refused",)
-"""Kernels that are there to be refused by their compiler."""
+"""Kernels that their compiler refuses, on purpose."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Chapter:
         return f"{self.number:02d}_{self.slug}"
 
     def native_on(self, compute_capability: tuple[int, int]) -> bool:
-        """Whether a GPU of this compute capability runs the chapter's PTX; elsewhere the emulator does."""
+        """Return whether a GPU of this compute capability runs the chapter's PTX; else the emulator does."""
         return runs_on(self.target, compute_capability)
 
 

@@ -1,7 +1,7 @@
-"""A kernel file with one thing wrong: the file's own text, changed in one place, and compiled as it stands.
+"""Kernels with one thing wrong: the kernel's own text, changed in one place and compiled as it stands.
 
-So the difference between a right kernel and a wrong one is all there is, and a page can show it. Making the
-text needs no compiler; compiling it does.
+So a page can show everything that differs between a right kernel and a wrong one. Making the text needs no
+compiler; compiling it does.
 """
 
 from __future__ import annotations

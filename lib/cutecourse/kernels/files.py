@@ -131,7 +131,7 @@ class KernelFunction:
         return self.file.text_of(self.name)
 
     def given(self, *arguments: Any) -> KernelFunction:
-        """What this function returns for these arguments: a host function made to measure."""
+        """The function that this one returns for these arguments: a host function for one configuration."""
         return dataclasses.replace(self, arguments=arguments)
 
     def of(self, file: KernelFile) -> KernelFunction:

@@ -1,4 +1,4 @@
-"""The smallest kernel that does something, in PTX: 32 threads write the squares of their numbers."""
+"""The smallest kernel that does something, in PTX: 32 threads write the squares of their indices."""
 
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 

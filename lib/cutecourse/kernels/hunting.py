@@ -1,4 +1,4 @@
-"""The kernels with one wrong line that the exercises hand out, each a text in the folder `hunts`."""
+"""The bug hunts of the exercises: kernels with one wrong line, each a text in the folder `hunts`."""
 
 from __future__ import annotations
 

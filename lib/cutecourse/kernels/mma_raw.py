@@ -1,6 +1,6 @@
-"""One mma.sync in PTX by hand: the fragments are loaded at the addresses that the PTX ISA's tables give.
+"""One mma.sync in PTX by hand, with fragments loaded at the addresses that the PTX ISA's tables give.
 
-C (16x8) += A (16x16) times B (8x16) transposed; all three lie row by row in global memory.
+C (16x8) += A (16x16) times B (8x16) transposed. All three are row-major in global memory.
 """
 
 from cutecourse.kernels.spec import LaunchSpec, Tensor

@@ -1,10 +1,10 @@
-"""How long mma.sync takes: each warp issues it in chains and reads the multiprocessor's clock around them.
+"""The time of mma.sync: each warp issues chains of it and reads the clock before and after.
 
-Within a chain every instruction waits for the accumulator of the one before: one chain in one warp shows the
-latency. More chains in a warp, or more warps, are independent: then the tensor cores' throughput shows.
+In a chain every instruction waits for the accumulator of the one before, so one chain in one warp shows the
+latency. Several chains or warps are independent of each other, so they show the tensor cores' throughput.
 
-All factors are 1, so an instruction adds 16 to each accumulator, and the sums written at the end say how many
-ran.
+All factors are 1, so an instruction adds 16 to each accumulator. The sums written at the end say how many
+instructions ran.
 """
 
 from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor

@@ -1,7 +1,7 @@
-"""What a launch needs to be told beside the kernel: the grid, the shared memory, and each parameter in order.
+"""Launch specifications: a kernel's grid, its shared memory, and its parameters in order.
 
-A launch specification is the one description from which a kernel runs everywhere: on the emulator and, with
-the same PTX, on a GPU. Nothing here needs the CuTe DSL or numba.
+A kernel runs from the same specification everywhere: on the emulator and, with the same PTX, on a GPU.
+Nothing here needs the CuTe DSL or numba.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
 
 @dataclass(frozen=True)
 class Tensor:
-    """A parameter that is an array in global memory: a pointer, with the layout its elements are stored by.
+    """An array parameter in global memory: a pointer, and the layout of its elements.
 
     `shape` and `stride` are CuTe's, in elements, nested tuples allowed; the array that a caller passes has
     one axis for each leaf mode. An extent of None is left open: the array that is passed decides it.
@@ -92,7 +92,7 @@ class Tensor:
         return tuple(leaves(self.shape))
 
     def strides_for(self, extents: tuple[int, ...]) -> tuple[int, ...]:
-        """The strides of the leaf modes in elements; row-major when the specification leaves them out."""
+        """The strides of the leaf modes in elements; row-major if the specification gives none."""
         if self.stride is not None:
             return tuple(leaves(self.stride))
         strides: list[int] = []
@@ -117,11 +117,12 @@ class Tensor:
 
 @dataclass(frozen=True, repr=False)
 class TensorMap(Tensor):
-    """A parameter that is a tensor map: 128 bytes by value, from which TMA copies tiles of an array.
+    """A tensor-map parameter: 128 bytes, passed by value, that tell TMA how to copy tiles of an array.
 
-    The map is what CuTe's host function makes of the tensor `shape`, `stride` for a tile `cta_tiler` that
-    shared memory holds by `smem_layout` (one stage of it), cut in `num_multicast` slices; `internal_type` is
-    what the copy takes the elements for. For hand-written PTX, `TensorMap.encoded` takes the map's fields.
+    CuTe's host function makes the map from the tensor (`shape`, `stride`), the tile (`cta_tiler`), the layout
+    of one stage in shared memory (`smem_layout`), and the slices of a multicast (`num_multicast`).
+    `internal_type` is the element type that the copy uses. For PTX written by hand, `TensorMap.encoded` takes
+    the map's fields.
 
     The caller passes the array and the runtime makes the map. `array` is the name it is passed by, the
     parameter's own unless given; parameters that share it share the array's memory: a tensor map and a
@@ -240,7 +241,7 @@ class TensorMap(Tensor):
 
 @dataclass(frozen=True)
 class Scalar:
-    """A parameter that is one number, passed by value.
+    """A number parameter, passed by value.
 
     >>> Scalar("n", "s32").dtype.bits
     32
@@ -343,7 +344,7 @@ class LaunchSpec:
 
     @property
     def arguments(self) -> dict[str, Tensor | Scalar]:
-        """What the caller passes, by name: each array or number once, with the first parameter that it is."""
+        """The arguments of a call by name: each array or number, with the first parameter that uses it."""
         named: dict[str, Tensor | Scalar] = {}
         for param in self.params:
             named.setdefault(param.argument, param)
@@ -407,7 +408,7 @@ def compute_capability_of(target: str) -> tuple[int, int]:
 
 
 def runs_on(target: str, compute_capability: tuple[int, int]) -> bool:
-    """Whether PTX for this target runs on a GPU of this compute capability.
+    """Return whether PTX for this target runs on a GPU of this compute capability.
 
     PTX without a letter runs on that capability and every later one (the driver compiles it); with `a` on
     that one alone; with `f` on later ones of the same major number.

@@ -1,9 +1,9 @@
-"""A producer, a consumer and one stage between them, right; and the same with one thing wrong at a time.
+"""A producer, a consumer and one stage between them: right, and with one thing wrong at a time.
 
-Warp 0 loads 16x32 tiles of 32-bit integers by TMA, warp 1 doubles each in place and stores it by TMA. The
-text is PTX by hand, so that every fault is one line that changed: `FAULTS` has them, `broken` puts one in.
-No wait goes on forever: after 1000 tries its warp gives up, says so in `gave_up` and ends. So the wrong
-kernels come back from a GPU as well, with whatever the hardware did.
+Warp 0 loads 16x32 tiles of 32-bit integers by TMA. Warp 1 doubles each in place and stores it by TMA. The PTX
+is written by hand, so that every fault is one changed line. `FAULTS` lists them, and `broken` puts one in. No
+wait goes on forever: after 1000 tries a warp gives up, says so in `gave_up` and ends. So the wrong kernels
+come back from a GPU as well, with whatever the hardware did.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a TMA load leaves in shared memory, byte by byte: load one box, or several, and write the memory out.
+"""Load one box by TMA, or several, and write shared memory out byte by byte.
 
-Written by hand for tensor maps of any rank, so that nothing but the tensor map decides where a byte goes.
-Shared memory is filled with the byte 0xA5 before: what the loads did not touch shows.
+The PTX is written by hand for tensor maps of any rank, so that only the tensor map decides where a byte goes.
+Shared memory is filled with the byte 0xA5 first. A byte that still holds 0xA5 was not touched by a load.
 """
 
 from collections.abc import Sequence

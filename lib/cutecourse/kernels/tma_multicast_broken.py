@@ -1,8 +1,9 @@
-"""Four CTAs that send each other the quarters of a tile, right; and the same with one thing wrong at a time.
+"""Four CTAs that send each other the quarters of a tile: right, and with one thing wrong at a time.
 
-Each CTA of a 1x4 cluster loads 4 rows of a 16x32 tile of 32-bit integers, sends them to all four, waits for
-the 16 rows and writes what it got to its part of `out`. As in tma_broken, a fault is a change in one place of
-the PTX, and no wait goes on forever: a CTA that gives up says so in `gave_up` and writes down what is there.
+Each CTA of a 1x4 cluster loads 4 rows of a 16x32 tile of 32-bit integers and sends them to all four. It waits
+for the 16 rows and writes what it got to its part of `out`. As in tma_broken, a fault is a change in one
+place of the PTX, and no wait goes on forever: a CTA that gives up says so in `gave_up` and writes down what
+it has.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The GEMM of umma_two_sm_pipeline with one thing wrong at a time: what a chapter about bugs runs.
+"""The GEMM of umma_two_sm_pipeline with one thing wrong at a time.
 
-A fault is a change in one place of that file, in the CuTe DSL's own terms, and the changed file is what is
-compiled, so that the difference between right and wrong is all there is. On a GPU some of these never end
-and the others write numbers that are worth nothing: the emulator is where to run them.
+A fault is a change in one place of that kernel's file, and the changed file is compiled, so the change is the
+only difference. On a GPU some of these kernels never end and the others write wrong numbers, so run them on
+the emulator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one-tile GEMM of umma_tile with one thing wrong at a time: what a first tcgen05 kernel gets wrong."""
+"""The one-tile GEMM of umma_tile with one thing wrong at a time: the mistakes of a first tcgen05 kernel."""
 
 from __future__ import annotations
 

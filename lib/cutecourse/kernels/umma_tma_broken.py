@@ -1,6 +1,6 @@
-"""umma_tma_multicast for a cluster of 2x2, and the same with one thing wrong at a time.
+"""umma_tma_multicast for a cluster of 2x2: right, and with one thing wrong at a time.
 
-The cluster is small so that traces and reports stay short: C is 256x512 and K is 256, four CTAs. Each sends
+The cluster of four CTAs is small, so traces and reports stay short. C is 256x512 and K is 256. Each CTA sends
 half of its tile of A to its neighbour along N, and half of its tile of B to its neighbour along M.
 """
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a layout or an operation on layouts, and how it is told."""
+"""The errors of layouts and of the operations on layouts."""
 
 from __future__ import annotations
 

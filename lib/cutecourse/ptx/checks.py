@@ -45,7 +45,7 @@ SPECIAL_REGISTERS: frozenset[str] = frozenset(
 
 
 def is_special(name: str) -> bool:
-    """Whether a name is a special register, such as %tid.x."""
+    """Return whether a name is a special register, such as %tid.x."""
     return name in SPECIAL_REGISTERS
 
 

@@ -46,7 +46,7 @@ class Cursor:
         return self.tokens.lines[self.at], self.tokens.columns[self.at]
 
     def next_is(self, text: str) -> bool:
-        """Whether the next token is this punctuation, directive or word."""
+        """Return whether the next token is this punctuation, directive or word."""
         return self.texts[self.at] == text and self.kinds[self.at] in {"punct", "dot", "word"}
 
     def accept(self, text: str) -> bool:

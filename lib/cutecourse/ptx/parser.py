@@ -274,7 +274,7 @@ class _Parser(Cursor):
     # --- variables --------------------------------------------------------------------------------------
 
     def _declaration_head(self) -> tuple[str, str, int | None, int, tuple[str, ...]]:
-        """What stands before the names: space, alignment, vector and type, in the order they come."""
+        """The words before the names: space, alignment, vector and type, in their order."""
         space = self.text[1:]
         self.at += 1
         alignment: int | None = None

@@ -86,7 +86,7 @@ class Scope:
     registers: list[Register] = field(default_factory=list)
 
     def lookup(self, name: str) -> Symbol | None:
-        """What the name refers to here, innermost declaration first; None if nothing declares it."""
+        """The declaration that the name refers to here, innermost first; None if there is none."""
         scope: Scope | None = self
         while scope is not None:
             found = scope.names.get(name) or scope.materialize(name)

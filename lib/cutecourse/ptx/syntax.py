@@ -272,7 +272,7 @@ class BranchTargets(Node):
 
 @dataclass(frozen=True, slots=True)
 class CallPrototype(Node):
-    """What an indirect call may call: `.callprototype` or `.calltargets`."""
+    """The functions that an indirect call may call: `.callprototype` or `.calltargets`."""
 
     name: str
     targets: tuple[str, ...] = ()

@@ -176,9 +176,9 @@ def emulator_arguments(
     bound: Mapping[str, Bound | np.generic],
     encodings: Mapping[str, TensorMapEncoding] | None = None,
 ) -> list[Any]:
-    """What `emulator.launch` takes as `args`: the flat arguments, with the emulator's own tensor maps.
+    """The `args` of `emulator.launch`: the flat arguments, with the emulator's own tensor maps.
 
-    bound      what `bind` made of the arrays; the emulator writes to their buffers.
+    bound      the result of `bind`; the emulator writes to its buffers.
     encodings  other fields for some of the tensor maps, by the parameter's name: to see what those do.
     Errors:    ArgumentError for a name that is no tensor map's; emulator.TensorMapError for a rule that
                such fields break.

@@ -1,4 +1,4 @@
-"""What ptxas makes of a kernel for an architecture: registers, spills, shared memory."""
+"""The cost of a kernel after ptxas: registers, spills and shared memory for an architecture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compile returns, and the text of PTX as a notebook shows it."""
+"""The result of a compile, and PTX as a notebook shows it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Discovery:
-    """What was looked for and found: the GPUs, the driver's CUDA version, and why there is none where so."""
+    """The GPUs that were found and the driver's CUDA version, or the reason why there are none."""
 
     devices: tuple[Device, ...]
     driver: str | None

@@ -37,7 +37,7 @@ def history() -> tuple[RunRecord, ...]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run left behind: `run["c"]` is an array after the kernel, `run.record` says where it ran.
+    """The results of a run: `run["c"]` is an array after the kernel, `run.record` says where the kernel ran.
 
     `run.memory["c"]` holds the same elements as the kernel saw them: flat, at the offsets the stride gives,
     with the bytes 0xA5 where the layout has gaps. `run.emulated` is what the emulator counted, None on a GPU.

@@ -1,4 +1,4 @@
-"""What CuTe does with a tensor, a shared-memory layout and a tiler to make a TMA descriptor, step by step.
+"""The steps by which CuTe makes a TMA descriptor from a tensor, a shared-memory layout and a tiler.
 
 `trace_tma_atom` makes an atom and keeps every value on the way (`TmaTrace`); its `encoding` holds the
 arguments of the driver's cuTensorMapEncodeTiled and the driver's rules (`TensorMapEncoding.check`).

@@ -43,7 +43,7 @@ _MAX_RANK = 5
 
 @dataclass(frozen=True)
 class TmaTrace:
-    """What make_tma_atom computes, every value under CuTe's name, in CuTe's order.
+    """The values that make_tma_atom computes, under CuTe's names and in CuTe's order.
 
     Shapes:     `gmem_prob_*` and `smem_box_*` have five entries as CuTe's arrays have; what the descriptor
                 takes of them is in `encoding`. Innermost first everywhere.
@@ -154,7 +154,7 @@ class TmaTrace:
         return tensor if isinstance(tensor.offset, tuple) else Tensor(tensor.layout, ArithTuple((0,)))
 
     def log(self, *, static_sizes: bool | None = None) -> dict[str, str]:
-        """What CuTe C++ prints of each value, in the order in which it computes them.
+        """Each value as CuTe C++ prints it, in the order of its computation.
 
         A static number has an underscore. `static_sizes=False` is the program whose problem size is an
         argument: all extents and strides of the tensor are dynamic but the stride 1; True makes all static;
@@ -423,7 +423,7 @@ def _as_tiler(tiler: Any, modes: int) -> Any:
 
 
 def swizzle_name(swizzle: Swizzle) -> Swizzling:
-    """What the driver calls a swizzle of bytes.
+    """The driver's name for a swizzle of bytes.
 
     Errors: TmaError, rule `swizzle`, for one that TMA does not have.
     Source: CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma_swizzle.hpp.

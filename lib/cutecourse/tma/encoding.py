@@ -81,7 +81,7 @@ _NAMES = {
 DATA_TYPES: dict[str, tuple[str, int]] = {
     name: (_PREFIX + member, _ENUM[member]) for name, member in _NAMES.items()
 }
-"""What the driver calls each element type, and its number (CUtensorMapDataType)."""
+"""The driver's name and number for each element type (CUtensorMapDataType)."""
 
 _DRIVER = "CUDA driver API 13.0, cuTensorMapEncodeTiled"
 _OBSERVED = "the driver of an H200, 580.159.04; not in its documentation"

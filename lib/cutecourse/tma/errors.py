@@ -1,4 +1,4 @@
-"""What can be wrong with a TMA: a rule of CUTLASS's construction, or one of the driver's."""
+"""The errors of TMA: broken rules of CUTLASS's construction, or of the driver."""
 
 from cutecourse.errors import RuleError
 

@@ -1,4 +1,4 @@
-"""What TMA moves where: the instructions of a tile, and the bytes of shared memory after a load."""
+"""The instructions that TMA needs for a tile, and the bytes of shared memory after a load."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class MulticastCta:
 
 
 def multicast_ctas(cta_layout_vmnk: Layout, *modes: int) -> tuple[MulticastCta, ...]:
-    """Who sends what to whom, for every CTA of the cluster in the order of their ranks.
+    """The slice that each CTA of the cluster sends, and its receivers, in the order of the ranks.
 
     A tile that is shared along `modes` is cut into as many parts as CTAs share it; each loads one part and
     sends it to all of them. The part is the CTA's coordinate along the modes, the first one fastest.

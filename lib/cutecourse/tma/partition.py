@@ -40,7 +40,7 @@ _TILE_PROFILE = ((1, 1),)
 
 @dataclass(frozen=True)
 class TmaPartition:
-    """What tma_partition computes, every value under CuTe's name; unpacks as `(smem, gmem)`.
+    """The values that tma_partition computes, under CuTe's names; unpacks as `(smem, gmem)`.
 
     Shapes:     the results are `((TMA, TMA_Iter), Rest...)`: elements of one instruction, instructions of a
                 tile, then the modes behind the tile.
@@ -75,7 +75,7 @@ class TmaPartition:
         return iter((self.sresult, self.gresult))
 
     def log(self, *, smem_address: int = 0, bits: int | None = None) -> dict[str, str]:
-        """What CuTe C++ prints of each value, in the order in which it computes them.
+        """Each value as CuTe C++ prints it, in the order of its computation.
 
         Shared-memory tensors print with a pointer: `smem_address` is that of the tensor's first element.
         Units:      `bits` of one element; without it those of the atom's type.

@@ -1,4 +1,4 @@
-"""What an emulated launch did: events, the recorder that collects them, and queries."""
+"""The events of an emulated launch, the recorder that collects them, and queries."""
 
 from cutecourse.trace.event import KINDS, Event, TraceError
 from cutecourse.trace.history import BarrierHistory, BarrierState, Landing, Transfer, Wait

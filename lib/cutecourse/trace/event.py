@@ -120,7 +120,7 @@ class Event:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """What tells it from another event, whatever its barriers are called."""
+        """The key that tells this event from others, whatever its barriers are called."""
         return (self.index, self.kind, self.time, self.cluster, self.rank, self.warp, self.lane, self.line)
 
     def to_snapshot(self) -> dict[str, Any]:

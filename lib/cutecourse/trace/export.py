@@ -401,7 +401,7 @@ def _issues_last(one: _Slice) -> tuple[int, bool, int]:
 
 
 def _fits(one: _Slice, ends: list[int], nested: bool) -> bool:
-    """Whether a slice fits into a row in which slices end at `ends`; those that are over leave it."""
+    """Return whether a slice fits into a row in which slices end at `ends`; drop those that have ended."""
     while ends and ends[-1] <= one.begin:
         ends.pop()
     return not ends or (nested and one.end <= ends[-1])
@@ -428,7 +428,7 @@ def _thread(event: Event) -> tuple[Any, ...]:
 
 
 def _about(*events: Event) -> dict[str, Any]:
-    """What a viewer shows of a slice or an instant that is clicked on."""
+    """The details that a viewer shows when the reader clicks on a slice or an instant."""
     if len(events) > 1:
         return {"events": [event.index for event in events], "what": [words(event) for event in events]}
     (event,) = events
@@ -440,7 +440,7 @@ def _about(*events: Event) -> dict[str, Any]:
 
 
 def _short(event: Event) -> str:
-    """What an issue is called."""
+    """The name of an issue."""
     data = event.data
     if event.kind == "tma.issue":
         name = f"{data['operation']} {data['tensor'] or number(data['bytes'], 'byte')}"
@@ -451,7 +451,7 @@ def _short(event: Event) -> str:
 
 
 def _name(events: list[Event]) -> str:
-    """What the instant of some events is called: one in words, several by their kinds."""
+    """The name of an instant: one event in words, several by their kinds."""
     if len(events) == 1:
         return words(events[0])
     return ", ".join(f"{kind} ({count})" for kind, count in Counter(event.kind for event in events).items())

@@ -56,7 +56,7 @@ def conditions(
     tmem: Any,
     gmem: Any,
 ) -> list[Condition]:
-    """What an event has to fulfil, all of it; see `Trace.where`. Errors: TraceError."""
+    """The conditions that an event must meet, all of them; see `Trace.where`. Errors: TraceError."""
     found: list[Condition] = []
     if kind is not None:
         kinds = kinds_named(*([kind] if isinstance(kind, str) else kind))
@@ -88,7 +88,7 @@ def conditions(
 
 
 def _among(name: str, asked: Any, limit: int | None) -> Condition:
-    """Whether an event's `name` is the number asked for, or one of them."""
+    """Return whether an event's `name` is the wanted number, or one of the wanted numbers."""
     numbers = asked if isinstance(asked, Collection) and not isinstance(asked, str) else (asked,)
     if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
         raise TraceError(f"{name}={asked!r}: give a number or several, such as {name}=range(4).")
@@ -105,7 +105,7 @@ def _block(trace: Trace, asked: int | Sequence[int]) -> tuple[int, int, int]:
 
 
 def _of_barrier(trace: Trace, asked: str | int) -> Condition:
-    """Whether an event is of a barrier: by its name, its offset, or its address with the CTA's rank."""
+    """Return whether an event is about a barrier, given by name, offset, or address with the CTA's rank."""
     known = {
         (barrier["name"], barrier["offset"], barrier["rank"])
         for event in (*trace.all_events, *trace)

@@ -1,4 +1,4 @@
-"""What a trace's events add up to: a barrier's states, a transfer from issue to landing, a warp's wait."""
+"""The histories in a trace: a barrier's states, a transfer from issue to landing, a warp's wait."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def waits(events: Iterable[Event]) -> tuple[Wait, ...]:
 
 
 def _object(event: Event) -> Sequence[object]:
-    """What makes two waits of one thread the same wait."""
+    """The key that two tries of one thread share if they are the same wait."""
     if event.kind.startswith("mbarrier."):
         barrier = event.data["barrier"]
         return (barrier["rank"], barrier["offset"], event.data["parity"])

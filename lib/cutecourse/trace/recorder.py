@@ -118,6 +118,6 @@ class Recorder:
         return self._events[index]
 
     def trace(self) -> Trace:
-        """What has been recorded so far; later events do not change it."""
+        """The trace so far; later events do not change it."""
         about = self._about or {"kernel": "", "grid": (1, 1, 1), "block": (1, 1, 1)}
         return Trace(tuple(self._events), **about, memory=self.memory)

@@ -55,7 +55,7 @@ class Mbarrier:
 
 @dataclass(frozen=True, eq=False)
 class CtaMemory:
-    """What one CTA has: bytes of shared memory, cells of tensor memory, and which of them are written.
+    """One CTA's memory: bytes of shared memory, cells of tensor memory, and which of them are written.
 
     cells, cells_written  shape (128, 512), of 32 bits; None where the CTA has used no tensor memory.
     columns               what is allocated of it: (first column, how many).
@@ -154,7 +154,7 @@ class Snapshot:
         return np.ma.MaskedArray(cta.cells.copy().view(item), mask=~written)
 
     def allocated(self, block: Block = 0) -> tuple[tuple[int, int], ...]:
-        """What of a CTA's tensor memory is allocated: (first column, how many). Errors: TraceError."""
+        """A CTA's allocations in tensor memory: (first column, number of columns). Errors: TraceError."""
         return self._cta(block).columns
 
     def barrier(self, name: str | int, block: Block = 0) -> Mbarrier:
@@ -203,7 +203,7 @@ class Snapshot:
     # --- two of them ----------------------------------------------------------------------------------------
 
     def difference(self, other: Snapshot) -> SnapshotDifference:
-        """What another, later snapshot of the launch has that is not so in this one."""
+        """The changes from this snapshot to another, later one of the same launch."""
         rows: list[tuple[str, str, str]] = []
         for block in dict.fromkeys((*self.blocks, *other.blocks)):
             one, two = self._ctas.get(block), other._ctas.get(block)
@@ -283,7 +283,7 @@ class Snapshot:
 
 
 class Replay(Protocol):
-    """What runs a launch again, for snapshots."""
+    """The object that runs a launch again, for snapshots."""
 
     def snapshots(self, events: Sequence[Event], *, end: bool, memory: bool) -> dict[int | None, Snapshot]:
         """The memories right after some events, and at the end under None; `memory` as its recorder had it.
@@ -293,7 +293,7 @@ class Replay(Protocol):
 
 
 class SnapshotDifference:
-    """What changed from one snapshot to another: rows of (CTA, memory, what)."""
+    """The changes from one snapshot to another: rows of (CTA, memory, change)."""
 
     def __init__(self, first: Snapshot, second: Snapshot, rows: tuple[tuple[str, str, str], ...]) -> None:
         self.first = first

@@ -32,12 +32,12 @@ class Touch:
     name: str | None = None
 
     def meets(self, first: int, stop: int) -> bool:
-        """Whether it has a byte or a column of that range."""
+        """Return whether this touch shares a byte or a column with the range from `first` to `stop`."""
         return self.first < stop and first < self.stop
 
 
 def touches(event: Event, by_index: Mapping[int, Event]) -> tuple[Touch, ...]:
-    """What an event touches; `by_index` finds the events that it names.
+    """The memory that an event touches; `by_index` finds the events that it names.
 
     Simplified: a matrix in shared memory is given from its first to its last byte, a box of a tensor in
                 global memory by the tensor's name only.

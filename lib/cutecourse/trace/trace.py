@@ -39,10 +39,10 @@ class Trace:
     variables: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """The shared variables: name to (first byte, byte behind the last)."""
     memory: bool = False
-    """Whether loads and stores were recorded as well."""
+    """True if loads and stores were recorded as well."""
     whole: tuple[Event, ...] = field(default=(), compare=False)
     replay: Replay | None = field(default=None, compare=False)
-    """What runs the launch again, for snapshots; None for a trace from a file."""
+    """The object that runs the launch again for snapshots; None for a trace from a file."""
 
     @property
     def all_events(self) -> tuple[Event, ...]:
@@ -158,7 +158,7 @@ class Trace:
     # --- the memories on the way ----------------------------------------------------------------------------
 
     def snapshot(self, event: Event | int | None = None) -> Snapshot:
-        """What shared memory, tensor memory and mbarriers held right after an event, in every CTA.
+        """The contents of shared memory, tensor memory and mbarriers right after an event, in every CTA.
 
         event   one of the trace's, or its index; without one, where the launch ended: at its error, if one
                 ended it. After a launch that ran to its end no CTA is left.

@@ -205,7 +205,7 @@ def draw_layouts(layouts: Sequence[tuple[str, Layout | str]]) -> PrintFigure:
 
 
 def draw_ownership(atom: Any, *, thread: int | None = None) -> PrintFigure:
-    """Who holds which cell of A, B and C of an MMA atom: the thread's number over its register's.
+    """The owners of A, B and C of an MMA atom: in each cell the thread's number over the register's.
 
     Drawn as the product is: A to the left of C, B above it (so B, which CuTe writes N×K, stands as K×N).
     One colour for each group of four threads; with `thread` given, all cells but its own are faded.

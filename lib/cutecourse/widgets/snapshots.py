@@ -1,4 +1,4 @@
-"""What the widgets take: plain layouts and atom snapshots, checked once, with errors in words."""
+"""The input of the widgets: plain layouts and atom snapshots, checked once, with errors in words."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class OperandSnapshot:
 
 @dataclass(frozen=True)
 class AtomSnapshot:
-    """What the widgets know of an MMA atom."""
+    """The facts about an MMA atom that the widgets use."""
 
     name: str
     shape_mnk: tuple[int, int, int]

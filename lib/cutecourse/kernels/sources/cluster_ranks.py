@@ -1,7 +1,7 @@
-"""Who is who in a cluster: every CTA writes its numbers down, the machine's and those of cluster_layout_vmnk.
+"""Ranks and coordinates in a cluster: every CTA writes the machine's and those of cluster_layout_vmnk.
 
-Two clusters of 4x4 CTAs. A row of `out` belongs to the CTA whose number in the grid, x fastest, is the row's;
-its columns are the fields of `COLUMNS`.
+There are two clusters of 4x4 CTAs. Each CTA writes one row of `out`. The row's index is the CTA's index in
+the grid, counted along x first. The columns are the fields of `COLUMNS`.
 """
 
 import cutlass

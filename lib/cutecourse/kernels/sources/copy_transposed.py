@@ -1,4 +1,4 @@
-"""Read a matrix along its rows and write it along its columns: one side is contiguous, the other strided."""
+"""Read a matrix along its rows and write it along its columns: contiguous reads, strided writes."""
 
 from numba import cuda
 
@@ -8,5 +8,5 @@ def copy_transposed(out, a):
     thread = cuda.grid(1)
     rows, columns = a.shape
     if thread < rows * columns:
-        i, j = thread // columns, thread % columns  # neighbouring threads differ in j: the row's direction
+        i, j = thread // columns, thread % columns  # neighbouring threads differ in j, along a row
         out[j, i] = a[i, j]

@@ -1,7 +1,7 @@
-"""The warp's accumulators stored straight from the registers, each value stamped thread * 256 + value.
+"""Store a warp's accumulators straight from the registers. Each value is stamped thread * 256 + value.
 
-The kernel does not say how C lies in memory; the tensor it is given does. Column-major, each of a thread's
-four values goes out by itself; row-major, two are neighbours and leave in one store.
+The layout of C comes with the tensor; the kernel does not fix it. If C is column-major, each of a thread's
+four values takes a store of its own. If C is row-major, two values are neighbours and share one store.
 """
 
 import cutlass

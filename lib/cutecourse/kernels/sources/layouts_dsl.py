@@ -1,4 +1,4 @@
-"""The layouts of chapter 1 in the CuTe DSL; nothing is launched, the DSL prints them while it traces."""
+"""The layouts of chapter 1 in the CuTe DSL. Nothing is launched: the DSL prints them while it traces."""
 
 from cutlass import cute
 

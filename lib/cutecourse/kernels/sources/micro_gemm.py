@@ -1,6 +1,6 @@
 """One warp, one mma.sync: C (16x8) = A (16x16) times B (8x16) transposed, by way of shared memory.
 
-A and B are K-major, as the atom's TN says; C is column-major. f16 in, f32 out.
+A and B are K-major, as the atom's TN says, and C is column-major. The inputs are f16, the result is f32.
 """
 
 import cutlass
@@ -14,7 +14,7 @@ def micro_gemm(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     tid, _, _ = cute.arch.thread_idx()
     tiled_mma = cute.make_tiled_mma(warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)))
 
-    # gmem -> smem: the warp's 32 threads take the elements in turn
+    # gmem -> smem: the warp's 32 threads take turns with the elements
     smem = SmemAllocator()
     sA = smem.allocate_tensor(cutlass.Float16, cute.make_layout((16, 16), stride=(16, 1)), 16)
     sB = smem.allocate_tensor(cutlass.Float16, cute.make_layout((8, 16), stride=(16, 1)), 16)
@@ -24,7 +24,7 @@ def micro_gemm(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
         sB[i] = mB[i]
     cute.arch.sync_threads()
 
-    # smem -> rmem: each thread takes the values that the atom asks of it
+    # smem -> rmem: each thread takes the values that the atom gives to it
     thr_mma = tiled_mma.get_slice(tid)
     tCsA = thr_mma.partition_A(sA)
     tCsB = thr_mma.partition_B(sB)

@@ -1,6 +1,6 @@
-"""The micro-GEMM with its fragments loaded by ldmatrix: one instruction brings A, one brings B.
+"""The micro-GEMM with fragments loaded by ldmatrix: one instruction loads A, one loads B.
 
-Each of the 32 threads names one row of 16 bytes; the instruction hands every thread the values it owns.
+Each of the 32 threads names one row of 16 bytes. The instruction gives every thread the values that it owns.
 """
 
 import cutlass
@@ -29,7 +29,7 @@ def micro_gemm_ldmatrix(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     tCrC = tiled_mma.make_fragment_C(tCgC)
     tCrC.fill(0.0)
 
-    # The copy's threads must end up holding what the MMA's threads own: hence make_tiled_copy_A, and retile.
+    # Each thread must end up with the values that it owns in the MMA: hence make_tiled_copy_A, and retile.
     load_A = cute.make_copy_atom(warp.LdMatrix8x8x16bOp(transpose=False, num_matrices=4), cutlass.Float16)
     load_B = cute.make_copy_atom(warp.LdMatrix8x8x16bOp(transpose=False, num_matrices=2), cutlass.Float16)
     thr_copy_A = cute.make_tiled_copy_A(load_A, tiled_mma).get_slice(tid)

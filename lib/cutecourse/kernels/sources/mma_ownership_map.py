@@ -1,6 +1,6 @@
-"""Every thread stamps the cells of A, B and C that are its own, as the MMA atom divides them.
+"""Every thread stamps the cells of A, B and C that the MMA atom gives to it.
 
-A stamp is thread * 256 + value: the thread that holds the cell, and which of its values the cell is. Two
+A stamp is thread * 256 + value: the thread that owns the cell, and the index of the value in that thread. Two
 16-bit values share a register, so value 5 of A is the upper half of register 2.
 """
 

@@ -1,8 +1,8 @@
-"""The micro-GEMM with A M-major in shared memory, its fragment made by make_fragment_like: wrong.
+"""The micro-GEMM with A M-major in shared memory and a fragment made by make_fragment_like: wrong.
 
-The partition is right. But make_fragment_like orders the registers as the source lies in memory, and there
-M comes before K, while mma.sync wants the pairs along K. The tensor's layout records the order; the
-instruction takes the registers as they stand.
+The partition is right. But make_fragment_like orders the registers as the source lies in memory, where M
+comes before K, and mma.sync wants pairs along K. The tensor's layout records the order of the registers. The
+instruction ignores it and takes the registers as they come.
 """
 
 import cutlass

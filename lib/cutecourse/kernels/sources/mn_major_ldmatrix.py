@@ -1,7 +1,8 @@
-"""The micro-GEMM with A M-major in shared memory, read by ldmatrix as if it were K-major: wrong.
+"""The micro-GEMM with A M-major in shared memory, read by ldmatrix as if A were K-major: wrong.
 
-ldmatrix knows addresses only. Told of 16-byte rows along K, it is given 16-byte runs along M, and each thread
-gets the transpose's values. CuTe lets this pass only because the kernel describes the memory falsely.
+ldmatrix knows only addresses. The kernel claims that they start rows of 16 bytes along K, but the 16 bytes
+run along M, so each thread gets values of the transpose. CuTe allows this only because the kernel describes
+the memory falsely.
 """
 
 import cutlass

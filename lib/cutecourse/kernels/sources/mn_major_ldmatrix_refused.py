@@ -1,7 +1,7 @@
 """The micro-GEMM with A M-major in shared memory, read by ldmatrix without .trans: CuTe refuses it.
 
 A row of 8 values along K lies in 8 places 32 bytes apart, and ldmatrix needs 16 contiguous, aligned bytes.
-The partition knows this from sA's layout. The specification is here so that the refusal can be seen.
+CuTe knows this from sA's layout. The kernel exists to show the refusal.
 """
 
 import cutlass

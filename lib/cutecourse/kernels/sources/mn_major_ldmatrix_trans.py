@@ -1,7 +1,7 @@
 """The micro-GEMM with A M-major in shared memory, read by ldmatrix.trans: right.
 
 The rows of 16 bytes run along M, as the memory does, and the instruction transposes each 8x8 block on its way
-into the registers. The only change in CuTe is the copy atom.
+into the registers. In CuTe only the copy atom changes.
 """
 
 import cutlass

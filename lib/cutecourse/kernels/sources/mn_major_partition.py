@@ -1,7 +1,7 @@
 """The micro-GEMM with A M-major in shared memory, read through partition_A: right.
 
-partition_A works on coordinates and sA's own layout turns them into offsets, so the values are the ones that
-the atom asks for; they are no longer neighbours, so each is loaded by itself.
+partition_A works on coordinates, and sA's own layout turns them into offsets. So each thread gets the values
+that the atom asks for. They are no longer neighbours in memory, so each takes a load of its own.
 """
 
 import cutlass

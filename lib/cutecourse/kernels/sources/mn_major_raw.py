@@ -1,7 +1,7 @@
-"""The micro-GEMM with A M-major in shared memory, read at addresses computed as if it were K-major: wrong.
+"""The micro-GEMM with A M-major in shared memory, read at addresses computed as if A were K-major: wrong.
 
-The rows and columns below are the PTX ISA's for this instruction. The last line turns them into an address,
-and that is where sA's layout is forgotten: thread by thread it reads the transpose of A.
+The rows and columns below are the PTX ISA's for this instruction. The last line turns them into an offset and
+forgets sA's layout there. Every thread reads its values of the transpose of A.
 """
 
 import cutlass

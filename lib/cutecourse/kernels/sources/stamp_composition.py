@@ -1,7 +1,7 @@
-"""Each thread sends its number through one layout, the result through another, and notes what came out.
+"""Each thread sends its index through one layout and the result through another, and writes down the end.
 
-`out[i] = outer(inner(i))`, computed step by step, is what one composed layout must give in one step. Both
-layouts come by their leaf modes; the outer one's last mode goes on for ever, as CuTe's does.
+`out[i] = outer(inner(i))`, computed in two steps, must equal one composed layout. Both layouts are passed by
+their leaf modes. The outer layout's last mode goes on for ever, as in CuTe.
 """
 
 from numba import cuda

@@ -1,7 +1,7 @@
-"""Each thread writes its number at the offset to which a layout sends it.
+"""Each thread writes its index at the offset that a layout gives.
 
-The layout's modes come as two arrays, shape and stride, so one kernel stamps any layout; a hierarchical one
-is passed by its leaf modes, left to right.
+The layout's modes come as two arrays, shape and stride, so one kernel stamps any layout. A hierarchical
+layout is passed by its leaf modes, left to right.
 """
 
 from numba import cuda

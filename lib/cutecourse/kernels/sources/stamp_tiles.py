@@ -1,8 +1,8 @@
-"""Each block writes its number over its tile, and each thread its own number in its cell of the tile.
+"""Each block writes its index over its tile, and each thread its own index in its cell of the tile.
 
 A divide gives two modes: the tile, and the rest, which says where each tile begins. A thread's offset is
-tile(threadIdx) + rest(blockIdx). The same kernel stamps a product: there, too, one layout is repeated by
-another. Both layouts come by their leaf modes.
+tile(threadIdx) + rest(blockIdx). The same kernel stamps a product, where one layout also repeats another.
+Both layouts are passed by their leaf modes.
 """
 
 from numba import cuda

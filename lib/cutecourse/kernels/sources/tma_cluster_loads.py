@@ -1,9 +1,9 @@
-"""The loads of a GEMM on a 4x4 cluster: A multicast along N, B along M, over the whole of K; no MMA yet.
+"""The loads of a GEMM on a 4x4 cluster, without an MMA: A is multicast along N, B along M, over all of K.
 
-512x1024x256 in CTA tiles of 128x256x64 is one cluster of 16 CTAs. A CTA shares its tile of A with the four
-of its row and its tile of B with the four of its column, loads a quarter of each, and waits for the bytes
-of both tiles. One stage of shared memory; a cluster barrier says when all 16 are done with it.
-Every CTA writes down the tiles that it got, and its two masks.
+One cluster of 16 CTAs covers 512x1024x256 in CTA tiles of 128x256x64. A CTA shares its tile of A with the
+four CTAs of its row and its tile of B with the four of its column. It loads a quarter of each, and waits for
+the bytes of both tiles. There is one stage of shared memory, and a cluster barrier says when all 16 CTAs are
+done with it. Every CTA writes down the tiles that it got, and its two masks.
 """
 
 import cutlass

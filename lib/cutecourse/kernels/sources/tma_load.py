@@ -1,8 +1,8 @@
-"""One tile brought to shared memory by one TMA instruction, then stored by all threads through its layout.
+"""One TMA instruction loads a tile to shared memory; then all threads store it through its layout.
 
-A is 128x256, K-major; the tile is the 64x64 one at tile coordinates (1, 2). Its rows are 128 bytes in shared
-memory, swizzled by 128 bytes. One elected thread tells the barrier how many bytes will come and issues the
-load; everybody waits for the barrier's phase 0.
+A is 128x256 and K-major. The tile is the 64x64 one at tile coordinates (1, 2). Its rows are 128 bytes in
+shared memory, swizzled by 128 bytes. One elected thread tells the barrier how many bytes will come and issues
+the load. Everybody waits for the barrier's phase 0.
 """
 
 import cutlass
@@ -31,7 +31,7 @@ def tma_load(
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
 
-    # The TMA tensor's elements are coordinates; its tile is where the load is to start.
+    # The TMA tensor's elements are coordinates; the first one in its tile says where the load starts.
     gA = cute.local_tile(tma_tensor, TILE, TILE_COORD)
     tAsA, tAgA = cpasync.tma_partition(
         tma_atom, 0, cute.make_layout(1), cute.group_modes(sA, 0, 2), cute.group_modes(gA, 0, 2)

@@ -1,8 +1,8 @@
-"""Four CTAs along N need the same tile of A: each loads a quarter of it and sends that to all four.
+"""Four CTAs along N need the same tile of A. Each loads a quarter and sends it to all four.
 
-The cluster is 1x4. The atom is made for four receivers, so its box is a quarter of the tile; tma_partition
-gives each CTA the quarter that is its own, and the mask names the CTAs that a load writes to, one bit each.
-Every CTA's barrier expects the whole tile: the bytes of its own load and those of its three neighbours.
+The cluster is 1x4. The atom is made for four receivers, so its box is a quarter of the tile. tma_partition
+gives each CTA its own quarter, and the mask has one bit for each CTA that a load writes to. Every CTA's
+barrier expects the whole tile: the bytes of its own load and of its three neighbours' loads.
 """
 
 import cutlass
@@ -36,7 +36,7 @@ def tma_multicast(
             cute.arch.mbarrier_init(barrier, 1)
             cute.arch.mbarrier_arrive_and_expect_tx(barrier, cute.size_in_bytes(cutlass.Float16, smem_layout))
     cute.arch.mbarrier_init_fence()
-    # A neighbour's bytes may come as soon as it runs: every barrier of the cluster must be ready before.
+    # A neighbour's bytes may come as soon as it runs, so every barrier of the cluster must be ready first.
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
 

@@ -1,10 +1,10 @@
 """Two stages of shared memory between a warp that loads and four that compute, over any number of k-tiles.
 
-Each stage has two barriers. `full` completes a phase when the producer has arrived and all bytes are there;
-`empty` when all consumers have arrived, each done with reading. A wait names the parity of the phase it
-waits for. A consumer's first wait for `full` names phase 0, its next phase 1, and so on: parity 0, 1, 0, ...
-The producer's first wait for `empty` must not block, and waiting for parity 1 of a fresh barrier does not.
-`cutlass.pipeline.PipelineTmaAsync` is the class that holds the same for larger kernels.
+Each stage has two barriers. `full` completes a phase when the producer has arrived and all bytes are there.
+`empty` completes one when all consumers have arrived, each done with reading. A wait names the parity of the
+phase it waits for. A consumer's first wait for `full` names phase 0, its next phase 1, and so on: parity 0,
+1, 0, ... The producer's first wait for `empty` must not block, and a wait for parity 1 of a fresh barrier
+does not. `cutlass.pipeline.PipelineTmaAsync` is the class that does the same in larger kernels.
 
 out[m] is the sum of row m of A over all k-tiles.
 """

@@ -1,8 +1,8 @@
-"""Three stages are filled ahead from a matrix that has one k-tile: what do the other two loads fetch?
+"""Fill three stages ahead from a matrix that has only one k-tile, to see what the other two loads fetch.
 
-A is 128x64 and M-major, and so is the tile in shared memory, as in a GEMM whose A is not transposed: one
-tile takes 16 loads of a 64x8 box. The k-tiles 1 and 2 lie behind the end of A. Each stage has its barrier,
-which expects the bytes of a whole tile, and `arrived` says which of them completed their phase.
+A is 128x64 and M-major, and so is the tile in shared memory, as in a GEMM whose A is not transposed. One tile
+takes 16 loads of a 64x8 box. The k-tiles 1 and 2 lie behind the end of A. Each stage has its own barrier,
+which expects the bytes of a whole tile. `arrived` says which barriers completed their phase.
 """
 
 import cutlass
@@ -13,7 +13,7 @@ from cutlass.memory import SmemAllocator
 TILE = (128, 64)
 STAGES = 3
 THREADS = 128
-PATTERN = -1.0  # what shared memory holds before
+PATTERN = -1.0  # fills shared memory before the loads
 
 
 @cute.kernel
@@ -42,7 +42,7 @@ def tma_prefetch(
 
     if warp == 0:
         for stage in cutlass.range(STAGES, unroll=1):
-            # Number `stage` of the k-tiles starts 64 further along K. A tiled tensor would not say so: where
+            # k-tile number `stage` starts 64 * stage along K. A tiled tensor would not say so: where
             # there is one k-tile, and CuTe knows it, the mode that counts k-tiles has stride 0.
             gA = cute.local_tile(cute.domain_offset((0, TILE[1] * stage), tma_tensor), TILE, (0, 0))
             tAsA, tAgA = cpasync.tma_partition(

@@ -1,8 +1,8 @@
-"""The way back: all threads write a tile to shared memory, one TMA instruction stores it to global memory.
+"""The way back: all threads write a tile to shared memory, and one TMA instruction stores it to gmem.
 
-B is 128x256, K-major; the tile goes to tile coordinates (1, 2). What the threads wrote is made visible to the
-asynchronous proxy, which is how TMA reaches shared memory, before one thread issues the store. No barrier
-tells when a store is done: its thread puts it in a bulk group and waits for the group.
+B is 128x256 and K-major; the tile goes to tile coordinates (1, 2). TMA reaches shared memory through the
+asynchronous proxy. So a fence makes the threads' writes visible to that proxy before one thread issues the
+store. No barrier tells when a store is done: its thread puts it in a bulk group and waits for the group.
 """
 
 import cutlass

@@ -1,8 +1,8 @@
 """The GEMM of the last rung for other problems: one SM or two, f16 or bf16, K- or MN-major, any M, N and K.
 
-What is new beside umma_two_sm_pipeline: the tiles at the edges. TMA fills with zeros what lies outside of A
-and B, and its barrier counts those bytes too, so the main loop knows nothing of edges; only the epilogue
-compares coordinates. A cluster's CTAs all run, also where they have no tile: the others count on them.
+The tiles at the edges are new beside umma_two_sm_pipeline. TMA fills places outside of A and B with zeros,
+and its barrier counts those bytes too. So the main loop knows nothing of edges, and only the epilogue
+compares coordinates. All CTAs of a cluster run, even those without a tile, because the others wait for them.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ THREADS = 128
 
 @dataclass(frozen=True)
 class Config:
-    """What the kernel is compiled for, beside its tensors' shapes and strides.
+    """The choices that the kernel is compiled for, beside its tensors' shapes and strides.
 
     sms       SMs for one MMA, 1 or 2; its tile is 128 times that many rows, and 256 columns.
     major     for A and B, "k" or "mn": the mode whose elements lie side by side.
@@ -75,7 +75,7 @@ class Config:
     def smem_layout(self, shape, major):
         """All stages of what `shape`, a partition_shape of the MMA, is read from."""
         kinds = {"k": tcgen05.SmemLayoutAtomKind.K_SW128, "mn": tcgen05.SmemLayoutAtomKind.MN_SW128}
-        # Atoms follow each other along K first where they are MN-major, so that an MMA's are together.
+        # MN-major atoms follow each other along K first, so that the atoms of one MMA are together.
         order = (1, 2, 3) if major == "k" else (2, 1, 3)
         return tcgen05.tile_to_mma_shape(
             tcgen05.make_smem_layout_atom(kinds[major], self.element), cute.append(shape, STAGES), order=order

@@ -1,9 +1,9 @@
 """One tcgen05.mma: C (128x128) = A (128x16) times B (128x16) transposed. One thread issues it for 128.
 
 A and B lie in shared memory as the hardware wants them: K-major rows of 32 bytes, swizzled. Each thread
-stores its share of the elements; a fence lets the tensor core, which reads by the async proxy, see them.
-The accumulator lies in tensor memory: 128 lanes, one for each row of C, by 128 columns of 32 bits.
-f16 in, f32 out.
+stores its share of the elements. The tensor core reads them through the async proxy, so a fence must come
+first. The accumulator lies in tensor memory: 128 lanes, one for each row of C, by 128 columns of 32 bits. The
+inputs are f16, the result is f32.
 """
 
 import cutlass
@@ -55,19 +55,19 @@ def umma_one(
     cute.arch.sync_threads()
 
     tiled_mma = make_mma()
-    thr_mma = tiled_mma.get_slice(0)  # the one CTA that this MMA takes
+    thr_mma = tiled_mma.get_slice(0)  # this MMA takes one CTA
     gA = cute.local_tile(mA, (TILE[0], TILE[2]), (0, 0))
     gB = cute.local_tile(mB, (TILE[1], TILE[2]), (0, 0))
     gC = cute.local_tile(mC, TILE[:2], (0, 0))
     tCgA = thr_mma.partition_A(gA)  # (MmaA, 1, 1)
     tCgB = thr_mma.partition_B(gB)
-    # A fragment of A or B is a descriptor of shared memory; that of C is a place in tensor memory.
+    # A fragment of A or B is a shared-memory descriptor; the fragment of C is a place in tensor memory.
     tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 1)
     tCrB = tiled_mma.make_fragment_B(sB)
     tCtC = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C(TILE[:2]))
     tCtC = cute.make_tensor(cute.arch.retrieve_tmem_ptr(cutlass.Float32, 16, tmem_base), tCtC.layout)
 
-    # gmem -> smem: the CTA's threads take the elements in turn
+    # gmem -> smem: the CTA's threads take turns with the elements
     for i in range(tid, cute.size(sA), THREADS):
         sA[i] = tCgA[i]
     for i in range(tid, cute.size(sB), THREADS):

@@ -1,4 +1,4 @@
-"""The one-tile GEMM of umma_tile with two parts left open: who multiplies and commits, and who brings C home.
+"""The one-tile GEMM of umma_tile with two parts left open: multiply and commit, and the epilogue.
 
 `parts_spec(multiply, epilogue)` is the launch with both given, as functions of the CuTe DSL:
 

@@ -1,8 +1,8 @@
 """One tile of C (128x128) over all of K (256): four k-tiles of 64 through one stage, four MMAs for each.
 
-A row of a k-tile is 128 bytes, so the swizzle is the widest. The first MMA writes the accumulator, every
-later one adds to it. The stage is free for the next k-tile when the barrier says that the MMAs which read it
-are done: the same barrier each time, and the parity of the phase to wait for goes 0, 1, 0, 1.
+A row of a k-tile is 128 bytes, so the swizzle is the widest. The first MMA writes the accumulator, and every
+later one adds to it. The stage is free for the next k-tile when the MMAs that read it are done. One barrier
+tells, the same each time, and the parity of the phase to wait for goes 0, 1, 0, 1.
 """
 
 import cutlass
@@ -54,13 +54,13 @@ def umma_tile(
     cute.arch.sync_threads()
 
     tiled_mma = make_mma()
-    thr_mma = tiled_mma.get_slice(0)  # the one CTA that this MMA takes
+    thr_mma = tiled_mma.get_slice(0)  # this MMA takes one CTA
     gA = cute.local_tile(mA, (TILE[0], TILE[2]), (0, None))  # (128, 64, k-tiles)
     gB = cute.local_tile(mB, (TILE[1], TILE[2]), (0, None))
     gC = cute.local_tile(mC, TILE[:2], (0, 0))
     tCgA = thr_mma.partition_A(gA)  # (MmaA, 1, 4, k-tiles)
     tCgB = thr_mma.partition_B(gB)
-    # A fragment of A or B is a descriptor of shared memory; that of C is a place in tensor memory.
+    # A fragment of A or B is a shared-memory descriptor; the fragment of C is a place in tensor memory.
     tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 4)
     tCrB = tiled_mma.make_fragment_B(sB)
     tCtC = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C(TILE[:2]))
@@ -68,7 +68,7 @@ def umma_tile(
 
     tiled_mma.set(tcgen05.Field.ACCUMULATE, False)
     for k in cutlass.range(cute.size(gA, mode=[2]), unroll=1):
-        # gmem -> smem: the CTA's threads take the elements in turn
+        # gmem -> smem: the CTA's threads take turns with the elements
         for i in range(tid, cute.size(sA), THREADS):
             sA[i] = tCgA[None, None, None, k][i]
         for i in range(tid, cute.size(sB), THREADS):

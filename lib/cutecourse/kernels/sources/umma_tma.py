@@ -1,7 +1,7 @@
-"""The same tile of C, but TMA brings the k-tiles: one thread asks for two boxes and a barrier counts bytes.
+"""The same tile of C, but TMA loads the k-tiles: one thread asks for two boxes, and a barrier counts bytes.
 
-No thread computes an address or a swizzle, and no fence is needed: TMA and the tensor core both use the async
-proxy. In turn a second barrier says when the bytes of both tiles are there.
+No thread computes an address or a swizzle. No fence is needed, because TMA and the tensor core both use the
+async proxy. The price is a second barrier, which says when the bytes of both tiles are there.
 """
 
 import cutlass
@@ -63,13 +63,13 @@ def umma_tma(
     cute.arch.sync_threads()
 
     tiled_mma = make_mma()
-    thr_mma = tiled_mma.get_slice(0)  # the one CTA that this MMA takes
+    thr_mma = tiled_mma.get_slice(0)  # this MMA takes one CTA
     gA = cute.local_tile(tma_a, (TILE[0], TILE[2]), (0, None))  # (128, 64, k-tiles)
     gB = cute.local_tile(tma_b, (TILE[1], TILE[2]), (0, None))
     gC = cute.local_tile(mC, TILE[:2], (0, 0))
     tCgA = thr_mma.partition_A(gA)  # (MmaA, 1, 4, k-tiles)
     tCgB = thr_mma.partition_B(gB)
-    # A fragment of A or B is a descriptor of shared memory; that of C is a place in tensor memory.
+    # A fragment of A or B is a shared-memory descriptor; the fragment of C is a place in tensor memory.
     tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 4)
     tCrB = tiled_mma.make_fragment_B(sB)
     tCtC = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C(TILE[:2]))

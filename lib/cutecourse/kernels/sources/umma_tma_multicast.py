@@ -1,7 +1,7 @@
 """A 4x4 cluster computes C (512x1024): A's tiles are multicast along N, B's along M. One SM for each MMA.
 
 A CTA loads a quarter of its tile of A for the four CTAs of its row, and a quarter of its tile of B for the
-four of its column. It may load again only when the MMAs of all seven CTAs that it sends to are done, so a
+four of its column. It may load again only when the MMAs of all seven CTAs that it sends to are done. So a
 commit arrives at seven barriers, and each barrier counts seven arrivals.
 """
 
@@ -68,7 +68,7 @@ def umma_tma_multicast(
             cute.arch.mbarrier_init(tma_barrier, 1)
             cute.arch.mbarrier_init(mma_barrier, senders)
     cute.arch.mbarrier_init_fence()
-    # A neighbour's bytes may come as soon as it runs: every barrier of the cluster must be ready before.
+    # A neighbour's bytes may come as soon as it runs, so every barrier of the cluster must be ready first.
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
 
@@ -79,7 +79,7 @@ def umma_tma_multicast(
     gC = cute.local_tile(mC, TILE[:2], (block_m, block_n))
     tCgA = thr_mma.partition_A(gA)  # (MmaA, 1, 4, k-tiles)
     tCgB = thr_mma.partition_B(gB)
-    # A fragment of A or B is a descriptor of shared memory; that of C is a place in tensor memory.
+    # A fragment of A or B is a shared-memory descriptor; the fragment of C is a place in tensor memory.
     tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 4)
     tCrB = tiled_mma.make_fragment_B(sB)
     tCtC = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C(TILE[:2]))

@@ -1,9 +1,10 @@
 """Two SMs, one MMA: a pair of CTAs computes C (256x256), each holding half of A, half of B and half of C.
 
-CTA v loads rows 128v on of A and of B, and its tensor memory gets rows 128v on of C. The even CTA leads: it
-issues the MMA, which reads the halves of both. The bytes of both CTAs' loads count on the leader's barrier
-(the other's loads name it by their barrier's address with the pair's bit cleared), so only the leader waits
-for them. A commit arrives at both CTAs' barriers, since both must know when their stage is free.
+CTA v loads rows 128v to 128v + 127 of A and of B, and its tensor memory gets the same rows of C. The even CTA
+leads: it issues the MMA, which reads both halves. The bytes of both CTAs' loads count on the leader's
+barrier, because the other CTA's loads name their own barrier's address with the pair's bit cleared. So only
+the leader waits for the bytes. A commit arrives at both CTAs' barriers, since both must know when their stage
+is free.
 """
 
 import cutlass
@@ -76,7 +77,7 @@ def umma_two_sm(
     gC = cute.local_tile(mC, TILE[:2], (0, 0))
     tCgA = thr_mma.partition_A(gA)  # (MmaA, 1, 4, k-tiles), MmaA of 128 rows
     tCgB = thr_mma.partition_B(gB)
-    # A fragment of A or B is a descriptor of shared memory; that of C is a place in tensor memory.
+    # A fragment of A or B is a shared-memory descriptor; the fragment of C is a place in tensor memory.
     tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 4)
     tCrB = tiled_mma.make_fragment_B(sB)
     tCtC = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C(TILE[:2]))
@@ -120,7 +121,7 @@ def umma_two_sm(
         cute.arch.fence_view_async_tmem_load()
         cute.autovec_copy(tDrC, tDgC[None, i, 0, 0])
 
-    # Tensor memory of a pair is freed for both CTAs, and only when both have read theirs.
+    # A pair frees its tensor memory for both CTAs, and only when both have read theirs.
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
     if warp == 0:

@@ -1,10 +1,10 @@
 """Eight pairs of SMs in a 4x4 cluster compute C (512x1024), with multicast and three stages of shared memory.
 
-One warp loads as far ahead as there are free stages, one warp of each pair's leader issues the MMAs, and all
-four warps wait for the last of them. `full` counts, in the leader, the bytes that both CTAs' tiles get;
-`empty` counts, in each CTA, a commit from every pair that its loads reach: the two pairs along M and the four
-along N, its own counted once. A commit goes to both CTAs of all these pairs.
-`cutlass.pipeline.PipelineTmaUmma` is the class that holds the same for larger kernels.
+One warp loads as far ahead as there are free stages. One warp of each pair's leader issues the MMAs. All four
+warps wait for the last MMA. `full`, in the leader, counts the bytes that land in both CTAs. `empty`, in each
+CTA, counts a commit from every pair that its loads reach: two pairs along M and four along N, its own counted
+once. A commit goes to both CTAs of all these pairs. `cutlass.pipeline.PipelineTmaUmma` is the class that does
+the same in larger kernels.
 """
 
 import cutlass
@@ -85,7 +85,7 @@ def umma_two_sm_pipeline(
     gC = cute.local_tile(mC, TILE[:2], (block_m // 2, block_n))
     tCgA = thr_mma.partition_A(gA)  # (MmaA, 1, 4, k-tiles), MmaA of 128 rows
     tCgB = thr_mma.partition_B(gB)
-    # A fragment of A or B is a descriptor of shared memory; that of C is a place in tensor memory.
+    # A fragment of A or B is a shared-memory descriptor; the fragment of C is a place in tensor memory.
     tCrA = tiled_mma.make_fragment_A(sA)  # (1, 1, 4, stages)
     tCrB = tiled_mma.make_fragment_B(sB)
     tCtC = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C(TILE[:2]))
