@@ -20,15 +20,30 @@ OWN_ASSETS = HERE / "assets"
 WIDGET_ASSETS = Path(importlib.util.find_spec("cutecourse").origin).parent / "widgets" / "static"
 
 
+SCRIPTED = "cute-scripted"
+"""A class of the root element where scripts run."""
+
+
 def add_assets(app: Sphinx, *_: Any) -> None:
-    """Serve our assets, and load the mount script on every page.
+    """Serve our assets, and load our two scripts on every page: one folds answers, one mounts widgets.
 
     As a classic script: browsers refuse a module that a page opened from a file asks for.
     """
     app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS)]
     app.add_css_file("palette.css")
     app.add_css_file("coursebook.css")
+    # Without the script that folds answers, the class that hides them until it runs must go.
+    unfold = f"document.documentElement.classList.remove('{SCRIPTED}')"
+    app.add_js_file("answers.js", loading_method="defer", onerror=unfold)
     app.add_js_file("mount.js", loading_method="defer")
+
+
+def say_that_scripts_run(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Mark the page before its first line is drawn, so that no answer is seen and then folded."""
+    script = f'<script>document.documentElement.classList.add("{SCRIPTED}")</script>'
+    context["metatags"] = context.get("metatags", "") + script
 
 
 def write_palette(app: Sphinx, exception: Exception | None) -> None:
@@ -78,3 +93,4 @@ def setup(app: Sphinx) -> None:
     # After the extensions that add scripts (their priority is 500).
     app.connect("html-page-context", drop_outside_scripts, priority=900)
     app.connect("html-page-context", keep_state_scripts_valid, priority=901)
+    app.connect("html-page-context", say_that_scripts_run)

@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
+from coursebook import answers
 from cutecourse.widgets import with_todays_code
 from tools.notebooks import (
     METADATA_KEY,
@@ -42,6 +43,7 @@ def read_with_outputs(text: str, *args: Any, path: str | Path | None = None, **k
     for cell, recorded in zip(code_cells(notebook), code_cells(recording), strict=True):
         cell.outputs = [shown for output in recorded.outputs for shown in with_static_figure(output)]
         cell.execution_count = recorded.execution_count
+    answers.mark(notebook, source)
     if "widgets" in recording.metadata:
         notebook.metadata["widgets"] = with_todays_code(recording.metadata["widgets"])
     return notebook

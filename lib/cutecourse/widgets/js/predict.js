@@ -9,13 +9,19 @@ function render({ model, el: host }) {
   const options = model.get("options");
   const valid = (said) => said !== null && said !== undefined && (type !== "choice" || options.includes(String(said)));
   const commit = (said) => {
+    pending = null;
     keep(key, said);
     update(model, { said });
+    draw();
   };
+  // An arrow key checks the next option on its way to another one. Only Enter, the space bar or a click chooses.
+  let pending = null;
+  let moving = false;
 
   const said = el("p", { class: "cc-said", "data-cc": "said", role: "status" });
   const clear = el("button", { type: "button", class: "cc-quiet", "data-cc": "clear", text: "Forget it" });
   clear.addEventListener("click", () => {
+    pending = null;
     forget(key);
     update(model, { said: null });
     (radios[0] ?? entry?.control).focus();
@@ -30,7 +36,19 @@ function render({ model, el: host }) {
       { class: "cc-options" },
       options.map((option) => {
         const radio = el("input", { type: "radio", name, value: option, "data-cc": "option" });
-        radio.addEventListener("change", () => radio.checked && commit(option));
+        radio.addEventListener("keydown", (event) => {
+          moving = event.key.startsWith("Arrow");
+          if ((event.key !== "Enter" && event.key !== " ") || pending !== option) return;
+          event.preventDefault();
+          commit(option);
+        });
+        radio.addEventListener("keyup", () => (moving = false));
+        radio.addEventListener("change", () => {
+          if (!radio.checked) return;
+          if (!moving) return commit(option);
+          pending = option;
+          draw();
+        });
         radios.push(radio);
         return el("label", { class: "cc-option" }, radio, el("span", {}, words(option)));
       }),
@@ -64,7 +82,7 @@ function render({ model, el: host }) {
     el(
       "fieldset",
       {},
-      el("legend", { text: "Predict, then run" }),
+      el("legend", { text: "Your prediction" }),
       el("p", { class: "cc-question" }, words(model.get("question"))),
       controls,
       el("div", { class: "cc-kept" }, said, clear),
@@ -75,10 +93,16 @@ function render({ model, el: host }) {
   const draw = () => {
     const value = model.get("said");
     const known = valid(value);
-    for (const radio of radios) radio.checked = known && radio.value === String(value);
+    for (const radio of radios) radio.checked = pending !== null ? radio.value === pending : known && radio.value === String(value);
     if (entry && known && document.activeElement !== entry.control) entry.control.value = String(value);
     if (entry && !known) entry.control.value = "";
-    said.replaceChildren(...(known ? ["You said ", el("strong", {}, words(value)), "."] : []));
+    said.replaceChildren(
+      ...(pending !== null
+        ? ["Press Enter to choose ", el("strong", {}, words(pending)), "."]
+        : known
+          ? ["You said ", el("strong", {}, words(value)), "."]
+          : []),
+    );
     root.dataset.said = known ? String(value) : "";
     clear.hidden = !known;
   };
@@ -87,6 +111,7 @@ function render({ model, el: host }) {
   });
   const stopModel = follow(model, ["said"], draw);
   const before = recall(key);
+  if (before !== null && !valid(before)) forget(key, { stale: true });
   if (valid(before)) {
     if (model.get("said") !== before) update(model, { said: before });
   } else if (valid(model.get("said"))) keep(key, model.get("said"));

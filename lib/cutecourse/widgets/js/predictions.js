@@ -5,8 +5,8 @@ const EVENT = "cutecourse:predict";
 // For a page that may not store anything: what was said, for as long as the page is open.
 const spoken = (globalThis[Symbol.for("cutecourse.predictions")] ??= new Map());
 
-function announce(key, said) {
-  globalThis.dispatchEvent(new CustomEvent(EVENT, { detail: { key, said } }));
+function announce(key, said, more = {}) {
+  globalThis.dispatchEvent(new CustomEvent(EVENT, { detail: { key, said, ...more } }));
 }
 
 export function keep(key, said) {
@@ -19,14 +19,15 @@ export function keep(key, said) {
   announce(key, said);
 }
 
-export function forget(key) {
+/** Drops what was said. `stale` says that it was no answer to the question as it is asked now. */
+export function forget(key, { stale = false } = {}) {
   spoken.delete(key);
   try {
     localStorage.removeItem(PREFIX + key);
   } catch {
     // as above
   }
-  announce(key, null);
+  announce(key, null, { stale });
 }
 
 export function recall(key) {

@@ -17,8 +17,8 @@ function render({ model, el: host }) {
       ...(none
         ? ["The machine says ", machine, ". ", el("span", { class: "cc-muted", text: "No prediction was kept for this one." })]
         : agrees === "yes"
-          ? [el("span", { class: "cc-mark", "aria-hidden": "true", text: "✓ " }), "You said ", you, ", and the machine says ", machine, " too."]
-          : [el("span", { class: "cc-mark", "aria-hidden": "true", text: "≠ " }), "You said ", you, "; the machine says ", machine, "."]),
+          ? [el("span", { class: "cc-mark", "aria-hidden": "true", text: "✓ " }), "Right. You said ", you, ", and the machine says ", machine, " too."]
+          : [el("span", { class: "cc-mark", "aria-hidden": "true", text: "≠ " }), "Not right. You said ", you, "; the machine says ", machine, "."]),
     );
   };
   const stopStore = subscribe(key, (said) => model.get("said") !== said && update(model, { said }));
