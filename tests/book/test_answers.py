@@ -152,8 +152,10 @@ def test_keyboard__tab_reaches_the_button_and_skips_what_is_folded(question: tup
 
 
 def test_question__is_a_group_with_a_name_and_its_options_too(question: tuple[Any, Any, Any]) -> None:
-    page, options, _ = question
-    group = page.get_by_role("group", name="Your prediction").first
+    _, options, answer = question
+    key = answer.get_attribute("data-key")
+    widget = answer.page.locator(f'[data-cc=predict][data-key="{key}"]')
+    group = widget.get_by_role("group", name="Your prediction")
     names = [option.get_attribute("value").replace("`", "") for option in options.all()]
     assert [group.get_by_role("radio", name=name, exact=True).count() for name in names] == [1] * len(names)
 
@@ -173,7 +175,11 @@ def test_link__into_an_answer_opens_it(page: Any, address: str, book: Path) -> N
     answer.get_by_role("button", name="Hide the answer").click()
     assert not _is_open(answer)
     page.evaluate(
-        "id => { const a = document.createElement('a'); a.href = '#' + id; document.body.append(a); a.click(); }",
+        """id => {
+          const link = Object.assign(document.createElement("a"), { href: "#" + id });
+          document.body.append(link);
+          link.click();
+        }""",
         target,
     )
     page.wait_for_function(
@@ -182,7 +188,7 @@ def test_link__into_an_answer_opens_it(page: Any, address: str, book: Path) -> N
 
 
 def test_search_in_the_page__may_find_what_is_folded(question: tuple[Any, Any, Any]) -> None:
-    page, _, answer = question
+    _, _, answer = question
     body = answer.locator(".cute-answer-body")
     assert body.get_attribute("hidden") == "until-found"
     body.dispatch_event("beforematch", {"bubbles": True})
@@ -223,7 +229,11 @@ def test_answer__is_never_seen_before_it_is_folded(browser: Any, address: str) -
     name = _first_choice()[0]
     with guarded_context(browser) as context:
         waiting: list[Any] = []
-        context.route("**/answers.js*", waiting.append)
+
+        def hold(route: Any) -> None:
+            waiting.append(route)
+
+        context.route("**/answers.js*", hold)
         page = context.new_page()
         page.goto(f"{address}/{name}.html", wait_until="commit")
         page.wait_for_selector(".cute-answer-body", state="attached")
@@ -240,5 +250,3 @@ def test_prediction__that_answers_another_question_is_dropped(page: Any, address
     page.wait_for_selector(READY)
     assert not _is_open(page.locator(f'.cute-answer[data-key="{key}"]'))
     assert page.evaluate("key => localStorage.getItem('cutecourse.predict.' + key)", key) is None
-
-
