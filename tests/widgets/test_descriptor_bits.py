@@ -115,8 +115,8 @@ def test_taken_by__are_exactly_the_descriptors_that_the_operations_make() -> Non
 def test_taken_by__says_why_not() -> None:
     shape = INSTR_SM100.encode(c_format="F32", m_dim=256, n_dim=24)
     assert dict(taken_by(INSTR_SM100, shape)) == {
-        OPERATIONS[0]: "M = 256: it has M = 64 or 128",
-        OPERATIONS[1]: "N = 24: with M = 256 it has N from 16 to 256 in steps of 16",
+        OPERATIONS[0]: "M is 256; it takes 64 or 128",
+        OPERATIONS[1]: "N is 24; with M = 256 it takes 16 to 256 in steps of 16",
     }
     types = INSTR_SM100.encode(c_format="S32", a_format="TF32", m_dim=128, n_dim=64)
     assert DescriptorBits(INSTR_SM100, types).taken_by[OPERATIONS[0]].startswith("A TF32, B F16 and D S32")
@@ -224,4 +224,4 @@ def test_figure__prints_all_bits_marks_those_that_differ_and_names_what_is_wrong
         assert sum(patch.get_height() < 0.5 for patch in axes.patches) == 2
     lines = [text.get_text() for text in below.texts]
     assert any(re.search(r"start_address +66  1056 bytes", line) for line in lines)
-    assert any("bits 14 to 15 are reserved and hold 0b1" in line for line in lines)
+    assert any("bits 14 to 15 are reserved and must be 0, but hold 0b1" in line for line in lines)

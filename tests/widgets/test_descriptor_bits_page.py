@@ -148,7 +148,7 @@ def test_parse__reads_what_a_reader_types(javascript: Callable[..., Any]) -> Non
         {"format": format_snapshot(SMEM_SM100), "texts": texts},
     )
     assert found[:4] == ["0x40", "0x4000404000010040", "0x40", "0x40"]
-    assert all("is no number" in one for one in found[4:8])
+    assert all("is not a number" in one for one in found[4:8])
     assert "has 64 bits" in found[8]
 
 
@@ -275,7 +275,7 @@ def test_page__an_instruction_descriptor_says_which_operation_has_it(mount: Any)
     assert cc(page, "operation").evaluate_all(takes) == both
     cc(page, "value", field="m_dim").fill("256")
     assert cc(page, "operation").evaluate_all(takes) == [[both[0][0], "false"], both[1]]
-    assert "M = 256: it has M = 64 or 128." in cc(page, "operation").first.inner_text()
+    assert "M is 256; it takes 64 or 128." in cc(page, "operation").first.inner_text()
     assert cc(page, "outcome").inner_text() == "Accepted"
 
 

@@ -227,7 +227,7 @@ def test_page__a_shape_redraws_and_the_lone_allocation_follows(mount: Any) -> No
     assert cc(page, "rows").inner_text() == "64"
     assert "columns 0 to 31" in cc(page, "what").inner_text()
     cc(page, "shape").select_option("2,64")
-    assert "no M = 64 of two CTAs" in cc(page, "operation").inner_text()
+    assert "has M = 64 over two CTAs" in cc(page, "operation").inner_text()
     cc(page, "row").fill("64")
     assert "m: 0 to 63" in message.inner_text()
 

@@ -68,10 +68,9 @@ def problems(fmt: DescriptorFormat, value: int) -> list[str]:
         held = value >> low & ((1 << bits) - 1)
         if held:
             found.append(
-                f"bit {low} is reserved and holds 1: no field has it, it has to be 0"
+                f"bit {low} is reserved and must be 0, but holds 1"
                 if bits == 1
-                else f"bits {low} to {low + bits - 1} are reserved and hold {held:#b}: no field has them, "
-                "they have to be 0"
+                else f"bits {low} to {low + bits - 1} are reserved and must be 0, but hold {held:#b}"
             )
     constants = {rule["field"]: rule for rule in _CONSTANTS.get(fmt.name, [])}
     for field in fmt.fields:
@@ -180,7 +179,7 @@ def taken_by(fmt: DescriptorFormat, value: int) -> list[tuple[str, str]]:
 def _why_not(op: dict[str, Any], held: dict[str, Any]) -> str:
     for name in op["zero"]:
         if held[name].stored:
-            return f"{name} holds {held[name].stored}, and its descriptor has 0 there"
+            return f"{name} holds {held[name].stored}; it must be 0"
     types = [
         held[name].field.name_of(held[name].stored) or str(held[name].stored)
         for name in ("a_format", "b_format", "c_format")
@@ -189,12 +188,10 @@ def _why_not(op: dict[str, Any], held: dict[str, Any]) -> str:
         return "A {}, B {} and D {} are not among its types".format(*types)
     m, n = held["m_dim"].stored * 16, held["n_dim"].stored * 8
     if str(m) not in op["shapes"]:
-        return f"M = {m}: it has M = {' or '.join(op['shapes'])}"
+        return f"M is {m}; it takes {' or '.join(op['shapes'])}"
     known = op["shapes"][str(m)]
     if n not in known:
-        return (
-            f"N = {n}: with M = {m} it has N from {known[0]} to {known[-1]} in steps of {known[1] - known[0]}"
-        )
+        return f"N is {n}; with M = {m} it takes {known[0]} to {known[-1]} in steps of {known[1] - known[0]}"
     return ""
 
 

@@ -17,7 +17,7 @@ function render({ model, el: host }) {
   const list = el("div", { class: "cc-wordlist", role: "radiogroup", "aria-label": "Which word is shown", hidden: !many });
   const typed = field("Word", el("input", { type: "text", "data-cc": "word", spellcheck: "false", autocomplete: "off" }), format.bits > 32 ? "15.5em" : "10.5em");
   const back = el("button", { type: "button", class: "cc-quiet", "data-cc": "reset", text: "As given" });
-  const strip = el("div", { class: "cc-bitstrip", role: "group", "data-cc": "strip", "aria-label": "The bits, highest first; arrow keys walk them, Space turns one over" });
+  const strip = el("div", { class: "cc-bitstrip", role: "group", "data-cc": "strip", "aria-label": "The bits, highest first. Arrow keys move between them, Space flips one" });
   const table = el("div", { class: "cc-fieldrows", "data-cc": "fields" });
   const state = el("div", { class: "cc-state", "data-cc": "state", "aria-live": "polite" });
   const reading = el("div", { class: "cc-reading", "data-cc": "reading" });
@@ -172,19 +172,19 @@ function render({ model, el: host }) {
     const none = layout.span === 0;
     const formula = (major, name, note) => (layout.terms[major] ? p(name, code(formulaOf(layout, major), `formula-${major}`), note) : p(`No ${major}-major operand has this layout.`));
     return [
-      el("h5", { text: "Where 16 bytes of the matrix lie" }),
-      p(none ? "No swizzle; from byte " : `Rows of ${layout.span} bytes, ${layout.atom} to a swizzle atom, then ${layout.swizzle} on the address; from byte `, strong("start", layout.start), ":"),
-      formula("K", "K-major, row r, 16 bytes j along K: ", none ? "" : " (a leading offset is not used here)"),
-      formula("MN", "MN-major, 16 bytes j along M or N, row k: ", ""),
+      el("h5", { text: "Where the matrix lies, in pieces of 16 bytes" }),
+      p(none ? "No swizzle. From byte " : `Rows of ${layout.span} bytes, ${layout.atom} in a swizzle atom, then ${layout.swizzle} on the address. From byte `, strong("start", layout.start), ":"),
+      formula("K", "K-major, row r, piece j along K: ", none ? "" : " (the leading offset is not used here)"),
+      formula("MN", "MN-major, piece j along M or N, row k: ", ""),
     ];
   };
   const sayOperations = (now) => {
     const found = takenBy(format, now);
     if (!found.length) return [];
     const items = found.map(([name, why]) =>
-      el("li", { "data-cc": "operation", "data-name": name, "data-takes": String(why === "") }, el("span", { class: why ? "cc-no" : "cc-yes", text: why ? "✗ " : "✓ " }), el("code", { text: name }), why ? ` has no such descriptor. ${why}.` : " has this descriptor."),
+      el("li", { "data-cc": "operation", "data-name": name, "data-takes": String(why === "") }, el("span", { class: why ? "cc-no" : "cc-yes", text: why ? "✗ " : "✓ " }), el("code", { text: name }), why ? ` does not take this descriptor: ${why}.` : " takes this descriptor."),
     );
-    return [el("h5", { text: "Which operation has it" }), el("ul", { class: "cc-plainlist" }, items)];
+    return [el("h5", { text: "Which operation takes it?" }), el("ul", { class: "cc-plainlist" }, items)];
   };
 
   const draw = () => {
@@ -205,7 +205,7 @@ function render({ model, el: host }) {
       const unlike = Boolean((differ >> BigInt(bit)) & 1n);
       button.textContent = one;
       button.setAttribute("aria-checked", String(one === 1));
-      button.setAttribute("aria-label", `bit ${bit}, ${part ? part.name : "reserved"}: ${one}${unlike ? ", not the same in all words" : ""}`);
+      button.setAttribute("aria-label", `bit ${bit}, ${part ? part.name : "reserved"}: ${one}${unlike ? ", differs between the words" : ""}`);
       button.classList.toggle("cc-differs", unlike);
       button.classList.toggle("cc-wrongbit", !part && one === 1);
     }
@@ -231,7 +231,7 @@ function render({ model, el: host }) {
     const wrong = problemsOf(format, now);
     state.classList.toggle("cc-refusedstate", wrong.length > 0);
     state.replaceChildren(
-      wrong.length ? p(strong("outcome", "Refused"), ": these bits are no ", code(format.format), ".") : p(strong("outcome", "Accepted"), ": reserved bits are 0, and every number stands for something."),
+      wrong.length ? p(strong("outcome", "Refused"), ": these bits are not a ", code(format.format), ".") : p(strong("outcome", "Accepted"), ": reserved bits are 0, and every number has a meaning."),
       ...(wrong.length ? [el("ul", { class: "cc-plainlist" }, wrong.map((text) => el("li", { "data-cc": "problem" }, el("span", { class: "cc-no", text: "✗ " }), text)))] : []),
       ...sayField(now),
     );

@@ -14,7 +14,7 @@ export const grouped = (text) => `0x${text.slice(2).replace(/(.{4})(?=.)/g, "$1_
 /** A word as a reader types it: hexadecimal with 0x, binary with 0b, or decimal; _ and blanks between digits. */
 export function parseWord(text, format) {
   const plain = text.replace(/[_'\s]/g, "").toLowerCase();
-  if (!/^(0x[0-9a-f]+|0b[01]+|[0-9]+)$/.test(plain)) throw new WordError(`"${text.trim()}" is no number; write 0x and hexadecimal digits, 0b and bits, or decimal digits.`);
+  if (!/^(0x[0-9a-f]+|0b[01]+|[0-9]+)$/.test(plain)) throw new WordError(`"${text.trim()}" is not a number. Write 0x and hexadecimal digits, 0b and bits, or decimal digits.`);
   const word = BigInt(plain);
   if (word >> BigInt(format.bits)) throw new WordError(`${format.format} has ${format.bits} bits; ${text.trim()} has more.`);
   return word;
@@ -74,8 +74,8 @@ export function problemsOf(format, word) {
   const found = [];
   for (const [low, bits] of reservedIn(format)) {
     const held = heldBy(word, low, bits);
-    if (held && bits === 1) found.push(`bit ${low} is reserved and holds 1: no field has it, it has to be 0`);
-    else if (held) found.push(`bits ${low} to ${low + bits - 1} are reserved and hold 0b${held.toString(2)}: no field has them, they have to be 0`);
+    if (held && bits === 1) found.push(`bit ${low} is reserved and must be 0, but holds 1`);
+    else if (held) found.push(`bits ${low} to ${low + bits - 1} are reserved and must be 0, but hold 0b${held.toString(2)}`);
   }
   for (const { field, stored, named } of fieldsOf(format, word)) {
     if (!named) found.push(`${field.name} holds ${stored}, which stands for nothing; there are ${choicesOf(field)}`);
@@ -134,13 +134,13 @@ export function formulaOf(layout, major) {
 export function takenBy(format, word) {
   const held = Object.fromEntries(fieldsOf(format, word).map((part) => [part.field.name, part]));
   const whyNot = (op) => {
-    for (const name of op.zero) if (held[name].stored) return `${name} holds ${held[name].stored}, and its descriptor has 0 there`;
+    for (const name of op.zero) if (held[name].stored) return `${name} holds ${held[name].stored}; it must be 0`;
     const types = ["a_format", "b_format", "c_format"].map((name) => (held[name].named ? held[name].meant : String(held[name].stored)));
     if (!op.types.some((known) => known.every((type, i) => type === types[i]))) return `A ${types[0]}, B ${types[1]} and D ${types[2]} are not among its types`;
     const [m, n] = [held.m_dim.stored * 16, held.n_dim.stored * 8];
     const ns = op.shapes[m];
-    if (!ns) return `M = ${m}: it has M = ${Object.keys(op.shapes).join(" or ")}`;
-    if (!ns.includes(n)) return `N = ${n}: with M = ${m} it has N from ${ns[0]} to ${ns.at(-1)} in steps of ${ns[1] - ns[0]}`;
+    if (!ns) return `M is ${m}; it takes ${Object.keys(op.shapes).join(" or ")}`;
+    if (!ns.includes(n)) return `N is ${n}; with M = ${m} it takes ${ns[0]} to ${ns.at(-1)} in steps of ${ns[1] - ns[0]}`;
     return "";
   };
   return format.operations.map((op) => [op.name, whyNot(op)]);

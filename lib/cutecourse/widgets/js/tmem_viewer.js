@@ -194,11 +194,11 @@ function render({ model, el: host }) {
     pic.node.style.height = `${px[0]}px`;
     for (const block of blocks) {
       const [high, wide] = [(block.c[2] / one.m) * px[0], (block.c[3] / one.n) * px[1]];
-      const text = wide >= 68 ? `CTA ${block.cta} w${block.warp}` : `${block.cta}.${block.warp}`;
+      const text = wide >= 68 ? one.group === 2 ? `CTA ${block.cta} w${block.warp}` : `warp ${block.warp}` : `${block.cta}.${block.warp}`;
       pic.node.append(patch(hueClass(block), block.c, all, high >= 13 && wide >= 26 ? el("span", { "aria-hidden": "true", text }) : ""));
     }
     pic.node.append(pic.frame, pic.mark);
-    cPanel.replaceChildren(el("h4", { text: `C, ${one.m} x ${one.n}` }), el("div", { class: "cc-tm-axes" }, el("span", { class: "cc-tm-axis", "aria-hidden": "true", text: "n →" }), pic.node), el("p", { class: "cc-muted cc-tm-note", text: "One colour: what one warp of one CTA loads." }));
+    cPanel.replaceChildren(el("h4", { text: `C, ${one.m} x ${one.n}` }), el("div", { class: "cc-tm-axes" }, el("span", { class: "cc-tm-axis", "aria-hidden": "true", text: "n →" }), pic.node), el("p", { class: "cc-muted cc-tm-note", text: "Each colour is the part that one warp loads." }));
     return pic;
   };
 
@@ -282,43 +282,43 @@ function render({ model, el: host }) {
     const { warp } = mine;
     const where = [b("element", found ? `C[${found[0]}, ${found[1]}]` : "No element of C"), found ? " lies in CTA " : " lies at CTA ", b("at-cta", place.cta), ", lane ", b("at-lane", place.lane), ", column ", b("at-column", place.column)];
     const address = `0x${((place.lane << 16) | place.column).toString(16).padStart(8, "0")}`;
-    const lines = [p(...where, "; its address is ", el("code", { "data-cc": "address", text: address }), ", the lane in the upper half.")];
+    const lines = [p(...where, ". Its address is ", el("code", { "data-cc": "address", text: address }), ", with the lane in the upper half.")];
     if (found) {
       const x = model.get("repetitions");
       const from = place.column - start() - mine.register;
       const other = one.element(place.cta, place.lane, from);
       const end = one.element(place.cta, place.lane, Math.min(from + x, one.columns) - 1);
-      const over = from + x > one.columns ? ` The load reads ${x} columns and C has ${one.columns - from} here: the other registers get what lies behind it, and what is not allocated may not be read.` : "";
+      const over = from + x > one.columns ? ` The load reads ${x} columns, but C has only ${one.columns - from} here. The other registers get what lies behind C, and columns that are not allocated must not be read.` : "";
       lines.push(
-        p("Warp ", b("warp", warp), " of the CTA's four loads it: thread ", b("thread", mine.thread), ", lane ", mine.lane, " of the warp, load ", b("load", mine.load), " of ", Math.ceil(one.columns / x), ", register ", b("register", `r${mine.register}`), `. In this load the thread gets C[${other[0]}, ${other[1]}]${end[1] === other[1] ? "" : ` to C[${end[0]}, ${end[1]}]`}.${over}`),
+        p("Warp ", b("warp", warp), " loads it. Thread ", b("thread", mine.thread), " (lane ", mine.lane, " of the warp) gets it with load ", b("load", mine.load), " of ", Math.ceil(one.columns / x), ", in register ", b("register", `r${mine.register}`), `. With this load the thread gets C[${other[0]}, ${other[1]}]${end[1] === other[1] ? "" : ` to C[${end[0]}, ${end[1]}]`}.${over}`),
       );
     }
-    lines.push(p("A warp reaches only its own 32 lanes: lanes ", b("reach", span(warp * WARP_LANES, WARP_LANES)), ` are for warps whose number is ${warp} modulo 4 (${warp}, ${warp + 4}, ...), and no other warp can load them.`));
+    lines.push(p("A warp reaches only 32 lanes. Lanes ", b("reach", span(warp * WARP_LANES, WARP_LANES)), ` belong to the warps ${warp}, ${warp + 4}, ... (${warp} modulo 4).`));
     return lines;
   };
   const tell = () => {
     const place = chosen();
-    state.replaceChildren(...(place ? sayPlace(place) : [p("Choose an element of C, or a place in tensor memory: with the pointer, the arrow keys, or the numbers above.")]));
+    state.replaceChildren(...(place ? sayPlace(place) : [p("Choose an element of C or a place in tensor memory: click, use the arrow keys, or type numbers above.")]));
     const own = holder();
     const end = start() + one.columns;
     const wrong = [];
-    if (!own) wrong.push("No allocation holds the accumulator: the MMA would write columns that nobody allocated. It is drawn from column 0.");
-    else if (own.columns < one.columns) wrong.push(`The accumulator takes ${one.columns} columns, and ${own.name} has ${own.columns}: columns ${own.column + own.columns} to ${Math.min(end, COLUMNS) - 1} are not its own.`);
+    if (!own) wrong.push("No allocation holds the accumulator, so the MMA would write columns that nobody allocated. The picture puts it at column 0.");
+    else if (own.columns < one.columns) wrong.push(`The accumulator takes ${one.columns} columns, and ${own.name} has ${own.columns}: columns ${own.column + own.columns} to ${Math.min(end, COLUMNS) - 1} belong to somebody else.`);
     if (end > COLUMNS) wrong.push(`The accumulator would end at column ${end}; there are ${COLUMNS}.`);
     const laneCount = new Set(blocks.filter((x) => x.cta === 0).flatMap(({ memory: [top, , high] }) => Array.from({ length: high }, (_, i) => top + i))).size;
-    const half = laneCount < LANES ? [p("Each warp finds C in ", b("lanes-each", laneCount / 4), " of its 32 lanes; a 32x32b load gives the other threads what no MMA wrote, and CuTe's make_tmem_copy refuses it here.")] : [];
+    const half = laneCount < LANES ? [p("Only ", b("lanes-each", laneCount / 4), " of each warp's 32 lanes hold C. A 32x32b load would give the other threads values that no MMA wrote, so CuTe's make_tmem_copy refuses it here.")] : [];
     told.replaceChildren(
       el("h5", { text: "The accumulator" }),
       ...wrong.map((text) => p(el("span", { class: "cc-no", text: "✗ " }), el("span", { "data-cc": "problem", text }))),
-      p("In each CTA ", b("rows", one.rows), ` rows of C, ${one.columns} columns of tensor memory: `, el("code", { "data-cc": "layout", text: one.notation }), ", a lane being a step of 65536."),
-      one.operation ? p("Of ", el("code", { "data-cc": "operation", text: one.operation }), ".") : p(el("span", { "data-cc": "operation", text: "CuTe has this layout; the library's two operations have no M = 64 of two CTAs." })),
+      p(one.group === 2 ? "Each CTA holds " : "The CTA holds ", b("rows", one.rows), ` rows of C in ${one.columns} columns. The layout is `, el("code", { "data-cc": "layout", text: one.notation }), "; a step of 65536 leads to the next lane."),
+      one.operation ? p("The operation is ", el("code", { "data-cc": "operation", text: one.operation }), ".") : p(el("span", { "data-cc": "operation", text: "CuTe has this layout, but neither of the library's two operations has M = 64 over two CTAs." })),
       ...half,
-      one.group === 2 ? p("An allocation of a pair takes the same columns in both CTAs.") : "",
+      one.group === 2 ? p("An allocation for a pair takes the same columns in both CTAs.") : "",
     );
   };
   const drawList = () => {
     const reason = (a) =>
-      a.state === "placed" ? `columns ${a.column} to ${a.column + a.columns - 1}` : a.state === "waits" ? "waits until as many neighbouring columns are free" : `refused: ${a.why}`;
+      a.state === "placed" ? `columns ${a.column} to ${a.column + a.columns - 1}` : a.state === "waits" ? "waits until that many neighbouring columns are free" : `refused: ${a.why}`;
     const items = held().map((a) => {
       const drop = el("button", { type: "button", class: "cc-quiet", "data-cc": "free", "data-name": a.name, "aria-label": `${a.state === "placed" ? "Free" : "Withdraw"} ${a.name}`, text: a.state === "placed" ? "Free" : "Withdraw" });
       drop.addEventListener("click", () => {
