@@ -66,3 +66,17 @@ def test_num_bits__is_that_of_one_block() -> None:
         Layout((512, 256), (256, 1)), parse("S<3,4,3> o 0 o (128,64):(64,1)"), (128, 64), "f16", 4
     )
     assert atom.num_bits_per_tma == 128 * 64 * 16
+
+
+def test_the_example__leaves_at_once_on_another_gpu() -> None:
+    # wgmma_tma_sm90 asks for the major version before it makes any descriptor, and returns 0
+    found = next(
+        f for f in files("nvidia-cutlass") or () if str(f).endswith("tutorial/hopper/wgmma_tma_sm90.cu")
+    )
+    text = Path(str(found.locate())).read_text()
+    start = text[text.index("int main(") :]
+    check = start.index("props.major != 9")
+    assert check < start.index("gemm(")
+    branch = start[check : start.index("}", check)]
+    assert "return 0;" in branch
+    assert "assert" not in branch
