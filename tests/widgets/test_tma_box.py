@@ -44,9 +44,9 @@ def test_tma_box__takes_its_start_by_keyword_and_prints_what_differs() -> None:
         ({"extents": (0, 8)}, "from 1 to 65536"),
         ({"tile": (128, 1024)}, "from 1 to 512"),
         ({"tile": (128.0, 64)}, "is no pair of whole numbers"),
-        ({"dtype": "s4"}, "dtype 's4' is not among"),
+        ({"dtype": "s4"}, "dtype 's4' is unknown to TmaBox"),
         ({"dtype": "half"}, "u8, f16, f32, f64"),
-        ({"major": "N"}, "major 'N' is not among what TmaBox shows: K, MN"),
+        ({"major": "N"}, "major 'N' is unknown to TmaBox; choose from K, MN"),
         ({"swizzle": "256B"}, "none, 32B, 64B, 128B"),
         ({"smem_layout": "tiled"}, "atoms, plain"),
         ({"multicast": 3}, "1, 2, 4"),
@@ -250,6 +250,7 @@ def test_page__a_broken_rule_stops_the_picture_and_says_why(
             control.fill(value)
     assert cc(page, "rule", ok="false").first.get_attribute("data-rule") == rule
     assert said in cc(page, "refused").inner_text()
+    assert field is None or not re.search(rf"\b{field[0].upper()}{field[1:]}", cc(page, "tma").inner_text())
     assert cc(page, "chunk").count() == 0
     assert cc(page, "outcome").inner_text() == "refused"
     assert cc(page, "area-box").count() == 0
@@ -257,6 +258,22 @@ def test_page__a_broken_rule_stops_the_picture_and_says_why(
     assert wrong.evaluate_all("all => all.map((e) => e.dataset.field)") == ([field] if field else [])
     cc(page, "example").select_option(index=1)
     assert cc(page, "chunk").count() == 128
+
+
+@pytest.mark.browser
+def test_page__the_rules_start_folded_and_stay_as_the_reader_left_them(mount: Any) -> None:
+    page = mount(TmaBox())
+    rules = cc(page, "rule")
+    assert not rules.first.is_visible()
+    cc(page, "verdict").focus()
+    page.keyboard.press("Enter")
+    assert rules.first.is_visible()
+    cc(page, "extent-k").fill("100")
+    assert cc(page, "verdict").inner_text().startswith("Rules: 1 of ")
+    assert "globalStrides are multiples of 16 bytes" in cc(page, "rule", ok="false").inner_text()
+    assert "The rule: globalStrides are multiples of 16 bytes" in cc(page, "refused").inner_text()
+    cc(page, "verdict").click()
+    assert not rules.first.is_visible()
 
 
 @pytest.mark.browser

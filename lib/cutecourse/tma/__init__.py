@@ -4,8 +4,8 @@
 arguments of the driver's cuTensorMapEncodeTiled and the driver's rules (`TensorMapEncoding.check`).
 `tma_partition` divides a tile into instructions (`TmaPartition`), `tma_coords` lists them with their
 coordinates, and `smem_image` gives the bytes of shared memory after a load. `make_cluster_layout_vmnk`,
-`create_tma_multicast_mask` and `multicast_ctas` say who sends what to whom in a cluster. `Dynamic`,
-`dynamic`, `parse_cpp` and `cpp_str` tell numbers that C++ knows when it compiles from those it does not.
+`create_tma_multicast_mask` and `multicast_ctas` say which CTA of a cluster sends what to which. `Dynamic`,
+`dynamic`, `parse_cpp` and `cpp_str` mark the numbers that C++ knows only when the program runs.
 Nothing here needs a GPU.
 """
 

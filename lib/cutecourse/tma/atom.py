@@ -45,8 +45,8 @@ _MAX_RANK = 5
 class TmaTrace:
     """The values that make_tma_atom computes, under CuTe's names and in CuTe's order.
 
-    Shapes:     `gmem_prob_*` and `smem_box_*` have five entries as CuTe's arrays have; what the descriptor
-                takes of them is in `encoding`. Innermost first everywhere.
+    Shapes:     `gmem_prob_*` and `smem_box_*` have five entries, as CuTe's arrays do; `encoding` holds the
+                entries that the descriptor takes. Innermost first everywhere.
     Units:      elements of the internal type, or bytes where the name says so; `cta_v_tile` to `sidx2gmode`
                 and `gmem_tma_basis_stride` count the tensor's own elements.
     Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp.
@@ -102,16 +102,16 @@ class TmaTrace:
 
     @property
     def instructions(self) -> int:
-        """How many TMA instructions one tile takes; with multicast, of all CTAs together per CTA's share."""
+        """The number of TMA instructions for one tile; with multicast, for each CTA."""
         return self.tile_size // self.num_val_src
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of shared memory that a tile fills: what the barrier of a load expects."""
+        """Bytes of shared memory that a tile fills; the barrier of a load expects this number."""
         return self.tile_size * self.dtype.bits // 8
 
     def violations(self, address: int | None = None) -> tuple[TmaError, ...]:
-        """Every rule that this atom breaks when its descriptor is made: CUTLASS's own, then the driver's.
+        """The rules that this atom breaks: CUTLASS's first, then the driver's.
 
         Empty for an atom that `trace_tma_atom` gives without `check=False`.
         """
@@ -156,9 +156,9 @@ class TmaTrace:
     def log(self, *, static_sizes: bool | None = None) -> dict[str, str]:
         """Each value as CuTe C++ prints it, in the order of its computation.
 
-        A static number has an underscore. `static_sizes=False` is the program whose problem size is an
-        argument: all extents and strides of the tensor are dynamic but the stride 1; True makes all static;
-        without it they are as they were given.
+        A static number has an underscore. With `static_sizes=False`, the problem size is an argument of the
+        program: all extents and strides of the tensor are dynamic, except the stride 1. True makes all of
+        them static. By default they stay as they were given.
         Errors: TmaError where C++ refuses the atom with such sizes.
 
         >>> trace = trace_tma_atom(Layout((128, 64), (1, 128)), Layout((64, 64)), (64, 64), "f16")
@@ -214,7 +214,7 @@ class TmaTrace:
         return getattr(self, name)
 
     def to_snapshot(self) -> dict[str, Any]:
-        """Every value as JSON can hold it; layouts become their notation."""
+        """All values in a form that JSON can hold; layouts become text."""
         plain: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -265,25 +265,25 @@ _ARRAYS = (
 )
 # The rule's name, what happens, and the fields that hold the result.
 _STEPS = (
-    ("tile", "which coordinates of the tensor the elements of the tile have", "cta_v_tile"),
+    ("tile", "from the number of an element of the tile to its coordinate", "cta_v_tile"),
     ("split", "shared memory: a swizzle of bytes on top of a plain layout", "smem_swizzle", "smem_layout"),
-    ("invert", "which element of the tile each place of shared memory holds", "inv_smem_layout"),
-    ("follow", "walk shared memory and note where the walk goes in the tensor", "sidx2gmode_full"),
-    ("truncate", "one instruction walks as long as each mode steps by 1", "smem_rank", "sidx2gmode"),
+    ("invert", "from an offset in shared memory to the element that lies there", "inv_smem_layout"),
+    ("follow", "from the offset on to the coordinate: a walk through shared memory", "sidx2gmode_full"),
+    ("truncate", "one instruction: the modes before the first step that is not 1", "smem_rank", "sidx2gmode"),
     ("strides", "the same walk in strides of global memory, in the internal type", "tile_gstride"),
-    ("merge", "what lies side by side in memory is one side of the box, up to 256", "tma_gstride"),
+    ("merge", "neighbours in memory become one side of the box, up to 256 elements", "tma_gstride"),
     ("name", "every mode of the tensor gets its own basis element", "gbasis"),
     ("indirect", "the walk again, in modes instead of strides", "tile_gbasis_tmp", "tile_gbasis"),
     ("box", "the sides of the box, and the mode of the tensor that each follows", "tma_gbasis_tile"),
     (
         "rest",
-        "modes that the box does not step along: extent 1, so that a coordinate can choose",
+        "modes outside the box get extent 1, so that a coordinate can choose among them",
         "gtensor_T",
         "tile_gbasis_remaining_stride",
         "tile_gbasis_remaining_shape",
         "tma_gbasis_full",
     ),
-    ("five", "a tensor map has five dimensions: the last ones share the fifth", "tma_gbasis"),
+    ("five", "a tensor map has five dimensions at most: the last ones share the fifth", "tma_gbasis"),
     (
         "problem",
         "extents and strides of the tensor in the order of the box",
@@ -293,18 +293,18 @@ _STEPS = (
     ),
     (
         "multicast",
-        "each CTA of the multicast loads its part, cut off from the outermost side",
+        "each CTA of the multicast loads one part; the outermost side is cut first",
         "smem_box_shape_pre_mcast",
         "smem_box_shape",
     ),
     ("swizzle", "the swizzle's number in the descriptor", "smem_swizzle_mode", "tma_format"),
     (
         "coordinates",
-        "which coordinate of the instruction each mode of the tensor steps along",
+        "from the modes of the tensor to the coordinates of the instruction",
         "recast_ratio",
         "gmem_tma_basis_stride",
     ),
-    ("size", "one instruction, of all CTAs together", "num_bits_per_tma", "num_val_src"),
+    ("size", "one instruction, counted for all CTAs together", "num_bits_per_tma", "num_val_src"),
     ("result", "sides of the box : modes of the tensor", "tma_gbasis"),
 )
 
@@ -416,7 +416,7 @@ def trace_tma_atom(
 
 
 def _as_tiler(tiler: Any, modes: int) -> Any:
-    """Tuples for lists, and of the only mode's extent a tuple."""
+    """Turn lists into tuples, and the extent of an only mode into a tuple of one."""
     if isinstance(tiler, (tuple, list)):
         return tuple(_as_tiler(part, 0) for part in tiler)
     return (tiler,) if modes == 1 and isinstance(tiler, int) else tiler

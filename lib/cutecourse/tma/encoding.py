@@ -1,4 +1,4 @@
-"""The arguments of cuTensorMapEncodeTiled: what a tensor map is made of, and the driver's rules for them."""
+"""The arguments of cuTensorMapEncodeTiled, from which a tensor map is made, and the driver's rules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ INTERLEAVES: dict[str, int] = {"none": 0, "16B": 1, "32B": 2}
 L2_PROMOTIONS: dict[str, int] = {"none": 0, "64B": 1, "128B": 2, "256B": 3}
 OOB_FILLS: dict[str, int] = {"zeros": 0, "nan": 1}
 SWIZZLE_SPANS: dict[str, int] = {"32B": 32, "64B": 64, "128B": 128}
-"""How many bytes the inner side of a box may have under a swizzle; those with `_atom_` are 128B as well."""
+"""The longest inner side of a box under each swizzle, in bytes; names with `_atom_` span 128B as well."""
 
 _BOX_BYTES = 228 << 10
 """Bytes that a box may have: the shared memory of a multiprocessor of compute capability 9.0 or 10.0."""
@@ -174,7 +174,7 @@ class TensorMapEncoding:
 
     @property
     def loaded_box(self) -> tuple[int, ...]:
-        """How many elements are moved along each dimension: every `element_strides`-th of the box.
+        """The number of elements moved along each dimension: every `element_strides`-th one of the box.
 
         Without interleave the innermost dimension's stride is ignored.
         """
@@ -185,12 +185,12 @@ class TensorMapEncoding:
 
     @property
     def box_bytes(self) -> int:
-        """Bytes that one instruction moves, those outside of the tensor too: what a barrier counts."""
+        """Bytes that one instruction moves and a barrier counts, those outside the tensor included."""
         return math.prod(self.loaded_box) * self.element_bytes
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory that a box spans: under a swizzle each of its rows takes the whole span.
+        """Bytes of shared memory that a box takes. Under a swizzle, each row takes a whole span.
 
         >>> TensorMapEncoding("f16", (64, 8), (128,), (16, 4), swizzle="128B").shared_bytes
         512
@@ -200,7 +200,7 @@ class TensorMapEncoding:
         return math.prod(outer) * pitch
 
     def replace(self, **changes: Any) -> TensorMapEncoding:
-        """The same with other values: to try a rule."""
+        """A copy with other values, to try a rule."""
         return replace(self, **changes)
 
     def check(self, address: int | None = None) -> None:
@@ -212,11 +212,11 @@ class TensorMapEncoding:
             raise error
 
     def violations(self, address: int | None = None) -> tuple[TmaError, ...]:
-        """Every rule that is broken, in the order of `check`; empty for what the driver takes."""
+        """The broken rules, in the order of `check`; empty for a descriptor that the driver accepts."""
         return tuple(self._broken(address))
 
     def to_snapshot(self) -> dict[str, Any]:
-        """The arguments as JSON can hold them, with the driver's numbers beside the names."""
+        """The arguments in a form that JSON can hold, with the driver's numbers beside the names."""
         known = DATA_TYPES.get(self.dtype.name, ("", -1))
         return {
             "dtype": self.dtype.name,

@@ -6,4 +6,4 @@ __all__ = ["TmaError"]
 
 
 class TmaError(RuleError):
-    """No TMA can be made of this, or not in this way."""
+    """CUTLASS or the driver would refuse to make this TMA."""

@@ -30,7 +30,7 @@ _MAX_RANK = 5
 
 
 def basis_value(stride: Any) -> Any:
-    """How far a stride steps along its coordinate; an integer is its own value.
+    """The distance that a stride steps along its coordinate; an integer is its own value.
 
     >>> from cutecourse.layout import E
     >>> basis_value(64 * E(1)), basis_value(8)
@@ -136,7 +136,7 @@ def _recast_error(layout: Layout, shape: Any, stride: Any, ratio: int) -> TmaErr
 def construct_tma_gbasis(
     gtensor: Layout, smem_layout: Layout, cta_v_map: Layout, bits: int, tma_bits: int
 ) -> dict[str, Any]:
-    """Every value on the way from the shared-memory layout to the TMA's modes, by CuTe's names.
+    """All values on the way from the shared-memory layout to the TMA's modes, by CuTe's names.
 
     Shapes:     `cta_v_map` takes an element of the tile to its coordinates in `gtensor`.
     Units:      elements of the tensor; from `tile_gstride` on, elements of the internal type.
@@ -238,7 +238,7 @@ def tma_basis_stride(
     bits: int,
     tma_bits: int,
 ) -> Any:
-    """Which TMA coordinate each mode of the tensor steps along, and how far: the TMA tensor's strides.
+    """The TMA tensor's strides: for each mode of the tensor, its TMA coordinate and the step along it.
 
     Errors: none. A mode with one element or stride 0 contributes nothing: 0.
     Source: CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp, make_tma_copy_desc.

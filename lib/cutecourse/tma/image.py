@@ -38,7 +38,7 @@ class TmaInstruction:
     multicast_id: int
 
     def to_snapshot(self) -> dict[str, Any]:
-        """The same with lists, for JSON."""
+        """The values in a form that JSON can hold."""
         return {
             "coords": list(self.coords),
             "box": list(self.box),
@@ -187,7 +187,7 @@ def _elements(trace: TmaTrace, array: NDArray[Any], crds: dict[Any, Any]) -> NDA
 
 
 def _paths(shape: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Every extent of a shape with its place in it."""
+    """The extents of a shape, each with its path."""
     if is_node(shape):
         for position, mode in enumerate(shape):
             yield from _paths(mode, (*path, position))

@@ -1,4 +1,4 @@
-"""Clusters and multicast: which CTAs of a cluster receive what a CTA loads, as masks."""
+"""Clusters and multicast: masks of the CTAs that receive the tile that one CTA loads."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def make_cluster_layout_vmnk(cluster_shape: Any, thr_id: Layout | int = 1) -> La
 
 @explained("bit r of the mask is set for every CTA r that differs from this one in the open modes only")
 def create_tma_multicast_mask(cta_layout_vmnk: Layout, cta_crd_vmnk: Any, *modes: int) -> int:
-    """The CTAs that have the coordinate of this one in all modes but the given ones: one bit a CTA.
+    """A mask with one bit for each CTA whose coordinate differs from this one's in the given modes only.
 
     Shapes:     `cta_crd_vmnk` has one entry for each mode of the layout. A tile of A is shared along N
                 (mode 2), one of B along M (mode 1); the masks of two modes that are open one at a time are
                 or-ed by the caller, as for a commit.
     Errors:     TmaError: `multicast_mode` for a mode that is not there, `multicast_crd` for a coordinate
-                that is not the layout's, `multicast_mask` for a CTA beyond the 16 bits of a mask.
+                outside the layout, `multicast_mask` for a CTA beyond the 16 bits of a mask.
     Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp, create_tma_multicast_mask.
 
     >>> cluster = make_cluster_layout_vmnk((4, 4, 1))
@@ -107,7 +107,7 @@ def create_tma_multicast_mask(cta_layout_vmnk: Layout, cta_crd_vmnk: Any, *modes
 
 @dataclass(frozen=True)
 class MulticastCta:
-    """One CTA of a multicast: what it sends to whom.
+    """One CTA of a multicast, its part of the tile and the CTAs that receive it.
 
     `rank` is its number in the cluster, `crd` its coordinate, `mask` the multicast mask, `receivers` the
     ranks in it; of a shared tile it loads part `part` of `parts`, and receives the others from `receivers`.
@@ -121,7 +121,7 @@ class MulticastCta:
     parts: int
 
     def to_snapshot(self) -> dict[str, Any]:
-        """The same with lists, for JSON."""
+        """The values in a form that JSON can hold."""
         return {
             "rank": self.rank,
             "crd": [list(part) if isinstance(part, tuple) else part for part in self.crd],

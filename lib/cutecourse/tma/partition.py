@@ -71,13 +71,13 @@ class TmaPartition:
     dtype: DType | None = None
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Shared memory first, as the CuTe DSL."""
+        """Shared memory first, as in the CuTe DSL."""
         return iter((self.sresult, self.gresult))
 
     def log(self, *, smem_address: int = 0, bits: int | None = None) -> dict[str, str]:
         """Each value as CuTe C++ prints it, in the order of its computation.
 
-        Shared-memory tensors print with a pointer: `smem_address` is that of the tensor's first element.
+        Shared-memory tensors print with a pointer: `smem_address` is the address of their first element.
         Units:      `bits` of one element; without it those of the atom's type.
         Errors:     TmaError, rule `dtype`, without bits when only a number of values was given.
         """
@@ -107,7 +107,7 @@ class TmaPartition:
         return Explanation("tma_partition", operands, steps, result, law)
 
     def to_snapshot(self) -> dict[str, Any]:
-        """Every value as JSON can hold it, in the DSL's notation."""
+        """All values in a form that JSON can hold, in the DSL's notation."""
         names = ("cta_coord", "cta_layout", "stensor", "gtensor", *_LOGGED)
         plain = {name: str(_shown(getattr(self, name))) for name in names}
         return plain | {"multicast_offset": int(self.multicast_offset)}

@@ -1,4 +1,4 @@
-"""What a TMA descriptor says and does: boxes in global memory, bytes in shared memory, fields, rules."""
+"""A TMA descriptor at work: boxes in global memory, bytes in shared memory, fields, rules."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class TmaBox(CourseWidget):
         }
         if value not in known[name]:
             raise WidgetError(
-                f"{name} {value!r} is not among what TmaBox shows: {', '.join(map(str, known[name]))}."
+                f"{name} {value!r} is unknown to TmaBox; choose from {', '.join(map(str, known[name]))}."
             )
         return value
 
@@ -135,11 +135,11 @@ class TmaBox(CourseWidget):
         name, value = proposal["trait"].name, proposal["value"]
         most, unit = (MOST_ADDRESS, "bytes") if name == "address" else (MOST_PADDING, "elements")
         if not 0 <= value <= most:
-            raise WidgetError(f"{name} {value} is not what TmaBox shows; give 0 to {most} {unit}.")
+            raise WidgetError(f"{name} {value} is out of range; give 0 to {most} {unit}.")
         return int(value)
 
     def choice(self) -> dict[str, Any]:
-        """What is chosen, as plain values: every synced name but `selected` and `colour`."""
+        """The reader's choice as plain values: all synced names except `selected` and `colour`."""
         names = (
             "extents",
             "major",
@@ -161,7 +161,7 @@ class TmaBox(CourseWidget):
         return trace_of(self.choice())
 
     def figure(self) -> PrintFigure:
-        """The tensor with its tile and boxes, the first rows of shared memory and the fields, for print."""
+        """For print: the tensor with its tile and boxes, the first rows of shared memory, and the fields."""
         return draw_tma_box(self.choice())
 
     def _repr_arguments(self) -> list[str]:
@@ -190,7 +190,7 @@ def _dtype_name(given: Any) -> str:
         name = str(given)
     if name not in DTYPES:
         raise WidgetError(
-            f"dtype {name!r} is not among what TmaBox shows, one of each width: {', '.join(DTYPES)}."
+            f"dtype {name!r} is unknown to TmaBox, which has one type of each width: {', '.join(DTYPES)}."
         )
     return name
 

@@ -55,7 +55,7 @@ const group = (title, ...fields) => el("fieldset", { class: "cc-fieldset" }, el(
 
 function render({ model, el: host }) {
   const example = choice("example", "Example", { "": "your own", ...Object.fromEntries(Object.keys(EXAMPLES).map((name) => [name, name])) });
-  const colour = choice("colour", "Colour by", { chunk: "place in the line", line: "line" });
+  const colour = choice("colour", "Colour by", { chunk: "chunk in its line", line: "line" });
   const rows = number("extent-m", "M", 1, MOST_EXTENT);
   const columns = number("extent-k", "K", 1, MOST_EXTENT);
   const major = choice("major", "Contiguous", { K: "K-major", MN: "MN-major" });
@@ -266,7 +266,7 @@ function render({ model, el: host }) {
     if (broken) {
       sharedPanel.replaceChildren(
         title(name),
-        el("div", { class: "cc-refused", "data-cc": "refused" }, el("p", {}, el("strong", { text: refusedBy(broken) })), el("p", {}, `${capital(broken.text)}; here: `, el("code", { text: broken.value })), el("p", {}, `${capital(broken.why)}.`)),
+        el("div", { class: "cc-refused", "data-cc": "refused" }, el("p", {}, el("strong", { text: refusedBy(broken) })), el("p", {}, "The rule: ", ...words(broken.text), ". Here: ", el("code", { text: broken.value })), el("p", {}, `${capital(broken.why)}.`)),
       );
       return;
     }
@@ -339,7 +339,7 @@ function render({ model, el: host }) {
   };
   const value = (name, text) => el("b", { "data-cc": name, text });
   const summary = () => {
-    if (broken) return [el("p", {}, value("outcome", "refused"), `: ${broken.text}; here `, value("broken-value", broken.value), ".")];
+    if (broken) return [el("p", {}, value("outcome", "refused"), ": ", ...words(broken.text), "; here ", value("broken-value", broken.value), ".")];
     const each = all.given.multicast > 1 ? " for each of the CTAs" : "";
     return [
       el(
@@ -442,7 +442,11 @@ function render({ model, el: host }) {
       );
     });
     const heading = count(false) ? `Rules: ${count(false)} of ${rules.length} broken` : `Rules: all ${rules.length} hold`;
-    rulesPanel.replaceChildren(el("h4", { "data-cc": "verdict", text: heading }), el("ul", { class: "cc-rules" }, items));
+    // Folded at first, then as the reader left it.
+    const folded = el("details", { "data-cc": "rules", open: Boolean(rulesPanel.querySelector("details")?.open) }, el("summary", { "data-cc": "verdict", text: heading }), el("ul", { class: "cc-rules" }, items));
+    const focused = rulesPanel.contains(document.activeElement);
+    rulesPanel.replaceChildren(folded);
+    if (focused) folded.querySelector("summary").focus();
   };
 
   const stops = [follow(model, [...keys, "colour"], () => settling || draw()), follow(model, ["selected"], () => settling || bringUp())];

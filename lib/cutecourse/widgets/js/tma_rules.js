@@ -37,7 +37,7 @@ export function rulesOf(all) {
       "neighbours in shared memory are neighbours in the tensor",
       all.notation.sidx2gmode_full,
       fields !== null,
-      "no two elements of this layout follow each other along a mode of the tensor: take a tile of more than one",
+      "no two elements that follow each other in shared memory are neighbours in the tensor: take a larger tile",
     );
   const names = ["M", "K"];
   const inTensor = given.major === "K" ? "K" : "M";
@@ -56,36 +56,36 @@ export function rulesOf(all) {
     () => ({ value: `${list(all.boxDimWhole)} by ${given.multicast}`, ok: all.boxDim !== null }),
     "each CTA loads one slice of the box, cut from the slowest mode on: take a tile that the number of CTAs divides",
   );
-  field("rank", "driver", "tensorRank is 1 to 5", () => ({ value: String(fields.tensorRank), ok: fields.tensorRank <= 5 }), "");
+  field("rank", "driver", "`tensorRank` is 1 to 5", () => ({ value: String(fields.tensorRank), ok: fields.tensorRank <= 5 }), "");
   field(
     "address",
     "driver",
-    "globalAddress is a multiple of 16",
+    "`globalAddress` is a multiple of 16",
     () => ({ value: `base + ${given.address}`, ok: given.address % 16 === 0 }),
-    "a tensor that starts in the middle of 16 bytes cannot be described: start at one that is aligned",
+    "a descriptor cannot hold such an address: let the tensor start at a multiple of 16",
   );
   field(
     "dims",
     "driver",
-    "globalDim is 1 to 2^32 each",
+    "`globalDim` is 1 to 2^32 each",
     () => ({ value: list(fields.globalDim), ok: fields.globalDim.every((n) => n >= 1 && n <= 2 ** 32) }),
-    "no tensor may be longer",
+    "a mode of the tensor cannot be longer",
   );
   field(
     "stride_multiple",
     "driver",
-    "globalStrides are multiples of 16 bytes, below 2^40",
+    "`globalStrides` are multiples of 16 bytes, below 2^40",
     () => ({ value: list(fields.globalStrides), ok: fields.globalStrides.every((n) => n % 16 === 0 && n < 2 ** 40) }),
     all.innerStride === 1
       ? `pad the lines of the tensor until extent and padding, times ${sized(bytes)}, are a multiple of 16`
-      : "this is the step between neighbours in the tensor: it follows from the two majors",
+      : "this is the step between neighbours in the tensor, which follows from the two majors",
   );
   field(
     "box",
     "driver",
-    `boxDim is 1 to ${BOX_MOST} each`,
+    `\`boxDim\` is 1 to ${BOX_MOST} each`,
     () => ({ value: list(fields.boxDim), ok: fields.boxDim.every((n) => n >= 1 && n <= BOX_MOST) }),
-    `CuTe takes the whole run that shared memory holds in one piece and cuts it nowhere: make the tile at most ${BOX_MOST} long there`,
+    `CuTe makes one box of the whole run and does not cut it: make the tile at most ${BOX_MOST} long in this mode`,
   );
   const inner = () => fields.boxDim[0] * bytes;
   field(
@@ -104,7 +104,7 @@ export function rulesOf(all) {
       () => ({ value: `${inner()} of ${span}`, ok: inner() <= span }),
       "the pattern repeats within a span and cannot permute beyond it: lay the tile out in atoms, and CuTe makes one box for each span",
     );
-  field("element_strides", "driver", "elementStrides are 1 to 8 each", () => ({ value: list(fields.elementStrides), ok: true }), "");
+  field("element_strides", "driver", "`elementStrides` are 1 to 8 each", () => ({ value: list(fields.elementStrides), ok: true }), "");
   field(
     "box_bytes",
     "driver",
@@ -113,15 +113,15 @@ export function rulesOf(all) {
       const boxBytes = fields.boxDim.reduce((product, n) => product * n, bytes);
       return { value: sized(boxBytes), ok: boxBytes <= BOX_BYTES_MOST };
     },
-    "no documentation says so, but the driver of an H200 refuses more: it is the shared memory of a multiprocessor",
+    "no documentation says so, but the driver of an H200 refuses more: this is the shared memory of a multiprocessor",
   );
   if (given.swizzle !== "none")
     field(
       "filled",
       "layout",
-      `and fills the span: each line takes ${span} bytes of shared memory`,
+      `the box's first mode fills the swizzle's span of ${span} bytes`,
       () => ({ value: `${inner()} of ${span}`, ok: inner() > span ? null : inner() === span }),
-      "a narrower line still takes the whole span in shared memory, so the bytes do not lie where this layout says: take the swizzle whose span is the line",
+      "a shorter line still takes the whole span in shared memory, so the bytes do not lie where this layout says: take the swizzle whose span is the line",
     );
   const several = () => all.boxes !== null && all.boxes > 1;
   field(
@@ -129,7 +129,7 @@ export function rulesOf(all) {
     "load",
     "each box starts at a multiple of 128 bytes in shared memory",
     () => ({ value: several() ? `every ${sized(all.box_bytes)}` : "one box, at 0", ok: all.boxes === null ? null : !several() || all.box_bytes % 128 === 0 }),
-    "the load takes no other address: make the boxes larger, or fewer CTAs share one",
+    "TMA writes to no other address: make the boxes larger, or let fewer CTAs share one",
   );
   add(
     "shared",
@@ -137,7 +137,7 @@ export function rulesOf(all) {
     "the tile fits into a CTA's shared memory",
     `${all.tile_bytes} of ${SHARED_MOST} bytes`,
     all.tile_bytes <= SHARED_MOST,
-    "227 KiB is all that a CTA of compute capability 9.0 or 10.0 can have: make the tile smaller",
+    "a CTA of compute capability 9.0 or 10.0 has at most 227 KiB: make the tile smaller",
   );
   return rules;
 }
