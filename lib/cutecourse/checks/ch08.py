@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from cutecourse.checks.compare import TOO_EARLY, on_many, same_layout, same_outputs, same_sequence
+from cutecourse.checks.compare import (
+    AGAIN,
+    ELECTS,
+    TOO_EARLY,
+    on_many,
+    returned,
+    same_layout,
+    same_outputs,
+    same_sequence,
+)
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.layout import ComposedLayout, Layout, Swizzle, rank, size, tile_to_shape
 from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk, tma_coords, trace_tma_atom
 
-TWICE = (
-    "A part of the tile comes twice, and another part is not among the bytes that are waited for: do all four blocks load "
-    "the same slice, or does one load its slice more than once?"
-)
+SHAPES = [(m, n) for m in (1, 2, 4, 8, 16) for n in (1, 2, 4, 8, 16) if m * n <= 16]
 
 
 @exercise(
     "08.1",
     "Where am I?",
     hints=[
-        "tiled_divide takes 2 blocks along M into a mode of their own, in front.",
-        "Rank 6 is at (x, y) = (2, 1). Which of its pair is it, and which pair along M?",
+        "V has one element. Then come M, N and K, and ranks run along M first.",
+        "rank = m + 2 * n.",
     ],
 )
 def check_place(answer: object) -> str:
-    """The layout of a cluster for two-SM MMAs, and one coordinate."""
-    layout = make_cluster_layout_vmnk((4, 2, 1), 2)
+    """The layout of a cluster, and one coordinate."""
+    layout = make_cluster_layout_vmnk((2, 4, 1), 1)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise WrongAnswer("The answer is to be the layout and the coordinate.", got=type(answer).__name__)
     same_layout(
@@ -34,103 +41,118 @@ def check_place(answer: object) -> str:
         layout,
         tell=False,
         mistakes={
-            "((2),2,2,1):((4),1,2,0)": "There the two of a pair are 4 ranks apart; a pair is two neighbours along M.",
-            "((2),2,2,1):((8),4,1,0)": "That counts N fastest and V slowest; ranks run along M first.",
+            "((1),2,4,1):((0),4,1,0)": "That counts along N first. Ranks run along M first, as x does in CUDA.",
         },
     )
     given: Any = Layout.parse(answer[0]) if isinstance(answer[0], str) else answer[0]
     sizes = tuple(size(given[mode]) for mode in range(rank(given)))
-    if sizes != (2, 2, 2, 1):
+    if sizes != (1, 2, 4, 1):
         raise WrongAnswer(
-            "That is the layout for MMAs of one SM: rank 6 is in the right place, but nobody has a partner."
+            "That is the layout for MMAs of two SMs: V counts the CTAs of a pair. Here each CTA has MMAs of its own."
+            if sizes == (2, 1, 4, 1)
+            else "That is a cluster of 4x2. M comes before N, and M is 2 here."
             if sizes == (1, 4, 2, 1)
-            else "The ranks are right, but not the modes: there are to be four, V, M, N and K.",
+            else "The ranks are right, but not the modes: there have to be four, V, M, N and K.",
             where="the sizes of the modes",
             got=str(sizes),
         )
     same_sequence(
         answer[1],
-        (0, 1, 1, 0),
-        meaning="(v, m, n, k) of rank 6",
+        (0, 1, 2, 0),
+        meaning="(v, m, n, k) of rank 5",
         tell=False,
         mistakes={
-            (0, 2, 1, 0): "That is (v, m, n, k) for one SM. With two, m counts pairs.",
-            (1, 1, 1, 0): "Rank 6 is even: it is the first of its pair.",
+            (0, 1, 1, 0): "That counts along N first: there rank 5 would be at m = 1, n = 1.",
+            (0, 2, 1, 0): "M and N have changed places: M is 2 here, so m is 0 or 1.",
+            (1, 0, 2, 0): "That is the coordinate for MMAs of two SMs, where rank 5 is the second of a pair.",
         },
     )
-    return "v is the lowest bit of the rank: the even one of a pair leads it."
+    return "The rank is m + 2 * n, and get_flat_coord inverts it."
 
 
 @exercise(
     "08.2",
     "A mask by hand",
     hints=[
-        "All blocks with the same n receive it. Which ranks are those?",
-        "They are neighbours: cluster_m bits in a row, from rank n * cluster_m on.",
+        "All CTAs with the same n receive it. Which ranks are those?",
+        "They are neighbours: cluster_m bits in a row, starting with rank n * cluster_m.",
     ],
 )
 def check_mask_b(answer: object) -> str:
-    """The mask for B, for all clusters of at most 16 blocks."""
-    shapes = [(cm, cn) for cm in (1, 2, 4, 8, 16) for cn in (1, 2, 4, 8, 16) if cm * cn <= 16]
-    cases = [(m, n, cm, cn) for cm, cn in shapes for m in range(cm) for n in range(cn)]
+    """The mask for B, for all clusters of at most 16 CTAs."""
+    cases = [(m, n, cm, cn) for cm, cn in SHAPES for m in range(cm) for n in range(cn)]
+    what = "the mask for B"
 
     def right(m: int, n: int, cm: int, cn: int) -> int:
         layout = make_cluster_layout_vmnk((cm, cn, 1), 1)
         return create_tma_multicast_mask(layout, (0, m, n, 0), 1)
 
-    if callable(answer):
-        along_n = [
+    given = returned(answer, cases, what=what)
+    explained = {
+        "That is the mask for A: the CTAs with the same m. B is shared by those with the same n.": [
             create_tma_multicast_mask(make_cluster_layout_vmnk((cm, cn, 1), 1), (0, m, n, 0), 2)
             for m, n, cm, cn in cases
-        ]
-        given = [answer(*case) for case in cases]
-        if given == along_n:
-            raise WrongAnswer(
-                "That is the mask for A: the blocks with the same m. B is shared by those with the same n.",
-                where="mask_b(1, 2, 4, 4)",
-            )
-        if given == [((1 << cn) - 1) << (m * cn) for m, n, cm, cn in cases]:
-            raise WrongAnswer(
-                "That takes ranks as counted along N first. They are counted along M first: rank = m + n * cluster_m.",
-                where="mask_b(1, 2, 4, 4)",
-            )
-    on_many(answer, cases, right, what="the mask for B")
+        ],
+        "That takes ranks as if they ran along N first. They run along M first: rank = m + n * cluster_m.": [
+            sum(1 << (i * cn + n) for i in range(cm)) for m, n, cm, cn in cases
+        ],
+        "That takes the row, and ranks as if they ran along N first.": [
+            ((1 << cn) - 1) << (m * cn) for m, n, cm, cn in cases
+        ],
+        "That has a bit for every receiver, but starts at the wrong rank: the column of n begins at rank n * cluster_m.": [
+            (1 << cm) - 1 for m, n, cm, cn in cases
+        ],
+        "That leaves the CTA itself out. It receives its own slice by the multicast as well.": [
+            right(*case) & ~(1 << (case[0] + case[1] * case[2])) for case in cases
+        ],
+    }
+    for words, wrong in explained.items():
+        if given == wrong:
+            raise WrongAnswer(words, where="mask_b(1, 2, 4, 4)")
+    on_many(answer, cases, right, what=what, show=hex)
     return "Along M the receivers are neighbours; along N their bits are cluster_m apart."
 
 
 @exercise(
     "08.3",
-    "Which rows?",
+    "Which slice of B?",
     hints=[
-        "The four blocks of a row of the cluster have the same m. Their slices are 32 rows each.",
+        "Who needs the same tile of B? Two CTAs, with the same n. So a slice is 128 rows.",
         "In shared memory a row of the tile takes 128 bytes.",
     ],
 )
 def check_slice_of(answer: object) -> str:
-    """Coordinates and place of each block's slice of A."""
+    """Coordinates and place of each CTA's slice of B."""
     row_atom = ComposedLayout(Swizzle(3, 4, 3), 0, Layout((8, 64), (64, 1)))
     atom = trace_tma_atom(
-        Layout((512, 256), (256, 1)), tile_to_shape(row_atom, (128, 64)), (128, 64), "f16", 4
+        Layout((1024, 256), (256, 1)), tile_to_shape(row_atom, (256, 64)), (256, 64), "f16", 2
     )
-    cases = [(m, n, k) for m in range(4) for n in range(4) for k in range(4)]
+    cases = [(m, n, k) for m in range(2) for n in range(4) for k in range(4)]
+    what = "(coordinates, byte offset) of the slice"
 
     def right(m: int, n: int, k: int) -> Any:
-        (one,) = tma_coords(atom, (m, k), n)
+        (one,) = tma_coords(atom, (n, k), m)
         return one.coords, one.smem_offset_bytes
 
-    if callable(answer):
-        given = [answer(m, n, k) for m, n, k in cases]
-        if given == [((64 * k, 128 * m + 32 * n), 32 * n * 64) for m, n, k in cases]:
-            raise WrongAnswer("The offset counts halves there; asked are bytes.", where="slice_of(0, 1, 0)")
-        if given == [((64 * k, 128 * m + 32 * n), 0) for m, n, k in cases]:
-            raise WrongAnswer(
-                "Then all four slices land on top of each other: each goes to its own place in the stage, and to the "
-                "same place in every receiver.",
-                where="slice_of(0, 1, 0)",
-            )
-        if given == [((64 * k, 128 * m), 0) for m, n, k in cases]:
-            raise WrongAnswer("Then all four blocks of a row load the same slice.", where="slice_of(0, 1, 0)")
-    on_many(answer, cases, right, what="(coordinates, byte offset) of the slice")
+    given = returned(answer, cases, what=what)
+    explained = {
+        "The offset counts halves there. The question asks for bytes.": [
+            ((64 * k, 256 * n + 128 * m), 128 * m * 64) for m, n, k in cases
+        ],
+        "Then both slices land on top of each other: each goes to its own place in the stage, and to the same place in "
+        "every receiver.": [((64 * k, 256 * n + 128 * m), 0) for m, n, k in cases],
+        "Then both CTAs of a column load the same slice.": [((64 * k, 256 * n), 0) for m, n, k in cases],
+        "That cuts B as A is cut, among the four CTAs of a row. B's tile is shared along M, by two CTAs.": [
+            ((64 * k, 256 * m + 64 * n), 64 * n * 128) for m, n, k in cases
+        ],
+        "The coordinates are in the tensor's order, (N, K). The instruction takes them innermost first.": [
+            ((256 * n + 128 * m, 64 * k), 128 * m * 128) for m, n, k in cases
+        ],
+    }
+    for words, wrong in explained.items():
+        if given == wrong:
+            raise WrongAnswer(words, where="slice_of(1, 2, 0)")
+    on_many(answer, cases, right, what=what)
     return (
         "tma_partition's multicast_offset is both: an offset in the tile's walk is a coordinate and a place."
     )
@@ -138,92 +160,200 @@ def check_slice_of(answer: object) -> str:
 
 @exercise(
     "08.4",
-    "What it costs",
+    "What a cluster saves",
     hints=[
-        "Without multicast each of the 16 blocks fetches its tiles of A and of B for all four k-tiles.",
-        "In a cluster of c x c each block fetches a c-th of each.",
+        "Without multicast each CTA fetches 128 rows of A and 256 rows of B, over all of K.",
+        "A's tile is shared along N, so each CTA fetches one N-th of it; B's along M.",
     ],
 )
 def check_fetched(answer: object) -> str:
     """Bytes fetched with growing clusters."""
-    tiles, k_tiles = 16, 4
-    right = tuple(tiles * (128 * 64 + 256 * 64) // c * k_tiles * 2 for c in (1, 2, 4))
+    ctas, k_bytes = 16 * 4, 512 * 2
+    right = tuple(ctas * (128 // n + 256 // m) * k_bytes for m, n in ((1, 1), (4, 1), (2, 4)))
+    swapped = tuple(ctas * (128 // m + 256 // n) * k_bytes for m, n in ((1, 1), (4, 1), (2, 4)))
+    all_share = tuple(ctas * 384 // c * k_bytes for c in (1, 4, 8))
+    mistakes = {
+        (right[0],)
+        * 3: "That is what lands, which is the same for all of them. The question asks what is fetched.",
+        swapped: "That shares A along M and B along N. It is the other way round: CTAs of a row need the same rows of A.",
+        all_share: "Not all CTAs of a cluster share a tile: A's is shared along N alone, B's along M alone.",
+        tuple(v // 2 for v in right): "Those are elements. A half has two bytes.",
+        tuple(v // 8 for v in right): "That is one k-tile. There are eight.",
+        tuple(v // ctas for v in right): "That is what one CTA fetches. The question asks for all of them.",
+    }
     same_sequence(
         answer,
         right,
-        meaning="bytes fetched with clusters of 1x1, 2x2, 4x4",
+        meaning="bytes fetched with clusters of 1x1, 4x1, 2x4",
         tell=False,
-        mistakes={
-            (right[0],) * 3: "What lands is the same for all of them; asked is what is fetched.",
-            (
-                right[0],
-                right[0] // 4,
-                right[0] // 16,
-            ): "Four blocks share a tile of A in a 4x4 cluster, not sixteen.",
-            tuple(v // 2 for v in right): "Those are elements; a half has two bytes.",
-        },
+        mistakes=mistakes,
     )
-    return "With 4x4 every element is fetched exactly once."
+    return "Each CTA of a cluster of M x N fetches an N-th of its tile of A and an M-th of its tile of B."
 
 
 @exercise(
     "08.5",
     "A bug to find",
     hints=[
-        "Write down the masks that the four blocks compute, line by line.",
-        "All four blocks need every slice. Does the mask depend on the block at all?",
+        "Write down the masks that the four CTAs compute, line by line.",
+        "All four CTAs need every slice. Does the mask depend on the CTA at all?",
     ],
 )
 def check_fixed_ptx(answer: object) -> str:
-    """A mask that is shifted by the block's own rank."""
-    import dataclasses
-
+    """A mask that is shifted by the CTA's own rank."""
     import numpy as np
 
-    from cutecourse.kernels import tma_multicast_broken
+    from cutecourse.kernels import SpecError, tma_multicast_broken
 
     if not isinstance(answer, str):
         raise WrongAnswer("The answer is to be the PTX text.", expected="a str", got=type(answer).__name__)
+    try:
+        launch = tma_multicast_broken.LAUNCH.with_text(answer)
+    except SpecError as error:
+        raise WrongAnswer(f"The text cannot be launched: {error}") from error
     tile: Any = np.arange(3, 16 * 32 + 3, dtype=np.int32).reshape(16, 32)
     same_outputs(
-        dataclasses.replace(tma_multicast_broken.LAUNCH, ptx=answer),
+        launch,
         {"source": tile, "out": np.zeros((4, 16, 32), np.int32), "gave_up": np.zeros(4, np.uint32)},
         {"out": np.broadcast_to(tile, (4, 16, 32))},
         emulator_first=True,
         reports={
-            "names CTA": "A block sends to one that is not there: the cluster's ranks are 0 to 3.",
-            "misses 512 bytes": "A block waits for a quarter that nobody sends to it: one mask leaves it out.",
-            "misses 1536 bytes": "A block waits for three quarters: the others' masks leave it out.",
-            "misses 2048 bytes": "A block waits, and nothing ever comes to it: all masks leave it out.",
+            "names CTA": "A CTA sends to one that is not there: the cluster's ranks are 0 to 3.",
+            "misses 512 bytes": "A CTA waits for a quarter that nobody sends to it: one mask leaves it out.",
+            "misses 1536 bytes": "A CTA waits for three quarters: the others' masks leave it out.",
+            "misses 2048 bytes": "A CTA waits, and nothing ever comes to it: all masks leave it out.",
+            "misses 1024 bytes": "A CTA waits for two quarters: two masks leave it out.",
         },
     )
-    return "In a 1x4 cluster the mask for A is 0b1111 in every block."
+    return "In a 1x4 cluster the mask for A is 0b1111 in every CTA."
 
 
 @exercise(
     "08.6",
-    "A kernel to write: multicast along M",
+    "Whom to tell",
     hints=[
-        "The modes of cluster_layout_vmnk are (v, m, n, k): M is mode 1.",
-        "The receivers' layout has as many elements as the cluster has blocks along M; cta_coord[1] is this block's place.",
+        "Whose slices did this CTA read? All CTAs of its row sent it A, all of its column sent it B.",
+        "The CTA itself is in its row and in its column, and is told once.",
     ],
 )
-def check_shared_b(answer: object) -> str:
-    """A multicast of B along M."""
+def check_tells(answer: object) -> str:
+    """The senders of a CTA's slices, for all clusters of at most 16 CTAs."""
+    cases = [(r, cm, cn) for cm, cn in SHAPES for r in range(cm * cn)]
+    what = "the ranks that are told"
+
+    def parts(r: int, cm: int, cn: int) -> tuple[list[int], list[int]]:
+        m, n = r % cm, r // cm
+        return [m + cm * i for i in range(cn)], [i + cm * n for i in range(cm)]
+
+    def right(r: int, cm: int, cn: int) -> tuple[int, ...]:
+        row, column = parts(r, cm, cn)
+        return tuple(sorted({*row, *column}))
+
+    given = [
+        tuple(sorted(one)) if isinstance(one, (tuple, list)) else one
+        for one in returned(answer, cases, what=what)
+    ]
+    explained = {
+        "That tells the CTA itself twice. It reads both its slices, and then arrives once.": [
+            tuple(sorted(parts(*case)[0] + parts(*case)[1])) for case in cases
+        ],
+        "Those are the senders of A alone. B comes along M, from the CTA's column.": [
+            tuple(parts(*case)[0]) for case in cases
+        ],
+        "Those are the senders of B alone. A comes along N, from the CTA's row.": [
+            tuple(parts(*case)[1]) for case in cases
+        ],
+        "That leaves out the CTA itself. It loads a slice as well, and its producer waits like the others.": [
+            tuple(other for other in right(*case) if other != case[0]) for case in cases
+        ],
+        "That tells everybody. CTAs in another row and another column sent nothing, and their `empty` would count too "
+        "many arrivals.": [tuple(range(cm * cn)) for _, cm, cn in cases],
+        "That tells nobody but the CTA itself: the others would wait for it forever.": [
+            (r,) for r, _, _ in cases
+        ],
+        "That counts ranks along N first. They run along M first: m is rank % cluster_m.": [
+            tuple(sorted({*(r // cn * cn + i for i in range(cn)), *(r % cn + cn * i for i in range(cm))}))
+            for r, cm, cn in cases
+        ],
+    }
+    correct = [right(*case) for case in cases]
+    for words, wrong in explained.items():
+        if given == wrong != correct:
+            raise WrongAnswer(words, where="tells(5, 4, 4)")
+    on_many(answer, cases, right, what=what)
+    return "It is the union of both masks. Its size, cluster_m + cluster_n - 1, is the count of each `empty`."
+
+
+@exercise(
+    "08.7",
+    "A kernel to write: two operands, two stages",
+    hints=[
+        "A is shared along N: tma_partition(atom_a, n, make_layout(2), ...) and mcast_mode=2. For B it is m and mode 1.",
+        "`full` expects both whole tiles, 8192 bytes. `empty` counts three readers: the CTA, one of its row, one of its column.",
+        "The reading warp arrives at `empty` of three CTAs: mbarrier_arrive(empty + stage, rank).",
+    ],
+)
+def check_shared_products(answer: object) -> str:
+    """A pipeline with two multicast operands."""
     import numpy as np
 
-    b: Any = np.arange(256 * 64, dtype=np.uint16).view(np.float16).reshape(256, 64)
+    rng: Any = np.random.default_rng(29)
+    a, b = (rng.integers(-4, 5, (64, 320)).astype(np.float16) for _ in "ab")
+    wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
+
+    def expected(rows_a: Any, rows_b: Any, k: int = 320) -> Any:
+        blocks = [(rows_a(r), rows_b(r)) for r in range(4)]
+        return np.stack(
+            [
+                (wide_a[32 * m : 32 * m + 32, :k] * wide_b[32 * n : 32 * n + 32, :k]).sum(axis=1)
+                for m, n in blocks
+            ]
+        )
+
+    def m_of(r: int) -> int:
+        return r % 2
+
+    def n_of(r: int) -> int:
+        return r // 2
+
     same_outputs(
         answer,
-        {"b": b, "out": np.zeros((4, 256, 64), np.float16)},
-        {"out": np.broadcast_to(b, (4, 256, 64))},
+        {"a": a, "b": b, "out": np.full((4, 32), np.nan, np.float32)},
+        {"out": expected(m_of, n_of)},
+        mistakes={
+            "out": [
+                (expected(n_of, m_of), "M and N have changed places: the rank is m + 2 * n."),
+                (expected(m_of, n_of, 128), "Only the first two k-tiles are in the sums."),
+            ]
+        },
         emulator_first=True,
         reports={
-            "misses 24576 bytes": "Each block received its own quarter alone: the mask is to name its neighbours "
-            "along M.",
-            "misses 32768 bytes": "A block waits, and nothing ever comes to it.",
-            "SharedMemoryRace": TWICE,
-            TOO_EARLY: TWICE,
+            "ExitedCTAError": "A CTA has ended while a neighbour still sends to it or arrives at its barriers: the cluster "
+            "meets once more before anybody leaves.",
+            "NoBarrierError": "A CTA's barrier is used before it is initialised: after the initialising, the whole cluster "
+            "has to meet, not the CTA alone.",
+            "elect.sync": ELECTS,
+            re.compile(
+                r"misses [12] of 3 arrivals"
+            ): "A producer waits for `empty`, and not all readers of its slices have "
+            "arrived there: each reader tells every CTA that sent it a slice, its own included.",
+            re.compile(
+                r"misses [123] of 4 arrivals"
+            ): "`empty` counts four, but only three CTAs read what a CTA sends: its "
+            "row and its column, itself once.",
+            re.compile(
+                r"misses 3 of 3 arrivals"
+            ): "A producer waits for `empty`, and no reader has arrived there.",
+            "BarrierCountError": "A barrier gets more arrivals than it counts. Is `empty` told by CTAs that read nothing from "
+            "this one, or told twice, or does it count fewer than three?",
+            AGAIN: "A slice is refilled while a CTA may still read the old one: `empty` has to count every reader, in every "
+            "CTA that receives the slice.",
+            "TransactionBytesError": "The bytes do not add up. `full` has to expect both whole tiles: what lands in this CTA, "
+            "whoever sent it; and each mask has to name both receivers.",
+            "SharedMemoryRace": "A part of a tile comes twice, or too early: does each CTA load its own slice, into a stage "
+            "that is free?",
+            TOO_EARLY: "A stage is read before both tiles are there: does `full` expect both tiles, and does each CTA of a row or "
+            "a column load another slice?",
         },
     )
-    return "For A it is mode 2, for B mode 1: the mode along which the blocks differ."
+    return "Two masks, one `full`, one `empty` that counts three readers: this is the main loop's memory side of a GEMM."
