@@ -26,7 +26,7 @@ def test_hunt__reads_each_file_of_the_folder() -> None:
     folder = importlib.resources.files("cutecourse.kernels") / "hunts"
     for file in folder.iterdir():
         stem, _, ending = file.name.rpartition(".")
-        if ending in {"ptx", "py"}:
+        if ending in {"ptx", "py", "cu"}:
             assert hunt(stem) == hunt(stem.replace("_", ".")) == file.read_text(encoding="utf-8")
 
 

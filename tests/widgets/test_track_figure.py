@@ -7,11 +7,11 @@ import pytest
 from PIL import Image
 from widgets import traces
 
-from cutecourse import runtime
+from cutecourse import palette, runtime
 from cutecourse.emulator import EmulatorError
 from cutecourse.kernels import tma_broken, umma_tile
 from cutecourse.trace import Recorder
-from cutecourse.widgets import WidgetError, draw_tracks, palette
+from cutecourse.widgets import WidgetError, draw_tracks
 from cutecourse.widgets.track_figure import MOST_ROWS
 
 

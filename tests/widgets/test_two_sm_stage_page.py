@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from widgets.umma_runs import traced
 
-from cutecourse.widgets import TwoSmStage, palette
+from cutecourse import palette
+from cutecourse.widgets import TwoSmStage
 
 pytestmark = pytest.mark.browser
 

@@ -11,12 +11,12 @@ __all__ = ["HUNTS", "hunt", "hunted"]
 HUNTS = "cutecourse.kernels.hunts"
 """The name that the folder would have as a package; recordings name its texts by it."""
 
-_ENDINGS = (".ptx", ".py")
+_ENDINGS = (".ptx", ".py", ".cu")
 _hunted: set[str] = set()
 
 
 def hunt(name: str) -> str:
-    """The text of a bug hunt: `hunt("07_5")` reads `hunts/07_5.ptx` or `hunts/07_5.py`.
+    """The text of a bug hunt: `hunt("07_5")` reads `hunts/07_5.ptx`, `.py` or `.cu`.
 
     `hunt("07.5")` is the same. Run the text, or your repaired one, in place of the right kernel's:
     `run(tma_broken.LAUNCH.with_text(text), ...)`.
