@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.kernels import tma_load, tma_multicast, umma_tma_multicast, umma_two_sm_pipeline
+from cutecourse.kernels import tma_load, tma_multicast, umma_tile, umma_tma_multicast, umma_two_sm_pipeline
 from cutecourse.layout import (
     Layout,
     blocked_product,
@@ -145,5 +145,21 @@ def test_umma_cu__multiplies_on_the_emulator(tmp_path, find_program, name, spec)
         cluster=spec.cluster,
         dynamic_smem=spec.dynamic_smem,
         args=[*maps, c],
+    )
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+@pytest.mark.program("nvcc")
+def test_umma_tile_cu__multiplies_on_the_emulator(tmp_path, find_program):
+    nvcc(find_program, KERNELS / "cpp" / "umma_tile.cu", tmp_path / "umma_tile.ptx", "-arch=sm_100a", "-ptx")
+    rng = np.random.default_rng(11)
+    a, b = (rng.integers(-8, 9, (128, 256)).astype(np.float16) for _ in "ab")
+    c = np.full((128, 128), np.nan, np.float32)
+    emulator.launch(
+        (tmp_path / "umma_tile.ptx").read_text(),
+        grid=(1, 1, 1),
+        block=(128, 1, 1),
+        dynamic_smem=umma_tile.LAUNCH.dynamic_smem,
+        args=[a, b, c],
     )
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any
 
-from cutecourse.checks.compare import AGAIN, ELECTS, TOO_EARLY, on_many, returned, same_outputs, same_sequence
+from cutecourse.checks.compare import (
+    AGAIN,
+    ELECTS,
+    TOO_EARLY,
+    on_many,
+    returned,
+    same_array,
+    same_outputs,
+    same_sequence,
+)
+from cutecourse.checks.cpp import WITHOUT_NVCC, compile_cpp, has_nvcc
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
+from cutecourse.errors import CourseError
 from cutecourse.tma import create_tma_multicast_mask, make_cluster_layout_vmnk
 
 SHAPES = [(cm, cn) for cm in (1, 2, 4, 8, 16) for cn in (1, 2, 4, 8, 16) if cm * cn <= 16]
@@ -17,8 +29,11 @@ SHAPES = [(cm, cn) for cm in (1, 2, 4, 8, 16) for cn in (1, 2, 4, 8, 16) if cm *
     "12.1",
     "Another cluster",
     hints=[
-        "What lands does not depend on the cluster. What a CTA loads does: along N four share A, along M two share B.",
-        "Who shares A or B with this CTA? The CTA itself stands in its row and in its column.",
+        (
+            "The bytes that land do not depend on the cluster. The bytes that a CTA loads do: four CTAs along N share A, "
+            "and two along M share B."
+        ),
+        "Count the CTAs that share A or B with this one. The CTA itself is in its row and in its column.",
     ],
 )
 def check_counts(answer: object) -> str:
@@ -35,26 +50,38 @@ def check_counts(answer: object) -> str:
                 own,
                 own,
                 5,
-            ): "A barrier counts what lands in its CTA, the neighbours' slices too, not what the CTA loads.",
+            ): "A barrier counts the bytes that land in its CTA, its neighbours' slices too. You counted what the CTA loads.",
             (
                 landing,
                 landing,
                 5,
-            ): "That is what lands. Each slice is loaded by one CTA and sent to the others.",
-            (landing, own, 6): "The CTA itself is in its row and in its column; its commit arrives once.",
-            (landing, own, 8): "Not the whole cluster: those to which this CTA sends A or B.",
-            (landing, own, 1): "Then a CTA goes on when one of those that it sends to has read its stage.",
+            ): "Your second number is what lands. Each slice is loaded by one CTA and sent to the others.",
+            (
+                landing,
+                own,
+                6,
+            ): "You counted the CTA twice: it is in its row and in its column, but its commit arrives once.",
+            (
+                landing,
+                own,
+                8,
+            ): "You counted the whole cluster. Only the CTAs to which this one sends A or B count.",
+            (
+                landing,
+                own,
+                1,
+            ): "With one arrival a CTA goes on as soon as a single receiver has read its stage.",
         },
     )
-    return "One number is the tile's, one the tile's and the cluster's, one the cluster's alone."
+    return "The first number depends on the tile, the second on tile and cluster, the third on the cluster alone."
 
 
 @exercise(
     "12.2",
-    "Whom the commit tells",
+    "The commit's mask by hand",
     hints=[
-        "Those who write into this CTA's stage: the CTAs of its row send A, those of its column send B.",
-        "A column's ranks are neighbours, a row's are cluster_m apart.",
+        "The commit tells the CTAs that write into this CTA's stage: its row sends A, its column sends B.",
+        "Ranks count M first. The ranks of a column follow each other; those of a row are cluster_m apart.",
     ],
 )
 def check_commit_mask(answer: object) -> str:
@@ -69,17 +96,24 @@ def check_commit_mask(answer: object) -> str:
 
     given = returned(answer, cases, what="the mask of the commit")
     mistakes = {
-        "Those are the CTAs that share A. Those of the column write into this CTA's stage of B, and wait as well.": [
+        "Those are the CTAs that share A. The CTAs of the column write into this CTA's stage of B, and they wait too.": [
             along(2, *case) for case in cases
         ],
-        "Those are the CTAs that share B. Those of the row write into this CTA's stage of A, and wait as well.": [
+        "Those are the CTAs that share B. The CTAs of the row write into this CTA's stage of A, and they wait too.": [
             along(1, *case) for case in cases
         ],
-        "That tells the whole cluster: also barriers that do not count this CTA, whose phases would end too early.": [
+        "That tells the whole cluster. Barriers that do not count this CTA would end their phases too early.": [
             (1 << cm * cn) - 1 for _, _, cm, cn in cases
         ],
-        "The CTA itself is missing: it writes its own stage as well, and its barrier counts its own commit.": [
+        "The CTA itself is missing. It writes its own stage too, and its barrier counts its own commit.": [
             right(*case) & ~(1 << (case[0] + case[1] * case[2])) for case in cases
+        ],
+        "That counts ranks along N first. In a cluster M is fastest: the rank of (m, n) is m + n * cluster_m.": [
+            sum(1 << m * cn + j for j in range(cn)) | sum(1 << i * cn + n for i in range(cm))
+            for m, n, cm, cn in cases
+        ],
+        "The CTA's row and column have been added as numbers, and its own bit, which is in both, carried. Use |.": [
+            along(2, *case) + along(1, *case) for case in cases
         ],
     }
     for words, wrong in mistakes.items():
@@ -93,8 +127,8 @@ def check_commit_mask(answer: object) -> str:
     "12.3",
     "The wait moves to the front",
     hints=[
-        "Before k-tile k the MMAs of k-tile k - 1 have to be done. Which phase of mma_barrier is that?",
-        "A fresh barrier is in phase 0; a wait for parity 1 passes there.",
+        "Before k-tile k is loaded, the MMAs of k-tile k - 1 must be complete. Which phase of mma_barrier do they end?",
+        "A fresh barrier is in phase 0, and a wait for parity 1 passes there.",
     ],
 )
 def check_parity_before(answer: object) -> str:
@@ -103,19 +137,19 @@ def check_parity_before(answer: object) -> str:
     given = returned(answer, cases, what="the parity before k-tile k")
     if given == [k % 2 for (k,) in cases]:
         raise WrongAnswer(
-            "Then k-tile 0 waits for the end of a phase that its own MMAs have to end: nobody gets any further.",
+            "Then k-tile 0 waits for a phase that its own MMAs must end, and nobody gets any further.",
             where="parity_before(0)",
         )
     if given in ([0] * 8, [1] * 8):
         raise WrongAnswer(
-            "The phases of a barrier take turns: with one parity every second wait is for the wrong one.",
+            "The phases of a barrier take turns. With one fixed parity every second wait is for the wrong phase.",
             where="parity_before(1)",
         )
     strange = next((k for k, one in enumerate(given) if one not in (0, 1)), None)
     if strange is not None:
         raise WrongAnswer("A parity is 0 or 1.", where=f"parity_before({strange})", got=str(given[strange]))
     on_many(answer, cases, lambda k: k % 2 ^ 1, what="the parity before k-tile k")
-    return "That is how a producer waits: for the phase before the one that its load will end."
+    return "This is how every producer waits: for the phase before the one that its own load leads to."
 
 
 @exercise(
@@ -123,7 +157,7 @@ def check_parity_before(answer: object) -> str:
     "Which cluster?",
     hints=[
         "Bytes per flop are 1 / (cluster_n * tile_n) + 1 / (cluster_m * tile_m).",
-        "The cluster counts as one large tile. Which of two tiles with the same area reads less: a long one or a square?",
+        "The cluster acts as one large tile. Of two tiles with the same area, which one fetches less: a long one or a square?",
     ],
 )
 def check_best_cluster(answer: object) -> str:
@@ -146,46 +180,44 @@ def check_best_cluster(answer: object) -> str:
     given = returned(answer, cases, what="(cluster_m, cluster_n)")
     if given == [right(*case)[::-1] for case in cases]:
         raise WrongAnswer(
-            "That is (N, M), or the other operand: CTAs along M share B, and B's tile has tile_n rows.",
+            "That is (N, M), or the operands are swapped. CTAs along M share B, and B's tile has tile_n rows.",
             where="best_cluster(128, 256, 8)",
         )
     if given in ([(1, ctas) for *_, ctas in cases], [(ctas, 1) for *_, ctas in cases]):
         raise WrongAnswer(
-            "In a row all share A, and nobody shares B; in a column it is the other way round. One operand is read as "
-            "often as without a cluster.",
+            "In a row all CTAs share A, and nobody shares B; in a column it is the other way round. One operand is fetched "
+            "as often as without a cluster.",
             where="best_cluster(128, 256, 8)",
         )
     on_many(answer, cases, right, what="(cluster_m, cluster_n)")
-    return "As near to a square as the tiles allow: 4x2 for tiles of 128x256."
+    return "The best cluster is as close to a square as the tiles allow: 4x2 for tiles of 128x256."
 
 
 @exercise(
     "12.5",
     "A bug to find",
     hints=[
-        "A copy writes where an earlier one does, and its thread has not waited for whoever reads that. Which wait is to?",
-        "For which phase of mma_barrier does k-tile 0 wait? A fresh barrier lets one of the two parities through.",
+        "The report says how many arrivals came, and from which CTAs. Are these all that should come?",
+        "Which line says how many arrivals mma_barrier counts?",
     ],
 )
-def check_repair(answer: object) -> str:
-    """A wait for the phase before."""
+def check_fixed(answer: object) -> str:
+    """The count of mma_barrier in a file of the kernel."""
     import numpy as np
 
-    from cutecourse.kernels import umma_tma_broken
+    from cutecourse.kernels import hunt, umma_tma_broken
     from cutecourse.kernels.spec import SpecError
 
-    if not isinstance(answer, dict) or not all(
-        isinstance(text, str) for pair in answer.items() for text in pair
-    ):
+    if not isinstance(answer, str):
         raise WrongAnswer(
-            "The answer is to be a dictionary from pieces of the text to what should stand there.",
-            expected="a dict of strings",
-            got=type(answer).__name__,
+            "The answer is to be the kernel's whole text.", expected="a str", got=type(answer).__name__
         )
+    if answer == hunt("12.5"):
+        raise WrongAnswer("That is the text as it was: the piece to replace does not stand in it.")
     try:
-        spec = umma_tma_broken.small("exercise", changes=tuple(answer.items()))
+        spec = umma_tma_broken.small().with_text(answer)
     except (SpecError, SyntaxError) as error:
-        raise WrongAnswer(f"The change cannot be made: {error}") from error
+        raise WrongAnswer(f"The text cannot be used: {error}") from error
     rng = np.random.default_rng(5)
     a: Any = rng.integers(-4, 5, (256, 256)).astype(np.float16)
     b: Any = rng.integers(-4, 5, (512, 256)).astype(np.float16)
@@ -194,54 +226,195 @@ def check_repair(answer: object) -> str:
         {"a": a, "b": b, "c": np.full((256, 512), np.nan, np.float32)},
         {"c": a.astype(np.float32) @ b.astype(np.float32).T},
         emulator_first=True,
+        names=NAMES_OF_ONE_STAGE,
         reports={
-            AGAIN: "A stage is still written again before an MMA has read it.",
-            TOO_EARLY: "An MMA reads a stage that is not full: was its load awaited, and was nobody allowed to load again?",
+            AGAIN: "The barrier ends its phase before all receivers have read the stage. Which commits must it count?",
+            TOO_EARLY: "An MMA reads a stage that is not full. The wait on tma_barrier was right before.",
+            "BarrierCountError": "Now the barrier gets more arrivals than it counts. Who commits to it?",
+            "of 4 arrivals": "mma_barrier still counts four arrivals.",
             "no warp can go on": "Now a wait is for a phase that never ends.",
         },
     )
-    return "The wait at the end of k-tile k is for phase k; the phase before has the other parity."
+    return (
+        "Four is the size of the cluster. The barrier counts only the CTAs that this one sends to: 2 + 2 - 1."
+    )
 
 
 @exercise(
     "12.6",
-    "A kernel to write: the main loop of a row",
+    "A kernel to write: two stages for a column",
     hints=[
-        "Per k-tile one announcement of everything that lands, A and B; the load of A takes mask_a, that of B none.",
-        "Two CTAs write into a stage of A. Both have to know that it is free.",
+        "K-tiles 0 and 1 find their stages empty. K-tile 2 waits for the commits of k-tile 0, from both CTAs.",
+        "turn = k // 2. The load side waits for turn % 2 ^ 1, the MMA side for turn % 2.",
+        "Both CTAs write into a stage of B, so a stage's commit goes to both: mask_b. `finished` is this CTA's alone.",
     ],
 )
-def check_row_of_two(answer: object) -> str:
-    """A main loop for a cluster of 1x2."""
+def check_column_of_two(answer: object) -> str:
+    """A main loop with two stages for a cluster of 2x1."""
     import numpy as np
 
     rng = np.random.default_rng(6)
-    a: Any = rng.integers(-4, 5, (128, 192)).astype(np.float16)
-    b: Any = rng.integers(-4, 5, (256, 192)).astype(np.float16)
+    a: Any = rng.integers(-4, 5, (256, 192)).astype(np.float16)
+    b: Any = rng.integers(-4, 5, (128, 192)).astype(np.float16)
+    wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
     same_outputs(
         answer,
-        {"a": a, "b": b, "c": np.full((128, 256), np.nan, np.float32)},
-        {"c": a.astype(np.float32) @ b.astype(np.float32).T},
+        {"a": a, "b": b, "c": np.full((256, 128), np.nan, np.float32)},
+        {"c": wide_a @ wide_b.T},
         emulator_first=True,
+        names=NAMES_OF_TWO_STAGES,
         mistakes={
             "c": [
                 (
-                    a[:, 176:].astype(np.float32) @ b[:, 176:].astype(np.float32).T,
+                    wide_a[:, 176:] @ wide_b[:, 176:].T,
                     "Only the last 16 columns of K are in it: each MMA has written, and none has added.",
+                ),
+                (
+                    wide_a[:, 128:] @ wide_b[:, 128:].T,
+                    "Only the last k-tile is in it: ACCUMULATE is set to False in every k-tile.",
                 ),
             ]
         },
         reports={
-            "enable-input-d": "The first MMA adds to what nobody has written.",
+            "enable-input-d": "The first MMA adds to columns that nobody has written.",
             "elect.sync": ELECTS,
-            "misses 1 of 2 arrivals": "A CTA waits for its neighbour's commit, which arrives elsewhere.",
-            "misses 8192 bytes": "A CTA waits for its neighbour's half of A, or announces too much.",
-            " bytes\n": "What is announced and what lands do not agree: add up what lands in one CTA for one k-tile.",
+            "would be loaded from column": "The epilogue reads C before the MMAs are complete: must all warps wait for "
+            "`finished`, and is it committed after the last k-tile?",
+            re.compile(
+                r"TransactionBytesError[^\n]*full"
+            ): "The bytes announced and the bytes that land do not agree. "
+            "Add up what lands in one CTA for one k-tile.",
+            re.compile(
+                r"mbarrier empty\[\d\] [^\n]*misses 1 of 2"
+            ): "A CTA waits for its neighbour's commit, which does "
+            "not arrive here. Which CTAs must hear that a stage has been read?",
+            re.compile(
+                r"mbarrier empty\[\d\] [^\n]*misses 2 of 2"
+            ): "A load waits for a phase that only its own k-tile "
+            "can end. Which parity passes on a fresh barrier?",
             "BarrierCountError": "A barrier gets more arrivals in a phase than it counts: how many threads announce, and "
             "how many commit?",
-            AGAIN: "A stage is written again before an MMA has read it.",
-            TOO_EARLY: "An MMA reads a stage that is not full: are all the bytes announced, and is the wait for "
-            "the phase under way?",
+            AGAIN: "A stage is loaded again before both CTAs have read it.",
+            TOO_EARLY: "An MMA reads a stage that is not full: are all bytes announced, and is the wait for the phase "
+            "that this k-tile's bytes end?",
         },
     )
-    return "B is nobody else's, so its column adds nothing: the commit's mask is A's."
+    return "A is nobody else's, so the row adds nothing: the commit's mask is B's, and empty counts two."
+
+
+# Where the parts of the kernels' shared memory lie, so that the reports name them.
+NAMES_OF_ONE_STAGE = {
+    "sA": (0, 16384),
+    "sB": (16384, 32768),
+    "tma_barrier": (49152, 8),
+    "mma_barrier": (49160, 8),
+}
+NAMES_OF_TWO_STAGES = {
+    "sA": (0, 32768),
+    "sB": (32768, 32768),
+    "full[0]": (65536, 8),
+    "full[1]": (65544, 8),
+    "empty[0]": (65552, 8),
+    "empty[1]": (65560, 8),
+    "finished": (65568, 8),
+}
+
+_GAP = "  // YOUR MAIN LOOP\n"
+# Calls without which the loop of 12.7 cannot be right, and what to say where one is missing.
+_CALLS = {
+    "set_barrier_transaction_bytes": "Nobody announces the bytes, so tma_barrier never ends a phase: "
+    "set_barrier_transaction_bytes is missing.",
+    "tma_A.with(": "Nobody loads A: copy takes the atom with its barrier, tma_A.with(shared.tma_barrier).",
+    "tma_B.with(": "Nobody loads B: copy takes the atom with its barrier, tma_B.with(shared.tma_barrier).",
+    "elect_one_sync": "Every lane would announce the bytes and load: one thread of warp 0 must be elected.",
+    "wait_barrier(shared.tma_barrier": "Nobody waits until the bytes are there: a wait on tma_barrier is missing.",
+    "gemm(": "No MMA is issued: gemm is missing.",
+    "ScaleOut::Zero": "The first MMA must not add to what tensor memory holds: accumulate_ starts with "
+    "UMMA::ScaleOut::Zero.",
+    "ScaleOut::One": "Every MMA overwrites the sum: after the first, accumulate_ must be UMMA::ScaleOut::One.",
+    "umma_arrive(": "Nobody arrives at mma_barrier: the commit, cutlass::arch::umma_arrive, is missing.",
+    "wait_barrier(shared.mma_barrier": "Nobody waits until the MMAs have read the stage: a wait on mma_barrier is "
+    "missing.",
+}
+
+
+@exercise(
+    "12.7",
+    "A main loop in C++",
+    hints=[
+        "The loop has the chapter's order: announce, load A and B, wait, four gemm, commit, wait.",
+        "The bytes are those of 128 rows of A and 64 rows of B, 64 columns of 2 bytes each. Both waits take k % 2.",
+    ],
+)
+def check_cpp_loop(answer: object) -> str:
+    """A main loop in CuTe C++, compiled where nvcc is installed."""
+    if not isinstance(answer, str):
+        raise WrongAnswer("The answer is to be C++ text.", expected="a str", got=type(answer).__name__)
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", answer, flags=re.DOTALL)
+    compiles = has_nvcc()
+    for call, words in _CALLS.items():
+        if re.sub(r"\s", "", call) not in re.sub(r"\s", "", code):
+            raise WrongAnswer(words if compiles else f"{words}\n{WITHOUT_NVCC}")
+    if compiles:
+        _run_cpp_loop(answer)
+    return (
+        "It is the DSL's loop, call for call. Where nvcc is installed, its PTX multiplied on the emulator; elsewhere only "
+        "its calls were read."
+    )
+
+
+# What the emulator's reports mean for the loop of 12.7; the first that is found counts.
+_CPP_REPORTS: dict[str | re.Pattern[str], str] = {
+    "enable-input-d": "The first MMA adds to columns that nobody has written.",
+    "TransactionBytesError": "The bytes announced and the bytes that land do not agree.",
+    "BarrierCountError": "A barrier gets more arrivals in a phase than it counts: how many threads announce?",
+    AGAIN: "The stage is loaded again before the MMAs have read it.",
+    TOO_EARLY: "An MMA reads the stage before all its bytes are there: how many bytes are announced, and which parity does the "
+    "wait take?",
+}
+
+
+def _run_cpp_loop(loop: str) -> None:
+    """Compile the kernel of 12.7 with this loop, run its PTX on the emulator and compare."""
+    import numpy as np
+
+    from cutecourse import emulator
+    from cutecourse.display import source_file
+    from cutecourse.kernels import TensorMap
+    from cutecourse.layout import parse
+    from cutecourse.runtime import emulator_tensor_map
+
+    ptx = compile_cpp(source_file("exercise_12_7.cu").replace(_GAP, f"{loop}\n"))
+    rng = np.random.default_rng(7)
+    maps, wide = [], []
+    for name, rows in (("a", 128), ("b", 64)):
+        array: Any = rng.integers(-4, 5, (rows, 192)).astype(np.float16)
+        tile = parse(f"S<3,4,3> o 0 o (({rows},16),1,4):((64,1),0,16)")
+        map_ = TensorMap(name, "f16", (rows, 192), (192, 1), smem_layout=tile, cta_tiler=(rows, 64))
+        maps.append(
+            (emulator_tensor_map(map_.encoding, array),)
+        )  # the atom is a struct that begins with the map
+        wide.append(array.astype(np.float32))
+    c = np.full((128, 64), np.nan, np.float32)
+    try:
+        emulator.launch(
+            ptx,
+            grid=(1, 1, 1),
+            block=(128, 1, 1),
+            dynamic_smem=(128 + 64) * 64 * 2 + 2 * 8 + 4,
+            args=[*maps, c],
+            names={
+                "sA": (0, 16384),
+                "sB": (16384, 8192),
+                "tma_barrier": (24576, 8),
+                "mma_barrier": (24584, 8),
+            },
+        )
+    except CourseError as error:
+        report = f"{type(error).__name__}: {error}"
+        words = next(
+            (said for part, said in _CPP_REPORTS.items() if re.search(part, report)),
+            "The kernel did not run to its end.",
+        )
+        raise WrongAnswer(f"{words}\n{report}") from error
+    same_array(c, wide[0] @ wide[1].T, name="c")

@@ -25,16 +25,21 @@ def _mma(m: int, n: int) -> umma.TiledUmma:
     return umma.make_tiled_mma("SM100_MMA_F16BF16_2x1SM_SS", "f16", "f16", "f32", m, n)
 
 
-# The barrier of the loads in 13.7's shared memory, behind its tiles of A and B, as the emulator's reports write it.
-TMA_BARRIER = r"__dynamic_shmem__0\+24576 \("
+# Where the parts of 13.7's shared memory lie, so that the reports name them.
+NAMES_OF_TWO_PAIRS = {
+    "sA": (0, 8192),
+    "sB": (8192, 16384),
+    "tma_barrier": (24576, 8),
+    "mma_barrier": (24584, 8),
+}
 
 
 @exercise(
     "13.1",
     "Halves",
     hints=[
-        "Mode 0 counts the two CTAs; its stride is the index of the first element of CTA 1.",
-        "A and C are cut along M, B along N. The index counts rows first, so a column is a step of all rows.",
+        "Mode 0 counts the two CTAs. Its stride is the index of CTA 1's first element.",
+        "A and C are cut along M, B along N. The index counts rows first, so one column is a step of all rows.",
     ],
 )
 def check_halves(answer: object) -> str:
@@ -42,23 +47,23 @@ def check_halves(answer: object) -> str:
     if not isinstance(answer, tuple) or len(answer) != 3:
         raise WrongAnswer("The answer is to be the three layouts.", got=type(answer).__name__)
     mma = _mma(128, 64)
-    whole = "Each CTA has a part of it only: a half of its rows."
+    whole = "Each CTA has only half of the rows."
     mistakes = {
         "A": {
             "(2,(128,16)):(0,(1,128))": whole,
-            "(2,(64,16)):(64,(1,64))": "A column of A is a step of all 128 rows, also in the half of one CTA.",
+            "(2,(64,16)):(64,(1,64))": "A column of A is a step of all 128 rows, in the half of one CTA too.",
             "(2,(128,8)):(1024,(1,128))": "A is cut along M, not along K.",
-            "(2,(64,16)):(1024,(16,1))": "That index runs along K first; asked is m + 128 k.",
+            "(2,(64,16)):(1024,(16,1))": "That index runs along K first. The exercise asks for m + 128 * k.",
         },
         "B": {
-            "(2,(64,16)):(0,(1,64))": "With that each CTA holds all of B; a pair holds it once between them.",
-            "(2,(32,16)):(32,(1,32))": "A column of B is a step of all 64 rows, also in the half of one CTA.",
+            "(2,(64,16)):(0,(1,64))": "Then each CTA holds all of B. A pair holds it once between them.",
+            "(2,(32,16)):(32,(1,32))": "A column of B is a step of all 64 rows, in the half of one CTA too.",
         },
         "C": {
-            "(2,(128,32)):(4096,(1,128))": "C is not cut along N, though B is: a CTA has the rows that it has of "
-            "A, and all columns.",
+            "(2,(128,32)):(4096,(1,128))": "C is not cut along N, although B is. A CTA has the same rows of C "
+            "as of A, and all columns.",
             "(2,(128,64)):(0,(1,128))": whole,
-            "(2,(64,64)):(64,(1,64))": "A column of C is a step of all 128 rows, also in the half of one CTA.",
+            "(2,(64,64)):(64,(1,64))": "A column of C is a step of all 128 rows, in the half of one CTA too.",
         },
     }
     for given, right, name in zip(answer, (mma.layout_a, mma.layout_b, mma.layout_c), "ABC", strict=True):
@@ -72,14 +77,14 @@ def check_halves(answer: object) -> str:
                 where=wrong.where,
                 picture=wrong.picture,
             ) from wrong
-    return "A and C are cut along M and B along N: the tensor core of each SM needs the other's half of B."
+    return "A and C are cut along M and B along N, so the tensor core of each SM needs the other's half of B."
 
 
 @exercise(
     "13.2",
     "Where is C[m, n]?",
     hints=[
-        "Each CTA has 64 rows, and 128 lanes to put them in.",
+        "Each CTA has 64 rows and 128 lanes to put them in.",
         "Columns 128 to 255 of C lie beside columns 0 to 127, in other lanes.",
     ],
 )
@@ -98,25 +103,34 @@ def check_place(answer: object) -> str:
         raise WrongAnswer(
             "That leaves lanes 64 to 127 empty. Half of the columns lie in them.", where="place(0, 128)"
         )
+    alone = umma.make_tiled_mma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 64, 256)
+    spread = umma.make_fragment_C(umma.partition_shape_C(alone, (64, 256)), "f32", 1)
+    lanes = [spread.place((row, 0), 0, 0).lane for row in range(64)]
+    if given == [(m // 64, lanes[m % 64], n) for m, n in cells]:
+        raise WrongAnswer(
+            "That is how an MMA of one SM with M = 64 spreads its rows: 16 lanes in each quarter. A pair puts 64 rows "
+            "into lanes 0 to 63, and the other half of the columns into lanes 64 to 127.",
+            where="place(16, 0)",
+        )
     if given == [(n // 128, m, n % 128) for m, n in cells]:
         raise WrongAnswer(
-            "With that the pair shares C's columns. It shares C's rows, as it shares those of A.",
+            "Then the two CTAs split the columns of C. They split its rows, as they split those of A.",
             where="place(0, 128)",
         )
     if given == [(m // 64, m % 64 + 64 * (n % 2), n // 2) for m, n in cells]:
         raise WrongAnswer(
-            "Even and odd columns do not alternate: the lower half of N comes first.", where="place(0, 1)"
+            "Even and odd columns do not alternate. The lower half of N comes first.", where="place(0, 1)"
         )
     on_many(answer, cells, right, what="(CTA, lane, column) of an element of C")
-    return "128 columns for 64x256: with M = 128 a pair uses all lanes of both, and half of the columns."
+    return "64x256 elements in 128 columns: with M = 128 a pair uses all lanes of both SMs and half of the columns."
 
 
 @exercise(
     "13.3",
-    "What each one counts",
+    "The counts",
     hints=[
-        "A CTA of the pair holds 128 rows of A's tile and 64 of B's, and the bytes of both CTAs count on one barrier.",
-        "4x2 CTAs are 2x2 pairs. One thread of each pair commits.",
+        "A CTA of the pair holds 128 rows of A's tile and 64 of B's. The bytes of both CTAs count on one barrier.",
+        "4x2 CTAs are 2x2 pairs, and one thread of each pair commits.",
     ],
 )
 def check_counts(answer: object) -> str:
@@ -135,36 +149,36 @@ def check_counts(answer: object) -> str:
                 one_cta,
                 one_cta,
                 *right[2:],
-            ): "Each CTA's own bytes do not count on its own barrier: the odd one's loads name the leader's.",
+            ): "A CTA's bytes do not count on its own barrier if it is odd: its loads name the leader's.",
             (
                 2 * one_cta,
                 2 * one_cta,
                 *right[2:],
-            ): "The bytes of the pair are counted once, on one barrier of the two.",
+            ): "The pair's bytes count once, on one of the two barriers.",
             (one_cta, 0, *right[2:]): "The leader's barrier counts the tiles of both CTAs.",
-            (*right[:2], 5, 5): "That counts CTAs: 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
+            (*right[:2], 5, 5): "That counts CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
             (
                 *right[:2],
                 5,
                 6,
-            ): "That counts CTAs along M: 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
+            ): "The arrivals count CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
             (
                 *right[:2],
                 arrivals,
                 arrivals,
-            ): "A commit arrives at both CTAs of a pair; both wait for their stage.",
+            ): "A commit arrives at both CTAs of a pair, because both wait for their stage.",
             (*right[:2], 2 * arrivals, 2 * arrivals): "A pair commits once, not once for each CTA.",
         },
     )
-    return "Loads and bytes are of CTAs; commits are of pairs, and arrive at CTAs."
+    return "CTAs load. Pairs commit. Commits arrive at CTAs."
 
 
 @exercise(
     "13.4",
     "Whose barrier?",
     hints=[
-        "The bytes land in each CTA of the mask. In each one's pair, which barrier counts them?",
-        "The one of the CTA with the parity of the barrier's address, and that is even.",
+        "The bytes land in each CTA of the mask. Which of the two CTAs of its pair counts them?",
+        "It is the CTA whose parity matches the barrier's address, and the address is an even CTA's.",
     ],
 )
 def check_counted(answer: object) -> str:
@@ -181,17 +195,17 @@ def check_counted(answer: object) -> str:
     bits = [[rank for rank in range(16) if mask >> rank & 1] for (mask,) in masks]
     if given == [tuple(ranks) for ranks in bits]:
         raise WrongAnswer(
-            "Those are the CTAs in which the bytes land. They are counted somewhere else where that is odd.",
+            "Those are the CTAs in which the bytes land. An odd CTA does not count its own.",
             where="counted(0x8888)",
         )
     if given == [tuple(rank & ~1 for rank in ranks) for ranks in bits]:
         raise WrongAnswer(
-            "The right ranks, but one of them twice where both CTAs of a pair receive: name each barrier once.",
+            "The ranks are right, but where both CTAs of a pair receive you name the barrier twice.",
             where="counted(0x0003)",
         )
     if given == [(ranks[0] & ~1,) for ranks in bits]:
         raise WrongAnswer(
-            "That is one barrier for all. Each pair that receives has its own, and its leader waits for that.",
+            "That is one barrier for all. Each pair that receives has its own, and its leader waits for it.",
             where="counted(0x8888)",
         )
     on_many(
@@ -200,15 +214,15 @@ def check_counted(answer: object) -> str:
         lambda mask: tuple(sorted({r & ~1 for r in range(16) if mask >> r & 1})),
         what="the ranks",
     )
-    return "A leader needs to know of its own pair's tiles alone, whoever loaded them."
+    return "A leader must know of its own pair's tiles, whoever loaded them."
 
 
 @exercise(
     "13.5",
     "The commit's mask by hand",
     hints=[
-        "Ranks count v first, then m, then n: rank = v + 2 m + 2 pairs_m n.",
-        "All CTAs of its column are 2 * pairs_m neighbours; of its row, a pair in each column.",
+        "Ranks count v first, then m, then n: rank = v + 2 * m + 2 * pairs_m * n.",
+        "The CTAs of its column are 2 * pairs_m ranks in a row. Its row has one pair in each column.",
     ],
 )
 def check_commit_mask(answer: object) -> str:
@@ -227,12 +241,21 @@ def check_commit_mask(answer: object) -> str:
     given = returned(answer, cases, what="the commit's mask")
     if given == [even(right(*case)) for case in cases]:
         raise WrongAnswer(
-            "Those are the leaders alone. The other CTA of each pair loads into its stages as well, and waits.",
+            "Those are the leaders alone. The other CTA of each pair loads into its stages too, and it waits.",
             where="commit_mask(1, 1, 2, 4)",
         )
     if given == [0b11 << (2 * m + 2 * pm * n) for m, n, pm, pn in cases]:
         raise WrongAnswer(
-            "That is the own pair. A stage is also written to by the other pairs of its row and of its column.",
+            "That is the own pair alone. The other pairs of its row and of its column write into the stage too.",
+            where="commit_mask(1, 1, 2, 4)",
+        )
+    n_first = []
+    for m, n, pm, pn in cases:
+        column = sum(0b11 << 2 * (other * pn + n) for other in range(pm))
+        n_first.append(column | sum(0b11 << 2 * (m * pn + other) for other in range(pn)))
+    if given == n_first:
+        raise WrongAnswer(
+            "That counts pairs along N first. The rank of a leader is 2 * m + 2 * pairs_m * n.",
             where="commit_mask(1, 1, 2, 4)",
         )
     one_sm = []
@@ -242,73 +265,89 @@ def check_commit_mask(answer: object) -> str:
         one_sm.append(create_tma_multicast_mask(layout, crd, 1) | create_tma_multicast_mask(layout, crd, 2))
     if given == one_sm:
         raise WrongAnswer(
-            "That is the mask for MMAs of one SM: of the row it takes the leaders alone.",
+            "That is the mask for MMAs of one SM: it takes only the leaders of the row.",
             where="commit_mask(1, 1, 2, 4)",
         )
     on_many(answer, cases, right, what="the commit's mask", show="0x{:04X}".format)
-    return "In C++ it is create_tma_multicast_mask<0,1> | create_tma_multicast_mask<0,2>."
+    return "In C++ this is create_tma_multicast_mask<0,1> | create_tma_multicast_mask<0,2>."
 
 
 @exercise(
     "13.6",
     "A bug to find",
     hints=[
-        "Below the waits the report lists what came to CTA 0's barrier, and from which CTA. Whose bytes are missing?",
-        "Look at the register in the loads' last brackets, and at the constant in the line that makes it.",
+        (
+            "All rows of C are wrong, but only half of the columns. Which operand do columns of C come from, and which CTA "
+            "loads that half of it?"
+        ),
+        "%r7 is the CTA's place in the pair. Which row of B should CTA 1 load first?",
     ],
 )
 def check_fixed_ptx(answer: object) -> str:
-    """A barrier's address that keeps the pair's bit."""
-    import dataclasses
-
+    """The row at which CTA 1 loads B."""
     import numpy as np
 
     from cutecourse.kernels import umma_two_sm
+    from cutecourse.kernels.spec import SpecError
 
     if not isinstance(answer, str):
         raise WrongAnswer("The answer is to be the PTX text.", expected="a str", got=type(answer).__name__)
+    try:
+        spec = umma_two_sm.LAUNCH.with_text(answer)
+    except SpecError as error:
+        raise WrongAnswer(f"The text cannot be used: {error}") from error
     rng = np.random.default_rng(136)
     a, b = (rng.integers(-4, 5, (256, 256)).astype(np.float16) for _ in "ab")
+    wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
+    shifted = np.concatenate([wide_b[:128], wide_b[64:192]])
+    outside = np.concatenate([wide_b[:128], np.zeros_like(wide_b[:128])])
+    twice = np.concatenate([wide_b[:128], wide_b[:128]])
     same_outputs(
-        dataclasses.replace(umma_two_sm.LAUNCH, front="ptx", kernel=None, host=None, ptx=answer),
+        spec,
         {"a": a, "b": b, "c": np.full((256, 256), np.nan, np.float32)},
-        {"c": a.astype(np.float32) @ b.astype(np.float32).T},
+        {"c": wide_a @ wide_b.T},
         emulator_first=True,
+        mistakes={
+            "c": [
+                (wide_a @ shifted.T, "CTA 1 still loads B from row 64: its half overlaps CTA 0's."),
+                (wide_a @ outside.T, "CTA 1 loads B from row 256, outside of the tensor: TMA brings zeros."),
+                (wide_a @ twice.T, "CTA 1 loads the same half of B as CTA 0."),
+            ]
+        },
+        names={"sA": (0, 16384), "sB": (16384, 16384), "tma_barrier": (32768, 8), "mma_barrier": (32776, 8)},
         reports={
-            "misses 32768 bytes": "The bytes of CTA 1's loads still count on CTA 1's own barrier, where nobody waits "
-            "for them.",
-            "ReadBeforeWait": "Now the leader does not wait for the bytes of the other one at all, and reads them too "
-            "early.",
+            "ReadBeforeWait": "Now the leader does not wait for all bytes, and an MMA reads them too early.",
+            "no warp can go on": "Now a wait never ends. The barriers were right before.",
         },
     )
-    return "Bit 24 of the barrier's address: 0xFEFFFFFF, CUTLASS's Sm100MmaPeerBitMask, clears it."
+    return "The half of B that a CTA loads starts at row 128 * v. The bytes and the waits are right with any row."
 
 
 @exercise(
     "13.7",
-    "A kernel to write: the main loop of a pair",
+    "A kernel to write: two pairs share B",
     hints=[
-        "`rank % 2 == 0` leads. Three things only the leader does: announce, wait for the bytes, multiply and commit.",
-        "The mask names ranks in the cluster, and there are two pairs: 0b11 << rank, for the leader's rank.",
+        "`rank % 2 == 0` leads. Only the leader announces, waits for the bytes, multiplies and commits.",
+        "Each stage of B gets bytes from both pairs. So both pairs must hear from both commits.",
+        "A's load takes no mask, B's takes mask_b. What lands in both CTAs of the pair counts on the leader's barrier.",
     ],
 )
 def check_two_pairs(answer: object) -> str:
-    """The main loop of two pairs in one cluster."""
+    """The main loop of two pairs that share B."""
     import numpy as np
 
     rng = np.random.default_rng(137)
     a, b = (rng.integers(-4, 5, (256, 192)).astype(np.float16) for _ in "ab")
     wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
-    whole = wide_a @ wide_b.T
     same_outputs(
         answer,
         {"a": a, "b": b, "c": np.full((256, 256), np.nan, np.float32)},
-        {"c": whole},
+        {"c": wide_a @ wide_b.T},
         mistakes={
             "c": [
                 (
                     wide_a[:, 128:] @ wide_b[:, 128:].T,
-                    "That is the last k-tile alone: ACCUMULATE stays False.",
+                    "That is the last k-tile alone: ACCUMULATE is set to False in every k-tile.",
                 ),
                 (wide_a[:, :64] @ wide_b[:, :64].T, "That is the first k-tile alone."),
                 (
@@ -318,24 +357,28 @@ def check_two_pairs(answer: object) -> str:
             ]
         },
         emulator_first=True,
+        names=NAMES_OF_TWO_PAIRS,
         reports={
             "elect.sync": ELECTS,
-            "would be loaded from column": "A CTA loads C before it is there: the commit is for both to wait for.",
-            TOO_EARLY: "An MMA reads a tile that is not there yet: does the leader expect the bytes of both, does it wait "
-            "for the phase under way, and does no other pair's commit let its loads go on?",
-            AGAIN: "A CTA loads into a stage that a pair may still read: at which CTAs does each pair's commit arrive, and "
-            "does each wait for its own pair's?",
+            "enable-input-d": "The first MMA adds to columns that nobody has written.",
+            "would be loaded from column": "A CTA reads C before it is complete: both CTAs must wait for the commit.",
+            AGAIN: "A CTA loads into a stage that a pair may still read. B's stage is read by both pairs: whose commits "
+            "must a CTA wait for?",
+            TOO_EARLY: "An MMA reads a tile that is not there yet: does the leader expect the bytes of both CTAs, and does "
+            "it wait for the phase that these bytes end?",
             re.compile(
-                rf"blocks? \([13], 0, 0\)[^\n]*{TMA_BARRIER}[^\n]*misses"
-            ): "An odd CTA waits for bytes on its own barrier, where "
-            "none are counted. Whose barrier do the loads name?",
-            "BarrierCountError": "A barrier got one arrival more than a phase takes: does anybody arrive who should "
-            "not, or does a commit reach another pair?",
+                r"blocks? \([13], 0, 0\)[^\n]*mbarrier tma_barrier[^\n]*misses"
+            ): "An odd CTA waits for bytes on its own barrier, where none count. Whose barrier do the loads name?",
+            "BarrierCountError": "A barrier got one arrival more than a phase takes: does ARRIVALS fit the commits that "
+            "reach each CTA?",
             re.compile(
-                rf"{TMA_BARRIER}[^\n]*in phase 0 and misses \d+ bytes"
-            ): "The number of bytes that the leader expects and those that come do not agree.",
-            "misses 1 of 1 arrivals": "A CTA waits for an arrival that does not come. Who announces the bytes, and "
-            "at which CTAs does each pair's commit arrive?",
+                r"mbarrier tma_barrier[^\n]*in phase 0 and misses \d+ bytes"
+            ): "The bytes that the leader expects and the bytes that come do not agree.",
+            re.compile(
+                r"mbarrier mma_barrier[^\n]*misses \d of \d arrivals"
+            ): "A CTA waits for a commit that does not reach it. At which CTAs does each pair's commit arrive, and how many "
+            "commits does ARRIVALS count?",
+            "misses 1 of 1 arrivals": "A CTA waits for an arrival that does not come. Who announces the bytes?",
         },
     )
-    return "The cluster's mask names ranks, so a pair's is 0b11 shifted by its leader's."
+    return "Both pairs write into every stage of B, so each commit reaches all four CTAs, and each barrier counts two."

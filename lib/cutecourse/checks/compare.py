@@ -245,6 +245,7 @@ def same_outputs(
     emulator_first: bool = False,
     reports: Mapping[Any, str] | None = None,
     notes: Mapping[str, str] | None = None,
+    names: Mapping[str, tuple[int, int]] | None = None,
 ) -> None:
     """Run a kernel's launch specification on this machine's device or the emulator, and compare its outputs.
 
@@ -257,6 +258,8 @@ def same_outputs(
                     what to say before it; the first that is found counts.
     notes           maps a part of a note of the emulator's run to why an answer that earns it is refused,
                     though its outputs are right.
+    names           gives parts of shared memory the names that the emulator's reports use: name to
+                    (offset, bytes).
     """
     from cutecourse.kernels.spec import LaunchSpec
     from cutecourse.runtime import run
@@ -270,7 +273,7 @@ def same_outputs(
     for device in ("emulator", None) if emulator_first else (None,):
         try:
             copies: dict[str, Any] = {name: array.copy() for name, array in inputs.items()}
-            outcome = run(spec, device=device, **copies)
+            outcome = run(spec, device=device, names=names, **copies)
         except CourseError as error:
             report = f"{type(error).__name__}: {error}"
             explained = next((words for part, words in (reports or {}).items() if _found(part, report)), None)
