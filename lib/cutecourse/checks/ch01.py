@@ -16,35 +16,42 @@ from cutecourse.layout import Layout, make_layout, size, zipped_divide
     "01.1",
     "An offset in a layout with nested modes",
     hints=[
-        "Mode 0 is given as (1,0): multiply by its strides (1,4).",
-        "Mode 1 has the shape (2,4). Which coordinate of it has the number 3, if the first of the two runs fastest?",
+        "Mode 0 is given as (1,2): multiply by its strides (1,4) and add.",
+        "Mode 1 has the shape (2,4). Which coordinate of that shape has the index 5, if the first part counts fastest?",
     ],
 )
 def check_offset(answer: object) -> str:
     """The offset of one coordinate, part of it nested."""
-    layout = Layout.parse("((2,2),(2,4)):((1,4),(2,8))")
+    layout = Layout.parse("((2,3),(2,4)):((1,4),(2,12))")
+    outside = layout(((1, 2), 0))
     same_int(
         answer,
-        layout(((1, 0), 3)),
-        meaning="the offset of ((1,0),3) in ((2,2),(2,4)):((1,4),(2,8)), in elements",
+        layout(((1, 2), 5)),
+        meaning="the offset of ((1,2),5) in ((2,3),(2,4)):((1,4),(2,12)), in elements",
         mistakes={
-            1
-            + 3
-            * 2: "That multiplies 3 by the first stride of mode 1. But its first part has only two values, "
-            "0 and 1: turn 3 into a coordinate of (2,4) first.",
-            1
-            + 3
-            * 8: "That multiplies 3 by the last stride of mode 1: turn 3 into a coordinate of (2,4) first.",
-            4 + 1 * 2 + 1 * 8: "Mode 0 is (1,0), and that reads it as (0,1).",
+            outside
+            + 5 * 2: "You multiplied 5 by the first stride of mode 1. The first part of that mode has only "
+            "two values, 0 and 1: turn 5 into a coordinate of (2,4) first.",
+            outside
+            + 5
+            * 12: "You multiplied 5 by the last stride of mode 1: turn 5 into a coordinate of (2,4) first.",
+            outside
+            + 1 * 2
+            + 1 * 12: "You turned 5 into (1,1), with the last part counting fastest. CuTe counts the "
+            "first part fastest.",
+            2 * 1 + 1 * 4 + 1 * 2 + 2 * 12: "Mode 0 is (1,2), and you read it as (2,1).",
         },
     )
-    return "An integer for a nested mode is turned into a coordinate first, its first part running fastest."
+    return "CuTe turns a number for a nested mode into a coordinate first. The first part counts fastest."
 
 
 @exercise(
     "01.2",
     "Rows with padding",
-    hints=["A stride counts elements. How many f16 are 80 bytes?", "Which mode is contiguous if a row is?"],
+    hints=[
+        "A stride counts elements. How many f16 fit into 80 bytes?",
+        "Which mode is contiguous if each row is?",
+    ],
 )
 def check_padded(answer: object) -> str:
     """A row-major layout whose rows are padded."""
@@ -53,22 +60,24 @@ def check_padded(answer: object) -> str:
         make_layout((8, 32), stride=(40, 1)),
         tell=False,
         mistakes={
-            "(8,32):(80,1)": "80 is the distance in bytes; a stride counts elements, and an f16 has two bytes.",
-            "(8,32):(32,1)": "That is the matrix without padding.",
-            "(8,32):(1,8)": "There a column is contiguous, not a row.",
-            "(8,32):(1,40)": "There a column is contiguous, not a row.",
-            "(32,8):(1,40)": "The modes are in the other order: M first, then K.",
+            "(8,32):(80,1)": "80 is the distance in bytes. A stride counts elements, and an f16 has two bytes.",
+            "(8,32):(20,1)": "You divided by 4 bytes. An f16 has two.",
+            "(8,32):(32,1)": "This is the matrix without padding.",
+            "(8,40):(40,1)": "The padding belongs to the stride. The shape counts the 32 columns that exist.",
+            "(8,32):(1,8)": "Here a column is contiguous, not a row.",
+            "(8,32):(1,40)": "Here a column is contiguous, not a row.",
+            "(32,8):(1,40)": "The modes are in the other order: M comes first, then K.",
         },
     )
-    return "The padding is in the stride alone; the shape does not know of it."
+    return "The padding is in the stride alone. The shape does not know about it."
 
 
 @exercise(
     "01.3",
     "Be the layout",
     hints=[
-        "The coordinate in the first mode is the remainder of the index by the first extent.",
-        "What is left for the other modes is the quotient.",
+        "The coordinate in the first mode is the remainder of the index divided by the first extent.",
+        "The quotient is the index into the other modes.",
     ],
 )
 def check_offset_of(answer: object) -> str:
@@ -90,10 +99,22 @@ def check_offset_of(answer: object) -> str:
 
     if callable(answer) and all(answer(*case) == last_first(*case) for case in cases):
         raise WrongAnswer(
-            "There the last mode runs fastest, as in C. CuTe counts the first mode fastest.",
+            "Here the last mode counts fastest, as in C. CuTe counts the first mode fastest.",
             where="offset_of(1, (4, 8), (8, 1))",
             expected="a step down the first column",
             got="a step along the first row",
+        )
+
+    def never_divided(index: int, shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+        return sum(index % extent * step for extent, step in zip(shape, stride, strict=True))
+
+    if callable(answer) and all(answer(*case) == never_divided(*case) for case in cases):
+        raise WrongAnswer(
+            "Each mode takes the remainder of the whole index. The modes after the first have to get the quotient "
+            "that the modes before them leave.",
+            where="offset_of(4, (4, 8), (8, 1))",
+            expected="the second column: 4 // 4 = 1",
+            got="4 % 8 = 4",
         )
     on_many(
         answer,
@@ -101,7 +122,14 @@ def check_offset_of(answer: object) -> str:
         lambda index, shape, stride: make_layout(shape, stride=stride)(index),
         what="the offset of an index in shape:stride",
     )
-    return "That is all that `layout(index)` does."
+    return "`layout(index)` does nothing else."
+
+
+def _as_tiler(entry: Any) -> Any:
+    """One mode's tiler: a layout also as its text, a number also NumPy's."""
+    if isinstance(entry, str):
+        return Layout.parse(entry)
+    return operator.index(entry) if hasattr(entry, "__index__") else entry
 
 
 def _as_tiler(entry: Any) -> Any:
@@ -115,48 +143,58 @@ def _as_tiler(entry: Any) -> Any:
     "01.4",
     "A tiler",
     hints=[
-        "A tiler may hold a layout for each mode. Which layout of 4 elements picks rows 0, 2, 4, 6?",
-        "For the columns, a layout of 4 with stride 1, or just the number 4.",
+        "A tiler may hold a layout for each mode. Which layout of 4 elements picks rows 0, 3, 6, 9?",
+        "For the columns, use a layout of 4 with stride 1, or just the number 4.",
     ],
 )
 def check_tiler(answer: object) -> str:
     """A tiler with a strided mode."""
-    matrix = make_layout((8, 8), stride=(8, 1))
+    matrix = make_layout((12, 16), stride=(16, 1))
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
         raise WrongAnswer(
-            "The tiler is to be a tuple with one entry for each mode of M.",
+            "The tiler must be a tuple with one entry for each mode of M.",
             expected="(for the rows, for the columns)",
             got=f"{type(answer).__name__}: {answer}",
         )
+    tiler = tuple(map(_as_tiler, answer))
+    if isinstance(tiler[0], Layout) and tiler[0].stride in (48, 16):
+        raise WrongAnswer(
+            "You gave the rows a stride in memory. A tiler's stride counts coordinates of its mode: 1 is the next row.",
+            expected="a stride in rows",
+            got=str(tiler[0]),
+        )
     try:
-        divided = zipped_divide(matrix, tuple(map(_as_tiler, answer)))
+        divided = zipped_divide(matrix, tiler)
     except CourseError as error:
         raise WrongAnswer(f"zipped_divide refuses this tiler: {error}") from error
     tile = divided[0]
-    rows = sorted({tile(index) // 8 for index in range(size(tile))})
-    columns = sorted({tile(index) % 8 for index in range(size(tile))})
-    if rows != [0, 2, 4, 6] or columns != [0, 1, 2, 3]:
-        neighbours = rows == list(range(len(rows)))
+    rows = sorted({tile(index) // 16 for index in range(size(tile))})
+    columns = sorted({tile(index) % 16 for index in range(size(tile))})
+    if rows != [0, 3, 6, 9] or columns != [0, 1, 2, 3]:
+        if rows == [0, 1, 2, 3] and columns == [0, 3, 6, 9]:
+            message = "Rows and columns have changed places: the first entry is for the rows."
+        elif rows == list(range(len(rows))) and columns == [0, 1, 2, 3]:
+            message = "Those rows are neighbours. A plain number in a tiler takes elements with stride 1."
+        else:
+            message = "Mode 0 does not hold every third row and four neighbouring columns."
         raise WrongAnswer(
-            "Those are neighbouring rows: a plain number in a tiler takes elements with stride 1."
-            if neighbours and columns == [0, 1, 2, 3]
-            else "Mode 0 does not hold every second row and four neighbouring columns.",
-            expected="rows and columns of the first tile as asked",
+            message,
+            expected="the rows and columns of the first tile as the exercise asks",
             got=f"rows {rows}, columns {columns}, from {divided}",
         )
     if size(tile) != 16:
         raise WrongAnswer(
-            "The tile has elements twice.", expected="16 elements", got=f"{size(tile)} in {tile}"
+            "The tile holds some elements twice.", expected="16 elements", got=f"{size(tile)} in {tile}"
         )
-    return "A tiler's entry is a layout: it may step over elements, and the divide gathers what is left in mode 1."
+    return "A tiler's entry is a layout. It may step over elements, and the divide collects the others in mode 1."
 
 
 @exercise(
     "01.5",
     "A bug to find",
     hints=[
-        "How many threads are there, and how many of them have nothing to do?",
-        "Follow thread 24: it is to take the first element of row 1. Which one does it take?",
+        "How many elements are there, and how many threads have nothing to do?",
+        "Follow thread 24. It should take the first element of row 1. Which one does it take?",
     ],
 )
 def check_copy_padded(answer: object) -> str:
@@ -169,24 +207,37 @@ def check_copy_padded(answer: object) -> str:
     tight = np.full(512, -1, np.int32)
     tight[:384] = source
     short = right.copy()
-    short[12:] = -1
+    short[14:] = -1
+    filled = np.full((16, 32), -1, np.int32)
+    for row in range(14):
+        filled[row] = source[row * 24 : row * 24 + 32]
+    unbounded = "Nothing bounds the column, and threads are still counted 32 to a row."
     same_outputs(
         answer,
         {"out": np.full(512, -1, np.int32), "a": source},
         {"out": right.reshape(-1)},
+        emulator_first=True,
+        reports={
+            "AddressError": "A thread leaves the array. There are 448 threads for 384 elements: bound the row, so that "
+            "the last 64 threads do nothing."
+        },
         mistakes={
             "out": [
-                (tight, "The rows are all there, but next to each other: the padding is missing in out."),
+                (tight, "All rows are there, but next to each other: the padding is missing in out."),
                 (
                     short.reshape(-1),
-                    "The last rows are still empty: threads are spent on the padding, and then run out.",
+                    "The last rows are still empty: threads are spent on the padding, and then there are too few.",
+                ),
+                (
+                    filled.reshape(-1),
+                    f"The padding was overwritten, and the last rows are empty. {unbounded}",
                 ),
             ]
         },
     )
     return (
-        "A thread's number is divided by an extent (24 columns), an offset is made with a stride (32): "
-        "here they differ."
+        "Divide a thread's number by an extent (24 columns) and build the offset with a stride (32). "
+        "The two differ as soon as there is padding."
     )
 
 
@@ -194,31 +245,47 @@ def check_copy_padded(answer: object) -> str:
     "01.6",
     "A kernel to write",
     hints=[
-        "Turn tile into (tile row, tile column) and place into (row in the tile, column in the tile): first modes fastest.",
-        "The element's row is 4 * (tile row) + (row in the tile), and the same for its column.",
+        "Turn b into (tile row, tile column) and p into (row in the tile, column in the tile). The first mode counts fastest.",
+        "The element's row is 3 * (tile row) + (row in the tile). Its column is 4 * (tile column) + (column in the tile).",
     ],
 )
 def check_tile_major(answer: object) -> str:
     """A reordering into contiguous tiles."""
     import numpy as np
 
-    source = np.arange(256, dtype=np.int32) * 3 + 1
-    tiles = zipped_divide(make_layout((16, 16), stride=(16, 1)), (4, 4))
-    right = np.array([source[tiles((place, tile))] for tile in range(16) for place in range(16)], np.int32)
-    four = source.reshape(4, 4, 4, 4)  # tile row, row in the tile, tile column, column in the tile
-    rows_first = four.transpose(0, 2, 1, 3).reshape(-1)
-    places_first = four.transpose(2, 0, 1, 3).reshape(-1)
-    tiles_first = four.transpose(0, 2, 3, 1).reshape(-1)
+    source = np.arange(192, dtype=np.int32) * 3 + 1
+    tiles = zipped_divide(make_layout((12, 16), stride=(16, 1)), (3, 4))
+    order = [tiles((place, tile)) for tile in range(16) for place in range(12)]
+    right = source[order]
+    parts = source.reshape(4, 3, 4, 4)  # tile row, row in the tile, tile column, column in the tile
+    rows_first = parts.transpose(0, 2, 1, 3).reshape(-1)
+    places_first = parts.transpose(2, 0, 1, 3).reshape(-1)
+    tiles_first = parts.transpose(0, 2, 3, 1).reshape(-1)
+    scattered = np.full(192, -1, np.int32)
+    scattered[order] = source
     in_tile = (
-        "Inside the tile you count along the row first; CuTe counts the first mode, the row index, fastest."
+        "Inside the tile you count along the row first. CuTe counts the first mode, the row index, fastest."
     )
-    of_tiles = "The tiles are counted along the row first; CuTe counts the first mode fastest: tile 1 lies below tile 0."
+    of_tiles = "You count the tiles along the row first. CuTe counts the first mode fastest: tile 1 lies below tile 0."
+    scatters = (
+        "You scatter instead of gather: the layout gives the offset to read in a, and you write there. "
+        "Block b writes the contiguous places from out[12 * b]."
+    )
     same_outputs(
         answer,
-        {"out": np.full(256, -1, np.int32), "a": source},
+        {"out": np.full(192, -1, np.int32), "a": source},
         {"out": right},
         mistakes={
-            "out": [(rows_first, f"{in_tile} {of_tiles}"), (places_first, in_tile), (tiles_first, of_tiles)]
+            "out": [
+                (rows_first, f"{in_tile} {of_tiles}"),
+                (places_first, in_tile),
+                (tiles_first, of_tiles),
+                (
+                    scattered,
+                    scatters,
+                ),
+                (source, "The output is a copy of the input: nothing was reordered."),
+            ]
         },
     )
-    return "Your kernel computes the function that zipped_divide printed; the layout is the kernel's index arithmetic."
+    return "Your kernel computes the function that zipped_divide printed. A kernel's index arithmetic is a layout."
