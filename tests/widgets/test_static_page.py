@@ -420,8 +420,9 @@ def test_ownership__cells_of_other_threads_stay_readable(theme: str, mount: Any)
             canvas.fillRect(0, 0, 1, 1);
             return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
           };
-          const light = (c) => c.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-            .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+          const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+          const weights = [0.2126, 0.7152, 0.0722];
+          const light = (c) => c.reduce((sum, v, i) => sum + linear(v / 255) * weights[i], 0);
           return all.filter((c) => c.classList.contains("cc-aside")).map((c) => {
             const [style, cover] = [getComputedStyle(c), getComputedStyle(c, "::before")];
             const [under, over] = [rgb(style.backgroundColor), rgb(cover.backgroundColor)];
