@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import nbformat
 from nbformat import NotebookNode
 
 from cutecourse.errors import CourseError
@@ -87,13 +86,12 @@ def count(source: Path) -> Count:
 @lru_cache(maxsize=64)
 def _count(source: Path, _written: int, recorded: int | None) -> Count:
     # Imported here: a notebook's text holds the minutes of its page, so that module needs this one.
-    from tools.notebooks import as_notebook
+    from tools.notebooks import as_notebook, read_recording
 
     text = source.read_text(encoding="utf-8")
     text = _FOLDED_TEXT.sub("", _OWN_DIRECTIVE.sub("", text))
     page = as_notebook(text, where=relative(source))
-    recording = nbformat.read(notebook_of(source), as_version=4) if recorded is not None else None
-    return count_cells(page, recording)
+    return count_cells(page, read_recording(source) if recorded is not None else None)
 
 
 def count_cells(page: NotebookNode, recording: NotebookNode | None) -> Count:

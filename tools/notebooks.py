@@ -18,6 +18,7 @@ from cutecourse.kernels.files import SOURCES, SpecError
 from cutecourse.kernels.hunting import HUNTS, hunt
 from tools.paths import AuthoringError, exercise_sources, notebook_of, notebook_sources, relative
 from tools.plain_markdown import plain
+from tools.tidy import restore_widgets, store_widgets
 
 METADATA_KEY = "cutecourse"
 RECORD_COMMAND = "python -m tools.record"
@@ -87,7 +88,18 @@ def read_recording(source: Path) -> NotebookNode:
     path = notebook_of(source)
     if not path.exists():
         raise StaleRecording(f"{relative(source)} has no recording {relative(path)}; {how_to_record(source)}")
-    return nbformat.read(path, as_version=4)
+    recording = nbformat.read(path, as_version=4)
+    restore_widgets(recording)
+    return recording
+
+
+def write_recording(notebook: NotebookNode, source: Path) -> Path:
+    """Write the recorded notebook of a source, its widgets as values and figures; returns the path."""
+    path = notebook_of(source)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    store_widgets(notebook)
+    write_notebook(notebook, path)
+    return path
 
 
 def how_to_record(source: Path) -> str:

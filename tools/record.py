@@ -32,7 +32,7 @@ from tools.notebooks import (
     read_source,
     text_differences,
     with_text_of,
-    write_notebook,
+    write_recording,
 )
 from tools.paths import (
     EXERCISE_SOURCES,
@@ -50,12 +50,12 @@ def record(source: Path) -> Path:
     Errors: CellFailed when a cell raises that is not tagged `raises-exception`, or writes to stderr.
     """
     notebook = _read(source)
-    target = notebook_of(source)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    execution = execute(notebook, where=source, cwd=target.parent)
+    folder = notebook_of(source).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    execution = execute(notebook, where=source, cwd=folder)
     tidy.tidy(notebook, name=source.stem)
     notebook.metadata[METADATA_KEY] = nbformat.from_dict(_facts(source, execution))
-    write_notebook(notebook, target)
+    target = write_recording(notebook, source)
     # The minutes that a page states follow from its outputs, which were not there when it was read.
     carry_text_over(source)
     return target
@@ -72,7 +72,7 @@ def carry_text_over(source: Path) -> bool:
         raise StaleRecording(f"{stale[0]}\nmore than words has changed: {how_to_record(source)}")
     if not text_differences(source, recording, notebook):
         return False
-    write_notebook(with_text_of(notebook, recording), notebook_of(source))
+    write_recording(with_text_of(notebook, recording), source)
     return True
 
 

@@ -1,4 +1,9 @@
-"""Take out of a recording what differs from one run to the next, so that diffs show what changed."""
+"""Take out of a recording what differs from one run to the next, so that diffs show what changed.
+
+A recorded widget is its values and its figure. Its code is not kept: a built page loads the code that the
+widgets have then, once for all pages, and JupyterLab gets it from the kernel. So a change of a widget's
+JavaScript or style leaves recordings as they are, and a recorded notebook that is only opened shows figures.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import itertools
 import json
 import re
 import uuid
+from collections.abc import Iterator
 
 import nbformat
 from nbformat import NotebookNode
@@ -13,6 +19,12 @@ from nbformat import NotebookNode
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
+STORED_WIDGETS = "cutecourse_widgets"
+"""In a notebook's metadata: the widgets' values, by the ids that their outputs name."""
+STORED_VIEW = "cutecourse_widget"
+"""In an output's metadata: the id of the widget that it shows."""
+
+_CODE = ("_esm", "_css")
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "cutecourse/recordings")
 
@@ -25,6 +37,47 @@ def tidy(notebook: NotebookNode, *, name: str) -> None:
             _tidy_output(output)
     _drop_unused_widgets(notebook)
     _rename_widgets(notebook, name)
+    _drop_code(notebook)
+
+
+def store_widgets(notebook: NotebookNode) -> None:
+    """Keep widgets as values beside their figures, in place: so they lie in the file, without a view."""
+    state = notebook.metadata.pop("widgets", {}).get(WIDGET_STATE)
+    if state is None:
+        return
+    notebook.metadata[STORED_WIDGETS] = state
+    for output in _outputs(notebook):
+        view = output.get("data", {}).pop(WIDGET_VIEW, None)
+        if view is not None:
+            output.metadata[STORED_VIEW] = view["model_id"]
+
+
+def restore_widgets(notebook: NotebookNode) -> None:
+    """What `store_widgets` did, undone in place: views and values as Jupyter has them."""
+    state = notebook.metadata.pop(STORED_WIDGETS, None)
+    if state is None:
+        return
+    notebook.metadata["widgets"] = nbformat.from_dict({WIDGET_STATE: state})
+    for output in _outputs(notebook):
+        model = output.get("metadata", {}).pop(STORED_VIEW, None)
+        if model is not None:
+            output.data[WIDGET_VIEW] = nbformat.from_dict(
+                {"model_id": model, "version_major": 2, "version_minor": 0}
+            )
+
+
+def _outputs(notebook: NotebookNode) -> Iterator[NotebookNode]:
+    for cell in notebook.cells:
+        yield from cell.get("outputs", [])
+
+
+def _drop_code(notebook: NotebookNode) -> None:
+    """Take the code of the course's own widgets out of their state."""
+    states = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+    for model in states.values():
+        if str(model["state"].get("_anywidget_id", "")).startswith("cutecourse."):
+            for name in _CODE:
+                model["state"].pop(name, None)
 
 
 def _tidy_output(output: NotebookNode) -> None:

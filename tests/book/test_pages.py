@@ -78,6 +78,13 @@ def test_page__holds_each_widgets_state_and_figure(book: Path, source: Path) -> 
     assert len(page.find_all("script", type=WIDGET_STATE)) == (1 if recorded else 0)
 
 
+def test_widget_code__is_in_the_site_once(book: Path) -> None:
+    holders = [
+        path for path in book.rglob("*") if path.is_file() and b"cc-widget cc-predict" in path.read_bytes()
+    ]
+    assert [path.name for path in holders] == ["widget_code.js"]
+
+
 def test_pages__take_nothing_from_outside(book: Path) -> None:
     found = []
     for path in book.rglob("*.html"):

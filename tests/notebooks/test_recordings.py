@@ -13,7 +13,7 @@ from cutecourse.display import source as source_of
 from cutecourse.kernels.hunting import HUNTS
 from support import recordings
 from tools.notebooks import METADATA_KEY, check_pages, check_solutions, read_recording
-from tools.paths import CHAPTERS, exercise_sources, notebook_sources
+from tools.paths import CHAPTERS, exercise_sources, notebook_of, notebook_sources
 from tools.tidy import WIDGET_STATE, WIDGET_VIEW
 
 # Both raise when there is none.
@@ -128,6 +128,13 @@ def test_each_widget__has_its_state_and_its_figure(source: Path) -> None:
             if WIDGET_VIEW in data:
                 assert data[WIDGET_VIEW]["model_id"] in state
                 assert data["image/png"].startswith("iVBORw0KGgo")
+
+
+@pytest.mark.parametrize("source", ALL, ids=_name)
+def test_recorded_widgets__bring_no_code_and_no_view(source: Path) -> None:
+    text = notebook_of(source).read_text(encoding="utf-8")
+    for name in ("_esm", "_css", WIDGET_VIEW, WIDGET_STATE):
+        assert f'"{name}"' not in text
 
 
 @pytest.mark.parametrize("source", CHAPTER_PAGES, ids=lambda source: source.stem)

@@ -144,6 +144,36 @@ def test_tidy__numbers_widgets_and_drops_those_that_nothing_shows() -> None:
     assert state[view["model_id"]]["state"]["layout"].removeprefix("IPY_MODEL_") in state
 
 
+def test_tidy__leaves_no_code_of_our_widgets() -> None:
+    notebook = _with_widget("a1" * 16)
+    models = notebook.metadata["widgets"][tidy.WIDGET_STATE]["state"]
+    for model, name in (("a1" * 16, "cutecourse.widgets.W"), ("b1" * 16, "another.package.W")):
+        models[model]["state"].update(_anywidget_id=name, _esm="code", _css="style", value=3)
+    tidy.tidy(notebook, name="07_sample")
+    ours, other = (
+        model["state"] for model in notebook.metadata["widgets"][tidy.WIDGET_STATE]["state"].values()
+    )
+    assert {name: ours[name] for name in ours if name != "layout"} == {
+        "_anywidget_id": "cutecourse.widgets.W",
+        "value": 3,
+    }
+    assert (other["_esm"], other["_css"]) == ("code", "style")
+
+
+def test_stored_widgets__are_figures_for_a_reader_and_come_back_for_the_build() -> None:
+    notebook = _with_widget("a1" * 16)
+    tidy.tidy(notebook, name="07_sample")
+    before = json.dumps(notebook, sort_keys=True)
+    tidy.store_widgets(notebook)
+    assert "widgets" not in notebook.metadata
+    assert tidy.WIDGET_VIEW not in notebook.cells[0].outputs[0].data
+    nbformat.validate(notebook)
+    tidy.restore_widgets(notebook)
+    assert json.dumps(notebook, sort_keys=True) == before
+    tidy.restore_widgets(notebook)
+    assert json.dumps(notebook, sort_keys=True) == before
+
+
 def test_tidy__leaves_no_address_and_no_traceback() -> None:
     outputs = [
         new_output("execute_result", data={"text/plain": "<object at 0x7f00aa>, write at 0x7f00aa"}),

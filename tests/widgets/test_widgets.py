@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import product
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 import matplotlib.colors
 import numpy as np
 import pytest
-from ipywidgets.embed import embed_data
 from widgets import traces, umma_runs
 
 from cutecourse import palette
@@ -37,7 +37,7 @@ from cutecourse.widgets import (
     parse_tiler,
 )
 from cutecourse.widgets._bundle import module, stylesheet
-from cutecourse.widgets.recorded import STATE, with_todays_code
+from cutecourse.widgets.recorded import code_of_all_widgets
 
 PNG = b"\x89PNG\r\n"
 ALL = [
@@ -114,18 +114,14 @@ def test_bundle__an_imported_name_that_is_missing_would_be_seen() -> None:
             assert wanted <= exported, f"{file.name} imports {wanted - exported} from {source}"
 
 
-def test_recorded__a_notebook_keeps_its_values_and_gets_todays_code() -> None:
-    explorer = LayoutExplorer("(2,3):(3,1)")
-    data = embed_data(views=[explorer], drop_defaults=False)["manager_state"]
-    state = data["state"][explorer.model_id]["state"]
-    state.update(_esm="old code", _css="old style")
-    data["state"]["other"] = {"model_module": "@jupyter-widgets/base", "state": {"_esm": "not ours"}}
-    fresh = with_todays_code({STATE: data})[STATE]["state"]
-    ours = fresh[explorer.model_id]["state"]
-    assert ours["notation"] == "(2,3):(3,1)"
-    assert (ours["_esm"], ours["_css"]) == (module("layout_explorer.js"), stylesheet())
-    assert fresh["other"] == data["state"]["other"]
-    assert state["_esm"] == "old code"  # the recording itself is not touched
+def test_code_of_all_widgets__has_each_class_under_the_name_that_its_state_gives() -> None:
+    text = code_of_all_widgets()
+    registered = json.loads(text.removeprefix("globalThis.cutecourseWidgets = ").removesuffix(";\n"))
+    assert registered["style"] == stylesheet()
+    for make in ALL:
+        widget = make()
+        assert registered["code"][widget._anywidget_id] == widget._esm
+    assert len(registered["code"]) == len(ALL)
 
 
 # ---- colours ----

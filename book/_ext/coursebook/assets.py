@@ -12,6 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 from cutecourse.palette import css_variables
+from cutecourse.widgets import code_of_all_widgets
 
 HERE = Path(__file__).parent
 # Not under `_static`: Jupyter Book loads every script that lies there on every page, as a classic script.
@@ -25,16 +26,20 @@ SCRIPTED = "cute-scripted"
 
 
 def add_assets(app: Sphinx, *_: Any) -> None:
-    """Serve our assets, and load our two scripts on every page: one folds answers, one mounts widgets.
+    """Serve our assets, and load our scripts on every page: they fold answers and mount widgets.
 
     As a classic script: browsers refuse a module that a page opened from a file asks for.
     """
-    app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS)]
+    generated = Path(app.doctreedir) / "generated_assets"
+    generated.mkdir(parents=True, exist_ok=True)
+    (generated / "widget_code.js").write_text(code_of_all_widgets(), encoding="utf-8")
+    app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS), str(generated)]
     app.add_css_file("palette.css")
     app.add_css_file("coursebook.css")
     # Without the script that folds answers, the class that hides them until it runs must go.
     unfold = f"document.documentElement.classList.remove('{SCRIPTED}')"
     app.add_js_file("answers.js", loading_method="defer", onerror=unfold)
+    app.add_js_file("widget_code.js", loading_method="defer")
     app.add_js_file("mount.js", loading_method="defer")
 
 

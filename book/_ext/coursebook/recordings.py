@@ -15,7 +15,6 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
 from coursebook import answers
-from cutecourse.widgets import with_todays_code
 from tools.notebooks import (
     METADATA_KEY,
     check_pages,
@@ -45,7 +44,7 @@ def read_with_outputs(text: str, *args: Any, path: str | Path | None = None, **k
         cell.execution_count = recorded.execution_count
     answers.mark(notebook, source)
     if "widgets" in recording.metadata:
-        notebook.metadata["widgets"] = with_todays_code(recording.metadata["widgets"])
+        notebook.metadata["widgets"] = recording.metadata["widgets"]
     return notebook
 
 

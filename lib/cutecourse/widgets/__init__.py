@@ -9,7 +9,7 @@ from cutecourse.widgets.figures import PrintFigure, draw_layout, draw_layouts, d
 from cutecourse.widgets.layout_explorer import OPERATIONS, LayoutExplorer, apply_operation
 from cutecourse.widgets.mma_ownership import MmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
-from cutecourse.widgets.recorded import with_todays_code
+from cutecourse.widgets.recorded import code_of_all_widgets
 from cutecourse.widgets.tilers import parse_tiler
 from cutecourse.widgets.timeline_figure import draw_timeline
 from cutecourse.widgets.tma_box import TmaBox
@@ -33,6 +33,7 @@ __all__ = [
     "TwoSmStage",
     "WidgetError",
     "apply_operation",
+    "code_of_all_widgets",
     "draw_cluster_masks",
     "draw_layout",
     "draw_layouts",
@@ -40,5 +41,4 @@ __all__ = [
     "draw_timeline",
     "draw_tracks",
     "parse_tiler",
-    "with_todays_code",
 ]

@@ -1,9 +1,8 @@
-"""Widgets in recorded notebooks: their values are of the recording, their code is of today."""
+"""The code of all widgets in one script: recordings hold their values alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
 
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.barrier_timeline import BarrierTimeline
@@ -28,20 +27,13 @@ SOURCES = {
     TmemViewer: "tmem_viewer.js",
     TwoSmStage: "two_sm_stage.js",
 }
-STATE = "application/vnd.jupyter.widget-state+json"
 
 
-def with_todays_code(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A notebook's `metadata["widgets"]` with the JavaScript and style that the widgets have now.
+def code_of_all_widgets() -> str:
+    """A classic script that registers the code of every widget, and their style, for `static/mount.js`.
 
-    A recording holds the code of its day in each model; a page built later is to have what was put right
-    since. Values stay as they were recorded, and models that are not ours stay as they are.
+    A recording holds a widget's values and the name of its class, no code. The pages of a site load this
+    script once, also from files, where a page may fetch nothing and load no module.
     """
-    today = {f"{widget.__module__}.{widget.__name__}": source for widget, source in SOURCES.items()}
-    models = dict(metadata[STATE]["state"])
-    for name, model in models.items():
-        source = today.get(model["state"].get("_anywidget_id", ""))
-        if source is not None:
-            code = {"_esm": module(source), "_css": stylesheet()}
-            models[name] = {**model, "state": {**model["state"], **code}}
-    return {**metadata, STATE: {**metadata[STATE], "state": models}}
+    code = {f"{widget.__module__}.{widget.__name__}": module(source) for widget, source in SOURCES.items()}
+    return f"globalThis.cutecourseWidgets = {json.dumps({'code': code, 'style': stylesheet()})};\n"

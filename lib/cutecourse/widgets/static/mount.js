@@ -2,8 +2,9 @@
 //
 // A built page holds the state of every widget in one script of type `application/vnd.jupyter.widget-state+json`
 // and, at each widget's place, a script of type `application/vnd.jupyter.widget-view+json` that names its model.
-// Each anywidget's code (`_esm`) and style (`_css`) are part of its state: the code is imported from a Blob, the
-// style goes into the head, each distinct one once. Views of one model share one model object.
+// A script of the site (cutecourse.widgets.code_of_all_widgets) holds the code of each class of widgets, and their
+// style; a widget that it does not know brings both in its state (`_esm`, `_css`). The code is imported from a Blob,
+// the style goes into the head, each distinct one once. Views of one model share one model object.
 //
 // A classic script (a page opened from a file may load no module), so its names stay inside this function.
 
@@ -41,6 +42,7 @@ function style(css) {
 }
 
 async function mountAll() {
+  const known = globalThis.cutecourseWidgets ?? { code: {}, style: "" };
   const models = new Map();
   for (const script of document.querySelectorAll(`script[type="${TYPE}state+json"]`))
     for (const [id, { model_module, state }] of Object.entries(JSON.parse(script.textContent).state))
@@ -52,8 +54,9 @@ async function mountAll() {
     const el = document.createElement("div");
     el.className = "cc-mount";
     script.after(el);
-    style(found.state._css);
-    const { default: widget } = await load(found.state._esm);
+    const code = known.code[found.state._anywidget_id];
+    style(code ? known.style : found.state._css);
+    const { default: widget } = await load(code ?? found.state._esm);
     await widget.render({ model: found.model, el });
   }
   document.documentElement.dataset.ccWidgets = "ready";
