@@ -4,11 +4,13 @@
 #   VENV     the environment (default: .venv; a conda user may give VENV="$CONDA_PREFIX")
 #   ARGS     further arguments: make test ARGS="-k layout", make record ARGS="01"
 #   PORT     where `make serve` listens (default: 8000)
+#   WORK     the folder of your own copies, for `make lab` (default: work, which git ignores)
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 VENV ?= .venv
 PORT ?= 8000
+WORK ?= work
 ARGS ?=
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -50,9 +52,10 @@ serve: book ## Build the pages and serve them on this machine
 	@echo "The pages are at http://localhost:$(PORT) (Ctrl-C stops)"
 	@$(PY) -m http.server --bind 127.0.0.1 --directory book/_build/html $(PORT)
 
-lab: $(VENV)/.all.stamp ## Open the chapters' notebooks, and the exercises, in JupyterLab
+lab: $(VENV)/.all.stamp ## Open your own copies of the chapters and exercises in JupyterLab
+	@$(PY) -m tools.lab --folder "$(WORK)"
 	@JUPYTER_CONFIG_PATH="$(CURDIR)/tools/jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
-	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks $(ARGS)
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(abspath $(WORK))" --LabApp.default_url=/lab/tree/chapters $(ARGS)
 
 test: $(VENV)/.all.stamp ## Run all tests: library, emulator, kernels, notebooks, pages, browser, style, types
 	@$(PYTEST) $(ARGS)

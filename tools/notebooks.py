@@ -18,7 +18,7 @@ from cutecourse.kernels.files import SOURCES, SpecError
 from cutecourse.kernels.hunting import HUNTS, hunt
 from tools.paths import AuthoringError, exercise_sources, notebook_of, notebook_sources, relative
 from tools.plain_markdown import plain
-from tools.tidy import restore_widgets, store_widgets
+from tools.tidy import drop_code, restore_widgets, store_widgets
 
 METADATA_KEY = "cutecourse"
 RECORD_COMMAND = "python -m tools.record"
@@ -90,6 +90,7 @@ def read_recording(source: Path) -> NotebookNode:
         raise StaleRecording(f"{relative(source)} has no recording {relative(path)}; {how_to_record(source)}")
     recording = nbformat.read(path, as_version=4)
     restore_widgets(recording)
+    drop_code(recording)
     return recording
 
 

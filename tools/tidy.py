@@ -37,7 +37,7 @@ def tidy(notebook: NotebookNode, *, name: str) -> None:
             _tidy_output(output)
     _drop_unused_widgets(notebook)
     _rename_widgets(notebook, name)
-    _drop_code(notebook)
+    drop_code(notebook)
 
 
 def store_widgets(notebook: NotebookNode) -> None:
@@ -71,7 +71,7 @@ def _outputs(notebook: NotebookNode) -> Iterator[NotebookNode]:
         yield from cell.get("outputs", [])
 
 
-def _drop_code(notebook: NotebookNode) -> None:
+def drop_code(notebook: NotebookNode) -> None:
     """Take the code of the course's own widgets out of their state."""
     states = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
     for model in states.values():
