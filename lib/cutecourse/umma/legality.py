@@ -240,7 +240,7 @@ def legality(
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing of which the sources say different things, and what this library enforces, by its rule."""
+    """One question that the sources answer differently, and the rule that this library enforces."""
 
     topic: str
     ptx_isa: str
@@ -264,7 +264,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "16 to 256 in steps of 16 (8 for M = 64)",
         "8 to 256 in steps of 8",
         _ANY,
-        "no A in tensor memory: refused by name",
+        "has no A in tensor memory, and refuses the operation by name",
         "family",
     ),
     Difference(
@@ -273,34 +273,34 @@ DIFFERENCES: tuple[Difference, ...] = (
         "32 to 256 in steps of 32",
         "16 to 256 in steps of 16",
         _ANY,
-        "no A in tensor memory: refused by name",
+        "has no A in tensor memory, and refuses the operation by name",
         "family",
     ),
     Difference(
         "A of f16 and B of bf16",
-        "two fields, one for each: takes it",
-        "takes it",
-        "refuses: one type for both",
+        "accepts it: one field for each",
+        "accepts it",
+        "refuses it: one type for both",
         _ANY,
-        "takes it, as the PTX ISA and CUTLASS",
+        "accepts it, as the PTX ISA and CUTLASS do",
         "",
     ),
     Difference(
         "an accumulator of f16 for operands of bf16",
         "f16 only for operands of f16",
-        "takes it",
-        "takes it",
+        "accepts it",
+        "accepts it",
         _ANY,
-        "the PTX ISA's",
+        "follows the PTX ISA",
         "c_type",
     ),
     Difference(
         "an accumulator of s32 for operands of f16",
         "f16 or f32",
-        "takes it: its format has a number",
-        "refuses: f16 or f32",
+        "accepts it: the field has a number for it",
+        "refuses it: f16 or f32",
         _ANY,
-        "the PTX ISA's",
+        "follows the PTX ISA",
         "c_type",
     ),
     Difference(
@@ -309,25 +309,25 @@ DIFFERENCES: tuple[Difference, ...] = (
         "no operation has M = 64 for two SMs, but tmem_frg_2sm has its layout",
         "M is 128 or 256 for two SMs",
         _ANY,
-        "as CUTLASS: the layout (make_fragment_C), but no MMA",
+        "has the layout (make_fragment_C), as CUTLASS does, but no MMA",
         "m_size",
     ),
     Difference(
         "columns of an allocation",
         "a power of two from 32 to 512",
-        "documented, not checked",
-        "a power of two from 32 to 512, where it is a constant",
+        "documents the rule and does not check it",
+        "a power of two from 32 to 512, checked if it is a constant",
         "refuses a constant that is not; a register passes",
-        "the PTX ISA's, by the allocator's check",
+        "follows the PTX ISA, in the allocator's check",
         "columns",
     ),
     Difference(
         "where a matrix starts, and its offsets",
         "18 bits, multiples of 16",
-        "keeps bits 4 to 17 and drops the others without a word",
+        "keeps bits 4 to 17 and drops the others silently",
         "keeps bits 4 to 17",
         _ANY.replace("instruction", "shared-memory"),
-        "refused before they are dropped",
+        "refuses a value whose bits would be dropped",
         "start_address, offset_bits",
     ),
     Difference(
@@ -336,7 +336,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "writes 1 (16 bytes), and asserts that they follow",
         "writes 1",
         _ANY.replace("instruction", "shared-memory"),
-        "as CUTLASS: writes 1, refuses a layout with another step",
+        "writes 1, as CUTLASS does, and refuses a layout with another step",
         "stride",
     ),
     Difference(
@@ -345,8 +345,8 @@ DIFFERENCES: tuple[Difference, ...] = (
         "always 0",
         "always 0",
         _ANY.replace("instruction", "shared-memory"),
-        "as CUTLASS: always 0, right for tiles whose pattern starts there",
+        "always 0, as CUTLASS: right for tiles whose pattern starts there",
         "",
     ),
 )
-"""Where the sources differ on what is legal. Of M, N and K with A in shared memory they say the same."""
+"""The points on which the sources differ. For M, N and K with A in shared memory they agree."""

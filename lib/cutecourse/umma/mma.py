@@ -77,28 +77,28 @@ class TiledUmma(Record):
         ("MMA_Traits", "M and N as given; K of an instruction is 32 bytes", "shape_mnk"),
         (
             "types",
-            "of the operands' elements, and what the MMA is handed for them",
+            "the types of the elements, and of the fragments that the MMA takes",
             "val_types",
             "frg_type_a",
             "frg_type_b",
             "frg_type_c",
         ),
-        ("ThrID", "the threads of the atom are CTAs: so many work on one instruction", "thr_id"),
+        ("ThrID", "the CTAs that work on one instruction", "thr_id"),
         (
             "operands",
-            "(CTA, value) to the index of a cell: which part each CTA has",
+            "(CTA, value) to the index of a cell: the part of each CTA",
             "layout_a",
             "layout_b",
             "layout_c",
         ),
         ("idesc", "the instruction descriptor, a value of the traits", "idesc_hex"),
-        ("MMA_Atom", "the layout of atoms beside each other, given to make_tiled_mma", "atom_layout_mnk"),
+        ("MMA_Atom", "the layout of atoms that make_tiled_mma was given", "atom_layout_mnk"),
         (
             "TiledMMA",
             "tiled_product(ThrID, atom_layout_mnk): (CTA of the atom, atom along M, N, K) to CTA",
             "thr_layout_vmnk",
         ),
-        ("result", "what all of them multiply together", "tile_shape"),
+        ("result", "the tile that all atoms multiply together", "tile_shape"),
     )
     RESULT: ClassVar[str] = "tile_shape"
 

@@ -118,10 +118,10 @@ class SmemDescriptorTrace(Record):
     OPERANDS: ClassVar[tuple[str, ...]] = ("layout", "major", "start_address")
     STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("recast", "count in units of 16 bytes", "u128_layout"),
-        ("swizzle", "the swizzle says which layout type it is", "smem_swizzle", "layout_type"),
-        ("atom", "so many units along MN and along K make one atom", "atom_mn_size", "atom_k_size"),
+        ("swizzle", "the layout type follows from the swizzle", "smem_swizzle", "layout_type"),
+        ("atom", "the size of an atom in these units, along MN and along K", "atom_mn_size", "atom_k_size"),
         ("divide", "((atom, atoms) along MN, (atom, atoms) along K)", "canonical_layout"),
-        ("check", "inside an atom the steps are given", "stride_00", "stride_10"),
+        ("check", "the steps inside an atom are fixed", "stride_00", "stride_10"),
         ("steps", "from atom to atom along MN and along K", "stride_01", "stride_11"),
         ("offsets", "in bytes", "leading_byte_offset", "stride_byte_offset"),
         ("result", "the bits together", "hexadecimal"),
@@ -284,7 +284,7 @@ def _described(
         given = _stride(canonical, mode, 0)
         if expected is not None and given != expected:
             raise _refused(
-                f"inside of an atom a step along {along} is {given} units of 16 bytes, not {expected}: "
+                f"inside an atom, a step along {along} is {given} units of 16 bytes, not {expected}: "
                 f"{canonical}",
                 "stride",
                 source,
@@ -439,10 +439,10 @@ class MmaShapeTrace(Record):
     LAW: ClassVar[str] = "result(((i, k), a, b, ...)) = mn_tiled((i + MMA_MN a, k + MMA_K b, ...))"
     OPERANDS: ClassVar[tuple[str, ...]] = ("atom", "mma_tile_shape", "order")
     STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("zip", "an instruction's extent beside the number of instructions, for MN and for K", "zipped"),
-        ("tuple_cat", "the stages behind it", "mn_shape"),
+        ("zip", "the extent of one instruction, and the number of instructions, for MN and for K", "zipped"),
+        ("tuple_cat", "append the stages", "mn_shape"),
         ("tile_to_shape", "repeat the atom over the whole tile", "mn_tiled"),
-        ("product_each", "an instruction's extents", "tiler"),
+        ("product_each", "the extents of one instruction", "tiler"),
         ("tiled_divide", "cut the tile into instructions again", "result"),
     )
     RESULT: ClassVar[str] = "result"

@@ -110,16 +110,16 @@ class FragmentTrace(Record):
     LAW: ClassVar[str] = "layout(c) = 65536 lane + column, for 32-bit elements"
     OPERANDS: ClassVar[tuple[str, ...]] = ("tmem_shape", "value_type", "storage_bits", "n_sm", "tmem_alloc")
     STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("atom", "one instruction's part: (M, N) to lane + 128 column", "tmem_atom"),
-        ("others", "the instructions: how many, and how far apart in such parts", "tiles"),
+        ("atom", "the part of one instruction: (M, N) to lane + 128 * column", "tmem_atom"),
+        ("others", "the instructions: their number and their distance, in such parts", "tiles"),
         (
             "tile",
-            "the others beside it: first along the lanes, then the columns",
+            "put the others beside it, along the lanes first, then along the columns",
             "tmem_logical_layout",
         ),
-        ("restride", "lanes and columns as addresses have them", "tmem_restride"),
-        ("result", "composed", "layout"),
-        ("columns", "columns that it takes", "columns"),
+        ("restride", "lanes and columns as they stand in an address", "tmem_restride"),
+        ("result", "the composition", "layout"),
+        ("columns", "the columns that it takes", "columns"),
     )
     RESULT: ClassVar[str] = "layout"
 

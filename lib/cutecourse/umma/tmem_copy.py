@@ -33,16 +33,16 @@ class TmemCopyTrace(Record):
     OPERANDS: ClassVar[tuple[str, ...]] = ("op", "fragment_layout")
     STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("ThrID", "the threads of one instruction", "thr_id"),
-        ("bits", "where the bits that one warp moves lie", "val_id"),
-        ("atom", "(thread, value) at the source, at the destination", "layout_src", "layout_dst"),
+        ("bits", "the places of the bits that one warp moves", "val_id"),
+        ("atom", "(thread, value) of the source and of the destination", "layout_src", "layout_dst"),
         (
             "threads",
             "four warps, 32 lanes apart; threads of a warp name one address",
             "atom_t_layout",
         ),
-        ("values", "the warp's elements, by their places", "atom_v_layout"),
-        ("invert", "which elements of the fragment these are: (thread, value)", "layout_tv"),
-        ("result", "what all four warps move at a time, cut out of each mode", "tiler"),
+        ("values", "the places of a warp's elements", "atom_v_layout"),
+        ("invert", "(thread, value) to the element of the fragment", "layout_tv"),
+        ("result", "the tile that all four warps move at a time, mode by mode", "tiler"),
     )
     RESULT: ClassVar[str] = "tiler"
 
