@@ -72,7 +72,8 @@ def _fill(modes: list[tuple[int, int]], target: IntTuple, shown: Layout) -> list
         gap = quotient(stride, filled)
         gaps.append((gap, filled))
         mode = Layout.unchecked(extent, stride)
-        text = f"stride {stride} leaves {gap} places for blocks of {filled} below {mode}"
+        places = "1 place" if gap == 1 else f"{gap} places"
+        text = f"stride {stride} leaves {places} for blocks of {filled} below {mode}"
         if gap == 0:
             text += ": the modes overlap, the layout is not injective"
         filled = stride * extent

@@ -172,9 +172,7 @@ def _composition(_: str, layout: Layout, operands: list[Any], result: Layout) ->
     return OperationPicture(
         (
             _grid(f"A = {layout}: the cells that B picks", layout, of_a),
-            _grid(
-                f"R = {result}", result, lambda c: (str(result(c)), f"{c}", 0 if c not in wrong else 1, False)
-            ),
+            _grid(f"R = {result}", result, lambda c: (str(c), str(result(c)), 1 if c in wrong else 0, False)),
         ),
         tuple(words),
     )

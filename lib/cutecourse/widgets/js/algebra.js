@@ -278,7 +278,7 @@ function fill(list, target, shown) {
   for (const [extent, stride] of ordered) {
     const gap = Math.floor(stride / filled);
     gaps.push([gap, filled]);
-    let text = `stride ${stride} leaves ${gap} places for blocks of ${filled} below ${extent}:${stride}`;
+    let text = `stride ${stride} leaves ${gap === 1 ? "1 place" : `${gap} places`} for blocks of ${filled} below ${extent}:${stride}`;
     if (gap === 0) text += ": the modes overlap, the layout is not injective";
     filled = stride * extent;
     note("gap", text, { gaps: fromLeaves(gaps, false), filled });

@@ -300,7 +300,8 @@ function render({ model, el: host }) {
     const plainText = (value) => String(value).replace(/^\((\d+)\):\((\d+)\)$/, "$1:$2");
     const given = new Set(explanation?.operands.map(({ value }) => plainText(value)));
     const seen = new Set([...given, plainText(explanation?.result)]);
-    return all.filter(({ level, rule, values }, i) => {
+    return all.filter(({ level, rule, text: said, values }, i) => {
+      if (rule === "gap" && said.includes(" leaves 1 place ")) return false; // a gap of one block adds nothing
       const texts = values.map(({ value }) => plainText(value));
       const repeats = texts.length > 0 && texts.every((text) => (level ? seen : given).has(text));
       if (level > 1 || (level === 1 && rule !== "result") || (repeats && i < all.length - 1)) return false;

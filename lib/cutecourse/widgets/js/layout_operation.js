@@ -44,7 +44,7 @@ function drawComposition(_, layout, operands, result) {
   return {
     boards: [
       gridBoard(`A = ${formatLayout(layout)}: the cells that B picks`, layout, ofA),
-      gridBoard(`R = ${formatLayout(result)}`, result, (c) => [String(offsetAt(result, c)), String(c), wrong.includes(c) ? 1 : 0, false]),
+      gridBoard(`R = ${formatLayout(result)}`, result, (c) => [String(c), String(offsetAt(result, c)), wrong.includes(c) ? 1 : 0, false]),
     ],
     words: lines,
   };
