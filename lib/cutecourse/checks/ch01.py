@@ -132,13 +132,6 @@ def _as_tiler(entry: Any) -> Any:
     return operator.index(entry) if hasattr(entry, "__index__") else entry
 
 
-def _as_tiler(entry: Any) -> Any:
-    """One mode's tiler: a layout also as its text, a number also NumPy's."""
-    if isinstance(entry, str):
-        return Layout.parse(entry)
-    return operator.index(entry) if hasattr(entry, "__index__") else entry
-
-
 @exercise(
     "01.4",
     "A tiler",
