@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from tools import errata
-from tools.paths import BOOK, CHAPTERS, AuthoringError, relative
+from tools.paths import BOOK, CHAPTERS, AuthoringError, page_number, relative
 
 SEEDS = BOOK / "seeds.yml"
 NAVIGATION = "leads through the document"
@@ -36,7 +36,7 @@ class Place:
 
     def link(self) -> str:
         """The place as a link from a page of the book's own folder."""
-        return f"[{int(self.page[:2])} · {self.title}](chapters/{self.page}.md#{self.anchor})"
+        return f"[{page_number(Path(self.page))} · {self.title}](chapters/{self.page}.md#{self.anchor})"
 
 
 @dataclass(frozen=True)

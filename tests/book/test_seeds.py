@@ -101,7 +101,7 @@ def _changed(tmp_path: Path, change: dict[str, Any]) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"to": ["06_tma_descriptor#no-such-section"]}, "has no section #no-such-section"),
+        ({"to": ["06a_tma_descriptor#no-such-section"]}, "has no section #no-such-section"),
         ({"to": ["05_nowhere#the-swizzle"]}, "no chapter '05_nowhere'"),
         ({"to": []}, "no section covers it"),
         ({"to": None}, "say `to`, or `navigation: true`"),
