@@ -187,6 +187,21 @@ def _summary() -> str:
     )
 
 
+def _unmet() -> str:
+    """The families of instructions of which no GPU ran a single case, in one line."""
+    counts = _measured().counts
+    families: dict[str, list[Count]] = defaultdict(list)
+    for info in supported_instructions():
+        if not info.refused:
+            families[info.name.partition(".")[0]].append(counts[info.name])
+    unmet = {name: len(own) for name, own in families.items() if not any(count.recorded for count in own)}
+    if not unmet:
+        return "A GPU has run cases of every family of instructions."
+    large = [f"`{name}` ({size} instructions)" for name, size in unmet.items() if size > 1]
+    single = [f"`{name}`" for name, size in unmet.items() if size == 1]
+    return f"No GPU has run a case of these families of instructions: {', '.join([*large, *single])}."
+
+
 def _instruction_rows() -> str:
     coverage = _measured()
     infos = supported_instructions()
@@ -273,6 +288,7 @@ def _error_rows() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "summary": _summary,
+    "unmet": _unmet,
     "instructions": _instruction_rows,
     "refused": _refused_rows,
     "simplified": _simplified_rows,

@@ -39,6 +39,9 @@ def _cutecourse_question():
     runs = []
     for record in getattr(runtime, "history", lambda: [])():
         entry = {name: getattr(record, name) for name in ("kernel", "where", "device", "target")}
+        # Also where a cell asked for the emulator: whether a GPU could have run the kernel.
+        choice = sys.modules["cutecourse.runtime.discovery"].choose(record.target, "auto")
+        entry["gpu_at_hand"] = choice.device is not None
         if entry not in runs:
             runs.append(entry)
     names = ["numpy", "matplotlib", "anywidget", "nvidia-cutlass-dsl", "numba-cuda", "cuda-bindings"]
@@ -66,7 +69,7 @@ class Execution:
     """What a kernel said about itself after the last cell."""
 
     kernel_modules: list[str]
-    runs: list[dict[str, str]]
+    runs: list[dict[str, Any]]
     environment: dict[str, Any]
 
 

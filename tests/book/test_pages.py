@@ -52,6 +52,7 @@ def test_page__shows_every_recorded_text(book: Path, source: Path) -> None:
 def test_page__says_where_and_when_it_was_recorded(book: Path, source: Path) -> None:
     facts = read_recording(source).metadata[METADATA_KEY]
     (note,) = parse(_page(book, source)).select(".cute-provenance")
+    assert note.find_all_next("section") == []  # it stands at the foot
     text = note.get_text()
     for fact in (facts["date"], facts["version"], facts["python"], facts["machine"], facts["commit"] or ""):
         assert fact in text
@@ -61,6 +62,25 @@ def test_page__says_where_and_when_it_was_recorded(book: Path, source: Path) -> 
     for run in facts["runs"]:
         assert run["kernel"] in text
         assert ("the emulator" if run["where"] == "emulator" else run["device"]) in text
+
+
+@pytest.mark.parametrize("source", PAGES, ids=_name)
+def test_page__says_above_its_first_picture_what_no_gpu_ran(book: Path, source: Path) -> None:
+    emulated = [r for r in read_recording(source).metadata[METADATA_KEY]["runs"] if not r["gpu_at_hand"]]
+    said = parse(_page(book, source)).select("p.cute-emulated")
+    assert len(said) == bool(emulated)
+    for line in said:
+        assert all(run["target"] in line.get_text() for run in emulated)
+        assert line.find_previous("div", class_="cell") is None
+
+
+@pytest.mark.parametrize("source", PAGES, ids=_name)
+def test_page__opens_one_line_of_its_first_run_record_and_folds_the_others(book: Path, source: Path) -> None:
+    lines = [s.get_text() for s in parse(_page(book, source)).select("details.cute-run > summary")]
+    records = [cell for cell in code_cells(read_recording(source)) if "machine-dependent" in tags(cell)]
+    assert len(lines) == len(records)
+    assert all(" ran on " in line for line in lines[:1])
+    assert {*lines[1:]} <= {"Where this ran"}
 
 
 @pytest.mark.parametrize("source", PAGES, ids=_name)
@@ -139,6 +159,12 @@ def test_status__lists_every_recording(book: Path) -> None:
     text = parse(book / "status.html").get_text()
     for source in PAGES:
         assert f"notebooks/{source.stem}.ipynb" in text
+
+
+def test_status__names_the_families_that_no_gpu_ran(book: Path) -> None:
+    (line,) = parse(book / "status.html").select("#emulator-unmet")
+    assert "tcgen05" in line.get_text()
+    assert "mma.sync" not in line.get_text()
 
 
 def test_landing_page__leads_to_every_chapter_with_its_minutes(book: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,14 @@ from tools.notebooks import (
     code_cells,
     differences,
     read_recording,
+    tags,
 )
 from tools.paths import BOOK, notebook_of, notebook_sources, relative
 from tools.tidy import WIDGET_VIEW
 
+RUN_RECORD = "machine-dependent"
+"""The tag of a cell that shows a run's record."""
+_RECORD_LINE = re.compile(r"<summary>(?P<line>.*?)</summary>")
 _read_markdown = myst_nb.core.read.read_myst_markdown_notebook
 
 
@@ -39,13 +44,28 @@ def read_with_outputs(text: str, *args: Any, path: str | Path | None = None, **k
         return notebook
     recording = read_recording(source)
     _refuse([str(difference) for difference in differences(source, recording, code_cells(notebook))])
+    fold = False
     for cell, recorded in zip(code_cells(notebook), code_cells(recording), strict=True):
         cell.outputs = [shown for output in recorded.outputs for shown in with_static_figure(output)]
+        if RUN_RECORD in tags(cell):
+            cell.outputs = [folded_record(output) for output in cell.outputs] if fold else cell.outputs
+            fold = True
         cell.execution_count = recorded.execution_count
     answers.mark(notebook, source)
     if "widgets" in recording.metadata:
         notebook.metadata["widgets"] = recording.metadata["widgets"]
     return notebook
+
+
+def folded_record(output: NotebookNode) -> NotebookNode:
+    """A run's record of which nothing is open but that there is one: the page has shown one already."""
+    data = output.get("data", {})
+    match = _RECORD_LINE.search(data.get("text/html", ""))
+    if match is None:
+        return output
+    summary = f"<summary>Where this ran</summary><p>{match['line']}.</p>"
+    folded = data["text/html"].replace(match[0], summary)
+    return NotebookNode({**output, "data": NotebookNode({**data, "text/html": folded})})
 
 
 def with_static_figure(output: NotebookNode) -> list[NotebookNode]:
@@ -92,7 +112,7 @@ def reread_when_recorded_anew(app: Sphinx, env: BuildEnvironment, *_: Any) -> li
 
 
 def add_provenance(app: Sphinx, doctree: nodes.document) -> None:
-    """Put the note on where the page was recorded under its title."""
+    """Put the note on where the page was recorded at its foot, and what no GPU ran above its first cell."""
     source = BOOK / f"{app.env.docname}.md"
     if source not in notebook_sources():
         return
@@ -100,7 +120,23 @@ def add_provenance(app: Sphinx, doctree: nodes.document) -> None:
     title = next(iter(doctree.findall(nodes.title)), None)
     if title is None or title.parent is None:
         raise ExtensionError(f"{relative(source)} has no title")
-    title.parent.insert(title.parent.index(title) + 1, provenance(facts))
+    title.parent += provenance(facts)
+    sentence = emulated_sentence(facts["runs"])
+    first = next((node for node in doctree.findall(nodes.container) if "cell" in node["classes"]), None)
+    if sentence and first is not None:
+        first.parent.insert(
+            first.parent.index(first), nodes.paragraph(text=sentence, classes=["cute-emulated"])
+        )
+
+
+def emulated_sentence(runs: list[NotebookNode]) -> str:
+    """Which kernels of a page ran on the emulator because no GPU could run them; "" where there are none."""
+    emulated = [run for run in runs if not run.get("gpu_at_hand", True)]
+    if not emulated:
+        return ""
+    targets = " or ".join(sorted({run["target"] for run in emulated}))
+    which = "The" if len(emulated) == len(runs) else f"The {targets}"
+    return f"{which} kernels of this page ran on the emulator: no GPU for {targets} was at hand."
 
 
 def provenance(facts: NotebookNode) -> nodes.container:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import platform
 from dataclasses import dataclass
 from typing import Literal
@@ -29,7 +30,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Where and how one kernel ran. Prints as a short table.
+    """Where and how one kernel ran. Prints as a short table; a notebook shows one line that opens.
 
     where     "gpu" or "emulator", and `why` it was that one.
     target    what the PTX was compiled for; `compute_capability` and `driver` (its CUDA version) are the
@@ -69,9 +70,18 @@ class RunRecord:
 
     __repr__ = __str__
 
-    def _repr_markdown_(self) -> str:
-        body = "\n".join(f"| {name} | {text.replace('<', '&lt;')} |" for name, text in self.rows())
-        return f"| run record | |\n| --- | --- |\n{body}"
+    def line(self) -> str:
+        """Where the kernel ran and how long that took, in one line."""
+        place = self.device if self.where == "gpu" else "the emulator"
+        return f"{self.kernel} ran on {place} in {_duration(self.run_s)}"
+
+    def _repr_html_(self) -> str:
+        """The line; whoever opens it sees the table."""
+        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in self.rows())
+        return (
+            f'<details class="cute-run"><summary>{html.escape(self.line())}</summary>'
+            f"<table>{rows}</table></details>"
+        )
 
 
 _FRONT_NAMES = {"cutedsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX"}
