@@ -73,12 +73,15 @@ def test_record__prints_as_a_short_table():
     assert squares().record.ptx_sha256[:12] in lines[4]
 
 
-def test_record__in_a_notebook_is_a_markdown_table():
-    markdown = squares().record._repr_markdown_().splitlines()
-    assert markdown[1] == "| --- | --- |"
-    assert len(markdown) == 2 + 6
-    assert all(line.count("|") == 3 for line in markdown)
-    assert not re.search(r"<(?!/)", "".join(markdown))  # nothing that Markdown would take for a tag
+def test_record__in_a_notebook_is_one_line_that_opens():
+    record = squares().record
+    shown = record._repr_html_()
+    line, table = re.fullmatch(
+        r'<details class="cute-run"><summary>(.*)</summary><table>(.*)</table></details>', shown
+    ).groups()
+    assert re.fullmatch(r"hello_ptx ran on the emulator in [\d.]+ (s|ms|µs)", line)
+    assert table.count("<tr>") == 6
+    assert "&lt;&lt;&lt;grid" in table
 
 
 def test_run__counts_what_the_emulator_executed():
