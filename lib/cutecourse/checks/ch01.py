@@ -39,10 +39,10 @@ def check_offset(answer: object) -> str:
             + 1 * 2
             + 1 * 12: "You turned 5 into (1,1), with the last part counting fastest. CuTe counts the "
             "first part fastest.",
-            2 * 1 + 1 * 4 + 1 * 2 + 2 * 12: "Mode 0 is (1,2), and you read it as (2,1).",
+            2 * 1 + 1 * 4 + 1 * 2 + 2 * 12: "The coordinate in mode 0 is (1,2), but you read it as (2,1).",
         },
     )
-    return "CuTe turns a number for a nested mode into a coordinate first. The first part counts fastest."
+    return "CuTe first turns a number for a nested mode into a coordinate, and counts that mode's first part fastest."
 
 
 @exercise(
@@ -50,7 +50,7 @@ def check_offset(answer: object) -> str:
     "Rows with padding",
     hints=[
         "A stride counts elements. How many f16 fit into 80 bytes?",
-        "Which mode is contiguous if each row is?",
+        "If each row is contiguous, which mode has stride 1?",
     ],
 )
 def check_padded(answer: object) -> str:
@@ -63,13 +63,13 @@ def check_padded(answer: object) -> str:
             "(8,32):(80,1)": "80 is the distance in bytes. A stride counts elements, and an f16 has two bytes.",
             "(8,32):(20,1)": "You divided by 4 bytes. An f16 has two.",
             "(8,32):(32,1)": "This is the matrix without padding.",
-            "(8,40):(40,1)": "The padding belongs to the stride. The shape counts the 32 columns that exist.",
+            "(8,40):(40,1)": "The padding belongs in the stride. The shape counts the 32 columns that exist.",
             "(8,32):(1,8)": "Here a column is contiguous, not a row.",
             "(8,32):(1,40)": "Here a column is contiguous, not a row.",
             "(32,8):(1,40)": "The modes are in the other order: M comes first, then K.",
         },
     )
-    return "The padding is in the stride alone. The shape does not know about it."
+    return "The padding changes the stride alone. The shape still counts the elements that exist."
 
 
 @exercise(
@@ -110,8 +110,8 @@ def check_offset_of(answer: object) -> str:
 
     if callable(answer) and all(answer(*case) == never_divided(*case) for case in cases):
         raise WrongAnswer(
-            "Each mode takes the remainder of the whole index. The modes after the first have to get the quotient "
-            "that the modes before them leave.",
+            "Each mode takes the remainder of the whole index. After each mode, divide the index by that mode's extent "
+            "and give the quotient to the next mode.",
             where="offset_of(4, (4, 8), (8, 1))",
             expected="the second column: 4 // 4 = 1",
             got="4 % 8 = 4",
@@ -122,11 +122,11 @@ def check_offset_of(answer: object) -> str:
         lambda index, shape, stride: make_layout(shape, stride=stride)(index),
         what="the offset of an index in shape:stride",
     )
-    return "`layout(index)` does nothing else."
+    return "Your function does exactly what `layout(index)` does."
 
 
 def _as_tiler(entry: Any) -> Any:
-    """One mode's tiler: a layout also as its text, a number also NumPy's."""
+    """Return one mode's tiler as a layout or a number. The learner may write a layout as text."""
     if isinstance(entry, str):
         return Layout.parse(entry)
     return operator.index(entry) if hasattr(entry, "__index__") else entry
@@ -165,21 +165,21 @@ def check_tiler(answer: object) -> str:
     columns = sorted({tile(index) % 16 for index in range(size(tile))})
     if rows != [0, 3, 6, 9] or columns != [0, 1, 2, 3]:
         if rows == [0, 1, 2, 3] and columns == [0, 3, 6, 9]:
-            message = "Rows and columns have changed places: the first entry is for the rows."
+            message = "You swapped rows and columns: the first entry is for the rows."
         elif rows == list(range(len(rows))) and columns == [0, 1, 2, 3]:
-            message = "Those rows are neighbours. A plain number in a tiler takes elements with stride 1."
+            message = "The rows of your tile are neighbours. A plain number in a tiler takes elements with stride 1."
         else:
             message = "Mode 0 does not hold every third row and four neighbouring columns."
         raise WrongAnswer(
             message,
-            expected="the rows and columns of the first tile as the exercise asks",
+            expected="the rows and columns that the exercise asks for",
             got=f"rows {rows}, columns {columns}, from {divided}",
         )
     if size(tile) != 16:
         raise WrongAnswer(
             "The tile holds some elements twice.", expected="16 elements", got=f"{size(tile)} in {tile}"
         )
-    return "A tiler's entry is a layout. It may step over elements, and the divide collects the others in mode 1."
+    return "An entry of a tiler is a layout, so it may step over elements. The divide puts these into other tiles."
 
 
 @exercise(
@@ -204,22 +204,22 @@ def check_copy_padded(answer: object) -> str:
     filled = np.full((16, 32), -1, np.int32)
     for row in range(14):
         filled[row] = source[row * 24 : row * 24 + 32]
-    unbounded = "Nothing bounds the column, and threads are still counted 32 to a row."
+    unbounded = "Nothing bounds the column, and you still count 32 threads for each row."
     same_outputs(
         answer,
         {"out": np.full(512, -1, np.int32), "a": source},
         {"out": right.reshape(-1)},
         emulator_first=True,
         reports={
-            "AddressError": "A thread leaves the array. There are 448 threads for 384 elements: bound the row, so that "
-            "the last 64 threads do nothing."
+            "AddressError": "A thread uses an address outside the array. There are 448 threads for 384 elements: bound the "
+            "row, so that the last 64 threads do nothing."
         },
         mistakes={
             "out": [
-                (tight, "All rows are there, but next to each other: the padding is missing in out."),
+                (tight, "All rows are there, but without gaps: the padding is missing in out."),
                 (
                     short.reshape(-1),
-                    "The last rows are still empty: threads are spent on the padding, and then there are too few.",
+                    "The last rows are still empty: some threads are spent on the padding, and too few are left for these rows.",
                 ),
                 (
                     filled.reshape(-1),
@@ -261,8 +261,8 @@ def check_tile_major(answer: object) -> str:
     )
     of_tiles = "You count the tiles along the row first. CuTe counts the first mode fastest: tile 1 lies below tile 0."
     scatters = (
-        "You scatter instead of gather: the layout gives the offset to read in a, and you write there. "
-        "Block b writes the contiguous places from out[12 * b]."
+        "You scatter instead of gather: the layout gives the offset to read from in a, but you use it to write to out. "
+        "Block b writes 12 neighbouring elements, starting at out[12 * b]."
     )
     same_outputs(
         answer,
@@ -281,4 +281,4 @@ def check_tile_major(answer: object) -> str:
             ]
         },
     )
-    return "Your kernel computes the function that zipped_divide printed. A kernel's index arithmetic is a layout."
+    return "Your kernel's index arithmetic computes the layout that zipped_divide returned."
