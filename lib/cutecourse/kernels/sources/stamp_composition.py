@@ -1,7 +1,7 @@
-"""Each thread sends its index through one layout and the result through another, and writes down the end.
+"""Each thread sends its index through one layout, sends the result through another, and writes the offset.
 
 `out[i] = outer(inner(i))`, computed in two steps, must equal one composed layout. Both layouts are passed by
-their leaf modes. The outer layout's last mode goes on for ever, as in CuTe.
+their leaf modes. The outer layout's last mode has no end, as in CuTe.
 """
 
 from numba import cuda

@@ -1,4 +1,4 @@
-"""Each block writes its index over its tile, and each thread its own index in its cell of the tile.
+"""Each block writes its index over its tile. Each thread writes its own index into its cell of the tile.
 
 A divide gives two modes: the tile, and the rest, which says where each tile begins. A thread's offset is
 tile(threadIdx) + rest(blockIdx). The same kernel stamps a product, where one layout also repeats another.
