@@ -12,8 +12,8 @@ from cutecourse.layout import ComposedLayout, Layout, Swizzle, get_nonswizzle_po
 from cutecourse.tma import TensorMapEncoding, TmaError, trace_tma_atom
 
 LINES = (
-    "There the row's number is xored in. The swizzle takes the number of the line of 128 bytes, and two rows "
-    "of 64 bytes share a line."
+    "You xored the chunk with the row's number. The swizzle takes the number of the line of 128 bytes, and two "
+    "rows of 64 bytes share a line."
 )
 
 
@@ -57,7 +57,7 @@ def check_descriptor(answer: object) -> str:
         "dims",
         (120, 90),
         {
-            (90, 120): "Rows come before columns there. The innermost mode comes first, and in a row-major "
+            (90, 120): "You put rows before columns. The innermost mode comes first, and in a row-major "
             "matrix that is the columns.",
             (128, 90): "128 elements is the distance from row to row. The extent is what may be read: "
             "120 columns.",
@@ -69,8 +69,8 @@ def check_descriptor(answer: object) -> str:
         (1024,),
         {
             (960,): "120 elements are 960 bytes, but a row starts 1024 bytes after the one before.",
-            (128,): "That counts elements; strides are in bytes.",
-            (120,): "That counts elements, and without the padding; strides are in bytes.",
+            (128,): "You counted elements. Strides are in bytes.",
+            (120,): "You counted elements, and left out the padding. Strides are in bytes.",
             (8, 1024): "The innermost stride is not passed: it is always one element.",
             (1024, 8): "The innermost stride is not passed: it is always one element.",
         },
@@ -115,7 +115,7 @@ def check_byte_of(answer: object) -> str:
     mistakes = (
         (
             place(lambda r, c: c),
-            "That is the box without a swizzle. Rows 0 and 1 are right only because the xor is 0 there.",
+            "You left out the swizzle. Rows 0 and 1 are right only because the xor is 0 there.",
         ),
         (
             place(lambda r, c: c ^ r % 4),
@@ -123,11 +123,11 @@ def check_byte_of(answer: object) -> str:
         ),
         (
             place(lambda r, c: (c + r // 2) % 4),
-            "There the chunks are rotated. A swizzle xors them, and the two differ from row 2 on.",
+            "You rotated the chunks. A swizzle xors them, and the two differ from row 2 on.",
         ),
         (
             [(r * 64 + (c // 4 ^ r // 2 % 4) * 16 + c % 4 * 4) // 4 for r, c in cells],
-            "That counts elements. The question asks for the byte.",
+            "You counted elements. The question asks for the byte.",
         ),
         (
             [r * 128 + (c // 4 ^ r % 8) * 16 + c % 4 * 4 for r, c in cells],
@@ -135,7 +135,7 @@ def check_byte_of(answer: object) -> str:
         ),
         (
             [c * 64 + (r // 4 ^ c // 2 % 4) * 16 + r % 4 * 4 for r, c in cells],
-            "Rows and columns are swapped there: a row of the box is contiguous, not a column.",
+            "You swapped rows and columns: a row of the box is contiguous, not a column.",
         ),
     )
     given = returned(answer, cells, what=what)
@@ -165,10 +165,10 @@ def check_walk(answer: object) -> str:
         mistakes={
             "(128,32):(1@0,1@1)": "In shared memory, row 32 does not follow row 31: a column of the atom ends there.",
             "(32,8,4,4):(1@1,1@0,32@1,8@0)": "Mode 0 of the tensor is M. The 32 halves of a column run along M.",
-            "(32,32,4):(1@0,1@1,32@0)": "There the atoms are repeated along K first. By default tile_to_shape repeats them along M first.",
+            "(32,32,4):(1@0,1@1,32@0)": "You repeated the atoms along K first. By default, tile_to_shape repeats them along M first.",
             "(32,8,4,4):(1,128,32,1024)": "That is the inverse layout, from the offset to the element's number in the tile. "
             "Compose it with the tile's coordinates.",
-            "(32,8,4,4):(1,512,32,4096)": "Those are strides in global memory. The walk leads to coordinates: basis strides.",
+            "(32,8,4,4):(1,512,32,4096)": "Those are strides in global memory. The walk leads to coordinates, so its strides are basis strides.",
         },
     )
     return "The first two modes are the box, 32x8; the other two say that there are 16 of them."
@@ -238,7 +238,7 @@ def check_mended(answer: object) -> str:
         given,
         "dims",
         (32, 16, 4),
-        {(32, 18, 4): "With 18 rows a box could read the padding. The extents were right."},
+        {(32, 18, 4): "The extents were right. With 18 rows, a box could read the padding."},
     )
     _same_field(
         given,
@@ -246,7 +246,7 @@ def check_mended(answer: object) -> str:
         (64, 18 * 32 * 2),
         {
             (64, 1024): "Batch 1 still starts 16 rows after batch 0, in its padding.",
-            (64, 18 * 32): "That counts halves; strides are in bytes.",
+            (64, 18 * 32): "You counted halves. Strides are in bytes.",
             (72, 1024): "The stride from row to row was right: 32 halves, 64 bytes.",
         },
     )
@@ -254,20 +254,20 @@ def check_mended(answer: object) -> str:
         given,
         "box",
         (32, 16, 1),
-        {(32, 18, 1): "The box was right: with 18 rows it would load the padding too."},
+        {(32, 18, 1): "The box was right. With 18 rows, it would load the padding too."},
     )
     _encodes(given)
-    return "The extent says what may be read, the stride where it lies. Padding belongs to the stride alone."
+    return "The extent says what may be read, the stride where it lies. Padding counts in the stride alone."
 
 
-ELSEWHERE = "The layout in `host` is another one than `sA`, from which the descriptor was made: compare shape, stride and swizzle."
+ELSEWHERE = "The layout in `host` differs from `sA`, from which the descriptor was made. Compare shape, stride and swizzle."
 ONLY_ZEROS = (
-    "Only zeros arrived: the coordinates lie outside the tensor. A K-major layout in `host` does that, since the "
-    "steps along its first mode are then strides of A. A is M-major, and so is the tile."
+    "Only zeros arrived: the coordinates lie outside the tensor. A K-major layout in `host` has this "
+    "effect: the steps along its first mode are then strides of A. Both A and the tile are M-major."
 )
 OTHER_MAJOR = (
-    "A is M-major, and that layout is K-major. TMA does not transpose: the element that follows in shared memory "
-    "has to follow in global memory too."
+    "A is M-major, but this layout is K-major. TMA does not transpose: the next element in shared memory must "
+    "also be the next one in global memory."
 )
 
 
@@ -317,8 +317,8 @@ def check_m_major_tile(answer: object) -> str:
         reports={
             "the copy's destination": ELSEWHERE,
             "StageReusedEarly": ELSEWHERE,
-            "shape equivalence": "The tile and the layout passed to make_tiled_tma_atom don't have the same extents: "
-            "both are 64x64.",
+            "shape equivalence": "The tile and the layout passed to make_tiled_tma_atom have different extents. "
+            "Both should be 64x64.",
         },
     )
     return "Two boxes of 32x64: the swizzle's span cuts M in two, and K is not cut."
@@ -333,7 +333,7 @@ def _check_shared_layout(given: Any, right: ComposedLayout) -> None:
         raise WrongAnswer("The swizzle `128B` is missing from `sA`.", where="sA", got=str(layout))
     if layout.inner != right.inner:
         raise WrongAnswer(
-            "The swizzle of `sA` is another one than 128B. It permutes bytes, whatever the elements are.",
+            "The swizzle of `sA` is not `128B`. A swizzle permutes bytes, whatever the type of the elements.",
             where="sA",
             got=str(layout.inner),
         )
@@ -349,7 +349,7 @@ def _check_shared_layout(given: Any, right: ComposedLayout) -> None:
         raise WrongAnswer(f"{words}\n{refused}", where="sA", got=str(layout)) from refused
     if trace.instructions != 2:
         raise WrongAnswer(
-            f"With this `sA` the tile takes {trace.instructions} instructions. Two are asked for: "
+            f"With this `sA` the tile takes {trace.instructions} instructions. The exercise asks for two: "
             "repeat the atom in the other order.",
             where="sA",
             got=str(layout),
