@@ -20,7 +20,7 @@ BYTES = "SM80_16x8x32_S32S8S8S32_TN"
     "Who owns A[m,k]?",
     hints=[
         "The thread mode is `(4,8):(16,1)`. A step of 16 in the offset is one column to the right.",
-        "The first mode of the threads covers four columns, the second covers eight rows. What comes after them?",
+        "The first mode of the threads covers four columns, the second covers eight rows. Who holds the cells beyond them?",
     ],
 )
 def check_owner(answer: object) -> str:
@@ -34,7 +34,7 @@ def check_owner(answer: object) -> str:
         "The upper half is right. A warp has 32 threads, and rows 8 to 15 begin again with thread 0.": lambda m, k: (
             m * 4 + k % 4
         ),
-        "The left half is right. Columns 4 to 7 begin again with the same threads: they are other values of these.": (
+        "The left half is right. Columns 4 to 7 belong to the same four threads again, as other values.": (
             lambda m, k: m % 8 * 4 + k
         ),
         "That counts threads down a column. The first mode of the threads has the stride 16, which is one column "
@@ -65,7 +65,7 @@ def check_place(answer: object) -> str:
             thread,
             value,
             byte,
-        ): "The second number is the value's, not the register's: four values share a register.",
+        ): "The second number counts values. Give the register: four values share a register.",
         (
             thread,
             1,
@@ -81,7 +81,7 @@ def check_place(answer: object) -> str:
             9,
             21,
             0,
-        ): "These are the row and the column. The thread comes first, then its register, then the byte in it.",
+        ): "These are the row and the column. The thread comes first, then its register, then the byte in the register.",
     }
     for other in range(4):
         if other != byte:
@@ -95,7 +95,7 @@ def check_place(answer: object) -> str:
         tell=False,
         mistakes=mistakes,
     )
-    return "The block gives the register, the place in the block gives thread and byte."
+    return "The block gives the register. The place in the block gives the thread and the byte."
 
 
 @exercise(
@@ -124,7 +124,7 @@ def check_layout_b(answer: object) -> str:
             "values. Here it holds four, so the next thread begins four columns on.",
         },
     )
-    return "CUTLASS's traits of this atom contain the same text."
+    return "CUTLASS's traits for this atom contain the same layout."
 
 
 @exercise(
@@ -186,7 +186,7 @@ def check_fixed_ptx(answer: object) -> str:
     "02.5",
     "A kernel to write: two steps along K",
     hints=[
-        "make_tiled_mma, get_slice(tid), partition_A, _B and _C, make_fragment_A, _B and _C.",
+        "You need make_tiled_mma, get_slice(tid), partition_A, _B and _C, and make_fragment_A, _B and _C.",
         "Clear the accumulator once: tCrC.fill(0.0) before the loop.",
         "Mode 2 of a fragment counts the steps along K: tCrA[None, None, k] is the fragment of step k.",
     ],
@@ -216,11 +216,11 @@ def check_gemm_k32(answer: object) -> str:
                     np.zeros((16, 8), np.float32),
                     "C is all zeros: the accumulator is cleared and stored, but never used.",
                 ),
-                (halves[0], "That is the product over the first 16 of K: one step is missing."),
-                (halves[1], "That is the product over the last 16 of K: the first step's sum is lost."),
+                (halves[0], "That is the product over k = 0 to 15 only: one step is missing."),
+                (halves[1], "That is the product over k = 16 to 31 only: the first step's sum is lost."),
                 (
                     2 * halves[0],
-                    "That is twice the product over the first 16 of K: both steps use the same fragments.",
+                    "That is twice the product over k = 0 to 15: both steps use the same fragments.",
                 ),
             ]
         },
