@@ -30,11 +30,11 @@ def check_ldmatrix(answer: object) -> str:
             "x2": "Two blocks are right. But the 16 contiguous bytes run along N, and a register's pair has to run "
             "along K.",
             "x2.trans": "",
-            "x4": "That fills four registers, and B's fragment has two. Besides, the contiguous bytes run along N.",
-            "x4.trans": "It has to transpose, but that fills four registers, and B's fragment has two.",
+            "x4": "x4 fills four registers, and B's fragment has two. Besides, the contiguous bytes run along N.",
+            "x4.trans": "The instruction has to transpose, but x4 fills four registers, and B's fragment has two.",
         },
     )
-    return "Two 8x8 blocks for two registers, and each is transposed on the way, because N is contiguous."
+    return "The load takes one 8x8 block for each of the two registers, and transposes it because N is contiguous."
 
 
 @exercise(
@@ -65,7 +65,7 @@ def check_padding(answer: object) -> str:
         meaning="the number of halves in a padded row",
         mistakes={
             80: "That is the row's length in bytes. A half has two.",
-            36: "Padding by 8 bytes spreads the banks, but every second row then starts off a multiple of 16 bytes.",
+            36: "Padding by 8 bytes spreads the banks, but every second row no longer starts at a multiple of 16 bytes.",
             32: "That is the row as it is: rows 0, 2, 4 and 6 of a block start in the same bank.",
             48: "Rows of 96 bytes are not free of conflicts: rows 0 and 4 start 384 bytes apart, in the same bank.",
             64: "Rows of 128 bytes are the worst case: every row starts in the same bank.",
@@ -73,7 +73,7 @@ def check_padding(answer: object) -> str:
             8: "That is the padding. How long is the whole row?",
         },
     )
-    return "16 bytes more, and each row starts four banks after the one before."
+    return "With 16 bytes more, the eight rows of a block start in eight different groups of four banks."
 
 
 @exercise(
@@ -118,9 +118,9 @@ def check_swizzle(answer: object) -> str:
         elif max(passes) == 8:
             message += " The bits that it mixes in are the same in all eight rows of a block."
         else:
-            message += " Eight rows have to go to eight pieces: how many bits is that?"
+            message += " Eight rows have to go to eight pieces: how many bits does that take?"
         raise WrongAnswer(message, got=str(answer))
-    return "Three bits of the row, xored into the three bits that number the pieces: eight rows, eight groups of banks."
+    return "Three bits of the row are xored into the three bits that number the pieces. So eight rows start in eight groups of banks."
 
 
 @exercise(
@@ -164,7 +164,7 @@ def check_fixed_ptx(answer: object) -> str:
         emulator_first=True,
         mistakes={"c": [(twice, "b1 gets k = 0 to 7, as b0 does. Which addresses do lanes 8 to 15 name?")]},
     )
-    return "ldmatrix takes its addresses from eight lanes for each block. It cannot know that two blocks are the same."
+    return "ldmatrix takes its addresses from eight lanes for each block. It does not notice when two blocks get the same addresses."
 
 
 @exercise(
@@ -196,8 +196,8 @@ def check_gemm_n_major(answer: object) -> str:
         reports={
             "UninitializedRead": "The kernel reads shared memory that nobody has written. Are both tiles copied "
             "there first?",
-            "does not meet requirement (128 bits)": "ldmatrix reads 16 contiguous bytes along the mode that it expects. "
-            "In B that mode is N. Which version of the instruction transposes?",
+            "does not meet requirement (128 bits)": "ldmatrix reads rows of 16 contiguous bytes. They run along K in A, "
+            "but along N in B. Which of the two has to be transposed?",
         },
         mistakes={
             "c": [
