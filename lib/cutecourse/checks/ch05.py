@@ -14,8 +14,8 @@ from cutecourse.checks.result import WrongAnswer
     "05.1",
     "How many in flight?",
     hints=[
-        "How many MMAs can start before the first one's result is there?",
-        "33 / 8 is no whole number. What happens with the number below it, and with the one above?",
+        "How many MMAs can start before the first one's result is ready?",
+        "33 / 8 is not a whole number. What happens with the whole number below it, and with the one above?",
     ],
 )
 def check_in_flight(answer: object) -> str:
@@ -25,14 +25,14 @@ def check_in_flight(answer: object) -> str:
         5,
         meaning="the independent MMAs on one tensor core",
         mistakes={
-            4: "Four MMAs cover 32 cycles, and the first result comes after 33: the tensor core waits once a round.",
-            264: "Latency times interval has no meaning here: how many intervals fit into the latency?",
+            4: "Four MMAs cover 32 cycles, but the first result comes after 33: the tensor core waits one cycle in each round.",
+            264: "Multiplying latency and interval has no meaning here: how many intervals fit into the latency?",
             20: "The question is about one tensor core, not about a multiprocessor with four.",
-            33: "One MMA a cycle would need that many. This tensor core starts one every 8 cycles.",
+            33: "One MMA per cycle would need that many. This tensor core starts one every 8 cycles.",
             8: "That is the interval between two MMAs.",
         },
     )
-    return "The latency divided by the interval, rounded up."
+    return "You need the latency divided by the interval, rounded up."
 
 
 @exercise(
@@ -40,7 +40,7 @@ def check_in_flight(answer: object) -> str:
     "Read a datasheet",
     hints=[
         "How many multiply-adds does one m16n8k16 do? How many operations does the datasheet count for each?",
-        "Divide the rate by 2, by the tensor cores and by the clock: multiply-adds a cycle on one tensor core.",
+        "Divide the rate by 2, by the number of tensor cores and by the clock. This gives multiply-adds per cycle on one tensor core.",
     ],
 )
 def check_interval(answer: object) -> str:
@@ -55,9 +55,9 @@ def check_interval(answer: object) -> str:
             4: "A multiply-add counts as two operations in a datasheet.",
             2: "That is the interval of a whole multiprocessor. It has four tensor cores.",
             1: "A multiply-add counts as two operations, and a multiprocessor has four tensor cores.",
-            16: "The two operations of a multiply-add are counted twice.",
+            16: "You counted the two operations of a multiply-add twice.",
             32: "A multiprocessor has four tensor cores, and each does a quarter of its work.",
-            256: "That is the number of multiply-adds a cycle. How many cycles does one m16n8k16 take?",
+            256: "That is the number of multiply-adds per cycle. How many cycles does one m16n8k16 take?",
         },
     )
     return "This is the shortest interval that the promised rate allows. A measured one can only be longer."
@@ -68,7 +68,7 @@ def check_interval(answer: object) -> str:
     "A bug to find",
     hints=[
         "Write down for each of the four MMAs which accumulator it reads and which one it writes.",
-        "A chain adds to the accumulator that it writes.",
+        "An MMA of a chain reads the same accumulator that it writes.",
     ],
 )
 def check_fixed_ptx(answer: object) -> str:
@@ -117,7 +117,7 @@ def check_fixed_ptx(answer: object) -> str:
         raise WrongAnswer(
             "The product is right, but three steps now form one chain, which takes longer than two chains of two."
         )
-    return "Two chains of two steps need two accumulators, and their sum at the end."
+    return "Two chains of two steps need two accumulators, which are added at the end."
 
 
 @exercise(
@@ -154,17 +154,17 @@ def check_gemm_tiles(answer: object) -> str:
                 (first_only, "Only the first tile of C is written: every block works on the same tile."),
                 (
                     np.tile(right[:16, :8], (2, 3)),
-                    "Every tile of C holds the first tile's product: A and B are not cut.",
+                    "Every tile of C holds the first tile's product: A and B are not cut into tiles.",
                 ),
                 (
                     wide_a[:, :16] @ wide_b[:, :16].T,
-                    "That is the product over the first 16 of K: one step is missing.",
+                    "That is the product over k = 0 to 15 only: one step is missing.",
                 ),
                 (
                     wide_a[:, 16:] @ wide_b[:, 16:].T,
-                    "That is the product over the last 16 of K: the first step's sum is lost.",
+                    "That is the product over k = 16 to 31 only: the first step's sum is lost.",
                 ),
             ]
         },
     )
-    return "A needs the row of tiles x, B the row of tiles y, and C the tile (x, y): every block works alone."
+    return "Block (x, y) reads rows of tiles x of A and y of B, and writes tile (x, y) of C. Every block works alone."
