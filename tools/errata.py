@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tools.paths import BOOK, CHAPTERS, ROOT, AuthoringError, relative
+from tools.paths import BOOK, ROOT, AuthoringError, chapter_number, chapter_pages, relative
 
 ERRATA = BOOK / "errata.yml"
+SEEDS = BOOK / "seeds.yml"
+"""The map of the documents: it knows their headings."""
+
 HOW_SURE = ("certain", "very likely", "likely")
 
 AT_MOST = 3
 """How many errata a page names: those that its reader would make too."""
 
+_LINES = re.compile(r"\d+(-\d+)?(, \d+(-\d+)?)*")
 _ID = re.compile(r"E(\d\d)-(\d+)")
 _FIELDS = {
     "id",
-    "chapter",
-    "document",
-    "lines",
+    "title",
+    "places",
     "claim",
     "right",
     "cells",
@@ -31,6 +36,9 @@ _FIELDS = {
     "because",
     "easy_to_make",
 }
+
+
+_TEXTS = ("title", "claim", "right", "because", "easy_to_make")
 
 
 class BadErratum(AuthoringError):
@@ -47,13 +55,31 @@ class Document:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a document makes a statement: its lines, such as "88-93, 97"."""
+
+    document: Document
+    lines: str
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The first and last line of each group of lines."""
+        found = re.findall(r"(\d+)(?:-(\d+))?", self.lines)
+        return [(int(first), int(last or first)) for first, last in found]
+
+    def words(self) -> str:
+        """The lines as a page shows them, with the nearest heading above the first one."""
+        word = "line" if self.lines.isdigit() else "lines"
+        above = [title for line, title in _headings(self.document.key) if line <= self.spans()[0][0]]
+        return f"{word} {self.lines}" + (f", under \u201c{above[-1]}\u201d" if above else "")
+
+
+@dataclass(frozen=True)
 class Erratum:
     """One statement that is wrong, what is right, and what shows it."""
 
     id: str
-    chapter: str
-    document: Document
-    lines: str
+    title: str
+    places: tuple[Place, ...]
     claim: str
     right: str
     cells: tuple[str, ...]
@@ -62,12 +88,23 @@ class Erratum:
     because: str
     easy_to_make: str
 
+    @property
+    def chapter(self) -> str:
+        """The number of the chapter that treats the matter, such as "07"."""
+        return self.id[1:3]
+
+
+@cache
+def _headings(document: str) -> list[tuple[int, str]]:
+    covered = yaml.safe_load(SEEDS.read_text(encoding="utf-8"))["documents"].get(document, {})
+    return [(entry["line"], str(entry["title"])) for entry in covered.get("headings", [])]
+
 
 def load(path: Path = ERRATA) -> list[Erratum]:
     """All entries, in the file's order.
 
     Errors: BadErratum, for a missing or unknown field, an unknown document or chapter, a test that is not
-    there, an id that comes twice, or an entry that nothing shows.
+    there, an id that comes twice, lines that are none, or an entry that nothing shows.
     """
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     known = documents(path)
@@ -99,29 +136,42 @@ def _entry(raw: dict[str, Any], documents: dict[str, Document]) -> Erratum:
         raise BadErratum(
             f"{name!r} is no id: write E, the chapter's number, a hyphen and a number, as in E02-1"
         )
-    if not (CHAPTERS / f"{raw['chapter']}.md").exists() or not raw["chapter"].startswith(match[1]):
-        raise BadErratum(f"{name}: there is no chapter {raw['chapter']!r}, or the id is of another one")
-    if raw["document"] not in documents:
-        raise BadErratum(f"{name}: the document {raw['document']!r} is not among {sorted(documents)}")
+    if match[1] not in {chapter_number(page) for page in chapter_pages()}:
+        raise BadErratum(f"{name}: there is no chapter {match[1]}")
+    places = tuple(_place(name, place, documents) for place in raw["places"])
+    if not places:
+        raise BadErratum(f"{name}: no document is named that says it")
     if raw["sure"] not in HOW_SURE:
         raise BadErratum(f"{name}: 'sure' is one of {', '.join(HOW_SURE)}, not {raw['sure']!r}")
     if not raw["cells"] and not raw["tests"]:
         raise BadErratum(f"{name}: neither a cell nor a test shows it")
     for test in raw["tests"]:
         _require_test(name, test)
-    texts = {key: str(raw[key]).strip() for key in ("claim", "right", "because", "easy_to_make", "lines")}
+    texts = {
+        key: " ".join(str(raw[key]).split()) for key in ("title", "claim", "right", "because", "easy_to_make")
+    }
     for key, text in texts.items():
         if not text:
             raise BadErratum(f"{name}: the field {key!r} is empty")
     return Erratum(
         id=name,
-        chapter=raw["chapter"],
-        document=documents[raw["document"]],
+        places=places,
         cells=tuple(raw["cells"]),
         tests=tuple(raw["tests"]),
         sure=raw["sure"],
         **texts,
     )
+
+
+def _place(name: str, raw: dict[str, Any], documents: dict[str, Document]) -> Place:
+    if set(raw) != {"document", "lines"}:
+        raise BadErratum(f"{name}: a place has a document and lines, not {sorted(raw)}")
+    if raw["document"] not in documents:
+        raise BadErratum(f"{name}: the document {raw['document']!r} is not among {sorted(documents)}")
+    lines = str(raw["lines"])
+    if not _LINES.fullmatch(lines):
+        raise BadErratum(f"{name}: {lines!r} are no lines; write 88, 88-93 or 88-93, 97")
+    return Place(documents[raw["document"]], lines)
 
 
 def _require_test(name: str, test: str) -> None:
@@ -134,19 +184,12 @@ def _require_test(name: str, test: str) -> None:
         raise BadErratum(f"{name}: there is no test {test!r}")
 
 
-def chosen(entries: list[Erratum], what: str) -> list[Erratum]:
-    """The entries that a page asks for: ids ("E13-1, E13-2", three at most), a chapter's, or "all".
+def named(entries: list[Erratum], what: str) -> list[Erratum]:
+    """The entries that a page names by their ids: "E13-1, E13-2", three at most.
 
-    Errors: BadErratum for an id or a chapter that does not exist, an id named twice, or too many.
+    Errors: BadErratum for an id that does not exist or is named twice, or too many.
     """
-    what = what.strip()
-    if what == "all":
-        return entries
     names = [name.strip() for name in what.split(",")]
-    if not _ID.fullmatch(names[0]):
-        if not (CHAPTERS / f"{what}.md").exists():
-            raise BadErratum(f"there is no chapter {what!r} to show the errata of, and it is no erratum's id")
-        return [entry for entry in entries if entry.chapter == what]
     by_id = {entry.id: entry for entry in entries}
     for name in names:
         if name not in by_id:
@@ -161,9 +204,10 @@ def chosen(entries: list[Erratum], what: str) -> list[Erratum]:
     return [by_id[name] for name in names]
 
 
-def names_entries(what: str) -> bool:
-    """Whether a page asks for single entries, by their ids."""
-    return _ID.match(what.strip()) is not None
+def of_document(entries: Iterable[Erratum], key: str) -> list[Erratum]:
+    """The entries whose first place is in a document, in the order of its lines."""
+    own = [entry for entry in entries if entry.places[0].document.key == key]
+    return sorted(own, key=lambda entry: entry.places[0].spans())
 
 
 def label(entry: Erratum) -> str:
@@ -173,19 +217,24 @@ def label(entry: Erratum) -> str:
 
 def markdown(entry: Erratum, *, links: bool) -> str:
     """One entry as Markdown; a cell is a link to its label, or without `links` (in JupyterLab) only named."""
+    first, *others = entry.places
+    where = [first.words()] + [f"{place.document.title}, {place.words()}" for place in others]
     shown = [f"the cell {{ref}}`{cell} <{cell}>`" if links else f"the cell {cell}" for cell in entry.cells]
     shown += [f"the test `{test}`" for test in entry.tests]
     facts = [
-        ("It says", entry.claim),
-        ("Right is", entry.right),
+        ("Where", "; also ".join(where)),
+        ("Claim", entry.claim),
+        ("Right", entry.right),
         ("Shown by", ", ".join(shown)),
-        ("How sure", f"{entry.sure}: {entry.because}"),
-        ("Easy to make, because", entry.easy_to_make),
+        ("How sure", f"{entry.sure}. {_sentence(entry.because)}"),
+        ("Tempting because", entry.easy_to_make),
     ]
-    lines = [f"- **{name}:** {' '.join(text.split())}" for name, text in facts]
-    lines_word = "line" if entry.lines.isdigit() else "lines"
-    heading = f"**{entry.id}** · {entry.document.title}, {lines_word} {entry.lines} ({entry.document.source})"
-    return "\n".join([heading, "", *lines])
+    heading = f"**{entry.id} \u00b7 {entry.title}**"
+    return "\n".join([heading, "", *(f"- **{name}:** {text}" for name, text in facts)])
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}".rstrip(".") + "."
 
 
 def in_short(entry: Erratum, *, links: bool) -> str:
@@ -196,14 +245,18 @@ def in_short(entry: Erratum, *, links: bool) -> str:
         ("Right", entry.right),
         ("Tempting because", entry.easy_to_make),
     ]
-    lines = [f"- **{title}:** {' '.join(text.split())}" for title, text in facts]
-    return "\n".join([f"**{name}** · {entry.document.title}", "", *lines])
+    lines = [f"- **{title}:** {text}" for title, text in facts]
+    return "\n".join([f"**{name}** \u00b7 {entry.title}", "", *lines])
 
 
-NOTHING_WRONG = "Nothing of the material that this chapter started from was found to be wrong."
+FILTER = "filter"
+"""The argument of the directive that marks where the errata page has its filter."""
 
 
 def section(what: str, *, links: bool) -> str:
-    """The entries that a page asks for, as Markdown."""
-    show = in_short if names_entries(what) else markdown
-    return "\n\n".join(show(entry, links=links) for entry in chosen(load(), what)) or NOTHING_WRONG
+    """What the directive shows, as Markdown: a document's entries (by its key), or those that are named."""
+    if what == FILTER:
+        return ""
+    if what in documents():
+        return "\n\n".join(markdown(entry, links=links) for entry in of_document(load(), what))
+    return "\n\n".join(in_short(entry, links=links) for entry in named(load(), what))

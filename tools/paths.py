@@ -16,7 +16,7 @@ NOTEBOOKS = ROOT / "notebooks"
 EXERCISES = ROOT / "exercises"
 EXERCISE_SOURCES = EXERCISES / "sources"
 SOLUTIONS = EXERCISES / "solutions"
-BACK_MATTER = ("intro", "tour", "notation", "symptoms", "emulator")
+BACK_MATTER = ("intro", "tour", "notation", "symptoms", "emulator", "errata")
 """The pages behind the chapters that have cells, and so a recorded notebook."""
 
 _PAGE = re.compile(r"(?P<number>\d\d)(?P<part>[a-z]?)_\w+")

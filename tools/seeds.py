@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from tools import errata
-from tools.paths import BOOK, CHAPTERS, AuthoringError, page_number, relative
+from tools.paths import CHAPTERS, AuthoringError, page_number, relative
 
-SEEDS = BOOK / "seeds.yml"
+SEEDS = errata.SEEDS
 NAVIGATION = "leads through the document"
 
 _FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -73,8 +73,11 @@ class Covered:
         return [
             entry.id
             for entry in entries
-            if entry.document.key == self.document.key
-            and any(first < stop and last >= heading.line for first, last in spans(entry.lines))
+            if any(
+                place.document.key == self.document.key and first < stop and last >= heading.line
+                for place in entry.places
+                for first, last in place.spans()
+            )
         ]
 
 
@@ -114,16 +117,6 @@ def anchor_of(title: str) -> str:
     'cta_group2-wherever-it-stands'
     """
     return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", title.lower().replace(" ", "-"))
-
-
-def spans(lines: str) -> list[tuple[int, int]]:
-    """The first and last lines that an erratum names.
-
-    >>> spans("88-93, 97")
-    [(88, 93), (97, 97)]
-    """
-    found = re.findall(r"(\d+)(?:-(\d+))?", lines)
-    return [(int(first), int(last or first)) for first, last in found]
 
 
 def load(path: Path = SEEDS) -> Seeds:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 from importlib.metadata import files
 from pathlib import Path
@@ -116,3 +118,54 @@ def test_shared_halves__promise_less_than_copy_uses(tmp_path, find_program):
             line.split(".align")[1].split()[0] for line in lines if ".shared .align" in line
         }
     assert aligned == {"micro_gemm": {"16"}, "plain": {"2"}}
+
+
+def _cute_header(name: str) -> str:
+    found = next(f for f in files("nvidia-cutlass") or () if str(f).endswith(f"include/cute/atom/{name}"))
+    text = Path(str(found.locate())).read_text(encoding="utf-8")
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def _bodies(text: str, function: str) -> list[str]:
+    """The body of each definition of a function, up to the brace that stands under its first line."""
+    return re.findall(rf"^( *){function}\([^;{{]*\{{\n(.*?)^\1\}}", text, re.MULTILINE | re.DOTALL)
+
+
+def test_get_tma_tensor__reads_the_shape_and_the_basis_strides_only():
+    for name in ("copy_traits_sm90_tma.hpp", "copy_traits_sm100_tma.hpp"):
+        text = _cute_header(name)
+        for _, body in _bodies(text, "get_tma_tensor"):
+            assert re.findall(r"return (.*);", body) == [
+                "make_coord_tensor(make_layout(g_shape, aux_params_.g_stride_))"
+            ]
+            assert "ThrID" not in body
+    assert len(_bodies(_cute_header("copy_traits_sm90_tma.hpp"), "get_tma_tensor")) > 1
+
+
+def test_tma_partition__takes_one_number_from_the_atom():
+    """And it returns the global part before the shared one."""
+    (_, body), *_ = _bodies(_cute_header("copy_traits_sm90_tma.hpp"), "tma_partition")
+    assert re.findall(r"Copy_Atom<Args\.\.\.>::(\w+)", body) == ["NumValSrc"]
+    assert "copy_atom" not in body
+    assert re.findall(r"return (.*);", body) == ["cute::make_tuple(gresult, sresult)"]
+
+
+def test_get_slice__computes_a_coordinate():
+    bodies = [body for _, body in _bodies(_cute_header("mma_atom.hpp"), "get_slice")]
+    assert len(bodies) == 1
+    assert "thr_layout_vmnk_.get_flat_coord(thr_idx)" in bodies[0]
+
+
+def test_dsl__has_no_g2s_multicast_op():
+    cpasync = pytest.importorskip("cutlass.cute.nvgpu.cpasync")
+    assert not hasattr(cpasync, "G2SMulticastOp")
+    assert isinstance(cpasync.CopyBulkTensorTileG2SMulticastOp, type)
+
+
+def test_dsl_copy__needs_a_barrier_and_a_mask():
+    copy = pytest.importorskip("cutlass.cute.nvgpu.cpasync.copy")
+    trait = object.__new__(copy.CopyBulkTensorTileG2SMulticastNonExecTrait)
+    with pytest.raises(ValueError, match="tma_bar_ptr"):
+        trait.unpack()
+    source = inspect.getsource(type(trait).unpack)
+    assert re.search(r"if not isinstance\(mcast_mask, .*?raise ValueError", source, re.DOTALL)

@@ -17,7 +17,7 @@ from cutecourse.emulator.registry import supported_instructions
 from support.pages import parse
 from tools import errata, seeds
 from tools.paths import BOOK, CHAPTERS
-from tools.seeds import BadSeeds, anchor_of, load, markdown, spans
+from tools.seeds import BadSeeds, anchor_of, load, markdown
 
 # How many headings and tables each document has, and the hash of its headings' lines, levels and titles. The
 # documents are not part of the course; this was taken from them, so that no heading is lost from the map.
@@ -70,7 +70,6 @@ def test_errata_of__takes_the_lines_up_to_the_next_heading(the_map: seeds.Seeds)
     entries = errata.load()
     assert "E06-1" in covered.errata_of(by_line[485], entries)  # line 491
     assert "E06-1" not in covered.errata_of(by_line[466], entries)
-    assert spans("497-498, 522") == [(497, 498), (522, 522)]
 
 
 def test_anchors__are_those_that_the_book_has() -> None:

@@ -259,11 +259,11 @@ def test_plain__turns_admonitions_labels_and_roles_into_markdown() -> None:
     text = (
         "(tn-strides)=\n:::{admonition} Predict\n:class: tip\n\n"
         "Which {term}`mode`, {ref}`as above <x>`?\n:::\n"
-        "See [the words](../notation.md#glossary) and [the rest](../errata.md).\n"
+        "See [the words](../notation.md#glossary) and [the rest](../credits.md).\n"
     )
     assert plain(text, where="page.md") == (
         "> **Predict**\n>\n> Which mode, as above?\n"
-        "See [the words](notation.ipynb#glossary) and [the rest](../book/errata.md)."
+        "See [the words](notation.ipynb#glossary) and [the rest](../book/credits.md)."
     )
 
 
@@ -286,10 +286,11 @@ def test_plain__refuses_what_it_cannot_say(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "link"), [("../notebooks/", "../book/errata.md"), ("../../notebooks/", "../../book/errata.md")]
+    ("source", "link"),
+    [("../notebooks/", "../book/credits.md"), ("../../notebooks/", "../../book/credits.md")],
 )
 def test_plain__finds_its_way_from_the_exercises(source: str, link: str) -> None:
-    text = plain("[1](../chapters/01_hello_layout.md) [e](../errata.md)", where="x", notebooks=source)
+    text = plain("[1](../chapters/01_hello_layout.md) [e](../credits.md)", where="x", notebooks=source)
     assert text == f"[1]({source}01_hello_layout.ipynb) [e]({link})"
 
 

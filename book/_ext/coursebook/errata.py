@@ -1,6 +1,8 @@
-"""The `{errata}` directive: a chapter's errata, or with `all` every one, from `book/errata.yml`."""
+"""The `{errata}` directive: entries by their ids, all entries about a document by its key, or the filter."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from docutils import nodes
 from docutils.statemachine import StringList
@@ -24,28 +26,41 @@ class ErrataDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Put the entries into the page as Markdown that is parsed there.
 
-        On the page that shows them all, each is a place to link to; another page links there.
+        On the errata page each entry is a place to link to; another page links there.
         """
-        self.env.note_dependency(str(errata.ERRATA))
+        for path in (errata.ERRATA, errata.SEEDS):
+            self.env.note_dependency(str(path))
         what = " ".join(self.arguments[0].split())
+        if what == errata.FILTER:
+            return [nodes.container(classes=["cute-errata-filter"])]
         try:
-            entries = errata.chosen(errata.load(), what)
+            entries, known = errata.load(), errata.documents()
+            if what in known:
+                return [self._document(known[what], errata.of_document(entries, what))]
+            return [self._named(errata.named(entries, what))]
         except CourseError as error:
             raise ExtensionError(f"{self.get_location()}: {error}") from error
+
+    def _document(self, document: errata.Document, entries: list[errata.Erratum]) -> nodes.Node:
+        container = nodes.container(classes=["cute-errata", f"cute-errata-of-{document.key}"])
+        labels = self.env.get_domain("std").data["anonlabels"]
+        for entry in entries:
+            keys = dict.fromkeys(f"cute-document-{place.document.key}" for place in entry.places)
+            classes = ["cute-erratum", f"cute-chapter-{entry.chapter}", *keys]
+            part = nodes.container(classes=classes, ids=[entry.id.lower()])
+            self._parse(errata.markdown(entry, links=True), part)
+            container += part
+            labels[errata.label(entry)] = (self.env.docname, entry.id.lower())
+        return container
+
+    def _named(self, entries: list[errata.Erratum]) -> nodes.Node:
+        self._count(entries)
         container = nodes.container(classes=["cute-errata"])
-        in_short = errata.names_entries(what)
-        if in_short:
-            self._count(entries)
         for entry in entries:
             part = nodes.container(classes=["cute-erratum"], ids=[entry.id.lower()])
-            self._parse((errata.in_short if in_short else errata.markdown)(entry, links=True), part)
+            self._parse(errata.in_short(entry, links=True), part)
             container += part
-            if what == "all":
-                labels = self.env.get_domain("std").data["anonlabels"]
-                labels[errata.label(entry)] = (self.env.docname, entry.id.lower())
-        if not entries:
-            self._parse(errata.NOTHING_WRONG, container)
-        return [container]
+        return container
 
     def _count(self, entries: list[errata.Erratum]) -> None:
         """Refuse the fourth erratum of a page, whatever directive names it."""
@@ -61,6 +76,17 @@ class ErrataDirective(SphinxDirective):
         self.state.nested_parse(StringList(text.splitlines(), str(errata.ERRATA)), self.content_offset, node)
 
 
+def add_filter(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Load the filter's script where there is a filter."""
+    if doctree is not None and any(
+        "cute-errata-filter" in node["classes"] for node in doctree.findall(nodes.container)
+    ):
+        app.add_js_file("errata.js", loading_method="defer")
+
+
 def setup(app: Sphinx) -> None:
-    """Add the directive."""
+    """Add the directive, and the filter's script to its page."""
     app.add_directive("errata", ErrataDirective)
+    app.connect("html-page-context", add_filter)
