@@ -50,12 +50,12 @@ def check_counts(answer: object) -> str:
                 own,
                 own,
                 5,
-            ): "A barrier counts the bytes that land in its CTA, its neighbours' slices too. You counted what the CTA loads.",
+            ): "A barrier counts all bytes that land in its CTA, also the neighbours' slices. You counted what the CTA loads.",
             (
                 landing,
                 landing,
                 5,
-            ): "Your second number is what lands. Each slice is loaded by one CTA and sent to the others.",
+            ): "Your second number is what lands. A CTA loads only its own slices, and its neighbours send it the rest.",
             (
                 landing,
                 own,
@@ -65,7 +65,7 @@ def check_counts(answer: object) -> str:
                 landing,
                 own,
                 8,
-            ): "You counted the whole cluster. Only the CTAs to which this one sends A or B count.",
+            ): "You counted the whole cluster. Count only the CTAs to which this one sends A or B.",
             (
                 landing,
                 own,
@@ -73,7 +73,7 @@ def check_counts(answer: object) -> str:
             ): "With one arrival a CTA goes on as soon as a single receiver has read its stage.",
         },
     )
-    return "The first number depends on the tile, the second on tile and cluster, the third on the cluster alone."
+    return "The first number depends on the tile, the second on the tile and the cluster, the third on the cluster alone."
 
 
 @exercise(
@@ -108,7 +108,7 @@ def check_commit_mask(answer: object) -> str:
         "The CTA itself is missing. It writes its own stage too, and its barrier counts its own commit.": [
             right(*case) & ~(1 << (case[0] + case[1] * case[2])) for case in cases
         ],
-        "That counts ranks along N first. In a cluster M is fastest: the rank of (m, n) is m + n * cluster_m.": [
+        "That counts ranks along N first. Ranks count along M first: the rank of (m, n) is m + n * cluster_m.": [
             sum(1 << m * cn + j for j in range(cn)) | sum(1 << i * cn + n for i in range(cm))
             for m, n, cm, cn in cases
         ],
@@ -142,14 +142,14 @@ def check_parity_before(answer: object) -> str:
         )
     if given in ([0] * 8, [1] * 8):
         raise WrongAnswer(
-            "The phases of a barrier take turns. With one fixed parity every second wait is for the wrong phase.",
+            "The parities of a barrier's phases take turns. With one fixed parity every second wait is for the wrong phase.",
             where="parity_before(1)",
         )
     strange = next((k for k, one in enumerate(given) if one not in (0, 1)), None)
     if strange is not None:
         raise WrongAnswer("A parity is 0 or 1.", where=f"parity_before({strange})", got=str(given[strange]))
     on_many(answer, cases, lambda k: k % 2 ^ 1, what="the parity before k-tile k")
-    return "This is how every producer waits: for the phase before the one that its own load leads to."
+    return "Every producer waits like this: for the phase before the current one."
 
 
 @exercise(
@@ -210,10 +210,12 @@ def check_fixed(answer: object) -> str:
 
     if not isinstance(answer, str):
         raise WrongAnswer(
-            "The answer is to be the kernel's whole text.", expected="a str", got=type(answer).__name__
+            "The answer must be the kernel's whole text.", expected="a str", got=type(answer).__name__
         )
     if answer == hunt("12.5"):
-        raise WrongAnswer("That is the text as it was: the piece to replace does not stand in it.")
+        raise WrongAnswer(
+            "That is the text as it was: it does not contain the piece that you wanted to replace."
+        )
     try:
         spec = umma_tma_broken.small().with_text(answer)
     except (SpecError, SyntaxError) as error:
@@ -232,7 +234,7 @@ def check_fixed(answer: object) -> str:
             TOO_EARLY: "An MMA reads a stage that is not full. The wait on tma_barrier was right before.",
             "BarrierCountError": "Now the barrier gets more arrivals than it counts. Who commits to it?",
             "of 4 arrivals": "mma_barrier still counts four arrivals.",
-            "no warp can go on": "Now a wait is for a phase that never ends.",
+            "no warp can go on": "Now a warp waits for a phase that never ends.",
         },
     )
     return (
@@ -246,7 +248,7 @@ def check_fixed(answer: object) -> str:
     hints=[
         "K-tiles 0 and 1 find their stages empty. K-tile 2 waits for the commits of k-tile 0, from both CTAs.",
         "turn = k // 2. The load side waits for turn % 2 ^ 1, the MMA side for turn % 2.",
-        "Both CTAs write into a stage of B, so a stage's commit goes to both: mask_b. `finished` is this CTA's alone.",
+        "Both CTAs write into a stage of B, so a stage's commit goes to both: mask_b. `finished` belongs to this CTA alone.",
     ],
 )
 def check_column_of_two(answer: object) -> str:
@@ -267,19 +269,19 @@ def check_column_of_two(answer: object) -> str:
             "c": [
                 (
                     wide_a[:, 176:] @ wide_b[:, 176:].T,
-                    "Only the last 16 columns of K are in it: each MMA has written, and none has added.",
+                    "C has only the last 16 columns of K: each MMA has overwritten C, and none has added to it.",
                 ),
                 (
                     wide_a[:, 128:] @ wide_b[:, 128:].T,
-                    "Only the last k-tile is in it: ACCUMULATE is set to False in every k-tile.",
+                    "C has only the last k-tile: ACCUMULATE is set to False in every k-tile.",
                 ),
             ]
         },
         reports={
             "enable-input-d": "The first MMA adds to columns that nobody has written.",
             "elect.sync": ELECTS,
-            "would be loaded from column": "The epilogue reads C before the MMAs are complete: must all warps wait for "
-            "`finished`, and is it committed after the last k-tile?",
+            "would be loaded from column": "The epilogue reads C before the MMAs are complete: do all warps wait for "
+            "`finished`, and does a commit to it follow the last k-tile?",
             re.compile(
                 r"TransactionBytesError[^\n]*full"
             ): "The bytes announced and the bytes that land do not agree. "
@@ -299,7 +301,7 @@ def check_column_of_two(answer: object) -> str:
             "that this k-tile's bytes end?",
         },
     )
-    return "A is nobody else's, so the row adds nothing: the commit's mask is B's, and empty counts two."
+    return "No other CTA needs this CTA's A, so the row adds no CTA: the commit's mask is B's, and empty counts two."
 
 
 # Where the parts of the kernels' shared memory lie, so that the reports name them.
@@ -349,7 +351,7 @@ _CALLS = {
 def check_cpp_loop(answer: object) -> str:
     """A main loop in CuTe C++, compiled where nvcc is installed."""
     if not isinstance(answer, str):
-        raise WrongAnswer("The answer is to be C++ text.", expected="a str", got=type(answer).__name__)
+        raise WrongAnswer("The answer must be C++ text.", expected="a str", got=type(answer).__name__)
     code = re.sub(r"//[^\n]*|/\*.*?\*/", "", answer, flags=re.DOTALL)
     compiles = has_nvcc()
     for call, words in _CALLS.items():
@@ -358,8 +360,8 @@ def check_cpp_loop(answer: object) -> str:
     if compiles:
         _run_cpp_loop(answer)
     return (
-        "It is the DSL's loop, call for call. Where nvcc is installed, its PTX multiplied on the emulator; elsewhere only "
-        "its calls were read."
+        "It is the DSL's loop, call for call. With nvcc, this check ran its PTX on the emulator. Without nvcc, it only "
+        "looked for the calls."
     )
 
 

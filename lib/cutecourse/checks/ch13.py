@@ -45,7 +45,7 @@ NAMES_OF_TWO_PAIRS = {
 def check_halves(answer: object) -> str:
     """The thread-value layouts of a small MMA of two SMs."""
     if not isinstance(answer, tuple) or len(answer) != 3:
-        raise WrongAnswer("The answer is to be the three layouts.", got=type(answer).__name__)
+        raise WrongAnswer("The answer must be the three layouts.", got=type(answer).__name__)
     mma = _mma(128, 64)
     whole = "Each CTA has only half of the rows."
     mistakes = {
@@ -56,7 +56,7 @@ def check_halves(answer: object) -> str:
             "(2,(64,16)):(1024,(16,1))": "That index runs along K first. The exercise asks for m + 128 * k.",
         },
         "B": {
-            "(2,(64,16)):(0,(1,64))": "Then each CTA holds all of B. A pair holds it once between them.",
+            "(2,(64,16)):(0,(1,64))": "Then each CTA holds all of B. The two CTAs of a pair hold B only once between them.",
             "(2,(32,16)):(32,(1,32))": "A column of B is a step of all 64 rows, in the half of one CTA too.",
         },
         "C": {
@@ -101,7 +101,7 @@ def check_place(answer: object) -> str:
     given = returned(answer, cells, what="(CTA, lane, column) of an element of C")
     if given == [(m // 64, m % 64, n) for m, n in cells]:
         raise WrongAnswer(
-            "That leaves lanes 64 to 127 empty. Half of the columns lie in them.", where="place(0, 128)"
+            "That leaves lanes 64 to 127 empty. Half of C's columns belong there.", where="place(0, 128)"
         )
     alone = umma.make_tiled_mma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 64, 256)
     spread = umma.make_fragment_C(umma.partition_shape_C(alone, (64, 256)), "f32", 1)
@@ -119,10 +119,11 @@ def check_place(answer: object) -> str:
         )
     if given == [(m // 64, m % 64 + 64 * (n % 2), n // 2) for m, n in cells]:
         raise WrongAnswer(
-            "Even and odd columns do not alternate. The lower half of N comes first.", where="place(0, 1)"
+            "Even and odd columns do not alternate. Lanes 0 to 63 hold the first half of C's columns.",
+            where="place(0, 1)",
         )
     on_many(answer, cells, right, what="(CTA, lane, column) of an element of C")
-    return "64x256 elements in 128 columns: with M = 128 a pair uses all lanes of both SMs and half of the columns."
+    return "Each CTA keeps 64x256 elements in 128 columns: with M = 128 a pair uses all lanes of both SMs and half of the columns."
 
 
 @exercise(
@@ -149,19 +150,19 @@ def check_counts(answer: object) -> str:
                 one_cta,
                 one_cta,
                 *right[2:],
-            ): "A CTA's bytes do not count on its own barrier if it is odd: its loads name the leader's.",
+            ): "An odd CTA's bytes do not count on its own barrier: its loads name the leader's.",
             (
                 2 * one_cta,
                 2 * one_cta,
                 *right[2:],
             ): "The pair's bytes count once, on one of the two barriers.",
             (one_cta, 0, *right[2:]): "The leader's barrier counts the tiles of both CTAs.",
-            (*right[:2], 5, 5): "That counts CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
+            (*right[:2], 5, 5): "You counted CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
             (
                 *right[:2],
                 5,
                 6,
-            ): "The arrivals count CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
+            ): "You counted CTAs for the arrivals, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
             (
                 *right[:2],
                 arrivals,
@@ -178,7 +179,7 @@ def check_counts(answer: object) -> str:
     "Whose barrier?",
     hints=[
         "The bytes land in each CTA of the mask. Which of the two CTAs of its pair counts them?",
-        "It is the CTA whose parity matches the barrier's address, and the address is an even CTA's.",
+        "The loads name an even CTA's barrier. So in each pair that receives, the even CTA counts.",
     ],
 )
 def check_counted(answer: object) -> str:
@@ -205,7 +206,7 @@ def check_counted(answer: object) -> str:
         )
     if given == [(ranks[0] & ~1,) for ranks in bits]:
         raise WrongAnswer(
-            "That is one barrier for all. Each pair that receives has its own, and its leader waits for it.",
+            "That is one barrier for all. Each pair that receives has its own barrier, and its leader waits there.",
             where="counted(0x8888)",
         )
     on_many(
@@ -214,7 +215,7 @@ def check_counted(answer: object) -> str:
         lambda mask: tuple(sorted({r & ~1 for r in range(16) if mask >> r & 1})),
         what="the ranks",
     )
-    return "A leader must know of its own pair's tiles, whoever loaded them."
+    return "A leader must know that its own pair's tiles are there, whichever CTA loaded them."
 
 
 @exercise(
@@ -241,12 +242,12 @@ def check_commit_mask(answer: object) -> str:
     given = returned(answer, cases, what="the commit's mask")
     if given == [even(right(*case)) for case in cases]:
         raise WrongAnswer(
-            "Those are the leaders alone. The other CTA of each pair loads into its stages too, and it waits.",
+            "Those are the leaders alone. The other CTA of each pair loads into its stages too, so it waits for the same commits.",
             where="commit_mask(1, 1, 2, 4)",
         )
     if given == [0b11 << (2 * m + 2 * pm * n) for m, n, pm, pn in cases]:
         raise WrongAnswer(
-            "That is the own pair alone. The other pairs of its row and of its column write into the stage too.",
+            "That is the pair itself alone. The other pairs of its row and of its column write into the stage too.",
             where="commit_mask(1, 1, 2, 4)",
         )
     n_first = []
@@ -277,7 +278,7 @@ def check_commit_mask(answer: object) -> str:
     "A bug to find",
     hints=[
         (
-            "All rows of C are wrong, but only half of the columns. Which operand do columns of C come from, and which CTA "
+            "All rows of C are wrong, but only half of the columns. Which operand do columns of C come from? Which CTA "
             "loads that half of it?"
         ),
         "%r7 is the CTA's place in the pair. Which row of B should CTA 1 load first?",
@@ -291,7 +292,7 @@ def check_fixed_ptx(answer: object) -> str:
     from cutecourse.kernels.spec import SpecError
 
     if not isinstance(answer, str):
-        raise WrongAnswer("The answer is to be the PTX text.", expected="a str", got=type(answer).__name__)
+        raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
     try:
         spec = umma_two_sm.LAUNCH.with_text(answer)
     except SpecError as error:
@@ -320,7 +321,7 @@ def check_fixed_ptx(answer: object) -> str:
             "no warp can go on": "Now a wait never ends. The barriers were right before.",
         },
     )
-    return "The half of B that a CTA loads starts at row 128 * v. The bytes and the waits are right with any row."
+    return "The half of B that a CTA loads starts at row 128 * v. The bytes and the waits are right for any row, so the emulator reported nothing."
 
 
 @exercise(
@@ -347,12 +348,12 @@ def check_two_pairs(answer: object) -> str:
             "c": [
                 (
                     wide_a[:, 128:] @ wide_b[:, 128:].T,
-                    "That is the last k-tile alone: ACCUMULATE is set to False in every k-tile.",
+                    "C has only the last k-tile: ACCUMULATE is set to False in every k-tile.",
                 ),
-                (wide_a[:, :64] @ wide_b[:, :64].T, "That is the first k-tile alone."),
+                (wide_a[:, :64] @ wide_b[:, :64].T, "C has only the first k-tile."),
                 (
                     wide_a[:, 176:] @ wide_b[:, 176:].T,
-                    "Only the last 16 columns of K are in it: each MMA has written, and none has added.",
+                    "C has only the last 16 columns of K: each MMA has overwritten C, and none has added to it.",
                 ),
             ]
         },
@@ -369,7 +370,7 @@ def check_two_pairs(answer: object) -> str:
             re.compile(
                 r"blocks? \([13], 0, 0\)[^\n]*mbarrier tma_barrier[^\n]*misses"
             ): "An odd CTA waits for bytes on its own barrier, where none count. Whose barrier do the loads name?",
-            "BarrierCountError": "A barrier got one arrival more than a phase takes: does ARRIVALS fit the commits that "
+            "BarrierCountError": "A barrier got more arrivals than its phase counts: does ARRIVALS match the commits that "
             "reach each CTA?",
             re.compile(
                 r"mbarrier tma_barrier[^\n]*in phase 0 and misses \d+ bytes"
