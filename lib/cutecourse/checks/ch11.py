@@ -198,7 +198,7 @@ def check_who(answer: object) -> str:
     _check_where(where)
     refuse_untouched(who)
     _check_receiver(who)
-    return "A thread never reads another lane than its own. That is why a thread gets a row of C."
+    return "A thread reads only its own lane. That is why it gets a row of C."
 
 
 def _check_where(answer: object) -> None:
@@ -219,11 +219,11 @@ def _check_where(answer: object) -> None:
     mistakes: list[tuple[Callable[..., object], str]] = [
         (
             lambda m, n, rows, first: (m, first + n),
-            "You put row m into lane m. That holds for M = 128. With M = 64 the rows are spread: 16 of every 32 lanes.",
+            "You put row m into lane m. That holds for M = 128. With M = 64, only the first 16 of every 32 lanes hold rows.",
         ),
         (
             lambda m, n, rows, first: (m * (128 // rows), first + n),
-            "You left out every second lane. With M = 64 the rows come in groups of 16 lanes, side by side.",
+            "You left out every second lane. With M = 64, each group of 16 rows fills 16 neighbouring lanes.",
         ),
         (
             lambda m, n, rows, first: (right(m, n, rows, 0)[0], n),
@@ -257,7 +257,7 @@ def _check_receiver(answer: object) -> None:
     mistakes: list[tuple[Callable[..., object], str]] = [
         (
             lambda m, n, width: (m % 32, n // width, n % width),
-            "You gave the thread's place in its warp. Asked is its number in the CTA.",
+            "You gave the thread's place in its warp. The exercise asks for its number in the CTA.",
         ),
         (
             lambda m, n, width: (m, n // width, n),
@@ -300,7 +300,7 @@ def check_multiply(answer: object) -> str:
         _check_gemm(
             answer,
             {
-                "does not dominate": "cute.gemm stands inside elect_one(). It elects a thread itself and needs the "
+                "does not dominate": "You call cute.gemm inside elect_one(). It elects a thread itself and needs the "
                 "whole warp; only the commit belongs inside. (The compiler's message is about tiled_mma.set: it changes "
                 "a value in the elected block, and the value is used outside.)",
                 "OverwrittenSource": "The stage is filled again while MMAs still read it: the "
@@ -363,8 +363,8 @@ _WAIT_BY_LUCK = (
             "global memory."
         ),
         (
-            "In a loop over the loads: out of tensor memory into registers, a multiplication, out of the registers. Somewhere "
-            "in it stands a wait."
+            "In a loop over the loads: out of tensor memory into registers, a multiplication, out of the registers. The "
+            "loop also needs a wait."
         ),
         (
             "cute.copy(load, tDtC[None, i, 0, 0], tDrC), tDrC.store(tDrC.load() * 0.5), "
@@ -381,7 +381,7 @@ def check_epilogue(answer: object) -> str:
         (
             block[:, :1].repeat(block.shape[1], axis=1).reshape(128, 128),
             (
-                f"The first {width} column{'s' if width > 1 else ''} stand{'' if width > 1 else 's'} everywhere: you load "
+                f"C repeats its first {width} column{'s' if width > 1 else ''}: you load "
                 "from the same columns in every turn of the loop."
             ),
         )
@@ -425,7 +425,7 @@ def check_epilogue(answer: object) -> str:
     )
     if _uses_before_wait(answer):
         return (
-            "Your wait stands behind the first use of the registers, and that is right: a register dependency alone makes "
+            "Your wait comes after the first use of the registers, and that is right: a register dependency alone makes "
             "a use follow its load. The wait protects the columns, and it comes before the barrier that lets warp 0 "
             "free them."
         )
