@@ -85,13 +85,13 @@ def check_halves(answer: object) -> str:
     "Where is C[m, n]?",
     hints=[
         "Each CTA has 64 rows and 128 lanes to put them in.",
-        "Columns 128 to 255 of C lie beside columns 0 to 127, in other lanes.",
+        "The right half of C's columns lies in the same columns of tensor memory as the left half, in other lanes.",
     ],
 )
 def check_place(answer: object) -> str:
     """The accumulator of M = 128 in two tensor memories."""
-    fragment = umma.make_fragment_C(umma.partition_shape_C(_mma(128, 256), (128, 256)), "f32", 2)
-    cells = [(m, n) for m in range(128) for n in range(0, 256, 3)] + [(127, 255), (64, 128)]
+    fragment = umma.make_fragment_C(umma.partition_shape_C(_mma(128, 192), (128, 192)), "f32", 2)
+    cells = [(m, n) for m in range(128) for n in range(0, 192, 5)] + [(127, 191), (64, 96), (63, 95)]
 
     def right(m: int, n: int) -> tuple[int, int, int]:
         cta, row = divmod(m, 64)
@@ -101,10 +101,10 @@ def check_place(answer: object) -> str:
     given = returned(answer, cells, what="(CTA, lane, column) of an element of C")
     if given == [(m // 64, m % 64, n) for m, n in cells]:
         raise WrongAnswer(
-            "That leaves lanes 64 to 127 empty. Half of C's columns belong there.", where="place(0, 128)"
+            "That leaves lanes 64 to 127 empty. Half of C's columns belong there.", where="place(0, 96)"
         )
-    alone = umma.make_tiled_mma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 64, 256)
-    spread = umma.make_fragment_C(umma.partition_shape_C(alone, (64, 256)), "f32", 1)
+    alone = umma.make_tiled_mma("SM100_MMA_F16BF16_SS", "f16", "f16", "f32", 64, 192)
+    spread = umma.make_fragment_C(umma.partition_shape_C(alone, (64, 192)), "f32", 1)
     lanes = [spread.place((row, 0), 0, 0).lane for row in range(64)]
     if given == [(m // 64, lanes[m % 64], n) for m, n in cells]:
         raise WrongAnswer(
@@ -112,10 +112,16 @@ def check_place(answer: object) -> str:
             "into lanes 0 to 63, and the other half of the columns into lanes 64 to 127.",
             where="place(16, 0)",
         )
-    if given == [(n // 128, m, n % 128) for m, n in cells]:
+    if given == [(n // 96, m, n % 96) for m, n in cells]:
         raise WrongAnswer(
             "Then the two CTAs split the columns of C. They split its rows, as they split those of A.",
-            where="place(0, 128)",
+            where="place(0, 96)",
+        )
+    if given == [(m // 64, m % 64 + 64 * (n // 128), n % 128) for m, n in cells]:
+        raise WrongAnswer(
+            "Your columns go on in lane 64 from column 128, as in the chapter, where N is 256. Here N is 192: each half "
+            "has 96 columns.",
+            where="place(0, 96)",
         )
     if given == [(m // 64, m % 64 + 64 * (n % 2), n // 2) for m, n in cells]:
         raise WrongAnswer(
@@ -123,7 +129,7 @@ def check_place(answer: object) -> str:
             where="place(0, 1)",
         )
     on_many(answer, cells, right, what="(CTA, lane, column) of an element of C")
-    return "Each CTA keeps 64x256 elements in 128 columns: with M = 128 a pair uses all lanes of both SMs and half of the columns."
+    return "Each CTA keeps 64x192 elements in 96 columns: with M = 128 a pair uses all lanes of both SMs and half of the columns."
 
 
 @exercise(
