@@ -43,7 +43,7 @@ def _same_field(answer: TensorMapEncoding, field: str, right: object, mistakes: 
     "A descriptor by hand",
     hints=[
         "Innermost first: columns, then rows, in `dims` and in `box` alike.",
-        "`strides_bytes` has one entry less than `dims`, because the innermost stride is always one element.",
+        "`strides_bytes` has one entry fewer than `dims`, because the innermost stride is always one element.",
         "The swizzle `128B` spans 128 bytes. How many elements of f64 are that?",
     ],
 )
