@@ -198,7 +198,7 @@ DONE:
         (["--hazard", "never-written=note", "--strict"], 0, ""),
         (["--hazard", "never-written=loud"], 2, "a severity is one of error, warning, note, off"),
         (["--hazard", "nonsense=off"], 2, "no such hazard"),
-        (["--hazard", "deadlock=off"], 2, "a launch cannot go on from it"),
+        (["--hazard", "deadlock=off"], 2, "a launch cannot continue after it"),
     ],
 )
 def test_emulate__takes_severities(capsys, options, status, where):
@@ -206,7 +206,7 @@ def test_emulate__takes_severities(capsys, options, status, where):
     assert found == status
     assert where in err
     assert bool(err) == bool(where)
-    assert ("1 note of hazards" in out) == ("never-written=note" in options)
+    assert ("1 note about hazards" in out) == ("never-written=note" in options)
 
 
 ORDER = UNWRITTEN.replace("    ld.shared.b32 %x, [sum];\nDONE:\n", "DONE:\n    st.global.b32 [%out], %me;\n")
@@ -257,22 +257,22 @@ WRONG_ARGUMENTS = {
     "too few": (GOOD[:6], "3 arguments for 4 parameters:"),
     "too many": ((*GOOD, "--arg", "u32:1"), "5 arguments for 4 parameters:"),
     "a float for an integer": ((*GOOD[:6], "--arg", "f32:1"), "a floating-point number"),
-    "an integer for a float": ((*GOOD[:4], "--arg", "u32:1", *GOOD[6:]), "an integer, and the parameter is"),
-    "a number of another size": ((*GOOD[:6], "--arg", "u64:1"), "it has 8 bytes, and the parameter 4"),
+    "an integer for a float": ((*GOOD[:4], "--arg", "u32:1", *GOOD[6:]), "an integer, but the parameter is"),
+    "a number of another size": ((*GOOD[:6], "--arg", "u64:1"), "it has 8 bytes, but the parameter has 4"),
     "a number that does not fit": ((*GOOD[:6], "--arg", "u32:-1"), "-1 does not fit into u32"),
-    "no number": ((*GOOD[:6], "--arg", "u32:ten"), "'ten' is no number of type u32"),
+    "no number": ((*GOOD[:6], "--arg", "u32:ten"), "'ten' is not a number of type u32"),
     "an array for a number": ((*GOOD[:6], "--arg", "in:a.npy"), "parameter n (.u32, 4 bytes)"),
-    "no kind": ((*GOOD[:6], "--arg", "40"), "'40' is no argument"),
+    "no kind": ((*GOOD[:6], "--arg", "40"), "'40' is not an argument"),
     "no such file": (("--arg", "in:no.npy", *GOOD[2:]), "no.npy cannot be read: No such file or directory"),
-    "no array": (("--arg", "in:kernel.ptx", *GOOD[2:]), "kernel.ptx is no array as numpy.save writes it"),
+    "no array": (("--arg", "in:kernel.ptx", *GOOD[2:]), "kernel.ptx is not an array that numpy.save wrote"),
     "no type": (("--arg", "zeros:f31:4", *GOOD[2:]), "there is no element type 'f31'"),
-    "no shape": (("--arg", "zeros:f32:4x", *GOOD[2:]), "'4x' is no shape"),
+    "no shape": (("--arg", "zeros:f32:4x", *GOOD[2:]), "'4x' is not a shape"),
     "an absurd shape": (("--arg", "zeros:f32:1000000x1000000", *GOOD[2:]), "more than the"),
     "no folder": (
         ("--arg", "out:no/c.npy:f32:4", *GOOD[2:]),
         "no/c.npy cannot be written: there is no",
     ),
-    "no map": (("--arg", "map:a.npy", *GOOD[2:]), "a.npy is no JSON"),
+    "no map": (("--arg", "map:a.npy", *GOOD[2:]), "a.npy is not JSON"),
 }
 
 
@@ -285,7 +285,7 @@ def test_emulate__refuses_arguments_that_do_not_fit(capsys, arguments, said):
 
 
 MAPS = {
-    "no object": ([1], "is no tensor map: it is an object with array, dtype"),
+    "no object": ([1], "is not a tensor map: give an object with array, dtype"),
     "a field that is none": ({"swizle": "128B"}, "a tensor map has no swizle"),
     "a rule that is broken": ({"box": [9, 4]}, "multiple of 16"),
     "words for numbers": ({"dims": ["x", 4]}, "invalid literal"),
@@ -310,7 +310,7 @@ WRONG_LAUNCHES = {
     "too many blocks": (("--grid", "1000000,1000"), "too many to emulate"),
     "no blocks": (("--grid", "0"), "grid.x is 0"),
     "a block that is not the kernel's": (("--block", "64"), "requires blocks of (32, 1, 1)"),
-    "a cluster that does not divide": (("--grid", "3", "--cluster", "2"), "no multiple of cluster.x"),
+    "a cluster that does not divide": (("--grid", "3", "--cluster", "2"), "not a multiple of cluster.x"),
     "a cluster of too many": (("--grid", "32", "--cluster", "32"), "cluster.x is 32"),
     "shared memory of a rack": (("--smem", "1000000"), "of shared memory"),
     "less than none": (("--smem", "-1"), "dynamic_smem"),
@@ -331,7 +331,7 @@ WRONG_TEXTS = {
     "nothing": ("", "PTX line 1"),
     "no PTX": ("hello\n", "PTX line 1"),
     "cut off": (SCALE[:400], "PTX line"),
-    "a name of nobody": (SCALE.replace("%tid.x", "%tod.x"), "'%tod.x' is used and nowhere declared"),
+    "a name of nobody": (SCALE.replace("%tid.x", "%tod.x"), "'%tod.x' is used but not declared"),
     "no kernel": (HEAD, "the text has 0 kernels"),
     "an instruction that there is not": (SCALE.replace("mul.f32", "mull.f32"), "mull.f32 is not supported"),
 }
@@ -349,7 +349,7 @@ def test_emulate__refuses_files_that_are_no_text(capsys):
     assert main(["emulate", "no.ptx"]) == 2
     assert "no.ptx cannot be read: No such file or directory" in capsys.readouterr().err
     assert main(["emulate", "a.npy"]) == 2
-    assert "a.npy is no text" in capsys.readouterr().err
+    assert "a.npy is not text" in capsys.readouterr().err
     assert main(["emulate", "."]) == 2
     assert "Is a directory" in capsys.readouterr().err
 
@@ -357,7 +357,7 @@ def test_emulate__refuses_files_that_are_no_text(capsys):
 def test_emulate__says_that_a_block_is_missing(capsys):
     status, _, err = run(capsys, ENDLESS)
     assert status == 2
-    assert "say with --block how many threads" in err
+    assert "Say with --block how many threads" in err
 
 
 def test_emulate__stops_a_kernel_that_never_ends(capsys):
@@ -369,7 +369,7 @@ def test_emulate__stops_a_kernel_that_never_ends(capsys):
 def test_emulate__stops_after_a_time(capsys):
     status, out, err = run(capsys, ENDLESS, "--block", "32", "--timeout", "0.2")
     assert (status, out) == (3, "")
-    assert "did not end within 0.2 seconds; see --timeout" in err
+    assert "did not end within 0.2 seconds. See --timeout" in err
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_emulate__stops_where_memory_ends(tmp_path, memory, block, array, variab
     command = [sys.executable, "-m", "cutecourse.cli", "emulate", "kernel.ptx", *given]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"cutecourse: the launch needs more than {memory} GiB of memory; see --memory\n"
+    assert done.stderr == f"cutecourse: the launch needs more than {memory} GiB of memory. See --memory.\n"
 
 
 def test_emulate__leaves_the_process_as_it_was(capsys):

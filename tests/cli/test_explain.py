@@ -193,7 +193,7 @@ def test_explain__prints_a_table_or_json(capsys, tmp_path):
 WRONG = {
     "no text": ("hello", (), "PTX line 1"),
     "no such kernel": (TEXT, ("--entry", "k"), "the text has no kernel 'k'; it has: gemm"),
-    "an undeclared name": (TEXT.replace("%r9, 4", "%r99, 4"), (), "'%r99' is used and nowhere declared"),
+    "an undeclared name": (TEXT.replace("%r9, 4", "%r99, 4"), (), "'%r99' is used but not declared"),
 }
 
 

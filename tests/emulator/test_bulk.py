@@ -129,9 +129,9 @@ def test_bulk__a_block_that_ends_before_its_stores_have_read_is_an_error_with_ev
         assert "bulk_group" in caught.value.text
 
 
-NOT_COME = r"ended, and phase 0 of mbarrier bar \(block \(0, 0, 0\).* expected 512 bytes that had not come"
+NOT_COME = r"ended, but phase 0 of mbarrier bar \(block \(0, 0, 0\).* expected 512 bytes that never came"
 NOT_AWAITED = (
-    r"ended, and nobody had waited for phase 0 of mbarrier bar \(block \(0, 0, 0\).* this copy brings bytes"
+    r"ended, but no thread had waited for phase 0 of mbarrier bar \(block \(0, 0, 0\).* this copy brings"
 )
 
 
@@ -303,7 +303,9 @@ def test_bulk__a_store_needs_no_bytes_for_what_lies_outside():
 def test_bulk__a_store_whose_last_chunk_lies_behind_the_array_is_an_error():
     made = case_of("tensor/store_1d").make_args()["m"]
     made.array = made.array[:20].copy()
-    with pytest.raises(AddressError, match=r"reaches 8 bytes past the end .* last 16-byte chunk does not"):
+    with pytest.raises(
+        AddressError, match=r"reaches 8 bytes past the end .* last 16-byte chunk crosses its end"
+    ):
         run("tensor/store_1d", d=made.array, m=made)
 
 

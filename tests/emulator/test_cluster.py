@@ -105,8 +105,8 @@ def test_cluster__a_block_that_ends_takes_its_memory_along():
     ("body", "error", "words"),
     [
         ("mapa.shared::cluster.u32 %y, %x, 2;", InvalidOperand, "CTA 2 of a cluster of 2"),
-        ("mapa.u64 %wide, %to, 0;", AddressError, "outside of shared memory"),
-        ("getctarank.u64 %y, %to;", AddressError, "outside of shared memory"),
+        ("mapa.u64 %wide, %to, 0;", AddressError, "outside shared memory"),
+        ("getctarank.u64 %y, %to;", AddressError, "outside shared memory"),
         (
             "mapa.shared::cluster.u32 %y, %x, 1;\n ld.shared.u32 %z, [%y];",
             AddressError,
@@ -126,7 +126,7 @@ def test_cluster__a_block_that_ends_takes_its_memory_along():
         (
             "barrier.cluster.arrive;\n barrier.cluster.arrive;",
             BarrierError,
-            r"arrived at the cluster's barrier before",
+            r"already arrived at the cluster's barrier",
         ),
     ],
 )
@@ -144,7 +144,7 @@ def test_cluster__a_state_of_a_remote_arrival_is_refused():
     mapa.u64 %wide, %wide, %z;
     mbarrier.arrive.b64 %wide, [%wide];
 """
-    with pytest.raises(AddressError, match="has to have the destination _"):
+    with pytest.raises(AddressError, match="must have the destination _"):
         run(body)
 
 
@@ -308,13 +308,13 @@ def test_st_async__missing_bytes_name_who_stored():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        (("%bar, %z;", "%bar, %rank;"), AddressError, "both have to be in the same CTA"),
+        (("%bar, %z;", "%bar, %rank;"), AddressError, "both must be in the same CTA"),
         (
             ("[full], 1;", "[full], 2;\n mbarrier.inval.shared::cta.b64 [full];"),
             NoBarrierError,
             "invalidated",
         ),
-        (("[%there], %me", "[%there+2], %me"), "misaligned", "no multiple of 4"),
+        (("[%there], %me", "[%there+2], %me"), "misaligned", "not a multiple of 4"),
     ],
 )
 def test_st_async__a_broken_rule_has_its_error(change, error, words):

@@ -190,7 +190,7 @@ def test_cvt__cases_cover_every_pair_of_types() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("cvt.f16.f32 %h, %f", "a rounding is needed"),
+        ("cvt.f16.f32 %h, %f", "a rounding modifier is needed"),
         ("cvt.rn.f32.f16 %f, %h", "nothing to round"),
         ("cvt.s32.f32 %r, %f", "rni, .rzi"),
         ("cvt.f32.s32 %f, %r", "an integer becomes a float with"),

@@ -100,7 +100,7 @@ def test_cp_async__bytes_that_are_not_read_may_lie_outside() -> None:
 
 def test_cp_async__a_size_that_it_does_not_have_is_refused() -> None:
     case = CASES["cp_async/cg_16"]
-    with pytest.raises(InvalidOperand, match="cp-size has to be 16"):
+    with pytest.raises(InvalidOperand, match="cp-size must be 16"):
         launch(
             case.ptx.replace("[%source], 16;", "[%source], 8;"),
             grid=1,

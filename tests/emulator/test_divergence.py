@@ -197,9 +197,7 @@ def test_barrier__without_a_count_does_not_wait_for_warps_that_have_ended():
 
 
 def test_barrier__a_diverged_warp_is_named():
-    with pytest.raises(
-        DivergedWarp, match=r"bar\.sync 0 has to be executed by all lanes of the warp together"
-    ):
+    with pytest.raises(DivergedWarp, match=r"bar\.sync 0 must be executed by all lanes of the warp together"):
         run("setp.lt.u32 %p0, %t, 4;\n@%p0 bra low;\nbar.sync 0;\nbra done;\nlow:\nbar.sync 0;\ndone:")
 
 
@@ -216,9 +214,9 @@ def test_barrier__unaligned_may_be_reached_from_two_places():
 @pytest.mark.parametrize(
     ("barrier", "message"),
     [
-        ("bar.sync 0, 33;", "33 threads at barrier 0: the number has to be a multiple of 32"),
-        ("bar.sync 16;", "barrier 16: there are 16"),
-        ("bar.sync %t;", "the barrier's number of bar.sync is 0 in one lane and 1 in another"),
+        ("bar.sync 0, 33;", "33 threads at barrier 0: the number must be a multiple of 32"),
+        ("bar.sync 16;", "barrier 16 does not exist: there are 16"),
+        ("bar.sync %t;", "the barrier's number of bar.sync is 0 in one lane but 1 in another"),
         ("bar.sync 1, 32;\nbar.sync 1, 32;\nbar.arrive 2, 64;\nbar.arrive 2, 64;\nbar.arrive 2, 64;", ""),
     ],
 )
@@ -231,7 +229,7 @@ def test_barrier__wrong_operands(barrier, message):
 
 
 def test_barrier__counts_that_disagree_are_an_error():
-    with pytest.raises(Exception, match="threads at barrier 1, where others wait for"):
+    with pytest.raises(Exception, match="threads at barrier 1, but others wait for"):
         run(
             "setp.lt.u32 %p0, %t, 32;\n@%p0 bra one;\nbar.sync 1, 64;\nbra done;\none:\nbar.sync 1, 96;"
             "\ndone:",

@@ -243,7 +243,7 @@ def test_explore__refuses_a_launch_that_does_not_depend_on_its_seed_only():
         kept[0] += 1
         return {"kept": kept}
 
-    with pytest.raises(LaunchError, match=r"seed 0 ended .* makes its arrays anew each time"):
+    with pytest.raises(LaunchError, match=r"seed 0 ended .* make its arrays anew each time"):
         explore(run)
 
 
@@ -375,7 +375,7 @@ def test_align__the_first_event_where_a_warp_parts():
     assert (parting.first.kind, parting.second.line) == ("mbarrier.wait", 8)
     assert [event.index for event in found.around(1)[0]] == [1, 2, 3]
     assert [event.index for event in found.around(1)[1]] == [0, 1, 2]
-    assert "under seed 1 it goes on at PTX line 8 with fence.proxy.async" in str(found)
+    assert "under seed 1 it continues at PTX line 8 with fence.proxy.async" in str(found)
 
 
 def test_align__a_warp_that_ends_early_parts_unless_an_error_of_another_cut_it_short():

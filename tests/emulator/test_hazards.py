@@ -81,5 +81,5 @@ def test_scene__has_the_severity_that_its_launch_gives_it(name: str, severity: s
 
 @pytest.mark.parametrize("name", [name for name, hazard in HAZARDS.items() if hazard.fixed])
 def test_fixed__cannot_be_switched(name: str) -> None:
-    with pytest.raises(emulator.LaunchError, match="a launch cannot go on from it"):
+    with pytest.raises(emulator.LaunchError, match="a launch cannot continue after it"):
         SCENES[name].launch(0, {name: "off"})

@@ -52,7 +52,7 @@ def test_movmatrix__transposes() -> None:
 
 def test_ldmatrix__an_address_off_by_eight_is_an_error() -> None:
     ptx = PRODUCT.replace("{%g0, %g1}, [%row]", "{%g0, %g1}, [%row+8]")
-    with pytest.raises(AlignmentError, match=r"no multiple of 16"):
+    with pytest.raises(AlignmentError, match=r"not a multiple of 16"):
         product(ptx)
 
 

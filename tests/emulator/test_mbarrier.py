@@ -103,12 +103,12 @@ BROKEN = {
     "read": (
         ONE + "ld.shared.u32 %x, [full+4];",
         NoBarrierError,
-        "only mbarrier instructions may look at it",
+        "only mbarrier instructions may read it",
     ),
     "initialised twice": (
         ONE + "mbarrier.init.shared::cta.b64 [full], 2;",
         BarrierInUse,
-        "it is valid; invalidate it with mbarrier.inval first",
+        "it is still valid. Invalidate it with mbarrier.inval first",
     ),
     "count 0": ("mbarrier.init.shared::cta.b64 [full], 0;", BarrierCountError, "in 1..1048575"),
     "count 2^20": ("mbarrier.init.shared::cta.b64 [full], 1048576;", BarrierCountError, "in 1..1048575"),
@@ -127,7 +127,7 @@ BROKEN = {
         + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 64;\n"
         + "mbarrier.arrive.shared::cta.b64 _, [full];",
         BarrierCountError,
-        "all arrivals of phase 0 have come, and it waits for 64 bytes",
+        "all arrivals of phase 0 have come, and it still waits for 64 bytes",
     ),
     "all dropped out": (
         ONE + "mbarrier.arrive_drop.shared::cta.b64 _, [full];\n mbarrier.arrive.shared::cta.b64 _, [full];",
@@ -151,31 +151,31 @@ BROKEN = {
         BarrierCountError,
         "would be -1048576 in phase 0",
     ),
-    "misaligned": ("mbarrier.init.shared::cta.b64 [full+4], 1;", AlignmentError, "no multiple of 8"),
+    "misaligned": ("mbarrier.init.shared::cta.b64 [full+4], 1;", AlignmentError, "not a multiple of 8"),
     "past the end": ("mbarrier.init.shared::cta.b64 [full+4096], 1;", AddressError, "past the end"),
     "generic address of global memory": (
         "mbarrier.init.b64 [%to], 1;",
         AddressError,
-        "outside of shared memory",
+        "outside shared memory",
     ),
     "parity 2": (
         ONE + "mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 2;",
         BarrierStateError,
-        "it has to be 0 or 1",
+        "it must be 0 or 1",
     ),
     "a state of another barrier": (
         ONE
         + "mbarrier.init.shared::cta.b64 [empty], 2;\n mbarrier.arrive.shared::cta.b64 %state, [empty];\n"
         + "mbarrier.test_wait.shared::cta.b64 %p, [full], %state;",
         BarrierStateError,
-        "is no state that an arrival at mbarrier full",
+        "is not a state that an arrival at mbarrier full",
     ),
     "an old state": (
         ONE
         + "mbarrier.arrive.shared::cta.b64 %state, [full];\n mbarrier.arrive.shared::cta.b64 _, [full];\n"
         + "mbarrier.test_wait.shared::cta.b64 %p, [full], %state;",
         BarrierStateError,
-        "the state is of phase 0 and .* phase 2",
+        "the state is of phase 0 but .* phase 2",
     ),
     "pending_count of a complete state": (
         ONE + "mbarrier.arrive.shared::cta.b64 %state, [full];\n mbarrier.pending_count.b64 %x, %state;",

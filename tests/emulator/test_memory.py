@@ -96,7 +96,7 @@ def test_access__near_null(address):
 )
 def test_access__misaligned(instruction, size):
     with pytest.raises(
-        AlignmentError, match=f"of {size} bytes at .* which is no multiple of {size}"
+        AlignmentError, match=f"of {size} bytes at .* which is not a multiple of {size}"
     ) as caught:
         run(instruction)
     assert caught.value.allocation.startswith("array argument 0")
@@ -129,7 +129,9 @@ def test_access__without_shared_memory_every_shared_address_is_wrong():
 
 
 def test_access__read_of_never_written_shared_memory():
-    with pytest.raises(UninitializedRead, match=r"\(in box\) was never written: a missing store") as caught:
+    with pytest.raises(
+        UninitializedRead, match=r"\(in box\) was never written. Is a store, a barrier or a wait missing"
+    ) as caught:
         run(
             ".shared .align 4 .b8 box[256];\nmov.u32 %x, box;\nmad.lo.u32 %x, %t, 4, %x;"
             "\nsetp.ne.u32 %p0, %t, 40;\n"
@@ -190,7 +192,7 @@ def test_access__padding_may_be_copied_along_in_local_memory():
 
 
 def test_access__constant_memory_and_parameters_are_read_only():
-    with pytest.raises(ReadOnlyError, match="in table, which is const memory and read-only"):
+    with pytest.raises(ReadOnlyError, match="in table, which is in const memory and read-only"):
         run(
             "mov.u64 %rd0, table;\ncvta.const.u64 %rd0, %rd0;\nst.u32 [%rd0], %t;",
             outside=".const .u32 table[4] = {1, 2, 3, 4};",
@@ -219,7 +221,7 @@ def test_access__generic_addresses_reach_every_space():
 
 def test_access__extern_variables_without_a_definition_are_named():
     with pytest.raises(
-        Exception, match=r"elsewhere is declared \.extern and nothing in this module defines it"
+        Exception, match=r"elsewhere is declared \.extern, but nothing in this module defines it"
     ):
         run("ld.global.u32 %x, [elsewhere];", outside=".extern .global .u32 elsewhere;")
 

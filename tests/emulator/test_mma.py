@@ -129,7 +129,7 @@ def test_mma_sync__a_broken_warp_is_an_error() -> None:
         (".f32.f16.f16.f32", ".f32.bf16.f16.f32", "m16n8k16 takes the types"),
         (".row.col.", ".row.row.", "row.col"),
         ("{%b0, %b1}", "{%b0}", "2 registers for B, and 1 are given"),
-        (".m16n8k16.", ".m16n8k12.", "m16n8k12|none of the modifiers"),
+        (".m16n8k16.", ".m16n8k12.", "m16n8k12|needs one of the modifiers"),
     ],
 )
 def test_mma_sync__refuses_what_is_no_form(old: str, new: str, says: str) -> None:

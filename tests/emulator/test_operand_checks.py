@@ -212,7 +212,7 @@ def test_another_layout__a_swizzle_that_is_not_the_maps(ab, loaded, read):
     note = next(note for note in done.notes if note.hazard.name == "another layout")
     assert "A is a shuffled tile of map0" in note.problem
     assert f"swizzle {read}" in note.problem
-    assert f"the tensor map has swizzle {loaded}" in note.problem
+    assert f"The tensor map has swizzle {loaded}" in note.problem
 
 
 def test_another_layout__of_a_descriptor_with_a_narrower_swizzle(ab):
@@ -286,7 +286,7 @@ def test_another_type__of_halves_read_as_bf16(ab):
     assert (d != right).any()
     assert warnings(done) == [("another type", "tcgen05.mma.cta_group")]
     note = next(n for n in done.notes if n.hazard.name == "another type")
-    assert note.problem.startswith("B is read as .bf16, and comes from map1")
+    assert note.problem.startswith("B is read as .bf16, but comes from map1")
     assert "whose elements are .f16" in note.problem
     with pytest.raises(OperandTypeMismatch, match=r"B is read as \.bf16"):
         product(*ab, "128B", change=change, hazards={"another type": "error"})
@@ -312,7 +312,7 @@ def test_fill_multiplied__a_tile_behind_the_last_row(ab):
     note, *others = [n for n in done.notes if n.hazard.name == "fill multiplied"]
     assert len(others) == K // 16 - 1
     assert note.severity == "note"
-    assert note.problem.startswith(f"A lies outside of its tensor: it begins at (0, {end}) of map0")
+    assert note.problem.startswith(f"A lies outside its tensor: it begins at (0, {end}) of map0")
     with pytest.raises(OperandOutsideTensor, match=f"has {end} elements along dimension 1"):
         product(*ab, "128B", boxes=boxes, hazards={"fill multiplied": "error"})
 
@@ -336,7 +336,7 @@ def test_loaded_and_never_read__half_of_n(ab):
     (note,) = [n for n in done.notes if n.severity == "warning"]
     assert f"{N // 2 * 96} of the {N * 128} bytes" in note.problem
     assert "16..63 along dimension 0, 32..63 along dimension 1 of the box at (0, 0) (map1" in note.problem
-    with pytest.raises(UnreadLoad, match="nobody had read them"):
+    with pytest.raises(UnreadLoad, match="before anything had read them"):
         product(*ab, "128B", change=change, hazards={"loaded and never read": "error"})
 
 
@@ -406,7 +406,7 @@ def test_another_layout__of_tiles_that_threads_store():
     found = [note for note in done.notes if note.hazard.name == "another layout"]
     assert found
     assert all(note.text.startswith("st.shared") for note in found)
-    assert "are in a tile that an MMA reads, and none has read them" in found[0].problem
+    assert "are in a tile that an MMA reads, but no MMA has read them" in found[0].problem
 
 
 # --- sums ---------------------------------------------------------------------------------------------------
@@ -429,9 +429,9 @@ def test_sum_never_read__that_an_mma_throws_away(ab):
     assert (d != right).any()
     assert warnings(done) == [("sum never read", "tcgen05.mma.cta_group")]
     (note,) = [n for n in done.notes if n.severity == "warning"]
-    assert "D begins anew in lanes 0..127, columns 0..63" in note.problem
-    assert f"the tcgen05.mma of line {note.other_line} has put there" in note.problem
-    with pytest.raises(UnreadSum, match="D begins anew"):
+    assert "D starts a new sum in lanes 0..127, columns 0..63" in note.problem
+    assert f"the tcgen05.mma of line {note.other_line} put there were never read" in note.problem
+    with pytest.raises(UnreadSum, match="D starts a new sum"):
         product(*ab, "128B", change=change, hazards={"sum never read": "error"})
 
 
@@ -548,8 +548,8 @@ def test_sum_read_in_another_type__by_an_mma_that_adds_to_it(ab):
     done, _, _ = product(*ab, "128B", change=change)
     assert sums(done) == [("sum read in another type", "tcgen05.mma", False)] * 2
     problems = [n.problem for n in done.notes if n.severity == "warning"]
-    assert "columns 0..63 as f16, where the sums that it adds to are f32" in problems[0]
-    assert "columns 0..63 as f32, where the sums that it adds to are f16" in problems[1]
+    assert "columns 0..63 as f16, but the sums that it adds to are f32" in problems[0]
+    assert "columns 0..63 as f32, but the sums that it adds to are f16" in problems[1]
 
 
 # --- tags ---------------------------------------------------------------------------------------------------

@@ -32,10 +32,10 @@ KERNEL = """
         ("fma.rn.f32 %f1, %f2, %f3, %f4, %f5;", "fma.rn.f32 takes 4 operands here, not 5"),
         ("ret %r1;", "ret takes 0 operands here, not 1"),
         ("setp.eq.u32 %p1, %r1, %r2, %r3, %r4;", "setp.eq.u32 takes "),
-        ("add.u32;", "add.u32 has 0 operands, and operand 1 is missing"),
-        ("add.u32 %r1;", "add.u32 has 1 operand, and operand 2 is missing"),
-        ("ld.shared.b32 %r1;", "ld.shared.b32 has 1 operand, and operand 2 is missing"),
-        ("ld.global.L2::cache_hint.b32 %r1, [%rd1];", "has 2 operands, and operand 3 is missing"),
+        ("add.u32;", "add.u32 has 0 operands here, but operand 1 is missing"),
+        ("add.u32 %r1;", "add.u32 has 1 operand here, but operand 2 is missing"),
+        ("ld.shared.b32 %r1;", "ld.shared.b32 has 1 operand here, but operand 2 is missing"),
+        ("ld.global.L2::cache_hint.b32 %r1, [%rd1];", "has 2 operands here, but operand 3 is missing"),
         ("createpolicy.fractional.L2::evict_last.b64 %rd1;", "createpolicy takes 2 to 4 operands, not 1"),
     ],
 )
@@ -48,5 +48,5 @@ def test_operands__are_as_many_as_the_instruction_takes(text: str, said: str) ->
 
 @pytest.mark.parametrize("directive", [".maxntid", ".reqntid", ".reqnctapercluster 0", ".maxntid 32, 0"])
 def test_directives__that_count_have_numbers(directive: str) -> None:
-    with pytest.raises(PtxSyntaxError, match=r"number.* behind \.(maxntid|reqntid|reqnctapercluster)"):
+    with pytest.raises(PtxSyntaxError, match=r"number.* after \.(maxntid|reqntid|reqnctapercluster)"):
         parse(KERNEL.format("").replace("out)\n", f"out)\n{directive}\n"))

@@ -294,7 +294,7 @@ def test_copies__with_both_waits_are_right():
 
 def test_copies__read_before_their_wait():
     """The second time the old bytes are there, and known."""
-    is_reported(stages(second_wait=False), ReadBeforeWait, {LOAD}, "wait for mbarrier full, parity 1, before")
+    is_reported(stages(second_wait=False), ReadBeforeWait, {LOAD}, "Wait for mbarrier full with parity 1")
 
 
 def test_copies__wait_for_the_phase_before_is_none():
@@ -392,7 +392,7 @@ def test_mma__operands_may_be_written_again_behind_its_commit():
             tcgen05.run_zeros(right + AGAIN + waited(), seed=seed)
         # Known to warp 0 alone, and the barrier stands before its wait.
         alone = "setp.ne.u32 %p, %warp, 0;\n@%p bra OVER;\n" + waited() + "OVER:\n"
-        with pytest.raises(OverwrittenSource, match=r"wait for the mbarrier that it tells"):
+        with pytest.raises(OverwrittenSource, match=r"wait for the mbarrier of that commit"):
             tcgen05.run_zeros(right + "bar.sync 0;\n" + alone + AGAIN, seed=seed)
         tcgen05.run_zeros(right + alone + "bar.sync 0;\n" + AGAIN, seed=seed)
 

@@ -99,7 +99,7 @@ def test_alloc__refuses_more_than_before():
 
 
 def test_alloc__refuses_what_lanes_disagree_on():
-    with pytest.raises(NonUniformOperand, match="number of columns is 32 in lane 0 and 64 in lane 1"):
+    with pytest.raises(NonUniformOperand, match="number of columns is 32 in lane 0 but 64 in lane 1"):
         run("shl.b32 %x, 32, %me;\n" + alloc("%x"))
 
 
@@ -109,7 +109,7 @@ def test_alloc__needs_the_whole_warp():
 
 
 def test_alloc__checks_where_it_writes():
-    with pytest.raises(AlignmentError, match="no multiple of 4"):
+    with pytest.raises(AlignmentError, match="not a multiple of 4"):
         run("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot+2], 32;\n")
     with pytest.raises(AddressError, match="past the end"):
         run("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot+32], 32;\n")
@@ -123,7 +123,7 @@ def test_alloc__takes_a_generic_address():
 
 def test_alloc__waits_for_columns_that_nobody_frees():
     with pytest.raises(
-        DeadlockError, match="waits for 128 neighbouring columns of tensor memory, 0 are free"
+        DeadlockError, match="waits for 128 neighbouring columns of tensor memory; 0 are free"
     ):
         run(alloc(512) + alloc(128, 1))
 
@@ -194,14 +194,14 @@ def test_relinquish__leaves_what_is_allocated():
     ids=["fewer", "twice", "elsewhere", "lane"],
 )
 def test_dealloc__of_what_was_not_allocated_is_refused(body):
-    with pytest.raises(TensorMemoryAllocationError, match="no allocation of the CTA"):
+    with pytest.raises(TensorMemoryAllocationError, match="not an allocation of the CTA"):
         run(body)
 
 
 @pytest.mark.parametrize("grid", [1, 5])
 def test_leak__is_reported_at_the_allocation(grid):
     with pytest.raises(
-        TensorMemoryLeak, match=r"32 columns .* from column 0 on: tcgen05\.dealloc is missing"
+        TensorMemoryLeak, match=r"32 columns .* from column 0 on\. Add the missing tcgen05\.dealloc"
     ) as seen:
         run(alloc(32), grid=grid)
     assert "tcgen05.alloc" in str(seen.value)
@@ -242,7 +242,7 @@ def test_pair__waits_for_the_peer():
 
 
 def test_pair__has_to_agree():
-    with pytest.raises(TensorMemoryAllocationError, match="the two warps of a pair have to ask for the same"):
+    with pytest.raises(TensorMemoryAllocationError, match="the two warps of a pair must ask for the same"):
         run("shl.b32 %x, 32, %rank;\n" + alloc("%x"), group=2, grid=2, cluster=2)
 
 

@@ -165,9 +165,9 @@ def test_cp__needs_a_fence_and_a_right_descriptor():
         run(copy_in(SMEM) + SYNC + cp("128x256b", desc), memory)
     with pytest.raises(InvalidOperand, match="bits 46 to 48"):
         run(copy_in(SMEM) + FENCE + SYNC + cp("128x256b", desc ^ 1 << 46), memory)
-    with pytest.raises(TensorMemoryAccessError, match="of lane 32, and has to be of lane 0"):
+    with pytest.raises(TensorMemoryAccessError, match="in lane 32, but must be in lane 0"):
         run(copy_in(SMEM) + FENCE + SYNC + cp("128x256b", desc, lane=32), memory)
-    with pytest.raises(TensorMemoryAccessError, match="of lane 32, and has to be of lane 0 to 31"):
+    with pytest.raises(TensorMemoryAccessError, match="in lane 32, but must be in lane 0 to 31"):
         run(copy_in(SMEM) + FENCE + SYNC + cp("4x256b", desc, lane=32), memory)
     with pytest.raises(TensorMemoryAccessError, match="column 128 is not allocated"):
         run(copy_in(SMEM) + FENCE + SYNC + cp("128x256b", desc, column=124), memory)
@@ -189,9 +189,9 @@ def test_cp__needs_a_fence_and_a_right_descriptor():
             "128x128b.b8x16.b6x16_p32",
             r"\.b8x16\.b6x16_p32, which is unpacked on the way, is not supported yet",
         ),
-        ("128x256b.b8x16", r"\.b8x16 goes with \.b6x16_p32 or \.b4x16_p64"),
-        ("128x256b.b4x16_p64", r"\.b8x16 goes with"),
-        ("16x256b", r"none of the modifiers \.128x256b"),
+        ("128x256b.b8x16", r"\.b8x16 needs \.b6x16_p32 or \.b4x16_p64"),
+        ("128x256b.b4x16_p64", r"\.b8x16 needs"),
+        ("16x256b", r"needs one of the modifiers \.128x256b"),
     ],
 )
 def test_cp__refuses_other_forms_by_name(shape, match):

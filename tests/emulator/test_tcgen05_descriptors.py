@@ -177,10 +177,10 @@ def test_swizzle__is_of_the_address_for_either_majorness(major, start):
 @pytest.mark.parametrize(
     ("kind", "major", "swizzle", "match"),
     [
-        ("f16", "K", WIDE, "1, 128 bytes with 32-byte atoms: the document has atoms of it for MN-major only"),
-        ("f16", "MN", WIDE, "an MN-major matrix of 16-bit elements has all but this"),
-        ("tf32", "MN", "128B", "128B: an MN-major matrix of 32-bit elements has 1"),
-        ("tf32", "MN", "none", "none: an MN-major matrix of 32-bit elements has 1"),
+        ("f16", "K", WIDE, "1, 128 bytes with 32-byte atoms: the document gives it atoms for MN-major only"),
+        ("f16", "MN", WIDE, "an MN-major matrix of 16-bit elements takes any mode but this"),
+        ("tf32", "MN", "128B", "128B: an MN-major matrix of 32-bit elements allows only 1"),
+        ("tf32", "MN", "none", "none: an MN-major matrix of 32-bit elements allows only 1"),
     ],
 )
 def test_swizzle__that_the_elements_cannot_have_is_refused(kind, major, swizzle, match):

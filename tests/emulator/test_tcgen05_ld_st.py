@@ -199,10 +199,10 @@ def test_ld__of_another_warps_lanes_is_refused():
     broken(
         load("32x32b", 1, False, lane=32),
         TensorMemoryAccessError,
-        r"lane \d+: warp \d reaches lanes \d+ to \d+, so that \.32x32b starts at lane \d+",
+        r"lane \d+: warp \d reaches lanes \d+ to \d+, so \.32x32b must start at lane \d+",
     )
     broken(load("32x32b", 1, False, lane=16), TensorMemoryAccessError, "reaches lanes")
-    broken(load("16x64b", 1, False, lane=8), TensorMemoryAccessError, r"starts at lane \d+ or \d+")
+    broken(load("16x64b", 1, False, lane=8), TensorMemoryAccessError, r"must start at lane \d+ or \d+")
 
 
 def test_ld__warps_of_a_second_warpgroup_reach_the_same_lanes():
@@ -239,17 +239,17 @@ def test_ld__needs_one_address_for_the_warp():
 
 def test_st__without_a_wait_is_a_hazard():
     body = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%d], {%r0};\n" + load("32x32b", 1, False)
-    broken(body, TensorMemoryHazard, r"which the tcgen05\.st.* has still to write: .*tcgen05\.wait::st")
+    broken(body, TensorMemoryHazard, r"which the tcgen05\.st.* has not written yet\. .*tcgen05\.wait::st")
 
 
 def test_st__twice_to_a_cell_without_a_wait_is_a_hazard():
     store = "tcgen05.st.sync.aligned.32x32b.x1.b32 [%d], {%r0};\n"
-    broken(store + store, TensorMemoryHazard, r"has still to write")
+    broken(store + store, TensorMemoryHazard, r"has not written")
 
 
 def test_st__that_nobody_waits_for_is_seen_when_the_columns_are_freed():
     broken(
-        "tcgen05.st.sync.aligned.32x32b.x1.b32 [%d], {%r0};\n", TensorMemoryHazard, r"tcgen05\.dealloc takes"
+        "tcgen05.st.sync.aligned.32x32b.x1.b32 [%d], {%r0};\n", TensorMemoryHazard, r"tcgen05\.dealloc uses"
     )
 
 
@@ -275,10 +275,10 @@ def test_all__is_the_documents_table():
         ("16x128b", 128, "would take 256 registers"),
         ("16x256b", 64, "would take 256 registers"),
         ("16x256b", 128, "would take 512 registers"),
-        ("32x32b", 3, "none of the modifiers"),
-        ("32x32b", 256, "none of the modifiers"),
-        ("16x32b", 1, "none of the modifiers"),
-        ("8x32b", 1, "none of the modifiers"),
+        ("32x32b", 3, "needs one of the modifiers"),
+        ("32x32b", 256, "needs one of the modifiers"),
+        ("16x32b", 1, "needs one of the modifiers"),
+        ("8x32b", 1, "needs one of the modifiers"),
     ],
 )
 def test_forms__outside_of_the_table_are_refused(instruction, shape, count, why):
@@ -303,8 +303,8 @@ def test_st__reaches_the_lanes_of_its_warp_only(warp):
 
 def test_halves__have_an_offset_that_makes_sense():
     load_at = "tcgen05.ld.sync.aligned.16x32bx2.x2.b32 {%r0, %r1}, [%d], "
-    broken(load_at + "%x;\n", InvalidOperand, "has to be an integer constant")
-    broken(load_at + "-2;\n", InvalidOperand, "is -2, and has to be 0 or more columns")
+    broken(load_at + "%x;\n", InvalidOperand, "must be an integer constant")
+    broken(load_at + "-2;\n", InvalidOperand, "is -2, but must be 0 or more columns")
     store = "tcgen05.st.sync.aligned.16x32bx2.x2.b32 [%d], 1, {%r0, %r1};\n"
     broken(store, InvalidOperand, "with an offset of 1 columns both halves would store to the same cells")
 

@@ -324,7 +324,7 @@ def test_mma__cannot_use_an_a_that_the_collector_does_not_hold(uses):
     _, _, image, descs, start = prepared()
     hints = [f".collector::a::{use}" for use in uses]
     body = start + "".join(issue(*descs, idesc(128, 16), collector=hint) for hint in hints)
-    with pytest.raises(InvalidOperand, match=rf"\{hints[-1]}, and the collector buffer does not hold this A"):
+    with pytest.raises(InvalidOperand, match=rf"\{hints[-1]}, but the collector buffer does not hold this A"):
         run(body + finish(), image)
 
 
@@ -364,7 +364,7 @@ def test_commit__of_another_thread_waits_for_nothing():
         (commit,) = recorder.trace().of("mma.commit").events
         assert commit["issues"] == []
     assert reported
-    assert all("has still to write" in report for report in reported)
+    assert all("has not written" in report for report in reported)
 
 
 def completions(body, image, seeds=12):
@@ -429,13 +429,13 @@ def test_mma__read_without_waiting_is_a_hazard():
     body = start + issue(*descs, idesc(128, 16)) + "bar.sync 0;\n" + keep(16)
     for report in reports(body, image, TensorMemoryHazard):
         assert "which the tcgen05.mma" in report
-        assert "wait for the mbarrier of a tcgen05.commit" in report
+        assert "Wait for the mbarrier of a tcgen05.commit" in report
 
 
 def test_mma__freed_before_it_is_complete_is_a_hazard():
     _, _, image, descs, start = prepared()
     found = reports(start + issue(*descs, idesc(128, 16)), image, TensorMemoryHazard)
-    assert all("tcgen05.dealloc takes" in report for report in found)
+    assert all("tcgen05.dealloc uses" in report for report in found)
 
 
 def test_mma__operand_written_again_too_early_is_seen():
@@ -550,11 +550,11 @@ def test_mma__stays_in_shared_memory():
     [
         (1 << 14, "a-desc: bits 14 to 15 of the shared-memory descriptor: reserved"),
         (1 << 30, "bits 30 to 31"),
-        (1 << 46, "bits 46 to 48 .* 0b000, and has to be the constant 0b001"),
-        ((1 << 49) | (2 << 61), r"matrix base offset \(bits 49 to 51\): 1, and without a swizzle"),
+        (1 << 46, "bits 46 to 48 .* 0b000, but must be the constant 0b001"),
+        ((1 << 49) | (2 << 61), r"matrix base offset \(bits 49 to 51\): 1, but without a swizzle"),
         (1 << 52, "leading dimension stride mode"),
         (1 << 60, "bits 53 to 60"),
-        (1 << 61, r"swizzling mode \(bits 61 to 63\): 3 is no mode"),
+        (1 << 61, r"swizzling mode \(bits 61 to 63\): 3 is not a mode"),
         (
             3 << 61,
             r"a-desc: swizzling mode \(bits 61 to 63\): 1, 128 bytes with 32-byte atoms: .* MN-major only",
@@ -579,7 +579,7 @@ def test_matrix_descriptor__names_the_field_that_is_wrong(change, match):
         (idesc(128, 16, extra=1 << 30), "maximum shift"),
         (idesc(128, 16, extra=2 << 4), r"dtype, the type of D \(bits 4 to 5\): 3; .*0 \(f16\), 1 \(f32\)"),
         (idesc(128, 16, ab="tf32"), r"atype, the type of A \(bits 7 to 9\): 2"),
-        (idesc(128, 16, d="f16", ab="bf16"), r"dtype.*goes with f16 operands only"),
+        (idesc(128, 16, d="f16", ab="bf16"), r"dtype.*is for f16 operands only"),
         (idesc(96, 16), r"M \(bits 24 to 28\): 96; \.cta_group::1 has 64 or 128"),
         (idesc(256, 16), r"M \(bits 24 to 28\): 256"),
         (idesc(128, 0), r"N \(bits 17 to 22\): 0; .* multiple of 8 from 8 to 256"),
@@ -595,7 +595,7 @@ def test_instruction_descriptor__names_the_field_that_is_wrong(value, match):
 def test_mma__checks_where_d_lies():
     _, _, image, descs, start = prepared()
     with pytest.raises(
-        TensorMemoryAccessError, match=r"D at 0x100000 starts in lane 16: .* starts in lane 0"
+        TensorMemoryAccessError, match=r"D at 0x100000 starts in lane 16: .* must start in lane 0"
     ):
         run(start + issue(*descs, idesc(128, 16), lane=16), image)
     with pytest.raises(TensorMemoryAccessError, match="column 128 is not allocated"):

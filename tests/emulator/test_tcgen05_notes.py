@@ -110,7 +110,7 @@ def test_load__is_used_by_any_instruction_that_reads_a_register(used):
     ids=["nothing", "copied", "overwritten", "too-late", "copied-too-late"],
 )
 def test_load__that_is_not_used_in_time_is_an_error(behind):
-    with pytest.raises(TensorMemoryHazard, match=r"loaded at line \d+ with no tcgen05\.wait::ld since, nor"):
+    with pytest.raises(TensorMemoryHazard, match=r"loaded at line \d+ with no tcgen05\.wait::ld since, and"):
         notes(LOADED + behind)
 
 
@@ -131,13 +131,13 @@ def test_load__and_an_accumulator_that_is_written_again(write):
     """The anti-dependency: used before the barrier it is a note, used behind it an error."""
     name = next(word[:11] for word in write.split() if word.startswith("tcgen05."))
     assert ("load not waited for", name, "tcgen05.ld.") in notes(LOADED + USE + BAR + write)
-    with pytest.raises(TensorMemoryHazard, match="nor a use of what it has loaded"):
+    with pytest.raises(TensorMemoryHazard, match="without using what it loaded"):
         notes(LOADED + BAR + write + USE)
 
 
 def test_load__and_a_store_of_the_same_warp():
     assert [n[0] for n in notes(LOADED + USE + ST + WAIT_ST + WAIT_LD)] == ["load not waited for"]
-    with pytest.raises(TensorMemoryHazard, match="nor a use of what it has loaded"):
+    with pytest.raises(TensorMemoryHazard, match="without using what it loaded"):
         notes(LOADED + ST + WAIT_ST + WAIT_LD + USE)
     assert notes(LOADED + WAIT_LD + ST + WAIT_ST + USE) == []
 
@@ -155,7 +155,7 @@ def test_load__whose_warp_has_not_come_to_its_wait_is_an_error():
         try:
             notes(LOADED + USE + slow + WAIT_LD + multiply() + done(0, "bar+8"), seed=seed)
         except TensorMemoryHazard as error:
-            found.add("wait" if "not come to its tcgen05.wait::ld" in str(error) else "write")
+            found.add("wait" if "not reached its tcgen05.wait::ld" in str(error) else "write")
     assert "wait" in found
 
 

@@ -52,10 +52,10 @@ def test_tensor_map__names_rule_value_and_what_it_has_to_be():
         tiled(ROWS["stride_8_more"].fields)
     with pytest.raises(TensorMapError, match=r"box\[1\] is 257.*1\.\.256"):
         tiled(ROWS["box_257"].fields)
-    with pytest.raises(TensorMapError, match="strides has 2 numbers and needs 1") as caught:
+    with pytest.raises(TensorMapError, match="strides has 2 numbers, but needs 1") as caught:
         tiled({**ROWS["plain"].fields, "strides": [128, 256]})
     assert caught.value.rule == "counts"
-    with pytest.raises(TensorMapError, match="of a NumPy array, not of a list"):
+    with pytest.raises(TensorMapError, match="needs a NumPy array, not a list"):
         TensorMap.tiled([1, 2], dims=[2], strides=[], box=[2])
 
 

@@ -160,8 +160,8 @@ def test_wgmma__refuses_forms_by_name(old, new, why):
     [
         ("{%d0, %d1, %d2, %d3},\n", "{%d0, %d1, %d2},\n", "D takes 4 registers"),
         ("%p, 1, 1, 0, 0;", "%p, 1, 1, 0;", "takes 8 operands"),
-        ("%p, 1, 1, 0, 0;", "%p, 2, 1, 0, 0;", "imm-scale-a is 1 or -1"),
-        ("%p, 1, 1, 0, 0;", "%p, 1, 1, 0, 2;", "imm-trans-b is 0 or 1"),
+        ("%p, 1, 1, 0, 0;", "%p, 2, 1, 0, 0;", "imm-scale-a is a constant: 1 or -1"),
+        ("%p, 1, 1, 0, 0;", "%p, 1, 1, 0, 2;", "imm-trans-b is a constant: 0 or 1"),
         ("or.b64 %b_desc, %b_desc, 0x", "or.b64 %b_desc, %b_desc, 0x400", "bits 46 to 48"),
     ],
 )

@@ -102,7 +102,7 @@ def test_accumulator__of_another_shape_is_not_passed_on():
     wide = Wgmma(n=16, swizzle_a="64B", swizzle_b="64B")
     narrow = CHAIN.name + "\n    {%d0, %d1, %d2, %d3},\n    %a_desc, %b_desc, %p, 1, 1, 0, 0;"
     text = edit(COMMIT, f"{narrow}\n{COMMIT}", wide)
-    with pytest.raises(AccumulatorInFlight, match="only accumulators of the same shape"):
+    with pytest.raises(AccumulatorInFlight, match="Only accumulators of the same shape"):
         run(text, wide, right=False)
 
 

@@ -109,7 +109,7 @@ def test_another_k__is_not_said_of_matrices_along_m_and_n():
     assert found == []
     # Boxes of all k: a step by any other number is wrong.
     (note,), _ = multiplied(16)
-    assert "A has gone on by 32 and B by 48" in note.problem
+    assert "A has moved by 32 and B by 48" in note.problem
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -118,19 +118,19 @@ def test_another_k__by_a_descriptor_that_starts_further_on(seed):
     (note,), d, a, b = summed(mmas, seed=seed)
     assert (d != a @ b.T).any()
     assert note.problem.startswith(
-        "A is k = 32..47 of map0, and B k = 48..63 of map1, in one sum with k = 0..15"
+        "A is k = 32..47 of map0, and B is k = 48..63 of map1, in one sum with k = 0..15"
     )
-    assert "A has gone on by 32 and B by 48" in note.problem
+    assert "A has moved by 32 and B by 48" in note.problem
     assert note.other_line is not None
     assert note.other_line < note.line
-    with pytest.raises(ReductionMismatch, match="A has gone on by 32"):
+    with pytest.raises(ReductionMismatch, match="A has moved by 32"):
         summed(mmas, seed=seed, hazards={"another k": "error"})
 
 
 def test_another_k__by_a_copy_of_another_tile():
     (note,), _, _, _ = summed([product(k, adds=k > 0) for k in ALL], of_b=(64, 128))
-    assert note.problem.startswith("A is k = 0..15 of map0, and B k = 64..79 of map1")
-    assert f"each of the tensors has {K} k" in note.problem
+    assert note.problem.startswith("A is k = 0..15 of map0, and B is k = 64..79 of map1")
+    assert f"both tensors have the same {K} k" in note.problem
 
 
 def test_another_k__by_a_stage_that_comes_twice():
@@ -146,7 +146,7 @@ def test_another_k__of_registers_that_threads_have_set_to_zero():
     assert found == []
     mmas[2] = product(32, 48)
     (note,), _, _, _ = summed(mmas)
-    assert "A has gone on by 32 and B by 48" in note.problem
+    assert "A has moved by 32 and B by 48" in note.problem
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -158,7 +158,7 @@ def test_another_k__is_not_said_across_what_threads_write_between(who, seed):
     assert found == []
     mmas[2] = product(32, before=f"{who}mov.b32 %x, %d7;")
     (note,), _, _, _ = summed(mmas, seed=seed)
-    assert "A has gone on by 32 and B by 16" in note.problem
+    assert "A has moved by 32 and B by 16" in note.problem
 
 
 def test_another_k__of_one_sum_is_no_matter_to_another():
@@ -194,7 +194,7 @@ def test_another_k__by_the_descriptor_of_a_in_the_place_of_b():
     (note,), d, a, b = with_own([0], [16, 32, 48, 64, 80, 96, 112])
     assert (d != a @ b.T).any()
     assert note.problem.startswith(
-        "A is k = 0..15 of map0, and B k = 0..15 of map0, which is A's own tensor,"
+        "A is k = 0..15 of map0, and B is k = 0..15 of map0, which is A's own tensor,"
     )
     assert "in one sum with k = 16..31 of map0 and k = 16..31 of map1" in note.problem
     assert note.other_line is not None

@@ -238,17 +238,17 @@ def test_tma_multicast_broken__is_right_without_a_fault(device, seed):
 
 REPORTS = {
     "too_many_bytes": (DeadlockError, ["full", "128 bytes"]),
-    "too_few_bytes": (DeadlockError, ["full", "128 bytes came that nobody has expected"]),
-    "parity_never_flipped": (ReadBeforeWait, ["stage", "wait for mbarrier full, parity 1"]),
+    "too_few_bytes": (DeadlockError, ["full", "128 bytes came that no expect_tx announced"]),
+    "parity_never_flipped": (ReadBeforeWait, ["stage", "Wait for mbarrier full with parity 1"]),
     "no_wait": ((ReadBeforeWait, UninitializedRead), ["stage", "wait"]),
-    "not_elected": (ReadBeforeWait, ["stage", "wait for mbarrier full, parity 0"]),
+    "not_elected": (ReadBeforeWait, ["stage", "Wait for mbarrier full with parity 0"]),
     "no_proxy_fence": (MissingProxyFence, ["stage", "no fence.proxy.async after it"]),
     "stage_reused": (BarrierCountError, ["full", "all arrivals of phase 0 have come"]),
     "store_not_awaited": (StageReusedEarly, ["stage", "cp.async.bulk.wait_group.read"]),
 }
 MULTICAST_REPORTS = {
     "receiver_missing": (DeadlockError, ["full", "CTA 3"]),
-    "own_slice_expected": (ReadBeforeWait, ["tile", "wait for mbarrier full"]),
+    "own_slice_expected": (ReadBeforeWait, ["tile", "Wait for mbarrier full"]),
 }
 
 
@@ -264,7 +264,7 @@ def test_fault__is_reported(name, seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_fault__of_parity_over_two_tiles_is_reported_though_the_old_bytes_are_there(seed):
-    with pytest.raises(ReadBeforeWait, match=r"\(in stage\).* parity 1,"):
+    with pytest.raises(ReadBeforeWait, match=r"\(in stage\).* with parity 1"):
         doubled(tma_broken.broken("parity_never_flipped", 2), 2, device="emulator", seed=seed)
 
 

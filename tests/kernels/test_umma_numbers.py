@@ -145,7 +145,7 @@ def test_two_sm_pipeline__counts_each_pairs_bytes_on_its_own_leaders_barriers():
 # Shared offsets of the barriers: behind three stages of two tiles come three times `full`, then `empty`.
 FULL, EMPTY = 3 * 32768, 3 * 32768 + 3 * 8
 REPORTS = {
-    "wrong_mask": (SharedMemoryRace, ["multicast mask of one of them wrong"]),
+    "wrong_mask": (SharedMemoryRace, ["multicast mask of each"]),
     "peer_not_expected": (
         ReadBeforeWait,
         ["A reads shared offset 0x0", f"+{FULL} of CTA", "parity 0", "tcgen05.mma.cta_group::2"],
@@ -154,7 +154,7 @@ REPORTS = {
         DeadlockError,
         [
             f"shared offset {FULL}), which is in phase 0 and misses 1 of 1 arrivals",
-            f"CTA 1 of its cluster, shared offset {FULL}) (and 7 more like it): phase 0 has got nothing",
+            f"CTA 1 of its cluster, shared offset {FULL}) (and 7 more like it): phase 0 has received nothing",
         ],
     ),
     "commit_to_itself": (
@@ -166,14 +166,14 @@ REPORTS = {
         [
             "the copy writes shared offset 0x0 ",
             "into which warp 0 of CTA 3 copies at line ",
-            f"its thread has not waited for that copy: wait for mbarrier __dynamic_shmem__0+{FULL} of CTA 2,",
+            f"its thread has not waited for that copy. Wait for mbarrier __dynamic_shmem__0+{FULL} of CTA 2,",
         ],
     ),
     "freed_too_early": (TensorMemoryAccessError, ["tcgen05.ld", "is not allocated", "freed at line "]),
-    "never_cleared": (UninitializedRead, ["should the first tcgen05.mma have enable-input-d false?"]),
+    "never_cleared": (UninitializedRead, ["Should the first tcgen05.mma have enable-input-d false?"]),
     "not_finished": (
         UninitializedRead,
-        ["tcgen05.ld", "nobody has written since", "wait for its commit's mbarrier"],
+        ["tcgen05.ld", "has not been written since", "wait for its commit's mbarrier"],
     ),
 }
 

@@ -25,7 +25,7 @@ REPORTS = {
     ("count_of_own_row",): (0, StageReusedEarly, "the copy writes"),
     ("commit_to_own_row", "count_of_own_row"): (0, StageReusedEarly, "shared offset 0x8000"),
     ("parity_never_flipped",): (0, ReadBeforeWait, "parity 1"),
-    ("slice_along_m",): (0, SharedMemoryRace, "multicast mask of one of them wrong"),
+    ("slice_along_m",): (0, SharedMemoryRace, "multicast mask of each"),
     ("exercise",): (0, StageReusedEarly, "the copy writes"),
     ("no_cluster_barrier",): (0, NoBarrierError, "mbarrier.init"),
 }

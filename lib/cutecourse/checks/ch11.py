@@ -305,7 +305,7 @@ def check_multiply(answer: object) -> str:
                 "a value in the elected block, and the value is used outside.)",
                 "OverwrittenSource": "The stage is filled again while MMAs still read it: the "
                 "barrier completes before they are done.",
-                "has still to write": "C is loaded before all MMAs have written it.",
+                "has not written": "C is loaded before all MMAs have written it.",
                 "arrivals are missing": "A warp waits for a phase that never completes: nobody commits.",
                 "elect.sync": ELECTS,
                 "misses": "A warp waits for an arrival that never comes: nobody commits.",

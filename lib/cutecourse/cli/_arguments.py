@@ -99,7 +99,7 @@ class Arguments:
             case "out", [path, name, shape]:
                 return self._out(path, _type(name), _shape(shape))
         raise CommandError(
-            f"{spec!r} is no argument; there are TYPE:VALUE, in:FILE.npy, inout:FILE.npy:FILE.npy, "
+            f"{spec!r} is not an argument; there are TYPE:VALUE, in:FILE.npy, inout:FILE.npy:FILE.npy, "
             "out:FILE.npy:TYPE:SHAPE, zeros:TYPE:SHAPE, map:FILE.json, bytes:HEX and {FIELD,...}"
         )
 
@@ -119,7 +119,7 @@ class Arguments:
             if kind is not None:
                 held = _numpy(kind)
                 if held.itemsize != array.dtype.itemsize:
-                    raise CommandError(f"{path} holds {array.dtype}, whose elements are no {kind}")
+                    raise CommandError(f"{path} holds {array.dtype}, whose elements are not {kind}")
                 array = array.view(held)
             self.arrays[key] = array
         return self.arrays[key]
@@ -133,29 +133,29 @@ class Arguments:
         known = self.saved.get(path)
         if known is not None:
             if known.shape != shape or known.dtype != _numpy(kind):
-                raise CommandError(f"{path} is named before, as {known.dtype} of shape {known.shape}")
+                raise CommandError(f"{path} was already named, as {known.dtype} of shape {known.shape}")
             return known
         return self._save(path, self._zeros(kind, shape))
 
     def _save(self, path: str, array: NDArray[Any]) -> NDArray[Any]:
         check_writable(path)
         if self.saved.setdefault(path, array) is not array:
-            raise CommandError(f"{path} is to be saved twice")
+            raise CommandError(f"{path} would be saved twice")
         return array
 
     def _map(self, path: str) -> Any:
         try:
             if Path(path).stat().st_size > _MAX_JSON_BYTES:
-                raise CommandError(f"{path} is no tensor map: it has more than {_MAX_JSON_BYTES} bytes")
+                raise CommandError(f"{path} is not a tensor map: it has more than {_MAX_JSON_BYTES} bytes")
             given = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
-            raise CommandError(f"{path} is no JSON: {error}") from None
+            raise CommandError(f"{path} is not JSON: {error}") from None
         names = [one.name for one in fields(TensorMapEncoding)]
         needed = ["array", *names[:4]]
         if not isinstance(given, dict) or not all(name in given for name in needed):
-            raise CommandError(f"{path} is no tensor map: it is an object with {', '.join(needed)}")
+            raise CommandError(f"{path} is not a tensor map: give an object with {', '.join(needed)}")
         unknown = set(given) - {"array", "name", *names, *_DERIVED}
         if unknown:
             raise CommandError(
@@ -201,20 +201,20 @@ def _parts(text: str) -> list[str]:
         else:
             parts[-1] += letter
     if depth or "{" in text:
-        raise CommandError(f"{{{text}}}: a struct's fields are no structs")
+        raise CommandError(f"{{{text}}}: a struct's field cannot be a struct")
     return parts
 
 
 def _fits(spec: str, value: np.generic, parameter: Parameter) -> None:
     """A number has the size that the parameter has, and is an integer where it is one."""
     if value.nbytes != parameter.bytes:
-        raise CommandError(f"it has {value.nbytes} bytes, and the parameter {parameter.bytes}")
+        raise CommandError(f"it has {value.nbytes} bytes, but the parameter has {parameter.bytes}")
     declared = parameter.declared.lstrip(".")
     is_float = spec.startswith(("f", "bf16"))
     if is_float and declared[0] in "su":
-        raise CommandError("a floating-point number, and the parameter is an integer")
+        raise CommandError("it is a floating-point number, but the parameter is an integer")
     if (declared[0] == "f" or declared == "bf16") and spec[0] in "su":
-        raise CommandError("an integer, and the parameter is a floating-point number")
+        raise CommandError("it is an integer, but the parameter is a floating-point number")
 
 
 def _held(kind: np.dtype[Any], number: float) -> np.generic:
@@ -229,11 +229,11 @@ def _scalar(kind: str, text: str) -> np.generic:
             return _held(held, float(text))
         number = int(text, 0)
     except ValueError:
-        raise CommandError(f"{text!r} is no number of type {kind}") from None
+        raise CommandError(f"{text!r} is not a number of type {kind}") from None
     bits = 8 * held.itemsize
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
     if not low <= number <= high:
-        raise CommandError(f"{number} does not fit into {kind}: it has to be in {low}..{high}")
+        raise CommandError(f"{number} does not fit into {kind}: it must be in {low}..{high}")
     return _held(held, number)
 
 
@@ -241,7 +241,7 @@ def _bytes(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise CommandError(f"{text!r} is no row of hexadecimal bytes such as 00ff10") from None
+        raise CommandError(f"{text!r} is not a sequence of hexadecimal bytes such as 00ff10") from None
 
 
 def _type(name: str) -> DType:
@@ -264,7 +264,7 @@ def _shape(text: str) -> tuple[int, ...]:
     except ValueError:
         shape = (-1,)
     if not 1 <= len(shape) <= 8 or any(extent < 0 for extent in shape):
-        raise CommandError(f"{text!r} is no shape such as 128x64")
+        raise CommandError(f"{text!r} is not a shape such as 128x64")
     return shape
 
 
@@ -275,7 +275,7 @@ def _stored(path: str) -> NDArray[Any]:
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, EOFError, SyntaxError, OverflowError) as error:
-        raise CommandError(f"{path} is no array as numpy.save writes it: {error}") from None
+        raise CommandError(f"{path} is not an array that numpy.save wrote: {error}") from None
     if not isinstance(found, np.ndarray):
-        raise CommandError(f"{path} holds several arrays; save the one that is meant with numpy.save")
+        raise CommandError(f"{path} holds several arrays: save the one that you want with numpy.save")
     return found

@@ -41,12 +41,12 @@ def read_ptx(path: str) -> str:
     try:
         size = Path(path).stat().st_size
         if size > MAX_TEXT_BYTES:
-            raise CommandError(f"{path} has {size} bytes; a PTX text has at most {MAX_TEXT_BYTES}")
+            raise CommandError(f"{path} has {size} bytes, but a PTX text may have at most {MAX_TEXT_BYTES}")
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        problem = f"{path} is no text: byte {error.start} is no UTF-8; give PTX, not a cubin"
+        problem = f"{path} is not text: byte {error.start} is not UTF-8. Give PTX, not a cubin."
         raise CommandError(problem) from None
 
 
@@ -56,7 +56,7 @@ def find_entry(module: Module, name: str | None) -> Function:
     known = ", ".join(entries) or "none"
     if name is None:
         if len(entries) != 1:
-            raise CommandError(f"the text has {len(entries)} kernels, say which with --entry: {known}")
+            raise CommandError(f"the text has {len(entries)} kernels. Say which with --entry: {known}")
         name = next(iter(entries))
     if name not in entries:
         raise CommandError(f"the text has no kernel {name!r}; it has: {known}")

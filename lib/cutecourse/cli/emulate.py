@@ -63,7 +63,7 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", help="the PTX text")
-    parser.add_argument("--entry", help="which kernel, where the text has several")
+    parser.add_argument("--entry", help="which kernel, if the text has several")
     parser.add_argument("--grid", type=extents, default=(1, 1, 1), help="CTAs, as 2,1,1 (default: 1)")
     parser.add_argument("--block", type=extents, help="threads, as 128 (default: the kernel's .reqntid)")
     parser.add_argument("--cluster", type=extents, default=(1, 1, 1), help="CTAs of a cluster (default: 1)")
@@ -71,12 +71,14 @@ def register(subparsers: Any) -> None:
     parser.add_argument(
         "--arg", action="append", default=[], metavar="ARG", help="an argument of the kernel, in order"
     )
-    parser.add_argument("--seed", type=int, default=0, help="chooses the order of all that has none")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="chooses the order of everything that nothing orders"
+    )
     parser.add_argument(
         "--arithmetic",
         default=DEFAULT_ARITHMETIC,
         choices=sorted(TENSOR_CORES),
-        help="whose tensor cores' sums mma.sync gives (default: %(default)s)",
+        help="the GPU whose tensor-core sums mma.sync gives (default: %(default)s)",
     )
     parser.add_argument("--trace", metavar="FILE", help="write what happened, for ui.perfetto.dev")
     parser.add_argument(
@@ -84,7 +86,7 @@ def register(subparsers: Any) -> None:
         nargs="*",
         type=event_filter,
         metavar="KEY=VALUE",
-        help="print what happened; with filters, the events that all of them let through",
+        help="print what happened; with filters, only the events that pass all of them",
     )
     parser.add_argument("--notes", action="store_true", help="print hazards that do no harm on hardware")
     parser.add_argument(
@@ -93,15 +95,15 @@ def register(subparsers: Any) -> None:
         default=[],
         type=_hazard,
         metavar="NAME=SEVERITY",
-        help="how grave a hazard is: error, warning, note or off; NAME as reports and the course's table of "
+        help="how severe a hazard is: error, warning, note or off; NAME as reports and the course's table of "
         "hazards have it, with spaces or hyphens",
     )
-    parser.add_argument("--strict", action="store_true", help="exit with 1 where there is a warning")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if there is a warning")
     parser.add_argument(
         "--explore",
         type=int,
         metavar="N",
-        help="run N seeds from --seed on, each on the arrays as they are given, and say where they differ; "
+        help="run N seeds from --seed on, each with fresh copies of the arrays, and say where they differ; "
         "nothing is saved",
     )
     most = "to issue at most (default: %(default)s)"
@@ -203,7 +205,7 @@ def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[An
     """The launch as the command line has it, but for its seed."""
     block = arguments.block or (*(entry.directive("reqntid") or ()), 1, 1)[:3]
     if arguments.block is None and entry.directive("reqntid") is None:
-        raise CommandError(f"{entry.name} has no .reqntid: say with --block how many threads a CTA has")
+        raise CommandError(f"{entry.name} has no .reqntid. Say with --block how many threads a CTA has.")
     return {
         "entry": entry.name,
         "grid": arguments.grid,
@@ -231,7 +233,7 @@ def _print_notes(result: LaunchResult, shown: bool) -> None:
         print(*notes, sep="\n", end="\n" if notes else "")
     if notes and not shown:
         times = "1 note" if len(notes) == 1 else f"{len(notes)} notes"
-        print(f"{times} of hazards that do no harm on hardware; --notes prints them")
+        print(f"{times} about hazards that do no harm on hardware; --notes prints them")
     elif shown and not notes:
         print("no notes")
 
@@ -269,7 +271,7 @@ def _at_most(seconds: float, n_bytes: int) -> Iterator[None]:
         except (MemoryError, ImportError, OSError) as error:
             if not _is_for_memory(error):
                 raise
-            message = f"the launch needs more than {n_bytes / 2**30:g} GiB of memory; see --memory"
+            message = f"the launch needs more than {n_bytes / 2**30:g} GiB of memory. See --memory."
             raise _Stopped(message) from None
 
 
@@ -287,7 +289,7 @@ def _time(seconds: float) -> Iterator[None]:
         return
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise _Stopped(f"the kernel did not end within {seconds:g} seconds; see --timeout")
+        raise _Stopped(f"the kernel did not end within {seconds:g} seconds. See --timeout.")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -44,7 +44,7 @@ def register(subparsers: Any) -> None:
     about = "Say what a PTX kernel declares, where its asynchronous parts are, and how to run it."
     parser: argparse.ArgumentParser = subparsers.add_parser("explain", help=about, description=about)
     parser.add_argument("file", help="the PTX text")
-    parser.add_argument("--entry", help="which kernel, where the text has several")
+    parser.add_argument("--entry", help="which kernel, if the text has several")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=_run)
 
@@ -341,9 +341,9 @@ def _declared(found: dict[str, Any]) -> Iterator[str]:
         yield f"  {'memory':<13} {memory['refused']}"
         return
     dynamic = ", ".join(memory["shared_dynamic"])
-    more = f", and as many as the launch gives: {dynamic}" if dynamic else ""
+    more = f", plus as many as the launch gives: {dynamic}" if dynamic else ""
     yield f"  {'shared':<13} {memory['shared_static_bytes']} bytes{more}"
-    yield f"  {'local':<13} {memory['local_bytes_per_thread']} bytes a thread"
+    yield f"  {'local':<13} {memory['local_bytes_per_thread']} bytes per thread"
     for variable in memory["variables"]:
         yield f"  {variable['space']:<13} {variable['name']}"
     if found["functions"]:
@@ -373,18 +373,18 @@ def _descriptor_line(part: dict[str, Any]) -> str:
     if known and part["not_constant"]:
         text += f"; not constant: {', '.join(part['not_constant'])}"
     if part["unused_bits_set"]:
-        text += f"; bits set that no field has: {part['unused_bits_set']}"
+        text += f"; bits set outside every field: {part['unused_bits_set']}"
     return text
 
 
 def _need_lines(found: dict[str, Any]) -> Iterator[str]:
     needs = found["needs"]
     if needs["pairs_of_ctas"] and not needs["cluster"]:
-        yield "  CTAs in pairs (cta_group::2): a cluster of an even number of CTAs; the text has no shape"
+        yield "  CTAs in pairs (cta_group::2): an even number of CTAs in a cluster; the text gives no shape"
     elif needs["cluster_instructions"] and not needs["cluster"]:
-        yield "  it asks for its cluster, whose shape the text does not say"
+        yield "  it asks about its cluster; the text does not give its shape"
     if needs["dynamic_shared_memory"]:
-        yield "  dynamic shared memory, how many bytes the text does not say"
+        yield "  dynamic shared memory; the text does not say how many bytes"
     yield f"  {needs['command']}"
 
 

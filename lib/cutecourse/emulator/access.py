@@ -93,7 +93,7 @@ class Access:
         self.size = bytes_ * count
         self.shift = self.size.bit_length() - 1
         if self.size != 1 << self.shift:
-            site.invalid(f"an access of {self.size} bytes is no power of two")
+            site.invalid(f"an access has {self.size} bytes, which is not a power of two")
         self._unit = (
             CHUNK_TYPE if self.size == CHUNK else np.dtype(f"{'u' if self.size < CHUNK else 'V'}{self.size}")
         )
@@ -377,7 +377,7 @@ class Access:
     def _misaligned(self, bundle: Bundle, lane: int, address: int, name: str | None) -> NoReturn:
         self._raise(
             AlignmentError,
-            f"{self._verb()} of {self.size} bytes at 0x{address:x}, which is no multiple of {self.size}"
+            f"{self._verb()} of {self.size} bytes at 0x{address:x}, which is not a multiple of {self.size}"
             + (f" (in {name})" if name else ""),
             bundle,
             lane,
@@ -396,7 +396,8 @@ class Access:
                 if self.writes and not inside.writable:
                     self._raise(
                         ReadOnlyError,
-                        f"write of {self.size} bytes at 0x{one:x} in {inside.name}, which is {inside.space}"
+                        f"write of {self.size} bytes at 0x{one:x} in {inside.name}, which is in"
+                        f" {inside.space}"
                         " memory and read-only",
                         bundle,
                         lane,
@@ -452,7 +453,7 @@ class Access:
         elif rank != bundle.rank and not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
             kind = ExitedCTAError
             problem = (
-                f"block {rank} of the cluster has ended: it has to wait at the cluster's barrier until nobody"
+                f"block {rank} of the cluster has ended: it must wait at the cluster's barrier until no block"
                 " uses its memory any more"
             )
         elif offset + self.size > limit:
@@ -512,7 +513,7 @@ class Access:
             self._raise(
                 NoBarrierError,
                 f"read of {self.size} bytes of shared memory at 0x{one:x}, where {barrier} is: only mbarrier"
-                " instructions may look at it",
+                " instructions may read it",
                 bundle,
                 lane,
                 one,
@@ -522,7 +523,7 @@ class Access:
             "never written",
             f"read of {self.size} bytes of {space} memory where byte 0x{one:x}"
             + (f" (in {name})" if name and space == "shared" else "")
-            + " was never written: a missing store, barrier or wait before it?",
+            + " was never written. Is a store, a barrier or a wait missing before the read?",
             Origin(self.site, bundle, lane),
             address=one,
             allocation=name,

@@ -100,7 +100,7 @@ def rcp(site: Site) -> Step:
 def _top_half(site: Site, *, ftz: bool) -> Step:
     """rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64: the low 32 bits of the result are zero."""
     if not ftz:
-        site.unsupported("the approximate f64 form has .ftz")
+        site.unsupported("the approximate f64 form needs .ftz")
     function = _FUNCTIONS[site.instruction.opcode]
     if site.instruction.opcode == "sqrt":
         site.unsupported("sqrt.approx of f64")

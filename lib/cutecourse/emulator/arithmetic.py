@@ -16,7 +16,7 @@ def _is_float(site: Site) -> bool:
     """Tell whether the type is a float. Errors: UnsupportedInstruction for two types, as in .f32.f16."""
     kinds = [m for m in site.modifiers if m in floats.FLOAT_KINDS]
     if len(kinds) > 1:
-        site.unsupported(f"mixed precision (.{'.'.join(kinds)}); convert the operands first, with cvt")
+        site.unsupported(f"mixed precision (.{'.'.join(kinds)}): convert the operands first with cvt")
     return bool(kinds)
 
 
@@ -43,7 +43,7 @@ def add(site: Site) -> Step:
 
 @instruction("addc", "subc")
 def addc(site: Site) -> Step:
-    """Add or subtract with the carry that an earlier `.cc` instruction has left.
+    """Add or subtract with the carry that an earlier `.cc` instruction left.
 
     Shapes:     one integer in each lane.
     Units:      32 or 64 bits; for subtraction the carry is a borrow.
@@ -58,7 +58,7 @@ def addc(site: Site) -> Step:
 
 @instruction("mul")
 def mul(site: Site) -> Step:
-    """Multiply two numbers; of integers the low half, the high half or all of the product.
+    """Multiply two numbers; integers give the low half, the high half or all of the product.
 
     Shapes:     one number in each lane; two in the packed types. `.wide` writes a register of twice the
                 width.
@@ -99,7 +99,7 @@ def mad(site: Site) -> Step:
 
 @instruction("madc")
 def madc(site: Site) -> Step:
-    """Multiply, add, and add the carry that an earlier `.cc` instruction has left.
+    """Multiply, add, and add the carry that an earlier `.cc` instruction left.
 
     Shapes:     one integer in each lane.
     Units:      32 or 64 bits; `.lo` or `.hi` half of the product.
@@ -125,7 +125,7 @@ def mul24(site: Site) -> Step:
 
 @instruction("div")
 def div(site: Site) -> Step:
-    """Divide two numbers; integers towards zero.
+    """Divide two numbers; an integer quotient is rounded towards zero.
 
     Shapes:     one number in each lane.
     Units:      `.rn .rz .rm .rp` round once; `.approx` and `.full` are rounded to nearest here.
@@ -143,11 +143,11 @@ def div(site: Site) -> Step:
 
 @instruction("rem")
 def rem(site: Site) -> Step:
-    """The remainder of a division towards zero: it has the sign of the dividend.
+    """Give the remainder of a division towards zero; it has the sign of the dividend.
 
     Shapes:     one integer in each lane.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: by zero it gives the dividend, where the ISA leaves it open.
+    Simplified: a division by zero gives the dividend; the ISA leaves the result open.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: rem (#integer-arithmetic-instructions-rem).
     """
     return integers.remainder(site)
@@ -174,12 +174,12 @@ def min_max(site: Site) -> Step:
 
 @instruction("abs", "neg")
 def abs_neg(site: Site) -> Step:
-    """The magnitude of a number, or the number with the other sign.
+    """Give the absolute value of a number, or negate the number.
 
     Shapes:     one number in each lane; two in the packed types.
     Units:      the smallest signed integer stays as it is.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: of a NaN only the sign changes.
+    Simplified: only the sign of a NaN changes.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: abs, neg (#integer-arithmetic-instructions-abs);
                 Floating Point Instructions: abs, neg (#floating-point-instructions-abs);
                 Half Precision Floating Point Instructions: abs, neg
@@ -192,7 +192,7 @@ def abs_neg(site: Site) -> Step:
 
 @instruction("sad")
 def sad(site: Site) -> Step:
-    """Add the distance of two integers to a third.
+    """Add the absolute difference of two integers to a third.
 
     Shapes:     one integer in each lane.
     Errors:     InvalidOperand where widths do not agree.

@@ -81,7 +81,7 @@ def _define(site: Site, kind: str, count: int, space: str, update: Update | None
         if cohort.size == 1:
             raise site.error(
                 AddressError,
-                f"{name} reaches the CTAs of a cluster, and this launch has clusters of one CTA",
+                f"{name} needs a cluster of several CTAs, but this launch has clusters of one CTA",
                 bundle,
                 int(bundle.lanes(mask)[0]),
             )
@@ -94,7 +94,7 @@ def _define(site: Site, kind: str, count: int, space: str, update: Update | None
             if rank != other:
                 raise origin.error(
                     AddressError,
-                    f"{name} to CTA {rank} with an mbarrier in CTA {other}: both have to be in the same CTA",
+                    f"{name} to CTA {rank} with an mbarrier in CTA {other}: both must be in the same CTA",
                 )
             cluster = lane // WARP_SIZE
             barriers.find(cluster, rank, at, origin)

@@ -58,7 +58,7 @@ _UNORDERED: dict[str, np.ufunc] = {
 
 @instruction("atom")
 def atom(site: Site) -> Step:
-    """Change a word of memory and give what it held before, with nobody in between.
+    """Change a word of memory atomically and return its old value.
 
     Shapes:     d and b registers of the type, c too for cas (b the value to compare with, c the one to
                 store).
@@ -74,7 +74,7 @@ def atom(site: Site) -> Step:
 
 @instruction("red")
 def red(site: Site) -> Step:
-    """Change a word of memory with nobody in between, and give nothing back.
+    """Change a word of memory atomically and return nothing.
 
     Shapes:     b a register of the type.
     Units:      addresses in bytes, multiples of the access's size.
@@ -100,7 +100,7 @@ def _define(site: Site, *, returns: bool) -> Step:
     if noftz != (type_name in ("f16", "f16x2", "bf16", "bf16x2")):
         site.unsupported(f"add.{type_name} {'needs' if not noftz else 'has no'} .noftz")
     if count > 1 and (name != "add" or type_name not in _FLOATS or space != "global"):
-        site.unsupported("vectors are for add of floats in global memory")
+        site.unsupported("a vector is possible only for add of floats in global memory")
 
     n_bytes = _BYTES.get(type_name) or int(type_name[1:]) // 8
     kind = f"u{8 * n_bytes}"

@@ -54,7 +54,7 @@ class _WarpPart:
 
     @property
     def needs(self) -> str:
-        return f"{self.name} {self.barrier} has to be executed by all lanes of the warp together"
+        return f"{self.name} {self.barrier} must be executed by all lanes of the warp together"
 
     def describe(self, warp: int) -> str:
         return f"waits at {self.name} {self.barrier} for the other lanes of its warp"
@@ -107,7 +107,7 @@ class _Barriers:
         }
         bundles = [b for b in self.cohort.bundles if b.rank == self.rank and b.live[cluster].any()]
         missing = [str(b.warp) for b in bundles if b.warp not in here]
-        return f", and not warp {', '.join(missing)}" if missing else ""
+        return f", but not warp {', '.join(missing)}" if missing else ""
 
     def settle(self, barrier: int) -> None:
         """Let go whoever waits at a barrier that is complete."""
@@ -196,7 +196,7 @@ def _uniform(site: Site, bundle: Bundle, split: Split, row: NDArray[Any], what: 
         lane = lanes[int(np.argmax(values != values[0]))]
         raise site.error(
             NonUniformOperand,
-            f"{what} of {site.instruction.name} is {int(values[0])} in one lane and"
+            f"{what} of {site.instruction.name} is {int(values[0])} in one lane but"
             f" {int(row.reshape(-1)[lane])} in another",
             bundle,
             lane,
@@ -210,7 +210,7 @@ def _define(site: Site, *, sync: bool, reduction: _Reduction | None, first: int,
     counted = len(site.operands) > first + (2 if reduction else 1)
     count_slot = site.source(first + 1, "u32") if counted else None
     if not sync and count_slot is None:
-        site.invalid("an arrival needs a number of threads")
+        site.invalid("an arrival must name its number of threads")
     name = site.instruction.name
     line = site.line
 
@@ -220,7 +220,7 @@ def _define(site: Site, *, sync: bool, reduction: _Reduction | None, first: int,
         if barrier >= N_BARRIERS:
             raise site.error(
                 InvalidOperand,
-                f"barrier {barrier}: there are {N_BARRIERS}",
+                f"barrier {barrier} does not exist: there are {N_BARRIERS} barriers",
                 bundle,
                 bundle.lanes(split.mask)[0],
             )
@@ -230,7 +230,7 @@ def _define(site: Site, *, sync: bool, reduction: _Reduction | None, first: int,
             if count == 0 or count % WARP_SIZE:
                 raise site.error(
                     BarrierError,
-                    f"{count} threads at barrier {barrier}: the number has to be a multiple of {WARP_SIZE}",
+                    f"{count} threads at barrier {barrier}: the number must be a multiple of {WARP_SIZE}",
                     bundle,
                     bundle.lanes(split.mask)[0],
                 )
@@ -293,10 +293,10 @@ def _arrive(
     if different.any() or over.any():
         warp = int(np.argmax(different if different.any() else over))
         problem = (
-            f"{count or 'all'} threads at barrier {barrier}, where others wait for"
+            f"{count or 'all'} threads at barrier {barrier}, but others wait for"
             f" {int(expected[warp]) or 'all'}"
             if different.any()
-            else f"more than {count} threads have come to barrier {barrier}"
+            else f"more than {count} threads have arrived at barrier {barrier}"
         )
         raise site.error(BarrierError, problem, bundle, warp * WARP_SIZE)
     expected[warps] = count
@@ -338,7 +338,7 @@ def _form(site: Site, first: int, *, sync: bool, reduction: _Reduction | None = 
 
 @instruction("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync", control=True)
 def bar_sync(site: Site) -> Step:
-    """Wait until all threads of the block, or as many as named, have come to the barrier.
+    """Wait until all threads of the block, or the given number of them, have reached the barrier.
 
     Shapes:     the barrier's number and the number of threads are the same in all lanes.
     Units:      threads, a multiple of 32; each warp counts as 32.
@@ -354,7 +354,7 @@ def bar_sync(site: Site) -> Step:
 
 @instruction("bar.arrive", "bar.cta.arrive", "barrier.arrive", "barrier.cta.arrive", control=True)
 def bar_arrive(site: Site) -> Step:
-    """Say that a warp has come to the barrier, and go on.
+    """Announce that a warp has reached the barrier, and continue.
 
     Shapes:     the barrier's number and the number of threads are the same in all lanes.
     Units:      threads, a multiple of 32; each warp counts as 32.
@@ -368,7 +368,7 @@ def bar_arrive(site: Site) -> Step:
 
 @instruction("bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red", control=True)
 def bar_red(site: Site) -> Step:
-    """Wait as `bar.sync` does, and learn for how many threads, for all or for any of them, a predicate holds.
+    """Wait as `bar.sync` does, and count the threads whose predicate holds, or ask whether all or any do.
 
     Shapes:     one predicate in each lane; the result is the same in all lanes: u32 for `.popc`, else a
                 predicate.
@@ -393,7 +393,7 @@ class _WarpSync:
     line: int
     slot: int
     following: int
-    needs = "bar.warp.sync has to be executed by all lanes that its membermask names"
+    needs = "bar.warp.sync must be executed by all lanes that its membermask names"
 
     def describe(self, warp: int) -> str:
         return "waits at bar.warp.sync for the lanes that its membermask names"

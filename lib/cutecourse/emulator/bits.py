@@ -151,7 +151,7 @@ def lop3(site: Site) -> Step:
     predicate = None
     if combine:
         if not isinstance(operand, Pair):
-            site.invalid(f"{operand} is no pair of a register and a predicate")
+            site.invalid(f"{operand} is not a pair of a register and a predicate")
         target, predicate = site.pair(0, "u32")
         q = site.source(5, "pred")
     else:

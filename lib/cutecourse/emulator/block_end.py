@@ -43,23 +43,23 @@ def _look(barrier: MBarrier) -> None:
             raise multicast.error(MulticastError, unexpected(barrier))
         origin = _last(barrier, "complete_tx")
         problem = (
-            f"the block ended, and phase {barrier.phase} of {barrier.where()} has got"
-            f" {number(-barrier.tx, 'byte')} more than were expected: is an expect_tx missing, or too small?"
+            f"the block ended, but phase {barrier.phase} of {barrier.where()} received"
+            f" {number(-barrier.tx, 'byte')} more than were expected. Is an expect_tx missing, or too small?"
         )
         report("open phase", problem, origin)
     elif barrier.loaded > barrier.seen or (barrier.tx > 0 and _under_way(barrier) is not None):
         origin = _under_way(barrier) or _last(barrier, "complete_tx")
         phase = barrier.loaded - 1 if barrier.loaded > barrier.seen else barrier.phase
         problem = (
-            f"the block ended, and nobody had waited for phase {phase} of {barrier.where()}, to"
-            " which this copy brings bytes: a wait for it is missing before the kernel's end"
+            f"the block ended, but no thread had waited for phase {phase} of {barrier.where()}, to"
+            " which this copy brings bytes. Add a wait for that phase before the kernel's end."
         )
         report("unfinished load", problem, origin)
     elif barrier.tx > 0:
         origin = _last(barrier, "expect_tx")
         problem = (
-            f"the block ended, and phase {barrier.phase} of {barrier.where()} expected"
-            f" {number(barrier.tx, 'byte')} that had not come: is a copy missing, or a wait before the end?"
+            f"the block ended, but phase {barrier.phase} of {barrier.where()} expected"
+            f" {number(barrier.tx, 'byte')} that never came. Is a copy missing, or a wait before the end?"
         )
         report("open phase", problem, origin)
 
@@ -76,8 +76,8 @@ def check_landing(origin: Origin, rank: int) -> None:
     bundle = origin.bundle
     if rank == bundle.rank and not bundle.cohort.alive(rank)[origin.lane // WARP_SIZE]:
         problem = (
-            "the block ended before this copy had brought all its bytes: a wait for the copy's mbarrier is"
-            " missing before the kernel's end"
+            "the block ended before this copy had brought all its bytes. Add a wait for the copy's mbarrier"
+            " before the kernel's end."
         )
         report("unfinished load", problem, origin)
 
@@ -101,6 +101,7 @@ def unexpected_multicast(barrier: MBarrier) -> Origin | None:
 def unexpected(barrier: MBarrier) -> str:
     """What is wrong where `unexpected_multicast` finds somebody."""
     return (
-        f"the multicast has brought {number(-barrier.tx, 'byte')} to {barrier.where()}, whose phase"
-        f" {barrier.phase} expects none: has the mask a CTA too many, or is an expect_tx missing in that CTA?"
+        f"the multicast brought {number(-barrier.tx, 'byte')} to {barrier.where()}, but its phase"
+        f" {barrier.phase} expects none. Does the mask name one CTA too many, or does that CTA lack an"
+        " expect_tx?"
     )

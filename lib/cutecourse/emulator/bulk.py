@@ -69,7 +69,7 @@ def _size(site: Site, bundle: Bundle, lane: int, slot: int) -> int:
     size = int(bundle.rows["u32"][slot].reshape(-1)[lane])
     if size % CHUNK:
         raise site.error(
-            InvalidOperand, f"the size is {size} bytes, and has to be a multiple of {CHUNK}", bundle, lane
+            InvalidOperand, f"the size is {size} bytes; it must be a multiple of {CHUNK}", bundle, lane
         )
     return size
 
@@ -81,7 +81,7 @@ def _in_global(data: NDArray[np.uint8], start: int, first: int, stop: int) -> ND
 
 @instruction("cp.async.bulk")
 def bulk_copy(site: Site) -> Step:
-    """Copy contiguous bytes between global and shared memory or between blocks, beside the thread that asks.
+    """Copy contiguous bytes between global and shared memory or between blocks, asynchronously.
 
     Shapes:     once for each active lane: elect one. With .multicast::cluster the bytes land at the same
                 offset in every CTA that the mask names; each has its own mbarrier at the mbarrier's offset.
@@ -115,7 +115,7 @@ def bulk_reduce(site: Site) -> Step:
     Shapes:     as cp.async.bulk from shared memory.
     Units:      bytes; the size a multiple of 16.
     Errors:     as cp.async.bulk; UninitializedRead also for a destination in shared memory.
-    Simplified: as cp.async.bulk; each element is changed with nobody in between.
+    Simplified: as cp.async.bulk; each element is changed atomically.
     Source:     PTX ISA 9.0, cp.reduce.async.bulk
                 (#data-movement-and-conversion-instructions-cp-reduce-async-bulk).
     """
@@ -152,7 +152,7 @@ def _on_words(combine: Reduction, word: int) -> Reduction:
 
 @instruction("cp.async.bulk.prefetch")
 def bulk_prefetch(site: Site) -> Step:
-    """Ask for contiguous bytes to be brought to the L2 cache: it changes nothing that a kernel can see.
+    """Ask for contiguous bytes to be brought to the L2 cache: this changes nothing that a kernel can see.
 
     Shapes:     each lane for itself.
     Units:      bytes; address and size multiples of 16.
@@ -168,7 +168,7 @@ def bulk_prefetch(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         for lane in bundle.lanes(mask).tolist():
             size = _size(site, bundle, lane, size_slot)
-            global_bytes(site, bundle, lane, lane_value(source, bundle, lane), size, "what is prefetched")
+            global_bytes(site, bundle, lane, lane_value(source, bundle, lane), size, "the prefetched source")
             remember(Origin(site, bundle, lane), "prefetch", tensor=None, coords=(), box=(), n_bytes=size)
 
     return step
@@ -298,8 +298,8 @@ def _shared_now(
     if not bundle.cohort.alive(bundle.rank)[origin.lane // WARP_SIZE]:
         report(
             "unfinished copy",
-            "the block ended before this copy had read its shared memory: it has to stay until the"
-            " destination's mbarrier has completed its phase",
+            "the block ended before this copy had read its shared memory. Keep the block alive until the"
+            " destination's mbarrier has completed its phase.",
             origin,
         )
     check.check(new, None, issued=True)

@@ -188,7 +188,7 @@ def shared_place(
     if offset % alignment:
         raise site.error(
             AlignmentError,
-            f"{what} is at shared address 0x{address:x}{near}, which is no multiple of {alignment}",
+            f"{what} is at shared address 0x{address:x}{near}, which is not a multiple of {alignment}",
             bundle,
             lane,
             address=address,
@@ -213,7 +213,7 @@ def own_place(
     if place.rank != bundle.rank:
         raise site.error(
             InvalidOperand,
-            f"{what} is at 0x{address:x}, in CTA {place.rank}, and .shared::cta is the own one's"
+            f"{what} is at 0x{address:x}, in CTA {place.rank}, but .shared::cta means the executing CTA"
             f" (CTA {bundle.rank})",
             bundle,
             lane,
@@ -228,8 +228,8 @@ def check_alive(site: Site, bundle: Bundle, lane: int, rank: int, what: str) -> 
     if rank != bundle.rank and not bundle.cohort.alive(rank)[cluster]:
         raise site.error(
             ExitedCTAError,
-            f"{what} lies in CTA {rank} of the cluster, which has ended: it has to wait at the cluster's"
-            " barrier, or for an mbarrier, until nobody uses its memory any more",
+            f"{what} lies in CTA {rank} of the cluster, which has ended. That CTA must wait at the cluster's"
+            " barrier, or for an mbarrier, until no other CTA uses its memory.",
             bundle,
             lane,
         )
@@ -247,7 +247,7 @@ def global_bytes(
     if address % CHUNK:
         raise site.error(
             AlignmentError,
-            f"{what} is at 0x{address:x}, which is no multiple of {CHUNK}",
+            f"{what} is at 0x{address:x}, which is not a multiple of {CHUNK}",
             bundle,
             lane,
             address=address,
@@ -286,8 +286,8 @@ def check_same_block(
     if to.rank != barrier.rank:
         raise site.error(
             InvalidOperand,
-            f"the mbarrier lies in CTA {barrier.rank} and the destination in CTA {to.rank}: both have to"
-            f" be in the same{', or in a pair' if pair else ''}",
+            f"the mbarrier lies in CTA {barrier.rank} and the destination in CTA {to.rank}: both must"
+            f" be in the same CTA{', or in the same pair' if pair else ''}",
             bundle,
             lane,
         )
@@ -504,18 +504,18 @@ class Out:
         offset = byte % bundle.cohort.shared_stride
         name = bundle.program.shared_name(offset)
         hazard = "never written"
-        problem = "never written: a missing store, barrier or wait before it?"
+        problem = "never written. Is a store, a barrier or a wait missing before the copy?"
         if written[tuple(place)] and issued:
             hazard = "source overwritten"
             problem = (
-                "written again before the copy had read it: a missing cp.async.bulk.wait_group.read,"
-                " and barrier, before that store?"
+                "written again before the copy had read it. Is a cp.async.bulk.wait_group.read"
+                " with a barrier after it missing before that store?"
             )
         elif written[tuple(place)]:
             hazard = "no proxy fence"
             problem = (
-                "written by a thread with no fence.proxy.async after it, so that the copy may not see it:"
-                " each thread fences its stores, then a barrier, then the copy"
+                "written by a thread with no fence.proxy.async after it, so the copy may not see it."
+                " Each thread must fence its stores; then comes a barrier, then the copy."
             )
         report(
             hazard,

@@ -67,8 +67,8 @@ def _block_ended(bundle: Bundle, mask: NDArray[np.bool_]) -> None:
             if gone[copy.origin.lane // WARP_SIZE] and not copy.released:
                 report(
                     "unfinished copy",
-                    "the block ended without waiting until this copy had read its shared memory:"
-                    " cp.async.bulk.wait_group.read 0 (after a commit_group) is missing at the kernel's end",
+                    "the block ended without waiting until this copy had read its shared memory."
+                    " Add cp.async.bulk.wait_group.read 0 (after a commit_group) at the kernel's end.",
                     copy.origin,
                 )
 

@@ -237,7 +237,7 @@ class _TensorOperand:
             items = items[0].items
         if len(items) != dims:
             site.invalid(
-                f"{site.instruction.name} takes {dims} coordinates behind the tensor map, not {len(items)}"
+                f"{site.instruction.name} takes {dims} coordinates after the tensor map, not {len(items)}"
             )
         self.slots = [site.read(item, "s32") for item in items]
         self._constant: dict[int, BoundTensorMap] = {}
@@ -276,7 +276,7 @@ class _TensorOperand:
         if tensor_map.rank != self.dims:
             raise site.error(
                 InvalidOperand,
-                f"the tensor map has {tensor_map.rank} dimensions ({tensor_map.describe()}) and the"
+                f"the tensor map has {tensor_map.rank} dimensions ({tensor_map.describe()}) but the"
                 f" instruction is for {self.dims}",
                 bundle,
                 lane,
@@ -286,7 +286,7 @@ class _TensorOperand:
             raise site.error(
                 AlignmentError,
                 f"the box starts at element {coords[0]} of the innermost dimension ({tensor_map.describe()}):"
-                f" {start} bytes, and it has to be a multiple of {CHUNK}",
+                f" {start} bytes, which must be a multiple of {CHUNK}",
                 bundle,
                 lane,
             )
@@ -304,8 +304,8 @@ class _TensorOperand:
             raise site.error(
                 AddressError,
                 f"the box at {coords} of the tensor map ({tensor_map.describe()}) reaches {beyond} bytes"
-                f" past the end of {bound.allocation.name}: the map's dims or strides do not fit the array"
-                + (", or a store's last 16-byte chunk does not" if self.stores else ""),
+                f" past the end of {bound.allocation.name}: the map's dims or strides do not match the array"
+                + (", or a store's last 16-byte chunk crosses its end" if self.stores else ""),
                 bundle,
                 lane,
                 allocation=bound.allocation.name,
@@ -318,7 +318,7 @@ def _find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTenso
     if address % _MAP_ALIGNMENT:
         raise site.error(
             AlignmentError,
-            f"the tensor map is at 0x{address:x}, which is no multiple of {_MAP_ALIGNMENT}",
+            f"the tensor map is at 0x{address:x}, which is not a multiple of {_MAP_ALIGNMENT}",
             bundle,
             lane,
             address=address,
@@ -360,7 +360,7 @@ def _dims(site: Site) -> int:
 
 @instruction("cp.async.bulk.tensor")
 def tensor_copy(site: Site) -> Step:
-    """Copy a box of a tensor from global to shared memory, or back, beside the thread that asks for it.
+    """Copy a box of a tensor from global to shared memory, or back, asynchronously.
 
     Shapes:     once for each active lane: elect one. A load lands the box's rows one behind the other or,
                 swizzled, each in a span of its own with its 16-byte chunks shuffled by bits of the shared
@@ -401,7 +401,7 @@ def tensor_reduce(site: Site) -> Step:
 
     Shapes:     as a store of cp.async.bulk.tensor.
     Errors:     as cp.async.bulk.tensor; InvalidOperand for an operation that the map's type does not have.
-    Simplified: as cp.async.bulk.tensor; each element is changed with nobody in between.
+    Simplified: as cp.async.bulk.tensor; each element is changed atomically.
     Source:     PTX ISA 9.0, cp.reduce.async.bulk.tensor
                 (#data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor).
     """
@@ -413,7 +413,7 @@ def tensor_reduce(site: Site) -> Step:
 
 @instruction("cp.async.bulk.prefetch.tensor")
 def tensor_prefetch(site: Site) -> Step:
-    """Ask for a box of a tensor to be brought to the L2 cache: it changes nothing that a kernel can see.
+    """Ask for a box of a tensor to be brought to the L2 cache: this changes nothing that a kernel can see.
 
     Shapes:     as cp.async.bulk.tensor.
     Errors:     as cp.async.bulk.tensor, for the tensor map and the coordinates.
@@ -436,7 +436,7 @@ def tensor_prefetch(site: Site) -> Step:
 
 @instruction("prefetch.tensormap", "prefetch.param.tensormap", "prefetch.const.tensormap")
 def prefetch_tensormap(site: Site) -> Step:
-    """Bring a tensor map to where tensor copies find it sooner: it changes nothing that a kernel can see.
+    """Prefetch a tensor map for later copies: this changes nothing that a kernel can see.
 
     Shapes:     each lane for itself.
     Errors:     InvalidOperand where there is no tensor map, AlignmentError.

@@ -147,13 +147,13 @@ class _ClusterWait:
         for bundle, lanes in absent[:6]:
             block, number, _ = bundle.where(warp * WARP_SIZE)
             shown.append(f"block {block} warp {number} ({lanes} threads)")
-        more = f" and {len(absent) - 6} warps more" if len(absent) > 6 else ""
+        more = f" and {len(absent) - 6} more warps" if len(absent) > 6 else ""
         return f"barrier.cluster.wait waits for barrier.cluster.arrive of {', '.join(shown)}{more}"
 
 
 @instruction("barrier.cluster.arrive", control=True, gated=True)
 def cluster_arrive(site: Site) -> Step:
-    """Say that a thread has come to the barrier of its cluster, and go on.
+    """Announce that a thread has reached the barrier of its cluster, and continue.
 
     Shapes:     no operands; with `.aligned` all lanes of the warp together.
     Errors:     BarrierError for a second arrival before the barrier has completed; DivergedWarp where the
@@ -174,8 +174,8 @@ def cluster_arrive(site: Site) -> Step:
         if again.any():
             raise site.error(
                 BarrierError,
-                "the thread has arrived at the cluster's barrier before, and the barrier has not completed"
-                " since: is a barrier.cluster.wait missing between the two arrivals?",
+                "the thread has already arrived at the cluster's barrier, and the barrier has not completed"
+                " since. Is a barrier.cluster.wait missing between the two arrivals?",
                 bundle,
                 int(np.flatnonzero(again)[0]),
             )
@@ -212,8 +212,8 @@ def cluster_wait(site: Site) -> Step:
         if never.any():
             raise site.error(
                 BarrierError,
-                "the thread waits at the cluster's barrier and has not arrived there:"
-                " is a barrier.cluster.arrive missing before it?",
+                "the thread waits at the cluster's barrier but has not arrived there."
+                " Is a barrier.cluster.arrive missing before it?",
                 bundle,
                 int(np.flatnonzero(never)[0]),
             )
@@ -288,7 +288,7 @@ def _inside(site: Site, bundle: Bundle, active: Lanes, address: NDArray[Any]) ->
         one = int(address.reshape(-1)[lane])
         raise site.error(
             AddressError,
-            f"{site.instruction.name} of 0x{one:x}: the generic address lies outside of shared memory",
+            f"{site.instruction.name} of 0x{one:x}: the generic address lies outside shared memory",
             bundle,
             lane,
             address=one,

@@ -93,7 +93,7 @@ def _flushed(comparison: Comparison, kind: str) -> Comparison:
 
 @instruction("setp")
 def setp(site: Site) -> Step:
-    """Compare two numbers and write what comes out into a predicate, and its opposite into a second one.
+    """Compare two numbers and write the result into a predicate, and its opposite into a second one.
 
     Shapes:     two numbers in each lane; `p|q` names one or two predicates; of packed types p gets the low
                 and q the high comparison.

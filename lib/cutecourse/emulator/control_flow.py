@@ -32,7 +32,7 @@ class _Always:
 
 @instruction("bra", control=True)
 def bra(site: Site) -> Step:
-    """Go on at a label; with a guard, in the lanes where it holds.
+    """Jump to a label; with a guard, in the lanes where it holds.
 
     Shapes:     no operands but the label.
     Errors:     InvalidOperand for what is no label of the function.
@@ -51,7 +51,7 @@ def bra(site: Site) -> Step:
 
 @instruction("brx.idx", control=True)
 def brx_idx(site: Site) -> Step:
-    """Go on at the label that an index picks from a list of branch targets.
+    """Jump to the label that an index picks from a list of branch targets.
 
     Shapes:     the index is u32 in each lane; lanes with different indices diverge.
     Units:      the index counts labels from zero.
@@ -64,12 +64,12 @@ def brx_idx(site: Site) -> Step:
     operand = site.operand(1)
     table = site.scope.lookup(operand.text) if isinstance(operand, Name) else None
     if not isinstance(table, BranchTargets):
-        site.invalid(f"{operand} is no list of branch targets")
+        site.invalid(f"{operand} is not a list of branch targets")
     targets = []
     for label in table.labels:
         found = site.scope.lookup(label)
         if not isinstance(found, LabelSymbol):
-            site.invalid(f"{label} is no label of this function")
+            site.invalid(f"{label} is not a label of this function")
         targets.append(site.program.label_block(found))
         site.program.edge(targets[-1])
 
@@ -112,7 +112,7 @@ def exit_(site: Site) -> Step:
 
 @instruction("ret", control=True)
 def ret(site: Site) -> Step:
-    """Return from a device function to behind its call; in a kernel, end the lanes.
+    """Return from a device function to its caller; in a kernel, end the lanes.
 
     Shapes:     no operands.
     Errors:     none.
@@ -175,14 +175,14 @@ def _parts(site: Site) -> tuple[list[Operand], Function, list[Operand]]:
     if isinstance(callee, Register):
         site.unsupported("indirect calls are not supported")
     if not isinstance(callee, Function):
-        site.invalid(f"{operands[0]} is no function")
+        site.invalid(f"{operands[0]} is not a function")
     arguments: list[Operand] = []
     if len(operands) > 1 and isinstance(operands[1], Sequence):
         arguments = list(operands[1].items)
     if len(results) != len(callee.returns) or len(arguments) != len(callee.params):
         site.invalid(
             f"{callee.name} has {len(callee.returns)} results and {len(callee.params)} parameters,"
-            f" the call has {len(results)} and {len(arguments)}"
+            f" but the call has {len(results)} and {len(arguments)}"
         )
     return results, callee, arguments
 
@@ -217,14 +217,14 @@ def _pass(site: Site, formal: Variable, actual: Operand, callee: Function, *, ba
         return _copy_row(kind, inner, site.read(actual, kind))
     variable = site.scope.lookup(actual.text) if isinstance(actual, Name) else None
     if not isinstance(variable, Variable) or variable.space != "param":
-        site.unsupported(f"{actual} is passed for the parameter {formal.name} and is no .param variable")
+        site.unsupported(f"{actual} is passed for the parameter {formal.name}, but is not a .param variable")
     inner_offset = program.local_offset(formal, callee.name)
     outer_offset = program.local_offset(variable)
     if inner_offset is None or outer_offset is None:
         site.invalid(f"{actual} has no place in parameter space")
     size = size_of(formal)
     if size_of(variable) != size:
-        site.invalid(f"{actual} has {size_of(variable)} bytes, the parameter {formal.name} has {size}")
+        site.invalid(f"{actual} has {size_of(variable)} bytes, but the parameter {formal.name} has {size}")
     if back:
         return _copy_bytes(outer_offset, inner_offset, size)
     return _copy_bytes(inner_offset, outer_offset, size)
@@ -243,7 +243,7 @@ def copy_results(site: Site) -> list[Step]:
 
 @instruction("call", control=True)
 def call(site: Site) -> Step:
-    """Run a device function and come back to behind the call.
+    """Run a device function and continue after the call.
 
     Shapes:     arguments and results are .param variables or registers, for each lane.
     Errors:     UnsupportedInstruction for recursive and indirect calls, and for functions without a body but

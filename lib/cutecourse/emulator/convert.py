@@ -40,7 +40,7 @@ def _bits(name: str) -> int:
 
 @instruction("cvt")
 def cvt(site: Site) -> Step:
-    """Give a number as another type: widened, cut, rounded or clamped.
+    """Convert a number to another type: widen, cut, round or clamp it.
 
     Shapes:     one number, or two for the packed types: the first source goes to the high half. A register
                 wider than the type gives its low bits, and is filled by the sign or by zeros.
@@ -59,9 +59,9 @@ def cvt(site: Site) -> Step:
     if target in _PACKED or source in _PACKED:
         return _packed(site, target, source, rounding, clamps)
     if clamps["satfinite"] and target not in ("f16", "bf16", "tf32"):
-        site.unsupported(f".satfinite does not go with .{target}")
+        site.unsupported(f".satfinite cannot be combined with .{target}")
     if clamps["relu"] and (target not in ("f16", "bf16", "tf32") or source != "f32"):
-        site.unsupported(f".relu does not go with .{target}.{source}")
+        site.unsupported(f".relu cannot be combined with .{target}.{source}")
     convert = _scalar(site, target, source, whole, rounding, clamps)
     width = site.width(0) or _bits(target)
     if not any(clamps.values()) and whole is None and rounding in (None, "rn"):
@@ -145,7 +145,7 @@ def _scalar(
         return lambda a: numerics.round_to_integral(a, d_fmt, mode, ftz=ftz, sat=sat)
     narrows = d_fmt.fraction_bits < a_fmt.fraction_bits or d_fmt.exponent_bits < a_fmt.exponent_bits
     if narrows and rounding is None:
-        site.unsupported(f"from .{source} to .{target} a rounding is needed")
+        site.unsupported(f"from .{source} to .{target} a rounding modifier is needed")
     if rounding and not narrows and "bf16" not in (source, target):
         site.unsupported(f"from .{source} to .{target} there is nothing to round")
     if (rounding == "rna" and target != "tf32") or source == "tf32" or (target == "tf32" and source != "f32"):

@@ -156,7 +156,8 @@ class _Form:
             address = int(source.reshape(-1)[lane])
             raise self.site.error(
                 AlignmentError,
-                f"{self.site.instruction.name} reads from 0x{address:x}, which is no multiple of {self.size}",
+                f"{self.site.instruction.name} reads from 0x{address:x}, which is not a multiple"
+                f" of {self.size}",
                 bundle,
                 lane,
                 address=address,
@@ -171,7 +172,7 @@ class _Form:
 
 @instruction("cp.async.ca", "cp.async.cg")
 def cp_async(site: Site) -> Step:
-    """Ask for a copy from global to shared memory that goes on while the thread does something else.
+    """Start a copy from global to shared memory that runs while the thread does something else.
 
     Shapes:     each lane copies cp-size bytes, 4, 8 or 16 (.cg: 16), between addresses of its own. With
                 src-size only so many bytes are read and the rest is filled with zeros; where the predicate
@@ -189,7 +190,7 @@ def cp_async(site: Site) -> Step:
     site.one_of(*_PREFETCH)
     size = site.constant(2)
     if size not in ({16} if "cg" in site.instruction.modifiers else {4, 8, 16}):
-        site.invalid(f"cp-size has to be {'16' if 'cg' in site.instruction.modifiers else '4, 8 or 16'}")
+        site.invalid(f"cp-size must be {'16' if 'cg' in site.instruction.modifiers else '4, 8 or 16'}")
     destination, source = site.address(0), site.address(1)
     form = _Form(site, size)
     given = len(site.operands) - hinted
@@ -215,7 +216,7 @@ def cp_async(site: Site) -> Step:
                 lane = int(np.flatnonzero(wrong)[0])
                 raise site.error(
                     InvalidOperand,
-                    f"src-size is {int(n_bytes.reshape(-1)[lane])} and cp-size only {size}",
+                    f"src-size is {int(n_bytes.reshape(-1)[lane])} but cp-size is only {size}",
                     bundle,
                     lane,
                 )

@@ -130,7 +130,7 @@ def selp(site: Site) -> Step:
 
 @instruction("slct")
 def slct(site: Site) -> Step:
-    """Choose the first value where a number is not negative, else the second.
+    """Choose the first value if a number is not negative, otherwise the second.
 
     Shapes:     two values and one number in each lane.
     Errors:     UnsupportedInstruction for other types than s32 and f32 of the number.
@@ -159,7 +159,7 @@ def slct(site: Site) -> Step:
 
 @instruction("pmevent")
 def pmevent(site: Site) -> Step:
-    """Trigger performance monitor events: nothing that a program can see.
+    """Trigger performance monitor events: this changes nothing that a program can see.
 
     Shapes:     one constant.
     Errors:     none.

@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @instruction("elect.sync")
 def elect(site: Site) -> Step:
-    """Choose one lane of those that a membermask names.
+    """Choose one of the lanes that a membermask names.
 
     Shapes:     the chosen lane's number in all lanes; a predicate that holds in it alone.
     Units:      lanes.

@@ -111,7 +111,7 @@ class Difference:
 
     def _element(self) -> str:
         if self.index is None or self.values is None:
-            return f"{self.array} has another shape or type, or is missing under one of them"
+            return f"{self.array} has another shape or type under one of them, or is missing"
         at = ", ".join(map(str, self.index))
         (a, b), one, other = self.values, self.first.seed, self.second.seed
         return (
@@ -206,7 +206,7 @@ def explore(
     rules = dict(compare or {})
     if callable(launch):
         if arguments:
-            raise LaunchError(f"a callable launches by itself, and takes no {', '.join(arguments)}")
+            raise LaunchError(f"a callable launches by itself and takes no {', '.join(arguments)}")
         run: Launch = launch
     else:
         run = _from_arguments(launch, arguments)
@@ -273,7 +273,7 @@ def _parts(left: Any) -> tuple[Mapping[str, Any], Sequence[Any]]:
     elif isinstance(getattr(left, "memory", None), Mapping):
         return left.memory, left.notes
     raise LaunchError(
-        f"the callable returned a {type(left).__name__}: it has to return a mapping from names to arrays, a"
+        f"the callable returned a {type(left).__name__}: it must return a mapping from names to arrays, a"
         " pair of one and the LaunchResult, or what runtime.run returns"
     )
 
@@ -302,7 +302,7 @@ def _difference(
         if _differ(outcome, again):
             raise LaunchError(
                 f"seed {outcome.seed} ended with {outcome}, and run again with {again}, or with other arrays:"
-                " a launch to explore makes its arrays anew each time and depends on its seed only"
+                " a launch to explore must make its arrays anew each time and depend on its seed only"
             )
         # A launch through runtime.run records by itself.
         traces.append(trace if trace is not None and not len(recorder) else recorder.trace())

@@ -72,7 +72,8 @@ def fence(site: Site) -> Step:
                 one = int(address.lanes(bundle).reshape(-1)[lane])
                 raise site.error(
                     InvalidOperand,
-                    f"0x{one:x} is no address of a tensor map, which is a multiple of {_TENSOR_MAP_BYTES}",
+                    f"0x{one:x} is not an address of a tensor map, which is a multiple of"
+                    f" {_TENSOR_MAP_BYTES}",
                     bundle,
                     lane,
                     address=one,

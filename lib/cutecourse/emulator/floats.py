@@ -85,9 +85,9 @@ def _take_form(site: Site) -> tuple[str, Rounding, dict[str, bool]]:
     clamps = {"ftz": site.has("ftz"), "sat": site.has("sat"), "relu": site.has("relu")}
     kind = site.type(*FLOAT_KINDS)
     if rounding != "rn" and kind not in {"f32", "f64", "f32x2"}:
-        site.unsupported(f".{rounding} does not go with .{kind}")
+        site.unsupported(f".{rounding} cannot be combined with .{kind}")
     if clamps["ftz"] and kind in {"f64", "bf16", "bf16x2"}:
-        site.unsupported(f".ftz does not go with .{kind}")
+        site.unsupported(f".ftz cannot be combined with .{kind}")
     return kind, rounding, clamps
 
 
@@ -95,7 +95,7 @@ def two_operands(site: Site, name: str) -> Step:
     """add, sub and mul."""
     kind, rounding, clamps = _take_form(site)
     if clamps["relu"] or (clamps["sat"] and kind == "f64"):
-        site.unsupported("the clamp does not go with this type")
+        site.unsupported("the clamp cannot be combined with this type")
     if rounding == "rn" and not any(clamps.values()) and kind in {"f16", "f32", "f64"}:
         target, a, b = site.destination(0, kind), site.source(1, kind), site.source(2, kind)
         ufunc = _UFUNCS[name]
@@ -126,9 +126,9 @@ def fused(site: Site) -> Step:
     """fma, and mad of floats."""
     kind, rounding, clamps = _take_form(site)
     if clamps["sat"] and kind in {"f64", "bf16", "bf16x2"}:
-        site.unsupported(f".sat does not go with .{kind}")
+        site.unsupported(f".sat cannot be combined with .{kind}")
     if clamps["relu"] and kind not in {"f16", "f16x2", "bf16", "bf16x2"}:
-        site.unsupported(f".relu does not go with .{kind}")
+        site.unsupported(f".relu cannot be combined with .{kind}")
     bits, fmt = bits_kind(kind), format_of(kind)
     chosen = {name: True for name, wanted in clamps.items() if wanted}
 

@@ -62,7 +62,7 @@ def initial_bytes(
     width = max(1, bits // 8)
     if len(values) * width > len(data):
         raise LaunchError(
-            f"variable {variable.name} has {len(data)} bytes, and its initializer {len(values) * width}",
+            f"variable {variable.name} has {len(data)} bytes, but its initializer has {len(values) * width}",
             line=variable.line,
         )
     raw = b"".join(_encode(value, variable.type, width, address) for value in values)
@@ -79,7 +79,7 @@ def _encode(value: Expression, kind: str, width: int, address: Callable[[SymbolO
         elif kind == "f64" and value.bits == 32:
             number = struct.unpack("<Q", np.float64(np.uint32(number).view(np.float32)).tobytes())[0]
         elif kind in {"f16", "bf16"}:
-            raise LaunchError(f"an initializer of type .{kind} has to be written as bits", line=value.line)
+            raise LaunchError(f"an initializer of type .{kind} must be written as bits", line=value.line)
     elif kind in {"f32", "f64"}:
         form = "<f" if kind == "f32" else "<d"
         return struct.pack(form, float(value.value))

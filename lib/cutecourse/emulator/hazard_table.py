@@ -39,7 +39,7 @@ _WAITS = (
     Hazard(
         "deadlock",
         "error",
-        "no warp can go on, each waits for something that nobody will deliver",
+        "no warp can go on: each waits for something that will never come",
         "the kernel would never end",
         "DeadlockError",
         fixed=True,
@@ -47,7 +47,7 @@ _WAITS = (
     Hazard(
         "transaction bytes",
         "error",
-        "no warp can go on, and an mbarrier expects more or fewer bytes than copies bring",
+        "no warp can go on, and an mbarrier expects more or fewer bytes than the copies bring",
         "its phase never completes",
         "TransactionBytesError",
         fixed=True,
@@ -73,23 +73,23 @@ _BARRIERS = (
     Hazard(
         "no mbarrier",
         "error",
-        "an mbarrier is used before its mbarrier.init, after its mbarrier.inval, or after something was"
-        " stored over it",
-        "what the memory holds is no barrier's state",
+        "an mbarrier is used before its mbarrier.init, after its mbarrier.inval, or after its memory was"
+        " overwritten",
+        "the memory does not hold a barrier's state",
         "NoBarrierError",
         fixed=True,
     ),
     Hazard(
         "mbarrier in use",
         "error",
-        "an mbarrier is initialised while it is valid, or invalidated while somebody waits for it",
-        "who waits for it may wait for ever; the document leaves the behaviour undefined",
+        "an mbarrier is initialised while it is valid, or invalidated while a thread waits for it",
+        "the waiting thread may wait for ever; the document leaves the behaviour undefined",
         "BarrierInUse",
     ),
     Hazard(
         "mbarrier count",
         "error",
-        "an mbarrier gets more arrivals than its phase waits for, or a count outside of its range",
+        "an mbarrier gets more arrivals than its phase waits for, or a count outside its range",
         "the document leaves the behaviour undefined",
         "BarrierCountError",
         fixed=True,
@@ -113,9 +113,9 @@ _BARRIERS = (
     Hazard(
         "open phase",
         "error",
-        "a block ends, and an mbarrier of it has got bytes in its phase that nobody expects, or expects bytes"
-        " that never came",
-        "the next phase would have ended early or never; a part of the copies was not waited for",
+        "a block ends while one of its mbarriers has received bytes that its phase does not expect, or still"
+        " expects bytes that never came",
+        "the next phase would have ended early or never; the block did not wait for some of its copies",
         "OpenPhase",
     ),
 )
@@ -123,15 +123,15 @@ _MEMORY = (
     Hazard(
         "out of bounds",
         "error",
-        "an access outside of every allocation, or across the end of one",
-        "the hardware faults, or reads and writes what is another's",
+        "an access lies outside every allocation, or crosses the end of one",
+        "the hardware faults, or uses memory that belongs to something else",
         "AddressError",
         fixed=True,
     ),
     Hazard(
         "misaligned",
         "error",
-        "an access at an address that is no multiple of its size",
+        "an access is at an address that is not a multiple of its size",
         "the hardware faults",
         "AlignmentError",
         fixed=True,
@@ -139,15 +139,15 @@ _MEMORY = (
     Hazard(
         "never written",
         "error",
-        "shared, local or tensor memory is read where nobody has written, or where an asynchronous copy has"
-        " still to write",
-        "the hardware gives whatever lay there",
+        "shared, local or tensor memory is read that was never written, or that an asynchronous copy has not"
+        " written yet",
+        "the hardware returns whatever lay there",
         "UninitializedRead",
     ),
     Hazard(
         "read-only",
         "error",
-        "a write to constant memory or to a kernel parameter",
+        "the kernel writes to constant memory or to a kernel parameter",
         "the hardware faults",
         "ReadOnlyError",
         fixed=True,
@@ -155,31 +155,31 @@ _MEMORY = (
     Hazard(
         "ended CTA",
         "error",
-        "the shared memory or an mbarrier of a CTA of the cluster is used, and the CTA has ended",
-        "its memory may be another block's; the hardware faults or harms that block",
+        "the shared memory or an mbarrier of a CTA of the cluster is used after that CTA has ended",
+        "its memory may belong to another block by then; the hardware faults or harms that block",
         "ExitedCTAError",
         fixed=True,
     ),
     Hazard(
         "multicast",
         "error",
-        "a multicast names a CTA that the cluster does not have, or whose mbarrier expects no bytes of it",
-        "the hardware faults, or bytes arrive where nobody counts them",
+        "a multicast names a CTA that the cluster does not have, or whose mbarrier expects no bytes from it",
+        "the hardware faults, or bytes arrive that no mbarrier expects",
         "MulticastError",
         fixed=True,
     ),
     Hazard(
         "unfinished copy",
         "error",
-        "a block ends while a bulk copy has still to read its shared memory",
-        "no document says that the memory outlives the block",
+        "a block ends before a bulk copy has read its shared memory",
+        "no document promises that the memory outlives the block",
         "UnfinishedCopy",
     ),
     Hazard(
         "unfinished load",
         "error",
         "a block ends while bytes are still to land in its shared memory",
-        "they may land in the memory of the block that comes next",
+        "they may land in the memory of the next block",
         "UnfinishedLoad",
     ),
 )
@@ -195,15 +195,15 @@ _OPERANDS = (
     Hazard(
         "non-uniform operand",
         "error",
-        "an operand that has to be the same in all lanes of the warp is not",
-        "which lane's value counts is undefined",
+        "an operand differs between lanes of the warp, but must be the same in all of them",
+        "it is undefined which lane's value counts",
         "NonUniformOperand",
         fixed=True,
     ),
     Hazard(
         "partial warp",
         "error",
-        "an instruction that a whole warp has to execute together is reached by some of its lanes",
+        "only some lanes of a warp reach an instruction that the whole warp must execute together",
         "the document leaves the behaviour undefined: often it hangs",
         "DivergedWarp",
         fixed=True,
@@ -214,24 +214,24 @@ _SHARED = (
         "race",
         "error",
         "two warps use the same bytes of shared memory, at least one writes, and no barrier, mbarrier or"
-        " atomic lies between them",
-        "the hardware may run them in either order",
+        " atomic orders them",
+        "the hardware may run the two accesses in either order",
         "SharedMemoryRace",
     ),
     Hazard(
         "read before its wait",
         "error",
-        "shared memory that an asynchronous copy writes is used by a thread, a copy or a tcgen05.mma whose"
-        " thread has not waited for the copy's mbarrier or group",
-        "the bytes need not be there yet",
+        "a thread, a copy or a tcgen05.mma uses shared memory that an asynchronous copy writes,"
+        " but its thread has not waited for the copy's mbarrier or group",
+        "the bytes may not be there yet",
         "ReadBeforeWait",
     ),
     Hazard(
         "stage reused early",
         "error",
-        "a copy writes over shared memory that others have read or still read, and its thread has waited"
-        " for nothing that comes behind those reads",
-        "they may read the new bytes",
+        "a copy overwrites shared memory that others have read or still read, but its thread has waited"
+        " for nothing that comes after those reads",
+        "the readers may see the new bytes",
         "StageReusedEarly",
     ),
 )
@@ -239,63 +239,64 @@ _MEANING = (
     Hazard(
         "another layout",
         "warning",
-        "a tcgen05.mma or wgmma reads a matrix by another layout (swizzle, stride, major) than the one in"
+        "a tcgen05.mma or wgmma reads a matrix in another layout (swizzle, stride, major) than the one in"
         " which a copy wrote it",
-        "every byte is defined, and the product is of shuffled matrices",
+        "every byte is defined, but the product is of shuffled matrices",
         "OperandLayoutMismatch",
     ),
     Hazard(
         "operand read twice",
         "warning",
         "one operand of a tcgen05.mma or wgmma has the same bytes of shared memory at several places",
-        "every byte is defined; rows that stand for several are rarely meant",
+        "every byte is defined, but one row is rarely meant to stand for several",
         "OperandReadTwice",
     ),
     Hazard(
         "another type",
         "warning",
-        "a tcgen05.mma or wgmma reads the floating-point numbers that a copy brought as another type than the"
+        "a tcgen05.mma or wgmma reads floating-point numbers that a copy brought as another type than the"
         " tensor map's",
-        "every byte is defined, and the product is of other numbers",
+        "every byte is defined, but the product is of other numbers",
         "OperandTypeMismatch",
     ),
     Hazard(
         "fill multiplied",
         "note",
-        "a tcgen05.mma or wgmma multiplies a tile that lies wholly outside of its tensor",
-        "what is filled in adds nothing; right where a grid is rounded up to whole clusters, and else a wrong"
-        " coordinate",
+        "a tcgen05.mma or wgmma multiplies a tile that lies wholly outside its tensor",
+        "the filled-in zeros add nothing; this is right where a grid is rounded up to whole"
+        " clusters, and otherwise a sign of a wrong coordinate",
         "OperandOutsideTensor",
     ),
     Hazard(
         "another k",
         "warning",
-        "the columns of A and the rows of B that a tcgen05.mma or wgmma multiplies are not of the same k in"
-        " the tensors that they were loaded from, or some of those rows are of A's own tensor",
-        "every byte is defined, and the product is none of these tensors",
+        "the columns of A and the rows of B that a tcgen05.mma or wgmma multiplies do not have the same k in"
+        " the tensors that they were loaded from, or some of those rows come from A's own tensor",
+        "every byte is defined, but the product is not one of these tensors",
         "ReductionMismatch",
     ),
     Hazard(
         "loaded and never read",
         "warning",
-        "bytes that a copy brought into shared memory were overwritten, or their block ended, unread; or a"
+        "bytes that a copy brought into shared memory were overwritten, or their block ended,"
+        " before anything read them; or a"
         " tcgen05.mma or wgmma leaves out a part of a tile that threads have stored",
-        "the result does not depend on what was asked for",
+        "the result does not depend on data that the kernel loaded",
         "UnreadLoad",
     ),
     Hazard(
         "sum never read",
         "warning",
-        "sums in tensor memory were overwritten or freed, and nobody had read them",
+        "sums in tensor memory were overwritten or freed before they were read",
         "the result lacks products that were computed",
         "UnreadSum",
     ),
     Hazard(
         "sum read in another type",
         "warning",
-        "sums of 16 bits are read from tensor memory as words of 32, without .pack::16b, or others with it;"
-        " or a tcgen05.mma adds to sums of another type than its own",
-        "the other half of each word is not a sum's",
+        "sums of 16 bits are read from tensor memory as words of 32, without .pack::16b, or other"
+        " sums with it; or a tcgen05.mma adds to sums of another type than its own",
+        "the other half of each word does not belong to a sum",
         "SumTypeMismatch",
     ),
 )
@@ -311,24 +312,24 @@ _TENSOR_MEMORY = (
     Hazard(
         "outside the allocation",
         "error",
-        "an access to columns of tensor memory that were never allocated, or that are not there",
-        "the hardware faults, or reads and writes what is another's",
+        "an access uses columns of tensor memory that were never allocated, or that do not exist",
+        "the hardware faults, or uses memory that belongs to something else",
         "TensorMemoryOutside",
         fixed=True,
     ),
     Hazard(
         "used after dealloc",
         "error",
-        "an access to columns of tensor memory that have been freed",
-        "they may be another block's by then",
+        "an access uses columns of tensor memory that have been freed",
+        "they may belong to another block by then",
         "TensorMemoryFreed",
         fixed=True,
     ),
     Hazard(
         "wrong lanes",
         "error",
-        "a warp accesses lanes of tensor memory that it does not reach, or an operand starts in a lane where"
-        " it cannot",
+        "a warp accesses lanes of tensor memory that it cannot reach, or an operand starts in a lane where"
+        " it must not start",
         "the document leaves the behaviour undefined",
         "TensorMemoryLanesError",
         fixed=True,
@@ -336,29 +337,29 @@ _TENSOR_MEMORY = (
     Hazard(
         "tensor memory leak",
         "error",
-        "a CTA ends with tensor memory allocated",
-        "the document asks for the dealloc; the columns may be missing to a later block",
+        "a CTA ends with tensor memory still allocated",
+        "the document asks for the dealloc; a later block may lack the columns",
         "TensorMemoryLeak",
     ),
     Hazard(
         "read before written",
         "error",
-        "tensor memory is read, written or freed while a tcgen05.mma, cp or st has still to write it",
-        "nothing orders them: the hardware gives either value",
+        "tensor memory is read, written or freed before a tcgen05.mma, cp or st has written it",
+        "nothing orders the two: the hardware gives either value",
         "TensorMemoryWriteUnderWay",
     ),
     Hazard(
         "written before read",
         "error",
-        "tensor memory is written or freed while a tcgen05.mma has still to read A there",
-        "nothing orders them",
+        "tensor memory is written or freed before a tcgen05.mma has read its A there",
+        "nothing orders the two",
         "TensorMemoryReadUnderWay",
     ),
     Hazard(
         "source overwritten",
         "error",
-        "shared memory is written while a bulk copy, tcgen05.mma or cp has still to read it",
-        "nothing orders them",
+        "shared memory is written before a bulk copy, tcgen05.mma or cp has read it",
+        "nothing orders the two",
         "OverwrittenSource",
     ),
     Hazard(
@@ -366,23 +367,23 @@ _TENSOR_MEMORY = (
         "error",
         "a bulk copy, tcgen05.mma or cp reads shared memory that threads have written with no"
         " fence.proxy.async since",
-        "the asynchronous proxy need not see the threads' stores",
+        "the asynchronous proxy may not see the threads' stores",
         "MissingProxyFence",
     ),
     Hazard(
         "load under way",
         "error",
-        "tensor memory is written or freed after a tcgen05.ld whose warp has not come to its"
-        " tcgen05.wait::ld, or which has none and does not use a loaded register before it tells others",
-        "only the wait orders a load before whoever takes its columns next",
+        "tensor memory is written or freed after a tcgen05.ld whose warp has not reached its"
+        " tcgen05.wait::ld, or which has none and does not use a loaded register before it signals others",
+        "only the wait orders a load before the next use of its columns",
         "TensorMemoryLoadUnderWay",
     ),
     Hazard(
         "load not waited for",
         "note",
-        "tensor memory is written or freed after a tcgen05.ld with no tcgen05.wait::ld, and the thread uses"
-        " a loaded register before it tells others",
-        "the ISA makes the use follow the load, and without the wait orders nothing else; ptxas makes the use"
+        "tensor memory is written or freed after a tcgen05.ld with no tcgen05.wait::ld, but the thread uses"
+        " a loaded register before it signals others",
+        "the ISA orders the use after the load, and nothing else without the wait; ptxas makes the use"
         " wait until the load is over",
         "LoadNotWaitedFor",
     ),
@@ -391,35 +392,36 @@ _TENSOR_MEMORY = (
         "note",
         "tensor memory that others have written or read is used with no tcgen05.fence::after_thread_sync"
         " since",
-        "the document asks for the fence; the CuTe DSL leaves it out, and ptxas keeps the instruction behind"
+        "the document asks for the fence; the CuTe DSL leaves it out, and ptxas keeps the instruction after"
         " the wait",
         "MissingFenceAfter",
     ),
     Hazard(
         "no fence before",
         "note",
-        "a tcgen05.mma, cp or st uses tensor memory that another warp has loaded or stored, and that warp"
+        "a tcgen05.mma, cp or st uses tensor memory that another warp has loaded or stored, but that warp"
         " has executed no tcgen05.fence::before_thread_sync since",
-        "the document asks for the fence; a warp that has waited for its loads and stores has no other left",
+        "the document asks for the fence; a warp that has waited for its loads and stores has"
+        " none left to order",
         "MissingFenceBefore",
     ),
     Hazard(
         "another warp frees",
         "note",
-        "a tcgen05.dealloc or relinquish_alloc_permit is executed by another warp than the tcgen05.alloc",
-        "the document has one warp perform allocation and deallocation, and can be read either way; CUTLASS's"
-        " example 77 frees in another warp",
+        "another warp than that of the tcgen05.alloc executes a tcgen05.dealloc or relinquish_alloc_permit",
+        "the document has one warp perform allocation and deallocation, which can be read either"
+        " way; CUTLASS's example 77 frees in another warp",
         "FreedByAnotherWarp",
     ),
     Hazard(
         "order not promised",
         "note",
         "a tcgen05.mma uses tensor memory that an earlier tcgen05.mma reads, or writes as another"
-        " accumulator or in another shape, or a tcgen05.cp what an earlier tcgen05.mma or cp reads or writes,"
-        " and nobody has waited between",
-        "the document orders two tcgen05.mma of one accumulator, shape and kind, and a tcgen05.mma behind a"
-        " tcgen05.cp; the tensor core executes all in the order of issue, says Triton's tutorial of"
-        " tcgen05.cp",
+        " accumulator or in another shape, or a tcgen05.cp uses what an earlier tcgen05.mma or cp"
+        " reads or writes, with no wait between them",
+        "the document orders two tcgen05.mma of one accumulator, shape and kind, and a tcgen05.mma after a"
+        " tcgen05.cp; Triton's tutorial of tcgen05.cp says that the tensor core executes all of"
+        " them in the order of issue",
         "UnpromisedOrder",
     ),
 )
@@ -427,9 +429,9 @@ _WGMMA = (
     Hazard(
         "accumulator in flight",
         "error",
-        "a register of D of a wgmma.mma_async is used, or one of A written, and the warp has not come to the"
+        "a register of D of a wgmma.mma_async is used, or one of A written, before the warp has reached the"
         " wgmma.wait_group of its group",
-        "the document leaves undefined what happens; ptxas adds a wait where it sees the use",
+        "the document leaves the behaviour undefined; ptxas adds a wait where it sees the use",
         "AccumulatorInFlight",
     ),
     Hazard(

@@ -73,7 +73,8 @@ def severities(chosen: Mapping[str, str] | None, kernel: str) -> dict[str, str]:
             )
         if HAZARDS[name].fixed and severity != found[name]:
             raise LaunchError(
-                f"hazards={{{name!r}: {severity!r}}}: a launch cannot go on from it, it is always an error",
+                f"hazards={{{name!r}: {severity!r}}}: a launch cannot continue after it, so it is"
+                " always an error",
                 kernel=kernel,
             )
         found[name] = severity

@@ -271,12 +271,12 @@ def _entry(module: Module, name: object) -> Function:
     known = ", ".join(entries) or "none"
     if name is None:
         if len(entries) != 1:
-            raise LaunchError(f"the module has {len(entries)} entries, say which with entry=: {known}")
+            raise LaunchError(f"the module has {len(entries)} entries. Say which with entry=: {known}")
         name = next(iter(entries))
     if not isinstance(name, str) or name not in entries:
         raise LaunchError(f"the module has no entry {name!r}; its entries: {known}")
     if entries[name].body is None:
-        raise LaunchError(f"entry {name} is declared and has no body", line=entries[name].line)
+        raise LaunchError(f"entry {name} is declared but has no body", line=entries[name].line)
     return entries[name]
 
 
@@ -303,7 +303,7 @@ def _extents(
     extents += [1] * (3 - len(extents))
     for axis, extent, limit in zip("xyz", extents, limits, strict=True):
         if not 1 <= extent <= limit:
-            raise LaunchError(f"{what}.{axis} is {extent}, and has to be in 1..{limit}", kernel=function.name)
+            raise LaunchError(f"{what}.{axis} is {extent}, but must be in 1..{limit}", kernel=function.name)
     return (extents[0], extents[1], extents[2])
 
 
@@ -317,7 +317,9 @@ def _cluster(value: int | Sequence[int], function: Function, module: Module) -> 
         cluster = (full[0], full[1], full[2])
     size = cluster[0] * cluster[1] * cluster[2]
     if size > 16:
-        raise LaunchError(f"a cluster of {size} blocks: at most 16 are possible", kernel=function.name)
+        raise LaunchError(
+            f"a cluster of {size} blocks is too large: at most 16 are possible", kernel=function.name
+        )
     most = function.directive("maxclusterrank")
     if most and size > most[0]:
         raise LaunchError(
@@ -326,7 +328,7 @@ def _cluster(value: int | Sequence[int], function: Function, module: Module) -> 
         )
     if size > 1 and _capability(module) < 90:
         raise LaunchError(
-            f"clusters need sm_90 or later, and the text is for {module.target[0]}", kernel=function.name
+            f"clusters need sm_90 or later, but the text is for {module.target[0]}", kernel=function.name
         )
     return cluster
 
@@ -350,7 +352,7 @@ def _check_options(
         if not isinstance(given, numbers.Integral) or given < 1:
             raise LaunchError(f"{name} is a number of at least 1, not {given!r}", kernel=function.name)
     if not isinstance(seed, numbers.Integral):
-        raise LaunchError(f"the seed has to be an integer, not {seed!r}", kernel=function.name)
+        raise LaunchError(f"the seed must be an integer, not {seed!r}", kernel=function.name)
     if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= int(dynamic_smem) < 1 << 30:
         raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
     for name, given in (("hazards", hazards), ("names", names)):
@@ -377,14 +379,16 @@ def _check_launch(
         raise LaunchError(f"addresses of {module.address_size} bits are not supported, only 64", kernel=name)
     threads = block[0] * block[1] * block[2]
     if threads > 1024:
-        raise LaunchError(f"a block of {block} has {threads} threads, at most 1024 are possible", kernel=name)
+        raise LaunchError(
+            f"a block of {block} has {threads} threads, but at most 1024 are possible", kernel=name
+        )
     blocks = grid[0] * grid[1] * grid[2]
     if blocks > _MAX_BLOCKS:
         raise LaunchError(f"a grid of {grid} has {blocks} blocks: too many to emulate", kernel=name)
     for axis, extent, part in zip("xyz", grid, cluster, strict=True):
         if extent % part:
             raise LaunchError(
-                f"grid.{axis} = {extent} is no multiple of cluster.{axis} = {part}", kernel=name
+                f"grid.{axis} = {extent} is not a multiple of cluster.{axis} = {part}", kernel=name
             )
     required = function.directive("reqntid")
     if required and (*required, 1, 1)[:3] != block:
@@ -398,7 +402,8 @@ def _check_shared(module: Module, machine: Machine) -> None:
     program = machine.program
     if program.placement.shared_static > _STATIC_LIMIT:
         raise LaunchError(
-            f"{program.placement.shared_static} bytes of static shared memory: at most {_STATIC_LIMIT} are"
+            f"{program.placement.shared_static} bytes of static shared memory are too many: at"
+            f" most {_STATIC_LIMIT} are"
             " possible",
             kernel=program.kernel,
         )
@@ -406,7 +411,7 @@ def _check_shared(module: Module, machine: Machine) -> None:
     if program.shared_bytes > limit:
         raise LaunchError(
             f"{program.shared_bytes} bytes of shared memory ({program.placement.shared_static} static,"
-            f" {machine.dynamic_smem} dynamic) do not fit: {module.target[0]} has {limit} for a block",
+            f" {machine.dynamic_smem} dynamic) do not fit: {module.target[0]} has {limit} bytes for a block",
             kernel=program.kernel,
         )
 
@@ -474,20 +479,22 @@ class _Pointers:
 
     def address(self, array: NDArray[Any]) -> int:
         if array.dtype.hasobject:
-            raise LaunchError("an array of Python objects is no memory of a kernel")
+            raise LaunchError("an array of Python objects cannot be a kernel's memory")
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise LaunchError(
-                f"an array of shape {array.shape} and strides {array.strides} is not contiguous;"
+                f"an array of shape {array.shape} and strides {array.strides} is not contiguous:"
                 " pass numpy.ascontiguousarray(...)"
             )
         if not array.flags.writeable:
-            raise LaunchError("a read-only array; pass a copy, kernels write through their pointers")
+            raise LaunchError(
+                "the array is read-only: pass a copy, because kernels write through their pointers"
+            )
         start: int = array.__array_interface__["data"][0]
         end = start + array.nbytes
         for low, high, allocation in self.known:
             if (start < high and low < end) or (start == low and end == high):
                 if start < low or end > high:
-                    raise LaunchError("two arrays overlap in part; pass the one that holds both first")
+                    raise LaunchError("two arrays overlap in part: pass the one that holds both first")
                 return allocation.base + (start - low)
         flat = array.reshape(-1, order="A").view(np.uint8) if array.size else np.zeros(0, dtype=np.uint8)
         allocation = self.memory.allocate(f"argument {len(self.known)}", "global", flat)
@@ -499,7 +506,7 @@ class _Pointers:
 def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) -> bytes:
     if isinstance(argument, np.ndarray):
         if size != 8 or parameter.type[0] == "f":
-            raise LaunchError("an array is a pointer of 8 bytes, and the parameter is none")
+            raise LaunchError("an array is a pointer of 8 bytes, but the parameter is not one")
         return pointers.address(argument).to_bytes(8, "little")
     if isinstance(argument, TensorMap):
         if size != TOKEN_BYTES or alignment_of(parameter) < 64:
@@ -561,14 +568,14 @@ def _encode_scalar(kind: str, size: int, argument: Any) -> bytes:
             # Compilers declare signed parameters as .u32 as well.
             low = -(1 << (bits - 1))
         if not low <= value <= high:
-            raise LaunchError(f"{value} does not fit: it has to be in {low}..{high}")
+            raise LaunchError(f"{value} does not fit: it must be in {low}..{high}")
         return (value & ((1 << bits) - 1)).to_bytes(size, "little")
     is_float = isinstance(argument, numbers.Real) or (
         isinstance(argument, np.generic) and argument.dtype.name in {"float16", "bfloat16"}
     )
     if is_float:
         if kind[0] in "su":
-            raise LaunchError(f"the number {argument!r} is no integer")
+            raise LaunchError(f"the number {argument!r} is not an integer")
         if kind[0] == "b" and isinstance(argument, np.generic):
             if argument.nbytes != size:
                 raise LaunchError(f"numpy.{argument.dtype} has {argument.nbytes} bytes")
@@ -576,7 +583,7 @@ def _encode_scalar(kind: str, size: int, argument: Any) -> bytes:
         if kind[0] == "b" and kind != "bf16":
             kind = {16: "f16", 32: "f32", 64: "f64"}.get(bits, kind)
         return _encode_float(kind, float(argument))
-    raise LaunchError(f"a value of type {type(argument).__name__} is no scalar")
+    raise LaunchError(f"a value of type {type(argument).__name__} is not a scalar")
 
 
 def _encode_float(kind: str, value: float) -> bytes:

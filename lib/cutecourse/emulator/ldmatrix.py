@@ -118,7 +118,7 @@ def _form(site: Site) -> tuple[int, bool, str]:
 
 def _count(site: Site, given: int, n_matrices: int) -> None:
     if given != n_matrices:
-        site.invalid(f"{site.instruction.name} takes {n_matrices} registers, and {given} are given")
+        site.invalid(f"{site.instruction.name} takes {n_matrices} registers, but {given} are given")
 
 
 def _address_lanes(bundle: Bundle, warps: slice | NDArray[np.intp], n_matrices: int) -> Mask:

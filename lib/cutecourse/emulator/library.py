@@ -24,7 +24,7 @@ def _parameter(site: Site, operand: Operand) -> tuple[int, int]:
     variable = site.scope.lookup(operand.text) if isinstance(operand, Name) else None
     offset = site.program.local_offset(variable) if isinstance(variable, Variable) else None
     if offset is None:
-        site.invalid(f"{operand} is no .param variable")
+        site.invalid(f"{operand} is not a .param variable")
     return offset, 8
 
 

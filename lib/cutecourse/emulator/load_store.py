@@ -159,7 +159,7 @@ def _target(site: Site, item: Any, kind: str, size: int) -> tuple[str, int]:
     register = site.register(item)
     bits = max(register.bits if register else size * 8, 8)
     if bits < size * 8:
-        site.invalid(f"{item} has {bits} bits, and the word {size * 8}")
+        site.invalid(f"{item} has {bits} bits, but the word has {size * 8}")
     wide = f"{'s' if kind[0] == 's' else 'u'}{bits}"
     return wide, site.write(item, wide)
 
@@ -289,7 +289,7 @@ def createpolicy(site: Site) -> Step:
 
 @instruction("cvta")
 def cvta(site: Site) -> Step:
-    """Turn an address of a state space into a generic one, or with `.to` back.
+    """Convert an address of a state space to a generic address; `.to` converts back.
 
     Shapes:     one address in each lane.
     Units:      bytes.

@@ -67,7 +67,7 @@ class GateWait:
             if self.gate.kind == "warp"
             else "all lanes that its membermask names"
         )
-        return f"{self.gate.instruction.name} has to be executed by {who}"
+        return f"{self.gate.instruction.name} must be executed by {who}"
 
     def describe(self, warp: int) -> str:
         """Why these lanes of a warp wait."""
@@ -240,7 +240,7 @@ class Machine:
             )
         if "extern" in variable.linkage:
             raise LaunchError(
-                f"{variable.name} is declared .extern and nothing in this module defines it",
+                f"{variable.name} is declared .extern, but nothing in this module defines it",
                 line=variable.line,
             )
         size = size_of(variable)

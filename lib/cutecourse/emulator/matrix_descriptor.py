@@ -86,26 +86,28 @@ def decode_matrix(bits: int) -> MatrixDescriptor:
     """
     for low, high in ((14, 15), (30, 31)):
         if _bits(bits, low, high):
-            raise FieldError(f"bits {low} to {high} of the shared-memory descriptor", "reserved, has to be 0")
+            raise FieldError(f"bits {low} to {high} of the shared-memory descriptor", "reserved: must be 0")
     if _bits(bits, 46, 48) != 0b001:
         raise FieldError(
             "bits 46 to 48 of the shared-memory descriptor",
-            f"{_bits(bits, 46, 48):#05b}, and has to be the constant 0b001 (wgmma's descriptors have 0)",
+            f"{_bits(bits, 46, 48):#05b}, but must be the constant 0b001 (wgmma's descriptors have 0)",
         )
     if _bits(bits, 53, 60):
-        raise FieldError("bits 53 to 60 of the shared-memory descriptor", "has to be 0")
+        raise FieldError("bits 53 to 60 of the shared-memory descriptor", "must be 0")
     if _bits(bits, 52, 52):
         raise FieldError(
             "leading dimension stride mode (bit 52)",
-            "an absolute address is sm_103a's, for a K of 48 bytes, and not supported yet",
+            "an absolute address exists on sm_103a only, for a K of 48 bytes, and is not supported yet",
         )
     mode = _bits(bits, 61, 63)
     if mode not in _SWIZZLES:
-        raise FieldError("swizzling mode (bits 61 to 63)", f"{mode} is no mode; there are 0, 1, 2, 4 and 6")
+        raise FieldError(
+            "swizzling mode (bits 61 to 63)", f"{mode} is not a mode; the modes are 0, 1, 2, 4 and 6"
+        )
     base = _bits(bits, 49, 51)
     if base and not mode:
         raise FieldError(
-            "matrix base offset (bits 49 to 51)", f"{base}, and without a swizzle there is no pattern to move"
+            "matrix base offset (bits 49 to 51)", f"{base}, but without a swizzle there is no pattern to move"
         )
     return MatrixDescriptor(
         start=_bits(bits, 0, 13) << 4,
@@ -154,16 +156,17 @@ def _check_layout(swizzle: str, *, k_major: bool, item: int | None) -> None:
     if k_major:
         if wide:
             raise FieldError(
-                field, "1, 128 bytes with 32-byte atoms: the document has atoms of it for MN-major only"
+                field, "1, 128 bytes with 32-byte atoms: the document gives it atoms for MN-major only"
             )
     elif item == 4 and not wide:
         raise FieldError(
             field,
-            f"{swizzle}: an MN-major matrix of 32-bit elements has 1, 128 bytes with 32-byte atoms, only",
+            f"{swizzle}: an MN-major matrix of 32-bit elements allows only 1, 128 bytes with 32-byte atoms",
         )
     elif item == 2 and wide:
         raise FieldError(
-            field, "1, 128 bytes with 32-byte atoms: an MN-major matrix of 16-bit elements has all but this"
+            field,
+            "1, 128 bytes with 32-byte atoms: an MN-major matrix of 16-bit elements takes any mode but this",
         )
 
 
@@ -248,7 +251,7 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
         ("maximum shift (bits 30 to 31)", 30, 31),
     ):
         if _bits(bits, low, high):
-            raise FieldError(f"{name} of the instruction descriptor", f"has to be 0 for .kind::{kind} here")
+            raise FieldError(f"{name} of the instruction descriptor", f"must be 0 for .kind::{kind} here")
     d = results.get(_bits(bits, 4, 5))
     a, b = operands.get(_bits(bits, 7, 9)), operands.get(_bits(bits, 10, 12))
     for name, low, high, found, known in (
@@ -263,7 +266,7 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
     assert a is not None
     assert b is not None
     if d == "f16" and "bf16" in {a, b}:
-        raise FieldError("dtype, the type of D (bits 4 to 5)", "0 (f16), which goes with f16 operands only")
+        raise FieldError("dtype, the type of D (bits 4 to 5)", "0 (f16), which is for f16 operands only")
     m, n = _bits(bits, 24, 28) << 4, _bits(bits, 17, 22) << 3
     step = _SHAPES.get((group, m))
     if step is None:
@@ -271,7 +274,7 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
         raise FieldError("M (bits 24 to 28)", f"{m}; .cta_group::{group} has {known_m}")
     if n % step or not step <= n <= _MOST_N:
         raise FieldError(
-            "N (bits 17 to 22)", f"{n}; with M = {m} it is a multiple of {step} from {step} to {_MOST_N}"
+            "N (bits 17 to 22)", f"{n}; with M = {m} it must be a multiple of {step} from {step} to {_MOST_N}"
         )
     return InstructionDescriptor(
         m=m,

@@ -49,12 +49,12 @@ def _semantics(site: Site, *allowed: str) -> None:
     order = site.one_of(*allowed)
     scope = site.one_of("cta", "cluster")
     if (order is None) != (scope is None):
-        site.unsupported("memory order and scope have to be given together")
+        site.unsupported("memory order and scope must be given together")
 
 
 @instruction("mbarrier.init")
 def init(site: Site) -> Step:
-    """Make an mbarrier: phase 0, which waits for `count` arrivals and no bytes.
+    """Initialise an mbarrier: its phase 0 waits for `count` arrivals and no bytes.
 
     Shapes:     one address and one count in each active lane.
     Units:      the count in arrivals, 1 to 2^20 - 1; the object has 8 bytes, aligned to 8.
@@ -128,7 +128,7 @@ def _transaction(site: Site, change: Callable[[MBarrier, int, Origin], None]) ->
 
 @instruction("mbarrier.expect_tx")
 def expect_tx(site: Site) -> Step:
-    """Let the current phase of an mbarrier wait for so many more bytes.
+    """Make the current phase of an mbarrier wait for more bytes.
 
     Shapes:     one address and one number in each active lane; each lane counts.
     Units:      bytes.
@@ -142,7 +142,7 @@ def expect_tx(site: Site) -> Step:
 
 @instruction("mbarrier.complete_tx")
 def complete_tx(site: Site) -> Step:
-    """Tell an mbarrier that so many bytes have come, as a copy does when it is complete.
+    """Tell an mbarrier that bytes have arrived, as a copy does when it is complete.
 
     Shapes:     one address and one number in each active lane; each lane counts.
     Units:      bytes.
@@ -170,12 +170,10 @@ def _arrival(site: Site, *, drop: bool) -> Step:
     site.type("b64")
     sink = site.is_sink(0)
     if space == "shared::cluster" and not sink:
-        site.invalid(
-            "an arrival at a barrier in .shared::cluster gives no state: the destination has to be _"
-        )
+        site.invalid("an arrival at a barrier in .shared::cluster gives no state: its destination must be _")
     token = None if sink else site.destination(0, "u64")
     targets = SharedTargets(
-        site, site.address(1), space, 8, remote="an arrival there has to have the destination _"
+        site, site.address(1), space, 8, remote="an arrival there must have the destination _"
     )
     targets.remote_allowed = sink and space != "shared"
     given = len(site.operands) > 2
@@ -195,14 +193,14 @@ def _arrival(site: Site, *, drop: bool) -> Step:
             count, expect = (1, value) if expects else (value, None)
             if not 1 <= count <= MAX_COUNT:
                 raise origin.error(
-                    BarrierCountError, f"{count} arrivals at once: the count has to be in 1..{MAX_COUNT}"
+                    BarrierCountError, f"{count} arrivals at once: the count must be in 1..{MAX_COUNT}"
                 )
             if tokens is not None:
                 tokens[lane] = _token(barrier, no_complete=no_complete)
             if no_complete and count * len(lanes) >= barrier.pending and barrier.tx == 0:
                 raise origin.error(
                     BarrierCountError,
-                    f"{name} would complete phase {barrier.phase} of {barrier.where()}, which it must not",
+                    f"{name} would complete phase {barrier.phase} of {barrier.where()}, which is not allowed",
                 )
             if len(lanes) == 1 or count * len(lanes) <= barrier.pending:
                 barrier.arrive(count, origin, drop=drop, expect=expect, lanes=len(lanes))
@@ -215,7 +213,7 @@ def _arrival(site: Site, *, drop: bool) -> Step:
 
 @instruction("mbarrier.arrive")
 def arrive(site: Site) -> Step:
-    """Arrive at an mbarrier, with `.expect_tx` after letting its phase wait for bytes.
+    """Arrive at an mbarrier; `.expect_tx` first makes its phase wait for bytes.
 
     Shapes:     one address in each active lane, and each active lane arrives; the state is what the barrier
                 was before the lane's arrival. A barrier of another CTA takes `_` in its place.
@@ -231,7 +229,7 @@ def arrive(site: Site) -> Step:
 
 @instruction("mbarrier.arrive_drop")
 def arrive_drop(site: Site) -> Step:
-    """Arrive at an mbarrier for the last time: all later phases wait for so many arrivals fewer.
+    """Arrive at an mbarrier for the last time: all later phases wait for fewer arrivals.
 
     Shapes:     as mbarrier.arrive.
     Units:      as mbarrier.arrive.
@@ -263,7 +261,7 @@ def pending_count(site: Site) -> Step:
             lane = int(np.flatnonzero(wrong)[0])
             raise site.error(
                 BarrierStateError,
-                f"0x{int(state.reshape(-1)[lane]):016x} is no state that mbarrier.arrive.noComplete or"
+                f"0x{int(state.reshape(-1)[lane]):016x} is not a state that mbarrier.arrive.noComplete or"
                 " mbarrier.arrive_drop.noComplete has given",
                 bundle,
                 lane,
@@ -288,7 +286,7 @@ class _Look:
         site.type("b64")
         self.target = site.destination(0, "pred")
         self.targets = SharedTargets(
-            site, site.address(1), space, 8, remote="a wait has to be in the CTA of its barrier"
+            site, site.address(1), space, 8, remote="a wait must be in the CTA of its barrier"
         )
         self.kind = "u32" if self.by_parity else "u64"
         self.which = site.source(2, self.kind)
@@ -314,7 +312,7 @@ class _Look:
             parity = value
             if self.by_parity:
                 if value > 1:
-                    raise origin.error(BarrierStateError, f"phase parity {value}: it has to be 0 or 1")
+                    raise origin.error(BarrierStateError, f"phase parity {value}: it must be 0 or 1")
                 done = barrier.phase & 1 != value
             else:
                 done = self._is_past(value, barrier, origin)
@@ -360,13 +358,13 @@ class _Look:
         if state >> _OFFSET_SHIFT & _COUNT_MASK != barrier.offset >> 3:
             raise origin.error(
                 BarrierStateError,
-                f"0x{state:016x} is no state that an arrival at {barrier.where()} has given",
+                f"0x{state:016x} is not a state that an arrival at {barrier.where()} has given",
             )
         age = barrier.phase - (state >> _PHASE_SHIFT & _PHASE_MASK) & _PHASE_MASK
         if age > 1:
             raise origin.error(
                 BarrierStateError,
-                f"the state is of phase {state >> _PHASE_SHIFT & _PHASE_MASK} and {barrier.where()} is in"
+                f"the state is of phase {state >> _PHASE_SHIFT & _PHASE_MASK} but {barrier.where()} is in"
                 f" phase {barrier.phase}: a wait can ask for the current phase or the one before",
             )
         return age == 1

@@ -147,7 +147,7 @@ class MBarrier:
                 why = f"all arrivals of phase {self.phase} have come"
                 if self.tx:
                     why += (
-                        f", and it waits for {self.tx} bytes"
+                        f", and it still waits for {self.tx} bytes"
                         if self.tx > 0
                         else f"; {-self.tx} bytes too many"
                     )
@@ -158,7 +158,7 @@ class MBarrier:
             raise origin.error(
                 BarrierCountError,
                 f"{number(total, 'arrival')} at {self.where()}: {why}. Was it initialised with too few, or "
-                "is this arrival meant for a later phase and did not wait for this one?",
+                "is this arrival meant for a later phase and came without waiting for this one?",
             )
         self.pending -= total
         if drop:
@@ -187,7 +187,8 @@ class MBarrier:
         if self.pending + count > MAX_COUNT:
             raise origin.error(
                 BarrierCountError,
-                f"{self.pending + count} arrivals pending at {self.where()}: at most {MAX_COUNT} can be",
+                f"{self.pending + count} arrivals would be pending at {self.where()}: at most"
+                f" {MAX_COUNT} can be",
             )
         self.pending += count
         self.cohort.machine.changes += 1
@@ -354,7 +355,9 @@ class MBarrier:
         if self.tx > 0:
             what += f"{' and ' if what else ''}{self.tx} bytes"
         elif self.tx < 0:
-            what += f"{', while ' if what else 'nothing, but '}{-self.tx} bytes came that nobody has expected"
+            what += (
+                f"{', while ' if what else 'nothing, but '}{-self.tx} bytes came that no expect_tx announced"
+            )
         return what
 
     def came(self, phase: int) -> list[tuple[str, int, Origin]]:
@@ -405,8 +408,8 @@ class MBarriers:
         if found is not None:
             return origin.error(
                 NoBarrierError,
-                f"{found.where()} was overwritten by a store or a copy while it is valid;"
-                " invalidate it with mbarrier.inval before its memory is used for something else",
+                f"{found.where()} was overwritten by a store or a copy while it was valid."
+                " Invalidate it with mbarrier.inval before its memory is used for something else.",
             )
         x, y, z = self.cohort.blocks[cluster, rank].tolist()
         name = self.cohort.machine.program.placement.shared_label(offset)
@@ -430,7 +433,7 @@ class MBarriers:
             self._in_use(found, "initialised again", origin)
         if not 1 <= count <= MAX_COUNT:
             raise origin.error(
-                BarrierCountError, f"an mbarrier for {count} arrivals: the count has to be in 1..{MAX_COUNT}"
+                BarrierCountError, f"an mbarrier for {count} arrivals: the count must be in 1..{MAX_COUNT}"
             )
         made = self.live[key] = MBarrier(self.cohort, cluster, rank, offset, count)
         self.gone.pop(key, None)
@@ -458,7 +461,7 @@ class MBarriers:
             (x, y, z), warp, _ = wait.bundle.where(found.cluster * WARP_SIZE)
             why = f"block ({x}, {y}, {z}) warp {warp} waits for its phase {found.phase} at line {wait.line}"
         else:
-            why = "it is valid; invalidate it with mbarrier.inval first"
+            why = "it is still valid. Invalidate it with mbarrier.inval first."
         report("mbarrier in use", f"{found.where()} is {what}, and {why}", origin)
         for group in list(found.waiters):
             if group.wait in origin.bundle.machine.half_awake:

@@ -122,7 +122,7 @@ def mma_sync(site: Site) -> Step:
     site.expect("aligned")
     shape = site.expect(*_SHAPES)
     if not (site.has("row") and site.has("col")):
-        site.unsupported("the layouts of A and B have to be .row.col")
+        site.unsupported("the layouts of A and B must be .row.col")
     names = [site.type(*_TYPES) for _ in range(4)]
     form = MMA_FORMS.get((shape, *names))
     if form is None:

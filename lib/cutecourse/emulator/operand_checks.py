@@ -91,7 +91,7 @@ def check_operand(
             continue
         outside = _outside(provenance, first)
         if outside:
-            report("fill multiplied", f"{name} lies outside of its tensor: {outside}", origin)
+            report("fill multiplied", f"{name} lies outside its tensor: {outside}", origin)
         tags -= first
         key = (first >> NUMBER, descriptor.swizzle, kind, k_major, tags.tobytes())
         if key not in provenance.good:
@@ -101,8 +101,8 @@ def check_operand(
             if kind not in _READ_AS.get(tensor_map.dtype, {kind}):
                 report(
                     "another type",
-                    f"{name} is read as .{kind}, and comes from {tensor_map.name}, whose elements are"
-                    f" .{tensor_map.dtype}: the type in the instruction descriptor, or the map's, is wrong",
+                    f"{name} is read as .{kind}, but comes from {tensor_map.name}, whose elements are"
+                    f" .{tensor_map.dtype}. The type in the instruction descriptor, or the map's, is wrong.",
                     origin,
                 )
             if abs(tags).max() >> NUMBER:
@@ -179,7 +179,7 @@ def _say_outside(provenance: Provenance, tag: int) -> str:
         if at >= extent:
             return (
                 f"it begins at {coords} of {tensor_map.name}, which has {extent} elements along dimension"
-                f" {axis}; is it the right tile?"
+                f" {axis}. Is it the right tile?"
             )
     return ""
 
@@ -274,7 +274,7 @@ def _read_twice(
     before, again, count = twice
     return (
         f"{name} has the same 16 bytes at {_element(name, before, item, k_major=k_major)} and at"
-        f" {_element(name, again, item, k_major=k_major)}, and so {count} times: its descriptor"
+        f" {_element(name, again, item, k_major=k_major)}, and the same happens {count} times. Its descriptor"
         f" 0x{bits:016x} has {_layout(descriptor)}"
     )
 
@@ -299,7 +299,7 @@ def _another_layout(
     ]
     tensor_map = source.bound.map
     return (
-        f"{name} is a shuffled tile of {tensor_map.name}: by its descriptor 0x{bits:016x}"
-        f" ({_layout(descriptor)}) {', '.join(seen[:-1])}, and {seen[-1]}; the tensor map has"
+        f"{name} is a shuffled tile of {tensor_map.name}. By its descriptor 0x{bits:016x}"
+        f" ({_layout(descriptor)}), {', '.join(seen[:-1])}, and {seen[-1]}. The tensor map has"
         f" swizzle {tensor_map.swizzle} and rows of {tensor_map.pitch_bytes} bytes"
     )

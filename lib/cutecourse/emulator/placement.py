@@ -88,7 +88,7 @@ class Placement:
                 ) from None
             if not (offset >= 0 and size > 0 and offset + size <= self.shared_bytes):
                 raise LaunchError(
-                    f"names={{{name!r}: {place!r}}}: bytes {offset} to {offset + size} are not in shared"
+                    f"names={{{name!r}: {place!r}}}: bytes {offset} to {offset + size} are not all in shared"
                     f" memory, which has {self.shared_bytes}",
                     kernel=kernel,
                 )

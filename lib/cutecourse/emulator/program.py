@@ -195,7 +195,7 @@ class Program:
         if isinstance(operand, Negated):
             inner = self.source_slot(site, operand.name, kind)
             if kind != "pred":
-                site.invalid(f"{operand} is no predicate")
+                site.invalid(f"{operand} is not a predicate")
             slot = self._slot("pred", ("temporary", site.line, str(operand), len(site.refresh)))
             site.refresh.append(("pred", slot, f"!{inner}"))
             return slot
@@ -224,7 +224,7 @@ class Program:
         if register.bits > width > 1 and site.instruction.opcode in _WIDER_REGISTERS:
             return self._slot(kind, ("part", *self._register_row(register), 0))
         site.invalid(
-            f"{register.name} is a register of type .{register.type}, and the instruction reads .{kind}"
+            f"{register.name} is a register of type .{register.type}, but the instruction reads .{kind}"
         )
 
     def part_slots(self, register: Register, kind: str) -> list[int]:
@@ -243,7 +243,7 @@ class Program:
                 if found.bits == KINDS[kind][0]:
                     return self._slot(kind, ("reg", *self._register_row(found)))
                 site.invalid(
-                    f"{found.name} is a register of type .{found.type}, and the instruction writes .{kind}"
+                    f"{found.name} is a register of type .{found.type}, but the instruction writes .{kind}"
                 )
         site.invalid(f"{operand} cannot be written")
 
@@ -277,7 +277,7 @@ class Program:
         if kind == "pred":
             return int(value != 0)
         if parts == 1 and kind in {"f32", "f64"}:
-            site.invalid(f"the integer {value} where a .{kind} number is wanted: write 0f... or 0d...")
+            site.invalid(f"the integer {value} where a .{kind} number is needed: write 0f... or 0d...")
         return value & ((1 << width) - 1)
 
     @staticmethod  # noqa: RET503 - what it ends in raises
@@ -289,7 +289,7 @@ class Program:
             return int(np.float32(np.uint64(literal.value).view(np.float64)).view(np.uint32))
         if width == 64 and literal.bits == 32:
             return int(np.float64(np.uint32(literal.value).view(np.float32)).view(np.uint64))
-        site.invalid(f"the number {literal} where .{kind} is wanted")
+        site.invalid(f"the number {literal} where .{kind} is needed")
 
     def address_source(self, site: Site, operand: Address) -> AddressSource:
         """How to compute an address operand in each lane."""
@@ -307,7 +307,7 @@ class Program:
             slot = self._slot("u64", ("const", number & ((1 << 64) - 1)))
             return AddressSource(lambda bundle: bundle.rows["u64"][slot], found, number)
         if not isinstance(found, Register) or found.bits not in {32, 64}:
-            site.invalid(f"{operand} is no address: a variable or a register of 32 or 64 bits is needed")
+            site.invalid(f"{operand} is not an address: a variable or a register of 32 or 64 bits is needed")
         kind = f"u{found.bits}"
         slot = self._read_register(site, found, kind)
         if not operand.offset:

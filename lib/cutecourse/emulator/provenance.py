@@ -455,9 +455,9 @@ class Provenance:
 
             def problem(n_bytes: int = CHUNK * len(which), offset: int = offset) -> str:
                 return (
-                    f"{n_bytes} bytes that threads stored here are in a tile that an MMA reads, and"
-                    f" none has read them, first at shared offset 0x{offset:x}: does the descriptor's layout,"
-                    " M or N leave them out?"
+                    f"{n_bytes} bytes that threads stored here are in a tile that an MMA reads, but"
+                    f" no MMA has read them, first at shared offset 0x{offset:x}. Does the"
+                    " descriptor's layout, M or N leave them out?"
                 )
 
             report("another layout" if scattered else "loaded and never read", problem, origin)
@@ -531,6 +531,6 @@ def _left(load: Load, box: NDArray[np.bool_]) -> tuple[str, bool]:
 def _unread(site: _Site) -> str:
     return (
         f"{site.unread * CHUNK} of the {site.brought * CHUNK} bytes that this copy brought were overwritten,"
-        f" or their block ended, and nobody had read them; the first time {site.left}"
-        + (": does a descriptor's stride or swizzle skip rows?" if site.tile and site.scattered else "")
+        f" or their block ended, before anything had read them. The first time it was {site.left}"
+        + (". Does a descriptor's stride or swizzle skip rows?" if site.tile and site.scattered else "")
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Use", "describe_reuse", "describe_thread", "describe_wait", "place_of"]
 
-_MMA_DONE = "a tcgen05.commit behind it, and a wait for the mbarrier that it tells"
+_MMA_DONE = "Put a tcgen05.commit after it, and wait for the mbarrier of that commit"
 
 
 @dataclass(eq=False, slots=True)
@@ -54,8 +54,8 @@ def describe_thread(origin: Origin, access: Access | None, byte: int, other: Use
     verb = {"read": "has read", "write": "has written"}[other.deed]
     return (
         f"{what} {_where(origin, byte)}, which {_warp(origin, other.component)} {verb} at line {other.line},"
-        " and nothing orders the two: a barrier of both warps has to come between them (bar.sync, or an"
-        " mbarrier at which the first arrives and for which the second waits)"
+        " and nothing orders the two. Put a barrier of both warps between them: bar.sync, or an mbarrier at"
+        " which the first warp arrives and for which the second waits."
     )
 
 
@@ -66,19 +66,19 @@ def describe_wait(origin: Origin, access: Access | str, byte: int, other: Use, c
     issuer = _issuer(origin, other)
     if other.deed == "copy":
         mbarrier = _mbarrier(other.component, cohort)
-        parity = "" if other.phase is None else f", parity {other.phase & 1},"
+        parity = "" if other.phase is None else f" with parity {other.phase & 1}"
         return (
-            f"{what} {where}, into which {issuer} copies at line {other.line}, and its thread has not waited"
-            f" for that copy: wait for {mbarrier}{parity} before it, or for a barrier behind such a wait"
+            f"{what} {where}, into which {issuer} copies at line {other.line}, but its thread has not waited"
+            f" for that copy. Wait for {mbarrier}{parity} first, or for a barrier that follows such a wait."
         )
     if other.component.kind == "bulk":
         return (
-            f"{what} {where}, which the copy that {issuer} issued at line {other.line} may have still to"
-            " read: a cp.async.bulk.wait_group.read of that thread, then a barrier, has to come before it"
+            f"{what} {where}, which the copy that {issuer} issued at line {other.line} may not have"
+            " read yet. Let that thread execute cp.async.bulk.wait_group.read, and put a barrier after it."
         )
     return (
-        f"{what} {where}, which the {_operation(other)} that {issuer} issued at line {other.line} may have"
-        f" still to read: {_end_of(other)} has to come before it"
+        f"{what} {where}, which the {_operation(other)} that {issuer} issued at line {other.line} may not"
+        f" have read yet. {_end_of(other)} first."
     )
 
 
@@ -88,24 +88,24 @@ def describe_reuse(origin: Origin, byte: int, other: Use, cohort: Cohort) -> str
     if other.deed == "copy" and other.origin is not None and other.origin.bundle is not origin.bundle:
         return (
             f"{start}into which {_issuer(origin, other)} copies at line {other.line}, and nothing orders the"
-            " two: is the place or the multicast mask of one of them wrong, or has one to wait for who"
-            " reads the other's bytes?"
+            " two copies. Check the address and the multicast mask of each. If both are right, the later copy"
+            " must wait until the other copy's bytes have been read."
         )
     if other.deed == "copy":
         return (
-            f"{start}into which {_issuer(origin, other)} copies at line {other.line}, and its thread has not"
-            f" waited for that copy: wait for {_mbarrier(other.component, cohort)}, and for whoever reads"
-            " those bytes, before it"
+            f"{start}into which {_issuer(origin, other)} copies at line {other.line}, but its thread has not"
+            f" waited for that copy. Wait for {_mbarrier(other.component, cohort)}, and until"
+            " those bytes have been read, before the copy."
         )
     if other.deed == "operation":
         return (
             f"{start}which the {_operation(other)} that {_issuer(origin, other)} issued at line {other.line}"
-            f" may have still to read: {_end_of(other)} has to come before it"
+            f" may not have read yet. {_end_of(other)} first."
         )
     return (
-        f"{start}which {_warp(origin, other.component)} reads at line {other.line}, and its thread has not"
-        " waited for a barrier behind that read: the reader arrives at an mbarrier when it is done, and the"
-        " issuer waits for that phase before the copy"
+        f"{start}which {_warp(origin, other.component)} reads at line {other.line}, but its thread has not"
+        " waited for a barrier after that read. Let the reader arrive at an mbarrier when it is done, and"
+        " let the issuer wait for that phase before the copy."
     )
 
 
@@ -145,10 +145,10 @@ def _operation(other: Use) -> str:
 def _end_of(other: Use) -> str:
     """What has to come behind an operation for its bytes to be free."""
     if other.component.kind == "bulk":
-        return "a cp.async.bulk.wait_group.read, and an arrival behind it for which the issuer waits,"
+        return "Execute cp.async.bulk.wait_group.read and arrive at an mbarrier for which the issuer waits"
     if other.component.kind == "wgmma":
-        return "a wgmma.wait_group, and a barrier behind it,"
-    return f"{_MMA_DONE},"
+        return "Execute wgmma.wait_group, and a barrier after it,"
+    return _MMA_DONE
 
 
 def _mbarrier(component: Component, cohort: Cohort) -> str:

@@ -137,9 +137,9 @@ class Races:
         elif self.cohort.machine.severities["race"] == "error":
             raise origin.error(
                 NoBarrierError,
-                f"{barrier.where()} is used, and nothing orders that behind its mbarrier.init at line"
-                f" {tag & self.clocks.line_mask}, which may as well not have run: a barrier of both warps has"
-                " to come between them, the cluster's where they are of different CTAs",
+                f"{barrier.where()} is used, but nothing orders this use after its mbarrier.init at line"
+                f" {tag & self.clocks.line_mask}. The init may not have run yet. Put a barrier of both warps"
+                " between them, or the cluster's barrier if the warps are in different CTAs.",
             )
 
     def barrier_told(self, barrier: MBarrier, origin: Origin) -> None:

@@ -162,8 +162,8 @@ def check_reduction(
 # --- in words -----------------------------------------------------------------------------------------------
 
 _TOGETHER = (
-    "another lane of the warp issues the same tcgen05.mma with it, and this sum has its product once for"
-    " each: is one thread elected?"
+    "another lane of the warp issues the same tcgen05.mma, so this sum holds its product once for each lane."
+    " Is one thread elected?"
 )
 
 
@@ -173,24 +173,25 @@ def _ks(steps: Steps, first: int) -> str:
 
 
 def _both(pair: _Pair) -> str:
-    return f"A is {_ks(pair.a, pair.k_a)}, and B {_ks(pair.b, pair.k_b)}"
+    return f"A is {_ks(pair.a, pair.k_a)}, and B is {_ks(pair.b, pair.k_b)}"
 
 
 def _apart(pair: _Pair, first: _Pair) -> str:
     return (
         f"{_both(pair)}, in one sum with {_ks(first.a, first.k_a)} and {_ks(first.b, first.k_b)} (line"
-        f" {first.origin.site.line}): A has gone on by {pair.k_a - first.k_a} and B by"
-        f" {pair.k_b - first.k_b}; do both descriptors start at the same k?"
+        f" {first.origin.site.line})."
+        f" A has moved by {pair.k_a - first.k_a} and B by {pair.k_b - first.k_b}. Do both"
+        " descriptors start at the same k?"
     )
 
 
 def _again(pair: _Pair) -> str:
-    return f"{_both(pair)}, and this sum has that product already: a stage that is multiplied twice?"
+    return f"{_both(pair)}, but this sum has that product already. Is a stage multiplied twice?"
 
 
 def _different(pair: _Pair) -> str:
     return (
-        f"{_both(pair)}, and each of the tensors has {pair.a.extent} k: do both copies take the same"
+        f"{_both(pair)}, but both tensors have the same {pair.a.extent} k. Do both copies use the same"
         " coordinate along k?"
     )
 
@@ -198,7 +199,7 @@ def _different(pair: _Pair) -> str:
 def _own(pair: _Pair, other: _Pair) -> str:
     return (
         f"{_both(pair)}, which is A's own tensor, in one sum with {_ks(other.a, other.k_a)} and"
-        f" {_ks(other.b, other.k_b)} (line {other.origin.site.line}): is that A's descriptor in B's place?"
+        f" {_ks(other.b, other.k_b)} (line {other.origin.site.line}). Is that A's descriptor in B's place?"
     )
 
 
@@ -206,8 +207,8 @@ def _within(a: Steps, b: Steps) -> str:
     def shown(steps: Steps) -> str:
         return f"{', '.join(map(str, steps.relative))} of {steps.source.bound.map.name}"
 
-    return f"from the first on, the k of A are {shown(a)}, and those of B {shown(b)}"
+    return f"counted from the first, the k of A are {shown(a)}, but those of B are {shown(b)}"
 
 
 def _halves(name: str, first: int, second: int) -> str:
-    return f"{name} begins with k = {first} in one CTA of the pair and with k = {second} in the other"
+    return f"{name} begins with k = {first} in one CTA of the pair but with k = {second} in the other"

@@ -107,7 +107,7 @@ def instruction(
         text = define.__doc__ or ""
         source = re.search(r"Source:\s*(.*?)(?:\n\s*\n|\Z)", text, re.DOTALL)
         if not source:
-            raise TypeError(f"{define.__name__}: the docstring of an instruction has to have a Source: line")
+            raise TypeError(f"{define.__name__}: the docstring of an instruction must have a Source: line")
         for name in names:
             if name in _REGISTRY:
                 raise TypeError(

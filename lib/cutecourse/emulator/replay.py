@@ -100,7 +100,7 @@ class Replay:
         Errors: TraceError where the launch does not do the same again.
         """
         if self._args is None:
-            raise TraceError("the launch's arguments could not be copied, so that it cannot be run again.")
+            raise TraceError("the launch's arguments could not be copied, so it cannot be run again.")
         witness = Witness([event.index for event in events], end=end, memory=memory)
         copies = Copies()
         args = [copies.of(argument) for argument in self._args]
@@ -116,7 +116,7 @@ class Replay:
             again = witness.taken.get(event.index)
             if again is None or (again.event is not None and again.event.place != event.place):
                 raise TraceError(
-                    f"the launch did something else than event {event.index} when it was run again: it has to"
+                    f"the launch did not repeat event {event.index} when it was run again: it must"
                     " depend on its arguments and its seed only."
                 )
         return witness.taken

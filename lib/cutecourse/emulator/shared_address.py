@@ -104,7 +104,7 @@ class SharedTargets:
         if self.generic:
             if address >> WINDOW_BITS != SHARED_WINDOW >> WINDOW_BITS:
                 self._fail(
-                    AddressError, bundle, lane, address, "the generic address lies outside of shared memory"
+                    AddressError, bundle, lane, address, "the generic address lies outside shared memory"
                 )
             low = address & ((1 << WINDOW_BITS) - 1)
         size = bundle.cohort.size
@@ -120,7 +120,7 @@ class SharedTargets:
                 f"it lies past the end of the CTA's {bundle.program.shared_bytes} bytes of shared memory",
             )
         if offset % self.size:
-            self._fail(AlignmentError, bundle, lane, address, f"it is no multiple of {self.size}")
+            self._fail(AlignmentError, bundle, lane, address, f"it is not a multiple of {self.size}")
         if rank != bundle.rank:
             if not self.remote_allowed:
                 self._fail(AddressError, bundle, lane, address, f"it lies in CTA {rank}: {self.remote}")

@@ -176,7 +176,7 @@ def redux(site: Site) -> Step:
 
 @instruction("activemask")
 def activemask(site: Site) -> Step:
-    """Say which lanes of the warp execute this very instruction together.
+    """Give the mask of the lanes that execute this instruction together.
 
     Shapes:     d a 32-bit mask with bit l for lane l.
     Simplified: which lanes come together without a `.sync` instruction is up to the scheduler, here as there.

@@ -106,7 +106,7 @@ class Site:
         """Take one of the modifiers; it is an error that none is there."""
         found = self.one_of(*names)
         if found is None:
-            self.unsupported(f"none of the modifiers {', '.join('.' + n for n in names)} is there")
+            self.unsupported(f"it needs one of the modifiers {', '.join('.' + n for n in names)}")
         return found
 
     def type(self, *allowed: str) -> str:  # noqa: RET503 - what it ends in raises
@@ -131,7 +131,7 @@ class Site:
         """The operand as written; it is an error that there are fewer."""
         if index >= len(self._operands):
             self.invalid(
-                f"{self.instruction.name} has {number(len(self._operands), 'operand')}, and operand"
+                f"{self.instruction.name} has {number(len(self._operands), 'operand')} here, but operand"
                 f" {index + 1} is missing"
             )
         if self._looked_at is not None:
@@ -199,7 +199,7 @@ class Site:
         """The address in brackets."""
         operand = self.operand(index)
         if not isinstance(operand, Address):
-            self.invalid(f"operand {index + 1} has to be an address in brackets, and is {operand}")
+            self.invalid(f"operand {index + 1} must be an address in brackets, but is {operand}")
         return self.program.address_source(self, operand)
 
     def label(self, index: int) -> LabelSymbol:
@@ -207,7 +207,7 @@ class Site:
         operand = self.operand(index)
         found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
         if not isinstance(found, LabelSymbol):
-            self.invalid(f"{operand} is no label of this function")
+            self.invalid(f"{operand} is not a label of this function")
         return found
 
     def function(self, index: int) -> Function:
@@ -215,7 +215,7 @@ class Site:
         operand = self.operand(index)
         found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
         if not isinstance(found, Function):
-            self.invalid(f"{operand} is no function of this module; indirect calls are not supported")
+            self.invalid(f"{operand} is not a function of this module; indirect calls are not supported")
         return found
 
     def read(self, operand: Operand, kind: str) -> int:

@@ -57,8 +57,8 @@ def over_budget(machine: Machine, runs: Mapping[int, int], budget: int) -> Emula
     )
     return machine.error(
         BudgetExceeded,
-        f"the kernel did not end within {budget} instructions; it ran most often\n{lines}\n"
-        "  Does a loop wait for something that never comes? Else raise max_instructions.",
+        f"the kernel did not end within {budget} instructions. These lines ran most often:\n{lines}\n"
+        "  Does a loop wait for something that never comes? If not, raise max_instructions.",
         hottest[0][0] if hottest else None,
     )
 
@@ -71,7 +71,7 @@ def stuck(machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) 
     if apart and not any(hasattr(wait.split.waiting, "time_out") for wait in waits):
         needs = apart[0].split.waiting.needs
         return _error(
-            DivergedWarp, f"{needs}, and some of them wait elsewhere:\n" + "\n".join(rows), apart[0]
+            DivergedWarp, f"{needs}, but some of them wait elsewhere:\n" + "\n".join(rows), apart[0]
         )
     history = _Histories(machine, runs, waits)
     short = [wait for wait in waits for barrier in wait.barriers if history.bytes_are_wrong(barrier)]
@@ -80,12 +80,14 @@ def stuck(machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) 
     if short:
         barrier = next(b for b in short[0].barriers if history.bytes_are_wrong(b))
         first = (
-            f"{number(abs(barrier.tx), 'byte')} {'are missing at' if barrier.tx > 0 else 'too many came to'}"
+            f"{number(abs(barrier.tx), 'byte')} {'are missing at' if barrier.tx > 0 else 'too many reached'}"
             f" {barrier.label()}: "
         )
         if (multicast := unexpected_multicast(barrier)) is not None:
             return multicast.error(MulticastError, "\n".join([unexpected(barrier), *rows]))
-        advice = "  Compare what expect_tx asks for with the boxes, and the CTAs, that the copies bring."
+        advice = (
+            "  Compare the bytes that expect_tx announces with the boxes, and with the CTAs, of the copies."
+        )
         problem = first + "no warp can go on:\n" + "\n".join([*rows, *told, advice])
         return _error(TransactionBytesError, problem, short[0])
     return _error(DeadlockError, "no warp can go on:\n" + "\n".join([*rows, *told]), waits[0])
@@ -303,7 +305,7 @@ class _Histories:
         if barrier.phase and not deeds:
             parity = barrier.phase - 1 & 1
             before = f"; phase {barrier.phase - 1} is complete, and a wait for parity {parity} would pass"
-        yield f"phase {barrier.phase} has got" + (":" if deeds else " nothing") + before
+        yield f"phase {barrier.phase} has received" + (":" if deeds else " nothing") + before
         yield from deeds[:_DEEDS]
         if len(deeds) > _DEEDS:
             yield f"and from {number(len(deeds) - _DEEDS, 'line')} more"
@@ -312,7 +314,7 @@ class _Histories:
         late = [row for row in self._late(barrier) if row[0] == kind]
         for what, phase, origin in late[-_SITES:]:
             yield (
-                f"phase {phase} got {_DEED[what].format(wanted)} at line {self._line(origin)} by"
+                f"phase {phase} received {_DEED[what].format(wanted)} at line {self._line(origin)} by"
                 f" {_who([origin])}{self._stands(origin)}"
             )
         if barrier.tx >= 0 and (never := [i for i in self.never[wanted] if self._may_mean(i, barrier)]):
@@ -321,7 +323,7 @@ class _Histories:
                 for i in never[:_SITES]
             )
             more = f" and {len(never) - _SITES} more" if len(never) > _SITES else ""
-            yield f"never executed, could bring {wanted}: line {lines}{more}"
+            yield f"could bring {wanted} but was never executed: line {lines}{more}"
 
     def _deeds(self, barrier: MBarrier) -> list[str]:
         """What the current phase has got: one row for a line of the kernel, whoever executed it."""

@@ -48,7 +48,7 @@ def take_cta_group(site: Site) -> int:
     elif machine.cta_group[0] != group:
         site.invalid(
             f".cta_group::{group} here and .cta_group::{machine.cta_group[0]} at line {machine.cta_group[1]}:"
-            " all tcgen05 instructions of a kernel have to have the same"
+            " all tcgen05 instructions of a kernel must have the same"
         )
     return group
 
@@ -62,7 +62,7 @@ def check_peer(origin: Origin, group: int) -> None:
     if peer >= bundle.cohort.size:
         raise origin.error(
             AddressError,
-            f".cta_group::2 works on CTAs {bundle.rank & ~1} and {bundle.rank | 1} of the cluster, and the"
+            f".cta_group::2 works on CTAs {bundle.rank & ~1} and {bundle.rank | 1} of the cluster, but the"
             f" cluster has {bundle.cohort.size}",
         )
     if not bundle.cohort.alive(peer)[origin.lane // WARP_SIZE]:
@@ -78,7 +78,7 @@ def uniform_value(site: Site, bundle: Bundle, warp: int, row: NDArray[Any], what
         lane = int(np.argmax(other))
         raise site.error(
             NonUniformOperand,
-            f"{what} is {first} in lane 0 and {int(values[lane])} in lane {lane}: it has to be the same in"
+            f"{what} is {first} in lane 0 but {int(values[lane])} in lane {lane}: it must be the same in"
             " all lanes of the warp",
             bundle,
             warp * WARP_SIZE + lane,
@@ -90,7 +90,7 @@ def _check_columns(origin: Origin, columns: int) -> None:
     if not SMALLEST <= columns <= COLUMNS or columns & (columns - 1):
         raise origin.error(
             TensorMemoryAllocationError,
-            f"{columns} columns: their number has to be a power of two from {SMALLEST} to {COLUMNS}",
+            f"{columns} columns: their number must be a power of two from {SMALLEST} to {COLUMNS}",
         )
 
 
@@ -104,10 +104,10 @@ def _check_warp(origin: Origin, memory: TensorMemory, *, allocates: bool) -> Non
     if allocates:
         raise origin.error(
             TensorMemoryAllocationError,
-            f"warp {warp} allocates tensor memory, and warp {memory.warp} of the CTA has done so before:"
-            " one warp has to do all of it",
+            f"warp {warp} allocates tensor memory, but warp {memory.warp} of the CTA has done so before:"
+            " one warp must do all of it",
         )
-    problem = f"warp {warp} executes it, and warp {memory.warp} of the CTA has allocated"
+    problem = f"warp {warp} executes it, but warp {memory.warp} of the CTA has allocated"
     report("another warp frees", problem, origin, memory.line)
 
 
@@ -155,7 +155,7 @@ def alloc(site: Site) -> Step:
     Errors:     TensorMemoryAllocationError (number; more than before; another warp than before; after
                 relinquish_alloc_permit; a pair that disagrees), NonUniformOperand, AddressError,
                 AlignmentError, DivergedWarp; TensorMemoryLeak for what is not freed when the CTA ends.
-    Simplified: each CTA has an SM of its own, so only its own allocations stand in its way. First fit; the
+    Simplified: each CTA has an SM of its own, so only its own allocations limit it. First fit; the
                 hardware's choice is not documented.
     Source:     PTX ISA 9.0, tcgen05.alloc
                 (#tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit).
@@ -219,7 +219,7 @@ def _allocated(origin: Origin, columns: int, group: int, offset: int, start: int
 
 @instruction("tcgen05.dealloc", control=True, gated=True)
 def dealloc(site: Site) -> Step:
-    """Free columns of tensor memory that tcgen05.alloc has given.
+    """Free columns of tensor memory that tcgen05.alloc allocated.
 
     Shapes:     a whole warp; address and number are the same in all lanes. With
                 .cta_group::2 one warp of each CTA of the pair together.
@@ -270,7 +270,7 @@ def _find(origin: Origin, memory: TensorMemory, address: int, columns: int) -> i
         held = ", ".join(f"{a.columns} at 0x{a.start:x}" for a in memory.allocations.values())
         raise origin.error(
             TensorMemoryAllocationError,
-            f"{columns} columns at 0x{address:x} are to be freed, and are no allocation of the CTA"
+            f"{columns} columns at 0x{address:x} are to be freed, but are not an allocation of the CTA"
             f" (columns allocated: {held or 'none'})",
         )
     region = Region(np.ones(LANES, dtype=np.bool_), start, start + columns)
@@ -284,7 +284,7 @@ def _freed(origin: Origin, columns: int, group: int, start: int) -> None:
 
 @instruction("tcgen05.relinquish_alloc_permit")
 def relinquish_alloc_permit(site: Site) -> Step:
-    """Give up the CTA's right to allocate tensor memory; what it has stays its own.
+    """Give up the CTA's right to allocate tensor memory; its allocations stay.
 
     Shapes:     a whole warp.
     Errors:     TensorMemoryAllocationError for a later tcgen05.alloc of any warp; DivergedWarp. Another warp

@@ -139,8 +139,8 @@ def _check_written(
         report(
             "never written",
             f"{what} is read from lane {int(lanes[row])}, column {columns.start + int(column)} of tensor"
-            " memory, where nobody has written since it was allocated"
-            + (": should the first tcgen05.mma have enable-input-d false?" if what == "D" else ""),
+            " memory, which has not been written since it was allocated"
+            + (". Should the first tcgen05.mma have enable-input-d false?" if what == "D" else ""),
             mma.origin,
         )
 

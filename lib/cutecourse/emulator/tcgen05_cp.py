@@ -44,7 +44,7 @@ _WORDS = CHUNK // 4
 
 @instruction("tcgen05.cp")
 def cp(site: Site) -> Step:
-    """Copy a matrix from shared to tensor memory, beside the thread that asks.
+    """Copy a matrix from shared to tensor memory, asynchronously.
 
     Shapes:     once for each active lane: elect one. Row r of 128 or 256 bits goes to lane r; 64 rows go to
                 the lanes of warps 0 and 1, and again of 2 and 3 (.warpx2::02_13), or 32 rows each to warps 0
@@ -67,7 +67,7 @@ def cp(site: Site) -> Step:
     if into and narrow is not None:
         site.unsupported(f".b8x16.{narrow}, which is unpacked on the way, is not supported yet")
     if into or narrow is not None:
-        site.unsupported(".b8x16 goes with .b6x16_p32 or .b4x16_p64, and each of these with .b8x16")
+        site.unsupported(".b8x16 needs .b6x16_p32 or .b4x16_p64, and each of these needs .b8x16")
     lanes = _SHAPES.get((shape, site.one_of(*_MULTICASTS)))
     if lanes is None:
         known = ", ".join(f".{s}" + (f".{m}" if m else "") for s, m in _SHAPES if s == shape)
@@ -98,8 +98,8 @@ def _source(origin: Origin, bits: int, rows: int, chunks: int) -> NDArray[np.int
     if int(found.max()) + CHUNK > limit:
         raise origin.error(
             AddressError,
-            f"the descriptor 0x{bits:016x} reaches to byte {int(found.max()) + CHUNK} of shared memory, and"
-            f" the CTA has {limit}",
+            f"the descriptor 0x{bits:016x} reaches to byte {int(found.max()) + CHUNK} of shared memory, but"
+            f" the CTA has only {limit}",
         )
     return found
 
@@ -114,7 +114,7 @@ def _issue(
         allowed = f"0 to {room - 1}" if room > 1 else "0"
         raise origin.error(
             TensorMemoryLanesError,
-            f"the address 0x{address:x} is of lane {lane}, and has to be of lane {allowed}",
+            f"the address 0x{address:x} is in lane {lane}, but must be in lane {allowed}",
         )
     lanes = lanes + lane
     cohort, cluster, rank = origin.bundle.cohort, origin.lane // WARP_SIZE, origin.bundle.rank
@@ -137,7 +137,7 @@ def _issue(
             origin,
             region,
             writes=True,
-            remedy="wait for the mbarrier of a tcgen05.commit behind it",
+            remedy="Wait for the mbarrier of a tcgen05.commit after it.",
             pipeline="cp",
         )
         memory.begin(moving)

@@ -62,9 +62,9 @@ class _Access:
         if halves:
             found = site.constant(1 if stores else 2)
             if found is None:
-                site.invalid("the offset of the second half has to be an integer constant")
+                site.invalid("the offset of the second half must be an integer constant")
             if found < 0:
-                site.invalid(f"the offset of the second half is {found}, and has to be 0 or more columns")
+                site.invalid(f"the offset of the second half is {found}, but must be 0 or more columns")
             split = found
         self.fragment: Fragment = fragment(self.shape, count, split, packed=self.packed)
         (_, stop), *others = self.fragment.ranges
@@ -95,8 +95,8 @@ class _Access:
             which = f"lane {own}" if span == WARP_SIZE else f"lane {own} or {own + span}"
             raise origin.error(
                 TensorMemoryLanesError,
-                f"the address 0x{address:x} is of lane {lane}: warp {bundle.warp} reaches lanes {own} to"
-                f" {own + WARP_SIZE - 1}, so that .{self.shape} starts at {which}",
+                f"the address 0x{address:x} is in lane {lane}: warp {bundle.warp} reaches lanes {own} to"
+                f" {own + WARP_SIZE - 1}, so .{self.shape} must start at {which}",
             )
         memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
         name = "tcgen05.st" if writes else "tcgen05.ld"
@@ -171,8 +171,9 @@ def ld(site: Site) -> Step:
                 report(
                     "never written",
                     f"register {cell // (1 + access.packed)} would be loaded from column"
-                    f" {first}, where nobody has written since it was allocated: a missing"
-                    " tcgen05.mma, st or cp, a missing wait for its commit's mbarrier, or another address?",
+                    f" {first}, which has not been written since it was allocated. Is a"
+                    " tcgen05.mma, st or cp missing, or a wait for its commit's mbarrier, or is"
+                    " the address wrong?",
                     origin,
                 )
             values = memory.cells[lane, column]
@@ -235,7 +236,7 @@ def st(site: Site) -> Step:
             if access.packed:
                 values = np.stack([values & _HALF, values >> np.uint32(16)], axis=-1).reshape(WARP_SIZE, -1)
             moving = [
-                Moving(origin, region, writes=True, remedy="its warp has to execute tcgen05.wait::st first")
+                Moving(origin, region, writes=True, remedy="Its warp must execute tcgen05.wait::st first.")
                 for region in regions
             ]
             for one in moving:

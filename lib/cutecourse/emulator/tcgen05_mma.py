@@ -50,7 +50,7 @@ _MOST_SCALE = 15
 _PLACES = 4096
 """So many are kept, with two matrices for each CTA, of 2 KiB each in a GEMM of 128 x 16."""
 _PLANS = 1024
-_AFTER_COMMIT = "wait for the mbarrier of a tcgen05.commit behind it"
+_AFTER_COMMIT = "Wait for the mbarrier of a tcgen05.commit after it."
 
 
 class _Operands:
@@ -110,7 +110,7 @@ class _Asked(NamedTuple):
 
 @instruction("tcgen05.mma")
 def mma(site: Site) -> Step:
-    """Multiply matrices into tensor memory, beside the thread that asks: D = A * B + D, or D = A * B.
+    """Multiply matrices into tensor memory, asynchronously: D = A * B + D, or D = A * B.
 
     Shapes:     once for each active lane: elect one. D is m x n, of the CTA or the pair, as the instruction
                 descriptor says; A is m x k in shared memory or, two 16-bit elements in a column, in tensor
@@ -183,7 +183,7 @@ class Plan:
             if not self.a_in_tmem:
                 self.a_matrix = self._matrix(origin, "a-desc", asked.a, shape.m, k_major=shape.a_k_major)
             elif not shape.a_k_major:
-                raise FieldError("transpose A (bit 15)", "set, and A in tensor memory is K-major")
+                raise FieldError("transpose A (bit 15)", "set, but A in tensor memory is K-major")
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
         self.lanes = (0, 16) if shape.m // group == 64 and group == 1 else (0,)
@@ -214,8 +214,8 @@ class Plan:
         if found.stop > limit:
             raise origin.error(
                 AddressError,
-                f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, and the CTA has"
-                f" {limit}",
+                f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, but the CTA has"
+                f" only {limit}",
             )
         return found
 
@@ -331,7 +331,7 @@ class Mma:
             raise origin.error(
                 TensorMemoryLanesError,
                 f"D at 0x{asked.d:x} starts in lane {plan.lane}: with M = {shape.m} and .cta_group::"
-                f"{plan.group} it starts in lane {' or '.join(map(str, plan.lanes))}",
+                f"{plan.group} it must start in lane {' or '.join(map(str, plan.lanes))}",
             )
         for memory in place.memories:
             for part, region in zip(plan.parts, plan.regions, strict=True):
@@ -427,8 +427,8 @@ class Mma:
         if collector.endswith("use") and buffers.get(key) != a:
             raise self.origin.error(
                 InvalidOperand,
-                f".{collector}, and the collector buffer does not hold this A: the tcgen05.mma before it has"
-                " to have the same A and .collector::a::fill or ::use",
+                f".{collector}, but the collector buffer does not hold this A. The tcgen05.mma before it must"
+                " have the same A and .collector::a::fill or ::use.",
             )
         buffers[key] = a if collector in _KEEPING else None
 
@@ -439,8 +439,8 @@ class Mma:
         if lane != plan.lane:
             raise self.origin.error(
                 TensorMemoryLanesError,
-                f"A at 0x{plan.asked.a:x} starts in lane {lane} and D in lane {plan.lane}: they have to start"
-                " in the same",
+                f"A at 0x{plan.asked.a:x} starts in lane {lane} and D in lane {plan.lane}: both must start"
+                " in the same lane",
             )
         return region_of(part, column, plan.shape.k * plan.item // 4)
 

@@ -163,7 +163,7 @@ def check_source(
     what: str,
     *,
     issued: bool = False,
-    until: str = "a tcgen05.commit behind it",
+    until: str = "a tcgen05.commit that follows it",
 ) -> None:
     """Refuse chunks of a CTA's shared memory that the asynchronous proxy does not find as they should be.
 
@@ -195,8 +195,8 @@ def check_source(
     if issued:
         report(
             "source overwritten",
-            f"{where} that was changed before the operation had read it: whoever writes there again has to"
-            f" wait for {until}",
+            f"{where} that was changed before the operation had read it. The thread that writes there again"
+            f" must first wait for {until}.",
             origin,
             address=offset,
             allocation=name,
@@ -204,8 +204,8 @@ def check_source(
     elif seen:
         report(
             "no proxy fence",
-            f"{where} that was written by a thread with no fence.proxy.async after it: each thread fences its"
-            " stores, then a barrier, then the operation",
+            f"{where} that was written by a thread with no fence.proxy.async after it. Each thread must fence"
+            " its stores; then comes a barrier, then the operation.",
             origin,
             address=offset,
             allocation=name,
@@ -213,8 +213,8 @@ def check_source(
     else:
         report(
             "never written",
-            f"{where} that was never written: a missing store, copy, or wait for a copy's mbarrier before it,"
-            " or an mbarrier that did not expect all bytes?",
+            f"{where} that was never written. Is a store, a copy, or a wait for a copy's mbarrier missing"
+            " before it, or did an mbarrier not expect all bytes?",
             origin,
             address=offset,
             allocation=name,

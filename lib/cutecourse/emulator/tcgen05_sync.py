@@ -28,7 +28,7 @@ _TOLD = "the mbarrier that it tells"
 
 @instruction("tcgen05.commit")
 def commit(site: Site) -> Step:
-    """Have an mbarrier told when the thread's earlier tcgen05.mma and cp are complete, by one arrival.
+    """Arrive once at an mbarrier when the thread's earlier tcgen05.mma and cp are complete.
 
     Shapes:     once for each active lane: elect one, the one that has issued the operations. With
                 .multicast::cluster the mbarriers at the same offset in all CTAs that the mask names.

@@ -126,7 +126,7 @@ class TensorMap:
         """
         if not isinstance(array, np.ndarray):
             raise TensorMapError(
-                f"a tensor map is of a NumPy array, not of a {type(array).__name__}", rule="array"
+                f"a tensor map needs a NumPy array, not a {type(array).__name__}", rule="array"
             )
         steps = (1,) * len(box) if element_strides is None else tuple(element_strides)
         made = cls(
@@ -201,7 +201,7 @@ class TensorMap:
         rank = len(self.dims)
         if not 1 <= rank <= _MAX_RANK:
             raise TensorMapError(
-                f"a tensor map has 1 to {_MAX_RANK} dimensions, and dims names {rank}", rule="rank"
+                f"a tensor map has 1 to {_MAX_RANK} dimensions, but dims names {rank}", rule="rank"
             )
         for what, given, wanted in (
             ("strides", self.strides, rank - 1),
@@ -210,24 +210,25 @@ class TensorMap:
         ):
             if len(given) != wanted:
                 raise TensorMapError(
-                    f"{what} has {len(given)} numbers and needs {wanted} for {rank} dimensions", rule="counts"
+                    f"{what} has {len(given)} numbers, but needs {wanted} for {rank} dimensions",
+                    rule="counts",
                 )
         self._check_words()
         if self.offset % 16 or self.offset < 0:
             raise TensorMapError(
-                f"the tensor starts {self.offset} bytes into the array, and has to start at a multiple of 16",
+                f"the tensor starts {self.offset} bytes into the array; it must start at a multiple of 16",
                 rule="address_alignment",
             )
         _in_range("dims", self.dims, 1, _MAX_DIM, "dim_range")
         for axis, stride in enumerate(self.strides, 1):
             if stride % 16:
                 raise TensorMapError(
-                    f"the stride of dimension {axis} is {stride} bytes, and has to be a multiple of 16",
+                    f"the stride of dimension {axis} is {stride} bytes; it must be a multiple of 16",
                     rule="stride_alignment",
                 )
             if not 0 <= stride < _MAX_STRIDE:
                 raise TensorMapError(
-                    f"the stride of dimension {axis} is {stride} bytes, and has to be in 0..2^40-1",
+                    f"the stride of dimension {axis} is {stride} bytes, but must be in 0..2^40-1",
                     rule="stride_range",
                 )
         _in_range("box", self.box, 1, _MAX_BOX, "box_range")
@@ -256,7 +257,8 @@ class TensorMap:
             raise TensorMapError(f"oob_fill is 'zeros' or 'nan', not {self.oob_fill!r}", rule="oob_fill")
         if self.oob_fill == "nan" and self.dtype not in _NANS:
             raise TensorMapError(
-                f"oob_fill 'nan' is for floating-point types, and the map's is {self.dtype}", rule="oob_fill"
+                f"oob_fill 'nan' is for floating-point types, but the map's type is {self.dtype}",
+                rule="oob_fill",
             )
 
     def _check_box(self) -> None:
@@ -264,7 +266,7 @@ class TensorMap:
         if self.inner_bytes % 16:
             raise TensorMapError(
                 f"the box's innermost row is {self.box[0]} elements of {self.item_bytes} bytes ="
-                f" {self.inner_bytes} bytes, and has to be a multiple of 16",
+                f" {self.inner_bytes} bytes; it must be a multiple of 16",
                 rule="box_inner_bytes",
             )
         span = SPANS[self.swizzle]
@@ -276,7 +278,7 @@ class TensorMap:
             )
         if self.box_bytes > _MAX_BOX_BYTES:
             raise TensorMapError(
-                f"the box has {self.box_bytes} bytes, and at most {_MAX_BOX_BYTES} are possible",
+                f"the box has {self.box_bytes} bytes, but at most {_MAX_BOX_BYTES} are possible",
                 rule="box_bytes",
             )
 
@@ -294,7 +296,7 @@ def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
 def _in_range(what: str, values: tuple[int, ...], low: int, high: int, rule: str) -> None:
     for axis, value in enumerate(values):
         if not low <= value <= high:
-            raise TensorMapError(f"{what}[{axis}] is {value}, and has to be in {low}..{high}", rule=rule)
+            raise TensorMapError(f"{what}[{axis}] is {value}, but must be in {low}..{high}", rule=rule)
 
 
 def _element(array: NDArray[Any], given: DType | str | None) -> str:
@@ -367,7 +369,7 @@ class BoundTensorMap:
         base = address + tensor_map.offset
         if base % 16:
             raise TensorMapError(
-                f"the tensor's address is 0x{base:x}, and has to be a multiple of 16",
+                f"the tensor's address is 0x{base:x}; it must be a multiple of 16",
                 rule="address_alignment",
             )
         if tensor_map.name is None:

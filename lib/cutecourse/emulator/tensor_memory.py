@@ -117,8 +117,8 @@ def _overtaken(what: str, region: Region, moving: Moving, *, same: bool) -> str:
     other = "" if same or moving.pipeline == "cp" else " as another accumulator"
     name, line = moving.origin.site.instruction.name, moving.origin.site.line
     return (
-        f"{what} takes {region}, which the {name} of line {line} has still to"
-        f" {f'write{other}' if moving.writes else 'read'}"
+        f"{what} uses {region}, which the {name} of line {line} has not"
+        f" {f'written{other}' if moving.writes else 'read'} yet"
     )
 
 
@@ -187,7 +187,7 @@ class TensorMemory:
         if region.stop > COLUMNS:
             raise origin.error(
                 TensorMemoryOutside,
-                f"{what} takes {region}: tensor memory has {LANES} lanes and {COLUMNS} columns",
+                f"{what} uses {region}, but tensor memory has only {LANES} lanes and {COLUMNS} columns",
             )
         taken = self.taken[region.first : region.stop]
         if not taken.all():
@@ -204,7 +204,7 @@ class TensorMemory:
                 before = f"; column {column} was freed at line {freed.site.line} by block {block} warp {warp}"
             raise origin.error(
                 kind,
-                f"{what} takes {region}, and column {column} is not allocated"
+                f"{what} uses {region}, but column {column} is not allocated"
                 f" (allocated: {held or 'no columns'}{before})",
             )
         if len(self._held) < COLUMNS:
@@ -247,8 +247,8 @@ class TensorMemory:
                 continue
             report(
                 "read before written" if moving.writes else "written before read",
-                f"{what} takes {region}, which the {site.instruction.name} of line {site.line} has still to"
-                f" {'write' if moving.writes else 'read'}: {moving.remedy}",
+                f"{what} uses {region}, which the {site.instruction.name} of line {site.line} has not"
+                f" {'written' if moving.writes else 'read'} yet. {moving.remedy}",
                 origin,
                 site.line,
             )
@@ -344,8 +344,8 @@ class TensorMemories:
             left = next(iter(memory.allocations.values()))
             report(
                 "tensor memory leak",
-                f"the CTA ended and had not freed the {left.columns} columns of tensor memory from column"
-                f" {left.start} on: tcgen05.dealloc is missing",
+                f"the CTA ended without freeing {left.columns} columns of tensor memory, from column"
+                f" {left.start} on. Add the missing tcgen05.dealloc.",
                 left.origin,
             )
 
@@ -412,7 +412,7 @@ class TensorMemories:
                         f"CTA {ticket.rank} asks for {ticket.columns} columns and its peer, CTA {peer}, for"
                         f" {other.columns}"
                         + ("" if ticket.start is None else f" from column {ticket.start} and {other.start}")
-                        + ": the two warps of a pair have to ask for the same",
+                        + ": the two warps of a pair must ask for the same",
                     )
                 return sorted((ticket, other), key=lambda t: t.rank)
         return None
@@ -434,4 +434,4 @@ class TensorMemories:
         free = sum(int((~self[ticket.cluster, rank].taken).sum()) for rank in self.ranks(ticket)) // (
             len(self.ranks(ticket))
         )
-        return f"{what} waits for {ticket.columns} neighbouring columns of tensor memory, {free} are free"
+        return f"{what} waits for {ticket.columns} neighbouring columns of tensor memory; {free} are free"

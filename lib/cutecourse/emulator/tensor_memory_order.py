@@ -187,13 +187,14 @@ class Order:
                 if not load.region.meets(region):
                     continue
                 site = load.origin.site
-                problem = f"{what} takes {region}, which warp {warp[2]} has loaded at line {site.line}"
+                problem = f"{what} uses {region}, which warp {warp[2]} loaded at line {site.line}"
                 end = end_of_load(site)
                 if end == "wait":
                     report(
                         "load under way",
-                        f"{problem} and not come to its tcgen05.wait::ld: nothing makes the one wait for the"
-                        " other",
+                        f"{problem}, but that warp has not reached its tcgen05.wait::ld. Nothing"
+                        " makes one wait for"
+                        " the other.",
                         origin,
                         site.line,
                     )
@@ -202,7 +203,7 @@ class Order:
                 if end == "nothing":
                     report(
                         "load under way",
-                        f"{problem}, nor a use of what it has loaded: the load can still be under way",
+                        f"{problem}, and without using what it loaded. The load can still be under way.",
                         origin,
                         site.line,
                     )
@@ -224,7 +225,7 @@ class Order:
             if time > after:
 
                 def completed() -> str:
-                    how = f"the {self._completed.names[line]} of line {line} has written"
+                    how = f"the {self._completed.names[line]} of line {line} wrote"
                     return _no_fence_after(region, what, own, how)
 
                 report("no fence after", completed, origin, line)
@@ -235,10 +236,10 @@ class Order:
             if not time:
                 continue
             their = (own[0], other >> 6, other & 63)
-            how = f"warp {their[2]} has {verb} at line {line}"
+            how = f"warp {their[2]} {verb} at line {line}"
             if self.clock.before.get(their, 0) < time:
                 problem = (
-                    f"{what} takes {region}, which {how}, and that warp has executed no"
+                    f"{what} uses {region}, which {how}, but that warp has executed no"
                     " tcgen05.fence::before_thread_sync since"
                 )
                 report("no fence before", problem, origin, line)
@@ -248,6 +249,6 @@ class Order:
 
 def _no_fence_after(region: Region, what: str, own: Who, how: str) -> str:
     return (
-        f"{what} takes {region}, which {how}, and warp {own[2]} has executed no"
+        f"{what} uses {region}, which {how}, but warp {own[2]} has executed no"
         " tcgen05.fence::after_thread_sync since"
     )

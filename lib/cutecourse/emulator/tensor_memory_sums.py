@@ -137,8 +137,8 @@ class Sums:
 
 def _anew(region: Region, line: int) -> str:
     return (
-        f"D begins anew in {region}, and nobody has read the sums that the tcgen05.mma of line {line} has put"
-        " there: should this one add to them (enable-input-d)?"
+        f"D starts a new sum in {region}, but the sums that the tcgen05.mma of line {line} put"
+        " there were never read: should this one add to them (enable-input-d)?"
     )
 
 
@@ -146,22 +146,22 @@ def _freed(unread: NDArray[np.bool_], start: int, line: int) -> str:
     lanes, columns = (np.flatnonzero(unread.any(axis=axis)) for axis in (1, 0))
     return (
         f"{int(unread.sum())} sums of this tcgen05.mma in lanes {lanes[0]}..{lanes[-1]}, columns"
-        f" {start + int(columns[0])}..{start + int(columns[-1])} were freed at line {line}, and nobody had"
-        " read them: a tcgen05.ld of more lanes or columns?"
+        f" {start + int(columns[0])}..{start + int(columns[-1])} were freed at line {line} but never"
+        " read. Should a tcgen05.ld read more lanes or columns?"
     )
 
 
 def _adds(region: Region, kind: str, held: str) -> str:
     return (
-        f"D takes {region} as {kind}, where the sums that it adds to are {held}: all tcgen05.mma of one"
-        " accumulator have the same dtype in their instruction descriptors"
+        f"D uses {region} as {kind}, but the sums that it adds to are {held}. All tcgen05.mma of one"
+        " accumulator must have the same dtype in their instruction descriptors."
     )
 
 
 def _loads(region: Region, *, packed: bool) -> str:
     if packed:
-        return f"tcgen05.ld takes the low halves of {region} (.pack::16b), where sums are f32"
+        return f"tcgen05.ld reads the low halves of {region} (.pack::16b), but the sums there are f32"
     return (
-        f"tcgen05.ld takes words of 32 bits from {region}, where sums are f16, one in the low half of each:"
-        " .pack::16b, or another dtype in the instruction descriptor?"
+        f"tcgen05.ld reads words of 32 bits from {region}, but the sums there are f16, one in the low half of"
+        " each word. Is .pack::16b missing, or is the dtype in the instruction descriptor wrong?"
     )

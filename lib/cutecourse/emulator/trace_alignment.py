@@ -172,12 +172,12 @@ class TraceAlignment:
             f"under {name} {self._does(event, stop)}"
             for name, event, stop in zip(names, (found.first, found.second), self.stops, strict=True)
         ]
-        return f"{who} parts after {number(found.common, 'event')} of its own:\n  {does[0]}\n  {does[1]}"
+        return f"{who} diverges after {number(found.common, 'event')} of its own:\n  {does[0]}\n  {does[1]}"
 
     @staticmethod
     def _does(event: Event | None, stop: Stop | None) -> str:
         if event is not None:
-            return f"it goes on at PTX line {event.line} with {words(event)}"
+            return f"it continues at PTX line {event.line} with {words(event)}"
         return "it has no further event" + (f": the launch ends with {stop.error}" if stop else "")
 
 

@@ -25,8 +25,8 @@ def require_whole_warps(site: Site, bundle: Bundle, mask: Mask) -> None:
         missing = int(np.argmin(mask[warp]))
         raise site.error(
             DivergedWarp,
-            f"{site.instruction.name} has to be executed by all 32 lanes of the warp together,"
-            f" and lane {missing} does not take part",
+            f"{site.instruction.name} must be executed by all 32 lanes of the warp together,"
+            f" but lane {missing} does not take part",
             bundle,
             warp * WARP_SIZE + missing,
         )

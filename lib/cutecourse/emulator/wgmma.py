@@ -40,7 +40,7 @@ _PARTNERS = {"e4m3": ("e4m3", "e5m2"), "e5m2": ("e4m3", "e5m2"), "s8": ("s8", "u
 
 @instruction("wgmma.mma_async")
 def mma_async(site: Site) -> Step:
-    """Multiply matrices into a warpgroup's registers, beside its threads: D = A * B + D, or D = A * B.
+    """Multiply matrices into a warpgroup's registers, asynchronously: D = A * B + D, or D = A * B.
 
     Shapes:     once for a warpgroup: all four warps, all their lanes. D is 64 x N, each warp has 16 rows in
                 its registers; A is 64 x K, 32 bytes a row, in shared memory or likewise in registers; B is
@@ -88,7 +88,7 @@ def _same(origin: Origin, row: NDArray[Any], what: str) -> int:
         lane = int(np.argmax(row != first))
         raise origin.error(
             NonUniformOperand,
-            f"{what} is {int(first):#x} in lane 0 and {int(row[lane]):#x} in lane {lane}: it has to be the"
+            f"{what} is {int(first):#x} in lane 0 and {int(row[lane]):#x} in lane {lane}: it must be the"
             " same in the whole warpgroup",
         )
     return int(first)
@@ -103,8 +103,8 @@ def _check_registers(flight: Flight, origin: Origin, form: Form, cluster: int) -
             report(
                 "accumulator in flight",
                 "it uses registers of the wgmma.mma_async at line"
-                f" {operation.site.line}, which this warp has not waited for; only accumulators of the same"
-                " shape are passed on without a wgmma.wait_group",
+                f" {operation.site.line}, which this warp has not waited for. Only accumulators of the same"
+                " shape may be passed on without a wgmma.wait_group.",
                 origin,
                 operation.site.line,
             )
@@ -113,7 +113,7 @@ def _check_registers(flight: Flight, origin: Origin, form: Form, cluster: int) -
     if flight.touched[used, cluster].any():
         report(
             "no wgmma fence",
-            "wgmma.mma_async uses registers with no wgmma.fence since other instructions used them",
+            "wgmma.mma_async uses registers that other instructions have used, with no wgmma.fence since",
             origin,
         )
         # Reported once: what follows on the same registers is another matter.
@@ -151,11 +151,11 @@ def _form(site: Site) -> Form:
     d_slots = site.destinations(0, "u32")
     wanted = n // 4 if d == "f16" else n // 2
     if len(d_slots) != wanted:
-        site.invalid(f"D takes {wanted} registers, and {len(d_slots)} are given")
+        site.invalid(f"D takes {wanted} registers, but {len(d_slots)} are given")
     a_in_registers = isinstance(site.operand(1), Vector)
     a_slots = site.sources(1, "u32") if a_in_registers else []
     if a_in_registers and len(a_slots) != _A_REGISTERS:
-        site.invalid(f"A takes {_A_REGISTERS} registers, and {len(a_slots)} are given")
+        site.invalid(f"A takes {_A_REGISTERS} registers, but {len(a_slots)} are given")
     flags = _immediates(site, a, a_in_registers=a_in_registers)
     watched, function = site.program.watched, site.program.function_now
     return Form(
@@ -199,7 +199,7 @@ def _immediates(site: Site, a: str, *, a_in_registers: bool) -> tuple[int, int, 
     for position, name in enumerate(names):
         value = site.constant(4 + position)
         if value not in ((1, -1) if "scale" in name else (0, 1)):
-            site.invalid(f"{name} is {'1 or -1' if 'scale' in name else '0 or 1'}, and a constant")
+            site.invalid(f"{name} is a constant: {'1 or -1' if 'scale' in name else '0 or 1'}")
         values[name] = value
     scale_a, scale_b, trans_a, trans_b = values.values()
     return scale_a, scale_b, trans_a, trans_b
@@ -207,7 +207,7 @@ def _immediates(site: Site, a: str, *, a_in_registers: bool) -> tuple[int, int, 
 
 @instruction("wgmma.fence")
 def fence(site: Site) -> Step:
-    """Order a warpgroup's uses of registers with the wgmma.mma_async behind it.
+    """Order a warpgroup's uses of registers before the wgmma.mma_async that follow.
 
     Shapes:     no operands; all four warps of a warpgroup.
     Errors:     DivergedWarp.

@@ -46,12 +46,12 @@ def decode(bits: int) -> MatrixDescriptor:
         if found:
             why = " (tcgen05's descriptors have 0b001 there)" if (low, found) == (46, 1) else ""
             raise FieldError(
-                f"bits {low} to {high} of the matrix descriptor", f"{found:#b}, and has to be 0{why}"
+                f"bits {low} to {high} of the matrix descriptor", f"{found:#b}, but must be 0{why}"
             )
     mode, base = _bits(bits, 62, 63), _bits(bits, 49, 51)
     if base and not mode:
         raise FieldError(
-            "matrix base offset (bits 49 to 51)", f"{base}, and without a swizzle there is no pattern to move"
+            "matrix base offset (bits 49 to 51)", f"{base}, but without a swizzle there is no pattern to move"
         )
     return MatrixDescriptor(
         start=_bits(bits, 0, 13) << 4,

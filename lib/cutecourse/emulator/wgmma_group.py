@@ -82,8 +82,8 @@ class Warpgroup:
             if threads < (number + 1) * WARPS * WARP_SIZE:
                 raise site.error(
                     DivergedWarp,
-                    f"{site.instruction.name} is executed by a warpgroup, warps {WARPS * number} to"
-                    f" {WARPS * number + WARPS - 1} of the block, and it has only {threads} threads",
+                    f"{site.instruction.name} needs a whole warpgroup, warps {WARPS * number} to"
+                    f" {WARPS * number + WARPS - 1} of the block, but the block has only {threads} threads",
                     bundle,
                     cluster * WARP_SIZE,
                 )
@@ -113,8 +113,8 @@ class Warpgroup:
                 DivergedWarp,
                 f"warp {bundle.warp} executes {site.instruction.name} where warp {found.first} of its"
                 f" warpgroup executed {found.site.instruction.name} at line"
-                f" {found.site.line}: all four warps have to execute the same wgmma instructions, in the same"
-                " order",
+                f" {found.site.line}. All four warps must execute the same wgmma instructions in the same"
+                " order.",
                 bundle,
                 self.cluster * WARP_SIZE,
             )
@@ -122,7 +122,7 @@ class Warpgroup:
             raise site.error(
                 NonUniformOperand,
                 f"descriptors and scale-d of {site.instruction.name} are {_shown(operands)} in warp"
-                f" {bundle.warp} and {_shown(found.operands)} in warp {found.first} of its warpgroup",
+                f" {bundle.warp} but {_shown(found.operands)} in warp {found.first} of its warpgroup",
                 bundle,
                 self.cluster * WARP_SIZE,
             )
@@ -154,15 +154,13 @@ class Lagging:
     def needs(self) -> str:
         """The rule that warps which never come have broken."""
         return (
-            f"{self.pending.instruction.name} at line {self.pending.line} has to be executed by all four"
+            f"{self.pending.instruction.name} at line {self.pending.line} must be executed by all four"
             " warps of the warpgroup"
         )
 
     def describe(self, warp: int) -> str:
         """Why the warp waits."""
-        return (
-            f"waits at wgmma.wait_group for other warps of its warpgroup to come to line {self.pending.line}"
-        )
+        return f"waits at wgmma.wait_group for other warps of its warpgroup to reach line {self.pending.line}"
 
 
 def _shown(operands: Hashable) -> str:
@@ -187,8 +185,8 @@ def _check_all_came(cohort: Cohort) -> None:
             bundle = group.bundles[found.first % WARPS]
             raise found.site.error(
                 DivergedWarp,
-                f"the block has ended, and warp {', '.join(absent)} of the warpgroup never executed"
-                f" {found.site.instruction.name}, which all four warps have to execute",
+                f"the block ended, but warp {', '.join(absent)} of the warpgroup never executed"
+                f" {found.site.instruction.name}, which all four warps must execute",
                 bundle,
                 group.cluster * WARP_SIZE,
             )

@@ -157,8 +157,8 @@ class Multiplication:
         if found.stop > limit:
             raise self.origin.error(
                 AddressError,
-                f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, and the CTA has"
-                f" {limit}",
+                f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, but the CTA has"
+                f" only {limit}",
             )
         return found
 

@@ -146,8 +146,8 @@ class Flight:
                 report(
                     "accumulator in flight",
                     f"a register of {what} of the wgmma.mma_async at line {operation.site.line} is {done},"
-                    " and this warp has not waited for it: wgmma.commit_group behind it, and"
-                    " wgmma.wait_group before the registers are used",
+                    " but this warp has not waited for it. Put wgmma.commit_group after it, and"
+                    " wgmma.wait_group before the registers are used.",
                     Origin(site, bundle, cluster * WARP_SIZE),
                     operation.site.line,
                 )

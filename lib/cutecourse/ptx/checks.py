@@ -85,7 +85,7 @@ def _check_instruction(module: Module, instruction: Instruction, scope: Scope) -
             _undeclared(module, guard.name, guard)
         if not isinstance(found, Register) or found.type != "pred":
             raise PtxError(
-                f"{guard.name} guards an instruction and is no predicate register",
+                f"{guard.name} guards an instruction but is not a predicate register",
                 line=guard.line,
                 column=guard.column,
                 text=module.line_text(guard.line),
@@ -102,7 +102,7 @@ def _check_instruction(module: Module, instruction: Instruction, scope: Scope) -
         found = scope.lookup(target.text) if isinstance(target, Name) else None
         if isinstance(found, Register | Variable | Function):
             raise PtxError(
-                f"{instruction.name} needs a label, and {target} is none",
+                f"{instruction.name} needs a label, but {target} is not one",
                 line=instruction.line,
                 column=instruction.column,
                 text=module.line_text(instruction.line),
@@ -118,7 +118,7 @@ def _undeclared(module: Module, name: str, node: Name | SymbolOffset | BranchTar
     line, column = getattr(node, "line", 1), getattr(node, "column", 1)
     what = "register" if name.startswith("%") else "name"
     raise PtxNameError(
-        f"{name!r} is used and nowhere declared",
+        f"{name!r} is used but not declared",
         line=line,
         column=column,
         text=module.line_text(line),

@@ -111,7 +111,7 @@ class Cursor:
         elif len(digits) > 1 and digits[0] == "0":
             if not all(d in "01234567" for d in digits):
                 self.at -= 1
-                self.fail("an octal integer", f"{text!r} is no octal integer")
+                self.fail("an octal integer", f"{text!r} is not an octal integer")
             value = int(digits, 8)
         else:
             value = int(digits)

@@ -236,10 +236,10 @@ class _Parser(Cursor):
                 while self.accept(","):
                     numbers.append(self.integer())
             if not numbers and "." + name in _COUNTED:
-                self.fail(f"a number behind .{name}")
+                self.fail(f"a number after .{name}")
             if numbers and min(numbers) < 1 and "." + name in _COUNTED:
                 self.at -= 1
-                self.fail(f"numbers greater than 0 behind .{name}")
+                self.fail(f"numbers greater than 0 after .{name}")
             found.append((name, tuple(numbers)))
 
     def _skip_parentheses(self) -> tuple[str, ...]:
@@ -287,7 +287,7 @@ class _Parser(Cursor):
                 alignment = self.integer("an alignment in bytes")
                 if alignment <= 0 or alignment & (alignment - 1) or alignment > 1 << 20:
                     self.at -= 1
-                    self.fail("a power of two", f"{alignment} is no alignment")
+                    self.fail("a power of two", f"{alignment} is not an alignment")
                 if "ptr" in attributes:
                     # Behind .ptr it is the alignment of the memory that the parameter points to.
                     alignment = None
@@ -627,7 +627,7 @@ class _Parser(Cursor):
         else:
             value = self.literal()
             if isinstance(value, FloatLiteral):
-                self.fail("an address", "a floating-point number is no address")
+                self.fail("an address", "a floating-point number is not an address")
             offset = value.value
         coordinates: list[Operand] = []
         while self.accept(","):

@@ -172,7 +172,7 @@ def flatten(module: Module, function: Function) -> FlatFunction:
     """Lay a function's statements out in order and resolve what its braces declare."""
     if function.body is None:
         raise PtxSyntaxError(
-            f"{function.name} is declared and has no body", line=function.line, column=function.column
+            f"{function.name} is declared but has no body", line=function.line, column=function.column
         )
     outer = module_scope(module)
     registers: list[Register] = []
@@ -230,7 +230,7 @@ def _declare_register(scope: Scope, declaration: RegisterDeclaration) -> None:
     name = declaration.name
     if declaration.type not in _TYPE_BITS:
         raise PtxError(
-            f".{declaration.type} is no type of a register", line=declaration.line, column=declaration.column
+            f".{declaration.type} is not a register type", line=declaration.line, column=declaration.column
         )
     if declaration.count is not None:
         if name in scope.ranges:

@@ -111,7 +111,9 @@ def _state(state: Mapping[str, int]) -> str:
 
 def _arrive(data: Mapping[str, Any]) -> str:
     dropped = (
-        f", {number(data['dropped'], 'arrival')} fewer from the next phase on" if data["dropped"] else ""
+        f", and {number(data['dropped'], 'arrival')} fewer are needed from the next phase on"
+        if data["dropped"]
+        else ""
     )
     where = f"{barrier_name(data['barrier'])}{dropped} ({_state(data['state'])})"
     return f"{number(data['count'], 'arrival')} at {where}"
@@ -155,7 +157,7 @@ def _tmem(data: Mapping[str, Any]) -> str:
 
 
 def _tmem_access(data: Mapping[str, Any]) -> str:
-    return f"{data['shape']} at {data['address']:#x}, {number(data['registers'], 'register')} a thread"
+    return f"{data['shape']} at {data['address']:#x}, {number(data['registers'], 'register')} per thread"
 
 
 def _mma(data: Mapping[str, Any]) -> str:
@@ -181,13 +183,13 @@ def _commit(data: Mapping[str, Any]) -> str:
     text = f"arrives at {barrier_name(data['barrier'])}"
     if data["mask"] is not None:
         text += f" of CTAs {data['mask']:#06b}"
-    return f"{text} when earlier operations of the thread are complete"
+    return f"{text} when the thread's earlier operations are complete"
 
 
 def _bulk_wait(data: Mapping[str, Any]) -> str:
     until = "read" if data["read"] else "complete"
     outcome = "passes" if data["outcome"] == "passed" else "waits"
-    return f"until at most {number(data['left'], 'group')} not {until}: {outcome}"
+    return f"until at most {number(data['left'], 'group')} are not {until}: {outcome}"
 
 
 _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -225,7 +227,7 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"{d['m']}x{d['n']}x{d['k']} {d['types']}" + (", added" if d["accumulate"] else "")
     ),
     "wgmma.complete": lambda d: f"#{d['issue']}",
-    "wgmma.wait": lambda d: f"until at most {number(d['left'], 'group')} under way",
+    "wgmma.wait": lambda d: f"until at most {number(d['left'], 'group')} are under way",
     "tmem.copy": lambda d: f"to {d['address']:#x}" + (" of both CTAs" if d["group"] == 2 else ""),
     "memory.load": _access,
     "memory.store": _access,
