@@ -97,7 +97,7 @@ def test_explore__a_fault_that_seeds_report_differently():
     text = str(found)
     for outcome in (difference.first, difference.second):
         assert f"  seed {outcome.seed}: {outcome.error} at PTX line {outcome.line}: " in text
-    assert f"warp {parting.warp} parts after {parting.common} events of its own" in text
+    assert f"warp {parting.warp} diverges after {parting.common} events of its own" in text
     assert f"{stopped.error} ends the launch" in text
 
 
