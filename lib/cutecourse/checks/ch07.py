@@ -31,8 +31,8 @@ from cutecourse.layout import (
 from cutecourse.tma import tma_partition, trace_tma_atom
 
 TURNS = (
-    "A wait names a phase that never comes. The parity changes when the pipeline comes back to the same stage, every "
-    "third k-tile; `k % 2` changes it with every k-tile."
+    "A wait names a phase that never comes. The parity changes every third k-tile, when the pipeline comes back to the "
+    "same stage; `k % 2` changes with every k-tile."
 )
 
 
@@ -57,7 +57,7 @@ def check_coordinates(answer: object) -> str:
             (256 * n, 64 * k) for n, k in tiles
         ],
         "Those count tiles. The instruction counts elements.": [(k, n) for n, k in tiles],
-        "Those count tiles, and in the tensor's order. The instruction counts elements, innermost first.": tiles,
+        "Those count tiles, and they come in the tensor's order. The instruction counts elements, innermost first.": tiles,
         "Those are offsets in bytes. The instruction counts elements.": [
             (128 * k, 512 * n) for n, k in tiles
         ],
@@ -97,9 +97,8 @@ def check_bytes(answer: object) -> str:
             (
                 whole // 4,
                 whole // 8,
-            ): "Those are elements, of which a float has four bytes each; and elements outside "
-            "the tensor count as well.",
-            (whole // 2, whole // 2): "That takes two bytes for an element. These are floats.",
+            ): "Those are elements, and a float has four bytes. Elements outside the tensor count as well.",
+            (whole // 2, whole // 2): "That counts two bytes for an element. A float has four.",
             (64 * 32 * 4, 64 * 32 * 4): "That is A's tile alone. Both tiles are under the same barrier.",
             (96 * 32 * 4, 96 * 32 * 4): "That is B's tile alone. Both tiles are under the same barrier.",
             (
@@ -122,7 +121,7 @@ def check_bytes(answer: object) -> str:
 def check_state(answer: object) -> str:
     """Where a pipeline's state starts, and how it advances."""
     if not isinstance(answer, tuple) or len(answer) != 2:
-        raise WrongAnswer("The answer is to be both functions, (start, advance).", got=type(answer).__name__)
+        raise WrongAnswer("The answer must be both functions, (start, advance).", got=type(answer).__name__)
     start, advance = answer
     for function in answer:
         refuse_untouched(function)
@@ -132,12 +131,12 @@ def check_state(answer: object) -> str:
     )
     if first["producer"] == (0, 0):
         raise WrongAnswer(
-            "With that the producer's first wait blocks: it waits for readers of a stage that nobody has filled yet.",
+            "With this state the producer's first wait blocks: it waits for readers of a stage that nobody has filled yet.",
             where='start("producer")',
         )
     if first["consumer"] == (0, 1):
         raise WrongAnswer(
-            "With that the consumer's first wait passes on a fresh barrier, before anything has come.",
+            "With this state the consumer's first wait passes on a fresh barrier, before anything has come.",
             where='start("consumer")',
         )
     on_many(
@@ -206,7 +205,7 @@ def check_partition(answer: object) -> str:
         tell=False,
         mistakes={
             "((32,64),2):((1,32),2048)": "Those are places in shared memory. layout_V gives the numbers of the tile's "
-            "values, and a step along K is 64 values.",
+            "values, and one step along K skips 64 values.",
             "((64,32),2):((1,64),2048)": "That walks down a column first. Shared memory holds 32 columns of one row "
             "before the next row.",
             "((32,64),2):((1,64),32)": "That numbers the values along the rows. Layouts number them down the columns: "
@@ -219,7 +218,7 @@ def check_partition(answer: object) -> str:
     sizes = [size(given[mode]) for mode in range(rank(given))]
     if sizes != [size(right[0]), size(right[1])]:
         raise WrongAnswer(
-            "The walk is right, but not where it is divided: mode 0 has to hold the values of one instruction.",
+            "The walk is right, but it is divided in the wrong place: mode 0 has to hold the values of one instruction.",
             where="the sizes of the modes",
             got=str(tuple(sizes)),
         )
@@ -230,7 +229,7 @@ def check_partition(answer: object) -> str:
     "07.5",
     "A bug to find",
     hints=[
-        "Who arrives at `empty`, and how many threads are they?",
+        "How many threads arrive at `empty` for each tile?",
         "Look at both lines with mbarrier.init.",
     ],
 )
@@ -241,11 +240,11 @@ def check_fixed_ptx(answer: object) -> str:
     from cutecourse.kernels import SpecError, hunt, tma_broken
 
     if not isinstance(answer, str):
-        raise WrongAnswer("The answer is to be the PTX text.", expected="a str", got=type(answer).__name__)
+        raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
     if answer.strip() == hunt("07.5").strip():
         raise WrongAnswer(
-            "That is the broken text, unchanged. `empty` still completes a phase with the first of the consumer's 32 "
-            "threads."
+            "That is the broken text, unchanged. `empty` still completes a phase when the first of the "
+            "consumer's 32 threads arrives."
         )
     try:
         launch = tma_broken.LAUNCH.with_text(answer)
@@ -263,11 +262,11 @@ def check_fixed_ptx(answer: object) -> str:
         {"result": 2 * numbers},
         emulator_first=True,
         reports={
-            "BarrierCountError": "A barrier takes more arrivals than it counts: `empty` still completes a phase before "
+            "BarrierCountError": "A barrier gets more arrivals than it counts: `empty` still completes a phase before "
             "all of the consumer's 32 threads have arrived.",
             AGAIN: "The stage is filled again while the consumer still reads it: `empty` completes a phase too early.",
-            "misses 32 of 64 arrivals": "`empty` waits for arrivals that nobody makes: the consumer has 32 threads.",
-            " of 64 arrivals": "`empty` waits for arrivals that nobody makes: the consumer has 32 threads.",
+            "misses 32 of 64 arrivals": "`empty` counts arrivals that nobody makes: the consumer has 32 threads.",
+            " of 64 arrivals": "`empty` counts arrivals that nobody makes: the consumer has 32 threads.",
         },
     )
     return "The count of an mbarrier is the number of arrivals, and a plain arrive counts every thread."
@@ -277,7 +276,7 @@ def check_fixed_ptx(answer: object) -> str:
     "07.6",
     "The consumer of three stages",
     hints=[
-        "k-tile k lies in stage k % 3, and it is that stage's turn number k // 3.",
+        "k-tile k lies in stage k % 3, and its turn is k // 3.",
         "Wait for `full` of the stage with the parity of the turn, read, then arrive at `empty` of the stage.",
     ],
 )
@@ -311,7 +310,7 @@ def check_row_maxima(answer: object) -> str:
             # A consumer waits for the second phase of stage 1's `full`: in its first turn it needs phase 0.
             re.compile(r"waits for parity 1 of mbarrier [^,]*49160"): TURNS,
             "misses 128 of 128 arrivals": "The producer waits for an empty stage, and no consumer has arrived "
-            "there: say that you have finished with a stage.",
+            "there: arrive at `empty` when you have finished with a stage.",
             " of 128 arrivals": "The producer waits for an empty stage, and not all consumers have arrived there: each "
             "of the 128 threads has to.",
             "BarrierCountError": "`empty` gets more arrivals than it counts: each thread arrives once for each k-tile.",
@@ -323,7 +322,7 @@ def check_row_maxima(answer: object) -> str:
             AGAIN: "A stage is filled again before all have read it: arrive at `empty` after the reads.",
         },
     )
-    return "The same three lines stand in every pipeline: wait for full, use, arrive at empty."
+    return "Every pipeline has these three lines: wait for full, use, arrive at empty."
 
 
 @exercise(
@@ -359,8 +358,8 @@ def check_there_and_back(answer: object) -> str:
             "BarrierCountError": "The barrier gets more arrivals than it counts: let one thread arrive, with elect_one.",
             "TransactionBytesError": "The barrier's bytes do not add up: it has to expect the whole tile, once.",
             "NoBarrierError": "The barrier is used before it is initialised: initialise, fence, and let all threads meet.",
-            "DeadlockError": "Somebody waits for what never comes: is the barrier told what to expect, and does the wait "
-            "name phase 0, by its parity?",
+            "DeadlockError": "A wait never ends. Does the barrier know how many bytes to expect, and does the wait name "
+            "phase 0 by its parity?",
             TOO_EARLY: "The tile is read before it is there: every thread that touches it has to wait for the barrier, and "
             "the barrier has to expect the bytes of the whole tile.",
             "SharedMemoryRace": "The store may read the tile while threads still write it: fence, then let all threads "

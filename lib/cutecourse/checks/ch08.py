@@ -35,7 +35,7 @@ def check_place(answer: object) -> str:
     """The layout of a cluster, and one coordinate."""
     layout = make_cluster_layout_vmnk((2, 4, 1), 1)
     if not isinstance(answer, tuple) or len(answer) != 2:
-        raise WrongAnswer("The answer is to be the layout and the coordinate.", got=type(answer).__name__)
+        raise WrongAnswer("The answer must be the layout and the coordinate.", got=type(answer).__name__)
     same_layout(
         answer[0],
         layout,
@@ -52,7 +52,7 @@ def check_place(answer: object) -> str:
             if sizes == (2, 1, 4, 1)
             else "That is a cluster of 4x2. M comes before N, and M is 2 here."
             if sizes == (1, 4, 2, 1)
-            else "The ranks are right, but not the modes: there have to be four, V, M, N and K.",
+            else "The ranks are right, but the modes are not: there have to be four, V, M, N and K.",
             where="the sizes of the modes",
             got=str(sizes),
         )
@@ -93,10 +93,10 @@ def check_mask_b(answer: object) -> str:
             create_tma_multicast_mask(make_cluster_layout_vmnk((cm, cn, 1), 1), (0, m, n, 0), 2)
             for m, n, cm, cn in cases
         ],
-        "That takes ranks as if they ran along N first. They run along M first: rank = m + n * cluster_m.": [
+        "That numbers the ranks as if they ran along N first. They run along M first: rank = m + n * cluster_m.": [
             sum(1 << (i * cn + n) for i in range(cm)) for m, n, cm, cn in cases
         ],
-        "That takes the row, and ranks as if they ran along N first.": [
+        "That takes the row instead of the column, and numbers the ranks as if they ran along N first.": [
             ((1 << cn) - 1) << (m * cn) for m, n, cm, cn in cases
         ],
         "That has a bit for every receiver, but starts at the wrong rank: the column of n begins at rank n * cluster_m.": [
@@ -136,12 +136,14 @@ def check_slice_of(answer: object) -> str:
 
     given = returned(answer, cases, what=what)
     explained = {
-        "The offset counts halves there. The question asks for bytes.": [
+        "That offset counts halves. The question asks for bytes.": [
             ((64 * k, 256 * n + 128 * m), 128 * m * 64) for m, n, k in cases
         ],
-        "Then both slices land on top of each other: each goes to its own place in the stage, and to the same place in "
+        "With that offset both slices land on top of each other. Each slice has its own place in the stage, the same in "
         "every receiver.": [((64 * k, 256 * n + 128 * m), 0) for m, n, k in cases],
-        "Then both CTAs of a column load the same slice.": [((64 * k, 256 * n), 0) for m, n, k in cases],
+        "With those coordinates both CTAs of a column load the same slice.": [
+            ((64 * k, 256 * n), 0) for m, n, k in cases
+        ],
         "That cuts B as A is cut, among the four CTAs of a row. B's tile is shared along M, by two CTAs.": [
             ((64 * k, 256 * m + 64 * n), 64 * n * 128) for m, n, k in cases
         ],
@@ -153,9 +155,7 @@ def check_slice_of(answer: object) -> str:
         if given == wrong:
             raise WrongAnswer(words, where="slice_of(1, 2, 0)")
     on_many(answer, cases, right, what=what)
-    return (
-        "tma_partition's multicast_offset is both: an offset in the tile's walk is a coordinate and a place."
-    )
+    return "tma_partition derives both from multicast_offset: a number of values in the walk gives a coordinate and a place."
 
 
 @exercise(
@@ -163,7 +163,7 @@ def check_slice_of(answer: object) -> str:
     "What a cluster saves",
     hints=[
         "Without multicast each CTA fetches 128 rows of A and 256 rows of B, over all of K.",
-        "A's tile is shared along N, so each CTA fetches one N-th of it; B's along M.",
+        "CTAs along N share A's tile, so each fetches one N-th of it. CTAs along M share B's tile.",
     ],
 )
 def check_fetched(answer: object) -> str:
@@ -172,11 +172,11 @@ def check_fetched(answer: object) -> str:
     right = tuple(ctas * (128 // n + 256 // m) * k_bytes for m, n in ((1, 1), (4, 1), (2, 4)))
     swapped = tuple(ctas * (128 // m + 256 // n) * k_bytes for m, n in ((1, 1), (4, 1), (2, 4)))
     all_share = tuple(ctas * 384 // c * k_bytes for c in (1, 4, 8))
-    mistakes = {
+    mistakes: dict[tuple[object, ...], str] = {
         (right[0],)
-        * 3: "That is what lands, which is the same for all of them. The question asks what is fetched.",
+        * 3: "That many bytes land, the same for all three clusters. The question asks what is fetched.",
         swapped: "That shares A along M and B along N. It is the other way round: CTAs of a row need the same rows of A.",
-        all_share: "Not all CTAs of a cluster share a tile: A's is shared along N alone, B's along M alone.",
+        all_share: "Not all CTAs of a cluster share a tile: A's is shared only along N, and B's only along M.",
         tuple(v // 2 for v in right): "Those are elements. A half has two bytes.",
         tuple(v // 8 for v in right): "That is one k-tile. There are eight.",
         tuple(v // ctas for v in right): "That is what one CTA fetches. The question asks for all of them.",
@@ -206,7 +206,7 @@ def check_fixed_ptx(answer: object) -> str:
     from cutecourse.kernels import SpecError, tma_multicast_broken
 
     if not isinstance(answer, str):
-        raise WrongAnswer("The answer is to be the PTX text.", expected="a str", got=type(answer).__name__)
+        raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
     try:
         launch = tma_multicast_broken.LAUNCH.with_text(answer)
     except SpecError as error:
@@ -232,8 +232,8 @@ def check_fixed_ptx(answer: object) -> str:
     "08.6",
     "Whom to tell",
     hints=[
-        "Whose slices did this CTA read? All CTAs of its row sent it A, all of its column sent it B.",
-        "The CTA itself is in its row and in its column, and is told once.",
+        "Whose slices did this CTA read? All CTAs of its row sent it A, and all CTAs of its column sent it B.",
+        "The CTA itself is in its row and in its column, but it is told only once.",
     ],
 )
 def check_tells(answer: object) -> str:
@@ -266,7 +266,7 @@ def check_tells(answer: object) -> str:
         "That leaves out the CTA itself. It loads a slice as well, and its producer waits like the others.": [
             tuple(other for other in right(*case) if other != case[0]) for case in cases
         ],
-        "That tells everybody. CTAs in another row and another column sent nothing, and their `empty` would count too "
+        "That tells everybody. CTAs in another row and another column sent it nothing, and their `empty` would count too "
         "many arrivals.": [tuple(range(cm * cn)) for _, cm, cn in cases],
         "That tells nobody but the CTA itself: the others would wait for it forever.": [
             (r,) for r, _, _ in cases
@@ -329,9 +329,9 @@ def check_shared_products(answer: object) -> str:
         emulator_first=True,
         reports={
             "ExitedCTAError": "A CTA has ended while a neighbour still sends to it or arrives at its barriers: the cluster "
-            "meets once more before anybody leaves.",
-            "NoBarrierError": "A CTA's barrier is used before it is initialised: after the initialising, the whole cluster "
-            "has to meet, not the CTA alone.",
+            "has to meet once more before any CTA leaves.",
+            "NoBarrierError": "A CTA's barrier is used before it is initialised: after the initialisation, the whole cluster "
+            "has to meet, not only this CTA.",
             "elect.sync": ELECTS,
             re.compile(
                 r"misses [12] of 3 arrivals"
@@ -340,7 +340,7 @@ def check_shared_products(answer: object) -> str:
             re.compile(
                 r"misses [123] of 4 arrivals"
             ): "`empty` counts four, but only three CTAs read what a CTA sends: its "
-            "row and its column, itself once.",
+            "row and its column, counting itself once.",
             re.compile(
                 r"misses 3 of 3 arrivals"
             ): "A producer waits for `empty`, and no reader has arrived there.",
@@ -353,7 +353,7 @@ def check_shared_products(answer: object) -> str:
             "SharedMemoryRace": "A part of a tile comes twice, or too early: does each CTA load its own slice, into a stage "
             "that is free?",
             TOO_EARLY: "A stage is read before both tiles are there: does `full` expect both tiles, and does each CTA of a row or "
-            "a column load another slice?",
+            "a column load a slice of its own?",
         },
     )
-    return "Two masks, one `full`, one `empty` that counts three readers: this is the main loop's memory side of a GEMM."
+    return "Two masks, one `full`, one `empty` that counts three readers: this is how a GEMM's main loop gets its tiles."
