@@ -13,7 +13,7 @@ from cutecourse.checks.result import WrongAnswer
 from cutecourse.checks.untouched import refuse_untouched
 from cutecourse.descriptors import make_instr_desc
 from cutecourse.errors import CourseError
-from cutecourse.layout import get_nonswizzle_portion
+from cutecourse.layout import Layout, get_nonswizzle_portion
 
 _OP = "SM100_MMA_F16BF16_SS"
 
@@ -86,9 +86,18 @@ def check_tile(answer: object) -> str:
             "((96,16),1,2):((1,96),0,1536)": "In your layout N has stride 1. The tile is K-major: K has stride 1.",
             "((96,16),1,2):((32,1),0,2)": "Your last stride counts units of 16 bytes, as a descriptor does. A layout "
             "counts elements: the next MMA along K starts 16 halves further on.",
+            "((96,16),1,2):((32,1),0,32)": "Your last stride counts bytes. A layout counts elements: the next MMA along K "
+            "starts 16 halves further on.",
             "S<2,4,3> o 0 o ((96,16),1,2):((32,1),0,16)": "Leave out the swizzle: give the plain layout.",
         },
     )
+    layout = Layout.parse(answer) if isinstance(answer, str) else answer
+    if getattr(layout, "shape", None) != ((96, 16), 1, 2):
+        raise WrongAnswer(
+            "The elements are where they should be, but the shape does not show the MMAs. It should read ((rows, k) of one "
+            "MMA, MMAs along N, MMAs along K).",
+            got=str(layout),
+        )
     return "The swizzle is as wide as the row: 64 bytes hold the K of two MMAs side by side."
 
 

@@ -117,6 +117,16 @@ def check_place(answer: object) -> str:
             "Then the two CTAs split the columns of C. They split its rows, as they split those of A.",
             where="place(0, 96)",
         )
+    if given == [(m // 64, m % 64 + 64 * (n // 96), n) for m, n in cells]:
+        raise WrongAnswer(
+            "CTA and lane are right. The right half of C starts again in column 0 of tensor memory, in lanes 64 to 127.",
+            where="place(0, 96)",
+        )
+    if given == [(m % 2, m // 2 + 64 * (n // 96), n % 96) for m, n in cells]:
+        raise WrongAnswer(
+            "Even and odd rows do not alternate between the CTAs. CTA 0 has the upper half of the rows of C.",
+            where="place(1, 0)",
+        )
     if given == [(m // 64, m % 64 + 64 * (n // 128), n % 128) for m, n in cells]:
         raise WrongAnswer(
             "Your columns go on in lane 64 from column 128, as in the chapter, where N is 256. Here N is 192: each half "
@@ -146,6 +156,28 @@ def check_counts(answer: object) -> str:
     one_cta = (128 + 64) * 64 * 2
     arrivals = int(size(layout[1])) + int(size(layout[2])) - 1
     right = (2 * one_cta, 0, arrivals, 2 * arrivals)
+    singles = (
+        {one_cta: "The leader's barrier counts the tiles of both CTAs."},
+        dict.fromkeys(
+            (one_cta, 2 * one_cta),
+            "No bytes count on the other CTA's barrier: the loads of both CTAs name the leader's.",
+        ),
+        {
+            4: "You counted all four pairs, or your own pair twice. The pair in the other row and the other column shares "
+            "neither A nor B with yours.",
+            5: "You counted CTAs, 4 + 2 - 1. A pair commits once, and there are 2x2 pairs.",
+            2 * arrivals: "A pair commits once, not once for each CTA.",
+        },
+        {
+            arrivals: "A commit arrives at both CTAs of a pair, because both wait for their stage.",
+            8: "You counted all CTAs. The pair in the other row and the other column shares neither A nor B with yours.",
+        },
+    )
+    if isinstance(answer, tuple) and len(answer) == 4:
+        off = [place for place in range(4) if answer[place] != right[place]]
+        if len(off) == 1 and (said := singles[off[0]].get(answer[off[0]])):
+            names = ("the leader's full", "the other CTA's full", "empty", "the commit")
+            raise WrongAnswer(said, where=names[off[0]])
     same_sequence(
         answer,
         right,
@@ -215,6 +247,10 @@ def check_counted(answer: object) -> str:
             "That is one barrier for all. Each pair that receives has its own barrier, and its leader waits there.",
             where="counted(0x8888)",
         )
+    if set(given) == {(0,)}:
+        raise WrongAnswer(
+            "CTA 0 leads only its own pair. Each pair has a leader, its even CTA.", where="counted(0x8888)"
+        )
     on_many(
         answer,
         masks,
@@ -249,6 +285,15 @@ def check_commit_mask(answer: object) -> str:
     if given == [even(right(*case)) for case in cases]:
         raise WrongAnswer(
             "Those are the leaders alone. The other CTA of each pair loads into its stages too, so it waits for the same commits.",
+            where="commit_mask(1, 1, 2, 4)",
+        )
+    of_pairs = [
+        sum(1 << (i + pm * j) for i in range(pm) for j in range(pn) if i == m or j == n)
+        for m, n, pm, pn in cases
+    ]
+    if given == of_pairs:
+        raise WrongAnswer(
+            "In your mask each bit stands for a pair. The mask has a bit for each CTA, so each pair takes two.",
             where="commit_mask(1, 1, 2, 4)",
         )
     if given == [0b11 << (2 * m + 2 * pm * n) for m, n, pm, pn in cases]:
