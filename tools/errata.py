@@ -226,15 +226,11 @@ def markdown(entry: Erratum, *, links: bool) -> str:
         ("Claim", entry.claim),
         ("Right", entry.right),
         ("Shown by", ", ".join(shown)),
-        ("How sure", f"{entry.sure}. {_sentence(entry.because)}"),
+        ("How sure", f"{entry.sure}: {entry.because}"),
         ("Tempting because", entry.easy_to_make),
     ]
     heading = f"**{entry.id} \u00b7 {entry.title}**"
     return "\n".join([heading, "", *(f"- **{name}:** {text}" for name, text in facts)])
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}".rstrip(".") + "."
 
 
 def in_short(entry: Erratum, *, links: bool) -> str:

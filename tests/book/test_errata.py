@@ -52,7 +52,7 @@ def test_load__reads_a_complete_entry(tmp_path: Path) -> None:
         "- **Claim:** It says this.",
         "- **Right:** That is right.",
         f"- **Shown by:** the cell {{ref}}`a-cell <a-cell>`, the test `{GOOD['tests'][0]}`",
-        "- **How sure:** certain. Computed.",
+        "- **How sure:** certain: computed",
         "- **Tempting because:** they look alike",
     ]
     assert "the cell a-cell, the test" in markdown(entry, links=False)
