@@ -244,7 +244,7 @@ def test_same_layout__shows_the_first_coordinate_and_a_picture() -> None:
     assert error.where == "coordinate (1, 0)"
     assert error.expected == "8"
     assert error.got == "1, by (4,8):(1,4)"
-    assert error.message == "The layout sends 30 of 32 coordinates elsewhere."
+    assert error.message == "The layout sends 30 of 32 coordinates to a wrong offset."
     assert "(8,1)" not in str(error.message)
     picture = str(error.picture).splitlines()
     assert picture[1].split()[0] == "0"

@@ -61,6 +61,7 @@ def check_padded(answer: object) -> str:
         tell=False,
         mistakes={
             "(8,32):(80,1)": "80 is the distance in bytes. A stride counts elements, and an f16 has two bytes.",
+            "(8,32):(80,2)": "Both strides are distances in bytes. A stride counts elements: the next column is 1 further.",
             "(8,32):(20,1)": "You divided by 4 bytes. An f16 has two.",
             "(8,32):(32,1)": "This is the matrix without padding.",
             "(8,40):(40,1)": "The padding belongs in the stride. The shape counts the 32 columns that exist.",

@@ -83,6 +83,15 @@ def check_place(answer: object) -> str:
             0,
         ): "These are the row and the column. The thread comes first, then its register, then the byte in the register.",
     }
+    mistakes[9 * 4 + byte, register, byte] = (
+        "A warp has threads 0 to 31. Row 9 is row 1 of its block, and its threads begin again with those of row 1."
+    )
+    mistakes[thread, register, 21 % 16] = (
+        "The byte is a number from 0 to 3. Count it from the thread's own first column."
+    )
+    mistakes[thread, f"a{register}", byte] = (
+        f"This is right. Give the register as a number: {register} for a{register}."
+    )
     for other in range(4):
         if other != byte:
             mistakes[thread, register, other] = (
@@ -120,6 +129,10 @@ def check_layout_b(answer: object) -> str:
             "the columns, n + 8 * k.",
             "((4,8),(4,2)):((64,1),(8,32))": "That gives each thread eight neighbours along K. It holds four, and "
             "its second register lies 16 columns on.",
+            "((4,8),(4,2)):((32,1),(8,64))": "The threads and the first four values are right. Value 4 lies in the next "
+            "register, 16 columns on. You put it 8 columns on.",
+            "((4,8),(4,2)):((8,1),(32,128))": "You gave neighbouring columns to neighbouring threads. Here a thread "
+            "holds four neighbours of a row, and the next thread begins four columns on.",
             "((4,8),(4,2)):((16,1),(8,64))": "Those are the strides of the 16-bit atom, where a register holds two "
             "values. Here it holds four, so the next thread begins four columns on.",
         },

@@ -117,6 +117,11 @@ def check_swizzle(answer: object) -> str:
             )
         elif max(passes) == 8:
             message += " The bits that it mixes in are the same in all eight rows of a block."
+        elif str(answer).startswith("S<3,"):
+            message += (
+                " Three bits are right, but they have to be the bits that number the row, "
+                "and they have to go to the bits that number the pieces."
+            )
         else:
             message += " Eight rows have to go to eight pieces: how many bits does that take?"
         raise WrongAnswer(message, got=str(answer))

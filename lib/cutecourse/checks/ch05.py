@@ -20,6 +20,12 @@ from cutecourse.checks.result import WrongAnswer
 )
 def check_in_flight(answer: object) -> str:
     """The independent MMAs that cover a latency."""
+    if isinstance(answer, float) and not answer.is_integer():
+        raise WrongAnswer(
+            "Only whole MMAs can be in flight. Does the whole number below this one cover the latency?",
+            expected="a whole number",
+            got=str(answer),
+        )
     same_int(
         answer,
         5,
@@ -47,6 +53,12 @@ def check_interval(answer: object) -> str:
     """The cycles between two MMAs at a datasheet's rate."""
     if isinstance(answer, float) and answer.is_integer():
         answer = int(answer)
+    if isinstance(answer, float) and 0 < answer < 1:
+        raise WrongAnswer(
+            "This looks like MMAs per cycle. The question asks for cycles per MMA.",
+            expected="more than one cycle",
+            got=str(answer),
+        )
     same_int(
         answer,
         8,

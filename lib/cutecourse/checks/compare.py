@@ -131,7 +131,7 @@ def same_layout(
     if wrong:
         first = wrong[0]
         raise WrongAnswer(
-            explained or f"The layout sends {len(wrong)} of {size(wanted)} coordinates elsewhere.",
+            explained or f"The layout sends {len(wrong)} of {size(wanted)} coordinates to a wrong offset.",
             where=f"coordinate {idx2crd(first, wanted.shape)}",
             expected=str(wanted(first)) if tell else None,
             got=f"{layout(first)}, by {layout}",
@@ -183,7 +183,7 @@ def _layout_picture(layout: Layout, wanted: Layout) -> Picture | None:
     # Index i is the coordinate (i % rows, i // rows): the first mode runs fastest.
     table = [[layout(row + col * rows) for col in range(cols)] for row in range(rows)]
     right = [[wanted(row + col * rows) for col in range(cols)] for row in range(rows)]
-    return grid("index at each coordinate, by your layout", table, right)
+    return grid("offset at each coordinate, by your layout", table, right)
 
 
 def same_array(
