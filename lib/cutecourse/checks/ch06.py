@@ -11,6 +11,10 @@ from cutecourse.errors import CourseError
 from cutecourse.layout import ComposedLayout, Layout, Swizzle, get_nonswizzle_portion, size, tile_to_shape
 from cutecourse.tma import TensorMapEncoding, TmaError, trace_tma_atom
 
+WHOLE_LINE = (
+    "You xored the chunk with the whole number of the line, so from row 8 on it leaves its row. The swizzle takes two "
+    "bits: the line modulo 4."
+)
 LINES = (
     "You xored the chunk with the row's number. The swizzle takes the number of the line of 128 bytes, and two "
     "rows of 64 bytes share a line."
@@ -122,6 +126,10 @@ def check_byte_of(answer: object) -> str:
             LINES,
         ),
         (
+            place(lambda r, c: c ^ r // 2),
+            WHOLE_LINE,
+        ),
+        (
             place(lambda r, c: (c + r // 2) % 4),
             "You rotated the chunks. A swizzle xors them, and the two differ from row 2 on.",
         ),
@@ -166,6 +174,7 @@ def check_walk(answer: object) -> str:
             "(128,32):(1@0,1@1)": "In shared memory, row 32 does not follow row 31: a column of the atom ends there.",
             "(32,8,4,4):(1@1,1@0,32@1,8@0)": "Mode 0 of the tensor is M. The 32 halves of a column run along M.",
             "(32,32,4):(1@0,1@1,32@0)": "You repeated the atoms along K first. By default, tile_to_shape repeats them along M first.",
+            "(32,8,4,4):(1,32,256,1024)": "That leads from each offset back to itself. The walk leads to coordinates, so its strides are basis strides.",
             "(32,8,4,4):(1,128,32,1024)": "That is the inverse layout, from the offset to the element's number in the tile. "
             "Compose it with the tile's coordinates.",
             "(32,8,4,4):(1,512,32,4096)": "Those are strides in global memory. The walk leads to coordinates, so its strides are basis strides.",

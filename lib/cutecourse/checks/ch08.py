@@ -147,6 +147,12 @@ def check_slice_of(answer: object) -> str:
         "That cuts B as A is cut, among the four CTAs of a row. B's tile is shared along M, by two CTAs.": [
             ((64 * k, 256 * m + 64 * n), 64 * n * 128) for m, n, k in cases
         ],
+        "You cut B's tile into four. B is shared along M, and the cluster has only two CTAs along M.": [
+            ((64 * k, 256 * n + 64 * n), 64 * n * 128) for m, n, k in cases
+        ],
+        "You cut the tile along K. num_multicast cuts the last mode of the box first, and that is N.": [
+            ((64 * k + 32 * m, 256 * n), 0) for m, n, k in cases
+        ],
         "The coordinates are in the tensor's order, (N, K). The instruction takes them innermost first.": [
             ((256 * n + 128 * m, 64 * k), 128 * m * 128) for m, n, k in cases
         ],
