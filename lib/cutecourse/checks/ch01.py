@@ -213,7 +213,8 @@ def check_copy_padded(answer: object) -> str:
         emulator_first=True,
         reports={
             "AddressError": "A thread uses an address outside the array. There are 448 threads for 384 elements: bound the "
-            "row, so that the last 64 threads do nothing."
+            "row, so that the last 64 threads do nothing. If they do nothing already, look at the strides: the rows of a "
+            "begin 24 elements apart, the rows of out 32."
         },
         mistakes={
             "out": [
@@ -269,6 +270,11 @@ def check_tile_major(answer: object) -> str:
         answer,
         {"out": np.full(192, -1, np.int32), "a": source},
         {"out": right},
+        emulator_first=True,
+        reports={
+            "AddressError": "A thread uses an address outside the array. There are 4x4 tiles of 3x4 elements: the next tile "
+            "row starts 3 rows further down, and the next tile column 4 columns further right."
+        },
         mistakes={
             "out": [
                 (rows_first, f"{in_tile} {of_tiles}"),
