@@ -153,6 +153,8 @@ def check_gemm_tiles(answer: object) -> str:
     empty: Any = np.full((32, 24), UNWRITTEN, np.float32)
     first_only: Any = empty.copy()
     first_only[:16, :8] = right[:16, :8]
+    same_b: Any = np.tile(right[:, :8], (1, 3))
+    b_by_x: Any = np.vstack([np.tile(right[:16, :8], (1, 3)), np.tile(right[16:, 8:16], (1, 3))])
     inputs: dict[str, Any] = {"a": a, "b": b, "c": empty}
     require_cleared(answer, inputs, "c")
     same_outputs(
@@ -160,9 +162,21 @@ def check_gemm_tiles(answer: object) -> str:
         inputs,
         {"c": right},
         emulator_first=True,
+        reports={
+            "AddressError": "A block uses a tile that does not exist. x counts the 2 tiles along M, which A and C have. "
+            "y counts the 3 tiles along N, which B and C have."
+        },
         mistakes={
             "c": [
                 (empty, "C is as it was before: the kernel never stores its accumulator."),
+                (
+                    same_b,
+                    "Every block multiplies by the first tile of B. The tile of B depends on y: (y, 0).",
+                ),
+                (
+                    b_by_x,
+                    "You chose the tile of B by x. The rows of B are the columns of C, and y counts these.",
+                ),
                 (first_only, "Only the first tile of C is written: every block works on the same tile."),
                 (
                     np.tile(right[:16, :8], (2, 3)),
