@@ -150,7 +150,8 @@ def test_errata_page__shows_every_entry_with_links_to_its_cells(book: Path) -> N
     page = parse(book / "errata.html")
     for entry in load():
         (own,) = page.select(f"#{entry.id.lower()}")
-        assert f"{entry.id} · {entry.title}" in own.get_text()
+        text = own.get_text().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")  # as the page sets it
+        assert f"{entry.id} · {entry.title}" in text
         assert set(own["class"]) >= {f"cute-document-{place.document.key}" for place in entry.places}
         hrefs = [str(link["href"]) for link in own.find_all("a")]
         assert all(any(href.endswith(f"#{cell}") for href in hrefs) for cell in entry.cells), entry.id
