@@ -24,7 +24,7 @@ _ASKS, _LAST = "cute-asks", "cute-last"
 
 
 class answer(nodes.General, nodes.Element):  # noqa: N801 - docutils names its nodes so
-    """What answers the prediction with this `key`."""
+    """The answer to the prediction with this `key`."""
 
 
 def mark(notebook: NotebookNode, source: Path) -> None:

@@ -76,7 +76,7 @@ def end_of_load(site: Site) -> str:
 
 
 def _gives_up(found: Instruction) -> bool:
-    """Whether the kernel's run ends here: `trap`, or the call by which `assert` fails."""
+    """Tell whether the kernel ends here: by `trap`, or by the call that a failed `assert` makes."""
     if found.opcode == "call":
         return any(isinstance(one, Name) and one.text == "__assertfail" for one in found.operands)
     return found.opcode == "trap"
