@@ -51,7 +51,8 @@ step_benchmarks() {
   local status=0
   "$PYTHON" -m benchmarks.mma_latency || status=1
   "$PYTHON" -m benchmarks.tma_bandwidth || status=1
-  "$PYTHON" -m benchmarks.tma_faults || status=1
+  "$PYTHON" -m benchmarks.kernel_faults || status=1
+  "$PYTHON" -m benchmarks.kernel_faults --tma || status=1
   if command -v ncu >/dev/null; then
     "$PYTHON" -m benchmarks.memory_counters || status=1
   else
