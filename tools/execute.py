@@ -35,6 +35,8 @@ def _cutecourse_question():
     )
     hunting = sys.modules.get("cutecourse.kernels.hunting")
     kernels += [f"{hunting.HUNTS}.{name}" for name in getattr(hunting, "hunted", tuple)()]
+    twinning = sys.modules.get("cutecourse.kernels.twinning")
+    kernels += [f"{twinning.TWINS}.{name}" for name in getattr(twinning, "twinned", tuple)()]
     runtime = sys.modules.get("cutecourse.runtime")
     runs = []
     for record in getattr(runtime, "history", lambda: [])():

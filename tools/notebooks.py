@@ -16,6 +16,7 @@ from nbformat import NotebookNode
 import cutecourse
 from cutecourse.kernels.files import SOURCES, SpecError
 from cutecourse.kernels.hunting import HUNTS, hunt
+from cutecourse.kernels.twinning import TWINS, twin_text
 from tools.paths import AuthoringError, exercise_sources, notebook_of, notebook_sources, relative
 from tools.plain_markdown import plain
 from tools.tidy import drop_code, restore_widgets, store_widgets
@@ -112,12 +113,15 @@ def kernel_hash(module: str) -> str | None:
     """sha256 of a kernel as it is in the tree now: its module, and the kernel's file with what that imports.
 
     None where there is no such module. The module holds the launch; the file, of the same name in
-    `kernels.sources`, holds the kernel. `cutecourse.kernels.hunts.07_5` is the text of a bug hunt.
+    `kernels.sources`, holds the kernel. `cutecourse.kernels.hunts.07_5` is the text of a bug hunt, and
+    `cutecourse.kernels.twins.copy_async` that of a twin.
     """
     package, _, name = module.rpartition(".")
     try:
         if package == HUNTS:
             return hashlib.sha256(hunt(name).encode()).hexdigest()
+        if package == TWINS:
+            return hashlib.sha256(twin_text(name).encode()).hexdigest()
         spec = importlib.util.find_spec(module)
     except (ModuleNotFoundError, SpecError):
         return None

@@ -11,7 +11,7 @@ import linecache
 import textwrap
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from cutecourse.errors import CourseError
 
@@ -37,10 +37,11 @@ class NoSuchLine(CourseError):
 
 
 class Source:
-    """Python source as Jupyter and the book show it; `str()` gives the plain text."""
+    """A kernel's source as Jupyter and the book show it; `str()` gives the plain text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, language: str = "python") -> None:
         self.text = text
+        self.language = language
 
     def __str__(self) -> str:
         return self.text
@@ -49,16 +50,28 @@ class Source:
         return self.text
 
     def _repr_markdown_(self) -> str:
-        return f"```python\n{self.text.rstrip()}\n```"
+        return f"```{self.language}\n{self.text.rstrip()}\n```"
 
 
-def source(thing: ModuleType | Callable[..., object]) -> Source:
+class WithPtx(Protocol):
+    """A kernel's specification, as far as it matters here: its PTX, if it has a text of its own."""
+
+    @property
+    def ptx(self) -> str | None:
+        """The PTX."""
+
+
+def source(thing: ModuleType | Callable[..., object] | WithPtx) -> Source:
     """The source of a kernel or of one of its functions, as text: no compiler is needed.
 
     Of a kernel's module with a file of its own (`FILE`) it is that file, the one which a compile imports;
-    `launch_source` shows the rest. Of another module or function it is what was imported.
+    `launch_source` shows the rest. Of another module or function it is what was imported. Of a specification
+    with PTX of its own, such as `twin(kernel)`, it is the PTX.
     Errors: NoSuchLine when Python keeps no source for it.
     """
+    ptx = getattr(thing, "ptx", None)
+    if isinstance(ptx, str):
+        return Source(ptx, "ptx")
     text = _file_text(thing)
     if text is not None:
         return Source(text)

@@ -77,6 +77,7 @@ def test_differences__see_a_changed_and_a_missing_kernel() -> None:
         ("umma_parts", "sources/umma_tile.py", True),  # which umma_parts' file imports
         ("umma_two_sm", "sources/umma_tile.py", False),
         ("hunts.tried", "hunts/tried.ptx", True),
+        ("twins.tried", "twins/tried.ptx", True),
         ("hello_ptx", "hello_ptx.py", True),
     ],
 )
@@ -86,7 +87,8 @@ def test_kernel_hash__is_that_of_the_launch_and_of_the_kernel(
     copy = tmp_path / "cutecourse"
     shutil.copytree(repository / "lib" / "cutecourse", copy, ignore=shutil.ignore_patterns("__pycache__"))
     kernels = copy / "kernels"
-    (kernels / "hunts" / "tried.ptx").write_text(".version 8.0\n")
+    for folder in ("hunts", "twins"):
+        (kernels / folder / "tried.ptx").write_text(".version 8.0\n")
     ask = f"from tools.notebooks import kernel_hash; print(kernel_hash('cutecourse.kernels.{kernel}'))"
 
     def hash_now() -> str:

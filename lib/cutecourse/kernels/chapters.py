@@ -56,6 +56,14 @@ CHAPTERS = (
         reason="mma.sync.m16n8k16 on f16 came with compute capability 8.0 and later GPUs still have it",
     ),
     Chapter(
+        number=3,
+        slug="parallel_copy",
+        title="A parallel copy",
+        kernels=("copy_one_thread", "copy_threads", "copy_tiled"),
+        target="sm_80",
+        reason="cp.async came with compute capability 8.0; the rest is plain memory instructions",
+    ),
+    Chapter(
         number=4,
         slug="banks_and_swizzles",
         title="Banks and swizzles",

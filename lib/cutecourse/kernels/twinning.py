@@ -1,0 +1,101 @@
+"""Twins: the same kernels in PTX, written by hand. Each is a text in the folder `twins`."""
+
+from __future__ import annotations
+
+import importlib.resources
+import string
+from types import ModuleType
+
+from cutecourse.kernels.files import KernelFunction, SpecError
+from cutecourse.kernels.spec import LaunchSpec, leaves
+
+__all__ = ["TWINS", "twin", "twin_text", "twinned", "twins"]
+
+TWINS = "cutecourse.kernels.twins"
+"""The name that the folder would have as a package; recordings name its texts by it."""
+
+_ENDING = ".ptx"
+_read: set[str] = set()
+
+
+def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
+    """A kernel's twin: the same launch and the same parameters, with PTX that was written by hand.
+
+    kernel   a kernel module (with `LAUNCH`), or a specification. The text is `twins/NAME.ptx`, where NAME is
+             the kernel's file, so one text serves all specifications. The twin's name ends in `_ptx`.
+    A text that depends on the problem holds names of `string.Template`, which are filled in here:
+
+    - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, and `${a_stride_0}` and
+      `${a_stride_1}` their strides, in elements.
+    - `${M}` and `${N}` are the extents of the first array. If there are arrays `a` (M, K) and `b` (N, K),
+      then `${M}`, `${N}` and `${K}` are theirs.
+    - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, and `${smem_bytes}` is its dynamic
+      shared memory.
+    - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
+      tuples flattened.
+
+    Errors: SpecError for a kernel without a twin, and for a name that the specification does not fill.
+
+    >>> from cutecourse.kernels import micro_gemm
+    >>> twin(micro_gemm)
+    Traceback (most recent call last):
+    cutecourse.kernels.files.SpecError: micro_gemm has no twin in PTX.
+    """
+    spec = kernel if isinstance(kernel, LaunchSpec) else getattr(kernel, "LAUNCH", None)
+    if not isinstance(spec, LaunchSpec):
+        raise SpecError(
+            f"{kernel!r} is no kernel: pass a LaunchSpec, or a module that has one called LAUNCH."
+        )
+    name = spec.kernel.file.name if isinstance(spec.kernel, KernelFunction) else spec.name
+    template = string.Template(twin_text(name))
+    try:
+        text = template.substitute(_sizes(spec))
+    except (KeyError, ValueError) as error:
+        raise SpecError(f"{spec.name}: its twin has a name that nothing fills: {error}.") from None
+    return spec.with_text(text, f"{spec.name}_ptx")
+
+
+def twin_text(name: str) -> str:
+    """The text of a twin as the folder has it, names of sizes included. Errors: SpecError."""
+    file = importlib.resources.files("cutecourse.kernels") / "twins" / f"{name}{_ENDING}"
+    if not file.is_file():
+        raise SpecError(f"{name} has no twin in PTX.")
+    _read.add(name)
+    return file.read_text(encoding="utf-8")
+
+
+def twins() -> tuple[str, ...]:
+    """The names of all kernels that have a twin."""
+    folder = importlib.resources.files("cutecourse.kernels") / "twins"
+    return tuple(
+        sorted(file.name.removesuffix(_ENDING) for file in folder.iterdir() if file.name.endswith(_ENDING))
+    )
+
+
+def twinned() -> tuple[str, ...]:
+    """The names of the twins that were read in this process; what records a notebook asks for them."""
+    return tuple(sorted(_read))
+
+
+def _sizes(spec: LaunchSpec) -> dict[str, int]:
+    """What the names in a twin's text stand for."""
+    sizes = {f"grid_{axis}": ctas for axis, ctas in enumerate(spec.grid)}
+    sizes["smem_bytes"] = spec.dynamic_smem
+    if isinstance(spec.host, KernelFunction) and spec.host.arguments is not None:
+        numbers = [one for one in leaves(spec.host.arguments) if isinstance(one, int)]
+        sizes |= {f"given_{place}": number for place, number in enumerate(numbers)}
+    extents = {
+        tensor.name: tuple(extent for extent in tensor.extents if extent is not None)
+        for tensor in spec.tensors
+        if None not in tensor.extents
+    }
+    for tensor in spec.tensors:
+        if tensor.name in extents:
+            known = extents[tensor.name]
+            sizes |= {f"{tensor.name}_{mode}": extent for mode, extent in enumerate(known)}
+            strides = tensor.strides_for(known)
+            sizes |= {f"{tensor.name}_stride_{mode}": stride for mode, stride in enumerate(strides)}
+    first = next((known for known in extents.values()), ())
+    if {"a", "b"} <= extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
+        first = (extents["a"][0], extents["b"][0], extents["a"][1])
+    return sizes | dict(zip("MNK", first, strict=False))

@@ -1,0 +1,93 @@
+"""Each twin of the folder beside its kernel: the same arrays, bit for bit, and no report.
+
+A new file in `kernels/twins` is tested here for the kernel's `LAUNCH`. Name further specifications in
+`ALSO`, and in `INSTEAD` those to take where `LAUNCH` is too large for the emulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cutecourse.kernels import LaunchSpec, SpecError, Tensor, copy_one_thread, copy_threads, hello_ptx, twin
+from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.twinning import twins
+from cutecourse.runtime import compile as compile_kernel
+from cutecourse.runtime import run
+
+ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
+    "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
+    "copy_threads": lambda: [copy_threads.DOWN, copy_threads.spec(32, 96)],
+}
+INSTEAD: dict[str, Callable[[], list[LaunchSpec]]] = {}
+
+
+def specs_of(name: str) -> list[LaunchSpec]:
+    if name in INSTEAD:
+        return INSTEAD[name]()
+    return [kernel_module(name).LAUNCH, *ALSO.get(name, list)()]
+
+
+def arguments_of(spec: LaunchSpec) -> dict[str, np.ndarray | int]:
+    """Small integers in every array: their sums are exact in any order. A number is 3."""
+    random = np.random.default_rng(3)
+    return {
+        name: random.integers(-8, 9, param.extents).astype(param.dtype.numpy)
+        if isinstance(param, Tensor)
+        else 3
+        for name, param in spec.arguments.items()
+    }
+
+
+@pytest.mark.parametrize("device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu, id="gpu")])
+@pytest.mark.parametrize("name", twins())
+def test_twin__gives_what_its_kernel_gives(name: str, device: str) -> None:
+    for spec in specs_of(name):
+        arguments = arguments_of(spec)
+        kernel, by_hand = (run(one, device=device, **arguments) for one in (spec, twin(spec)))
+        for argument, given in arguments.items():
+            if isinstance(given, np.ndarray):
+                assert kernel.memory[argument].tobytes() == by_hand.memory[argument].tobytes(), argument
+        assert any(
+            not np.array_equal(kernel[argument], given)
+            for argument, given in arguments.items()
+            if isinstance(given, np.ndarray)
+        ), "the kernel changes nothing, so nothing was compared"
+        assert not kernel.notes
+        assert not by_hand.notes
+
+
+@pytest.mark.parametrize("name", twins())
+def test_twin__has_the_launch_and_the_target_of_its_kernel(name: str) -> None:
+    for spec in specs_of(name):
+        by_hand = twin(spec)
+        assert by_hand.name == f"{spec.name}_ptx"
+        for field in ("grid", "block", "cluster", "dynamic_smem", "params", "target"):
+            assert getattr(by_hand, field) == getattr(spec, field), field
+        assert compile_kernel(by_hand).entry == name
+
+
+@pytest.mark.program("ptxas")
+@pytest.mark.parametrize("name", twins())
+def test_twin__assembles(name: str, tmp_path, find_program) -> None:
+    import subprocess
+
+    for spec in specs_of(name):
+        text = tmp_path / "twin.ptx"
+        text.write_text(str(compile_kernel(twin(spec)).ptx))
+        command = [
+            str(find_program("ptxas")),
+            f"-arch={spec.target}",
+            str(text),
+            "-o",
+            str(tmp_path / "twin"),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_twin__says_that_a_kernel_has_none() -> None:
+    with pytest.raises(SpecError, match="hello_ptx has no twin"):
+        twin(hello_ptx)
