@@ -26,7 +26,7 @@ REPORTS = {
     ("commit_to_own_row", "count_of_own_row"): (0, StageReusedEarly, "shared offset 0x8000"),
     ("parity_never_flipped",): (0, ReadBeforeWait, "parity 1"),
     ("slice_along_m",): (0, SharedMemoryRace, "multicast mask of each"),
-    ("exercise",): (0, StageReusedEarly, "the copy writes"),
+    ("parity_flipped",): (0, StageReusedEarly, "the copy writes"),
     ("no_cluster_barrier",): (0, NoBarrierError, "mbarrier.init"),
 }
 
@@ -76,10 +76,10 @@ def test_broken__refuses_a_name_that_is_none():
 
 
 def test_small__takes_changes_of_its_own_behind_the_faults():
-    wrong = umma_tma_broken.FAULTS["exercise"].wrong
-    assert wrong in umma_tma_broken.text("exercise")
+    wrong = umma_tma_broken.FAULTS["parity_flipped"].wrong
+    assert wrong in umma_tma_broken.text("parity_flipped")
     assert wrong not in umma_tma_broken.text()
-    repaired = umma_tma_broken.small("exercise", changes=((wrong, wrong.replace(" ^ 1", "")),))
+    repaired = umma_tma_broken.small("parity_flipped", changes=((wrong, wrong.replace(" ^ 1", "")),))
     made, expected = multiplied(repaired)
     np.testing.assert_array_equal(made, expected)
     with pytest.raises(SpecError, match="0 times"):

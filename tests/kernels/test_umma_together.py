@@ -94,7 +94,9 @@ def test_fault_of_one_tile__is_reported_with_every_seed(name, at_once):
             )
 
 
-@pytest.mark.parametrize("name", ["own_slices_expected", "count_of_own_row", "slice_along_m", "exercise"])
+@pytest.mark.parametrize(
+    "name", ["own_slices_expected", "count_of_own_row", "slice_along_m", "parity_flipped"]
+)
 def test_fault_of_multicast__is_reported_with_every_seed(name, at_once):
     a, b = (np.ones((extent, 256), np.float16) for extent in (256, 512))
     for seed in range(4):

@@ -59,7 +59,7 @@ assert launched >= 40 and maps > 40, (launched, maps)
 assert umma_two_sm.TILE == (256, 256, 64)
 assert umma_two_sm.host is not None and "@cute.jit" in source(umma_two_sm.host).text
 assert difference(umma_tma, umma_tma_multicast, of="kernel").added
-assert umma_tma_broken.text("exercise") != source(umma_tma_multicast).text
+assert umma_tma_broken.text("parity_flipped") != source(umma_tma_multicast).text
 assert umma_gemm.gemm_spec((256, 512, 64), cluster=(2, 2)).grid == (2, 2, 1)
 assert umma_parts.parts_spec(lambda: None, umma_parts.epilogue).name == "umma_parts"
 present = [name for name in sys.modules if name.partition(".")[0] in ("cutlass", "numba", "cuda")]

@@ -58,6 +58,21 @@ def check_counts(answer: object) -> str:
             ): "Your second number is what lands. A CTA loads only its own slices, and its neighbours send it the rest.",
             (
                 landing,
+                landing // 8,
+                5,
+            ): "You divided both tiles among the eight CTAs of the cluster. Four CTAs share A's tile, and two share B's.",
+            (
+                landing // 2,
+                own // 2,
+                5,
+            ): "You counted elements. A half has two bytes.",
+            (
+                landing,
+                own,
+                4,
+            ): "You counted the CTAs that share A. Those that share B read this CTA's slices too.",
+            (
+                landing,
                 own,
                 6,
             ): "You counted the CTA twice: it is in its row and in its column, but its commit arrives once.",
@@ -188,6 +203,21 @@ def check_best_cluster(answer: object) -> str:
             "In a row all CTAs share A, and nobody shares B; in a column it is the other way round. One operand is fetched "
             "as often as without a cluster.",
             where="best_cluster(128, 256, 8)",
+        )
+    squarest = [(1 << (ctas.bit_length() - 1) // 2, 1 << ctas.bit_length() // 2) for *_, ctas in cases]
+    if given in (squarest, [shape[::-1] for shape in squarest]):
+        raise WrongAnswer(
+            "You made the cluster itself as square as possible. What has to be near a square is the part of C that the whole "
+            "cluster computes: cluster_m * tile_m rows and cluster_n * tile_n columns.",
+            where="best_cluster(128, 256, 8)",
+        )
+    longest = [
+        max((s for s in SHAPES if s[0] * s[1] == ctas), key=lambda s: bytes_per_flop(tile_m, tile_n, *s))
+        for tile_m, tile_n, ctas in cases
+    ]
+    if given == longest:
+        raise WrongAnswer(
+            "That cluster fetches the most bytes, not the fewest.", where="best_cluster(128, 256, 8)"
         )
     on_many(answer, cases, right, what="(cluster_m, cluster_n)")
     return "The best cluster is as close to a square as the tiles allow: 4x2 for tiles of 128x256."

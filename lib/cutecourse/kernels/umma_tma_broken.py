@@ -74,10 +74,10 @@ FAULTS = by_name(
             "a neighbour may send before this CTA's barriers are there",
         ),
         Fault(
-            "exercise",
+            "parity_flipped",
             _FREE,
             _FREE.replace("k % 2", "k % 2 ^ 1"),
-            "what exercise 12.5 asks for: find it there",
+            "the wait for a free stage is one phase late, so nothing stops the refill",
         ),
     ),
 )
