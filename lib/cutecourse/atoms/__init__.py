@@ -10,6 +10,14 @@ from cutecourse.atoms.explaining import explain_cell, explain_owner, explain_par
 from cutecourse.atoms.mma_atom import CUTLASS_VERSION, MmaAtom, Source, ownership_map
 from cutecourse.atoms.mma_table import MMA_ATOMS, mma_atom
 from cutecourse.atoms.names import MmaName, NamePart, parse_mma_name
+from cutecourse.atoms.pointers import (
+    SmemPtr,
+    as_position_independent_swizzle_layout,
+    as_position_independent_swizzle_tensor,
+    recast_ptr,
+    recast_tensor,
+)
+from cutecourse.atoms.predicates import Predicate, domain_offset, predicate
 from cutecourse.atoms.tensor import Tensor
 from cutecourse.atoms.tiled_copy import (
     ThrCopy,
@@ -50,6 +58,8 @@ __all__ = [
     "NamePart",
     "OwnershipError",
     "PartitionError",
+    "Predicate",
+    "SmemPtr",
     "Source",
     "Tensor",
     "ThrCopy",
@@ -57,8 +67,11 @@ __all__ = [
     "TiledCopy",
     "TiledMma",
     "UnknownAtomError",
+    "as_position_independent_swizzle_layout",
+    "as_position_independent_swizzle_tensor",
     "copy_atom",
     "copy_partition",
+    "domain_offset",
     "explain_cell",
     "explain_owner",
     "explain_partition",
@@ -79,6 +92,9 @@ __all__ = [
     "parse_mma_name",
     "partition",
     "partition_fragment_C",
+    "predicate",
+    "recast_ptr",
+    "recast_tensor",
     "thrfrg",
     "tidfrg",
     "tile_size",

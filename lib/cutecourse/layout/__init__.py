@@ -19,6 +19,7 @@ from .errors import (
 )
 from .explanation import Explanation, Step, explain
 from .int_tuple import (
+    elem_less,
     flatten_to_tuple,
     has_underscore,
     is_congruent,
@@ -96,6 +97,7 @@ __all__ = [
     "depth",
     "dice",
     "downcast",
+    "elem_less",
     "explain",
     "filter",
     "filter_zeros",

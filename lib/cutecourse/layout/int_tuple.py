@@ -19,6 +19,7 @@ T = TypeVar("T")
 __all__ = [
     "Coord",
     "IntTuple",
+    "elem_less",
     "flatten_to_tuple",
     "has_underscore",
     "is_congruent",
@@ -236,6 +237,30 @@ def is_weakly_congruent(a: Any, b: Any) -> bool:
     return (
         is_node(b) and len(a) == len(b) and all(is_weakly_congruent(x, y) for x, y in zip(a, b, strict=True))
     )
+
+
+def elem_less(a: Any, b: Any) -> bool:
+    """Compare element by element: is the coordinate `a` inside the shape `b`? A predicate is made of these.
+
+    Law: `elem_less(a, b)` is true when every element of `a` is less than the element of `b` in its place.
+         No element has to be 0 or more: `elem_less((-1, 0), (4, 8))` is true.
+    Errors: ProfileError unless both are nested in the same way, as in the DSL. (C++ takes a shorter `a`.)
+
+    >>> elem_less((3, 7), (4, 8)), elem_less((3, 8), (4, 8))
+    (True, False)
+    """
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        # Compare every element first, so that a wrong nesting further back is refused too.
+        less = [elem_less(x, y) for x, y in zip(a, b, strict=True)]
+        return all(less)
+    if not isinstance(a, int) or not isinstance(b, int):
+        raise ProfileError(
+            f"{pretty_str(a)} and {pretty_str(b)} are nested differently",
+            operation="elem_less",
+            operands=(("a", a), ("b", b)),
+            rule="a coordinate is compared with a shape of the same nesting",
+        )
+    return a < b
 
 
 def has_underscore(coord: Any) -> bool:

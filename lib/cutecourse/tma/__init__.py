@@ -4,7 +4,8 @@
 arguments of the driver's cuTensorMapEncodeTiled and the driver's rules (`TensorMapEncoding.check`).
 `tma_partition` divides a tile into instructions (`TmaPartition`), `tma_coords` lists them with their
 coordinates, and `smem_image` gives the bytes of shared memory after a load. `make_cluster_layout_vmnk`,
-`create_tma_multicast_mask` and `multicast_ctas` say which CTA of a cluster sends what to which. `Dynamic`,
+`create_tma_multicast_mask` and `multicast_ctas` say which CTA of a cluster sends what to which.
+`swizzle_notations` writes a swizzle as CuTe, TMA and the MMAs' descriptors do. `Dynamic`,
 `dynamic`, `parse_cpp` and `cpp_str` mark the numbers that C++ knows only when the program runs.
 Nothing here needs a GPU.
 """
@@ -15,6 +16,7 @@ from .errors import TmaError
 from .gbasis import coalesce_256
 from .image import TmaInstruction, smem_image, tma_coords
 from .multicast import MulticastCta, create_tma_multicast_mask, make_cluster_layout_vmnk, multicast_ctas
+from .notations import SwizzleNotations, swizzle_notations
 from .partition import TmaPartition, tma_partition
 from .static import Dynamic, cpp_str, dynamic, is_static, parse_cpp, static
 
@@ -22,6 +24,7 @@ __all__ = [
     "DATA_TYPES",
     "Dynamic",
     "MulticastCta",
+    "SwizzleNotations",
     "TensorMapEncoding",
     "TmaError",
     "TmaInstruction",
@@ -37,6 +40,7 @@ __all__ = [
     "parse_cpp",
     "smem_image",
     "static",
+    "swizzle_notations",
     "tma_coords",
     "tma_partition",
     "trace_tma_atom",
