@@ -1,4 +1,4 @@
-"""What happened in one run: where, why there, how long, and the PTX that ran."""
+"""The record of one run: where it ran and why, how long it took, and the PTX that ran."""
 
 from __future__ import annotations
 

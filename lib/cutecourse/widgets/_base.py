@@ -1,4 +1,4 @@
-"""What every widget of the course shares: a repr without an address, code and style."""
+"""The base of every widget in the course: a repr without an address, code and style."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CourseWidget(anywidget.AnyWidget):
         raise NotImplementedError
 
     def figure(self) -> PrintFigure:
-        """What the widget shows, as a static figure."""
+        """The widget's state as a static figure."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

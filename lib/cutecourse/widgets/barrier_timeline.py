@@ -20,7 +20,7 @@ ALL_AT_ONCE = 2
 
 
 class BarrierTimeline(CourseWidget):
-    """What happened in a launch, event by event: who waited for what, and what each barrier still missed.
+    """The events of a launch, one by one: who waited for what, and what each barrier still missed.
 
     tcgen05.mma of one commit are one bar, from the first issue to the last completion; those with
     .cta_group::2 are in both CTAs of their pair.

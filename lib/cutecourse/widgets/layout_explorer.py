@@ -96,7 +96,7 @@ class LayoutExplorer(CourseWidget):
         return name
 
     def result(self) -> Any:
-        """What the operation makes of the layout in the field, computed here; `None` without an operation.
+        """The result of the operation on the layout in the field, computed here; `None` without an operation.
 
         Errors: WidgetError for an operand that cannot be read, `LayoutError` for what the algebra refuses.
         """

@@ -26,7 +26,7 @@ NO_HUE = -1
 EMPTY = ("", "", NO_HUE, False)
 
 Cell = tuple[str, str, int, bool]
-"""What one cell shows: a large text, a small text, a hue (-1 for none) and whether it has a thick frame."""
+"""One cell: a large text, a small text, a hue (-1 for none) and whether it has a thick frame."""
 
 
 @dataclass(frozen=True)

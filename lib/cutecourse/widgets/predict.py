@@ -73,7 +73,7 @@ class Predict(CourseWidget):
         super().__init__(key=str(key), question=str(question), options=texts, answer_type=kind, **kwargs)
 
     def reveal(self, value: Any) -> Reveal:
-        """What came out, to be shown after the run beside what the reader said."""
+        """The result of the run, shown beside the reader's prediction."""
         return Reveal(self.key, value, said=self.said)
 
     def figure(self) -> PrintFigure:
@@ -86,7 +86,7 @@ class Predict(CourseWidget):
 
 
 class Reveal(CourseWidget):
-    """What came out, beside what the reader predicted under the same key: "you said 3; the machine says 4".
+    """Show the result beside the reader's prediction: "you said 3; the machine says 4".
 
     It follows a prediction that is made later, and without one shows the value alone. In print and in
     recorded outputs it reads `Reveal('key', '4')`, so a test of the notebook compares the value.

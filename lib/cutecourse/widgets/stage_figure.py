@@ -118,7 +118,7 @@ def _sums(steps: Sequence[Mapping[str, Any]], v: int) -> list[int]:
 
 
 def _states(steps: Sequence[Mapping[str, Any]], number: int, start: Sequence[int], which: int) -> list[int]:
-    """What a barrier is like after each step: 1 is its phase, 2 and 3 the arrivals and bytes missing."""
+    """The state of a barrier after each step: 1 is its phase, 2 and 3 the arrivals and bytes missing."""
     now = start[which - 1]
     found = []
     for step in steps:

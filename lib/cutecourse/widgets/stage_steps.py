@@ -21,7 +21,7 @@ ACTS = {
     "done": "MMAs complete",
     "free": "stage is free",
 }
-"""What a step is part of, in the order in which a k-tile goes through it."""
+"""The acts that a step can belong to, in the order in which a k-tile passes through them."""
 
 Place = tuple[int, int]  # a CTA: the cluster's number, the CTA's rank in it
 _Mark = tuple[int, int, int]  # a barrier: cluster, rank, offset
@@ -316,7 +316,7 @@ class _Teller:
     # -- which events --
 
     def _producer_wait(self, cta: Place) -> list[Event]:
-        """What the warp that issues a CTA's loads waited for just before them, from its first try on."""
+        """The waits of the warp that issues a CTA's loads, just before the loads, from its first try on."""
         own = [load for load in self.tile.loads if (load.cluster, load.rank) == cta]
         if not own:
             return []
@@ -407,7 +407,7 @@ class _Teller:
         return self.tile.ctas.index(where) if where in self.tile.ctas else None
 
     def _add_full(self, add: Callable[..., None]) -> None:
-        """Who said how many bytes will come, when the phase was complete, and who waited for that."""
+        """The steps of `full`: the announcement of the bytes, the end of the phase, and the waits for it."""
         first = self.tile.issues[0]
         for mark in dict.fromkeys(self.tile.full.values()):
             counts = [count for _, count in self.tile.landings if _mark(count) == mark]
@@ -650,7 +650,7 @@ class _Teller:
         return f"{both} shared memory has been read, and {halves} up to k-tile {self.k_tile}"
 
     def tensor_memory(self, v: int) -> str:
-        """What part of the accumulator a CTA gets, as the PTX ISA places it for this shape."""
+        """The part of the accumulator that a CTA gets, as the PTX ISA places it for this shape."""
         first = self.tile.issues[0]
         m, n = first["m"], first["n"]
         columns = sorted({event["d"] & 0xFFFF for event in self.tile.issues})

@@ -23,7 +23,7 @@ class MmaGroup:
 
     @property
     def done(self) -> bool:
-        """Whether every one of them is complete."""
+        """Return whether every MMA is complete."""
         return len(self.completions) == len(self.issues)
 
     @property

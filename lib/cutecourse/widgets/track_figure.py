@@ -219,7 +219,7 @@ def _rows_of(trace: Trace, cta: _Cta, axis: _Time) -> list[_Row]:
 
 
 def _tensors(trace: Trace) -> list[str]:
-    """What is copied, in the order of the first copies: it decides the colours."""
+    """The sources of the copies, in the order of their first copies. The order decides the colours."""
     issues = (event.data for event in trace if event.kind == "tma.issue")
     return list(
         dict.fromkeys(data["tensor"] or "bytes" for data in issues if data["operation"] != "prefetch")
@@ -330,7 +330,7 @@ def _phases(life: BarrierHistory, axis: _Time) -> _Row:
 
 
 def _words(trace: Trace, end: str) -> str:
-    """What the figure shows, for who does not see it."""
+    """A description of the figure for readers who do not see it."""
     waits = trace.waits()
     copies = [one for one in trace.transfers() if one.issue["operation"] != "prefetch"]
     warps = {(event.cluster, event.rank, event.warp) for event in trace if event.warp is not None}

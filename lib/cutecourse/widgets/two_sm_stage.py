@@ -57,7 +57,7 @@ class TwoSmStage(CourseWidget):
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """What happened, step by step: `words`, the PTX `line`, the `act` it is part of, what it changed."""
+        """The steps, in order: `words`, the PTX `line`, the `act` it is part of, what it changed."""
         return list(self.stage["steps"])
 
     @traitlets.validate("selected")
