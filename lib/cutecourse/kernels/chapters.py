@@ -83,7 +83,7 @@ CHAPTERS = (
         number=5,
         slug="global_gemm",
         title="A GEMM on any GPU",
-        kernels=("mma_timing",),
+        kernels=("mma_timing", "mma_stamp_permuted"),
         target="sm_80",
         reason="mma.sync.m16n8k16 on f16 came with compute capability 8.0 and later GPUs still have it",
     ),
