@@ -6,7 +6,7 @@ banks of 4 bytes: threads that want different words of one bank are served one a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cutecourse.errors import CourseError
@@ -19,6 +19,7 @@ __all__ = [
     "MemoryAccessError",
     "bank_conflicts",
     "ldmatrix_bank_conflicts",
+    "least_sectors",
     "sectors_of_warp_store",
     "sectors_touched",
 ]
@@ -52,20 +53,35 @@ class BankAccess:
         return self.wavefronts - self.ideal
 
 
-def sectors_touched(addresses: Iterable[int], access_bytes: int) -> frozenset[int]:
+def sectors_touched(addresses: Iterable[int | None], access_bytes: int) -> frozenset[int]:
     """The sectors (address // 32) that hold any byte of the access.
 
-    Units:  `addresses` in bytes, one for each active lane; `access_bytes` for each lane: 1, 2, 4, 8 or 16.
+    Units:  `addresses` in bytes, one for each lane, None for a lane that takes no part; `access_bytes` for
+            each lane: 1, 2, 4, 8 or 16.
     Errors: MemoryAccessError for another width or an address that is no multiple of it.
 
     >>> sorted(sectors_touched([0, 4, 60], 4))
     [0, 1]
     """
     checked = _checked(addresses, access_bytes)
-    return frozenset(address // SECTOR_BYTES for address in checked)
+    return frozenset(address // SECTOR_BYTES for address in checked.values())
 
 
-def sectors_of_warp_store(addresses: Iterable[int], access_bytes: int) -> int:
+def least_sectors(addresses: Iterable[int | None], access_bytes: int) -> int:
+    """How many sectors would hold the bytes of the access if they lay one behind the other.
+
+    Lanes that want the same byte want it once.
+    Units:  as for `sectors_touched`.
+    Errors: as for `sectors_touched`.
+
+    >>> least_sectors([64 * lane for lane in range(32)], 4), least_sectors([0] * 32, 4)
+    (4, 1)
+    """
+    checked = _checked(addresses, access_bytes)
+    return -(-len(set(checked.values())) * access_bytes // SECTOR_BYTES)
+
+
+def sectors_of_warp_store(addresses: Iterable[int | None], access_bytes: int) -> int:
     """How many 32-byte sectors one store (or load) instruction of a warp touches.
 
     The best possible is bytes / 32: 4 for 32 lanes of 4 bytes. Loads and stores count alike.
@@ -80,12 +96,13 @@ def sectors_of_warp_store(addresses: Iterable[int], access_bytes: int) -> int:
     return len(sectors_touched(addresses, access_bytes))
 
 
-def bank_conflicts(addresses: Iterable[int], access_bytes: int) -> BankAccess:
+def bank_conflicts(addresses: Iterable[int | None], access_bytes: int) -> BankAccess:
     """How many passes over the 32 banks one shared-memory instruction of a warp takes.
 
     Lanes that read the same word share it. Accesses of 8 and 16 bytes are served for 16 and for 8 lanes at a
     time, so without a conflict they take 2 and 4 passes for a full warp.
-    Units:      `addresses` in bytes, lane 0 first; `access_bytes` for each lane: 1, 2, 4, 8 or 16.
+    Units:      `addresses` in bytes, lane 0 first, None for a lane that takes no part; `access_bytes` for
+                each lane: 1, 2, 4, 8 or 16.
     Errors:     MemoryAccessError for another width, a misaligned address or more than 32 lanes.
     Simplified: a half or quarter of the warp is always served by itself; hardware may merge two halves that
                 want the same words.
@@ -99,10 +116,11 @@ def bank_conflicts(addresses: Iterable[int], access_bytes: int) -> BankAccess:
     checked = _checked(addresses, access_bytes)
     lanes_at_once = WARP_LANES * BANK_BYTES // max(access_bytes, BANK_BYTES)
     wavefronts = ideal = 0
-    for start in range(0, len(checked), lanes_at_once):
+    for start in range(0, WARP_LANES, lanes_at_once):
         words = {
             (address + byte) // BANK_BYTES
-            for address in checked[start : start + lanes_at_once]
+            for lane, address in checked.items()
+            if start <= lane < start + lanes_at_once
             for byte in range(0, max(access_bytes, BANK_BYTES), BANK_BYTES)
         }
         wavefronts += _deepest_bank(words)
@@ -133,15 +151,18 @@ def _deepest_bank(words: Iterable[int]) -> int:
     return max(wanted)
 
 
-def _checked(addresses: Iterable[int], access_bytes: int) -> list[int]:
+def _checked(addresses: Iterable[int | None], access_bytes: int) -> Mapping[int, int]:
+    """The lanes that take part and their addresses."""
     if access_bytes not in (1, 2, 4, 8, 16):
         raise MemoryAccessError(f"a lane accesses 1, 2, 4, 8 or 16 bytes at once, not {access_bytes}.")
-    listed = [int(address) for address in addresses]
-    if not 1 <= len(listed) <= WARP_LANES:
-        raise MemoryAccessError(f"a warp has 1 to {WARP_LANES} active lanes, not {len(listed)}.")
-    for lane, address in enumerate(listed):
+    listed = [None if address is None else int(address) for address in addresses]
+    active = {lane: address for lane, address in enumerate(listed) if address is not None}
+    if not active or len(listed) > WARP_LANES:
+        count = len(listed) if active else 0
+        raise MemoryAccessError(f"a warp has 1 to {WARP_LANES} active lanes, not {count}.")
+    for lane, address in active.items():
         if address < 0 or address % access_bytes:
             raise MemoryAccessError(
                 f"lane {lane}'s address {address} is no multiple of {access_bytes} bytes; a GPU would fault."
             )
-    return listed
+    return active

@@ -121,8 +121,8 @@ def test_page__names_the_limits_of_a_launch() -> None:
     millions = f"{DEFAULT_BUDGET / 10**6:g} million instructions"
     assert f"stops after {millions} (`max_instructions=`, `--budget`)" in text
     assert given.budget == DEFAULT_BUDGET
-    limits = f"{given.timeout / 60:g} minutes or at {given.memory:g} GiB"
-    assert f"after {limits} (`--timeout`, `--memory`)" in text
+    limits = f"{given.timeout / 60:g} minutes or at {given.max_memory:g} GiB"
+    assert f"after {limits} (`--timeout`, `--max-memory`)" in text
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -118,6 +118,20 @@ def test_emulate__saves_what_the_kernel_wrote(capsys):
     np.testing.assert_array_equal(np.load("a.npy"), np.arange(50))
 
 
+def test_emulate__memory_prints_what_each_line_moves(capsys):
+    status, out, err = run(capsys, SCALE, "--grid", "2", *GOOD, "--memory")
+    assert (status, err) == (0, "")
+    # 40 of 64 threads take part: 32 lanes with 4 sectors and 8 lanes with one.
+    table = out[out.index("line") :].splitlines()
+    assert table[:4] == [
+        "line  instruction    times  transactions  least  excess",
+        "  27  ld.global.f32      2     5 sectors      5       0",
+        "  29  st.global.f32      2     5 sectors      5       0",
+        "global memory: 10 sectors of 32 bytes; the least possible is 10",
+    ]
+    assert "sectors" not in run(capsys, SCALE, "--grid", "2", *GOOD)[1]
+
+
 def test_emulate__one_array_for_a_file_that_is_named_twice(capsys):
     run(capsys, SCALE, "--grid", "2", "--arg", "inout:a.npy:b.npy", "--arg", "in:a.npy", *GOOD[4:])
     expected = np.where(np.arange(50) < 40, np.arange(50) * np.float32(-2.5), np.arange(50))
@@ -227,9 +241,9 @@ def test_emulate__explores_seeds(capsys):
         np.load("c.npy")
 
 
-@pytest.mark.parametrize("options", [["--explore", "1"], ["--explore", "3", "--trace", "t.json"]])
+@pytest.mark.parametrize("options", [["1"], ["3", "--trace", "t.json"], ["3", "--memory"]])
 def test_emulate__refuses_explorations_that_cannot_be(capsys, options):
-    status, _, err = run(capsys, SCALE, "--grid", "2", *GOOD, *options)
+    status, _, err = run(capsys, SCALE, "--grid", "2", *GOOD, "--explore", *options)
     assert status == 2
     assert "--explore" in err
 
@@ -381,11 +395,13 @@ def test_emulate__stops_where_memory_ends(tmp_path, memory, block, array, variab
     """In a process of its own: another has memory left that earlier tests freed, and NumPy's parts loaded."""
     text = f"{HEAD}.visible .entry k(.param .u64 a) {{ {variable}; ret; }}"
     (tmp_path / "kernel.ptx").write_text(text)
-    given = ("--grid", "200", "--block", block, "--arg", f"zeros:u8:{array}", "--memory", memory)
+    given = ("--grid", "200", "--block", block, "--arg", f"zeros:u8:{array}", "--max-memory", memory)
     command = [sys.executable, "-m", "cutecourse.cli", "emulate", "kernel.ptx", *given]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == f"cutecourse: the launch needs more than {memory} GiB of memory. See --memory.\n"
+    assert done.stderr == (
+        f"cutecourse: the launch needs more than {memory} GiB of memory. See --max-memory.\n"
+    )
 
 
 def test_emulate__leaves_the_process_as_it_was(capsys):

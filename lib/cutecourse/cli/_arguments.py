@@ -107,7 +107,8 @@ class Arguments:
         self._bytes += n_bytes
         if self._bytes > self.limit_bytes:
             raise CommandError(
-                f"the arrays have {self._bytes} bytes, more than the {self.limit_bytes} that --memory allows"
+                f"the arrays have {self._bytes} bytes, more than the {self.limit_bytes} that --max-memory"
+                " allows"
             )
 
     def _load(self, path: str, kind: DType | None) -> NDArray[Any]:

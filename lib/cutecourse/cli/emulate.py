@@ -38,9 +38,10 @@ from cutecourse.emulator import (
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.errors import CourseError
+from cutecourse.memory_report import memory_report
 from cutecourse.ptx import Function, Module, PtxError, check, parse
 from cutecourse.ptx.scopes import flatten
-from cutecourse.trace import Recorder, Trace
+from cutecourse.trace import AccessLog, Recorder, Trace
 
 __all__ = ["register"]
 
@@ -88,6 +89,12 @@ def register(subparsers: Any) -> None:
         metavar="KEY=VALUE",
         help="print what happened; with filters, only the events that pass all of them",
     )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="print the sectors of global memory and the wavefronts of shared memory that each instruction "
+        "moves, beside the least possible",
+    )
     parser.add_argument("--notes", action="store_true", help="print hazards that do no harm on hardware")
     parser.add_argument(
         "--hazard",
@@ -112,7 +119,7 @@ def register(subparsers: Any) -> None:
         "--timeout", type=float, default=600, help="seconds to run at most (default: %(default)s)"
     )
     parser.add_argument(
-        "--memory", type=float, default=8, help="GiB of memory to take at most (default: %(default)s)"
+        "--max-memory", type=float, default=8, help="GiB of memory to take at most (default: %(default)s)"
     )
     parser.set_defaults(run=_run)
 
@@ -142,17 +149,19 @@ def _say(error: CourseError, status: int) -> int:
 
 
 def _emulate(arguments: argparse.Namespace) -> int:
-    for name in ("budget", "timeout", "memory"):
-        if not 0 < getattr(arguments, name) < 1e12:
-            raise CommandError(f"--{name} {getattr(arguments, name)}: give a number greater than 0")
+    for name in ("budget", "timeout", "max-memory"):
+        given = getattr(arguments, name.replace("-", "_"))
+        if not 0 < given < 1e12:
+            raise CommandError(f"--{name} {given}: give a number greater than 0")
     if arguments.trace:
         check_writable(arguments.trace)
-    traced = arguments.trace or arguments.events is not None
+    traced = arguments.trace or arguments.events is not None or arguments.memory
     if arguments.explore is not None and (arguments.explore < 2 or traced):
-        why = "takes no --trace and no --events" if traced else "takes 2 seeds or more"
+        why = "takes no --trace, no --events and no --memory" if traced else "takes 2 seeds or more"
         raise CommandError(f"--explore {arguments.explore}: it {why}")
-    limit = int(arguments.memory * 2**30)
+    limit = int(arguments.max_memory * 2**30)
     recorder = new_recorder(arguments.trace, arguments.events)
+    accesses = AccessLog() if arguments.memory else None
     with _at_most(arguments.timeout, limit):
         module = parse(read_ptx(arguments.file))
         check(module)
@@ -163,7 +172,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
         if arguments.explore is not None:
             return _explore(arguments, module, options)
         try:
-            result = launch(module, **options, seed=arguments.seed, recorder=recorder)
+            result = launch(module, **options, seed=arguments.seed, recorder=recorder, accesses=accesses)
         except CourseError:
             _save_trace(recorder, arguments.trace)  # it shows how it came to this
             try:
@@ -181,6 +190,8 @@ def _emulate(arguments: argparse.Namespace) -> int:
     if recorder is not None and arguments.trace:
         print(f"wrote {arguments.trace}: {len(recorder)} events, 1 us of it is 1 instruction issued")
     print_events(recorder, arguments.events)
+    if accesses is not None:
+        print(memory_report(accesses, module, kernel=result.entry, instructions=result.instructions))
     _print_notes(result, arguments.notes)
     warned = [note for note in result.notes if note.severity == "warning"]
     for note in warned:
@@ -271,7 +282,7 @@ def _at_most(seconds: float, n_bytes: int) -> Iterator[None]:
         except (MemoryError, ImportError, OSError) as error:
             if not _is_for_memory(error):
                 raise
-            message = f"the launch needs more than {n_bytes / 2**30:g} GiB of memory. See --memory."
+            message = f"the launch needs more than {n_bytes / 2**30:g} GiB of memory. See --max-memory."
             raise _Stopped(message) from None
 
 

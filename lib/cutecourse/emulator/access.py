@@ -29,7 +29,7 @@ from cutecourse.emulator.memory import (
     WINDOW_BITS,
     Allocation,
 )
-from cutecourse.emulator.memory_events import is_told, tell_access
+from cutecourse.emulator.memory_events import is_told, log_access, tell_access
 from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.site import Site
 
@@ -72,7 +72,7 @@ class Access:
     """One instruction's access to memory: `count` words of `bytes_` bytes for each lane, aligned as one.
 
     `space` is "global", "shared" (also for shared::cta), "shared::cluster", "local", "const", "param" or
-    "generic".
+    "generic". `logged` is False where the instruction writes its accesses into an access log by itself.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Access:
         reads: bool = False,
         writes: bool = False,
         flags: bool = False,
+        logged: bool = True,
     ) -> None:
         self.site = site
         self.space = space
@@ -108,6 +109,7 @@ class Access:
         self._bounds: tuple[Allocation, NDArray[np.uint64], NDArray[np.uint64]] | None = None
         """Of an allocation where it begins, and where an access may begin at most."""
         self._tells = is_told(self)
+        self._logs = logged and site.machine.accesses is not None
 
     # --- what instructions use ------------------------------------------------------------------------------
 
@@ -158,6 +160,8 @@ class Access:
         found = self._find(bundle, address, mask)
         if self._tells:
             tell_access(self, bundle, address, mask)
+        if self._logs:
+            log_access(self, bundle, address, mask)
         return found
 
     def _find(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.access import Access
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
 from cutecourse.emulator.errors import AlignmentError, InvalidOperand
+from cutecourse.emulator.memory_events import log_lanes
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 
@@ -137,9 +138,9 @@ class _Form:
         word = min(size, 8)
         self.n_words = size // word
         self.word = np.dtype(f"u{word}")
-        self.to_shared = Access(site, "shared", word, self.n_words, writes=True)
-        self.whole = Access(site, "global", word, self.n_words, reads=True)
-        self.one_byte = Access(site, "global", 1, reads=True)
+        self.to_shared = Access(site, "shared", word, self.n_words, writes=True, logged=False)
+        self.whole = Access(site, "global", word, self.n_words, reads=True, logged=False)
+        self.one_byte = Access(site, "global", 1, reads=True, logged=False)
 
     def read(
         self, bundle: Bundle, source: NDArray[Any], n_bytes: NDArray[np.int64], lanes: Lanes
@@ -228,6 +229,10 @@ def cp_async(site: Site) -> Step:
         for part in mark.parts(bundle, to, lanes):
             if part.written is not None:
                 part.written[part.index] = 0
+        if bundle.machine.accesses is not None:
+            given = np.where(lanes, n_bytes, 0).astype(np.uint8)
+            log_lanes(form.whole, bundle, "load", origin, given)
+            log_lanes(mark, bundle, "store", to, np.where(lanes, np.uint8(size), np.uint8(0)))
         queue = _Queue.of(bundle)
         queue.copies.append(_Copy(form, to, origin, n_bytes, lanes, queue.committed.copy()))
 

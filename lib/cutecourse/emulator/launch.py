@@ -29,7 +29,7 @@ from cutecourse.ptx.checks import check
 from cutecourse.ptx.parser import parse
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Function, Module, Variable
-from cutecourse.trace import Recorder
+from cutecourse.trace import AccessLog, Recorder
 
 if TYPE_CHECKING:
     from cutecourse.emulator.hazards import Note
@@ -109,6 +109,7 @@ def launch(
     hazards: Mapping[str, str] | None = None,
     names: Mapping[str, tuple[int, int]] | None = None,
     processes: int | None = None,
+    accesses: AccessLog | None = None,
 ) -> LaunchResult:
     """Run a kernel from its PTX text on this machine's CPU.
 
@@ -122,8 +123,10 @@ def launch(
     and asynchronous copies do, as events; it keeps copies of the arrays, for the trace's snapshots. `hazards`
     gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names` gives
     ranges of shared memory, (offset, bytes), names for reports and events, such as {"full": (98304, 24)}.
+    `accesses` collects the address of each lane in each load, store and atomic operation, which
+    cutecourse.memory_report counts.
     `processes` limits how many processes a long launch of a large grid is shared out to, where its clusters
-    cannot learn from each other and there is no recorder; without it there may be one for each core. What
+    cannot learn from each other and nothing is recorded; without it there may be one for each core. What
     comes out is the same.
 
     Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
@@ -148,12 +151,14 @@ def launch(
         hazards=hazards,
         names=names,
         recorder=recorder,
+        accesses=accesses,
     )
     _leftovers.collect()
     machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
     machine.arithmetic = _arithmetic(arithmetic, function)
     machine.severities = severities(hazards, function.name)
     machine.recorder = recorder
+    machine.accesses = accesses
     machine.set_parameters(_bind(function, args, machine.memory))
     try:
         machine.program = Program(machine, module, function)
@@ -343,6 +348,7 @@ def _check_options(
     hazards: Any,
     names: Any,
     recorder: Any,
+    accesses: Any,
 ) -> None:
     """Refuse options of a launch that are not of their type, or out of range."""
     for name, given in (
@@ -360,6 +366,8 @@ def _check_options(
             raise LaunchError(f"{name} is a mapping, not {given!r}", kernel=function.name)
     if recorder is not None and not isinstance(recorder, Recorder):
         raise LaunchError(f"recorder is a cutecourse.trace.Recorder, not {recorder!r}", kernel=function.name)
+    if accesses is not None and not isinstance(accesses, AccessLog):
+        raise LaunchError(f"accesses is a cutecourse.trace.AccessLog, not {accesses!r}", kernel=function.name)
 
 
 def _capability(module: Module) -> int:

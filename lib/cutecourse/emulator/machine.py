@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cutecourse.emulator.hazards import Note
     from cutecourse.emulator.launch import Parameters
     from cutecourse.emulator.race_plan import Plan
-    from cutecourse.trace import Recorder
+    from cutecourse.trace import AccessLog, Recorder
 
 __all__ = ["GateWait", "Machine", "PendingWork", "Sleep"]
 
@@ -182,6 +182,8 @@ class Machine:
         """Hazards that end no launch, by name and the two lines."""
         self.recorder: Recorder | None = None
         """Who is told events, with `emit` and `emit_at`; None where nobody listens, which costs nothing."""
+        self.accesses: AccessLog | None = None
+        """What every lane's address is written into; None costs nothing."""
         self.changes = 0
         """Counts what may let a waiting warp go on, so that a wait that nothing can end is seen."""
         self.sleeping: dict[Sleep, None] = {}

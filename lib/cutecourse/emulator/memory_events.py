@@ -1,24 +1,28 @@
-"""Loads, stores and atomic operations as events, for a recorder that asks for them (`Recorder(memory=True)`).
+"""Loads, stores and atomic operations: as events for a recorder, and lane by lane for an access log.
 
-An event is one warp's access by one instruction, with the ranges of bytes that its lanes touch together. Of
-cp.async both are told, what it asks for and what it does later, each at its line.
+A recorder asks for them with `Recorder(memory=True)`. An event is one warp's access by one instruction, with
+the ranges of bytes that its lanes touch together. Of cp.async both are told, what it asks for and what it
+does later, each at its line.
+
+An access log gets the address of each lane. A cp.async is logged once, when it is asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
+from cutecourse.emulator.memory import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
 
 if TYPE_CHECKING:
     from cutecourse.emulator.access import Access
     from cutecourse.emulator.machine import Machine
 
-__all__ = ["is_told", "tell_access"]
+__all__ = ["is_told", "log_access", "log_lanes", "tell_access"]
 
 _OFFSET = (1 << RANK_SHIFT) - 1
 
@@ -53,6 +57,57 @@ def tell_access(access: Access, bundle: Bundle, address: NDArray[Any], mask: Mas
                 lanes=len(own),
                 touches=touches,
             )
+
+
+def log_access(access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
+    """Write down the address of every active lane; only where the machine has an access log."""
+    kind = "store" if not access.reads else "atomic" if access.writes else "load"
+    lanes = bundle.full if mask is None else mask
+    log_lanes(access, bundle, kind, address, np.where(lanes, np.uint8(access.size), np.uint8(0)))
+
+
+def log_lanes(
+    access: Access, bundle: Bundle, kind: str, address: NDArray[Any], n_bytes: NDArray[np.uint8]
+) -> None:
+    """Write down an access of `n_bytes` bytes in each lane, shape (n, 32); 0 leaves the lane out."""
+    log = bundle.machine.accesses
+    assert log is not None
+    for space, places, here in _by_space(access.space, bundle, address):
+        log.add(
+            line=access.site.line,
+            name=access.site.instruction.name,
+            space=space,
+            kind=kind,
+            warp=bundle.warp,
+            blocks=bundle.cohort.blocks[:, bundle.rank],
+            addresses=places,
+            n_bytes=n_bytes if here is None else np.where(here, n_bytes, np.uint8(0)),
+        )
+
+
+def _by_space(
+    space: str, bundle: Bundle, address: NDArray[Any]
+) -> Iterator[tuple[str, NDArray[Any], NDArray[np.bool_] | None]]:
+    """The spaces that lanes go to, with their addresses there and the lanes (None: all of them)."""
+    if space == "generic":
+        flat = address.astype(np.uint64)
+        window = flat >> np.uint64(WINDOW_BITS)
+        low = flat & np.uint64((1 << WINDOW_BITS) - 1)
+        shared = window == SHARED_WINDOW >> WINDOW_BITS
+        local = window == LOCAL_WINDOW >> WINDOW_BITS
+        for name, places, here in (("local", low, local), ("global", flat, ~(shared | local))):
+            if here.any():
+                yield name, places, here
+        if shared.any():
+            for name, places, inside in _by_space("shared", bundle, low):
+                yield name, places, shared if inside is None else shared & inside
+    elif space.startswith("shared") and bundle.cohort.size > 1:
+        own = (address >> RANK_SHIFT) == bundle.rank
+        yield "shared", address & _OFFSET, own
+        if not own.all():
+            yield "remote", address & _OFFSET, ~own
+    else:
+        yield ("shared" if space.startswith("shared") else space), address, None
 
 
 def _ranges(access: Access, bundle: Bundle, addresses: list[int]) -> list[dict[str, Any]]:

@@ -135,7 +135,8 @@ class _Team:
         """Whether copies may run parts: nobody listens, and no two allocations share bytes."""
         if sys.platform != "linux" or multiprocessing.current_process().daemon:
             return False
-        if self.scheduler.machine.recorder is not None:
+        machine = self.scheduler.machine
+        if machine.recorder is not None or machine.accesses is not None:
             return False
         ends = sorted(
             (start, start + len(allocation.data))

@@ -35,7 +35,7 @@ __all__ = [
 Front = Literal["cutedsl", "numba", "ptx"]
 Extents = tuple[Any, ...]
 
-_RESERVED_NAMES = frozenset({"device", "seed", "trace"})
+_RESERVED_NAMES = frozenset({"device", "memory_report", "seed", "trace"})
 _PTX = re.compile(r"^\s*\.version\b", re.MULTILINE)
 _TARGET = re.compile(r"sm_(\d+)(\d)([af]?)")
 
@@ -440,7 +440,8 @@ def _profile(nested: Any) -> Any:
 def _check_name(name: str) -> None:
     if not name.isidentifier() or name in _RESERVED_NAMES:
         raise SpecError(
-            f"{name!r} cannot name a parameter: it must be an identifier, and not device, seed or trace."
+            f"{name!r} cannot name a parameter: it must be an identifier, and none of "
+            f"{', '.join(sorted(_RESERVED_NAMES))}."
         )
 
 

@@ -13,6 +13,9 @@ import numpy as np
 from cutecourse import emulator
 from cutecourse.emulator import LaunchResult, Note
 from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.memory_report import MemoryReport
+from cutecourse.memory_report import memory_report as report_of
+from cutecourse.ptx import parse
 from cutecourse.runtime.arguments import Bound, bind, emulator_arguments, flat_arguments
 from cutecourse.runtime.compiled import PtxText
 from cutecourse.runtime.compiling import compile as compile_kernel
@@ -21,7 +24,7 @@ from cutecourse.runtime.discovery import choose, discover, dotted
 from cutecourse.runtime.errors import ArgumentError, DeviceError
 from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord, emulator_name
-from cutecourse.trace import Recorder, Trace
+from cutecourse.trace import AccessLog, Recorder, Trace
 
 __all__ = ["Run", "history", "run"]
 
@@ -39,16 +42,18 @@ def history() -> tuple[RunRecord, ...]:
 class Run:
     """The results of a run: `run["c"]` is an array after the kernel, `run.record` says where the kernel ran.
 
-    `run.memory["c"]` holds the same elements as the kernel saw them: flat, at the offsets the stride gives,
+    `run.buffers["c"]` holds the same elements as the kernel saw them: flat, at the offsets the stride gives,
     with the bytes 0xA5 where the layout has gaps. `run.emulated` is what the emulator counted, None on a GPU.
-    `run.trace` is what `trace=True` recorded, else None.
+    `run.trace` is what `trace=True` recorded, else None. `run.memory` is the report that `memory_report=True`
+    asked for, else None.
     """
 
     arrays: dict[str, Array]
-    memory: dict[str, Array] = field(repr=False)
+    buffers: dict[str, Array] = field(repr=False)
     record: RunRecord
     emulated: LaunchResult | None = field(default=None, repr=False)
     trace: Trace | None = field(default=None, repr=False)
+    memory: MemoryReport | None = field(default=None, repr=False)
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.arrays:
@@ -75,6 +80,7 @@ def run(
     device: str | None = None,
     seed: int = 0,
     trace: bool = False,
+    memory_report: bool = False,
     hazards: Mapping[str, str] | None = None,
     names: Mapping[str, tuple[int, int]] | None = None,
     **arrays: Any,
@@ -85,6 +91,8 @@ def run(
     device   "auto", "emulator" or "cuda:0"; without it what CUTECOURSE_DEVICE says, else "auto".
     seed     orders the emulator's scheduling; a GPU ignores it.
     trace    record what the emulator does: barriers, asynchronous copies, waits. A GPU records nothing.
+    memory_report  count the sectors and wavefronts of each load and store, as `run(...).memory`. A GPU counts
+             nothing.
     hazards  other severities for some of `emulator.HAZARDS`: "error", "warning", "note" or "off".
     names    names for ranges of shared memory, (offset, bytes), in the emulator's reports.
     arrays   one NumPy array or number for each parameter, by its name. They are copied and stay as they are.
@@ -98,15 +106,17 @@ def run(
     spec = specification(kernel)
     bound = bind(spec, arrays)
     choice = choose(spec.target, device)
-    if trace and choice.device is not None:
+    if (trace or memory_report) and choice.device is not None:
+        what = "records a trace" if trace else "makes a memory report"
         raise DeviceError(
-            f"{spec.name}: only the emulator records a trace, and this would run on {choice.device.name}; "
+            f"{spec.name}: only the emulator {what}, and this would run on {choice.device.name}; "
             f'ask for it with device="emulator".'
         )
     start = time.perf_counter()
     compiled = compile_kernel(spec)
     compile_s = min(compiled.seconds, time.perf_counter() - start)
     emulated, recorder = None, Recorder() if trace else None
+    accesses = AccessLog() if memory_report else None
     if choice.device is None:
         start = time.perf_counter()
         emulated = emulator.launch(
@@ -119,6 +129,7 @@ def run(
             entry=compiled.entry,
             seed=seed,
             recorder=recorder,
+            accesses=accesses,
             hazards=hazards,
             names=names,
         )
@@ -150,8 +161,11 @@ def run(
     after = {name: value for name, value in bound.items() if isinstance(value, Bound)}
     return Run(
         arrays={name: value.logical() for name, value in after.items()},
-        memory={name: value.buffer for name, value in after.items()},
+        buffers={name: value.buffer for name, value in after.items()},
         record=record,
         emulated=emulated,
         trace=recorder.trace() if recorder is not None else None,
+        memory=None
+        if accesses is None or emulated is None
+        else report_of(accesses, parse(compiled.ptx), kernel=spec.name, instructions=emulated.instructions),
     )

@@ -1,5 +1,6 @@
 """The events of an emulated launch, the recorder that collects them, and queries."""
 
+from cutecourse.trace.accesses import AccessLog, WarpAccesses
 from cutecourse.trace.event import KINDS, Event, TraceError
 from cutecourse.trace.history import BarrierHistory, BarrierState, Landing, Transfer, Wait
 from cutecourse.trace.recorder import Recorder
@@ -9,6 +10,7 @@ from cutecourse.trace.trace import Trace
 
 __all__ = [
     "KINDS",
+    "AccessLog",
     "BarrierHistory",
     "BarrierState",
     "CtaMemory",
@@ -23,4 +25,5 @@ __all__ = [
     "TraceError",
     "Transfer",
     "Wait",
+    "WarpAccesses",
 ]

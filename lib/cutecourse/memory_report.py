@@ -1,0 +1,320 @@
+"""Count the memory transactions of a launch, instruction by instruction, from the addresses of its lanes.
+
+Global memory moves in sectors of 32 bytes, shared memory in wavefronts: one pass over the 32 banks each.
+`cutecourse.memory_access` has the rules for one instruction of one warp. This module applies them to every
+access that an emulated launch has logged, and puts the sums beside the least that the same bytes need.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.memory_access import (
+    BANK_BYTES,
+    BANKS,
+    SECTOR_BYTES,
+    bank_conflicts,
+    ldmatrix_bank_conflicts,
+)
+from cutecourse.ptx.sources import source_of
+from cutecourse.ptx.syntax import Module
+from cutecourse.trace import AccessLog, WarpAccesses
+from cutecourse.trace.words import number
+
+__all__ = ["MemoryReport", "MemoryRow", "memory_report"]
+
+_LINE_BYTES = BANKS * BANK_BYTES
+_UNITS = {"global": "sectors", "shared": "wavefronts"}
+_UNSEEN = (
+    "cp.async.bulk",
+    "cp.reduce.async.bulk",
+    "cp.async.mbarrier",
+    "mbarrier",
+    "multimem",
+    "prefetch",
+    "red.async",
+    "st.async",
+    "st.bulk",
+    "tcgen05.alloc",
+    "tcgen05.cp",
+    "tcgen05.mma",
+    "wgmma.mma_async",
+)
+"""Instructions that use memory in other ways than lane by lane. They are listed, not counted."""
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """What one instruction has moved to or from one memory.
+
+    line          the line of the PTX text.
+    instruction   its full name, such as "ld.shared.v4.f32".
+    source        the source line, such as "copy.py:12", where the text has `.loc`; else None.
+    space         "global" or "shared".
+    kind          "load", "store" or "atomic".
+    executions    how many warps executed it with at least one active lane, counted each time: the requests.
+    transactions  sectors of global memory, or wavefronts of shared memory.
+    least         the fewest transactions that the same bytes need.
+
+    A cp.async has two rows: a load from global memory and a store to shared memory.
+    """
+
+    line: int
+    instruction: str
+    source: str | None
+    space: str
+    kind: str
+    executions: int
+    transactions: int
+    least: int
+
+    @property
+    def excess(self) -> int:
+        """Transactions beyond the least possible; in shared memory these are the bank conflicts."""
+        return self.transactions - self.least
+
+    @property
+    def unit(self) -> str:
+        """What `transactions` counts: "sectors" or "wavefronts"."""
+        return _UNITS[self.space]
+
+
+@dataclass(frozen=True, repr=False)
+class MemoryReport:
+    """The transactions of a launch. Prints as a table; `rows` has one entry for each instruction and memory.
+
+    rows      sorted by line.
+    unseen    instructions that use memory but are not counted, and how often a warp executed them.
+    log       the accesses that were counted.
+
+    Simplified: caches are left out. A load that hits in L1 counts as one that misses. ptxas may merge, move
+                or drop loads and stores; the report counts what the PTX text says.
+    """
+
+    kernel: str
+    rows: tuple[MemoryRow, ...]
+    unseen: Mapping[str, int]
+    log: AccessLog = field(compare=False)
+
+    def __iter__(self) -> Iterator[MemoryRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def of(
+        self,
+        *,
+        space: str | None = None,
+        kind: str | None = None,
+        line: int | None = None,
+        instruction: str | None = None,
+    ) -> MemoryReport:
+        """The rows that all of this is true of; `instruction` is the beginning of its name."""
+        kept = tuple(
+            row
+            for row in self.rows
+            if space in (None, row.space)
+            and kind in (None, row.kind)
+            and line in (None, row.line)
+            and (instruction is None or row.instruction.startswith(instruction))
+        )
+        return replace(self, rows=kept, unseen={})
+
+    @property
+    def global_sectors(self) -> int:
+        """The sectors of 32 bytes that global memory moves."""
+        return self._sum("global", "transactions")
+
+    @property
+    def global_least(self) -> int:
+        """The fewest sectors that hold the same bytes."""
+        return self._sum("global", "least")
+
+    @property
+    def global_requests(self) -> int:
+        """How often a warp accessed global memory."""
+        return self._sum("global", "executions")
+
+    @property
+    def shared_wavefronts(self) -> int:
+        """The passes over the banks that shared memory takes."""
+        return self._sum("shared", "transactions")
+
+    @property
+    def shared_least(self) -> int:
+        """The passes that would be left without bank conflicts."""
+        return self._sum("shared", "least")
+
+    @property
+    def conflicts(self) -> int:
+        """The passes over the banks that are lost to conflicts."""
+        return self.shared_wavefronts - self.shared_least
+
+    def addresses(self, line: int, space: str = "shared") -> list[list[int | None]]:
+        """The addresses of every access at a line, one list of 32 lanes for each; None for an idle lane.
+
+        They come CTA by CTA and warp by warp. Shared memory is counted from its start.
+        """
+        found = []
+        for access in self.log:
+            if access.line == line and access.space == space:
+                for place, row, sizes in zip(
+                    access.blocks.tolist(), access.addresses.tolist(), access.n_bytes.tolist(), strict=True
+                ):
+                    lanes = [a if size else None for a, size in zip(row, sizes, strict=True)]
+                    found.append(((*reversed(place), access.warp), lanes))
+        found.sort(key=lambda each: each[0])
+        return [lanes for _, lanes in found]
+
+    def _sum(self, space: str, name: str) -> int:
+        return sum(getattr(row, name) for row in self.rows if row.space == space)
+
+    def __str__(self) -> str:
+        head = ("line", "instruction", "times", "transactions", "least", "excess", "source")
+        table = [
+            (
+                str(row.line),
+                _short(f"{row.instruction} ({row.space})" if _two_sided(row) else row.instruction),
+                str(row.executions),
+                number(row.transactions, row.unit[:-1]),
+                str(row.least),
+                str(row.excess),
+                row.source or "",
+            )
+            for row in self.rows
+        ]
+        if not any(cells[-1] for cells in table):
+            head, table = head[:-1], [cells[:-1] for cells in table]
+        widths = [max(len(cells[i]) for cells in (head, *table)) for i in range(len(head))]
+        left = {1, 6}
+
+        def line(cells: tuple[str, ...]) -> str:
+            parts = [
+                cell.ljust(width) if i in left else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            ]
+            return "  ".join(parts).rstrip()
+
+        lines = [line(head), *map(line, table)] if table else []
+        return "\n".join([*lines, *self.totals()])
+
+    __repr__ = __str__
+
+    def totals(self) -> list[str]:
+        """The last lines of the table: both memories, and what is not counted."""
+        lines = []
+        spaces = {row.space for row in self.rows}
+        if "global" in spaces:
+            lines.append(
+                f"global memory: {number(self.global_sectors, 'sector')} of 32 bytes; the least possible is"
+                f" {self.global_least}"
+            )
+        if "shared" in spaces:
+            lines.append(
+                f"shared memory: {number(self.shared_wavefronts, 'wavefront')}; the least possible is"
+                f" {self.shared_least}, and the other {self.conflicts} are bank conflicts"
+            )
+        if not spaces:
+            lines.append("no loads and stores of global or shared memory")
+        if self.unseen:
+            listed = ", ".join(f"{times} {name}" for name, times in self.unseen.items())
+            lines.append(f"not counted: {listed}")
+        return lines
+
+
+def memory_report(
+    log: AccessLog, module: Module, *, kernel: str = "", instructions: Mapping[str, int] | None = None
+) -> MemoryReport:
+    """Count what a launch has logged.
+
+    module        the PTX text, which says which source line an instruction comes from.
+    instructions  how often each instruction was executed (`LaunchResult.instructions`), to name those that
+                  use memory in a way that is not counted.
+    """
+    sums: dict[tuple[int, str, str, str], list[int]] = {}
+    other: Counter[str] = Counter()
+    for access in log:
+        if access.space not in _UNITS:
+            other[f"{access.name} ({_SPACES.get(access.space, access.space)})"] += len(access.addresses)
+            continue
+        key = (access.line, access.space, access.kind, access.name)
+        total = sums.setdefault(key, [0, 0, 0])
+        for cost, least in _costs(access):
+            total[0] += 1
+            total[1] += cost
+            total[2] += least
+    for name, times in (instructions or {}).items():
+        for family in _UNSEEN:
+            if times and (name == family or name.startswith(family + ".")):
+                other[family] += times
+    rows = []
+    for (line, space, kind, name), (executions, transactions, least) in sorted(sums.items()):
+        source = source_of(module, line)
+        rows.append(
+            MemoryRow(
+                line,
+                name,
+                None if source is None else str(source),
+                space,
+                kind,
+                executions,
+                transactions,
+                least,
+            )
+        )
+    return MemoryReport(kernel, tuple(rows), dict(sorted(other.items())), log)
+
+
+_SPACES = {
+    "const": "constant memory",
+    "local": "local memory",
+    "param": "parameters",
+    "remote": "another CTA's shared memory",
+}
+
+
+def _costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
+    """(transactions, least) of each warp."""
+    by_matrix = access.name.startswith(("ldmatrix", "stmatrix"))
+    # A shift by a whole sector, or by a whole line of the banks, changes nothing.
+    unit = SECTOR_BYTES if access.space == "global" else _LINE_BYTES
+    active = access.n_bytes != 0
+    first = np.where(active, access.addresses, np.iinfo(np.int64).max).min(axis=1) // unit * unit
+    moved = np.where(active, access.addresses - first[:, None], 0)
+    for addresses, sizes in zip(moved, access.n_bytes, strict=True):
+        yield _cost(access.space, by_matrix, addresses.tobytes(), sizes.tobytes())
+
+
+@lru_cache(maxsize=1 << 14)
+def _cost(space: str, by_matrix: bool, addresses: bytes, sizes: bytes) -> tuple[int, int]:
+    places: NDArray[np.int64] = np.frombuffer(addresses, dtype=np.int64)
+    if space == "global":
+        return _global_cost(places.tolist(), list(sizes))
+    size = max(sizes)
+    lanes = [int(place) if some else None for place, some in zip(places, sizes, strict=True)]
+    if by_matrix:
+        found = ldmatrix_bank_conflicts([lane for lane in lanes if lane is not None])
+    else:
+        found = bank_conflicts(lanes, size)
+    return found.wavefronts, found.ideal
+
+
+def _global_cost(places: list[int], sizes: list[int]) -> tuple[int, int]:
+    """Lanes may differ in size: a cp.async with src-size reads only so many bytes."""
+    held = {byte for place, size in zip(places, sizes, strict=True) for byte in range(place, place + size)}
+    return len({byte // SECTOR_BYTES for byte in held}), -(-len(held) // SECTOR_BYTES)
+
+
+def _two_sided(row: MemoryRow) -> bool:
+    return row.instruction.startswith("cp.async")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 44 else name[:41] + "..."
