@@ -203,7 +203,7 @@ sync:
     message = str(caught.value)
     assert "barrier.cluster.arrive of block (1, 0, 0) warp 0 (32 threads)" in message
     assert "mbarrier full (block (1, 0, 0), CTA 1 of its cluster, shared offset 0)" in message
-    assert "misses 1 of 1 arrivals" in message
+    assert "lacks 1 of 1 arrivals" in message
 
 
 def test_barrier__an_aligned_arrival_of_some_lanes_is_divergence():
@@ -300,7 +300,7 @@ def test_st_async__missing_bytes_name_who_stored():
     with pytest.raises(TransactionBytesError) as caught:
         run(STORE.replace("[full], 128", "[full], 132"))
     message = str(caught.value)
-    assert "misses 4 bytes" in message
+    assert "lacks 4 bytes" in message
     assert message.startswith("4 bytes are missing at mbarrier full")
     assert re.search(r"128 bytes landed, asked for at line \d+ by warp 0 of CTA [01]\n", message)
 

@@ -269,19 +269,19 @@ def test_deadlock__missing_bytes_are_explained():
     assert message.startswith("96 bytes are missing at mbarrier full (shared offset 0)")
     waits = f"block (0, 0, 0) warps 0-1: line {line}, mbarrier.try_wait waits for parity 0 of mbarrier full"
     assert waits in message
-    assert "is in phase 0 and misses 96 bytes" in message
+    assert "is in phase 0 and lacks 96 bytes" in message
     expected = line_of(text, "expect_tx")
     assert f"4096 bytes expected at line {expected} by warp 0\n" in message
     assert f"4000 bytes landed, asked for at line {line_of(text, 'complete_tx')} by warp 0\n" in message
 
 
 def test_deadlock__missing_arrivals_and_a_wrong_parity_are_explained():
-    with pytest.raises(DeadlockError, match="misses 32 of 33 arrivals"):
+    with pytest.raises(DeadlockError, match="lacks 32 of 33 arrivals"):
         run(PIPE.replace("[full], 1;", "[full], 33;", 1).replace("_, [full], 4096", "_, [full], 4000"))
     body = PIPE.replace("4096", "4000").replace("[full], 0;", "[full], 1;")
     # Phase 0 is complete: parity 1 asks for phase 1, which nobody arrives at.
     with pytest.raises(
-        DeadlockError, match=r"waits for parity 1 of .* is in phase 1 and misses 1 of 1 arrivals"
+        DeadlockError, match=r"waits for parity 1 of .* is in phase 1 and lacks 1 of 1 arrivals"
     ):
         run(body)
 
@@ -298,7 +298,7 @@ def test_deadlock__bytes_that_nobody_expects_are_explained():
         "4000;\n", "4000;\n mbarrier.arrive.shared::cta.b64 _, [full];\n"
     )
     with pytest.raises(
-        TransactionBytesError, match=r"(?s)4000 bytes too many.*misses nothing, but 4000 bytes came"
+        TransactionBytesError, match=r"(?s)4000 bytes too many.*lacks nothing, but 4000 bytes came"
     ):
         run(early)
 
@@ -344,7 +344,7 @@ def test_deadlock__clusters_of_a_bundle_are_told_apart():
         run(body, grid=9)
     message = str(caught.value)
     assert "block (5, 0, 0) warp 0" in message
-    assert "misses 1 of 1 arrivals" in message
+    assert "lacks 1 of 1 arrivals" in message
     assert message.count("mbarrier.try_wait waits") == 1
 
 

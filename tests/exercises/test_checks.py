@@ -100,15 +100,15 @@ def test_check__knows_an_untouched_function_that_the_kernel_calls(exercise: Any)
 
 def test_same_outputs__says_what_a_report_means(monkeypatch: pytest.MonkeyPatch, exercise: Any) -> None:
     def hangs(*_: object, **__: object) -> None:
-        raise CourseError("warp 4 misses 128 of 128 arrivals")
+        raise CourseError("warp 4 lacks 128 of 128 arrivals")
 
     monkeypatch.setattr("cutecourse.runtime.run", hangs)
-    reports = {"misses 1 of": "Not this.", "misses 128 of 128": "Nobody arrives."}
+    reports = {"lacks 1 of": "Not this.", "lacks 128 of 128": "Nobody arrives."}
     exercise(lambda answer: same_outputs(answer, {}, {}, reports=reports))
     message = checks.check("99.1", LaunchSpec.__new__(LaunchSpec)).message
     assert message.splitlines()[0] == "Nobody arrives."
-    assert "warp 4 misses 128 of 128 arrivals" in message
-    patterns = {re.compile(r"warp [13] misses"): "Not this.", re.compile(r"warp \d misses"): "A pattern."}
+    assert "warp 4 lacks 128 of 128 arrivals" in message
+    patterns = {re.compile(r"warp [13] lacks"): "Not this.", re.compile(r"warp \d lacks"): "A pattern."}
     error = _refused(same_outputs, LaunchSpec.__new__(LaunchSpec), {}, {}, reports=patterns)
     assert error.message.splitlines()[0] == "A pattern."
 

@@ -322,7 +322,7 @@ def test_tma_multicast_pipeline_broken__is_right_without_a_fault(device, seed, t
 
 
 PIPELINE_REPORTS = {
-    "no_remote_arrive": (DeadlockError, ["empty", "misses 3 of 4 arrivals"]),
+    "no_remote_arrive": (DeadlockError, ["empty", "lacks 3 of 4 arrivals"]),
     "mapa_forgotten": (StageReusedEarly, ["stages"]),
     "count_of_one": ((BarrierCountError, StageReusedEarly), []),
     "leaves_early": (ExitedCTAError, ["has ended"]),

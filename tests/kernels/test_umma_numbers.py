@@ -153,13 +153,13 @@ REPORTS = {
     "follower_multiplies": (
         DeadlockError,
         [
-            f"shared offset {FULL}), which is in phase 0 and misses 1 of 1 arrivals",
+            f"shared offset {FULL}), which is in phase 0 and lacks 1 of 1 arrivals",
             f"CTA 1 of its cluster, shared offset {FULL}) (and 7 more like it): phase 0 has received nothing",
         ],
     ),
     "commit_to_itself": (
         DeadlockError,
-        [f"shared offset {EMPTY}), which is in phase 0 and misses 4 of 5 arr"],
+        [f"shared offset {EMPTY}), which is in phase 0 and lacks 4 of 5 arr"],
     ),
     "stage_reused": (
         StageReusedEarly,

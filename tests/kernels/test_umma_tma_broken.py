@@ -20,8 +20,8 @@ from cutecourse.runtime import run
 # What is raised, with which words, with which of the emulator's orders.
 REPORTS = {
     ("own_slices_expected",): (0, ReadBeforeWait, "A reads shared offset 0x0"),
-    ("two_ctas_expected",): (0, DeadlockError, "is in phase 0 and misses 49152 bytes"),
-    ("commit_to_own_row",): (0, DeadlockError, "is in phase 0 and misses 1 of 3 arrivals"),
+    ("two_ctas_expected",): (0, DeadlockError, "is in phase 0 and lacks 49152 bytes"),
+    ("commit_to_own_row",): (0, DeadlockError, "is in phase 0 and lacks 1 of 3 arrivals"),
     ("count_of_own_row",): (0, StageReusedEarly, "the copy writes"),
     ("commit_to_own_row", "count_of_own_row"): (0, StageReusedEarly, "shared offset 0x8000"),
     ("parity_never_flipped",): (0, ReadBeforeWait, "parity 1"),

@@ -265,7 +265,7 @@ def check_fixed_ptx(answer: object) -> str:
             "BarrierCountError": "A barrier gets more arrivals than it counts: `empty` still completes a phase before "
             "all of the consumer's 32 threads have arrived.",
             AGAIN: "The stage is filled again while the consumer still reads it: `empty` completes a phase too early.",
-            "misses 32 of 64 arrivals": "`empty` counts arrivals that nobody makes: the consumer has 32 threads.",
+            "lacks 32 of 64 arrivals": "`empty` counts arrivals that nobody makes: the consumer has 32 threads.",
             " of 64 arrivals": "`empty` counts arrivals that nobody makes: the consumer has 32 threads.",
         },
     )
@@ -309,7 +309,7 @@ def check_row_maxima(answer: object) -> str:
             ): "Stage 0 holds k-tiles 0 and 3 alone. There are three stages: k-tile k lies in stage k % 3.",
             # A consumer waits for the second phase of stage 1's `full`: in its first turn it needs phase 0.
             re.compile(r"waits for parity 1 of mbarrier [^,]*49160"): TURNS,
-            "misses 128 of 128 arrivals": "The producer waits for an empty stage, and no consumer has arrived "
+            "lacks 128 of 128 arrivals": "The producer waits for an empty stage, and no consumer has arrived "
             "there: arrive at `empty` when you have finished with a stage.",
             " of 128 arrivals": "The producer waits for an empty stage, and not all consumers have arrived there: each "
             "of the 128 threads has to.",

@@ -225,10 +225,10 @@ def check_fixed_ptx(answer: object) -> str:
         emulator_first=True,
         reports={
             "names CTA": "A CTA sends to one that is not there: the cluster's ranks are 0 to 3.",
-            "misses 512 bytes": "A CTA waits for a quarter that nobody sends to it: one mask leaves it out.",
-            "misses 1536 bytes": "A CTA waits for three quarters: the others' masks leave it out.",
-            "misses 2048 bytes": "A CTA waits, and nothing ever comes to it: all masks leave it out.",
-            "misses 1024 bytes": "A CTA waits for two quarters: two masks leave it out.",
+            "lacks 512 bytes": "A CTA waits for a quarter that nobody sends to it: one mask leaves it out.",
+            "lacks 1536 bytes": "A CTA waits for three quarters: the others' masks leave it out.",
+            "lacks 2048 bytes": "A CTA waits, and nothing ever comes to it: all masks leave it out.",
+            "lacks 1024 bytes": "A CTA waits for two quarters: two masks leave it out.",
         },
     )
     return "In a 1x4 cluster the mask for A is 0b1111 in every CTA."
@@ -340,15 +340,15 @@ def check_shared_products(answer: object) -> str:
             "has to meet, not only this CTA.",
             "elect.sync": ELECTS,
             re.compile(
-                r"misses [12] of 3 arrivals"
+                r"lacks [12] of 3 arrivals"
             ): "A producer waits for `empty`, and not all readers of its slices have "
             "arrived there: each reader tells every CTA that sent it a slice, its own included.",
             re.compile(
-                r"misses [123] of 4 arrivals"
+                r"lacks [123] of 4 arrivals"
             ): "`empty` counts four, but only three CTAs read what a CTA sends: its "
             "row and its column, counting itself once.",
             re.compile(
-                r"misses 3 of 3 arrivals"
+                r"lacks 3 of 3 arrivals"
             ): "A producer waits for `empty`, and no reader has arrived there.",
             "BarrierCountError": "A barrier gets more arrivals than it counts. Is `empty` told by CTAs that read nothing from "
             "this one, or told twice, or does it count fewer than three?",

@@ -317,7 +317,7 @@ def check_multiply(answer: object) -> str:
                 "has not written": "C is loaded before all MMAs have written it.",
                 "arrivals are missing": "A warp waits for a phase that never completes: nobody commits.",
                 "elect.sync": ELECTS,
-                "misses": "A warp waits for an arrival that never comes: nobody commits.",
+                "lacks": "A warp waits for an arrival that never comes: nobody commits.",
             },
         )
     except WrongAnswer as wrong:

@@ -317,11 +317,11 @@ def check_column_of_two(answer: object) -> str:
             ): "The bytes announced and the bytes that land do not agree. "
             "Add up what lands in one CTA for one k-tile.",
             re.compile(
-                r"mbarrier empty\[\d\] [^\n]*misses 1 of 2"
+                r"mbarrier empty\[\d\] [^\n]*lacks 1 of 2"
             ): "A CTA waits for its neighbour's commit, which does "
             "not arrive here. Which CTAs must hear that a stage has been read?",
             re.compile(
-                r"mbarrier empty\[\d\] [^\n]*misses 2 of 2"
+                r"mbarrier empty\[\d\] [^\n]*lacks 2 of 2"
             ): "A load waits for a phase that only its own k-tile "
             "can end. Which parity passes on a fresh barrier?",
             "BarrierCountError": "A barrier gets more arrivals in a phase than it counts: how many threads announce, and "

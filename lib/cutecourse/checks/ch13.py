@@ -419,18 +419,18 @@ def check_two_pairs(answer: object) -> str:
             TOO_EARLY: "An MMA reads a tile that is not there yet: does the leader expect the bytes of both CTAs, and does "
             "it wait for the phase that these bytes end?",
             re.compile(
-                r"blocks? \([13], 0, 0\)[^\n]*mbarrier tma_barrier[^\n]*misses"
+                r"blocks? \([13], 0, 0\)[^\n]*mbarrier tma_barrier[^\n]*lacks"
             ): "An odd CTA waits for bytes on its own barrier, where none count. Whose barrier do the loads name?",
             "BarrierCountError": "A barrier got more arrivals than its phase counts: does ARRIVALS match the commits that "
             "reach each CTA?",
             re.compile(
-                r"mbarrier tma_barrier[^\n]*in phase 0 and misses \d+ bytes"
+                r"mbarrier tma_barrier[^\n]*in phase 0 and lacks \d+ bytes"
             ): "The bytes that the leader expects and the bytes that come do not agree.",
             re.compile(
-                r"mbarrier mma_barrier[^\n]*misses \d of \d arrivals"
+                r"mbarrier mma_barrier[^\n]*lacks \d of \d arrivals"
             ): "A CTA waits for a commit that does not reach it. At which CTAs does each pair's commit arrive, and how many "
             "commits does ARRIVALS count?",
-            "misses 1 of 1 arrivals": "A CTA waits for an arrival that does not come. Who announces the bytes?",
+            "lacks 1 of 1 arrivals": "A CTA waits for an arrival that does not come. Who announces the bytes?",
         },
     )
     return "Both pairs write into every stage of B, so each commit reaches all four CTAs, and each barrier counts two."

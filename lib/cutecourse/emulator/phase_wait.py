@@ -139,7 +139,7 @@ class PhaseWait:
                 barrier = group.barrier
                 rows.append(
                     f"{self.name} waits for parity {group.parity} of {barrier.label()}, which is in phase"
-                    f" {barrier.phase} and misses {barrier.missing()}"
+                    f" {barrier.phase} and lacks {barrier.missing()}"
                 )
         return "; ".join(rows[:4]) + ("; and more" if len(rows) > 4 else "")
 

@@ -11,7 +11,7 @@ slice        a wait from its first try to where the warp went on, of length 1 at
              issue to the last byte; an MMA from its issue to its end; a commit until it has arrived. A slice
              of length 1 on a warp is where it issued one of these.
 instant      everything else, such as an arrival; more than four of one time and place are one instant.
-counter      of each barrier, in the CTA where it lies, how many arrivals and bytes its phase still misses.
+counter      of each barrier, in the CTA where it lies, how many arrivals and bytes its phase still lacks.
 flow         an arrow from the instruction that issued a transfer to the transfer and on to where its bytes
              landed last; from the issue of an MMA to the MMA and on to the commit that tells of it.
 

@@ -13,7 +13,7 @@ __all__ = ["BarrierHistory", "BarrierState", "Landing", "Transfer", "Wait", "his
 
 @dataclass(frozen=True)
 class BarrierState:
-    """A barrier after one event: the phase it is in, arrivals and bytes that the phase still misses."""
+    """A barrier after one event: the phase it is in, arrivals and bytes that the phase still lacks."""
 
     time: int
     phase: int

@@ -27,8 +27,8 @@ class Mbarrier:
     """An mbarrier object: where it lies, and what it holds.
 
     phase    how often it has completed; a wait for parity p passes where p != phase % 2.
-    pending  arrivals that the phase still misses, `count` those that the next one will.
-    tx       bytes that the phase still misses; negative where they came before anybody expected them.
+    pending  arrivals that the phase still lacks, `count` those that the next one will.
+    tx       bytes that the phase still lacks; negative where they came before anybody expected them.
     """
 
     block: tuple[int, int, int]

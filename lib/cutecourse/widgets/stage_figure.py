@@ -27,7 +27,7 @@ MARKS = {
 
 
 def draw_stage(stage: Mapping[str, Any]) -> PrintFigure:
-    """Both CTAs of a k-tile over its steps: who did what, bytes in shared memory, what each barrier misses.
+    """Both CTAs of a k-tile over its steps: who did what, bytes in shared memory, what each barrier lacks.
 
     `stage` is what `TwoSmStage.stage` holds. The steps are as far apart as they are many, so widths say
     nothing of time. Under zero, a barrier has counted more bytes than were expected so far; a line is where a
