@@ -11,7 +11,22 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cutecourse.kernels import LaunchSpec, SpecError, Tensor, copy_one_thread, copy_threads, hello_ptx, twin
+from cutecourse.kernels import (
+    LaunchSpec,
+    SpecError,
+    Tensor,
+    copy_one_thread,
+    copy_threads,
+    epilogue_direct,
+    epilogue_stmatrix,
+    hello_ptx,
+    transpose_naive,
+    transpose_padded,
+    transpose_shared,
+    transpose_swizzled,
+    transpose_wide,
+    twin,
+)
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.twinning import twins
 from cutecourse.runtime import compile as compile_kernel
@@ -20,6 +35,13 @@ from cutecourse.runtime import run
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
     "copy_threads": lambda: [copy_threads.DOWN, copy_threads.spec(32, 96)],
+    "epilogue_direct": lambda: [epilogue_direct.ROW_MAJOR],
+    "epilogue_stmatrix": lambda: [epilogue_stmatrix.TRANSPOSED],
+    "transpose_naive": lambda: [transpose_naive.spec(32, 32)],
+    "transpose_shared": lambda: [transpose_shared.spec(32, 32)],
+    "transpose_padded": lambda: [transpose_padded.spec(96, 32)],
+    "transpose_swizzled": lambda: [transpose_swizzled.spec(32, 128)],
+    "transpose_wide": lambda: [transpose_wide.spec(64, 64)],
 }
 INSTEAD: dict[str, Callable[[], list[LaunchSpec]]] = {}
 

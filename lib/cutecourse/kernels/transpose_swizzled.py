@@ -1,4 +1,4 @@
-"""How `transpose_swizzled` is launched, for a matrix of whole tiles; the kernel is in `sources/transpose_swizzled.py`."""
+"""How `transpose_swizzled` is launched for whole tiles; the kernel is in `sources/transpose_swizzled.py`."""
 
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor
@@ -12,7 +12,7 @@ ROW = FILE.constant("ROW")
 
 
 def spec(m: int, n: int) -> LaunchSpec:
-    """The launch for a row-major f32 matrix of m x n. Errors: SpecError for one that is not made of whole tiles."""
+    """The launch for a row-major f32 matrix of m x n. Errors: SpecError unless it is made of whole tiles."""
     return LaunchSpec(
         name="transpose_swizzled",
         front="cutedsl",
@@ -20,7 +20,7 @@ def spec(m: int, n: int) -> LaunchSpec:
         host=FILE.function("host"),
         grid=grid_of("transpose_swizzled", (m, n), (TILE, TILE)),
         block=(FILE.constant("THREADS"), 1, 1),
-        dynamic_smem=4 * TILE * ROW,
+        dynamic_smem=4 * (ROW * (TILE - 1) + TILE),
         params=(Tensor("source", "f32", (m, n), (n, 1)), Tensor("result", "f32", (n, m), (m, 1))),
     )
 

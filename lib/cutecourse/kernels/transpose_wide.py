@@ -1,4 +1,4 @@
-"""How `transpose_wide` is launched, for a matrix of whole tiles; the kernel is in `sources/transpose_wide.py`."""
+"""How `transpose_wide` is launched for whole tiles; the kernel is in `sources/transpose_wide.py`."""
 
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor
@@ -11,7 +11,7 @@ TILE = FILE.constant("TILE")
 
 
 def spec(m: int, n: int) -> LaunchSpec:
-    """The launch for a row-major f32 matrix of m x n. Errors: SpecError for one that is not made of whole tiles."""
+    """The launch for a row-major f32 matrix of m x n. Errors: SpecError unless it is made of whole tiles."""
     return LaunchSpec(
         name="transpose_wide",
         front="cutedsl",

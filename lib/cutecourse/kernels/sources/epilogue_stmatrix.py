@@ -1,7 +1,7 @@
 """Store a warp's accumulators as f16 with stmatrix. Each value is stamped thread * 8 + value.
 
-One stmatrix.x4 puts the 16x16 tile into shared memory; plain, as rows of 8 halves, or transposed, as columns. Then
-each thread copies 16 bytes to global memory.
+One stmatrix.x4 puts the 16x16 tile into shared memory: plain, in rows of 8 halves, or transposed, in columns.
+Then each thread copies 16 bytes to global memory.
 """
 
 import cutlass

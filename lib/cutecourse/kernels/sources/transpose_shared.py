@@ -1,7 +1,7 @@
 """Transpose a matrix through shared memory, so that both sides of global memory are accessed along rows.
 
-Each CTA reads a 32x32 tile along the rows of the source and writes it along the rows of the result. In between
-the tile lies in shared memory. The second half of the kernel reads it there by columns.
+Each CTA reads a 32x32 tile along the rows of the source and writes it along the rows of the result. In
+between the tile lies in shared memory. The second half of the kernel reads it there by columns.
 """
 
 import cutlass
@@ -22,7 +22,9 @@ def transpose_shared(mS: cute.Tensor, mD: cute.Tensor):
     smem = SmemAllocator()
     tile = cute.make_layout((TILE, TILE), stride=(ROW, 1))
     sS = smem.allocate_tensor(cutlass.Float32, tile, 128)
-    sD = cute.make_tensor(sS.iterator, cute.make_layout((TILE, TILE), stride=(1, ROW)))  # (n, m): sS by columns
+    sD = cute.make_tensor(
+        sS.iterator, cute.make_layout((TILE, TILE), stride=(1, ROW))
+    )  # (n, m): sS by columns
 
     threads = cute.make_layout((8, 32), stride=(32, 1))
     tSgS = cute.local_partition(gS, threads, tid)

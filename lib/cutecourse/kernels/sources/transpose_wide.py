@@ -1,7 +1,8 @@
-"""Transpose a matrix with accesses of 16 bytes everywhere: each thread transposes a 4x4 block in its registers.
+"""Transpose a matrix with accesses of 16 bytes everywhere: each thread transposes a 4x4 block by itself.
 
-A thread reads four rows of its block, transposes the block, and writes four rows of the transpose into shared
-memory. The swizzle sends the blocks of eight neighbouring threads to eight different groups of four banks.
+A thread reads four rows of its block, transposes the block in its registers, and writes four rows of the
+transpose into shared memory. The swizzle sends the blocks of eight neighbouring threads to eight different
+groups of four banks.
 """
 
 import cutlass
@@ -21,7 +22,9 @@ def transpose_wide(mS: cute.Tensor, mD: cute.Tensor):
     gD = cute.local_tile(mD, (TILE, TILE), (bx, by))  # (n, m)
     smem = SmemAllocator()
     tile = cute.make_layout((TILE, TILE), stride=(TILE, 1))
-    sD = smem.allocate_tensor(cutlass.Float32, tile, 128, cute.make_swizzle(3, 4, 6))  # (n, m); of byte addresses
+    sD = smem.allocate_tensor(
+        cutlass.Float32, tile, 128, cute.make_swizzle(3, 4, 6)
+    )  # (n, m); of byte addresses
 
     row, column = tid // 16, tid % 16  # 16 neighbouring threads read whole rows of the tile
     tSgS = cute.local_tile(gS, (BLOCK, BLOCK), (row, column))
