@@ -1,8 +1,11 @@
-"""Compare the counting functions of cutecourse.memory_access with the GPU's own counters (Nsight Compute).
+"""Compare the memory report with the GPU's own counters (Nsight Compute), launch by launch.
 
     python -m benchmarks.memory_counters             writes benchmarks/results/memory_counters_<gpu>.json
 
-Needs `ncu` and the right to read the counters. Exits with 1 where a prediction and a counter differ.
+The launches are small: kernels of the course, and probes of one instruction each (benchmarks.memory_probes).
+Each row of the file has a counter, what the report counts on the emulator, what the GPU counted, and where the
+two differ an explanation. Needs `ncu` and the right to read the counters. Exits with 1 if a difference has no
+explanation.
 """
 
 from __future__ import annotations
@@ -15,62 +18,170 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
+from benchmarks.memory_probes import probes
 from benchmarks.results_file import result_path
 from cutecourse import runtime
-from cutecourse.kernels import epilogue_direct, micro_gemm, micro_gemm_ldmatrix, mma_raw
-from cutecourse.memory_access import bank_conflicts, ldmatrix_bank_conflicts, sectors_of_warp_store
+from cutecourse.kernels import (
+    copy_one_thread,
+    copy_threads,
+    copy_tiled,
+    copy_transposed,
+    epilogue_direct,
+    hello_ptx,
+    micro_gemm,
+    micro_gemm_ldmatrix,
+    mma_ownership_map,
+    mma_raw,
+    mn_major_ldmatrix,
+    mn_major_ldmatrix_trans,
+    mn_major_partition,
+    mn_major_raw,
+)
+from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.memory_report import MemoryReport, MemoryRow
 from tools.facts import of_this_machine
 
-STORE_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
-STORE_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"
-LOAD_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
-SHARED_LOAD_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
-METRICS = (STORE_SECTORS, STORE_REQUESTS, LOAD_SECTORS, SHARED_LOAD_CONFLICTS)
-
-LANES = [(lane // 4, lane % 4) for lane in range(32)]  # the group and the place in it, as the PTX ISA counts
+__all__ = ["COUNTERS", "Case", "cases", "counted", "explanation"]
 
 
-def predictions() -> dict[str, dict[str, int]]:
-    """What the counting functions say of each kernel, from the addresses of its instructions.
+@dataclass(frozen=True)
+class Counter:
+    """A counter of the profiler, and the rows of the report that it should agree with.
 
-    The tensors start at multiples of 256 bytes, so offsets from their starts are as good as addresses.
+    what    "transactions", "executions" or "excess" of the rows.
     """
-    fragment = [32 * group + 4 * place for group, place in LANES]  # one register of A or B, rows of 32 bytes
-    c_columns = [
-        [4 * (group + 8 * (v // 2) + 16 * (2 * place + v % 2)) for group, place in LANES] for v in range(4)
-    ]
-    c_rows = [[32 * (group + 8 * half) + 8 * place for group, place in LANES] for half in range(2)]
-    columns = sum(sectors_of_warp_store(addresses, 4) for addresses in c_columns)
-    rows = sum(sectors_of_warp_store(addresses, 8) for addresses in c_rows)
-    matrices = [32 * row for row in range(8)]  # one 8x8 matrix: 8 rows of A or B, 32 bytes apart
-    return {
-        "epilogue_direct (column-major)": {STORE_SECTORS: columns, STORE_REQUESTS: 4},
-        "epilogue_direct (row-major)": {STORE_SECTORS: rows, STORE_REQUESTS: 2},
-        # 4 registers of A and 2 of B, then C read and written row by row.
-        "mma_raw": {LOAD_SECTORS: 6 * sectors_of_warp_store(fragment, 4) + rows, STORE_SECTORS: rows},
-        "micro_gemm": {SHARED_LOAD_CONFLICTS: 6 * bank_conflicts(fragment, 4).conflicts},
-        # .x4 for A and .x2 for B are six matrices.
-        "micro_gemm_ldmatrix": {SHARED_LOAD_CONFLICTS: 6 * ldmatrix_bank_conflicts(matrices).conflicts},
-    }
+
+    name: str
+    metric: str
+    space: str
+    kind: str
+    what: str
+
+    def of(self, report: MemoryReport) -> int:
+        """What the report says."""
+        return sum(getattr(row, self.what) for row in report if self.takes(row))
+
+    def takes(self, row: MemoryRow) -> bool:
+        """Return whether a row of the report belongs to this counter."""
+        return row.space == self.space and row.kind == self.kind
 
 
-def launches() -> list[Callable[[], runtime.Run]]:
-    """The kernels, in the order of the predictions."""
+_GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
+COUNTERS = (
+    Counter("global load sectors", _GLOBAL.format("sectors", "ld"), "global", "load", "transactions"),
+    Counter("global load requests", _GLOBAL.format("requests", "ld"), "global", "load", "executions"),
+    Counter("global store sectors", _GLOBAL.format("sectors", "st"), "global", "store", "transactions"),
+    Counter("global store requests", _GLOBAL.format("requests", "st"), "global", "store", "executions"),
+    Counter("shared load wavefronts", _WAVEFRONTS.format("ld"), "shared", "load", "transactions"),
+    Counter("shared load conflicts", _CONFLICTS.format("ld"), "shared", "load", "excess"),
+    Counter("shared store wavefronts", _WAVEFRONTS.format("st"), "shared", "store", "transactions"),
+    Counter("shared store conflicts", _CONFLICTS.format("st"), "shared", "store", "excess"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A launch to compare: its name, its specification and its arrays."""
+
+    name: str
+    spec: LaunchSpec
+    arrays: Mapping[str, Any]
+
+    def launch(self, device: str, *, memory_report: bool = False) -> runtime.Run:
+        """Run it."""
+        return runtime.run(self.spec, device=device, memory_report=memory_report, **self.arrays)
+
+
+def cases() -> list[Case]:
+    """The launches, in the order in which they are profiled."""
+    return [*_kernels(), *(Case(each.name, each.spec, each.arrays) for each in probes())]
+
+
+def _kernels() -> list[Case]:
     a, b = np.ones((16, 16), np.float16), np.ones((8, 16), np.float16)
     c = np.zeros((16, 8), np.float32)
-    on_gpu = {"device": "cuda:0", "c": c}
+    small = np.zeros((4, 32), np.float32)
+    tile = np.zeros((64, 64), np.float32)
+    wide = np.zeros((64, 256), np.float32)
+    integers = {"a": np.zeros((16, 16), np.int32), "b": np.zeros((8, 16), np.int32)}
+    turned = np.zeros((32, 32), np.float32)
+
+    def case(kernel: ModuleType, **arrays: Any) -> Case:
+        return Case(kernel.LAUNCH.name, kernel.LAUNCH, arrays)
+
     return [
-        lambda: runtime.run(epilogue_direct.LAUNCH, **on_gpu),
-        lambda: runtime.run(epilogue_direct.ROW_MAJOR, **on_gpu),
-        lambda: runtime.run(mma_raw, a=a, b=b, **on_gpu),
-        lambda: runtime.run(micro_gemm, a=a, b=b, **on_gpu),
-        lambda: runtime.run(micro_gemm_ldmatrix, a=a, b=b, **on_gpu),
+        Case("epilogue_direct (column-major)", epilogue_direct.LAUNCH, {"c": c}),
+        Case("epilogue_direct (row-major)", epilogue_direct.ROW_MAJOR, {"c": c}),
+        case(hello_ptx, out=np.zeros(32, np.uint32)),
+        case(copy_transposed, out=turned, a=turned),
+        case(mma_ownership_map, **integers, c=np.zeros((16, 8), np.int32)),
+        *(
+            case(kernel, a=a, b=b, c=c)
+            for kernel in (
+                mma_raw,
+                micro_gemm,
+                micro_gemm_ldmatrix,
+                mn_major_partition,
+                mn_major_raw,
+                mn_major_ldmatrix,
+                mn_major_ldmatrix_trans,
+            )
+        ),
+        case(copy_one_thread, source=small, result=small),
+        case(copy_threads, source=tile, result=tile),
+        case(copy_tiled, source=wide, result=wide),
     ]
+
+
+def counted(case: Case) -> dict[str, int]:
+    """What the memory report says of a launch on the emulator, by counter."""
+    report = case.launch("emulator", memory_report=True).memory
+    assert report is not None
+    return {counter.name: counter.of(report) for counter in COUNTERS}
+
+
+@cache
+def _reports() -> dict[str, MemoryReport]:
+    return {}
+
+
+def explanation(case: str, counter: str, ours: int, theirs: int) -> str | None:
+    """Why the GPU counted something else than the report; None where nobody knows."""
+    del case, counter, ours, theirs
+    return None
+
+
+def rows(measured: list[dict[str, int]]) -> list[dict[str, Any]]:
+    """The comparison: a row for each counter of each launch that is not zero on both sides."""
+    found = []
+    for case, values in zip(cases(), measured, strict=True):
+        ours = counted(case)
+        for counter in COUNTERS:
+            mine, theirs = ours[counter.name], values[counter.metric]
+            if not mine and not theirs:
+                continue
+            row: dict[str, Any] = {
+                "kernel": case.name,
+                "counter": counter.name,
+                "metric": counter.metric,
+                "counted": mine,
+                "measured": theirs,
+            }
+            if mine != theirs:
+                row["explanation"] = explanation(case.name, counter.name, mine, theirs)
+            found.append(row)
+    return found
 
 
 def counters(text: str) -> list[dict[str, int]]:
@@ -86,11 +197,12 @@ def counters(text: str) -> list[dict[str, int]]:
 
 
 def profile() -> list[dict[str, int]]:
-    """Run the kernels under Nsight Compute, in a process of their own, without touching the GPU's clocks."""
+    """Run the launches under Nsight Compute, in one process, without touching the GPU's clocks."""
     ncu = shutil.which("ncu")
     if ncu is None:
         raise runtime.GpuError("ncu (Nsight Compute) is not on the PATH.")
-    command = [ncu, "--csv", "--clock-control", "none", "--metrics", ",".join(METRICS), sys.executable]
+    metrics = ",".join(counter.metric for counter in COUNTERS)
+    command = [ncu, "--csv", "--clock-control", "none", "--metrics", metrics, sys.executable]
     command += ["-m", "benchmarks.memory_counters", "--launch-only"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
@@ -99,7 +211,7 @@ def profile() -> list[dict[str, int]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Profile, compare, write, and print the table."""
+    """Profile, compare, write, and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
     parser.add_argument("--launch-only", action="store_true", help="launch the kernels; what ncu is given")
@@ -109,19 +221,22 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"memory_counters: needs a GPU; {found.reason}.", file=sys.stderr)
         return 1
     if options.launch_only:
-        for launch in launches():
-            launch()
+        for case in cases():
+            case.launch("cuda:0")
         return 0
-    rows = []
-    for (kernel, predicted), measured in zip(predictions().items(), profile(), strict=True):
-        for metric, count in predicted.items():
-            rows.append({"kernel": kernel, "metric": metric, "counted": count, "measured": measured[metric]})
-            print(f"{kernel:<32} {metric:<58} counted {count:>4} measured {measured[metric]:>4}")
+    compared = rows(profile())
+    different = [row for row in compared if row["counted"] != row["measured"]]
+    for row in different:
+        print(
+            f"{row['kernel']:<40} {row['counter']:<24} counted {row['counted']:>5} measured"
+            f" {row['measured']:>5} {row['explanation'] or 'NOT EXPLAINED'}"
+        )
+    print(f"{len(cases())} launches, {len(compared)} counters, {len(different)} differences")
     gpu = found.devices[0]
     output = options.output or result_path("memory_counters", gpu.name)
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"recorded": of_this_machine(), "rows": rows}, indent=1) + "\n")
-    return int(any(row["counted"] != row["measured"] for row in rows))
+    output.write_text(json.dumps({"recorded": of_this_machine(), "rows": compared}, indent=1) + "\n")
+    return int(any(row["explanation"] is None for row in different))
 
 
 if __name__ == "__main__":
