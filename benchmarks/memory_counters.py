@@ -3,8 +3,8 @@
     python -m benchmarks.memory_counters             writes benchmarks/results/memory_counters_<gpu>.json
 
 The launches are small: kernels of the course, and probes of one instruction each (benchmarks.memory_probes).
-Each row of the file has a counter, what the report counts on the emulator, what the GPU counted, and where the
-two differ an explanation. Needs `ncu` and the right to read the counters. Exits with 1 if a difference has no
+Each row of the file has a counter, what the report counts on the emulator, what the GPU counted, and an
+explanation where the two differ. Needs `ncu` and the right to read the counters. Exits with 1 if a difference has no
 explanation.
 """
 
