@@ -4,8 +4,8 @@
 
 The launches are small: kernels of the course, and probes of one instruction each (benchmarks.memory_probes).
 Each row of the file has a counter, what the report counts on the emulator, what the GPU counted, and an
-explanation where the two differ. Needs `ncu` and the right to read the counters. Exits with 1 if a difference has no
-explanation.
+explanation where the two differ. Needs `ncu` and the right to read the counters. Exits with 1 if a difference
+has no explanation.
 """
 
 from __future__ import annotations

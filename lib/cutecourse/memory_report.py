@@ -127,6 +127,12 @@ class MemoryReport:
         )
         return replace(self, rows=kept, unseen={})
 
+    def worst(self, count: int = 5) -> MemoryReport:
+        """The rows with the largest excess, `count` of them at most, in the order of their lines."""
+        ordered = sorted((row for row in self.rows if row.excess), key=lambda row: (-row.excess, row.line))
+        kept = set(ordered[:count])
+        return replace(self, rows=tuple(row for row in self.rows if row in kept), unseen={})
+
     @property
     def global_sectors(self) -> int:
         """The sectors of 32 bytes that global memory moves."""
@@ -212,15 +218,11 @@ class MemoryReport:
         lines = []
         spaces = {row.space for row in self.rows}
         if "global" in spaces:
-            lines.append(
-                f"global memory: {number(self.global_sectors, 'sector')} of 32 bytes; the least possible is"
-                f" {self.global_least}"
-            )
+            lines.append(f"global memory: {_beside_least(self.global_sectors, self.global_least, 'sector')}")
         if "shared" in spaces:
-            lines.append(
-                f"shared memory: {number(self.shared_wavefronts, 'wavefront')}; the least possible is"
-                f" {self.shared_least}, and the other {self.conflicts} are bank conflicts"
-            )
+            told = _beside_least(self.shared_wavefronts, self.shared_least, "wavefront")
+            lost = f"; bank conflicts: {self.conflicts}" if self.conflicts else ""
+            lines.append(f"shared memory: {told}{lost}")
         if not spaces:
             lines.append("no loads and stores of global or shared memory")
         if self.unseen:
@@ -310,6 +312,16 @@ def _global_cost(places: list[int], sizes: list[int]) -> tuple[int, int]:
     """Lanes may differ in size: a cp.async with src-size reads only so many bytes."""
     held = {byte for place, size in zip(places, sizes, strict=True) for byte in range(place, place + size)}
     return len({byte // SECTOR_BYTES for byte in held}), -(-len(held) // SECTOR_BYTES)
+
+
+def _beside_least(count: int, least: int, what: str) -> str:
+    """A sum in words.
+
+    >>> _beside_least(8, 4, "sector"), _beside_least(4, 4, "sector")
+    ('8 sectors, at least 4 needed', '4 sectors, the least possible')
+    """
+    beside = "the least possible" if count == least else f"at least {least} needed"
+    return f"{number(count, what)}, {beside}"
 
 
 def _two_sided(row: MemoryRow) -> bool:

@@ -127,7 +127,7 @@ def test_emulate__memory_prints_what_each_line_moves(capsys):
         "line  instruction    times  transactions  least  excess",
         "  27  ld.global.f32      2     5 sectors      5       0",
         "  29  st.global.f32      2     5 sectors      5       0",
-        "global memory: 10 sectors of 32 bytes; the least possible is 10",
+        "global memory: 10 sectors, the least possible",
     ]
     assert "sectors" not in run(capsys, SCALE, "--grid", "2", *GOOD)[1]
 

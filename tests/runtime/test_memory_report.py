@@ -61,9 +61,11 @@ def test_report__of_a_copy_of_one_warp_names_line_kind_and_sums():
         "  21  ld.global.b32      1     4 sectors      4       0",
         f"  {load}  ld.global.b32      1     8 sectors      4       4",
         f"  {load + 1}  st.shared.b32      1  2 wavefronts      1       1",
-        "global memory: 12 sectors of 32 bytes; the least possible is 8",
-        "shared memory: 2 wavefronts; the least possible is 1, and the other 1 are bank conflicts",
+        "global memory: 12 sectors, at least 8 needed",
+        "shared memory: 2 wavefronts, at least 1 needed; bank conflicts: 1",
     ]
+    assert [row.line for row in outcome.memory.worst(1)] == [load]
+    assert [row.line for row in outcome.memory.worst()] == [load, load + 1]
 
 
 @pytest.mark.parametrize(
