@@ -98,6 +98,21 @@ def test_micro_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program
 
 
 @pytest.mark.program("nvcc")
+def test_global_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
+    nvcc(find_program, KERNELS / "cpp" / "global_gemm.cu", tmp_path / "gemm.ptx", "-arch=sm_80", "-ptx")
+    text = (tmp_path / "gemm.ptx").read_text()
+    assert text.count("ldmatrix.sync.aligned.x4") + text.count("ldmatrix.sync.aligned.m8n8.x4") == 16
+    m, n, k = 256, 128, 160
+    rng = np.random.default_rng(5)
+    a = rng.integers(-8, 9, (m, k)).astype(np.float16)
+    b = rng.integers(-8, 9, (n, k)).astype(np.float16)
+    c = np.full((m, n), np.nan, np.float16)
+    sizes = [np.int32(extent) for extent in (m, n, k)]
+    emulator.launch(text, grid=(2, 1, 1), block=(128, 1, 1), args=[a, b, c, *sizes])
+    np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16))
+
+
+@pytest.mark.program("nvcc")
 def test_tma_load_cu__brings_the_tile_on_the_emulator(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "tma_load.cu", tmp_path / "tma_load.ptx", "-arch=sm_90", "-ptx")
     a = np.arange(128 * 256, dtype=np.uint16).reshape(128, 256).view(np.float16)

@@ -77,6 +77,92 @@ def check_interval(answer: object) -> str:
 
 @exercise(
     "05.3",
+    "Choose a permutation",
+    hints=[
+        "The layout takes a position in the atoms' order. Which parts does a position have: value, thread of the row, warp, atom? How many of each are there?",
+        "The two values of an atom are neighbours. Four threads share a row of an atom. How far apart must two such threads be, if each owns 8 columns?",
+        "A thread owns four atoms' pairs. Its next pair has to begin 2 columns further.",
+    ],
+)
+def check_permutation(answer: object) -> str:
+    """A permutation of N with which each thread owns 8 neighbouring columns."""
+    from cutecourse.atoms import make_tiled_mma
+    from cutecourse.layout import Layout, LayoutError, parse, size
+
+    if isinstance(answer, int):
+        raise WrongAnswer(
+            "A permutation that is a size moves no cell. Give a layout.", expected="a layout", got=str(answer)
+        )
+    if isinstance(answer, str):
+        try:
+            answer = parse(answer)
+        except LayoutError as error:
+            raise WrongAnswer(f"The text is no layout: {error}") from error
+    if not isinstance(answer, Layout):
+        raise WrongAnswer("Give a layout for N.", expected="Layout(...)", got=type(answer).__name__)
+    if size(answer) != 64:
+        raise WrongAnswer(
+            f"The layout {answer} holds {size(answer)} columns. The tile has 64, and the permutation takes each of them once.",
+            expected="a layout of size 64",
+            got=str(answer),
+        )
+    reached = sorted(int(answer(position)) for position in range(64))
+    if reached != list(range(64)):
+        raise WrongAnswer(
+            "The layout has to give each of the columns 0 to 63 once. It gives "
+            f"{len(set(reached))} different columns, the largest is {reached[-1]}.",
+            got=str(answer),
+        )
+    tiled_mma = make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN", (2, 2, 1), (None, answer, None))
+    for thread in range(128):
+        part = tiled_mma.get_slice(thread).partition_C(Layout((32, 64), (64, 1)))
+        places = sorted(int(part.offset + part.layout(value)) for value in range(int(size(part.layout))))
+        mine = [place % 64 for place in places[:8]]
+        if mine == list(range(mine[0], mine[0] + 8)) and mine[0] % 8 == 0:
+            continue
+        run = next((count for count in range(1, 8) if mine[count] != mine[count - 1] + 1), 8)
+        said = {
+            2: "The pairs of a thread are not next to each other: between them lie other threads' columns. "
+            "The stride of the threads decides how much room each has.",
+            4: "Four neighbouring columns are 8 bytes of f16. A thread owns four atoms' pairs in each row, so it can have 8.",
+        }.get(run, "The columns of a thread do not begin at a multiple of 8.")
+        raise WrongAnswer(
+            said, where=f"thread {thread}, row {places[0] // 64}", expected="8 neighbours", got=str(mine)
+        )
+    return "The strides say it in words: values 1 apart, a thread's next atom 2, the next thread 8, the next warp 32."
+
+
+@exercise(
+    "05.4",
+    "The smallest square warp tile",
+    hints=[
+        "Count cycles for 16 steps of K: MMAs, reads by the four warps, fills by cp.async.",
+        "Four warps 2x2 of s by s make a block of 2s by 2s. cp.async writes 4s rows of 32 bytes.",
+    ],
+)
+def check_smallest(answer: object) -> str:
+    """The smallest s whose MMAs take at least as long as shared memory."""
+    same_int(
+        answer,
+        96,
+        meaning="the edge of the warp tile",
+        mistakes={
+            64: "With 64, the reads alone take as long as the MMAs. cp.async has to write the stages as well.",
+            48: "You counted elements as if each had one byte. An f16 has two.",
+            192: "A multiply-add counts once here: 2048 multiply-adds per cycle, not 1024.",
+            128: "128 is large enough, but a smaller multiple of 16 is, too.",
+            80: "With 80, the MMAs take 200 cycles and shared memory takes 240.",
+            112: "112 is large enough, but a smaller multiple of 16 is, too.",
+            32: "With 32, the MMAs take 32 cycles and the reads alone take 64.",
+        },
+    )
+    return (
+        "MMAs grow with the area, reads and fills with the edges. A faster tensor core needs a larger tile."
+    )
+
+
+@exercise(
+    "05.5",
     "A bug to find",
     hints=[
         "Write down for each of the four MMAs which accumulator it reads and which one it writes.",
@@ -133,7 +219,7 @@ def check_fixed_ptx(answer: object) -> str:
 
 
 @exercise(
-    "05.4",
+    "05.6",
     "A kernel to write: one tile for each block",
     hints=[
         "x, y, _ = cute.arch.block_idx(). Cut the tiles first, then partition them as in chapter 2.",
@@ -194,3 +280,58 @@ def check_gemm_tiles(answer: object) -> str:
         },
     )
     return "Block (x, y) reads rows of tiles x of A and y of B, and writes tile (x, y) of C. Every block works alone."
+
+
+@exercise(
+    "05.7",
+    "A kernel to write: a GEMM with bias",
+    hints=[
+        "Four warps share the tile: cute.make_layout((2, 2, 1)) is the second argument of make_tiled_mma.",
+        "The bias of C[m, n] depends on n only. Which strides has a 64x64 tensor that shows the bias in each row?",
+        "Cut the bias and partition it as you do with C. Then it has the accumulator's shape, and the accumulator can start from it.",
+    ],
+)
+def check_gemm_bias(answer: object) -> str:
+    """A product plus a bias for each column."""
+    import numpy as np
+
+    rng = np.random.default_rng(17)
+    a, b = (rng.integers(-8, 9, (64, 32)).astype(np.float16) for _ in "ab")
+    bias = rng.integers(1, 200, 64).astype(np.float32)
+    product: Any = a.astype(np.float32) @ b.astype(np.float32).T
+    empty: Any = np.full((64, 64), UNWRITTEN, np.float32)
+    inputs: dict[str, Any] = {"a": a, "b": b, "bias": bias, "c": empty}
+    require_cleared(answer, inputs, "c")
+    same_outputs(
+        answer,
+        inputs,
+        {"c": product + bias},
+        emulator_first=True,
+        mistakes={
+            "c": [
+                (empty, "C is as it was before: the kernel never stores its accumulator."),
+                (product, "That is the product without the bias."),
+                (
+                    product + bias[:, None],
+                    "You added the bias of the row. It belongs to the column: C[m, n] gets bias[n], so the stride along M is 0.",
+                ),
+                (
+                    product + np.tile(bias[:32], 2),
+                    "Each block adds the first 32 elements of the bias. Block (x, y) needs those of its own columns: cut the bias as you cut C.",
+                ),
+                (
+                    product + 2 * bias,
+                    "The bias is added twice: once before the steps along K and once after, or once in each step.",
+                ),
+                (
+                    np.tile(bias, (64, 1)),
+                    "C holds the bias alone: the products are lost. Does the accumulator start from the bias and keep it?",
+                ),
+                (
+                    a[:, :16].astype(np.float32) @ b[:, :16].astype(np.float32).T + bias,
+                    "The product covers k = 0 to 15 only: one step is missing.",
+                ),
+            ]
+        },
+    )
+    return "A bias is a C whose stride along M is 0. The same partition gives each thread the values for its own cells."
