@@ -41,9 +41,10 @@ def gemm_first(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     k_tiles = cute.size(gA, mode=[2])
 
     smem = SmemAllocator()
-    layout = cute.make_layout((TILE[0], TILE[2]), stride=(TILE[2], 1))
-    sA = smem.allocate_tensor(cutlass.Float16, layout, 128)
-    sB = smem.allocate_tensor(cutlass.Float16, layout, 128)
+    layout_a = cute.make_ordered_layout((TILE[0], TILE[2]), order=(1, 0))  # row-major
+    layout_b = cute.make_ordered_layout((TILE[1], TILE[2]), order=(1, 0))
+    sA = smem.allocate_tensor(cutlass.Float16, layout_a, 128)
+    sB = smem.allocate_tensor(cutlass.Float16, layout_b, 128)
 
     load = make_load()
     thr_load = load.get_slice(tid)

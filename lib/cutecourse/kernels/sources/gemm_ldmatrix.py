@@ -1,6 +1,6 @@
 """The GEMM of gemm_first with fragments loaded by ldmatrix from swizzled shared memory.
 
-The permutation gives each warp 16 columns of every 32, so that one ldmatrix.x4 loads B for two MMAs. The
+The permutation gives each warp two blocks of 8 columns of every 32, and one ldmatrix.x4 loads B for both. The
 swizzle puts the eight rows that ldmatrix reads together into eight different groups of four banks.
 """
 
@@ -16,7 +16,7 @@ THREADS = 128
 
 
 def make_mma():
-    """Four warps, each with its own 16 x 16 of every 32 x 32 of C."""
+    """Four warps, each with 16 rows and two blocks of 8 columns of every 32 x 32 of C."""
     return cute.make_tiled_mma(
         warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)),
         atom_layout_mnk=(*WARPS, 1),
@@ -43,10 +43,11 @@ def gemm_ldmatrix(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     k_tiles = cute.size(gA, mode=[2])
 
     smem = SmemAllocator()
-    layout = cute.make_layout((TILE[0], TILE[2]), stride=(TILE[2], 1))
+    layout_a = cute.make_ordered_layout((TILE[0], TILE[2]), order=(1, 0))  # row-major
+    layout_b = cute.make_ordered_layout((TILE[1], TILE[2]), order=(1, 0))
     swizzle = cute.make_swizzle(2, 4, 3)  # of a pointer, so on bytes: the place in a row ^= row / 2 % 4
-    sA = smem.allocate_tensor(cutlass.Float16, layout, 128, swizzle=swizzle)
-    sB = smem.allocate_tensor(cutlass.Float16, layout, 128, swizzle=swizzle)
+    sA = smem.allocate_tensor(cutlass.Float16, layout_a, 128, swizzle=swizzle)
+    sB = smem.allocate_tensor(cutlass.Float16, layout_b, 128, swizzle=swizzle)
 
     load = make_load()
     thr_load = load.get_slice(tid)

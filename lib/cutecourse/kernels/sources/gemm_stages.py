@@ -17,7 +17,7 @@ THREADS = 128
 
 
 def make_mma():
-    """Four warps, each with its own 16 x 16 of every 32 x 32 of C."""
+    """Four warps, each with 16 rows and two blocks of 8 columns of every 32 x 32 of C."""
     return cute.make_tiled_mma(
         warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)),
         atom_layout_mnk=(*WARPS, 1),
@@ -44,10 +44,11 @@ def gemm_stages(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     k_tiles = cute.size(gA, mode=[2])
 
     smem = SmemAllocator()
-    layout = cute.make_layout((TILE[0], TILE[2], STAGES), stride=(TILE[2], 1, TILE[0] * TILE[2]))
+    layout_a = cute.make_ordered_layout((TILE[0], TILE[2], STAGES), order=(1, 0, 2))
+    layout_b = cute.make_ordered_layout((TILE[1], TILE[2], STAGES), order=(1, 0, 2))
     swizzle = cute.make_swizzle(2, 4, 3)  # of a pointer, so on bytes: the place in a row ^= row / 2 % 4
-    sA = smem.allocate_tensor(cutlass.Float16, layout, 128, swizzle=swizzle)
-    sB = smem.allocate_tensor(cutlass.Float16, layout, 128, swizzle=swizzle)
+    sA = smem.allocate_tensor(cutlass.Float16, layout_a, 128, swizzle=swizzle)
+    sB = smem.allocate_tensor(cutlass.Float16, layout_b, 128, swizzle=swizzle)
 
     load = make_load()
     thr_load = load.get_slice(tid)
