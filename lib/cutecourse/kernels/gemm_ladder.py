@@ -11,14 +11,21 @@ RUNGS = (
     "gemm_first",
     "gemm_ldmatrix",
     "gemm_stages",
+    "gemm_registers",
+    "gemm_epilogue",
+    "gemm_any",
+    "gemm_tiles",
 )
 """The rungs from the first to the last; each is a module with `spec(m, n, k)`."""
 
 
 def ladder_spec(
-    file: KernelFile, mnk: tuple[int, int, int], *, smem_bytes: int, whole_tiles: bool = True
+    file: KernelFile, mnk: tuple[int, int, int], *, smem_bytes: int, whole_tiles: bool = True, in_line: bool = False
 ) -> LaunchSpec:
     """The launch of a rung: A (M, K), B (N, K) and C (M, N), row-major, all f16, and a CTA for each tile of C.
+
+    whole_tiles  the rung takes only problems that its tile divides.
+    in_line      the grid has one dimension, and the kernel chooses the order of the tiles.
 
     Errors: SpecError where the rung takes whole tiles only and the tile does not divide the problem.
     """
@@ -28,12 +35,13 @@ def ladder_spec(
             f"{file.name}: M, N and K must be multiples of the tile {tile}; {mnk} is not. gemm_any takes any."
         )
     m, n, k = mnk
+    tiles = -(-m // tile[0]), -(-n // tile[1])
     return LaunchSpec(
         name=file.name,
         front="cutedsl",
         kernel=file.function(file.name),
         host=file.function("host"),
-        grid=(-(-m // tile[0]), -(-n // tile[1]), 1),
+        grid=(tiles[0] * tiles[1], 1, 1) if in_line else (*tiles, 1),
         block=(file.constant("THREADS"), 1, 1),
         dynamic_smem=smem_bytes,
         params=(
