@@ -1,4 +1,4 @@
-"""How `gemm_epilogue` is launched, for one problem or another; the kernel is in `sources/gemm_epilogue.py`."""
+"""How `gemm_epilogue` is launched; the kernel is in `sources/gemm_epilogue.py`."""
 
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.gemm_ladder import ladder_spec

@@ -1,4 +1,4 @@
-"""How `gemm_first` is launched, for one problem or another; the kernel is in `sources/gemm_first.py`."""
+"""How `gemm_first` is launched; the kernel is in `sources/gemm_first.py`."""
 
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.gemm_ladder import ladder_spec

@@ -20,9 +20,14 @@ RUNGS = (
 
 
 def ladder_spec(
-    file: KernelFile, mnk: tuple[int, int, int], *, smem_bytes: int, whole_tiles: bool = True, in_line: bool = False
+    file: KernelFile,
+    mnk: tuple[int, int, int],
+    *,
+    smem_bytes: int,
+    whole_tiles: bool = True,
+    in_line: bool = False,
 ) -> LaunchSpec:
-    """The launch of a rung: A (M, K), B (N, K) and C (M, N), row-major, all f16, and a CTA for each tile of C.
+    """The launch of a rung: A (M, K), B (N, K), C (M, N), row-major, all f16, and a CTA for each tile of C.
 
     whole_tiles  the rung takes only problems that its tile divides.
     in_line      the grid has one dimension, and the kernel chooses the order of the tiles.

@@ -1,4 +1,4 @@
-"""How `gemm_stages` is launched, for one problem or another; the kernel is in `sources/gemm_stages.py`."""
+"""How `gemm_stages` is launched; the kernel is in `sources/gemm_stages.py`."""
 
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.gemm_ladder import ladder_spec

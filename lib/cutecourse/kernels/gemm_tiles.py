@@ -1,4 +1,4 @@
-"""How `gemm_tiles` is launched, for one problem or another; the kernel is in `sources/gemm_tiles.py`."""
+"""How `gemm_tiles` is launched; the kernel is in `sources/gemm_tiles.py`."""
 
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.gemm_ladder import ladder_spec

@@ -36,7 +36,9 @@ def make_load(width: int):
     op = cpasync.CopyG2SOp(LoadCacheMode.GLOBAL if width == 8 else LoadCacheMode.ALWAYS)
     along_k = TILE[2] // width
     return cute.make_tiled_copy_tv(
-        cute.make_copy_atom(op if width > 1 else CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=16 * width),
+        cute.make_copy_atom(
+            op if width > 1 else CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=16 * width
+        ),
         cute.make_layout((THREADS // along_k, along_k), stride=(along_k, 1)),
         cute.make_layout((1, width)),
     )
@@ -61,8 +63,8 @@ def copy_inside(
     if cutlass.const_expr(into_smem and cute.size(src, mode=[0]) == 1):
         dst.fill(0.0)  # a plain copy writes no zeros
     inside = cute.make_rmem_tensor((1, *src.shape[1:]), cutlass.Boolean)
-    for i in cutlass.range_constexpr(cute.size(src, mode=[1])):
-        for j in cutlass.range_constexpr(cute.size(src, mode=[2])):
+    for i in cutlass.range(cute.size(src, mode=[1]), unroll_full=True):
+        for j in cutlass.range(cute.size(src, mode=[2]), unroll_full=True):
             inside[0, i, j] = cute.elem_less(crd[0, i, j], shape)
     cute.copy(tiled_copy, src, dst, pred=inside)
 
@@ -105,10 +107,9 @@ def gemm_any(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     tXsB, tXrB = thr_copy_B.partition_S(sB), thr_copy_B.retile(tCrB)
 
     for stage in cutlass.range_constexpr(STAGES - 1):
-        if stage < k_tiles:
-            now, to = (None, None, None, stage), (None, None, None, stage)
-            copy_inside(load, tAcA[now], mA.shape, tAgA[now], tAsA[to])
-            copy_inside(load, tBcB[now], mB.shape, tBgB[now], tBsB[to])
+        at = (None, None, None, stage)
+        copy_inside(load, tAcA[at], mA.shape, tAgA[at], tAsA[at])
+        copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[at])
         cute.arch.cp_async_commit_group()
 
     blocks = cute.size(tCrA, mode=[2])
@@ -118,18 +119,16 @@ def gemm_any(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     cute.copy(ldmatrix, tXsB[None, None, 0, 0], tXrB[None, None, 0])
 
     for k in cutlass.range(k_tiles, unroll=1):
-        ahead = k + STAGES - 1
-        if ahead < k_tiles:
-            now, to = (None, None, None, ahead), (None, None, None, ahead % STAGES)
-            copy_inside(load, tAcA[now], mA.shape, tAgA[now], tAsA[to])
-            copy_inside(load, tBcB[now], mB.shape, tBgB[now], tBsB[to])
+        ahead = k + STAGES - 1  # a k-tile behind the last one is zeros
+        at, to = (None, None, None, ahead), (None, None, None, ahead % STAGES)
+        copy_inside(load, tAcA[at], mA.shape, tAgA[at], tAsA[to])
+        copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[to])
         cute.arch.cp_async_commit_group()
-        following = cutlass.min(k + 1, k_tiles - 1)  # the last k-tile loads its own first fragments again
         for block in cutlass.range_constexpr(blocks):
             if block == blocks - 1:
                 cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile k + 1 have arrived
                 cute.arch.sync_threads()  # everyone's have, and everyone has read k-tile k
-            k_tile, coming = (k, block + 1) if block < blocks - 1 else (following, 0)
+            k_tile, coming = (k, block + 1) if block < blocks - 1 else (k + 1, 0)
             cute.copy(ldmatrix, tXsA[None, None, coming, k_tile % STAGES], tXrA[None, None, coming])
             cute.copy(ldmatrix, tXsB[None, None, coming, k_tile % STAGES], tXrB[None, None, coming])
             now = (None, None, block)
