@@ -270,8 +270,8 @@ def _parts(left: Any) -> tuple[Mapping[str, Any], Sequence[Any]]:
     if isinstance(left, tuple) and len(left) == 2 and isinstance(left[0], Mapping):
         if isinstance(left[1], LaunchResult):
             return left[0], left[1].notes
-    elif isinstance(getattr(left, "memory", None), Mapping):
-        return left.memory, left.notes
+    elif isinstance(getattr(left, "buffers", None), Mapping):
+        return left.buffers, left.notes
     raise LaunchError(
         f"the callable returned a {type(left).__name__}: it must return a mapping from names to arrays, a"
         " pair of one and the LaunchResult, or what runtime.run returns"
