@@ -75,6 +75,7 @@ CHAPTERS = (
             "mn_major_ldmatrix",
             "mn_major_ldmatrix_trans",
             "epilogue_direct",
+            "micro_gemm_swizzled",
             "transpose_shared",
             "transpose_padded",
             "transpose_swizzled",
