@@ -1,4 +1,4 @@
-"""The kernels of banks and swizzles against NumPy, the PTX ISA and counts done by hand; and the broken ones."""
+"""The chapter on banks: its kernels against NumPy, the PTX ISA and counts by hand; and its broken kernels."""
 
 import numpy as np
 import pytest

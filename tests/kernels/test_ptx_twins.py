@@ -73,7 +73,7 @@ def test_twin__gives_what_its_kernel_gives(name: str, device: str) -> None:
         kernel, by_hand = (run(one, device=device, **arguments) for one in (spec, twin(spec)))
         for argument, given in arguments.items():
             if isinstance(given, np.ndarray):
-                assert kernel.memory[argument].tobytes() == by_hand.memory[argument].tobytes(), argument
+                assert kernel[argument].tobytes() == by_hand[argument].tobytes(), argument
         assert any(
             not np.array_equal(kernel[argument], given)
             for argument, given in arguments.items()

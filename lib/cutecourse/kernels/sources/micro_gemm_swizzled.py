@@ -1,4 +1,4 @@
-"""A GEMM of one warp with K = 64: the rows of A and of B have 128 bytes in shared memory, and a swizzle spreads them.
+"""A GEMM of one warp with K = 64: rows of 128 bytes in shared memory, and a swizzle that spreads them.
 
 Without the swizzle, the eight rows of each 8x8 block start in the same bank. S<3,3,3> exchanges the chunks of
 8 halves in a row, depending on the row's number.
