@@ -16,6 +16,7 @@ from cutecourse.kernels import (
     SpecError,
     Tensor,
     copy_one_thread,
+    copy_predicated,
     copy_threads,
     epilogue_direct,
     epilogue_stmatrix,
@@ -35,6 +36,7 @@ from cutecourse.runtime import run
 
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
+    "copy_predicated": lambda: [copy_predicated.spec(7, 20), copy_predicated.spec(64, 128)],
     "copy_threads": lambda: [copy_threads.DOWN, copy_threads.spec(32, 96)],
     "epilogue_direct": lambda: [epilogue_direct.ROW_MAJOR],
     "epilogue_stmatrix": lambda: [epilogue_stmatrix.TRANSPOSED],

@@ -27,8 +27,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
 
     - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, and `${a_stride_0}` and
       `${a_stride_1}` their strides, in elements.
-    - `${M}` and `${N}` are the extents of the first array. If there are arrays `a` (M, K) and `b` (N, K),
-      then `${M}`, `${N}` and `${K}` are theirs.
+    - `${M}` and `${N}` are the extents of the first array. If there are arrays `a` (M, K), `b` (N, K)
+      and `c`, then `${M}`, `${N}` and `${K}` are theirs.
     - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, and `${smem_bytes}` is its dynamic
       shared memory.
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
@@ -96,6 +96,6 @@ def _sizes(spec: LaunchSpec) -> dict[str, int]:
             strides = tensor.strides_for(known)
             sizes |= {f"{tensor.name}_stride_{mode}": stride for mode, stride in enumerate(strides)}
     first = next((known for known in extents.values()), ())
-    if {"a", "b"} <= extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
+    if {"a", "b", "c"} <= extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
         first = (extents["a"][0], extents["b"][0], extents["a"][1])
     return sizes | dict(zip("MNK", first, strict=False))

@@ -140,7 +140,7 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
                     values.append(self._tensor_map(arg, address(arg.array)))
                 else:
                     values.append(arg)
-            seconds = self._timed(values, grid, block, cluster, repeat)
+            seconds = self.time(values, grid=grid, block=block, cluster=cluster, repeat=repeat)
             for pointer, array in held.values():
                 self._call("copy back", driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
             return seconds
@@ -154,14 +154,21 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
         except GpuError as error:
             raise GpuError(f"{self._entry}: parameter {mapped.name}: {error}") from error
 
-    def _timed(
+    def time(
         self,
         values: Sequence[int | np.generic | bytes],
+        *,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
-        cluster: tuple[int, int, int],
-        repeat: int,
+        cluster: tuple[int, int, int] = (1, 1, 1),
+        repeat: int = 1,
     ) -> list[float]:
+        """Launch on memory that is on the GPU already, and return the seconds of each launch, by events.
+
+        values   in the order of the PTX's parameters: an int is a device pointer, such as a PyTorch tensor's
+                 `data_ptr()`, a NumPy scalar a number, and bytes a tensor map.
+        repeat   launches one after another on the same memory. Nothing is copied and nothing is cleared.
+        """
         driver = self._driver
         pointers, cells = parameter_block(values)
         config = self._config(grid, block, cluster)

@@ -1,0 +1,65 @@
+"""copy_predicated for a matrix of 50x300: right, and with one thing wrong at a time.
+
+The result has `SPARE` more rows than the source. They belong to somebody else, and a kernel that writes too
+much writes there. So the wrong kernels stay within memory that the launch owns, on a GPU as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cutecourse.kernels import copy_predicated
+from cutecourse.kernels.faults import Fault, by_name, changed_text
+from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor
+
+SHAPE = (50, 300)
+SPARE = 15
+
+FAULTS = by_name(
+    copy_predicated,
+    (
+        Fault(
+            "no_wait",
+            "        cute.arch.cp_async_wait_group(VECTORS - 1 - i)\n",
+            "",
+            "a thread reads shared memory without waiting for its cp.async",
+        ),
+        Fault(
+            "unguarded_tail",
+            "cute.elem_less(tScS[0, i, 0], mS.shape)",
+            "cutlass.Boolean(True)",
+            "every vector counts as inside the matrix",
+        ),
+    ),
+)
+
+RIGHT = replace(
+    copy_predicated.spec(*SHAPE),
+    name="copy_guarded",
+    params=(
+        Tensor("source", "f32", SHAPE, (SHAPE[1], 1)),
+        Tensor("result", "f32", (SHAPE[0] + SPARE, SHAPE[1]), (SHAPE[1], 1)),
+    ),
+)
+LAUNCH = RIGHT
+
+
+def broken(fault: str) -> LaunchSpec:
+    """The launch with one fault. Errors: SpecError for a name that is none of `FAULTS`."""
+    if fault not in FAULTS:
+        raise SpecError(f"copy_broken has no fault {fault!r}; it has {', '.join(FAULTS)}.")
+    text = changed_text(copy_predicated, ((FAULTS[fault].right, FAULTS[fault].wrong),))
+    return RIGHT.with_text(text, f"copy_{fault}")
+
+
+def arguments(seed: int) -> tuple[dict[str, Any], str, np.ndarray[Any, Any]]:
+    """A random source, a result that nothing has been copied to, and what the result should be."""
+    rows, columns = SHAPE
+    source = np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)
+    result = -np.arange(1, (rows + SPARE) * columns + 1, dtype=np.float32).reshape(-1, columns)
+    expected = result.copy()
+    expected[:rows] = source
+    return {"source": source, "result": result}, "result", expected
