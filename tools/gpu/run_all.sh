@@ -51,6 +51,7 @@ step_benchmarks() {
   local status=0
   "$PYTHON" -m benchmarks.mma_latency || status=1
   "$PYTHON" -m benchmarks.tma_bandwidth || status=1
+  "$PYTHON" -m benchmarks.copy_ladder || status=1
   "$PYTHON" -m benchmarks.kernel_faults || status=1
   "$PYTHON" -m benchmarks.kernel_faults --tma || status=1
   if command -v ncu >/dev/null; then
