@@ -289,3 +289,68 @@ def test_run__refuses_a_report_on_a_gpu(monkeypatch):
     one = probe("one", "st.global.b32 [%memory], %v0", [0] * 32, width=4)
     with pytest.raises(runtime.DeviceError, match=r'memory report.*device="emulator"'):
         run(one.spec, memory_report=True, **one.arrays)
+
+
+def spaces(log):
+    """(space, kind, active lanes) of each access."""
+    return [(access.space, access.kind, int((access.n_bytes != 0).sum())) for access in log]
+
+
+def test_log__generic_addresses_go_where_they_point():
+    text = """
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .shared .align 16 .b8 tile[128];
+    .local .align 4 .b8 own[4];
+    .reg .b64 %out, %to, %shared, %local;
+    .reg .b32 %lane, %at;
+    .reg .pred %low;
+    ld.param.u64 %out, [out];
+    mov.u32 %lane, %tid.x;
+    mov.u64 %shared, tile;
+    cvta.shared.u64 %shared, %shared;
+    mov.u64 %local, own;
+    cvta.local.u64 %local, %local;
+    mul.wide.u32 %to, %lane, 4;
+    add.u64 %out, %out, %to;
+    add.u64 %shared, %shared, %to;
+    setp.lt.u32 %low, %lane, 20;
+    selp.b64 %to, %shared, %out, %low;
+    st.b32 [%to], %lane;
+    st.b32 [%local], %lane;
+    ret;
+}
+"""
+    log = AccessLog()
+    launch(text.lstrip(), grid=1, block=32, args=[np.zeros(32, np.uint32)], accesses=log)
+    assert spaces(log) == [("global", "store", 12), ("shared", "store", 20), ("local", "store", 32)]
+    # Shared memory is counted from its start, however it is addressed.
+    assert log.accesses[1].addresses[0, :20].tolist() == list(range(0, 80, 4))
+
+
+def test_log__another_ctas_shared_memory_is_not_ones_own():
+    text = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k()
+.reqnctapercluster 2
+{
+    .shared .align 16 .b8 tile[128];
+    .reg .b32 %at, %there, %rank;
+    mov.u32 %at, tile;
+    mov.u32 %rank, %cluster_ctarank;
+    mad.lo.u32 %at, %rank, 4, %at;
+    mapa.shared::cluster.u32 %there, %at, 1;
+    st.shared::cluster.b32 [%there], 1;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ret;
+}
+"""
+    log = AccessLog()
+    launch(text.lstrip(), grid=2, block=32, cluster=2, accesses=log)
+    assert sorted(spaces(log)) == [("remote", "store", 32), ("shared", "store", 32)]
