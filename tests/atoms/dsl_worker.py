@@ -4,6 +4,7 @@ Run as a process of its own: some cases make the DSL's native code abort, and th
 another worker behind the case that did it. A case has the form that `cpp/regenerate.py` describes.
 """
 
+import contextlib
 import json
 import re
 import sys
@@ -127,25 +128,36 @@ def answer_case(case: dict[str, Any]) -> dict[str, str]:
             except Exception:  # noqa: BLE001 - it refuses where the partition itself does not
                 answer[f"shape_{operand}"] = "refused"
         return answer
-    answer = {}
-    if kind == "mma_copy":
-        mma = tiled_mma(case)
-        atom = copy_atom(case["copy"], case["dtype"])
+    answer: dict[str, str] = {}
+    if kind == "moved":
+        part(answer, "t", 0, cute.domain_offset(tuple(case["coord"]), tensor_of(case["tensor"])))
+        return answer
+    copy = tiled_copy(case)
+    if kind == "retile":
+        registers = cute.make_rmem_tensor(layout_of(case["fragment"]), DTYPES[case["dtype"]])
+        return {"retile": show(copy.retile(registers).layout)}
+    source, destination = (case.get(side, case.get("tensor")) for side in "sd")
+    copy_parts(answer, copy, source, destination, case["slices"])
+    return answer
+
+
+def tiled_copy(case: dict[str, Any]) -> Any:
+    kind = case["kind"]
+    if kind in ("mma_copy", "retile"):
         make = {
             "a": cute.make_tiled_copy_A,
             "b": cute.make_tiled_copy_B,
             "c": cute.make_tiled_copy_C,
             "C_atom": cute.make_tiled_copy_C_atom,
         }[case["operand"]]
-        copy_parts(answer, make(atom, mma), case["tensor"], case["tensor"], case["slices"])
-        return answer
+        return make(copy_atom(case["copy"], case["dtype"]), tiled_mma(case))
     atom = copy_atom(case["op"], case["dtype"])
+    if kind == "side_copy":
+        make = {"s": cute.make_tiled_copy_S, "d": cute.make_tiled_copy_D}[case["side"]]
+        return make(atom, tiled_copy(case["base"]))
     if kind == "tiled_copy":
-        copy = cute.make_tiled_copy_tv(atom, layout_of(case["thr"]), layout_of(case["val"]))
-    else:
-        copy = cute.make_cotiled_copy(atom, layout_of(case["atom_tv"]), layout_of(case["data"]))
-    copy_parts(answer, copy, case["s"], case["d"], case["slices"])
-    return answer
+        return cute.make_tiled_copy_tv(atom, layout_of(case["thr"]), layout_of(case["val"]))
+    return cute.make_cotiled_copy(atom, layout_of(case["atom_tv"]), layout_of(case["data"]))
 
 
 def evaluate_all(cases: list[dict[str, Any]]) -> None:
@@ -163,8 +175,29 @@ def run(cases: cutlass.Constexpr):
     evaluate_all(cases)
 
 
+@cute.jit
+def print_less(number: cutlass.Constexpr, a: cutlass.Constexpr, b: cutlass.Constexpr):
+    """Print the comparison when the compiled function runs: the DSL does not know it earlier."""
+    cute.printf("less {} {}\n", number, cutlass.Int32(cute.elem_less(a, b)))
+
+
+def nested(value: Any) -> Any:
+    """JSON's lists as tuples."""
+    return tuple(nested(part) for part in value) if isinstance(value, list) else value
+
+
+def compare_all(pairs: list[Any]) -> None:
+    """One line a pair, in any order: what `elem_less` says, and nothing where the DSL refuses."""
+    for number, (a, b) in enumerate(pairs):
+        with contextlib.suppress(Exception):
+            print_less(number, nested(a), nested(b))
+
+
 if __name__ == "__main__":
     everything = json.load(sys.stdin)
+    if sys.argv[1:] == ["--less"]:
+        compare_all(everything)
+        sys.exit()
     # A batch a function: one function with thousands of operations gets slow.
     for begin in range(0, len(everything), 40):
         run(everything[begin : begin + 40])

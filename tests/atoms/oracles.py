@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from functools import cache
@@ -53,6 +54,22 @@ def ask_dsl(cases: list[dict[str, Any]]) -> list[tuple[str, dict[str, str]]]:
                 raise RuntimeError(f"the DSL worker stopped early:\n{process.stderr[-2000:]}")
             answers.append(("crashed", {"refused": f"signal {-process.returncode}"}))
     return answers
+
+
+def ask_dsl_less(pairs: list[tuple[Any, Any]]) -> list[bool | None]:
+    """The DSL's `elem_less` of each pair; None where it refuses."""
+    process = subprocess.run(
+        [sys.executable, str(HERE / "dsl_worker.py"), "--less"],
+        input=json.dumps(pairs),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        check=True,
+    )
+    said: list[bool | None] = [None] * len(pairs)
+    for number, less in re.findall(r"^less (\d+) (\d)$", process.stdout, re.MULTILINE):
+        said[int(number)] = less == "1"
+    return said
 
 
 def in_dsl(case: dict[str, Any]) -> bool:

@@ -14,6 +14,8 @@ from cutecourse.atoms import (
     make_tiled_copy_B,
     make_tiled_copy_C,
     make_tiled_copy_C_atom,
+    make_tiled_copy_D,
+    make_tiled_copy_S,
     make_tiled_mma,
 )
 from cutecourse.layout import ComposedLayout, Layout, coalesce, make_identity_layout, make_layout, size
@@ -28,6 +30,8 @@ def layout_of(text: str) -> Any:
 def answer(case: dict[str, Any]) -> dict[str, Any]:
     """Our answers under the oracles' keys, as objects; {"refused": message} where we refuse."""
     try:
+        if case["kind"] == "retile":
+            return {"retile": tiled_copy_of(case).retile(Layout.parse(case["fragment"])).layout}
         return _mma(case) if case["kind"] == "tiled_mma" else _copy(case)
     except PartitionError as error:
         return {"refused": str(error)}
@@ -36,7 +40,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
 def _tiled_mma(case: dict[str, Any]) -> Any:
     tiles = tuple(Layout.parse(t) if isinstance(t, str) else t for t in case["permutation"])
     mma = make_tiled_mma(case["op"], Layout.parse(case["atom_layout"]), tiles)
-    if case["case"].startswith("edge"):
+    if case.get("case", "").startswith("edge"):
         # at the edge of a tensor C++ takes a tile of the size that the atoms cover where none is given
         mma = make_tiled_mma(case["op"], mma.atom_layout_mnk, tuple(mma.permutation(i) for i in range(3)))
     return mma
@@ -77,7 +81,10 @@ def _shape(partition_shape: Callable[[Any], Any], layout: Any) -> Any:
 
 
 def tiled_copy_of(case: dict[str, Any]) -> TiledCopy:
-    if case["kind"] == "mma_copy":
+    if case["kind"] == "side_copy":
+        make_side = {"s": make_tiled_copy_S, "d": make_tiled_copy_D}[case["side"]]
+        return make_side(copy_atom(case["op"], case["dtype"]), tiled_copy_of(case["base"]))
+    if case["kind"] in ("mma_copy", "retile"):
         make = {
             "a": make_tiled_copy_A,
             "b": make_tiled_copy_B,

@@ -5,7 +5,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cutecourse.layout import ComposedLayout, E, Layout, NotationError, Swizzle, make_composed_layout
@@ -20,18 +20,24 @@ def _fill(profile: Any, draw: Any) -> Any:
     return tuple(_fill(part, draw) for part in profile) if isinstance(profile, tuple) else draw(STRIDES)
 
 
+# Drawing takes longer on a busy machine, and Hypothesis would call that a fault of the test.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
 @st.composite
 def layouts(draw: Any) -> Layout:
     shape = draw(SHAPES)
     return Layout(shape, _fill(shape, draw))
 
 
+@unhurried
 @given(layouts())
 def test_layout__reads_back_as_itself(layout: Layout) -> None:
     assert Layout.parse(str(layout)) == layout
     assert eval(repr(layout), {"Layout": Layout.parse}) == layout
 
 
+@unhurried
 @given(layouts())
 def test_layout__reads_back_from_cpp(layout: Layout) -> None:
     in_cpp = "".join(f"_{c}" if c.isdigit() and not p.isdigit() and p not in "-@" else c
@@ -39,6 +45,7 @@ def test_layout__reads_back_from_cpp(layout: Layout) -> None:
     assert Layout.parse(in_cpp.replace("-", "_-")) == layout
 
 
+@unhurried
 @given(
     st.integers(0, 4),
     st.integers(0, 6),

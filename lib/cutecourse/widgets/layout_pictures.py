@@ -312,6 +312,7 @@ def _arranged(operation: str, layout: Layout, operands: list[Any], result: Layou
             _grid(
                 f"{name}: {arranged}",
                 arranged,
+                # mypy infers no type for a lambda's parameter with a default, which binds this turn's layout
                 lambda index, arranged=arranged: _copy_cell(owners, arranged(index)),  # type: ignore[misc]
             )
         )

@@ -156,6 +156,15 @@ int main() {
   SHOW("local_tile(L((16,8),(8,1)),(4,2),(1,None))[0]",
        local_tile(tensor, make_tile(Int<4>{}, Int<2>{}), make_coord(Int<1>{}, _)).layout());
 
+  // Coordinates inside a shape.
+  SHOW("int(elem_less((3,7),(4,8)))", int(elem_less(t(Int<3>{}, Int<7>{}), t(Int<4>{}, Int<8>{}))));
+  SHOW("int(elem_less((3,8),(4,8)))", int(elem_less(t(Int<3>{}, Int<8>{}), t(Int<4>{}, Int<8>{}))));
+  SHOW("int(elem_less((4,0),(4,8)))", int(elem_less(t(Int<4>{}, Int<0>{}), t(Int<4>{}, Int<8>{}))));
+  SHOW("int(elem_less((-1,-2),(4,8)))", int(elem_less(t(Int<-1>{}, Int<-2>{}), t(Int<4>{}, Int<8>{}))));
+  SHOW("int(elem_less(5,6))", int(elem_less(Int<5>{}, Int<6>{})));
+  SHOW("int(elem_less((1,(2,3)),(2,(3,3))))",
+       int(elem_less(make_tuple(Int<1>{}, t(Int<2>{}, Int<3>{})), make_tuple(Int<2>{}, t(Int<3>{}, Int<3>{})))));
+
   // Coordinates.
   SHOW("identity((4,(8,2)))", make_identity_layout(make_shape(Int<4>{}, make_shape(Int<8>{}, Int<2>{}))));
   SHOW("E(1,0)", E<1, 0>{});
