@@ -1,0 +1,458 @@
+"""Measure the rungs of the mma.sync GEMM on this machine's GPU, beside cuBLAS and beside their ceiling.
+
+    python -m benchmarks.gemm_ladder             writes benchmarks/results/gemm_ladder_<gpu>.json
+    python -m benchmarks.gemm_ladder --output F  writes F
+
+C = A times B transposed, all f16, with sums in f32. First each kernel's C is compared with PyTorch's product
+in f32 of small integers, whose sums are exact. Then A and B hold normally distributed numbers, in three sets
+of buffers that take turns, so that L2 keeps nothing from one launch to the next. The kernels take turns as
+well: in each of `ROUNDS` rounds each is launched `LAUNCHES` times in a row between two events, and the median
+of the rounds counts. cuBLAS is `torch.mm` of the same tensors. The ceiling is a loop of mma.sync on registers
+that fills the GPU (`benchmarks/mma_ceiling.py`), timed in the same rounds.
+
+Where `ncu` is, its counters for one launch of each rung are kept beside the times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import ctypes
+import io
+import json
+import multiprocessing
+import pickle
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gemm_variants import VARIANTS, Variant
+from benchmarks.mma_ceiling import ceiling_spec, flops, fragments, product_of_fragments
+from benchmarks.results_file import result_path
+from cutecourse import runtime
+from cutecourse.errors import CourseError
+from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.gemm_ladder import RUNGS
+from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.runtime.gpu import parameter_block
+from tools.facts import of_this_machine
+
+Size = tuple[int, int, int]
+
+SQUARE: Size = (4096, 4096, 4096)
+AWKWARD: tuple[Size, ...] = ((4000, 4104, 4056), (4095, 4097, 4094))
+"""Sizes that no tile divides: rows of whole 16 bytes, and rows of 4 bytes for A and B and of 2 for C."""
+ANY_SIZE = ("gemm_any", "gemm_tiles")
+ROUNDS = 15
+LAUNCHES = 6
+SETS = 3
+CEILINGS = ((8, 4, 8), (16, 4, 4))
+"""Warps of an SM, and each one's fragments of A and of B."""
+TURNS = 1024
+
+PREDICTIONS = {
+    "gemm_first": 0.25,
+    "gemm_ldmatrix": 0.35,
+    "gemm_stages": 0.60,
+    "gemm_registers": 0.68,
+    "gemm_epilogue": 0.70,
+    "gemm_any": 0.69,
+    "gemm_tiles": 0.80,
+}
+"""Parts of the ceiling at 4096 cubed, written down before anything was measured.
+
+The first rung waits for memory in each k-tile, and its fragments cost four wavefronts where one would do.
+ldmatrix removes the second cost, stages hide the first. A tile of 128 x 128 with warps of 64 x 64 needs as
+many cycles of shared memory as of MMA (1362 / 64 * (2 / 64 + 2 / 128) = 1.0), so it cannot come close to the
+ceiling; 256 x 128 needs 0.91 of them. The ceiling itself was expected at 600 TFLOP/s: 1362 multiply-adds a
+cycle on 132 SMs at 1.7 GHz. cuBLAS uses wgmma here, which is faster than that: 700 TFLOP/s.
+"""
+
+COUNTERS = {
+    "shared_load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "shared_store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "shared_load_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "shared_store_conflicts": "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    "data_pipe_percent": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+    "tensor_pipe_percent": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
+    "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    "l2_sectors_read": "lts__t_sectors_op_read.sum",
+    "l2_percent": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    "dram_bytes_read": "dram__bytes_read.sum",
+    "instructions": "smsp__inst_executed.sum",
+    "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "stall_long_scoreboard": "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+    "stall_short_scoreboard": "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio",
+    "stall_barrier": "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
+    "stall_math_pipe": "smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio",
+    "stall_mio": "smsp__average_warps_issue_stalled_mio_throttle_per_issue_active.ratio",
+    "cycles": "sm__cycles_elapsed.max",
+    "clock_hz": "sm__cycles_elapsed.avg.per_second",
+    "seconds": "gpu__time_duration.sum",
+}
+
+
+class WrongProductError(runtime.GpuError):
+    """The kernel that was timed did not multiply."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One kernel to build: a rung by its name or a variant, for one size."""
+
+    kernel: str | Variant
+    mnk: Size
+
+    def spec(self) -> LaunchSpec:
+        """The launch."""
+        if isinstance(self.kernel, Variant):
+            return self.kernel.spec(self.mnk)
+        found = kernel_module(self.kernel).spec(*self.mnk)
+        assert isinstance(found, LaunchSpec)
+        return found
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.kernel if isinstance(self.kernel, str) else self.kernel.name
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel's machine code, how it is launched, and what ptxas said of it."""
+
+    cubin: bytes
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_smem: int
+    registers: int
+    spill_bytes: int
+
+
+def assembled(ptx: str, spec: LaunchSpec, entry: str, arch: str) -> Built:
+    """Assemble a text with ptxas, which also says how many registers it took."""
+    ptxas = shutil.which("ptxas")
+    if ptxas is None:
+        raise runtime.GpuError("ptxas is not on the PATH.")
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder, "k.ptx"), Path(folder, "k.cubin")
+        source.write_text(ptx)
+        command = [ptxas, "-v", f"-arch={arch}", "-o", str(cubin), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise runtime.GpuError(f"{spec.name}: ptxas refuses it:\n{done.stderr[-2000:]}")
+        registers = re.search(r"Used (\d+) registers", done.stderr)
+        spills = re.findall(r"(\d+) bytes spill", done.stderr)
+        assert registers is not None
+        return Built(
+            cubin.read_bytes(),
+            entry,
+            spec.grid,
+            spec.block,
+            spec.dynamic_smem,
+            int(registers[1]),
+            sum(map(int, spills)),
+        )
+
+
+def build(job: Job, arch: str) -> Built | str:
+    """Compile and assemble a kernel; why not, where a compiler refuses a variant."""
+    spec = job.spec()
+    try:
+        compiled = runtime.compile(spec)
+        ptx = job.kernel.edited(compiled.ptx) if isinstance(job.kernel, Variant) else str(compiled.ptx)
+        return assembled(ptx, spec, compiled.entry, arch)
+    except CourseError as error:
+        if isinstance(job.kernel, str):
+            raise
+        return str(error)
+
+
+class Loaded:
+    """A kernel on the GPU, launched with addresses on the stream that PyTorch uses."""
+
+    def __init__(self, built: Built) -> None:
+        from cuda.bindings import driver
+
+        self._driver, self.built = driver, built
+        self._module = self._call(driver.cuModuleLoadData(built.cubin))
+        self._function = self._call(driver.cuModuleGetFunction(self._module, built.entry.encode()))
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._call(driver.cuFuncSetAttribute(self._function, attribute, built.dynamic_smem))
+
+    def _call(self, answer: tuple[Any, ...]) -> Any:
+        status, *values = answer
+        if status != self._driver.CUresult.CUDA_SUCCESS:
+            raise runtime.GpuError(f"{self.built.entry}: {status.name}")
+        return values[0] if values else None
+
+    def launch(self, *values: int | np.generic) -> None:
+        """Launch it; an int is an address."""
+        pointers, cells = parameter_block(values)
+        config = (*self.built.grid, *self.built.block, self.built.dynamic_smem, 0)
+        self._call(self._driver.cuLaunchKernel(self._function, *config, ctypes.addressof(pointers), 0))
+        del cells
+
+
+def medians(cases: dict[Any, Callable[[int], None]]) -> dict[Any, float]:
+    """Seconds of one launch of each case, the median of the rounds. A case takes the launch's number."""
+    import torch
+
+    seconds: dict[Any, list[float]] = {key: [] for key in cases}
+    for turn in range(ROUNDS + 1):
+        events = {}
+        for key, launch in cases.items():
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            for number in range(LAUNCHES):
+                launch(number)
+            after.record()
+            events[key] = before, after
+        torch.cuda.synchronize()
+        if turn:  # the first round wakes the clocks
+            for key, (before, after) in events.items():
+                seconds[key].append(before.elapsed_time(after) / 1e3 / LAUNCHES)
+    return {key: statistics.median(found) for key, found in seconds.items()}
+
+
+def matrices(mnk: Size, integers: bool, sets: int) -> list[tuple[Any, Any, Any]]:
+    """Sets of A, B and C on the GPU."""
+    import torch
+
+    m, n, k = mnk
+    made = []
+    for seed in range(sets):
+        generator = torch.Generator("cuda").manual_seed(seed)
+        given: dict[str, Any] = {"device": "cuda", "generator": generator}
+        if integers:
+            a, b = (torch.randint(-3, 4, (rows, k), **given).half() for rows in (m, n))
+        else:
+            a, b = (torch.randn((rows, k), dtype=torch.float16, **given) for rows in (m, n))
+        made.append((a, b, torch.full((m, n), float("nan"), dtype=torch.float16, device="cuda")))
+    return made
+
+
+def check(name: str, kernel: Loaded, mnk: Size) -> None:
+    """Errors: WrongProductError where an element of C is not the exact sum, rounded once."""
+    import torch
+
+    ((a, b, c),) = matrices(mnk, integers=True, sets=1)
+    kernel.launch(a.data_ptr(), b.data_ptr(), c.data_ptr())
+    expected = (a.float() @ b.float().T).half()
+    if not torch.equal(c, expected):
+        wrong = int((c != expected).sum())
+        raise WrongProductError(f"{name} at {mnk}: {wrong} of {c.numel()} elements are wrong.")
+
+
+def ceiling_cases(multiprocessors: int, arch: str) -> dict[Any, tuple[Callable[[int], None], int]]:
+    """For each loop on registers, a launch of it and its operations; each has been checked."""
+    import torch
+
+    cases = {}
+    for warps, along_m, along_n in CEILINGS:
+        spec = ceiling_spec(multiprocessors, warps, along_m, along_n)
+        kernel = Loaded(assembled(spec.ptx or "", spec, "mma_ceiling", arch))
+        a, b = fragments(spec, seed=warps)
+        A, B = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
+        C = torch.zeros(spec.tensors[2].extents, device="cuda")
+        kernel.launch(A.data_ptr(), B.data_ptr(), C.data_ptr(), np.uint32(2))
+        expected = 2 * product_of_fragments(a[:128], b[:128])
+        if not np.allclose(C[:128].cpu().numpy(), expected, atol=1e-3):
+            raise WrongProductError("mma_ceiling did not multiply.")
+
+        def launch(_number: int, kernel: Loaded = kernel, tensors: tuple[Any, ...] = (A, B, C)) -> None:
+            kernel.launch(*(one.data_ptr() for one in tensors), np.uint32(TURNS))
+
+        cases[warps, along_m, along_n] = launch, flops(spec, TURNS)
+    return cases
+
+
+def profiled(kernels: dict[str, Built], mnk: Size) -> tuple[dict[str, dict[str, float]], str]:
+    """The profiler's counters of one launch of each kernel, and why there are none if so."""
+    ncu = shutil.which("ncu")
+    if ncu is None:
+        return {}, "ncu is not on the PATH"
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kernels").write_bytes(pickle.dumps((list(kernels.values()), mnk)))
+        command = [
+            ncu,
+            "--csv",
+            "--clock-control",
+            "none",
+            "--print-units",
+            "base",
+            "--metrics",
+            ",".join(COUNTERS.values()),
+        ]
+        command += ["--kernel-name", "regex:gemm_"]
+        command += [sys.executable, "-m", "benchmarks.gemm_ladder", "--launch-only", folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    if done.returncode:
+        return {}, f"ncu failed: {done.stdout[-1500:]}{done.stderr[-500:]}"
+    lines = done.stdout.splitlines()
+    start = next((index for index, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        return {}, f"ncu printed no table: {done.stdout[-1500:]}"
+    named = {metric: name for name, metric in COUNTERS.items()}
+    by_launch: dict[int, dict[str, float]] = {}
+    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
+        value = re.sub(r"[^0-9.eE+-]", "", row["Metric Value"] or "")
+        if value and row["Metric Name"] in named:
+            by_launch.setdefault(int(row["ID"]), {})[named[row["Metric Name"]]] = float(value)
+    return dict(zip(kernels, (by_launch[launch] for launch in sorted(by_launch)), strict=True)), ""
+
+
+def launch_only(folder: str) -> None:
+    """Launch each kernel once: what ncu is given."""
+    import torch
+
+    built, mnk = pickle.loads(Path(folder, "kernels").read_bytes())
+    ((a, b, c),) = matrices(mnk, integers=False, sets=1)
+    for one in built:
+        Loaded(one).launch(a.data_ptr(), b.data_ptr(), c.data_ptr())
+    torch.cuda.synchronize()
+
+
+def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, Any]:
+    """Build, check and time the rungs and variants, cuBLAS and the ceiling."""
+    import torch
+
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        built = dict(zip(jobs, pool.map(build, jobs, [arch] * len(jobs)), strict=True))
+    refused = {job.name: why for job, why in built.items() if isinstance(why, str)}
+    usable = {job: one for job, one in built.items() if isinstance(one, Built)}
+    ceilings = ceiling_cases(multiprocessors, arch)
+    sizes = list(dict.fromkeys(job.mnk for job in jobs))
+    times: dict[Any, float] = {}
+    for mnk in sizes:
+        sets = matrices(mnk, integers=False, sets=SETS)
+        cases: dict[Any, Callable[[int], None]] = {}
+        for job, one in usable.items():
+            if job.mnk != mnk:
+                continue
+            kernel = Loaded(one)
+            check(job.name, kernel, mnk)
+
+            def launch(number: int, kernel: Loaded = kernel, sets: list[Any] = sets) -> None:
+                kernel.launch(*(tensor.data_ptr() for tensor in sets[number % SETS]))
+
+            cases[job] = launch
+
+        def cublas(number: int, sets: list[Any] = sets) -> None:
+            a, b, c = sets[number % SETS]
+            torch.mm(a, b.T, out=c)
+
+        cases["cublas", mnk] = cublas
+        cases |= {("ceiling", mnk, key): launch for key, (launch, _) in ceilings.items()}
+        times |= medians(cases)
+        del sets, cases
+
+    def rate(mnk: Size, seconds: float) -> float:
+        return 2 * mnk[0] * mnk[1] * mnk[2] / seconds / 1e12
+
+    by_ceiling = {
+        mnk: {key: work / times["ceiling", mnk, key] / 1e12 for key, (_, work) in ceilings.items()}
+        for mnk in sizes
+    }
+    best = {mnk: max(found.values()) for mnk, found in by_ceiling.items()}
+    rungs = {job.name: one for job, one in usable.items() if job.mnk == SQUARE and job.name in RUNGS}
+    counted, why = profiled(rungs, SQUARE)
+    rows, variants = [], []
+    for job, one in usable.items():
+        tflops = rate(job.mnk, times[job])
+        row = {"mnk": list(job.mnk), "seconds": times[job], "tflops": tflops, "registers": one.registers}
+        row |= {"spill_bytes": one.spill_bytes, "share_of_ceiling": tflops / best[job.mnk]}
+        if isinstance(job.kernel, str):
+            row = {"rung": job.name, **row}
+            if job.mnk == SQUARE:
+                row |= {"predicted": PREDICTIONS[job.name], "counters": counted.get(job.name, {})}
+            rows.append(row)
+        else:
+            choice = job.kernel
+            made = {"tile": list(choice.tile), "warps": list(choice.warps), "stages": choice.stages}
+            made |= {"group": choice.group, "sets": choice.sets, "late": choice.late, "cache": choice.cache}
+            variants.append({"name": choice.name, **made, "ctas": choice.ctas, **row})
+    return {
+        "ceiling": {
+            "tflops": best[SQUARE],
+            "by_size": [{"mnk": list(mnk), "tflops": value} for mnk, value in best.items()],
+            "loops": [
+                {"warps": key[0], "fragments": list(key[1:]), "tflops": value}
+                for key, value in by_ceiling[SQUARE].items()
+            ],
+        },
+        "cublas": [{"mnk": list(mnk), "tflops": rate(mnk, times["cublas", mnk])} for mnk in sizes],
+        "rows": rows,
+        "variants": variants,
+        "refused": refused,
+        "no_counters": why,
+    }
+
+
+def report(result: dict[str, Any]) -> str:
+    """A short table."""
+    ceiling = result["ceiling"]
+    lines = [f"ceiling {ceiling['tflops']:.1f} TFLOP/s {ceiling['loops']}"]
+    lines += [f"cuBLAS {one['mnk']} {one['tflops']:.1f}" for one in result["cublas"]]
+    for row in result["rows"] + result["variants"]:
+        name, mnk = row.get("rung") or row["name"], "x".join(map(str, row["mnk"]))
+        rate = f"{row['tflops']:>7.1f} TFLOP/s {row['share_of_ceiling']:>6.1%}"
+        lines.append(
+            f"{name:<52} {mnk:>14} {rate} {row['registers']:>4} regs {row['spill_bytes']:>4} spilled"
+        )
+    lines += [f"refused {name}: {why}" for name, why in result["refused"].items()]
+    lines += [result["no_counters"]] * bool(result["no_counters"])
+    for row in result["rows"]:
+        if row.get("counters"):
+            lines.append(f"{row['rung']}: " + " ".join(f"{k}={v:.4g}" for k, v in row["counters"].items()))
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, write, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--launch-only", metavar="DIR", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    found = runtime.discover()
+    if not found.devices:
+        print(f"gemm_ladder: needs a GPU; {found.reason}.", file=sys.stderr)
+        return 1
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.zeros(1, device="cuda")  # PyTorch's context is the primary one, which all kernels here share
+    if options.launch_only:
+        launch_only(options.launch_only)
+        return 0
+    gpu = found.devices[0]
+    arch = f"sm_{gpu.compute_capability[0]}{gpu.compute_capability[1]}"
+    jobs = [Job(rung, SQUARE) for rung in RUNGS]
+    jobs += [Job(rung, mnk) for mnk in AWKWARD for rung in ANY_SIZE]
+    jobs += [Job(variant, SQUARE) for variant in VARIANTS]
+    result = {
+        "recorded": {**of_this_machine(), "multiprocessors": gpu.multiprocessors, "torch": torch.__version__},
+        "method": {"rounds": ROUNDS, "launches": LAUNCHES, "sets": SETS, "takes": "median of the rounds"},
+        **measure(jobs, arch, gpu.multiprocessors),
+    }
+    output = options.output or result_path("gemm_ladder", gpu.name)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(result, indent=1) + "\n")
+    print(report(result))
+    print(f"written: {output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

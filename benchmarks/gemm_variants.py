@@ -1,0 +1,162 @@
+"""Variants of the ladder's last rung: other tiles, warps, stages and orders, made by changing its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cutecourse.kernels import gemm_tiles
+from cutecourse.kernels.faults import changed_text
+from cutecourse.kernels.files import KernelFile
+from cutecourse.kernels.gemm_ladder import ladder_spec
+from cutecourse.kernels.spec import LaunchSpec
+
+__all__ = ["VARIANTS", "Variant"]
+
+_ONE_SET = (
+    (
+        """    blocks = cute.size(tCrA, mode=[2])
+    cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile 0 have arrived
+    cute.arch.sync_threads()  # everyone's have
+    cute.copy(ldmatrix, tXsA[None, None, 0, 0], tXrA[None, None, 0])
+    cute.copy(ldmatrix, tXsB[None, None, 0, 0], tXrB[None, None, 0])
+
+    for k in cutlass.range(k_tiles, unroll=1):
+""",
+        """    blocks = cute.size(tCrA, mode=[2])
+    for k in cutlass.range(k_tiles, unroll=1):
+        cute.arch.cp_async_wait_group(STAGES - 2)
+        cute.arch.sync_threads()
+""",
+    ),
+    (
+        """            if block == blocks - 1:
+                cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile k + 1 have arrived
+                cute.arch.sync_threads()  # everyone's have, and everyone has read k-tile k
+            k_tile, coming = (k, block + 1) if block < blocks - 1 else (k + 1, 0)
+            cute.copy(ldmatrix, tXsA[None, None, coming, k_tile % STAGES], tXrA[None, None, coming])
+            cute.copy(ldmatrix, tXsB[None, None, coming, k_tile % STAGES], tXrB[None, None, coming])
+            now = (None, None, block)
+""",
+        """            now = (None, None, block)
+            cute.copy(ldmatrix, tXsA[None, None, block, k % STAGES], tXrA[now])
+            cute.copy(ldmatrix, tXsB[None, None, block, k % STAGES], tXrB[now])
+""",
+    ),
+)
+_COPIES = """        ahead = k + STAGES - 1  # a k-tile behind the last one is zeros
+        at, to = (None, None, None, ahead), (None, None, None, ahead % STAGES)
+        copy_inside(load, tAcA[at], mA.shape, tAgA[at], tAsA[to])
+        copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[to])
+        cute.arch.cp_async_commit_group()
+"""
+_MULTIPLY = """            cute.gemm(tiled_mma, tCrC, tCrA[now], tCrB[now], tCrC)
+"""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One choice of everything; `spec` is its launch.
+
+    tile      of C, and the k-tile.
+    warps     along M and N.
+    stages    of shared memory.
+    group     rows of tiles that CTAs go down before the next column.
+    sets      sets of fragments: 2 where the next is loaded while one is multiplied.
+    late      the copies are issued behind the first block's MMAs.
+    cache     "cg", "ca", or "cg" with an L2 prefetch of 128 or 256 bytes.
+    ctas      the least CTAs that an SM must be able to hold (the compiler bounds the registers), 0: any.
+    """
+
+    tile: tuple[int, int, int] = (256, 128, 32)
+    warps: tuple[int, int] = (4, 2)
+    stages: int = 4
+    group: int = 8
+    sets: int = 2
+    late: bool = False
+    cache: str = "cg"
+    ctas: int = 0
+
+    @property
+    def name(self) -> str:
+        """A short name, unique among the variants."""
+        m, n, k = self.tile
+        parts = [f"{m}x{n}x{k}", f"{self.warps[0]}x{self.warps[1]} warps", f"{self.stages} stages"]
+        parts += [f"group {self.group}"] * (self.group != 8)
+        parts += ["one set"] * (self.sets == 1) + ["late copies"] * self.late
+        parts += [self.cache] * (self.cache != "cg") + [f"{self.ctas} CTAs"] * bool(self.ctas)
+        return ", ".join(parts)
+
+    def spec(self, mnk: tuple[int, int, int]) -> LaunchSpec:
+        """The launch for C (M, N) = A (M, K) times B (N, K) transposed."""
+        tile, threads = self.tile, 32 * self.warps[0] * self.warps[1]
+        given = {
+            "TILE": gemm_tiles.FILE.constant("TILE"),
+            "STAGES": gemm_tiles.FILE.constant("STAGES"),
+            "GROUP": gemm_tiles.FILE.constant("GROUP"),
+            "WARPS": gemm_tiles.FILE.constant("WARPS"),
+            "THREADS": gemm_tiles.FILE.constant("THREADS"),
+        }
+        wanted = dict(zip(given, (tile, self.stages, self.group, self.warps, threads), strict=True))
+        changes = [(f"\n{name} = {given[name]}", f"\n{name} = {wanted[name]}") for name in given]
+        bits = {32: 2, 64: 3}[tile[2]]
+        changes.append(("cute.make_swizzle(2, 4, 3)", f"cute.make_swizzle({bits}, 4, 3)"))
+        if self.sets == 1:
+            changes += _ONE_SET
+        if self.late:
+            inner = "".join(f"        {line}\n" for line in _COPIES.splitlines())
+            changes += [
+                (_COPIES, ""),
+                (_MULTIPLY, f"{_MULTIPLY}            if block == 0:\n{inner}"),
+            ]
+        if self.cache == "ca":
+            changes.append(
+                ("LoadCacheMode.GLOBAL if width == 8 else LoadCacheMode.ALWAYS", "LoadCacheMode.ALWAYS")
+            )
+        file = KernelFile("gemm_tiles", changed_text(gemm_tiles, changes))
+        stages_bytes = self.stages * (tile[0] + tile[1]) * tile[2] * 2
+        if stages_bytes < tile[0] * tile[1] * 2:
+            raise ValueError(f"{self.name}: the stages have no room for C's tile")
+        return ladder_spec(file, mnk, smem_bytes=stages_bytes, whole_tiles=False, in_line=True)
+
+    def edited(self, ptx: str) -> str:
+        """The PTX with what the CuTe DSL has no name for: the L2 prefetch, the least CTAs of an SM."""
+        if self.cache.startswith("cg L2"):
+            ptx = ptx.replace("cp.async.cg.shared.global", f"cp.async.cg.shared.global.L2::{self.cache[6:]}B")
+        if self.ctas:
+            ptx = ptx.replace("\n{\n", f"\n.minnctapersm {self.ctas}\n{{\n", 1)
+        return ptx
+
+
+VARIANTS = (
+    Variant(),
+    Variant(stages=3),
+    Variant(tile=(256, 128, 64), stages=2),
+    Variant(tile=(256, 128, 64), stages=3),
+    Variant(tile=(256, 128, 64), stages=4),
+    Variant(sets=1),
+    Variant(tile=(256, 128, 64), stages=3, sets=1),
+    Variant(late=True),
+    Variant(tile=(256, 128, 64), stages=4, late=True),
+    Variant(group=1),
+    Variant(group=4),
+    Variant(group=100000),
+    Variant(cache="ca"),
+    Variant(cache="cg L2 128"),
+    Variant(cache="cg L2 256"),
+    Variant(tile=(128, 256, 32), warps=(2, 4)),
+    Variant(tile=(128, 256, 64), warps=(2, 4), stages=3),
+    Variant(tile=(128, 128, 32), warps=(2, 2), stages=3),
+    Variant(tile=(128, 128, 32), warps=(2, 2), stages=4),
+    Variant(tile=(128, 128, 32), warps=(2, 2), stages=4, cache="ca"),
+    Variant(tile=(128, 128, 64), warps=(2, 2), stages=3),
+    Variant(tile=(128, 128, 32), warps=(4, 2), stages=4),
+    Variant(tile=(128, 128, 32), warps=(4, 2), stages=4, ctas=2),
+    Variant(tile=(192, 128, 32), warps=(2, 2), stages=4),
+    Variant(tile=(192, 128, 32), warps=(2, 2), stages=4, sets=1),
+    Variant(tile=(192, 256, 32), warps=(2, 4), stages=4),
+    Variant(tile=(192, 256, 32), warps=(2, 4), stages=4, sets=1),
+    Variant(tile=(256, 192, 32), warps=(4, 2), stages=4, sets=1),
+    Variant(tile=(192, 256, 64), warps=(2, 4), stages=3, sets=1),
+    Variant(tile=(256, 256, 32), warps=(4, 4), stages=4, sets=1),
+)
+"""What was tried: every row is measured."""
