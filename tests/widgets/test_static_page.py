@@ -11,10 +11,12 @@ from widgets import traces, umma_runs
 from cutecourse import layout as algebra
 from cutecourse import palette
 from cutecourse.atoms import mma_atom
+from cutecourse.banks import column_access, ldmatrix_access
 from cutecourse.descriptors import SMEM_SM100
 from cutecourse.layout import Layout, cosize, explain, idx2crd, logical_divide, pretty_str, size, tiled_divide
 from cutecourse.widgets import (
     OPERATIONS,
+    BankMap,
     BarrierTimeline,
     ClusterMasks,
     DescriptorBits,
@@ -54,6 +56,9 @@ def everything() -> list[Any]:
         TwoSmStage(umma_runs.traced("umma_two_sm")),
         DescriptorBits(SMEM_SM100, {"k-block 0": 0x4000404000010040, "k-block 1": 0x4000404000010042}),
         TmemViewer(128, 256, cta_group=2, allocations={"acc": 256, "scales": 32}, element=(70, 130)),
+        BankMap(
+            "(32,64):(64,1)", accesses=[ldmatrix_access(), column_access(5)], selected={"row": 3, "column": 8}
+        ),
     ]
 
 

@@ -16,10 +16,12 @@ from widgets import traces, umma_runs
 from cutecourse import palette
 from cutecourse import widgets as package
 from cutecourse.atoms import mma_atom
+from cutecourse.banks import ldmatrix_access
 from cutecourse.descriptors import SMEM_SM100
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, coalesce, explain, logical_divide, make_identity_layout, tiled_divide
 from cutecourse.widgets import (
+    BankMap,
     BarrierTimeline,
     ClusterMasks,
     DescriptorBits,
@@ -51,6 +53,7 @@ ALL = [
     lambda: DescriptorBits(SMEM_SM100, {"block 0": 0x4000404000010040, "block 1": 0x4000404000010042}),
     lambda: TmemViewer(128, 256, cta_group=2, element=(70, 130)),
     lambda: TwoSmStage(umma_runs.traced("umma_two_sm")),
+    lambda: BankMap("(8,64):(64,1)", accesses=[ldmatrix_access(matrices=1)], swizzle=(3, 3, 3)),
 ]
 
 
@@ -81,6 +84,7 @@ def test_figure__is_a_picture_with_a_stable_repr(make: Any) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "bank_map.js",
         "barrier_timeline.js",
         "cluster_masks.js",
         "descriptor_bits.js",

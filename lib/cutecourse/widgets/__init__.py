@@ -1,5 +1,6 @@
 """The course's widgets, in JupyterLab and on built pages: layouts to edit, owners of cells, predictions."""
 
+from cutecourse.widgets.bank_map import BankMap
 from cutecourse.widgets.barrier_timeline import BarrierTimeline
 from cutecourse.widgets.cluster_figure import draw_cluster_masks
 from cutecourse.widgets.cluster_masks import ClusterMasks
@@ -19,6 +20,7 @@ from cutecourse.widgets.two_sm_stage import TwoSmStage
 
 __all__ = [
     "OPERATIONS",
+    "BankMap",
     "BarrierTimeline",
     "ClusterMasks",
     "DescriptorBits",

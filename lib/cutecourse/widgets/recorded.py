@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from cutecourse.widgets._bundle import module, stylesheet
+from cutecourse.widgets.bank_map import BankMap
 from cutecourse.widgets.barrier_timeline import BarrierTimeline
 from cutecourse.widgets.cluster_masks import ClusterMasks
 from cutecourse.widgets.descriptor_bits import DescriptorBits
@@ -16,6 +17,7 @@ from cutecourse.widgets.tmem_viewer import TmemViewer
 from cutecourse.widgets.two_sm_stage import TwoSmStage
 
 SOURCES = {
+    BankMap: "bank_map.js",
     BarrierTimeline: "barrier_timeline.js",
     ClusterMasks: "cluster_masks.js",
     DescriptorBits: "descriptor_bits.js",
