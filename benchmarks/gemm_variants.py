@@ -15,7 +15,7 @@ __all__ = ["VARIANTS", "Variant"]
 _ONE_SET = (
     (
         """    blocks = cute.size(tCrA, mode=[2])
-    cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile 0 have arrived
+    cute.arch.cp_async_wait_group(AHEAD - 1)  # my copies of k-tile 0 have arrived
     cute.arch.sync_threads()  # everyone's have
     cute.copy(ldmatrix, tXsA[None, None, 0, 0], tXrA[None, None, 0])
     cute.copy(ldmatrix, tXsB[None, None, 0, 0], tXrB[None, None, 0])
@@ -24,13 +24,13 @@ _ONE_SET = (
 """,
         """    blocks = cute.size(tCrA, mode=[2])
     for k in cutlass.range(k_tiles, unroll=1):
-        cute.arch.cp_async_wait_group(STAGES - 2)
+        cute.arch.cp_async_wait_group(AHEAD - 1)
         cute.arch.sync_threads()
 """,
     ),
     (
         """            if block == blocks - 1:
-                cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile k + 1 have arrived
+                cute.arch.cp_async_wait_group(AHEAD - 1)  # my copies of k-tile k + 1 have arrived
                 cute.arch.sync_threads()  # everyone's have, and everyone has read k-tile k
             k_tile, coming = (k, block + 1) if block < blocks - 1 else (k + 1, 0)
             cute.copy(ldmatrix, tXsA[None, None, coming, k_tile % STAGES], tXrA[None, None, coming])
@@ -43,7 +43,7 @@ _ONE_SET = (
 """,
     ),
 )
-_COPIES = """        ahead = k + STAGES - 1  # a k-tile behind the last one is zeros
+_COPIES = """        ahead = k + AHEAD  # a k-tile behind the last one is zeros
         at, to = (None, None, None, ahead), (None, None, None, ahead % STAGES)
         copy_inside(load, tAcA[at], mA.shape, tAgA[at], tAsA[to])
         copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[to])
@@ -91,12 +91,12 @@ class Variant:
         tile, threads = self.tile, 32 * self.warps[0] * self.warps[1]
         given = {
             "TILE": gemm_tiles.FILE.constant("TILE"),
-            "STAGES": gemm_tiles.FILE.constant("STAGES"),
+            "AHEAD": gemm_tiles.FILE.constant("AHEAD"),
             "GROUP": gemm_tiles.FILE.constant("GROUP"),
             "WARPS": gemm_tiles.FILE.constant("WARPS"),
             "THREADS": gemm_tiles.FILE.constant("THREADS"),
         }
-        wanted = dict(zip(given, (tile, self.stages, self.group, self.warps, threads), strict=True))
+        wanted = dict(zip(given, (tile, self.stages - 1, self.group, self.warps, threads), strict=True))
         changes = [(f"\n{name} = {given[name]}", f"\n{name} = {wanted[name]}") for name in given]
         bits = {32: 2, 64: 3}[tile[2]]
         changes.append(("cute.make_swizzle(2, 4, 3)", f"cute.make_swizzle({bits}, 4, 3)"))

@@ -12,7 +12,8 @@ from cutlass.memory import SmemAllocator
 
 MNK = (200, 136, 72)
 TILE = (128, 128, 32)
-STAGES = 3
+AHEAD = 2  # k-tiles under way while one is multiplied
+STAGES = AHEAD + 1
 WARPS = (2, 2)  # along M and along N
 THREADS = 128
 
@@ -106,27 +107,27 @@ def gemm_any(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     tXsA, tXrA = thr_copy_A.partition_S(sA), thr_copy_A.retile(tCrA)
     tXsB, tXrB = thr_copy_B.partition_S(sB), thr_copy_B.retile(tCrB)
 
-    for stage in cutlass.range_constexpr(STAGES - 1):
+    for stage in cutlass.range_constexpr(AHEAD):
         at = (None, None, None, stage)
         copy_inside(load, tAcA[at], mA.shape, tAgA[at], tAsA[at])
         copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[at])
         cute.arch.cp_async_commit_group()
 
     blocks = cute.size(tCrA, mode=[2])
-    cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile 0 have arrived
+    cute.arch.cp_async_wait_group(AHEAD - 1)  # my copies of k-tile 0 have arrived
     cute.arch.sync_threads()  # everyone's have
     cute.copy(ldmatrix, tXsA[None, None, 0, 0], tXrA[None, None, 0])
     cute.copy(ldmatrix, tXsB[None, None, 0, 0], tXrB[None, None, 0])
 
     for k in cutlass.range(k_tiles, unroll=1):
-        ahead = k + STAGES - 1  # a k-tile behind the last one is zeros
+        ahead = k + AHEAD  # a k-tile behind the last one is zeros
         at, to = (None, None, None, ahead), (None, None, None, ahead % STAGES)
         copy_inside(load, tAcA[at], mA.shape, tAgA[at], tAsA[to])
         copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[to])
         cute.arch.cp_async_commit_group()
         for block in cutlass.range_constexpr(blocks):
             if block == blocks - 1:
-                cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile k + 1 have arrived
+                cute.arch.cp_async_wait_group(AHEAD - 1)  # my copies of k-tile k + 1 have arrived
                 cute.arch.sync_threads()  # everyone's have, and everyone has read k-tile k
             k_tile, coming = (k, block + 1) if block < blocks - 1 else (k + 1, 0)
             cute.copy(ldmatrix, tXsA[None, None, coming, k_tile % STAGES], tXrA[None, None, coming])

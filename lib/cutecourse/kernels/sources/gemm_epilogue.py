@@ -12,7 +12,8 @@ from cutlass.memory import SmemAllocator
 
 MNK = (256, 256, 96)
 TILE = (128, 128, 32)
-STAGES = 3
+AHEAD = 2  # k-tiles under way while one is multiplied
+STAGES = AHEAD + 1
 WARPS = (2, 2)  # along M and along N
 THREADS = 128
 
@@ -78,20 +79,20 @@ def gemm_epilogue(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     tXsA, tXrA = thr_copy_A.partition_S(sA), thr_copy_A.retile(tCrA)
     tXsB, tXrB = thr_copy_B.partition_S(sB), thr_copy_B.retile(tCrB)
 
-    for stage in cutlass.range_constexpr(STAGES - 1):
+    for stage in cutlass.range_constexpr(AHEAD):
         if stage < k_tiles:
             cute.copy(load, tAgA[None, None, None, stage], tAsA[None, None, None, stage])
             cute.copy(load, tBgB[None, None, None, stage], tBsB[None, None, None, stage])
         cute.arch.cp_async_commit_group()
 
     blocks = cute.size(tCrA, mode=[2])
-    cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile 0 have arrived
+    cute.arch.cp_async_wait_group(AHEAD - 1)  # my copies of k-tile 0 have arrived
     cute.arch.sync_threads()  # everyone's have
     cute.copy(ldmatrix, tXsA[None, None, 0, 0], tXrA[None, None, 0])
     cute.copy(ldmatrix, tXsB[None, None, 0, 0], tXrB[None, None, 0])
 
     for k in cutlass.range(k_tiles, unroll=1):
-        ahead = k + STAGES - 1
+        ahead = k + AHEAD
         if ahead < k_tiles:
             cute.copy(load, tAgA[None, None, None, ahead], tAsA[None, None, None, ahead % STAGES])
             cute.copy(load, tBgB[None, None, None, ahead], tBsB[None, None, None, ahead % STAGES])
@@ -99,7 +100,7 @@ def gemm_epilogue(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
         following = cutlass.min(k + 1, k_tiles - 1)  # the last k-tile loads its own first fragments again
         for block in cutlass.range_constexpr(blocks):
             if block == blocks - 1:
-                cute.arch.cp_async_wait_group(STAGES - 2)  # my copies of k-tile k + 1 have arrived
+                cute.arch.cp_async_wait_group(AHEAD - 1)  # my copies of k-tile k + 1 have arrived
                 cute.arch.sync_threads()  # everyone's have, and everyone has read k-tile k
             k_tile, coming = (k, block + 1) if block < blocks - 1 else (following, 0)
             cute.copy(ldmatrix, tXsA[None, None, coming, k_tile % STAGES], tXrA[None, None, coming])
