@@ -7,8 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from cutecourse import runtime
-from cutecourse.kernels import SpecError
+from cutecourse import emulator, runtime
+from cutecourse.kernels import SpecError, gemm_broken
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.gemm_ladder import RUNGS
 
@@ -81,3 +81,23 @@ def test_rung__assembles_without_spills(rung, tmp_path):
     spills = [int(size) for size in re.findall(r"(\d+) bytes (?:stack frame|spill \w+)", done.stderr)]
     assert spills
     assert not any(spills)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        ("one_stage_too_few", "SharedMemoryRace", "nothing orders the two"),
+        ("one_group_too_many", "UninitializedRead", "was never written"),
+    ],
+)
+def test_fault__is_reported(fault, kind, said):
+    arguments, _, _ = gemm_broken.arguments(seed=0)
+    with pytest.raises(emulator.EmulatorError) as caught:
+        runtime.run(gemm_broken.broken(fault), device="emulator", **arguments)
+    assert type(caught.value).__name__ == kind
+    assert said in str(caught.value)
+
+
+def test_fault__needs_a_name_that_there_is():
+    with pytest.raises(SpecError, match="gemm_broken has no fault 'none'; it has one_stage_too_few, one_"):
+        gemm_broken.broken("none")
