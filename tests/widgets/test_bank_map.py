@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from widgets.bank_cases import random_map
 
 from cutecourse.banks import SharedAccess, block_access, column_access, ldmatrix_access, row_access
+from cutecourse.kernels import micro_gemm_ldmatrix
 from cutecourse.layout import Layout, Swizzle, composition
 from cutecourse.memory_access import BankAccess, bank_conflicts
+from cutecourse.runtime import run
 from cutecourse.widgets import BankMap, WidgetError
 from cutecourse.widgets.bank_figure import draw_banks, runs_of, waiting_lanes
 from cutecourse.widgets.bank_places import Tile, bits_of, cost_of, place_sentence, spans, wavefronts_of
@@ -369,3 +372,23 @@ def test_of__refuses_a_line_without_shared_memory() -> None:
         BankMap.of(report, 12, row_bytes=6)
     with pytest.raises(WidgetError, match="nor does any other"):
         BankMap.of(Report([], 4, []), 12)
+
+
+def test_of__a_run_costs_what_its_memory_report_counts() -> None:
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-8, 9, shape).astype(np.float16) for shape in ((16, 16), (8, 16)))
+    outcome = run(
+        micro_gemm_ldmatrix, device="emulator", memory_report=True, a=a, b=b, c=np.zeros((16, 8), np.float32)
+    )
+    rows = [row for row in outcome.memory.rows if row.space == "shared"]
+    assert sum(row.excess for row in rows) > 20
+    for row in rows:
+        shown = BankMap.of(outcome.memory, row.line, row_bytes=32)
+        costs = []
+        for number, one in enumerate(shown.accesses):
+            shown.access = number
+            times = re.search(r"\((\d+) times\)", one["name"])
+            costs.append((int(times[1]) if times else 1, shown.cost))
+        assert sum(times for times, _ in costs) == row.executions
+        assert sum(times * cost.wavefronts for times, cost in costs) == row.transactions
+        assert sum(times * cost.ideal for times, cost in costs) == row.least

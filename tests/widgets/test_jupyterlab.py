@@ -44,13 +44,18 @@ from cutecourse.widgets import DescriptorBits, TmemViewer
 bits = DescriptorBits(SMEM_SM100, {'block 0': 0x4000404000010040, 'block 1': 0x4000404000010042})
 bits""",
     "tmem = TmemViewer(128, 256)\ntmem",
+    """from cutecourse.banks import column_access, ldmatrix_access
+from cutecourse.widgets import BankMap
+banks = BankMap("(32,64):(64,1)", accesses=[ldmatrix_access(), column_access(2)])
+banks""",
     "question.reveal(19)",
     """print('python knows', question.said, explorer.notation, explorer.selected, owners.thread, owners.cell)
 print('and of the box', box.swizzle, box.selected)
 print('and of the cluster', masks.thr_id, masks.cta, masks.tile, 'and of event', timeline.selected)
 print('and of step', stage.selected, stage.steps[stage.selected]['words'])
 print('and of the word', bits, bits.fields['start_address'], bits.problems)
-print('and of', tmem, tmem.place(70, 130))""",
+print('and of', tmem, tmem.place(70, 130))
+print('and of', banks, banks.cost)""",
 ]
 
 
@@ -235,6 +240,19 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     _cc(tmem, "col").fill("130")
     assert _cc(tmem, "register").inner_text() == "r2"
 
+    banks = _cc(page, "bank")
+    _cc(banks, "access").select_option(label="column 2")
+    for _ in range(5):
+        _cc(banks, "bits-more").click()
+    _cc(banks, "base").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert "1 wavefront, 0 conflicts." in _cc(banks, "cost").inner_text()
+    _cc(banks, "tile").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")  # the notebook's own shortcuts keep away
+    assert _cc(banks, "place").inner_text().startswith("(1, 0) has offset 64")
+
     ground = "(e) => getComputedStyle(e).backgroundColor"
     light = _cc(page, "explorer").evaluate(ground)
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")  # what JupyterLab's dark theme sets
@@ -249,6 +267,8 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert "chosen=1, field='layout_type') 2048 ['bits 53 to 60 are reserved" in said
     shown = "TmemViewer(128, 256, cta_group=2, allocations={'accumulator': 128}, selected=(1, 70, 2))"
     assert f"and of {shown} (1, 70, 2)" in said
+    shown = "BankMap('(32,64):(64,1)', access='column 2', swizzle=(5, 1, 5), selected=(1, 0))"
+    assert f"and of {shown} BankAccess(wavefronts=1, ideal=1)" in said
     assert re.search(r"and of step \d+ CTA 0, warp 0 issues a load of a: the box 64×128 at \(64, 0\)", said)
 
 
