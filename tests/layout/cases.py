@@ -306,6 +306,17 @@ def _product_basis(d: Draw) -> str:
     return f"{d.random.choice(('logical_product', 'blocked_product', 'zipped_product'))}({block},{tiler})"
 
 
+def _layout_tv(d: Draw) -> str:
+    shape = tuple(d.random.choice((1, 2, 4, 8)) for _ in range(d.random.choice((1, 2, 2, 2))))
+    values: Any = tuple(d.random.choice((1, 2, 4)) for _ in shape)
+    if d.random.random() < 0.3:
+        values = (*values[:-1], (2, 2))
+    threads = f"L({text(shape)},{text(d.compact(shape, shuffled=True, padded=False))})"
+    return (
+        f"make_layout_tv({threads},L({text(values)},{text(d.compact(values, shuffled=True, padded=False))}))"
+    )
+
+
 def _tile_to_shape(d: Draw) -> str:
     a = d.injective(max_rank=3, min_rank=1)
     shape = _shape_of(a)
@@ -504,6 +515,7 @@ STRATA: dict[str, tuple[int, Callable[[Draw], str]]] = {
     "product": (9, _product),
     "product by a tile": (3, _product_by_tile),
     "product of coordinates": (3, _product_basis),
+    "threads and values": (2, _layout_tv),
     "tile to shape": (4, _tile_to_shape),
     "recast": (4, _recast),
     "recast, anything": (2, _recast_any),

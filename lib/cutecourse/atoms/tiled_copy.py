@@ -17,7 +17,7 @@ from cutecourse.layout import (
     left_inverse,
     logical_product,
     make_layout,
-    raked_product,
+    make_layout_tv,
     right_inverse,
     size,
     upcast,
@@ -319,13 +319,12 @@ def make_tiled_copy(
     threads = thr_layout if isinstance(thr_layout, Layout) else Layout(thr_layout)
     values = val_layout if isinstance(val_layout, Layout) else Layout(val_layout)
     try:
-        tile = raked_product(threads, values)
-        layout_tv = composition(right_inverse(tile), Layout((int(size(threads)), int(size(values)))))
+        tiler, layout_tv = make_layout_tv(threads, values)
     except LayoutError as error:
         raise PartitionError(
             f"threads {threads} and values {values} make no tile: both layouts must be compact.\n{error}"
         ) from error
-    return make_tiled_copy_impl(atom, layout_tv, _extents(tile))
+    return make_tiled_copy_impl(atom, layout_tv, tiler)
 
 
 def make_tiled_copy_tv(

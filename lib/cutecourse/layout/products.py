@@ -21,6 +21,7 @@ from .int_tuple import (
     product_each,
     wrap,
 )
+from .inverses import right_inverse
 from .layout import Layout, make_ordered_layout, require_layout
 from .modes import append, cosize, rank, size
 from .simplify import coalesce
@@ -29,6 +30,7 @@ __all__ = [
     "blocked_product",
     "flat_product",
     "logical_product",
+    "make_layout_tv",
     "raked_product",
     "tile_to_shape",
     "tiled_product",
@@ -196,6 +198,29 @@ def raked_product(block: Any, tiler: Layout) -> Any:
     note("rake", "mode i is (repetition i, block i)", raked=raked)
     result = coalesce(raked, (1,) * len(raked))
     note("result", "each mode coalesced", result=result)
+    return result
+
+
+@explained("layout_tv(t, v) is the index in the tile of value v of thread t")
+def make_layout_tv(thr_layout: Layout, val_layout: Layout) -> tuple[tuple[int, ...], Layout]:
+    """Lay threads over a tile, each with a block of values, and turn this round: (thread, value) to index.
+
+    Shapes: both layouts map a coordinate (m, n) to a number, of a thread and of a value. The result is the
+            tile's shape and its thread-value layout; an index counts the tile's first mode fastest.
+    Law: element (m, n) of the tile belongs to thread `thr_layout(m / vm, n / vn)`, as its value
+         `val_layout(m % vm, n % vn)`.
+    Errors: LayoutError where the layouts are not compact: two threads would have one number.
+
+    >>> tiler, layout_tv = make_layout_tv(Layout((2, 3), (3, 1)), Layout((2, 2), (2, 1)))
+    >>> print(tiler, layout_tv)
+    (4, 6) ((3,2),(2,2)):((8,2),(4,1))
+    """
+    tile = raked_product(thr_layout, val_layout)
+    inverse = right_inverse(tile)
+    note("invert", "from (thread, value) as one number to the index in the tile", inverse=inverse)
+    layout_tv = composition(inverse, Layout((size(thr_layout), size(val_layout))))
+    result = tuple(int(size(mode)) for mode in tile), layout_tv
+    note("result", "the tile's shape; threads in one mode, values in the other", result=result)
     return result
 
 
