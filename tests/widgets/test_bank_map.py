@@ -130,6 +130,19 @@ def test_words__say_what_the_access_costs(
             _ = shown.cost
 
 
+def test_conflicts__of_all_accesses_stand_side_by_side() -> None:
+    shown = BankMap(TILE, accesses=ACCESSES, swizzle=(3, 3, 3))
+    found = {}
+    for number, access in enumerate(ACCESSES):
+        shown.access = number
+        found[access.name] = shown.cost.conflicts
+    assert shown.conflicts == found
+    assert list(found.values()) == [0, 0, 0, 3, 0]
+    # Bit 5 of an offset is the same in all rows, so two bits are left to tell 32 rows apart.
+    shown.swizzle = [3, 2, 3]
+    assert list(shown.conflicts.values()) == [None, None, 0, 7, None]
+
+
 def test_words__name_the_busiest_bank_when_lanes_share_words() -> None:
     lanes = tuple((lane // 2 % 8, 0) for lane in range(16))
     shown = BankMap("(8,32):(32,1)", 32, accesses=[SharedAccess("pairs", lanes)])
@@ -352,6 +365,7 @@ def test_of__shows_the_distinct_accesses_of_a_line_in_bytes() -> None:
         "line 12: ld.shared.b32, 2 of 2",
     ]
     assert shown.cost == BankAccess(32, 1)
+    assert repr(BankMap.of(Report([column, row, column], 4))) == repr(shown)  # the first line by default
     shown.swizzle = [5, 2, 5]  # on bytes
     assert shown.cost.conflicts == 0
     shown.access, shown.swizzle = 1, [0, 4, 3]
@@ -370,7 +384,7 @@ def test_of__refuses_a_line_without_shared_memory() -> None:
         BankMap.of(report, 9)
     with pytest.raises(WidgetError, match="a row has a multiple of 4 bytes"):
         BankMap.of(report, 12, row_bytes=6)
-    with pytest.raises(WidgetError, match="nor does any other"):
+    with pytest.raises(WidgetError, match="No instruction of this report accesses shared memory"):
         BankMap.of(Report([], 4, []), 12)
 
 

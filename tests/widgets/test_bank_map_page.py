@@ -133,6 +133,9 @@ def test_page__the_numbers_of_a_swizzle_move_by_buttons_and_by_keys(mount: Any) 
     assert "3 to 12" in page.locator(".cc-message:visible").inner_text()
     assert cc(page, "shift").get_attribute("aria-invalid") == "true"
     cc(page, "shift").fill("3")
+    shown = BankMap(TILE, accesses=ACCESSES, swizzle=(3, 3, 3))
+    each = "; ".join(f"{name}: {count} conflicts" for name, count in shown.conflicts.items())
+    assert cc(page, "all").inner_text() == f"All instructions: {each}."
     assert page.locator(".cc-message:visible").count() == 0
     cc(page, "base").fill("2")
     assert cc(page, "problem").inner_text() == (
@@ -140,6 +143,7 @@ def test_page__the_numbers_of_a_swizzle_move_by_buttons_and_by_keys(mount: Any) 
     )
     assert not cc(page, "waves").is_visible()
     assert cc(page, "refused").is_visible()
+    assert "ldmatrix.x4 at (0, 0): cannot run; row 3: 0 conflicts" in cc(page, "all").inner_text()
     cc(page, "none").click()
     assert cc(page, "none").is_disabled()
     assert "7 conflicts" in cc(page, "cost").inner_text()

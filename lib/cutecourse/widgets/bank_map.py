@@ -99,22 +99,25 @@ class BankMap(CourseWidget):
         )
 
     @classmethod
-    def of(cls, report: Any, line: int, *, row_bytes: int = 128, **kwargs: Any) -> BankMap:
+    def of(cls, report: Any, line: int | None = None, *, row_bytes: int = 128, **kwargs: Any) -> BankMap:
         """Show the accesses that a kernel's run recorded at one line of its PTX.
 
         `report` is the memory report of a launch (`run(..., memory_report=True).memory`), and `line` the line
-        of a shared-memory instruction in it. The elements are bytes, so a swizzle counts in bytes here.
-        `row_bytes` is the length of the tile's rows; accesses with the same addresses are shown once.
+        of a shared-memory instruction in it, by default the first. The elements are bytes, so a swizzle counts
+        in bytes here. `row_bytes` is the length of the tile's rows; accesses with the same addresses are shown
+        once.
 
         Errors: WidgetError, for a line where no lane accesses shared memory.
         """
+        lines = sorted({row.line for row in report.rows if row.space == "shared"})
+        if line is None and lines:
+            line = lines[0]
         rows = [row for row in report.rows if row.line == line and row.space == "shared"]
-        if not rows:
-            lines = sorted({row.line for row in report.rows if row.space == "shared"})
+        if line is None or not rows:
             raise WidgetError(
                 f"No instruction at line {line} accesses shared memory; lines {lines} have one."
                 if lines
-                else f"No instruction at line {line} accesses shared memory, nor does any other."
+                else "No instruction of this report accesses shared memory."
             )
         widths = [
             int(access.n_bytes.max())
@@ -211,6 +214,19 @@ class BankMap(CourseWidget):
         if self.problem:
             raise WidgetError(self.problem)
         return cost_of(self._waves)
+
+    @property
+    def conflicts(self) -> dict[str, int | None]:
+        """The conflicts of every access, by name; None for one that cannot run on this tile."""
+        tile, found = self.tile, {}
+        for access in (Access.of(one, (1, 1)) for one in self.accesses):
+            waves = (
+                ()
+                if tile.obstacle(access)
+                else wavefronts_of(tile.addresses(access), tile.access_bytes(access))
+            )
+            found[access.name] = cost_of(waves).conflicts if waves else None
+        return found
 
     @property
     def problem(self) -> str:

@@ -6,6 +6,7 @@ import { draw } from "./svg.js";
 const LETTER_PX = 6.7; // the width of a letter in a picture, at 11 px
 const LEFT = 26; // what the numbers of rows need
 const TOP = 17;
+const MOST_LISTED = 6; // instructions whose conflicts stand side by side
 
 const rampClass = (bank) => `cc-fill-ramp-${Math.floor(bank / 4)}`;
 const fits = (text, wide) => text.length * LETTER_PX + 3 <= wide;
@@ -237,6 +238,11 @@ function render({ model, el: host }) {
 
   // ---- words ----
   const p = (name, text) => el("p", { "data-cc": name, text });
+  const conflictsOf = (one) => {
+    if (obstacle(tile, one)) return "cannot run";
+    const { conflicts } = costOf(wavefrontsOf(tile.addresses(one), tile.bytesOf(one)));
+    return `${conflicts} conflict${conflicts === 1 ? "" : "s"}`;
+  };
   const tell = () => {
     const lines = [];
     const one = chosen();
@@ -244,6 +250,8 @@ function render({ model, el: host }) {
     else if (one) lines.push(p("cost", sentence(tile, one)));
     const turn = problem ? "" : wavefrontSentence(waves, wavefront());
     if (turn) lines.push(p("turn", turn));
+    const all = model.get("accesses");
+    if (all.length > 1 && all.length <= MOST_LISTED) lines.push(p("all", `All instructions: ${all.map((each) => `${each.name}: ${conflictsOf(each)}`).join("; ")}.`));
     const over = overrun(tile);
     if (over) lines.push(el("p", {}, el("span", { class: "cc-no", text: "✗ " }), el("span", { "data-cc": "overrun", text: over })));
     const place = selected();
