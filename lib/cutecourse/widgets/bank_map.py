@@ -103,9 +103,9 @@ class BankMap(CourseWidget):
         """Show the accesses that a kernel's run recorded at one line of its PTX.
 
         `report` is the memory report of a launch (`run(..., memory_report=True).memory`), and `line` the line
-        of a shared-memory instruction in it, by default the first. The elements are bytes, so a swizzle counts
-        in bytes here. `row_bytes` is the length of the tile's rows; accesses with the same addresses are shown
-        once.
+        of a shared-memory instruction in it, by default the first. The elements are bytes, so a swizzle
+        counts in bytes here. `row_bytes` is the length of the tile's rows; accesses with the same addresses
+        are shown once.
 
         Errors: WidgetError, for a line where no lane accesses shared memory.
         """
