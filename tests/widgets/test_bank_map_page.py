@@ -256,6 +256,18 @@ def test_page__the_bits_say_what_is_read_flipped_and_shaded(mount: Any) -> None:
     assert "offset 64, where lane 1 begins" in page.locator(".cc-bank h5").inner_text()
 
 
+def test_page__a_tile_of_bytes_counts_in_bytes(mount: Any) -> None:
+    page = mount(BankMap("(32,128):(128,1)", 8, accesses=[ldmatrix_access(elems=16)], swizzle=(3, 4, 3)))
+    assert (
+        page.locator(".cc-bank h4").first.inner_text() == "The tile: 16 bytes in a cell, with the first bank"
+    )
+    assert "Swizzle, counted in bytes" in page.locator(".cc-bank legend").all_inner_texts()
+    assert page.get_by_label("Extra bytes in a row", exact=True).count() == 1
+    assert page.get_by_role("button", name="Extra bytes in a row: one more").count() == 1
+    page.get_by_role("button", name="M, base: one less").click()
+    assert "M must be at least 4" in cc(page, "problem").inner_text()
+
+
 def test_page__without_an_access_there_is_only_the_tile(mount: Any) -> None:
     page = mount(BankMap("(8,64):(64,1)"))
     assert not cc(page, "access").is_visible()

@@ -68,7 +68,8 @@ def _draw_tile(
     axes.set_xlim(0, across)
     axes.set_ylim(rows, 0)
     numbered = across <= 20
-    cell = f"{unit} element{'' if unit == 1 else 's'} in a cell"
+    noun = "byte" if tile.bits == 8 else "element"
+    cell = f"{unit} {noun}{'' if unit == 1 else 's'} in a cell"
     title = (
         f"the tile: {cell}, and the first bank"
         if numbered

@@ -17,6 +17,7 @@ function stepper(name, label, set, limits) {
   const input = el("input", { type: "number", id, "data-cc": name });
   const less = el("button", { type: "button", class: "cc-quiet", "data-cc": `${name}-less`, "aria-label": `${label}: one less`, text: "−" });
   const more = el("button", { type: "button", class: "cc-quiet", "data-cc": `${name}-more`, "aria-label": `${label}: one more`, text: "+" });
+  const caption = el("label", { for: id, text: label });
   const message = el("span", { class: "cc-message", id: `${id}-message`, "aria-live": "polite", "data-cc": "message" });
   input.setAttribute("aria-describedby", message.id);
   const take = (value) => {
@@ -31,8 +32,14 @@ function stepper(name, label, set, limits) {
   less.addEventListener("click", () => take(now - 1));
   more.addEventListener("click", () => take(now + 1));
   return {
-    box: el("div", { class: "cc-field cc-stepper" }, el("label", { for: id, text: label }), el("div", { class: "cc-stepper-row" }, less, input, more), message),
+    box: el("div", { class: "cc-field cc-stepper" }, caption, el("div", { class: "cc-stepper-row" }, less, input, more), message),
     input,
+    /** Another label, also for the buttons. */
+    name(text) {
+      caption.textContent = text;
+      less.setAttribute("aria-label", `${text}: one less`);
+      more.setAttribute("aria-label", `${text}: one more`);
+    },
     show(value) {
       now = value;
       const [least, most] = limits();
@@ -64,7 +71,7 @@ function render({ model, el: host }) {
   const shift = stepper("shift", "S, shift", (value) => moveSwizzle(2, value), () => [numbers()[0], MOST_SHIFT]);
   const none = el("button", { type: "button", class: "cc-quiet", "data-cc": "none", text: "No swizzle" });
   none.addEventListener("click", () => moveSwizzle(0, 0));
-  const pad = stepper("padding", "Extra elements in a row", (value) => update(model, { padding: value, wavefront: 0 }), () => [0, MOST_PADDING]);
+  const pad = stepper("padding", "", (value) => update(model, { padding: value, wavefront: 0 }), () => [0, MOST_PADDING]);
   const back = el("button", { type: "button", class: "cc-quiet", "data-cc": "wave-less", "aria-label": "Previous wavefront", text: "◀" });
   const next = el("button", { type: "button", class: "cc-quiet", "data-cc": "wave-more", "aria-label": "Next wavefront", text: "▶" });
   const at = el("output", { "data-cc": "wave", "aria-live": "polite" });
@@ -110,6 +117,7 @@ function render({ model, el: host }) {
   let cell = [1, 1]; // width and height, in pixels
 
   const chosen = () => model.get("accesses")[model.get("access")] ?? null;
+  const noun = () => (tile.bits === 8 ? "byte" : "element");
   const wavefront = () => Math.min(model.get("wavefront"), waves.length);
   const selected = () => {
     const place = model.get("selected");
@@ -198,9 +206,9 @@ function render({ model, el: host }) {
     }
     tilePicture.setAttribute("width", LEFT + wide * columns + 2);
     tilePicture.setAttribute("height", TOP + high * rows + 2);
-    tilePicture.setAttribute("aria-label", `The tile, ${tile.extents[0]} rows by ${tile.extents[1]} columns; arrow keys choose a cell of ${unit} elements, with Shift by 4 cells`);
+    tilePicture.setAttribute("aria-label", `The tile, ${tile.extents[0]} rows by ${tile.extents[1]} columns; arrow keys choose a cell of ${unit} ${noun()}s, with Shift by 4 cells`);
     tilePicture.replaceChildren(...children, ...frames);
-    const what = unit === 1 ? "1 element" : `${unit} elements`;
+    const what = `${unit} ${noun()}${unit === 1 ? "" : "s"}`;
     tileTitle.textContent = `The tile: ${what} in a cell, ${numbered ? "with the first bank" : "a stronger blue is a higher bank"}${tile.across === 0 ? "; mode 0 goes across" : ""}`;
   };
 
@@ -318,7 +326,8 @@ function render({ model, el: host }) {
     pad.show(tile.padding);
     none.disabled = numbers()[0] === 0;
     at.textContent = wavefront() ? `${wavefront()} of ${waves.length}` : waves.length ? `all ${waves.length}` : "none";
-    swizzleTitle.textContent = `Swizzle, counted in ${tile.bits === 8 ? "bytes" : "elements"}`;
+    swizzleTitle.textContent = `Swizzle, counted in ${noun()}s`;
+    pad.name(`Extra ${noun()}s in a row`);
     back.disabled = wavefront() === 0;
     next.disabled = wavefront() >= waves.length;
     drawTile();
