@@ -41,7 +41,8 @@ def test_arithmetic__javascript_agrees_with_python(javascript: Callable[..., Any
           const tile = m.tileOf(state);
           const problem = m.obstacle(tile, access);
           const waves = problem ? [] : m.wavefrontsOf(tile.addresses(access), tile.bytesOf(access));
-          return { offsets: tile.after, places: tile.places, bytes: tile.bytes, across: tile.across, problem,
+          return { text: tile.text, offsets: tile.after,
+                   places: tile.places, bytes: tile.bytes, across: tile.across, problem,
                    over: m.overrun(tile), unit: m.unitOf(tile, access), grown: tile.grown,
                    waves: waves.map((w) => [w.group, w.words]), runs: waves.map(m.runsOf),
                    late: [...m.waitingLanes(waves)].sort((a, b) => a - b), cost: m.costOf(waves),
@@ -69,6 +70,7 @@ def test_arithmetic__javascript_agrees_with_python(javascript: Callable[..., Any
     for one, turn, js in zip(shown, turns, found, strict=True):
         tile, access = one.tile, one.chosen
         assert access is not None
+        assert js["text"] == str(tile.whole)
         assert js["offsets"] == [after for _, after in tile.offsets]
         assert (js["places"], js["bytes"]) == (tile.places, tile.bytes)
         assert (js["across"], js["grown"]) == (tile.across, tile.padded_mode)
@@ -151,8 +153,10 @@ def test_page__the_numbers_of_a_swizzle_move_by_buttons_and_by_keys(mount: Any) 
 
 def test_page__padding_costs_bytes_and_can_misalign(mount: Any) -> None:
     page = mount(BankMap(TILE, accesses=ACCESSES))
+    assert cc(page, "what").inner_text() == "ldmatrix.x1 at (0, 0) on (32,64):(64,1)"
     assert cc(page, "size").inner_text() == "The tile takes 4096 bytes of shared memory."
     cc(page, "padding").fill("8")
+    assert cc(page, "layout").inner_text() == "(32,64):(72,1)"
     assert cc(page, "size").inner_text() == "The tile takes 4608 bytes of shared memory, 512 of them padding."
     assert "0 conflicts" in cc(page, "cost").inner_text()
     cc(page, "padding-less").click()
@@ -303,3 +307,17 @@ def test_page__fits_and_no_label_lies_over_another(width: int, mount: Any) -> No
            })"""
     )
     assert crossing == []
+
+
+def test_page__on_paper_there_are_no_controls_and_everything_fits(mount: Any) -> None:
+    page = mount(BankMap("(64,64):(64,1)", accesses=ACCESSES, swizzle=(3, 3, 3)), width=1300)
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 700, "height": 900})
+    assert not cc(page, "access").is_visible()
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= 700
+    scroll = page.locator(".cc-bank .cc-scroll")
+    assert scroll.evaluate(
+        "(s) => s.scrollHeight <= s.clientHeight + 1 && s.scrollWidth <= s.clientWidth + 1"
+    )
+    assert cc(page, "what").inner_text() == "ldmatrix.x1 at (0, 0) on S<3,3,3> o 0 o (64,64):(64,1)"
+    assert "0 conflicts" in cc(page, "cost").inner_text()

@@ -88,6 +88,7 @@ function render({ model, el: host }) {
   const tilePanel = el("section", { class: "cc-panel" }, tileTitle, tileBox);
   const wavesPanel = el("section", { class: "cc-panel" }, wavesTitle, wavesPicture, refused);
   const framesKey = el("p", { class: "cc-muted cc-bank-key" }, "Frames mark what the instruction accesses. A dashed orange frame has to wait because its bank is busy.");
+  const what = el("p", { class: "cc-bank-what", "data-cc": "what" });
   const views = el("div", { class: "cc-bank-views" }, tilePanel, wavesPanel);
   const state = el("div", { class: "cc-state", "data-cc": "state", "aria-live": "polite" });
   const bitsTitle = el("h5");
@@ -100,6 +101,7 @@ function render({ model, el: host }) {
       "div",
       { class: "cc-bank-body" },
       el("div", { class: "cc-groups" }, accessGroup, group(swizzleTitle, bits.box, base.box, shift.box, none), padGroup),
+      what,
       views,
       framesKey,
       state,
@@ -167,6 +169,13 @@ function render({ model, el: host }) {
   const label = (x, y, text, more = {}) => draw("text", { x, y, class: "cc-bank-tick", text, ...more });
   const rect = (x, y, wide, high, name, more = {}) => draw("rect", { x, y, width: Math.max(1, wide), height: Math.max(1, high), class: name, ...more });
 
+  /** With a view box, paper can make the picture smaller. */
+  const setSize = (picture, across, down) => {
+    picture.setAttribute("width", across);
+    picture.setAttribute("height", down);
+    picture.setAttribute("viewBox", `0 0 ${across} ${down}`);
+  };
+
   const drawTile = () => {
     const [rows, columns] = cells();
     const room = Math.max(120, tileBox.clientWidth - 8);
@@ -204,12 +213,11 @@ function render({ model, el: host }) {
       const [r, c] = cellOf(place.row, place.column);
       frames.push(rect(LEFT + wide * c - 1, TOP + high * r - 1, wide + 2, high + 2, "cc-bank-chosen"));
     }
-    tilePicture.setAttribute("width", LEFT + wide * columns + 2);
-    tilePicture.setAttribute("height", TOP + high * rows + 2);
+    setSize(tilePicture, LEFT + wide * columns + 2, TOP + high * rows + 2);
     tilePicture.setAttribute("aria-label", `The tile, ${tile.extents[0]} rows by ${tile.extents[1]} columns; arrow keys choose a cell of ${unit} ${noun()}s, with Shift by 4 cells`);
     tilePicture.replaceChildren(...children, ...frames);
-    const what = `${unit} ${noun()}${unit === 1 ? "" : "s"}`;
-    tileTitle.textContent = `The tile: ${what} in a cell, ${numbered ? "with the first bank" : "a stronger blue is a higher bank"}${tile.across === 0 ? "; mode 0 goes across" : ""}`;
+    const inCell = `${unit} ${noun()}${unit === 1 ? "" : "s"}`;
+    tileTitle.textContent = `The tile: ${inCell} in a cell, ${numbered ? "with the first bank" : "a stronger blue is a higher bank"}${tile.across === 0 ? "; mode 0 goes across" : ""}`;
   };
 
   const drawWaves = () => {
@@ -238,8 +246,7 @@ function render({ model, el: host }) {
       }
       if (wavefront() === turn + 1) children.push(rect(LEFT - 1, top, wide * BANKS + 2, high, "cc-bank-chosen"));
     });
-    wavesPicture.setAttribute("width", LEFT + wide * BANKS + 2);
-    wavesPicture.setAttribute("height", TOP + high * count + 3);
+    setSize(wavesPicture, LEFT + wide * BANKS + 2, TOP + high * count + 3);
     wavesPicture.setAttribute("aria-label", sentence(tile, chosen()));
     wavesPicture.replaceChildren(...children);
   };
@@ -330,6 +337,7 @@ function render({ model, el: host }) {
     pad.name(`Extra ${noun()}s in a row`);
     back.disabled = wavefront() === 0;
     next.disabled = wavefront() >= waves.length;
+    what.replaceChildren(one ? `${one.name} on ` : "", el("code", { "data-cc": "layout", text: tile.text }));
     drawTile();
     drawWaves();
     tell();

@@ -1,5 +1,5 @@
 // A tile of shared memory: where its elements lie, which bank holds them, and how an access is served.
-import { flatten, offsetAt, parseLayout, product } from "./notation.js";
+import { flatten, formatLayout, offsetAt, parseLayout, product } from "./notation.js";
 
 export const BANKS = 32;
 export const BANK_BYTES = 4;
@@ -44,6 +44,7 @@ export function tileOf({ notation, bits, swizzle, padding, base }) {
   const holds = (mode) => flatten(layout.stride[mode]).includes(1);
   const across = holds(0) && !holds(1) ? 0 : 1;
   const tile = { notation, bits, swizzle, padding, base, extents, grown, before, after, places, across, bytes: (places * bits) / 8 };
+  tile.text = `${swizzle[0] ? `S<${swizzle.join(",")}> o 0 o ` : ""}${formatLayout(plain)}`;
   tile.index = (row, column) => row + extents[0] * column;
   tile.address = (index) => base + (after[index] * bits) / 8;
   tile.bank = (index) => Math.floor(tile.address(index) / BANK_BYTES) % BANKS;
