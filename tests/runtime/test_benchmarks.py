@@ -8,7 +8,9 @@ import pytest
 from benchmarks import (
     emulator_umma,
     gemm_timing,
+    gemm_variants,
     memory_counters,
+    mma_ceiling,
     mma_latency,
     results_file,
     simulators,
@@ -279,3 +281,40 @@ def test_check__refuses_a_product_with_a_wrong_element():
     product[3, 4] += 0.001
     with pytest.raises(gemm_timing.WrongProductError, match="it: an element is off by 1"):
         gemm_timing.check("it", product, expected, 32)
+
+
+def test_mma_ceiling__adds_every_product_in_each_turn():
+    spec = mma_ceiling.ceiling_spec(blocks=1, warps=2, along_m=2, along_n=3)
+    a, b = mma_ceiling.fragments(spec, seed=0)
+    c = np.full(spec.tensors[2].extents, np.nan, np.float32)
+    run = runtime.run(spec, device="emulator", a=a, b=b, c=c, turns=3)
+    assert np.allclose(run["c"], 3 * mma_ceiling.product_of_fragments(a, b), atol=1e-3)
+    assert mma_ceiling.flops(spec, 3) == 3 * 2 * 6 * 2 * 16 * 8 * 16  # turns, warps, MMAs, both operations
+
+
+@pytest.mark.parametrize("variant", gemm_variants.VARIANTS, ids=lambda variant: variant.name)
+def test_variant__is_a_kernel_of_its_own(variant):
+    spec = variant.spec((4096, 4096, 4096))
+    m, n, _ = variant.tile
+    assert spec.grid == (-(-4096 // m) * -(-4096 // n), 1, 1)
+    assert spec.block == (32 * variant.warps[0] * variant.warps[1], 1, 1)
+    others = [one for one in gemm_variants.VARIANTS if one is not variant]
+    assert variant.name not in [one.name for one in others]
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        gemm_variants.Variant(tile=(128, 128, 64), warps=(2, 2), stages=3, copies="spread"),
+        gemm_variants.Variant(tile=(128, 128, 32), warps=(4, 2), stages=4, sets=1),
+        gemm_variants.Variant(copies="first", cache="ca"),
+    ],
+    ids=lambda variant: variant.name,
+)
+def test_variant__multiplies(variant):
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-3, 3, (rows, 200), endpoint=True).astype(np.float16) for rows in (130, 136))
+    run = runtime.run(
+        variant.spec((130, 136, 200)), device="emulator", a=a, b=b, c=np.zeros((130, 136), np.float16)
+    )
+    assert np.array_equal(run["c"].astype(np.float32), a.astype(np.float32) @ b.astype(np.float32).T)
