@@ -160,6 +160,18 @@ def _every(stride: int, width: int) -> Pattern:
     return lambda lane: lane * stride * width % TILE_BYTES
 
 
+def _pairs(lane: int) -> int:
+    return lane // 2
+
+
+def _twos(lane: int) -> int:
+    return lane // 4 * 2 + lane % 2
+
+
+def _mixed(lane: int) -> int:
+    return _pairs(lane) if lane < 16 else _twos(lane)
+
+
 PATTERNS: dict[int, dict[str, Pattern]] = {
     1: {"consecutive": _every(1, 1)},
     2: {"consecutive": _every(1, 2), "every 4th": _every(4, 2), "stride 66": _every(66, 2)},
@@ -176,8 +188,8 @@ PATTERNS: dict[int, dict[str, Pattern]] = {
         **{f"stride {n}": _every(n, 8) for n in (1, 2, 3, 4, 16, 17)},
         "one word": lambda lane: 0,
         "halves alike": lambda lane: lane % 16 * 8,
-        "lanes 2i and 2i+1 alike": lambda lane: lane // 2 * 8,
-        "lanes i and i+2 alike": lambda lane: (lane // 4 * 2 + lane % 2) * 8,
+        "lanes 2i and 2i+1 alike": lambda lane: _pairs(lane) * 8,
+        "lanes i and i+2 alike": lambda lane: _twos(lane) * 8,
         "lanes i and i+4 alike": lambda lane: (lane // 8 * 4 + lane % 4) * 8,
         "four lanes alike": lambda lane: lane // 4 * 8,
         "odd lanes idle": lambda lane: None if lane % 2 else lane // 2 * 8,
@@ -186,20 +198,27 @@ PATTERNS: dict[int, dict[str, Pattern]] = {
         "lanes 2i and 2i+1 alike, but two": lambda lane: 8 * 40 if lane == 1 else lane // 2 * 8,
         "upper half idle": lambda lane: 8 * lane if lane < 16 else None,
         "two words of one bank": lambda lane: lane % 2 * 128,
+        "one half like i+1, one like i+2": lambda lane: _mixed(lane) * 8,
+        "one in four idle": lambda lane: None if lane % 4 == 0 else lane * 8,
     },
     16: {
         **{f"stride {n}": _every(n, 16) for n in (1, 2, 3, 4, 8, 9)},
         "one word": lambda lane: 0,
         "halves alike": lambda lane: lane % 16 * 16,
         "quarters alike": lambda lane: lane % 8 * 16,
-        "lanes 2i and 2i+1 alike": lambda lane: lane // 2 * 16,
-        "lanes i and i+2 alike": lambda lane: (lane // 4 * 2 + lane % 2) * 16,
+        "lanes 2i and 2i+1 alike": lambda lane: _pairs(lane) * 16,
+        "lanes i and i+2 alike": lambda lane: _twos(lane) * 16,
         "lanes i and i+4 alike": lambda lane: (lane // 8 * 4 + lane % 4) * 16,
         "four lanes alike": lambda lane: lane // 4 * 16,
         "eight lanes alike": lambda lane: lane // 8 * 16,
         "odd lanes idle": lambda lane: None if lane % 2 else lane // 2 * 16,
         "only 8 lanes": lambda lane: lane * 16 if lane < 8 else None,
         "two words of one bank": lambda lane: lane % 2 * 128,
+        "one half like i+1, one like i+2": lambda lane: _mixed(lane) * 16,
+        "quarters like i+1 and like i+2": lambda lane: (_pairs(lane) if lane % 16 < 8 else _twos(lane)) * 16,
+        "lower half in pairs": lambda lane: (_pairs(lane) if lane < 16 else lane) * 16,
+        "first quarter in pairs": lambda lane: (_pairs(lane) if lane < 8 else lane) * 16,
+        "odd lanes idle, stride 8": lambda lane: None if lane % 2 else lane // 2 * 128,
     },
 }
 _STORED = {
@@ -313,6 +332,10 @@ def _atomics() -> Iterable[Probe]:
         "stride 1": _every(1, 4),
         "stride 32": _every(32, 4),
         "one word": lambda lane: 0,
+        "lanes 2i and 2i+1 alike": lambda lane: _pairs(lane) * 4,
+        "lanes i and i+4 alike": lambda lane: lane % 4 * 4,
+        "lanes 0 and 1 alike": lambda lane: max(lane, 1) * 4,
+        "two words of one bank": lambda lane: lane % 2 * 128,
     }.items():
         offsets = _offsets(pattern)
         red = "@%active red.global.add.u32 [%memory], %lane"
@@ -323,6 +346,8 @@ def _atomics() -> Iterable[Probe]:
         atom = "@%active atom.shared.exch.b32 %v0, [%shared], %lane"
         yield probe(f"red.shared.add, {name}", red, offsets, width=4, fill=True)
         yield probe(f"atom.shared.exch, {name}", atom, offsets, width=4, fill=True, keep=True)
+    red = "cvt.rn.f32.u32 %v0, %lane; @%active red.shared.add.f32 [%shared], %v0"
+    yield probe("red.shared.add.f32, stride 1", red, _offsets(_every(1, 4)), width=4, fill=True)
 
 
 def probes() -> list[Probe]:

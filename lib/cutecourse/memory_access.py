@@ -6,8 +6,10 @@ banks of 4 bytes: threads that want different words of one bank are served one a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from cutecourse.errors import CourseError
 
@@ -17,9 +19,11 @@ __all__ = [
     "SECTOR_BYTES",
     "BankAccess",
     "MemoryAccessError",
+    "Operation",
     "bank_conflicts",
     "ldmatrix_bank_conflicts",
     "least_sectors",
+    "sectors_of_atomic",
     "sectors_of_warp_store",
     "sectors_touched",
 ]
@@ -29,6 +33,8 @@ BANKS = 32
 BANK_BYTES = 4
 WARP_LANES = 32
 LDMATRIX_ROW_BYTES = 16
+
+Operation = Literal["load", "store", "atomic"]
 
 
 class MemoryAccessError(CourseError):
@@ -96,17 +102,42 @@ def sectors_of_warp_store(addresses: Iterable[int | None], access_bytes: int) ->
     return len(sectors_touched(addresses, access_bytes))
 
 
-def bank_conflicts(addresses: Iterable[int | None], access_bytes: int) -> BankAccess:
+def sectors_of_atomic(addresses: Iterable[int | None], access_bytes: int) -> int:
+    """How many sectors a red or atom of a warp touches: lanes at the same word go one after another.
+
+    Each time around, the sectors of the lanes that go are touched anew.
+    Units:  as for `sectors_touched`.
+    Errors: as for `sectors_touched`.
+    Source: as an H200 counts them (benchmarks/memory_counters.py).
+
+    >>> sectors_of_atomic([4 * lane for lane in range(32)], 4), sectors_of_atomic([0] * 32, 4)
+    (4, 32)
+    """
+    checked = _checked(addresses, access_bytes)
+    most: dict[int, int] = {}
+    for address, count in Counter(checked.values()).items():
+        sector = address // SECTOR_BYTES
+        most[sector] = max(count, most.get(sector, 0))
+    return sum(most.values())
+
+
+def bank_conflicts(
+    addresses: Iterable[int | None], access_bytes: int, operation: Operation = "load"
+) -> BankAccess:
     """How many passes over the 32 banks one shared-memory instruction of a warp takes.
 
-    Lanes that read the same word share it. Accesses of 8 and 16 bytes are served for 16 and for 8 lanes at a
+    Lanes that want the same word share it. Accesses of 8 and 16 bytes are served for 16 and for 8 lanes at a
     time, so without a conflict they take 2 and 4 passes for a full warp.
+
+    Two such groups of a load are served together if each lane agrees with its neighbour: each active lane i
+    has the address of lane i xor 1, or each that of lane i xor 2, where those are active. Then 32 lanes with
+    8 bytes, or 16 lanes with 16 bytes, are one group. Stores are never merged. Atomic operations at the same
+    word wait for each other.
     Units:      `addresses` in bytes, lane 0 first, None for a lane that takes no part; `access_bytes` for
-                each lane: 1, 2, 4, 8 or 16.
+                each lane: 1, 2, 4, 8 or 16; `operation` "load", "store" or "atomic".
     Errors:     MemoryAccessError for another width, a misaligned address or more than 32 lanes.
-    Simplified: a half or quarter of the warp is always served by itself; hardware may merge two halves that
-                want the same words.
-    Source:     CUDA C++ Programming Guide, Shared Memory (32 banks of 4 bytes).
+    Source:     CUDA C++ Programming Guide, Shared Memory (32 banks of 4 bytes); the groups, and when they
+                merge, as an H200 counts them (benchmarks/memory_counters.py).
 
     >>> bank_conflicts([4 * lane for lane in range(32)], 4)
     BankAccess(wavefronts=1, ideal=1)
@@ -115,22 +146,26 @@ def bank_conflicts(addresses: Iterable[int | None], access_bytes: int) -> BankAc
     """
     checked = _checked(addresses, access_bytes)
     lanes_at_once = WARP_LANES * BANK_BYTES // max(access_bytes, BANK_BYTES)
+    groups = [_some(checked, start, lanes_at_once) for start in range(0, WARP_LANES, lanes_at_once)]
+    if operation == "load" and lanes_at_once < WARP_LANES:
+        groups = [part for pair in zip(groups[::2], groups[1::2], strict=True) for part in _merged(*pair)]
     wavefronts = ideal = 0
-    for start in range(0, WARP_LANES, lanes_at_once):
-        words = {
+    for group in groups:
+        wanted = Counter(
             (address + byte) // BANK_BYTES
-            for lane, address in checked.items()
-            if start <= lane < start + lanes_at_once
+            for address in group.values()
             for byte in range(0, max(access_bytes, BANK_BYTES), BANK_BYTES)
-        }
-        wavefronts += _deepest_bank(words)
-        ideal += -(-len(words) // BANKS)
+        )
+        wavefronts += _deepest_bank(wanted if operation != "atomic" else wanted.elements())
+        ideal += -(-len(wanted) // BANKS)
     return BankAccess(wavefronts, ideal)
 
 
 def ldmatrix_bank_conflicts(row_addresses: Sequence[int]) -> BankAccess:
     """How many passes an ldmatrix takes: each 8x8 matrix is 8 rows of 16 bytes, all 32 banks once at best.
 
+    Each matrix is served by itself, also if two are the same. stmatrix counts alike, and so do both with
+    `.trans`.
     `row_addresses` in bytes: 8, 16 or 32 of them, lane 0 first, for .x1, .x2 and .x4.
     Errors: MemoryAccessError for another number of rows or a row that is not aligned to 16 bytes.
 
@@ -141,7 +176,20 @@ def ldmatrix_bank_conflicts(row_addresses: Sequence[int]) -> BankAccess:
     """
     if len(row_addresses) not in (8, 16, 32):
         raise MemoryAccessError(f"ldmatrix takes 8, 16 or 32 rows (.x1, .x2, .x4), not {len(row_addresses)}.")
-    return bank_conflicts(row_addresses, LDMATRIX_ROW_BYTES)
+    return bank_conflicts(row_addresses, LDMATRIX_ROW_BYTES, "store")
+
+
+def _some(checked: Mapping[int, int], start: int, count: int) -> dict[int, int]:
+    return {lane: address for lane, address in checked.items() if start <= lane < start + count}
+
+
+def _merged(first: dict[int, int], second: dict[int, int]) -> list[dict[int, int]]:
+    """Two groups of lanes as one if every lane agrees with its neighbour at the same distance, else both."""
+    both = first | second
+    for distance in (1, 2):
+        if all(both.get(lane ^ distance, address) == address for lane, address in both.items()):
+            return [both]
+    return [first, second]
 
 
 def _deepest_bank(words: Iterable[int]) -> int:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,11 @@ from cutecourse.memory_access import (
     BANK_BYTES,
     BANKS,
     SECTOR_BYTES,
+    Operation,
     bank_conflicts,
     ldmatrix_bank_conflicts,
+    least_sectors,
+    sectors_of_atomic,
 )
 from cutecourse.ptx.sources import source_of
 from cutecourse.ptx.syntax import Module
@@ -60,7 +64,8 @@ class MemoryRow:
     kind          "load", "store" or "atomic".
     executions    how many warps executed it with at least one active lane, counted each time: the requests.
     transactions  sectors of global memory, or wavefronts of shared memory.
-    least         the fewest transactions that the same bytes need.
+    least         the fewest: sectors for the same bytes if they lay one behind the other, wavefronts if no two
+                  lanes wanted different words of one bank.
 
     A cp.async has two rows: a load from global memory and a store to shared memory.
     """
@@ -284,27 +289,29 @@ _SPACES = {
 
 def _costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
     """(transactions, least) of each warp."""
-    by_matrix = access.name.startswith(("ldmatrix", "stmatrix"))
+    operation = "matrix" if access.name.startswith(("ldmatrix", "stmatrix")) else access.kind
     # A shift by a whole sector, or by a whole line of the banks, changes nothing.
     unit = SECTOR_BYTES if access.space == "global" else _LINE_BYTES
     active = access.n_bytes != 0
     first = np.where(active, access.addresses, np.iinfo(np.int64).max).min(axis=1) // unit * unit
     moved = np.where(active, access.addresses - first[:, None], 0)
     for addresses, sizes in zip(moved, access.n_bytes, strict=True):
-        yield _cost(access.space, by_matrix, addresses.tobytes(), sizes.tobytes())
+        yield _cost(access.space, operation, addresses.tobytes(), sizes.tobytes())
 
 
 @lru_cache(maxsize=1 << 14)
-def _cost(space: str, by_matrix: bool, addresses: bytes, sizes: bytes) -> tuple[int, int]:
+def _cost(space: str, operation: str, addresses: bytes, sizes: bytes) -> tuple[int, int]:
     places: NDArray[np.int64] = np.frombuffer(addresses, dtype=np.int64)
-    if space == "global":
-        return _global_cost(places.tolist(), list(sizes))
     size = max(sizes)
     lanes = [int(place) if some else None for place, some in zip(places, sizes, strict=True)]
-    if by_matrix:
+    if space == "global" and operation == "atomic":
+        return sectors_of_atomic(lanes, size), least_sectors(lanes, size)
+    if space == "global":
+        return _global_cost(places.tolist(), list(sizes))
+    if operation == "matrix":
         found = ldmatrix_bank_conflicts([lane for lane in lanes if lane is not None])
     else:
-        found = bank_conflicts(lanes, size)
+        found = bank_conflicts(lanes, size, cast(Operation, operation))
     return found.wavefronts, found.ideal
 
 

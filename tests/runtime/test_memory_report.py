@@ -186,7 +186,7 @@ def test_report__agrees_with_memory_access_for_odd_addresses():
                 None if numbers.random() < 0.2 else int(numbers.integers(8192 // width)) * width
                 for _ in LANES
             ]
-            shared = bank_conflicts(offsets, width)
+            shared = bank_conflicts(offsets, width, "store")
             asked = f"@%active st.shared.{kind} [%shared], {value}"
             assert counted(asked, offsets, width) == (shared.wavefronts, shared.ideal)
             asked = f"@%active st.global.{kind} [%memory], {value}"
