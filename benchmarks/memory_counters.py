@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import argparse
 import csv
+import importlib
 import io
 import json
 import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,38 +29,31 @@ import numpy as np
 from benchmarks.memory_probes import probes
 from benchmarks.results_file import result_path
 from cutecourse import runtime
-from cutecourse.kernels import (
-    copy_one_thread,
-    copy_threads,
-    copy_tiled,
-    copy_transposed,
-    epilogue_direct,
-    hello_ptx,
-    micro_gemm,
-    micro_gemm_ldmatrix,
-    mma_ownership_map,
-    mma_raw,
-    mn_major_ldmatrix,
-    mn_major_ldmatrix_trans,
-    mn_major_partition,
-    mn_major_raw,
-)
-from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.kernels import epilogue_direct
+from cutecourse.kernels.spec import LaunchSpec, Tensor
 from cutecourse.memory_report import MemoryReport, MemoryRow
 from tools.facts import of_this_machine
 
-__all__ = ["COUNTERS", "Case", "cases", "counted", "explanation"]
+__all__ = ["COUNTERS", "Case", "Counter", "cases", "counted", "explanation"]
+
+_GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared{}.sum"
+_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
 
 
 @dataclass(frozen=True)
 class Counter:
     """A counter of the profiler, and the rows of the report that it should agree with.
 
-    what    "transactions", "executions" or "excess" of the rows.
+    name     such as "shared load wavefronts".
+    metrics  the profiler's metrics that are added; those with "-" in front are subtracted.
+    space    "global" or "shared".
+    kind     "load", "store", "atomic", or "copy": the side of a cp.async that writes shared memory.
+    what     "transactions", "executions" or "excess" of the rows.
     """
 
     name: str
-    metric: str
+    metrics: tuple[str, ...]
     space: str
     kind: str
     what: str
@@ -72,22 +64,97 @@ class Counter:
 
     def takes(self, row: MemoryRow) -> bool:
         """Return whether a row of the report belongs to this counter."""
-        return row.space == self.space and row.kind == self.kind
+        copies = row.space == "shared" and row.instruction.startswith("cp.async")
+        return row.space == self.space and self.kind == ("copy" if copies else row.kind)
+
+    def measured(self, values: Mapping[str, int]) -> int:
+        """What the profiler says, given its metrics of one launch."""
+        return sum(-values[each[1:]] if each[0] == "-" else values[each] for each in self.metrics)
+
+    @property
+    def metric(self) -> str:
+        """The metrics as a formula."""
+        return " ".join(each if each[0] == "-" else f"+ {each}" for each in self.metrics).removeprefix("+ ")
 
 
-_GLOBAL = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
-_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
-_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
+def _both(kind: str, *operations: str) -> tuple[Counter, Counter]:
+    """The sectors and the requests of global memory, over some of the profiler's operations."""
+    return (
+        Counter(
+            f"global {kind} sectors",
+            tuple(_GLOBAL.format("sectors", each) for each in operations),
+            "global",
+            kind,
+            "transactions",
+        ),
+        Counter(
+            f"global {kind} requests",
+            tuple(_GLOBAL.format("requests", each) for each in operations),
+            "global",
+            kind,
+            "executions",
+        ),
+    )
+
+
+def _passes(kind: str, operation: str) -> tuple[Counter, Counter]:
+    """The wavefronts and the bank conflicts of shared memory, of one of the profiler's operations."""
+    wavefronts = (_WAVEFRONTS.format(f"_op_{operation}"),)
+    return (
+        Counter(f"shared {kind} wavefronts", wavefronts, "shared", kind, "transactions"),
+        Counter(f"shared {kind} conflicts", (_CONFLICTS.format(operation),), "shared", kind, "excess"),
+    )
+
+
 COUNTERS = (
-    Counter("global load sectors", _GLOBAL.format("sectors", "ld"), "global", "load", "transactions"),
-    Counter("global load requests", _GLOBAL.format("requests", "ld"), "global", "load", "executions"),
-    Counter("global store sectors", _GLOBAL.format("sectors", "st"), "global", "store", "transactions"),
-    Counter("global store requests", _GLOBAL.format("requests", "st"), "global", "store", "executions"),
-    Counter("shared load wavefronts", _WAVEFRONTS.format("ld"), "shared", "load", "transactions"),
-    Counter("shared load conflicts", _CONFLICTS.format("ld"), "shared", "load", "excess"),
-    Counter("shared store wavefronts", _WAVEFRONTS.format("st"), "shared", "store", "transactions"),
-    Counter("shared store conflicts", _CONFLICTS.format("st"), "shared", "store", "excess"),
+    *_both("load", "ld"),
+    *_both("store", "st"),
+    *_both("atomic", "red", "atom"),
+    *_passes("load", "ld"),
+    *_passes("store", "st"),
+    *_passes("atomic", "atom"),
+    # The profiler has two counts of cp.async: one of the pipe through which all wavefronts go, in which
+    # copies are what is left of the sum, and one that belongs to the instruction.
+    Counter(
+        "shared copy wavefronts",
+        ("smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum",),
+        "shared",
+        "copy",
+        "transactions",
+    ),
+    Counter(
+        "shared copy conflicts",
+        ("smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_ldgsts.sum",),
+        "shared",
+        "copy",
+        "excess",
+    ),
+    Counter(
+        "shared copy wavefronts (pipe)",
+        (
+            _WAVEFRONTS.format(""),
+            *(f"-{_WAVEFRONTS.format(f'_op_{each}')}" for each in ("ld", "st", "atom", "misc")),
+        ),
+        "shared",
+        "copy",
+        "transactions",
+    ),
+    Counter("shared copy conflicts (pipe)", (_CONFLICTS.format("ldgsts"),), "shared", "copy", "excess"),
 )
+
+KERNELS = (
+    "hello_ptx", "copy_transposed",
+    "mma_ownership_map", "mma_raw", "micro_gemm",
+    "copy_one_thread", "copy_threads", "copy_tiled", "copy_several", "copy_async", "copy_predicated",
+    "transpose_naive",
+    "micro_gemm_ldmatrix", "micro_gemm_swizzled", "mn_major_partition", "mn_major_raw", "mn_major_ldmatrix",
+    "mn_major_ldmatrix_trans", "transpose_shared", "transpose_padded", "transpose_swizzled", "transpose_wide",
+    "epilogue_stmatrix",
+    "gemm_first", "gemm_ldmatrix", "gemm_stages", "gemm_registers", "gemm_epilogue", "gemm_any", "gemm_tiles",
+)  # fmt: skip
+"""Kernels of the chapters 1 to 5, at the sizes of their launch specifications."""
+OPEN = {"copy_transposed": (32, 32)}
+"""The extents of arrays that a launch specification leaves open."""
 
 
 @dataclass(frozen=True)
@@ -105,43 +172,20 @@ class Case:
 
 def cases() -> list[Case]:
     """The launches, in the order in which they are profiled."""
-    return [*_kernels(), *(Case(each.name, each.spec, each.arrays) for each in probes())]
+    named = [(name, importlib.import_module(f"cutecourse.kernels.{name}").LAUNCH) for name in KERNELS]
+    named.append(("epilogue_direct (column-major)", epilogue_direct.LAUNCH))
+    named.append(("epilogue_direct (row-major)", epilogue_direct.ROW_MAJOR))
+    kernels = [Case(name, spec, _zeros(name, spec)) for name, spec in named]
+    return [*kernels, *(Case(each.name, each.spec, each.arrays) for each in probes())]
 
 
-def _kernels() -> list[Case]:
-    a, b = np.ones((16, 16), np.float16), np.ones((8, 16), np.float16)
-    c = np.zeros((16, 8), np.float32)
-    small = np.zeros((4, 32), np.float32)
-    tile = np.zeros((64, 64), np.float32)
-    wide = np.zeros((64, 256), np.float32)
-    integers = {"a": np.zeros((16, 16), np.int32), "b": np.zeros((8, 16), np.int32)}
-    turned = np.zeros((32, 32), np.float32)
-
-    def case(kernel: ModuleType, **arrays: Any) -> Case:
-        return Case(kernel.LAUNCH.name, kernel.LAUNCH, arrays)
-
-    return [
-        Case("epilogue_direct (column-major)", epilogue_direct.LAUNCH, {"c": c}),
-        Case("epilogue_direct (row-major)", epilogue_direct.ROW_MAJOR, {"c": c}),
-        case(hello_ptx, out=np.zeros(32, np.uint32)),
-        case(copy_transposed, out=turned, a=turned),
-        case(mma_ownership_map, **integers, c=np.zeros((16, 8), np.int32)),
-        *(
-            case(kernel, a=a, b=b, c=c)
-            for kernel in (
-                mma_raw,
-                micro_gemm,
-                micro_gemm_ldmatrix,
-                mn_major_partition,
-                mn_major_raw,
-                mn_major_ldmatrix,
-                mn_major_ldmatrix_trans,
-            )
-        ),
-        case(copy_one_thread, source=small, result=small),
-        case(copy_threads, source=tile, result=tile),
-        case(copy_tiled, source=wide, result=wide),
-    ]
+def _zeros(name: str, spec: LaunchSpec) -> dict[str, Any]:
+    """Arrays of zeros for all parameters: no address in these kernels depends on a number in an array."""
+    found = {}
+    for param in spec.params:
+        assert isinstance(param, Tensor)
+        found[param.name] = np.zeros(OPEN.get(name, param.shape), param.dtype.numpy)
+    return found
 
 
 def counted(case: Case) -> dict[str, int]:
@@ -151,24 +195,62 @@ def counted(case: Case) -> dict[str, int]:
     return {counter.name: counter.of(report) for counter in COUNTERS}
 
 
-@cache
-def _reports() -> dict[str, MemoryReport]:
-    return {}
+@dataclass(frozen=True)
+class Explanation:
+    """Why a counter of some launches differs from the report."""
+
+    counters: tuple[str, ...]
+    launches: Callable[[str, str], bool]
+    """Given a launch's name and its PTX."""
+    text: str
 
 
-def explanation(case: str, counter: str, ours: int, theirs: int) -> str | None:
+EXPLANATIONS = (
+    Explanation(
+        ("shared copy wavefronts (pipe)", "shared copy conflicts (pipe)"),
+        lambda _, ptx: "cp.async.cg" in ptx,
+        "cp.async.cg writes what arrives from L2 into shared memory, past the pipe that this counter "
+        "watches. The pipe writes only the zeros of lanes that copy nothing.",
+    ),
+    Explanation(
+        ("shared copy conflicts",),
+        lambda _, ptx: "cp.async.cg" in ptx,
+        "For cp.async.cg the profiler counts the wavefronts as the report does, but never a conflict.",
+    ),
+    Explanation(
+        ("shared copy conflicts (pipe)",),
+        lambda _, ptx: "cp.async.ca" in ptx,
+        "The wavefronts agree. The lines come out of L1 in groups, and the profiler takes one wavefront "
+        "of each group for granted. The report takes one for each 128 bytes.",
+    ),
+    Explanation(
+        ("shared load wavefronts", "shared load conflicts", "shared atomic wavefronts"),
+        lambda name, _: name.startswith("red.shared.add.f32"),
+        "There is no instruction for it: ptxas makes a loop that loads the word and then tries a "
+        "compare-and-swap.",
+    ),
+)
+
+
+def explanation(case: Case, counter: str) -> str | None:
     """Why the GPU counted something else than the report; None where nobody knows."""
-    del case, counter, ours, theirs
+    ptx = str(runtime.compile(case.spec).ptx)
+    for each in EXPLANATIONS:
+        if counter in each.counters and each.launches(case.name, ptx):
+            return each.text
     return None
 
 
-def rows(measured: list[dict[str, int]]) -> list[dict[str, Any]]:
-    """The comparison: a row for each counter of each launch that is not zero on both sides."""
+def rows(measured: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+    """The comparison: a row for each counter of each launch, where one of the two sides is not zero.
+
+    measured  by launch and counter.
+    """
     found = []
-    for case, values in zip(cases(), measured, strict=True):
+    for case in cases():
         ours = counted(case)
         for counter in COUNTERS:
-            mine, theirs = ours[counter.name], values[counter.metric]
+            mine, theirs = ours[counter.name], measured[case.name].get(counter.name, 0)
             if not mine and not theirs:
                 continue
             row: dict[str, Any] = {
@@ -179,7 +261,7 @@ def rows(measured: list[dict[str, int]]) -> list[dict[str, Any]]:
                 "measured": theirs,
             }
             if mine != theirs:
-                row["explanation"] = explanation(case.name, counter.name, mine, theirs)
+                row["explanation"] = explanation(case, counter.name)
             found.append(row)
     return found
 
@@ -196,18 +278,39 @@ def counters(text: str) -> list[dict[str, int]]:
     return [by_launch[launch] for launch in sorted(by_launch)]
 
 
-def profile() -> list[dict[str, int]]:
-    """Run the launches under Nsight Compute, in one process, without touching the GPU's clocks."""
+def profile() -> dict[str, dict[str, int]]:
+    """Run the launches under Nsight Compute, in one process, without touching the GPU's clocks.
+
+    What comes back is by launch and counter.
+    """
     ncu = shutil.which("ncu")
     if ncu is None:
         raise runtime.GpuError("ncu (Nsight Compute) is not on the PATH.")
-    metrics = ",".join(counter.metric for counter in COUNTERS)
-    command = [ncu, "--csv", "--clock-control", "none", "--metrics", metrics, sys.executable]
+    metrics = dict.fromkeys(each.removeprefix("-") for counter in COUNTERS for each in counter.metrics)
+    command = [ncu, "--csv", "--clock-control", "none", "--metrics", ",".join(metrics), sys.executable]
     command += ["-m", "benchmarks.memory_counters", "--launch-only"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise runtime.GpuError(f"ncu failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return counters(done.stdout)
+    names = [case.name for case in cases()]
+    return {
+        name: {counter.name: counter.measured(values) for counter in COUNTERS}
+        for name, values in zip(names, counters(done.stdout), strict=True)
+    }
+
+
+def show(compared: list[dict[str, Any]]) -> int:
+    """Print the differences and the sums, and return how many differences have no explanation."""
+    different = [row for row in compared if row["counted"] != row["measured"]]
+    for row in different:
+        why = "" if row["explanation"] else "  NOT EXPLAINED"
+        print(
+            f"{row['kernel']:<40} {row['counter']:<30} counted {row['counted']:>5}"
+            f" measured {row['measured']:>5}{why}"
+        )
+    launches = len({row["kernel"] for row in compared})
+    print(f"{launches} launches, {len(compared)} counts, {len(different)} differences")
+    return sum(row["explanation"] is None for row in different)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -215,7 +318,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
     parser.add_argument("--launch-only", action="store_true", help="launch the kernels; what ncu is given")
+    parser.add_argument(
+        "--again",
+        type=Path,
+        metavar="FILE",
+        help="compare what FILE has measured with today's report, and write it; needs no GPU",
+    )
     options = parser.parse_args(arguments)
+    if options.again:
+        before = json.loads(options.again.read_text())
+        measured: dict[str, dict[str, int]] = defaultdict(dict)
+        for row in before["rows"]:
+            measured[row["kernel"]][row["counter"]] = row["measured"]
+        compared = rows(measured)
+        _write(options.output or options.again, before["recorded"], compared)
+        return int(show(compared) > 0)
     found = runtime.discover()
     if not found.devices:
         print(f"memory_counters: needs a GPU; {found.reason}.", file=sys.stderr)
@@ -225,18 +342,14 @@ def main(arguments: list[str] | None = None) -> int:
             case.launch("cuda:0")
         return 0
     compared = rows(profile())
-    different = [row for row in compared if row["counted"] != row["measured"]]
-    for row in different:
-        print(
-            f"{row['kernel']:<40} {row['counter']:<24} counted {row['counted']:>5} measured"
-            f" {row['measured']:>5} {row['explanation'] or 'NOT EXPLAINED'}"
-        )
-    print(f"{len(cases())} launches, {len(compared)} counters, {len(different)} differences")
-    gpu = found.devices[0]
-    output = options.output or result_path("memory_counters", gpu.name)
+    output = options.output or result_path("memory_counters", found.devices[0].name)
+    _write(output, of_this_machine(), compared)
+    return int(show(compared) > 0)
+
+
+def _write(output: Path, recorded: Mapping[str, object], compared: list[dict[str, Any]]) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"recorded": of_this_machine(), "rows": compared}, indent=1) + "\n")
-    return int(any(row["explanation"] is None for row in different))
+    output.write_text(json.dumps({"recorded": recorded, "rows": compared}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

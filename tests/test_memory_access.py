@@ -7,6 +7,8 @@ from cutecourse.memory_access import (
     MemoryAccessError,
     bank_conflicts,
     ldmatrix_bank_conflicts,
+    least_sectors,
+    sectors_of_atomic,
     sectors_of_warp_store,
     sectors_touched,
 )
@@ -98,3 +100,66 @@ def test_ldmatrix_bank_conflicts__counts_what_was_counted_by_hand(row_bytes, row
 def test_memory_access__refuses_what_no_warp_does(call, message):
     with pytest.raises(MemoryAccessError, match=message):
         call()
+
+
+def pairs(lane):
+    """Lanes 2i and 2i+1 alike."""
+    return lane // 2
+
+
+def twos(lane):
+    """Lanes i and i+2 alike."""
+    return lane // 4 * 2 + lane % 2
+
+
+@pytest.mark.parametrize(
+    ("place", "access_bytes", "wavefronts"),
+    [
+        # Measured on an H200 (benchmarks/results/memory_counters_h200.json has these and more).
+        (lambda lane: 0, 8, 1),
+        (pairs, 8, 1),
+        (twos, 8, 1),
+        (lambda lane: lane % 16, 8, 2),  # the halves are alike, the neighbours are not
+        (lambda lane: lane // 8 * 4 + lane % 4, 8, 2),  # lanes i and i+4 alike
+        (lambda lane: 40 if lane == 1 else pairs(lane), 8, 2),  # one lane spoils it
+        (lambda lane: None if lane % 2 else lane // 2, 8, 1),  # an idle neighbour agrees
+        (lambda lane: 0, 16, 2),  # only two quarters become one
+        (pairs, 16, 2),
+        (twos, 16, 2),
+        (lambda lane: lane % 8, 16, 4),
+        (lambda lane: lane // 8 * 4 + lane % 4, 16, 4),
+        (lambda lane: None if lane % 2 else lane // 2, 16, 2),
+        (lambda lane: lane % 2 * 8, 16, 4),  # two halves, each with two words of the same banks
+    ],
+)
+def test_bank_conflicts__of_a_load_whose_neighbours_agree(place, access_bytes, wavefronts):
+    places = [place(lane) for lane in range(32)]
+    addresses = [None if one is None else one * access_bytes for one in places]
+    assert bank_conflicts(addresses, access_bytes).wavefronts == wavefronts
+    # A store serves each half or quarter by itself.
+    alone = bank_conflicts(addresses, access_bytes, "store")
+    assert alone.ideal == 32 * access_bytes // 128
+    assert alone.wavefronts >= wavefronts
+
+
+@pytest.mark.parametrize(
+    ("words", "wavefronts", "sectors"),
+    [
+        (range(32), 1, 4),
+        ([32 * lane for lane in range(32)], 32, 32),
+        ([0] * 32, 32, 32),  # one after another, each with the sector to itself
+    ],
+)
+def test_atomics__at_one_word_wait_for_each_other(words, wavefronts, sectors):
+    addresses = [4 * word for word in words]
+    assert bank_conflicts(addresses, 4, "atomic").wavefronts == wavefronts
+    assert sectors_of_atomic(addresses, 4) == sectors
+
+
+def test_idle_lanes__are_neither_counted_nor_served():
+    addresses = [None if lane % 2 else 128 * lane for lane in range(32)]
+    assert bank_conflicts(addresses, 4) == BankAccess(16, 1)
+    assert sectors_of_warp_store(addresses, 4) == 16
+    assert least_sectors(addresses, 4) == 2
+    with pytest.raises(MemoryAccessError, match="1 to 32 active lanes, not 0"):
+        bank_conflicts([None] * 32, 4)

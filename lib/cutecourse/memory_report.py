@@ -64,8 +64,8 @@ class MemoryRow:
     kind          "load", "store" or "atomic".
     executions    how many warps executed it with at least one active lane, counted each time: the requests.
     transactions  sectors of global memory, or wavefronts of shared memory.
-    least         the fewest: sectors for the same bytes if they lay one behind the other, wavefronts if no two
-                  lanes wanted different words of one bank.
+    least         the fewest: sectors for the same bytes if they lay one behind the other, wavefronts if no
+                  two lanes wanted different words of one bank.
 
     A cp.async has two rows: a load from global memory and a store to shared memory.
     """
