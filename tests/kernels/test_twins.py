@@ -113,6 +113,19 @@ def test_global_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_progra
 
 
 @pytest.mark.program("nvcc")
+def test_transpose_swizzled_cu__transposes_on_the_emulator(tmp_path, find_program):
+    source = KERNELS / "cpp" / "transpose_swizzled.cu"
+    nvcc(find_program, source, tmp_path / "transpose.ptx", "-arch=sm_80", "-ptx")
+    m, n = 32, 96
+    given = np.random.default_rng(5).standard_normal((m, n)).astype(np.float32)
+    result = np.full((n, m), np.nan, np.float32)
+    args = [given, result, np.int32(m), np.int32(n)]
+    text = (tmp_path / "transpose.ptx").read_text()
+    emulator.launch(text, grid=(3, 1, 1), block=(256, 1, 1), args=args)
+    np.testing.assert_array_equal(result, given.T)
+
+
+@pytest.mark.program("nvcc")
 def test_tma_load_cu__brings_the_tile_on_the_emulator(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "tma_load.cu", tmp_path / "tma_load.ptx", "-arch=sm_90", "-ptx")
     a = np.arange(128 * 256, dtype=np.uint16).reshape(128, 256).view(np.float16)

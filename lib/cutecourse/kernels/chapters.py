@@ -107,7 +107,6 @@ CHAPTERS = (
             "gemm_epilogue",
             "gemm_any",
             "gemm_tiles",
-            "gemm_late",
             "gemm_broken",
         ),
         target="sm_80",

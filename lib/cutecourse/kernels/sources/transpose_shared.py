@@ -22,9 +22,8 @@ def transpose_shared(mS: cute.Tensor, mD: cute.Tensor):
     smem = SmemAllocator()
     tile = cute.make_layout((TILE, TILE), stride=(ROW, 1))
     sS = smem.allocate_tensor(cutlass.Float32, tile, 128)
-    sD = cute.make_tensor(
-        sS.iterator, cute.make_layout((TILE, TILE), stride=(1, ROW))
-    )  # (n, m): sS by columns
+    columns = cute.make_layout((TILE, TILE), stride=(1, ROW))
+    sD = cute.make_tensor(sS.iterator, columns)  # (n, m): the same memory by columns
 
     threads = cute.make_layout((8, 32), stride=(32, 1))
     tSgS = cute.local_partition(gS, threads, tid)

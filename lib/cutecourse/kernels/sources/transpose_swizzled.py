@@ -20,10 +20,10 @@ def transpose_swizzled(mS: cute.Tensor, mD: cute.Tensor):
     gD = cute.local_tile(mD, (TILE, TILE), (bx, by))  # (n, m)
     smem = SmemAllocator()
     tile = cute.make_layout((TILE, TILE), stride=(ROW, 1))
-    sS = smem.allocate_tensor(cutlass.Float32, tile, 128, cute.make_swizzle(5, 2, 5))  # of byte addresses
-    sD = cute.make_tensor(
-        sS.iterator, cute.make_layout((TILE, TILE), stride=(1, ROW))
-    )  # (n, m): sS by columns
+    swizzle = cute.make_swizzle(5, 2, 5)  # of byte addresses
+    sS = smem.allocate_tensor(cutlass.Float32, tile, 128, swizzle)
+    columns = cute.make_layout((TILE, TILE), stride=(1, ROW))
+    sD = cute.make_tensor(sS.iterator, columns)  # (n, m): the same memory by columns
 
     threads = cute.make_layout((8, 32), stride=(32, 1))
     tSgS = cute.local_partition(gS, threads, tid)

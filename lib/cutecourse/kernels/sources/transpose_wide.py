@@ -22,9 +22,8 @@ def transpose_wide(mS: cute.Tensor, mD: cute.Tensor):
     gD = cute.local_tile(mD, (TILE, TILE), (bx, by))  # (n, m)
     smem = SmemAllocator()
     tile = cute.make_layout((TILE, TILE), stride=(TILE, 1))
-    sD = smem.allocate_tensor(
-        cutlass.Float32, tile, 128, cute.make_swizzle(3, 4, 6)
-    )  # (n, m); of byte addresses
+    swizzle = cute.make_swizzle(3, 4, 6)  # of byte addresses
+    sD = smem.allocate_tensor(cutlass.Float32, tile, 128, swizzle)  # (n, m)
 
     row, column = tid // 16, tid % 16  # 16 neighbouring threads read whole rows of the tile
     tSgS = cute.local_tile(gS, (BLOCK, BLOCK), (row, column))
