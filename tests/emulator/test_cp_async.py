@@ -55,8 +55,42 @@ def test_cp_async__a_missing_wait_is_an_error_with_every_seed(old: str, new: str
     ptx = case.ptx.replace(old, new)
     assert ptx != case.ptx
     for seed in range(5):
-        with pytest.raises(UninitializedRead, match=r"never written.*wait"):
+        with pytest.raises(UninitializedRead, match=r"never written.*cp.async at line \d+ is to write it"):
             launch(ptx, grid=1, block=64, args=list(case.make_args().values()), seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("reads", "words"),
+    [
+        ("%own", r"the thread has not waited for that copy\. .*under way\?\n"),
+        ("%other", r"warp 0, lane 31 has not waited for that copy\. .* A barrier must follow the wait\."),
+    ],
+)
+def test_cp_async__a_missing_wait_names_the_copy_and_its_thread(reads: str, words: str) -> None:
+    ptx = f"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry reads_early(.param .u64 source)
+{{
+    .reg .b32 %own, %other, %lane;
+    .reg .b64 %source, %at;
+    .shared .align 16 .b8 words[128];
+    ld.param.u64        %source, [source];
+    mov.u32             %lane, %tid.x;
+    mul.wide.u32        %at, %lane, 4;
+    add.u64             %source, %source, %at;
+    mov.u32             %own, words;
+    mad.lo.u32          %own, %lane, 4, %own;
+    xor.b32             %other, %own, 124;
+    cp.async.ca.shared.global [%own], [%source], 4;
+    cp.async.commit_group;
+    ld.shared.u32       %lane, [{reads}];
+    ret;
+}}
+"""
+    with pytest.raises(UninitializedRead, match=rf"The cp\.async at line \d+ is to write it, and {words}"):
+        launch(ptx, grid=1, block=32, args=[np.arange(32, dtype=np.uint32)])
 
 
 def test_cp_async__a_missing_commit_is_an_error() -> None:

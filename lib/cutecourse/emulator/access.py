@@ -527,11 +527,32 @@ class Access:
             "never written",
             f"read of {self.size} bytes of {space} memory where byte 0x{one:x}"
             + (f" (in {name})" if name and space == "shared" else "")
-            + " was never written. Is a store, a barrier or a wait missing before the read?",
+            + " was never written. "
+            + (
+                (self._under_way(bundle, lane, one) if space == "shared" else None)
+                or "Is a store, a barrier or a wait missing before the read?"
+            ),
             Origin(self.site, bundle, lane),
             address=one,
             allocation=name,
         )
+
+    @staticmethod
+    def _under_way(bundle: Bundle, lane: int, address: int) -> str | None:
+        """The cp.async that is to write a byte of shared memory and has not been waited for, in words."""
+        for other in bundle.cohort.bundles:
+            queue = other.state.get("cp.async")
+            found = queue and other.rank == bundle.rank and queue.under_way(lane // WARP_SIZE, address)
+            if found:
+                line, copier = found
+                own = other is bundle and copier == lane % WARP_SIZE
+                whose = "the thread" if own else f"warp {other.warp}, lane {copier}"
+                return (
+                    f"The cp.async at line {line} is to write it, and {whose} has not waited for that copy."
+                    " Is a cp.async.wait_group missing, or does it leave too many groups under way?"
+                    + ("" if own else " A barrier must follow the wait.")
+                )
+        return None
 
     @staticmethod
     def _mbarrier_at(bundle: Bundle, lane: int, address: int) -> str | None:

@@ -114,6 +114,17 @@ class _Queue:
             found = bundle.state["cp.async"] = cls(np.zeros((bundle.n, WARP_SIZE), dtype=np.int64))
         return found
 
+    def under_way(self, block: int, address: int) -> tuple[int, int] | None:
+        """The line and the lane of a copy that is to write a byte of a block's shared memory."""
+        for copy in self.copies:
+            first = copy.destination[block].astype(np.int64)
+            lanes = np.flatnonzero(
+                copy.lanes[block] & (first <= address) & (address < first + copy.form.size)
+            )
+            if lanes.size:
+                return copy.form.site.instruction.line, int(lanes[0])
+        return None
+
     def complete(self, bundle: Bundle, lanes: Lanes, before: NDArray[np.int64] | None) -> None:
         """Complete what some threads asked for: in groups with a number below `before`, or all of it."""
         due = []
