@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.kernels import tma_load, tma_multicast, umma_tile, umma_tma_multicast, umma_two_sm_pipeline
+from cutecourse.kernels import (
+    copy_async,
+    tma_load,
+    tma_multicast,
+    umma_tile,
+    umma_tma_multicast,
+    umma_two_sm_pipeline,
+)
 from cutecourse.layout import (
     Layout,
     blocked_product,
@@ -123,6 +130,18 @@ def test_transpose_swizzled_cu__transposes_on_the_emulator(tmp_path, find_progra
     text = (tmp_path / "transpose.ptx").read_text()
     emulator.launch(text, grid=(3, 1, 1), block=(256, 1, 1), args=args)
     np.testing.assert_array_equal(result, given.T)
+
+
+@pytest.mark.program("nvcc")
+def test_copy_async_cu__copies_on_the_emulator(tmp_path, find_program):
+    nvcc(find_program, KERNELS / "cpp" / "copy_async.cu", tmp_path / "copy_async.ptx", "-arch=sm_80", "-ptx")
+    text = (tmp_path / "copy_async.ptx").read_text()
+    source = np.random.default_rng(3).standard_normal((64, 256)).astype(np.float32)
+    result = np.full_like(source, np.nan)
+    spec = copy_async.LAUNCH
+    emulator.launch(text, grid=spec.grid, block=spec.block, args=[source, result])
+    np.testing.assert_array_equal(result, source)
+    assert text.count("cp.async.ca.shared.global") == 4
 
 
 @pytest.mark.program("nvcc")

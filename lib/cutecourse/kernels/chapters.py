@@ -63,6 +63,7 @@ CHAPTERS = (
             "copy_one_thread",
             "copy_threads",
             "copy_tiled",
+            "copy_stamp",
             "copy_several",
             "copy_async",
             "copy_predicated",
