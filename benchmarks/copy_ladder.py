@@ -4,9 +4,10 @@
     python -m benchmarks.copy_ladder --output F  writes F
 
 The matrices stay on the GPU. In each round every kernel runs once after the other, and memcpy among them; the
-median over the rounds counts. GB/s are bytes read plus bytes written. Each result is compared with its
-source before it is timed. Then Nsight Compute, if it is there, counts sectors and bytes of one launch each.
-Needs PyTorch, which holds the matrices.
+median over the rounds counts. Before each launch the GPU reads another array, so the L2 cache holds nothing of
+the matrices, and the launch is in the queue before it may begin. GB/s are bytes read plus bytes written. Each
+result is compared with its source before it is timed. Then Nsight Compute, if it is there, counts sectors and
+bytes of one launch each. Needs PyTorch, which holds the matrices.
 """
 
 from __future__ import annotations
@@ -141,6 +142,7 @@ class Buffers:
         generator = torch.Generator(device="cuda").manual_seed(3)
         self.a = torch.randn(size, dtype=torch.float32, device="cuda", generator=generator)
         self.b = torch.empty_like(self.a)
+        self.other = torch.zeros_like(self.a)
 
     def values(self) -> list[int]:
         """The two pointers, as a launch takes them."""
@@ -161,8 +163,13 @@ class Buffers:
         if bool((~self.b[m * n :].isnan()).any()):
             raise WrongCopyError(f"{name}: something was written behind the result.")
 
+    def read_other(self) -> None:
+        """Read an array that no copy uses; it takes longer than the host needs to queue the next launch."""
+        self.other.sum()
+
     def memcpy_seconds(self) -> float:
         """One device-to-device copy of the whole matrix."""
+        self.read_other()
         before, after = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         before.record()
         self.b.copy_(self.a)
@@ -196,6 +203,7 @@ def measure() -> dict[str, Any]:
             for name, (spec, _) in launches.items():
                 if "one_thread" in name and len(seconds[name]) >= 5:
                     continue
+                buffers.read_other()
                 seconds[name] += kernels[name].time(buffers.values(), grid=spec.grid, block=spec.block)
     sizes = {"memcpy": 8.0 * BIG[0] * BIG[1]} | {name: size for name, (_, size) in launches.items()}
     gb_s = {name: sizes[name] / statistics.median(times) / 1e9 for name, times in seconds.items()}
