@@ -4,8 +4,8 @@
     python -m benchmarks.copy_ladder --output F  writes F
 
 The matrices stay on the GPU. In each round every kernel runs once after the other, and memcpy among them; the
-median over the rounds counts. Before each launch the GPU reads another array, so the L2 cache holds nothing of
-the matrices, and the launch is in the queue before it may begin. GB/s are bytes read plus bytes written. Each
+median over the rounds counts. Before each launch the GPU reads another array, so the L2 cache is cold
+and the launch is in the queue before it may begin. GB/s are bytes read plus bytes written. Each
 result is compared with its source before it is timed. Then Nsight Compute, if it is there, counts sectors and
 bytes of one launch each. Needs PyTorch, which holds the matrices.
 """
