@@ -28,6 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gemm_variants import VARIANTS, Variant
+from benchmarks.gemm_variants import AWKWARD_VARIANTS, VARIANTS, Variant
 from benchmarks.mma_ceiling import ceiling_spec, flops, fragments, product_of_fragments
 from benchmarks.results_file import result_path
 from cutecourse import runtime
@@ -52,13 +53,14 @@ Size = tuple[int, int, int]
 SQUARE: Size = (4096, 4096, 4096)
 AWKWARD: tuple[Size, ...] = ((4000, 4104, 4056), (4095, 4097, 4094))
 """Sizes that no tile divides: rows of whole 16 bytes, and rows of 4 bytes for A and B and of 2 for C."""
-ANY_SIZE = ("gemm_any", "gemm_tiles")
+ANY_SIZE = ("gemm_any", "gemm_tiles", "gemm_late")
 ROUNDS = 15
 LAUNCHES = 6
 SETS = 3
-CEILINGS = ((8, 4, 8), (16, 4, 4))
+CEILINGS = ((8, 4, 8), (8, 8, 4), (8, 2, 8), (8, 4, 4), (16, 4, 4), (16, 2, 4), (16, 2, 2))
 """Warps of an SM, and each one's fragments of A and of B."""
 TURNS = 1024
+SUSTAINED_S = 0.8
 
 PREDICTIONS = {
     "gemm_first": 0.25,
@@ -68,8 +70,10 @@ PREDICTIONS = {
     "gemm_epilogue": 0.70,
     "gemm_any": 0.69,
     "gemm_tiles": 0.80,
+    "gemm_late": 0.88,
 }
-"""Parts of the ceiling at 4096 cubed, written down before anything was measured.
+"""Parts of the ceiling at 4096 cubed, written down before anything was measured. Only gemm_late came later: a
+variant of gemm_tiles had shown that the place of the copies matters.
 
 The first rung waits for memory in each k-tile, and its fragments cost four wavefronts where one would do.
 ldmatrix removes the second cost, stages hide the first. A tile of 128 x 128 with warps of 64 x 64 needs as
@@ -278,6 +282,46 @@ def ceiling_cases(multiprocessors: int, arch: str) -> dict[Any, tuple[Callable[[
     return cases
 
 
+def sustained(cases: dict[str, tuple[Callable[[int], None], float]]) -> list[dict[str, Any]]:
+    """What each case reaches when it runs for `SUSTAINED_S`, and the clock and the power that it then has."""
+    import torch
+
+    rows = []
+    for name, (launch, work) in cases.items():
+        sampler = subprocess.Popen(
+            [
+                "nvidia-smi",
+                "--query-gpu=clocks.sm,power.draw.instant",
+                "--format=csv,noheader,nounits",
+                "-lms",
+                "20",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        events = []
+        start = time.monotonic()
+        while time.monotonic() - start < SUSTAINED_S:
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            for number in range(4 * LAUNCHES):
+                launch(number)
+            after.record()
+            after.synchronize()
+            events.append((before, after))
+        sampler.terminate()
+        text, _ = sampler.communicate()
+        samples = [tuple(map(float, line.split(","))) for line in text.splitlines() if line.count(",") == 1]
+        samples = samples[len(samples) // 2 :]
+        late = [a.elapsed_time(b) / 1e3 / (4 * LAUNCHES) for a, b in events[len(events) // 2 :]]
+        row = {"name": name, "tflops": work / statistics.median(late) / 1e12, "samples": len(samples)}
+        if samples:
+            clocks, watts = zip(*samples, strict=True)
+            row |= {"clock_mhz": statistics.median(clocks), "watts": statistics.median(watts)}
+        rows.append(row)
+    return rows
+
+
 def profiled(kernels: dict[str, Built], mnk: Size) -> tuple[dict[str, dict[str, float]], str]:
     """The profiler's counters of one launch of each kernel, and why there are none if so."""
     ncu = shutil.which("ncu")
@@ -295,7 +339,7 @@ def profiled(kernels: dict[str, Built], mnk: Size) -> tuple[dict[str, dict[str, 
             "--metrics",
             ",".join(COUNTERS.values()),
         ]
-        command += ["--kernel-name", "regex:gemm_"]
+        command += ["--kernel-name", "regex:gemm_|mma_ceiling"]
         command += [sys.executable, "-m", "benchmarks.gemm_ladder", "--launch-only", folder]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     if done.returncode:
@@ -356,6 +400,12 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
         cases["cublas", mnk] = cublas
         cases |= {("ceiling", mnk, key): launch for key, (launch, _) in ceilings.items()}
         times |= medians(cases)
+        if mnk == SQUARE:
+            work = float(2 * mnk[0] * mnk[1] * mnk[2])
+            long = {RUNGS[-1]: (cases[Job(RUNGS[-1], mnk)], work), "cuBLAS": (cases["cublas", mnk], work)}
+            steady = sustained(
+                {f"ceiling {key}": (one, float(count)) for key, (one, count) in ceilings.items()} | long
+            )
         del sets, cases
 
     def rate(mnk: Size, seconds: float) -> float:
@@ -368,6 +418,8 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
     best = {mnk: max(found.values()) for mnk, found in by_ceiling.items()}
     rungs = {job.name: one for job, one in usable.items() if job.mnk == SQUARE and job.name in RUNGS}
     counted, why = profiled(rungs, SQUARE)
+    ragged = {job.name: one for job, one in usable.items() if job.mnk == AWKWARD[0] and job.name in RUNGS}
+    counted_ragged, _ = profiled(ragged, AWKWARD[0])
     rows, variants = [], []
     for job, one in usable.items():
         tflops = rate(job.mnk, times[job])
@@ -377,11 +429,18 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
             row = {"rung": job.name, **row}
             if job.mnk == SQUARE:
                 row |= {"predicted": PREDICTIONS[job.name], "counters": counted.get(job.name, {})}
+            if job.mnk == AWKWARD[0]:
+                row |= {"counters": counted_ragged.get(job.name, {})}
             rows.append(row)
         else:
             choice = job.kernel
             made = {"tile": list(choice.tile), "warps": list(choice.warps), "stages": choice.stages}
-            made |= {"group": choice.group, "sets": choice.sets, "late": choice.late, "cache": choice.cache}
+            made |= {
+                "group": choice.group,
+                "sets": choice.sets,
+                "copies": choice.copies,
+                "cache": choice.cache,
+            }
             variants.append({"name": choice.name, **made, "ctas": choice.ctas, **row})
     return {
         "ceiling": {
@@ -392,6 +451,7 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
                 for key, value in by_ceiling[SQUARE].items()
             ],
         },
+        "sustained": steady,
         "cublas": [{"mnk": list(mnk), "tflops": rate(mnk, times["cublas", mnk])} for mnk in sizes],
         "rows": rows,
         "variants": variants,
@@ -403,7 +463,9 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
 def report(result: dict[str, Any]) -> str:
     """A short table."""
     ceiling = result["ceiling"]
-    lines = [f"ceiling {ceiling['tflops']:.1f} TFLOP/s {ceiling['loops']}"]
+    lines = [f"ceiling {ceiling['tflops']:.1f} TFLOP/s"]
+    lines += [f"  {one['warps']} warps, {one['fragments']}: {one['tflops']:.1f}" for one in ceiling["loops"]]
+    lines += [f"sustained {one}" for one in result["sustained"]]
     lines += [f"cuBLAS {one['mnk']} {one['tflops']:.1f}" for one in result["cublas"]]
     for row in result["rows"] + result["variants"]:
         name, mnk = row.get("rung") or row["name"], "x".join(map(str, row["mnk"]))
@@ -441,6 +503,7 @@ def main(arguments: list[str] | None = None) -> int:
     jobs = [Job(rung, SQUARE) for rung in RUNGS]
     jobs += [Job(rung, mnk) for mnk in AWKWARD for rung in ANY_SIZE]
     jobs += [Job(variant, SQUARE) for variant in VARIANTS]
+    jobs += [Job(variant, AWKWARD[0]) for variant in AWKWARD_VARIANTS]
     result = {
         "recorded": {**of_this_machine(), "multiprocessors": gpu.multiprocessors, "torch": torch.__version__},
         "method": {"rounds": ROUNDS, "launches": LAUNCHES, "sets": SETS, "takes": "median of the rounds"},

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cutecourse.kernels import gemm_tiles
+from cutecourse.kernels import gemm_late
 from cutecourse.kernels.faults import changed_text
 from cutecourse.kernels.files import KernelFile
 from cutecourse.kernels.gemm_ladder import ladder_spec
 from cutecourse.kernels.spec import LaunchSpec
 
-__all__ = ["VARIANTS", "Variant"]
+__all__ = ["AWKWARD_VARIANTS", "VARIANTS", "Variant"]
 
 _ONE_SET = (
     (
@@ -43,13 +43,17 @@ _ONE_SET = (
 """,
     ),
 )
-_COPIES = """        ahead = k + AHEAD  # a k-tile behind the last one is zeros
-        at, to = (None, None, None, ahead), (None, None, None, ahead % STAGES)
-        copy_inside(load, tAcA[at], mA.shape, tAgA[at], tAsA[to])
-        copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[to])
-        cute.arch.cp_async_commit_group()
+_WHERE = """                ahead = k + AHEAD  # a k-tile behind the last one is zeros
+                at, to = (None, None, None, ahead), (None, None, None, ahead % STAGES)
 """
-_MULTIPLY = """            cute.gemm(tiled_mma, tCrC, tCrA[now], tCrB[now], tCrC)
+_COPIES = f"""{_WHERE}                copy_inside(load, tAcA[at], mA.shape, tAgA[at], tAsA[to])
+                copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[to])
+                cute.arch.cp_async_commit_group()
+"""
+_TURN = """    for k in cutlass.range(k_tiles, unroll=1):
+"""
+_SPREAD = """                copy_inside(load, tBcB[at], mB.shape, tBgB[at], tBsB[to])
+                cute.arch.cp_async_commit_group()
 """
 
 
@@ -62,7 +66,8 @@ class Variant:
     stages    of shared memory.
     group     rows of tiles that CTAs go down before the next column.
     sets      sets of fragments: 2 where the next is loaded while one is multiplied.
-    late      the copies are issued behind the first block's MMAs.
+    copies    where in a turn they are issued: "first", "late" (behind the first block's MMAs), or "spread"
+              (A's there, and B's behind the second block's).
     cache     "cg", "ca", or "cg" with an L2 prefetch of 128 or 256 bytes.
     ctas      the least CTAs that an SM must be able to hold (the compiler bounds the registers), 0: any.
     """
@@ -72,7 +77,7 @@ class Variant:
     stages: int = 4
     group: int = 8
     sets: int = 2
-    late: bool = False
+    copies: str = "late"
     cache: str = "cg"
     ctas: int = 0
 
@@ -82,7 +87,7 @@ class Variant:
         m, n, k = self.tile
         parts = [f"{m}x{n}x{k}", f"{self.warps[0]}x{self.warps[1]} warps", f"{self.stages} stages"]
         parts += [f"group {self.group}"] * (self.group != 8)
-        parts += ["one set"] * (self.sets == 1) + ["late copies"] * self.late
+        parts += ["one set"] * (self.sets == 1) + [f"copies {self.copies}"] * (self.copies != "late")
         parts += [self.cache] * (self.cache != "cg") + [f"{self.ctas} CTAs"] * bool(self.ctas)
         return ", ".join(parts)
 
@@ -90,11 +95,11 @@ class Variant:
         """The launch for C (M, N) = A (M, K) times B (N, K) transposed."""
         tile, threads = self.tile, 32 * self.warps[0] * self.warps[1]
         given = {
-            "TILE": gemm_tiles.FILE.constant("TILE"),
-            "AHEAD": gemm_tiles.FILE.constant("AHEAD"),
-            "GROUP": gemm_tiles.FILE.constant("GROUP"),
-            "WARPS": gemm_tiles.FILE.constant("WARPS"),
-            "THREADS": gemm_tiles.FILE.constant("THREADS"),
+            "TILE": gemm_late.FILE.constant("TILE"),
+            "AHEAD": gemm_late.FILE.constant("AHEAD"),
+            "GROUP": gemm_late.FILE.constant("GROUP"),
+            "WARPS": gemm_late.FILE.constant("WARPS"),
+            "THREADS": gemm_late.FILE.constant("THREADS"),
         }
         wanted = dict(zip(given, (tile, self.stages - 1, self.group, self.warps, threads), strict=True))
         changes = [(f"\n{name} = {given[name]}", f"\n{name} = {wanted[name]}") for name in given]
@@ -102,17 +107,16 @@ class Variant:
         changes.append(("cute.make_swizzle(2, 4, 3)", f"cute.make_swizzle({bits}, 4, 3)"))
         if self.sets == 1:
             changes += _ONE_SET
-        if self.late:
-            inner = "".join(f"        {line}\n" for line in _COPIES.splitlines())
-            changes += [
-                (_COPIES, ""),
-                (_MULTIPLY, f"{_MULTIPLY}            if block == 0:\n{inner}"),
-            ]
+        if self.copies == "first":
+            outer = "".join(line[8:] + "\n" for line in _COPIES.splitlines())
+            changes += [("            if block == 0:\n" + _COPIES, ""), (_TURN, _TURN + outer)]
+        if self.copies == "spread":
+            changes.append((_SPREAD, f"            if block == 1:\n{_WHERE}{_SPREAD}"))
         if self.cache == "ca":
             changes.append(
                 ("LoadCacheMode.GLOBAL if width == 8 else LoadCacheMode.ALWAYS", "LoadCacheMode.ALWAYS")
             )
-        file = KernelFile("gemm_tiles", changed_text(gemm_tiles, changes))
+        file = KernelFile("gemm_late", changed_text(gemm_late, changes))
         stages_bytes = self.stages * (tile[0] + tile[1]) * tile[2] * 2
         if stages_bytes < tile[0] * tile[1] * 2:
             raise ValueError(f"{self.name}: the stages have no room for C's tile")
@@ -128,17 +132,19 @@ class Variant:
 
 
 VARIANTS = (
-    Variant(),
+    Variant(copies="first"),
     Variant(stages=3),
+    Variant(stages=5),
     Variant(tile=(256, 128, 64), stages=2),
     Variant(tile=(256, 128, 64), stages=3),
+    Variant(tile=(256, 128, 64), stages=3, copies="first"),
+    Variant(tile=(256, 128, 64), stages=3, copies="spread"),
     Variant(tile=(256, 128, 64), stages=4),
     Variant(sets=1),
     Variant(tile=(256, 128, 64), stages=3, sets=1),
-    Variant(late=True),
-    Variant(tile=(256, 128, 64), stages=4, late=True),
     Variant(group=1),
     Variant(group=4),
+    Variant(group=16),
     Variant(group=100000),
     Variant(cache="ca"),
     Variant(cache="cg L2 128"),
@@ -147,16 +153,26 @@ VARIANTS = (
     Variant(tile=(128, 256, 64), warps=(2, 4), stages=3),
     Variant(tile=(128, 128, 32), warps=(2, 2), stages=3),
     Variant(tile=(128, 128, 32), warps=(2, 2), stages=4),
-    Variant(tile=(128, 128, 32), warps=(2, 2), stages=4, cache="ca"),
     Variant(tile=(128, 128, 64), warps=(2, 2), stages=3),
+    Variant(tile=(128, 128, 64), warps=(2, 2), stages=3, copies="spread"),
     Variant(tile=(128, 128, 32), warps=(4, 2), stages=4),
     Variant(tile=(128, 128, 32), warps=(4, 2), stages=4, ctas=2),
     Variant(tile=(192, 128, 32), warps=(2, 2), stages=4),
     Variant(tile=(192, 128, 32), warps=(2, 2), stages=4, sets=1),
-    Variant(tile=(192, 256, 32), warps=(2, 4), stages=4),
     Variant(tile=(192, 256, 32), warps=(2, 4), stages=4, sets=1),
     Variant(tile=(256, 192, 32), warps=(4, 2), stages=4, sets=1),
     Variant(tile=(192, 256, 64), warps=(2, 4), stages=3, sets=1),
     Variant(tile=(256, 256, 32), warps=(4, 4), stages=4, sets=1),
 )
 """What was tried: every row is measured."""
+
+AWKWARD_VARIANTS = (
+    Variant(tile=(256, 128, 64), stages=3),
+    Variant(tile=(128, 256, 64), warps=(2, 4), stages=3),
+    Variant(tile=(128, 128, 64), warps=(2, 2), stages=3),
+    Variant(cache="ca"),
+    Variant(cache="cg L2 128"),
+    Variant(copies="first"),
+    Variant(group=16),
+)
+"""Those that a row of 16 bytes, and not 128, might suit better."""

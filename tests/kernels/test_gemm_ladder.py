@@ -15,7 +15,7 @@ from cutecourse.kernels.gemm_ladder import RUNGS
 DEVICES = pytest.mark.parametrize(
     "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu, id="gpu")]
 )
-WHOLE = [rung for rung in RUNGS if rung not in ("gemm_any", "gemm_tiles")]
+WHOLE = [rung for rung in RUNGS if rung not in ("gemm_any", "gemm_tiles", "gemm_late")]
 # M, N, K: one k-tile, and more than there are stages.
 WHOLE_SHAPES = [(128, 128, 32), (128, 256, 160)]
 # Rows of 16, 8, 4 and 2 bytes; tiles cut off along M, N and K; less than a tile; groups of tiles cut off.
@@ -48,13 +48,13 @@ def test_rung__multiplies_whole_tiles(rung, mnk, device):
 
 @DEVICES
 @pytest.mark.parametrize("mnk", RAGGED_SHAPES)
-@pytest.mark.parametrize("rung", ["gemm_any", "gemm_tiles"])
+@pytest.mark.parametrize("rung", ["gemm_any", "gemm_late"])
 def test_rung__multiplies_any_size(rung, mnk, device):
     check(rung, mnk, seed=sum(mnk), device=device)
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("rung", ["gemm_stages", "gemm_tiles"])
+@pytest.mark.parametrize("rung", ["gemm_stages", "gemm_late"])
 def test_rung__multiplies_in_any_order_of_the_warps(rung, seed):
     check(rung, (128, 256, 160), seed, "emulator")
 

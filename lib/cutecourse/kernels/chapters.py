@@ -108,6 +108,7 @@ CHAPTERS = (
             "gemm_epilogue",
             "gemm_any",
             "gemm_tiles",
+            "gemm_late",
             "gemm_broken",
         ),
         target="sm_80",

@@ -15,6 +15,7 @@ RUNGS = (
     "gemm_epilogue",
     "gemm_any",
     "gemm_tiles",
+    "gemm_late",
 )
 """The rungs from the first to the last; each is a module with `spec(m, n, k)`."""
 
