@@ -99,11 +99,26 @@ def test_bank_access__counts_what_was_counted_by_hand(
             ldmatrix_access(matrices=1),
             "S<3,2,3> moves the 8 elements of one lane apart; its base must be at least 3",
         ),
+        (Layout((8, 8), (8, 1)), row_access(lanes=8, kind="copy"), "'copy' is none of load, store, atomic"),
     ],
 )
 def test_bank_access__refuses_in_words(layout: Any, access: SharedAccess, message: str) -> None:
     with pytest.raises(MemoryAccessError, match=message):
         bank_access(layout, access)
+
+
+def test_bank_access__knows_loads_stores_matrices_and_atomics() -> None:
+    tile = Layout((1, 128), (128, 1))
+    pairs = [(0, 4 * (lane // 2)) for lane in range(32)]
+    costs = {kind: SharedAccess("pairs", pairs, 4, kind) for kind in ("load", "store", "matrix")}
+    # 16 lanes of a load are served together, for each wants what its neighbour wants.
+    assert {kind: bank_access(tile, one, element_bits=32).wavefronts for kind, one in costs.items()} == {
+        "load": 2,
+        "store": 4,
+        "matrix": 4,
+    }
+    add = SharedAccess("add", [(0, 0)] * 32, kind="atomic")
+    assert bank_access(tile, add, element_bits=32) == BankAccess(32, 1)
 
 
 # ---- every swizzle ----

@@ -20,7 +20,14 @@ from cutecourse.layout import (
     get_swizzle_portion,
     size,
 )
-from cutecourse.memory_access import BANK_BYTES, BANKS, BankAccess, MemoryAccessError, bank_conflicts
+from cutecourse.memory_access import (
+    BANK_BYTES,
+    BANKS,
+    BankAccess,
+    MemoryAccessError,
+    Operation,
+    bank_conflicts,
+)
 
 __all__ = [
     "SharedAccess",
@@ -47,34 +54,42 @@ class SharedAccess:
     name    what the access is called in tables and widgets.
     coords  (row, column) of the first element of each lane, lane 0 first.
     elems   how many elements each lane accesses; they lie side by side in memory.
+    kind    "load", "store", "atomic", or "matrix" for ldmatrix and stmatrix; see `bank_conflicts`.
     """
 
     name: str
-    coords: tuple[tuple[int, int], ...]
+    coords: Sequence[tuple[int, int]]
     elems: int = 1
+    kind: str = "load"
 
 
-def row_access(row: int = 0, *, lanes: int = 32, elems: int = 1, start: int = 0) -> SharedAccess:
+def row_access(
+    row: int = 0, *, lanes: int = 32, elems: int = 1, start: int = 0, kind: str = "load"
+) -> SharedAccess:
     """Let the lanes go along a row: lane i accesses `elems` elements from column `start + i * elems`.
 
     >>> row_access(2, lanes=4).coords
     ((2, 0), (2, 1), (2, 2), (2, 3))
     """
     coords = tuple((row, start + lane * elems) for lane in range(lanes))
-    return SharedAccess(f"row {row}", coords, elems)
+    return SharedAccess(f"row {row}", coords, elems, kind)
 
 
-def column_access(column: int = 0, *, lanes: int = 32, elems: int = 1, start: int = 0) -> SharedAccess:
+def column_access(
+    column: int = 0, *, lanes: int = 32, elems: int = 1, start: int = 0, kind: str = "load"
+) -> SharedAccess:
     """Let the lanes go down a column: lane i accesses `elems` elements of row `start + i`.
 
     >>> column_access(5, lanes=3, start=8).coords
     ((8, 5), (9, 5), (10, 5))
     """
     coords = tuple((start + lane, column) for lane in range(lanes))
-    return SharedAccess(f"column {column}", coords, elems)
+    return SharedAccess(f"column {column}", coords, elems, kind)
 
 
-def block_access(rows: int, columns: int, *, elems: int, at: tuple[int, int] = (0, 0)) -> SharedAccess:
+def block_access(
+    rows: int, columns: int, *, elems: int, at: tuple[int, int] = (0, 0), kind: str = "store"
+) -> SharedAccess:
     """Let the lanes fill a block row by row, as cp.async does: `elems` elements for each lane.
 
     >>> block_access(2, 4, elems=2).coords
@@ -83,7 +98,7 @@ def block_access(rows: int, columns: int, *, elems: int, at: tuple[int, int] = (
     coords = tuple(
         (at[0] + row, at[1] + column) for row in range(rows) for column in range(0, columns, elems)
     )
-    return SharedAccess(f"block {rows}x{columns} at ({at[0]}, {at[1]})", coords, elems)
+    return SharedAccess(f"block {rows}x{columns} at ({at[0]}, {at[1]})", coords, elems, kind)
 
 
 def ldmatrix_access(
@@ -104,7 +119,7 @@ def ldmatrix_access(
         pairs = [(across, down) for down, across in pairs]
     coords = tuple((at[0] + row, at[1] + column) for row, column in pairs)
     name = f"ldmatrix.x{matrices}{'.trans' if trans else ''} at ({at[0]}, {at[1]})"
-    return SharedAccess(name, coords, elems)
+    return SharedAccess(name, coords, elems, "matrix")
 
 
 def byte_addresses(layout: Any, access: SharedAccess, *, element_bits: int = 16) -> list[int]:
@@ -128,9 +143,7 @@ def bank_access(layout: Any, access: SharedAccess, *, element_bits: int = 16) ->
     >>> bank_access(Layout((32, 64), (64, 1)), column_access(0))
     BankAccess(wavefronts=32, ideal=1)
     """
-    return bank_conflicts(
-        byte_addresses(layout, access, element_bits=element_bits), access.elems * element_bits // 8
-    )
+    return _cost(byte_addresses(layout, access, element_bits=element_bits), access, element_bits)
 
 
 @dataclass(frozen=True)
@@ -214,11 +227,11 @@ def swizzle_conflicts(
     # The swizzle of a composed layout also acts on its offset.
     start = layout.offset if isinstance(layout, ComposedLayout) else 0
     offsets = [[start + offset for offset in _offsets(plain, access)] for access in listed]
-    widths = [access.elems * element_bits // 8 for access in listed]
 
     def cost(swizzle: Swizzle) -> SwizzleCost:
         addresses = [[swizzle(offset) * element_bits // 8 for offset in lanes] for lanes in offsets]
-        return SwizzleCost(swizzle, tuple(map(bank_conflicts, addresses, widths)))
+        each = (_cost(at, access, element_bits) for at, access in zip(addresses, listed, strict=True))
+        return SwizzleCost(swizzle, tuple(each))
 
     places = start + cosize(plain)
     found = [cost(swizzle) for swizzle in _swizzles(places, element_bits, max(a.elems for a in listed))]
@@ -258,6 +271,14 @@ def _swizzles(places: int, element_bits: int, vector_elems: int) -> Iterable[Swi
             if places % (1 << (base + bits)) == 0:
                 for shift in range(bits, top - base - bits + 1):
                     yield Swizzle(bits, base, shift)
+
+
+def _cost(addresses: Sequence[int], access: SharedAccess, element_bits: int) -> BankAccess:
+    # ldmatrix and stmatrix never serve two matrices together; neither does a store with two groups of lanes.
+    kinds: dict[str, Operation] = {"load": "load", "store": "store", "atomic": "atomic", "matrix": "store"}
+    if access.kind not in kinds:
+        raise MemoryAccessError(f"{access.name}: {access.kind!r} is none of {', '.join(kinds)}.")
+    return bank_conflicts(addresses, access.elems * element_bits // 8, kinds[access.kind])
 
 
 def _offsets(layout: Any, access: SharedAccess) -> list[int]:

@@ -31,7 +31,9 @@ def random_map(rng: random.Random) -> tuple[BankMap, Any, SharedAccess, int]:
             row_access(rng.randrange(rows), lanes=min(32, columns)),
             column_access(rng.randrange(columns), lanes=min(32, rows)),
             ldmatrix_access(matrices=count, elems=chunk) if chunk <= columns else row_access(lanes=8),
-            block_access(8, min(columns, 4 * chunk), elems=chunk),
+            block_access(8, min(columns, 4 * chunk), elems=chunk, kind=rng.choice(("load", "store"))),
+            SharedAccess("pairs", [(lane // 2 % rows, 0) for lane in range(32)], chunk),
+            SharedAccess("add", [(lane % 3, rng.randrange(columns)) for lane in range(32)], kind="atomic"),
             SharedAccess(
                 "any",
                 tuple((rng.randrange(rows), rng.randrange(columns)) for _ in range(rng.randint(2, 32))),

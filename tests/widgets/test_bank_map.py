@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 from widgets.bank_cases import random_map
 
-from cutecourse.banks import SharedAccess, block_access, column_access, ldmatrix_access, row_access
+from cutecourse.banks import (
+    SharedAccess,
+    bank_access,
+    block_access,
+    column_access,
+    ldmatrix_access,
+    row_access,
+)
 from cutecourse.kernels import micro_gemm_ldmatrix
 from cutecourse.layout import Layout, Swizzle, composition
 from cutecourse.memory_access import BankAccess, bank_conflicts
@@ -35,39 +42,63 @@ ACCESSES = [
 # ---- wavefronts ----
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(40))
 def test_wavefronts__are_as_many_as_memory_access_counts_and_serve_every_word_once(seed: int) -> None:
     rng = random.Random(seed)
-    width = rng.choice((1, 2, 4, 8, 16))
+    width = rng.choice((1, 2, 4, 8, 8, 16, 16))
     spread = rng.choice((1, 4, 32, 40))
+    kind = rng.choice(("load", "load", "store", "atomic"))
     lanes: list[int | None] = [width * rng.randrange(spread * 64) for _ in range(32)]
+    together = rng.choice((0, 0, 1, 2))
+    if together:  # neighbours want the same
+        lanes = [lanes[lane & ~together] for lane in range(32)]
     if seed % 3 == 0:
         lanes = [None if rng.random() < 0.4 else address for address in lanes]
-    waves = wavefronts_of(lanes, width)
-    at_once = 128 // max(4, width)
-    # An idle lane costs what a lane costs that wants a word which another lane gets.
-    shared = list(lanes)
-    for lane, address in enumerate(lanes):
-        group = lanes[lane // at_once * at_once :][:at_once]
-        shared[lane] = address if address is not None else next(one for one in group if one is not None)
-    assert cost_of(waves) == bank_conflicts([one for one in shared if one is not None], width)
-    for group in range(32 // at_once):
-        served = [word for wave in waves if wave.group == group for word in wave.words]
-        wanted: dict[int, list[int]] = {}
-        for lane in range(group * at_once, (group + 1) * at_once):
-            address = lanes[lane]
-            if address is not None:
-                for word in sorted({(address + byte) // 4 for byte in range(width)}):
-                    wanted.setdefault(word, []).append(lane)
-        assert {word: list(who) for _, word, who in served} == wanted
-        assert len(served) == len(wanted)
+    waves = wavefronts_of(lanes, width, kind)
+    assert cost_of(waves) == bank_conflicts(lanes, width, kind)  # type: ignore[arg-type]
+    groups = sorted({(wave.first, wave.span) for wave in waves})
+    assert all(first + span <= after for (first, span), (after, _) in pairwise(groups))
+    for first, span in groups:
+        served = [word for wave in waves if wave.first == first for word in wave.words]
+        wanted = [
+            (word, lane)
+            for lane in range(first, first + span)
+            if (address := lanes[lane]) is not None
+            for word in sorted({(address + byte) // 4 for byte in range(width)})
+        ]
+        assert sorted((word, lane) for _, word, who in served for lane in who) == sorted(wanted)
+        words = [word for _, word, _ in served]
+        assert kind == "atomic" or len(words) == len(set(words))
         assert all(bank == word % 32 for bank, word, _ in served)
     for wave in waves:
         banks = [bank for bank, _, _ in wave.words]
         assert banks == sorted(set(banks))
     # Within a group no wavefront is busier than the one before it.
     for one, after in pairwise(waves):
-        assert one.group < after.group or len(after.words) <= len(one.words)
+        assert one.first < after.first or len(after.words) <= len(one.words)
+
+
+def test_wavefronts__of_a_load_serve_two_groups_together_where_neighbours_agree() -> None:
+    # Rows of the thread layout (16,2) read 16 bytes each: lanes 2i and 2i + 1 the same.
+    pairs: list[int | None] = [16 * (lane // 2) for lane in range(32)]
+    assert [(wave.first, wave.span) for wave in wavefronts_of(pairs, 16)] == [(0, 16), (16, 16)]
+    assert len(wavefronts_of(pairs, 16, "store")) == 4
+    assert len(wavefronts_of(pairs, 16, "matrix")) == 4
+    shown = BankMap(
+        "(1,64):(64,1)", 32, accesses=[SharedAccess("pairs", [(0, 4 * (i // 2)) for i in range(32)], 4)]
+    )
+    assert shown.cost == BankAccess(2, 2)
+    assert shown.words.startswith(
+        "Each lane accesses 16 bytes, so 8 lanes are served together, "
+        "or 16 if each wants what its neighbour wants."
+    )
+
+
+def test_words__of_atomic_operations_at_one_word() -> None:
+    lanes = [(0, lane % 4) for lane in range(32)]
+    shown = BankMap("(1,32):(32,1)", 32, accesses=[SharedAccess("add", lanes, kind="atomic")])
+    assert shown.cost == BankAccess(8, 1)
+    assert shown.words.startswith("8 lanes update words of bank 0, one after another: 8 wavefronts where 1")
 
 
 def test_runs__join_the_banks_of_one_lane() -> None:
@@ -213,8 +244,7 @@ def test_cost__is_that_of_the_layout_with_padding_and_swizzle(seed: int) -> None
     shown, layout, access, bits = random_map(random.Random(seed))
     if shown.problem:
         return
-    addresses = [layout(crd) * bits // 8 for crd in access.coords]
-    assert shown.cost == bank_conflicts(addresses, access.elems * bits // 8)
+    assert shown.cost == bank_access(layout, access, element_bits=bits)
 
 
 def test_layout__with_a_swizzle_of_its_own_and_modes_in_parts() -> None:
@@ -260,6 +290,7 @@ def test_unit__is_what_a_lane_accesses_and_never_less_than_a_word() -> None:
         ({"accesses": [3]}, "is no access"),
         ({"accesses": [column_access()]}, "lane 8 accesses \\(8, 0\\), and the tile has 8 rows"),
         ({"accesses": [row_access(lanes=2, elems=3)]}, "3 elements of 16 bits"),
+        ({"accesses": [row_access(kind="copy")]}, "'copy' is none of load, store, atomic, matrix"),
         ({"accesses": [SharedAccess("none", ())]}, "1 to 32 active lanes"),
         ({"accesses": [row_access()], "access": 1}, "there are 1, counted from 0"),
         ({"accesses": [row_access()], "access": "row 1"}, "There is no access 'row 1'; there are row 0"),
@@ -327,6 +358,7 @@ class Row:
     line: int
     instruction: str
     space: str = "shared"
+    kind: str = "load"
 
 
 @dataclass

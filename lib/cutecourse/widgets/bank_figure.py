@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from cutecourse import palette
 from cutecourse.memory_access import BANKS
-from cutecourse.widgets.bank_places import Access, Tile, Wavefront, wavefronts_of
+from cutecourse.widgets.bank_places import Access, Tile, Wavefront
 from cutecourse.widgets.figures import COLLISION, INK, LINE, MONO, MUTED, PrintFigure
 
 MOST_ROWS = 64  # of the tile; the rest is named, not drawn
@@ -35,10 +35,7 @@ def draw_banks(tile: Tile, chosen: Access | None, lines: list[str]) -> PrintFigu
     """The tile on the left, one row for each wavefront on the right, the words below."""
     unit = tile.unit(chosen)
     down = tile.extents[1 - tile.across]
-    blocked = chosen is None or bool(tile.obstacle(chosen))
-    waves: tuple[Wavefront, ...] = ()
-    if chosen is not None and not blocked:
-        waves = wavefronts_of(tile.addresses(chosen), tile.access_bytes(chosen))
+    waves = tile.waves(chosen)
     rows = min(down, MOST_ROWS)
     wrapped = [part for line in lines for part in textwrap.wrap(line, 112)]
     high = max(2.0, _row_inches(rows) * max(rows, len(waves)) + 0.7)
@@ -57,8 +54,8 @@ def draw_banks(tile: Tile, chosen: Access | None, lines: list[str]) -> PrintFigu
 
 def waiting_lanes(waves: tuple[Wavefront, ...]) -> set[int]:
     """The lanes that are not served in the first wavefront of their group."""
-    first = {wave.group: i for i, wave in reversed(list(enumerate(waves)))}
-    return {lane for i, wave in enumerate(waves) if i != first[wave.group] for lane in wave.lanes}
+    first = {wave.first: i for i, wave in reversed(list(enumerate(waves)))}
+    return {lane for i, wave in enumerate(waves) if i != first[wave.first] for lane in wave.lanes}
 
 
 def _draw_tile(
@@ -147,7 +144,7 @@ def _draw_waves(axes: Axes, waves: tuple[Wavefront, ...], rows: int) -> None:
     for spine in axes.spines.values():
         spine.set_edgecolor(LINE)
     for turn, wave in enumerate(waves):
-        late = turn > 0 and waves[turn - 1].group == wave.group
+        late = turn > 0 and waves[turn - 1].first == wave.first
         for bank, wide, lanes in runs_of(wave):
             axes.add_patch(
                 Rectangle(

@@ -21,7 +21,6 @@ from cutecourse.widgets.bank_places import (
     MOST_SWIZZLE_BITS,
     Access,
     Tile,
-    Wavefront,
     check_access,
     cost_of,
     mappable,
@@ -29,7 +28,6 @@ from cutecourse.widgets.bank_places import (
     recorded_accesses,
     sentence,
     wavefront_sentence,
-    wavefronts_of,
 )
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure
@@ -126,6 +124,7 @@ class BankMap(CourseWidget):
         ]
         layout, base, made = recorded_accesses(
             f"line {line}: {rows[0].instruction}",
+            "matrix" if "matrix" in rows[0].instruction else rows[0].kind,
             report.addresses(line, "shared"),
             max(widths),
             row_bytes,
@@ -213,18 +212,14 @@ class BankMap(CourseWidget):
             raise WidgetError("This map has no access; give it one with `accesses=`.")
         if self.problem:
             raise WidgetError(self.problem)
-        return cost_of(self._waves)
+        return cost_of(self.tile.waves(self.chosen))
 
     @property
     def conflicts(self) -> dict[str, int | None]:
         """The conflicts of every access, by name; None for one that cannot run on this tile."""
         tile, found = self.tile, {}
         for access in (Access.of(one, (1, 1)) for one in self.accesses):
-            waves = (
-                ()
-                if tile.obstacle(access)
-                else wavefronts_of(tile.addresses(access), tile.access_bytes(access))
-            )
+            waves = tile.waves(access)
             found[access.name] = cost_of(waves).conflicts if waves else None
         return found
 
@@ -238,14 +233,11 @@ class BankMap(CourseWidget):
         """The sentences below the picture: what the access costs, and what the chosen wavefront serves."""
         told = []
         if self.chosen is not None:
-            told = [sentence(self.tile, self.chosen), wavefront_sentence(self._waves, self.wavefront)]
+            told = [
+                sentence(self.tile, self.chosen),
+                wavefront_sentence(self.tile.waves(self.chosen), self.wavefront),
+            ]
         return " ".join(filter(None, [*told, self.tile.overrun()]))
-
-    @property
-    def _waves(self) -> tuple[Wavefront, ...]:
-        if self.chosen is None or self.problem:
-            return ()
-        return wavefronts_of(self.tile.addresses(self.chosen), self.tile.access_bytes(self.chosen))
 
     def figure(self) -> PrintFigure:
         """The tile, the wavefronts and the words, for print."""

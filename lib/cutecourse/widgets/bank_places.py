@@ -15,6 +15,7 @@ from cutecourse.widgets.errors import WidgetError
 
 WARP_LANES = 32
 MOST_CELLS = 4096
+KINDS = ("load", "store", "atomic", "matrix")
 ELEMENT_BITS = (8, 16, 32, 64)
 MOST_SWIZZLE_BITS = 6
 MOST_BASE = 12
@@ -26,11 +27,13 @@ MOST_PADDING = 64
 class Wavefront:
     """One pass over the banks.
 
-    group  which group of lanes it serves: lanes are served 32, 16 or 8 at a time, by their width.
+    first  the first lane of the group that it serves.
+    span   how many lanes this group has: lanes are served 32, 16 or 8 at a time, by their width.
     words  (bank, word, lanes) of each bank that delivers, by bank.
     """
 
-    group: int
+    first: int
+    span: int
     words: tuple[tuple[int, int, tuple[int, ...]], ...]
 
     @property
@@ -39,41 +42,70 @@ class Wavefront:
         return tuple(sorted({lane for _, _, lanes in self.words for lane in lanes}))
 
 
-def cost_of(waves: Sequence[Wavefront]) -> BankAccess:
-    """How many wavefronts an access takes, and how many would do if no two of its words met in a bank."""
-    words: dict[int, int] = {}
-    for wave in waves:
-        words[wave.group] = words.get(wave.group, 0) + len(wave.words)
-    return BankAccess(len(waves), sum(-(-count // BANKS) for count in words.values()))
-
-
 def lanes_at_once(access_bytes: int) -> int:
     """How many lanes are served together: as many as 128 bytes are enough for."""
     return BANKS * BANK_BYTES // max(access_bytes, BANK_BYTES)
 
 
-def wavefronts_of(addresses: Sequence[int | None], access_bytes: int) -> tuple[Wavefront, ...]:
+def groups_of(addresses: Sequence[int | None], access_bytes: int, kind: str) -> list[tuple[int, int]]:
+    """(first lane, lanes) of each group of lanes that are served together.
+
+    Two neighbouring groups of a load are one where each lane wants what its neighbour wants (lane xor 1 for
+    all lanes, or lane xor 2), as `memory_access.bank_conflicts` says.
+    """
+    span = lanes_at_once(access_bytes)
+    groups = [(first, span) for first in range(0, WARP_LANES, span)]
+    if kind != "load" or span == WARP_LANES:
+        return groups
+    lanes = [*addresses, *[None] * (WARP_LANES - len(addresses))]
+
+    def agree(first: int, distance: int) -> bool:
+        pairs = ((lanes[lane], lanes[lane ^ distance]) for lane in range(first, first + 2 * span))
+        return all(one is None or other is None or one == other for one, other in pairs)
+
+    merged: list[tuple[int, int]] = []
+    for first, _ in groups[::2]:
+        together = agree(first, 1) or agree(first, 2)
+        merged += [(first, 2 * span)] if together else [(first, span), (first + span, span)]
+    return merged
+
+
+def wavefronts_of(
+    addresses: Sequence[int | None], access_bytes: int, kind: str = "load"
+) -> tuple[Wavefront, ...]:
     """Deal the words of an access to wavefronts: each bank delivers its words in the order of the lanes.
 
-    `addresses` in bytes, lane 0 first, None for a lane that takes no part.
+    `addresses` in bytes, lane 0 first, None for a lane that takes no part. Lanes share a word, but atomic
+    operations on it come one after another.
     """
-    at_once = lanes_at_once(access_bytes)
     found: list[Wavefront] = []
-    for start in range(0, len(addresses), at_once):
-        wanted: dict[int, dict[int, list[int]]] = {}  # bank -> word -> lanes
-        for lane, address in enumerate(addresses[start : start + at_once], start):
+    for first, span in groups_of(addresses, access_bytes, kind):
+        wanted: dict[int, list[tuple[int, list[int]]]] = {}  # bank -> (word, lanes)
+        for lane, address in enumerate(addresses[first : first + span], first):
             if address is None:
                 continue
             for byte in range(address, address + max(access_bytes, BANK_BYTES), BANK_BYTES):
                 word = byte // BANK_BYTES
-                wanted.setdefault(word % BANKS, {}).setdefault(word, []).append(lane)
+                queue = wanted.setdefault(word % BANKS, [])
+                shared = next((lanes for other, lanes in queue if other == word), None)
+                if shared is None or kind == "atomic":
+                    queue.append((word, [lane]))
+                else:
+                    shared.append(lane)
         deepest = max(map(len, wanted.values()), default=0)
-        queues = {bank: list(words.items()) for bank, words in sorted(wanted.items())}
         for turn in range(deepest):
-            served = [(bank, *queue[turn]) for bank, queue in queues.items() if turn < len(queue)]
+            served = [(bank, *queue[turn]) for bank, queue in sorted(wanted.items()) if turn < len(queue)]
             words = tuple((bank, word, tuple(lanes)) for bank, word, lanes in served)
-            found.append(Wavefront(start // at_once, words))
+            found.append(Wavefront(first, span, words))
     return tuple(found)
+
+
+def cost_of(waves: Sequence[Wavefront]) -> BankAccess:
+    """How many wavefronts an access takes, and how many would do if no two of its words met in a bank."""
+    words: dict[int, set[int]] = {}
+    for wave in waves:
+        words.setdefault(wave.first, set()).update(word for _, word, _ in wave.words)
+    return BankAccess(len(waves), sum(-(-len(one) // BANKS) for one in words.values()))
 
 
 @dataclass(frozen=True)
@@ -83,10 +115,11 @@ class Access:
     name: str
     elems: int
     indices: tuple[int, ...]
+    kind: str = "load"
 
     def to_snapshot(self) -> dict[str, Any]:
         """The access as plain data."""
-        return {"name": self.name, "elems": self.elems, "indices": list(self.indices)}
+        return {"name": self.name, "elems": self.elems, "kind": self.kind, "indices": list(self.indices)}
 
     @classmethod
     def of(cls, value: Any, extents: tuple[int, int]) -> Access:
@@ -101,12 +134,14 @@ class Access:
                         f"{value.name}: lane {lane} accesses ({row}, {column}), and the tile has "
                         f"{extents[0]} rows and {extents[1]} columns."
                     )
-            return cls(value.name, value.elems, tuple(r + extents[0] * c for r, c in value.coords))
+            indices = tuple(row + extents[0] * column for row, column in value.coords)
+            return cls(value.name, value.elems, indices, value.kind)
         if isinstance(value, Access):
             return value
         try:
-            made = cls(str(value["name"]), int(value["elems"]), tuple(int(i) for i in value["indices"]))
-        except (KeyError, TypeError, ValueError) as error:
+            indices = tuple(int(index) for index in value["indices"])
+            made = cls(str(value["name"]), int(value["elems"]), indices, str(value.get("kind", "load")))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise WidgetError(
                 f"{value!r} is no access; make one with row_access, column_access or ldmatrix_access."
             ) from error
@@ -123,6 +158,8 @@ def check_access(access: Access, places: int, element_bits: int) -> None:
             f"{access.name}: {access.elems} elements of {element_bits} bits; a lane accesses "
             "1, 2, 4, 8 or 16 bytes at once."
         )
+    if access.kind not in KINDS:
+        raise WidgetError(f"{access.name}: {access.kind!r} is none of {', '.join(KINDS)}.")
     if not 1 <= len(access.indices) <= WARP_LANES or all(index < 0 for index in access.indices):
         raise WidgetError(f"{access.name}: a warp has 1 to {WARP_LANES} active lanes.")
     if max(access.indices) >= places:
@@ -237,6 +274,12 @@ class Tile:
         """How many bytes each lane accesses."""
         return access.elems * self.bits // 8
 
+    def waves(self, access: Access | None) -> tuple[Wavefront, ...]:
+        """The wavefronts of an access; none for one that cannot run on this tile."""
+        if access is None or self.obstacle(access):
+            return ()
+        return wavefronts_of(self.addresses(access), self.access_bytes(access), access.kind)
+
     def obstacle(self, access: Access) -> str:
         """Why the instruction cannot run on this tile; "" when it can."""
         bits, base, shift = self.swizzle
@@ -297,35 +340,35 @@ def sentence(tile: Tile, access: Access) -> str:
         return problem
     addresses = tile.addresses(access)
     n_bytes = tile.access_bytes(access)
-    waves = wavefronts_of(addresses, n_bytes)
-    groups = sorted({wave.group for wave in waves})
-    by_group = {group: [wave for wave in waves if wave.group == group] for group in groups}
+    waves = tile.waves(access)
+    groups = sorted({(wave.first, wave.span) for wave in waves})
+    by_group = {group: [wave for wave in waves if wave.first == group[0]] for group in groups}
     cost = cost_of(waves)
-    worst = max(groups, key=lambda group: (len(by_group[group]), -group))
+    first, span = worst = max(groups, key=lambda group: (len(by_group[group]), -group[0]))
     depth = len(by_group[worst])
     bank = min(bank for bank, _, _ in by_group[worst][-1].words)
-    at_once = lanes_at_once(n_bytes)
-    active = [
-        lane for lane, address in enumerate(addresses) if address is not None and lane // at_once == worst
-    ]
-    starting = [lane for lane in active if (addresses[lane] or 0) // BANK_BYTES % BANKS == bank]
-    different = len({(addresses[lane] or 0) // BANK_BYTES for lane in starting})
+    active = [address for address in addresses[first : first + span] if address is not None]
+    starting = [address // BANK_BYTES for address in active if address // BANK_BYTES % BANKS == bank]
     if depth == 1:
         told = "no bank is asked for two different words"
-    elif different == depth and len(starting) == depth:
+    elif len(set(starting)) == len(starting) == depth:
         told = f"{len(starting)} of {len(active)} lanes start in bank {bank}"
+    elif access.kind == "atomic":
+        told = f"{depth} lanes update words of bank {bank}, one after another"
     else:
         told = f"bank {bank} is asked for {depth} different words"
     would_do = f" where {cost.ideal} would do" if cost.conflicts else ""
     total = f"{_counted(cost.wavefronts, 'wavefront')}{would_do}, {_counted(cost.conflicts, 'conflict')}"
     if len(groups) == 1:
         return f"{told[0].upper()}{told[1:]}: {total}."
-    served = f"Each lane accesses {n_bytes} bytes, so {at_once} lanes are served together."
+    at_once = lanes_at_once(n_bytes)
+    merged = f", or {2 * at_once} if each wants what its neighbour wants"
+    together = merged if any(width > at_once for _, width in groups) else ""
+    served = f"Each lane accesses {n_bytes} bytes, so {at_once} lanes are served together{together}."
     if depth == 1:
         return f"{served} In each group {told}: {total}."
-    first = at_once * worst
     told = told.replace(" lanes start", " start")
-    group = f"Lanes {first} to {first + at_once - 1}: {told}, so {depth} wavefronts."
+    group = f"Lanes {first} to {first + span - 1}: {told}, so {depth} wavefronts."
     return f"{served} {group} All {len(groups)} groups together: {total}."
 
 
@@ -397,7 +440,7 @@ def mappable(layout: Any) -> tuple[Layout, tuple[int, int, int]]:
 
 
 def recorded_accesses(
-    name: str, lanes: Sequence[Sequence[int | None]], access_bytes: int, row_bytes: int, most: int
+    name: str, kind: str, lanes: Sequence[Sequence[int | None]], access_bytes: int, row_bytes: int, most: int
 ) -> tuple[Layout, int, list[Access]]:
     """Turn addresses into a tile of bytes: its layout, the byte it begins at, the distinct accesses.
 
@@ -422,5 +465,5 @@ def recorded_accesses(
             -1 if a is None else (a - base) // row_bytes + rows * ((a - base) % row_bytes) for a in one
         )
         label = f"{name}, {number} of {len(distinct)}" if len(distinct) > 1 else name
-        made.append(Access(label if times == 1 else f"{label} ({times} times)", access_bytes, indices))
+        made.append(Access(label if times == 1 else f"{label} ({times} times)", access_bytes, indices, kind))
     return layout, base, made

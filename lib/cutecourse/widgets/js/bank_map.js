@@ -1,5 +1,5 @@
 // A tile of shared memory coloured by bank, the wavefronts of one access, and a swizzle whose numbers can be moved.
-import { BANKS, MOST_BASE, MOST_PADDING, MOST_SHIFT, MOST_SWIZZLE_BITS, bitsOf, costOf, lanesNamed, lanesOf, obstacle, overrun, placeSentence, runsOf, sentence, spans, tileOf, unitOf, waitingLanes, wavefrontSentence, wavefrontsOf } from "./banks.js";
+import { BANKS, MOST_BASE, MOST_PADDING, MOST_SHIFT, MOST_SWIZZLE_BITS, bitsOf, costOf, lanesNamed, lanesOf, obstacle, overrun, placeSentence, runsOf, sentence, spans, tileOf, unitOf, waitingLanes, wavefrontSentence } from "./banks.js";
 import { el, field, follow, uid, update } from "./dom.js";
 import { draw } from "./svg.js";
 
@@ -232,7 +232,7 @@ function render({ model, el: host }) {
     for (let bank = 0; bank < BANKS; bank += wide >= 17 ? 1 : 4) children.push(label(LEFT + wide * (bank + 0.5), TOP - 5, bank, { "text-anchor": "middle" }));
     waves.forEach((wave, turn) => {
       const top = TOP + high * turn;
-      const late = turn > 0 && waves[turn - 1].group === wave.group;
+      const late = turn > 0 && waves[turn - 1].first === wave.first;
       if (turn > 0 && !late) children.push(draw("line", { x1: LEFT - 20, x2: LEFT + wide * BANKS, y1: top, y2: top, class: "cc-bank-rule" }));
       children.push(label(LEFT - 5, top + high / 2 + 3.5, turn + 1, { "text-anchor": "end" }));
       for (const [bank, banks, lanes] of runsOf(wave)) {
@@ -255,7 +255,7 @@ function render({ model, el: host }) {
   const p = (name, text) => el("p", { "data-cc": name, text });
   const conflictsOf = (one) => {
     if (obstacle(tile, one)) return "cannot run";
-    const { conflicts } = costOf(wavefrontsOf(tile.addresses(one), tile.bytesOf(one)));
+    const { conflicts } = costOf(tile.waves(one));
     return `${conflicts} conflict${conflicts === 1 ? "" : "s"}`;
   };
   const tell = () => {
@@ -321,7 +321,7 @@ function render({ model, el: host }) {
     access.control.value = String(model.get("access"));
     const one = chosen();
     problem = one ? obstacle(tile, one) : "";
-    waves = one && !problem ? wavefrontsOf(tile.addresses(one), tile.bytesOf(one)) : [];
+    waves = one ? tile.waves(one) : [];
     unit = unitOf(tile, one);
     accessGroup.hidden = !one;
     wavesPanel.hidden = !one;
@@ -360,5 +360,5 @@ function render({ model, el: host }) {
 }
 
 // For tests: the arithmetic without the picture.
-export const _math = { bitsOf, costOf, obstacle, overrun, placeSentence, runsOf, sentence, spans, tileOf, unitOf, waitingLanes, wavefrontSentence, wavefrontsOf };
+export const _math = { bitsOf, costOf, obstacle, overrun, placeSentence, runsOf, sentence, spans, tileOf, unitOf, waitingLanes, wavefrontSentence };
 export default { render };

@@ -3,6 +3,7 @@ import { flatten, formatLayout, offsetAt, parseLayout, product } from "./notatio
 
 export const BANKS = 32;
 export const BANK_BYTES = 4;
+export const WARP_LANES = 32;
 export const MOST_SWIZZLE_BITS = 6;
 export const MOST_BASE = 12;
 export const MOST_SHIFT = 12;
@@ -50,6 +51,7 @@ export function tileOf({ notation, bits, swizzle, padding, base }) {
   tile.bank = (index) => Math.floor(tile.address(index) / BANK_BYTES) % BANKS;
   tile.bytesOf = (access) => (access.elems * bits) / 8;
   tile.addresses = (access) => access.indices.map((index) => (index < 0 ? null : tile.address(index)));
+  tile.waves = (access) => (obstacle(tile, access) ? [] : wavefrontsOf(tile.addresses(access), tile.bytesOf(access), access.kind));
   return tile;
 }
 
@@ -67,25 +69,35 @@ export function unitOf(tile, access) {
   return unit;
 }
 
-/** Deals the words of an access to wavefronts: { group, words: [[bank, word, lanes], ...] }. */
-export function wavefrontsOf(addresses, bytes) {
-  const atOnce = lanesAtOnce(bytes);
+/** [first lane, lanes] of each group that is served together; groups of a load merge where neighbours agree. */
+export function groupsOf(addresses, bytes, kind) {
+  const span = lanesAtOnce(bytes);
+  const groups = Array.from({ length: WARP_LANES / span }, (_, i) => [i * span, span]);
+  if (kind !== "load" || span === WARP_LANES) return groups;
+  const at = (lane) => addresses[lane] ?? null;
+  const agree = (first, distance) =>
+    Array.from({ length: 2 * span }, (_, i) => [at(first + i), at((first + i) ^ distance)]).every(([one, other]) => one === null || other === null || one === other);
+  return groups.filter((_, i) => i % 2 === 0).flatMap(([first]) => (agree(first, 1) || agree(first, 2) ? [[first, 2 * span]] : [[first, span], [first + span, span]]));
+}
+
+/** Deals the words of an access to wavefronts: { first, span, words: [[bank, word, lanes], ...] }. */
+export function wavefrontsOf(addresses, bytes, kind = "load") {
   const found = [];
-  for (let start = 0; start < addresses.length; start += atOnce) {
-    const wanted = Array.from({ length: BANKS }, () => new Map()); // of each bank: word -> lanes
-    addresses.slice(start, start + atOnce).forEach((address, i) => {
+  for (const [first, span] of groupsOf(addresses, bytes, kind)) {
+    const wanted = Array.from({ length: BANKS }, () => []); // of each bank: [word, lanes]
+    addresses.slice(first, first + span).forEach((address, i) => {
       if (address === null) return;
       for (let byte = address; byte < address + Math.max(bytes, BANK_BYTES); byte += BANK_BYTES) {
         const word = Math.floor(byte / BANK_BYTES);
         const queue = wanted[word % BANKS];
-        if (!queue.has(word)) queue.set(word, []);
-        queue.get(word).push(start + i);
+        const shared = kind === "atomic" ? undefined : queue.find(([other]) => other === word);
+        if (shared) shared[1].push(first + i);
+        else queue.push([word, [first + i]]);
       }
     });
-    const queues = wanted.map((queue) => [...queue]);
-    const deepest = Math.max(...queues.map((queue) => queue.length));
+    const deepest = Math.max(...wanted.map((queue) => queue.length));
     for (let turn = 0; turn < deepest; turn += 1)
-      found.push({ group: start / atOnce, words: queues.flatMap((queue, bank) => (turn < queue.length ? [[bank, ...queue[turn]]] : [])) });
+      found.push({ first, span, words: wanted.flatMap((queue, bank) => (turn < queue.length ? [[bank, ...queue[turn]]] : [])) });
   }
   return found;
 }
@@ -107,7 +119,7 @@ export function runsOf(wave) {
 export function waitingLanes(waves) {
   const late = new Set();
   waves.forEach((wave, i) => {
-    if (i > 0 && waves[i - 1].group === wave.group) for (const lane of lanesOf(wave)) late.add(lane);
+    if (i > 0 && waves[i - 1].first === wave.first) for (const lane of lanesOf(wave)) late.add(lane);
   });
   return late;
 }
@@ -146,9 +158,12 @@ export const lanesNamed = (lanes) => `lane${lanes.length === 1 ? "" : "s"} ${spa
 
 /** What an access costs: { wavefronts, ideal, conflicts }. */
 export function costOf(waves) {
-  const words = new Map();
-  for (const wave of waves) words.set(wave.group, (words.get(wave.group) ?? 0) + wave.words.length);
-  const ideal = [...words.values()].reduce((sum, count) => sum + Math.ceil(count / BANKS), 0);
+  const found = new Map(); // of each group: its words
+  for (const { first, words } of waves) {
+    if (!found.has(first)) found.set(first, new Set());
+    for (const [, word] of words) found.get(first).add(word);
+  }
+  const ideal = [...found.values()].reduce((sum, one) => sum + Math.ceil(one.size / BANKS), 0);
   return { wavefronts: waves.length, ideal, conflicts: waves.length - ideal };
 }
 
@@ -158,26 +173,27 @@ export function sentence(tile, access) {
   if (problem) return problem;
   const addresses = tile.addresses(access);
   const bytes = tile.bytesOf(access);
-  const waves = wavefrontsOf(addresses, bytes);
-  const groups = [...new Set(waves.map((wave) => wave.group))];
-  const depthOf = (group) => waves.filter((wave) => wave.group === group).length;
-  const worst = groups.reduce((best, group) => (depthOf(group) > depthOf(best) ? group : best));
+  const waves = tile.waves(access);
+  const firsts = [...new Set(waves.map((wave) => wave.first))];
+  const depthOf = (first) => waves.filter((wave) => wave.first === first).length;
+  const worst = firsts.reduce((best, first) => (depthOf(first) > depthOf(best) ? first : best));
   const depth = depthOf(worst);
-  const [bank] = waves.findLast((wave) => wave.group === worst).words[0];
-  const atOnce = lanesAtOnce(bytes);
-  const active = addresses.filter((address, lane) => address !== null && Math.floor(lane / atOnce) === worst);
-  const starting = active.filter((address) => Math.floor(address / BANK_BYTES) % BANKS === bank);
-  const different = new Set(starting.map((address) => Math.floor(address / BANK_BYTES))).size;
+  const last = waves.findLast((wave) => wave.first === worst);
+  const [bank] = last.words[0];
+  const active = addresses.slice(worst, worst + last.span).filter((address) => address !== null);
+  const starting = active.map((address) => Math.floor(address / BANK_BYTES)).filter((word) => word % BANKS === bank);
   let told = `bank ${bank} is asked for ${depth} different words`;
   if (depth === 1) told = "no bank is asked for two different words";
-  else if (different === depth && starting.length === depth) told = `${starting.length} of ${active.length} lanes start in bank ${bank}`;
+  else if (new Set(starting).size === depth && starting.length === depth) told = `${starting.length} of ${active.length} lanes start in bank ${bank}`;
+  else if (access.kind === "atomic") told = `${depth} lanes update words of bank ${bank}, one after another`;
   const { wavefronts, ideal, conflicts } = costOf(waves);
   const total = `${counted(wavefronts, "wavefront")}${conflicts ? ` where ${ideal} would do` : ""}, ${counted(conflicts, "conflict")}`;
-  if (groups.length === 1) return `${told[0].toUpperCase()}${told.slice(1)}: ${total}.`;
-  const served = `Each lane accesses ${bytes} bytes, so ${atOnce} lanes are served together.`;
+  if (firsts.length === 1) return `${told[0].toUpperCase()}${told.slice(1)}: ${total}.`;
+  const atOnce = lanesAtOnce(bytes);
+  const together = waves.some((wave) => wave.span > atOnce) ? `, or ${2 * atOnce} if each wants what its neighbour wants` : "";
+  const served = `Each lane accesses ${bytes} bytes, so ${atOnce} lanes are served together${together}.`;
   if (depth === 1) return `${served} In each group ${told}: ${total}.`;
-  const first = atOnce * worst;
-  return `${served} Lanes ${first} to ${first + atOnce - 1}: ${told.replace(" lanes start", " start")}, so ${depth} wavefronts. All ${groups.length} groups together: ${total}.`;
+  return `${served} Lanes ${worst} to ${worst + last.span - 1}: ${told.replace(" lanes start", " start")}, so ${depth} wavefronts. All ${firsts.length} groups together: ${total}.`;
 }
 
 /** What one wavefront serves, in words; "" for 0, which stands for all of them. */
