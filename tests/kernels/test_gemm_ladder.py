@@ -16,8 +16,6 @@ DEVICES = pytest.mark.parametrize(
     "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu, id="gpu")]
 )
 WHOLE = [rung for rung in RUNGS if rung not in ("gemm_any", "gemm_tiles", "gemm_late")]
-# M, N, K: one k-tile, and more than there are stages.
-WHOLE_SHAPES = [(128, 128, 32), (128, 256, 160)]
 # Rows of 16, 8, 4 and 2 bytes; tiles cut off along M, N and K; less than a tile; groups of tiles cut off.
 RAGGED_SHAPES = [(200, 136, 72), (129, 140, 100), (257, 130, 66), (1, 3, 5), (2100, 136, 8)]
 
@@ -40,20 +38,26 @@ def check(rung, mnk, seed, device):
 
 
 @DEVICES
-@pytest.mark.parametrize("mnk", WHOLE_SHAPES)
 @pytest.mark.parametrize("rung", RUNGS)
-def test_rung__multiplies_whole_tiles(rung, mnk, device):
-    check(rung, mnk, seed=sum(mnk), device=device)
+def test_rung__multiplies_whole_tiles(rung, device):
+    check(rung, (128, 256, 160), seed=1, device=device)
 
 
 @DEVICES
-@pytest.mark.parametrize("mnk", RAGGED_SHAPES)
-@pytest.mark.parametrize("rung", ["gemm_any", "gemm_late"])
+@pytest.mark.parametrize("rung", ["gemm_stages", "gemm_registers"])
+def test_rung__has_fewer_k_tiles_than_stages(rung, device):
+    check(rung, (128, 128, 32), seed=2, device=device)
+
+
+@DEVICES
+@pytest.mark.parametrize(
+    ("rung", "mnk"), [("gemm_any", RAGGED_SHAPES[0]), *(("gemm_late", mnk) for mnk in RAGGED_SHAPES)]
+)
 def test_rung__multiplies_any_size(rung, mnk, device):
     check(rung, mnk, seed=sum(mnk), device=device)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("rung", ["gemm_stages", "gemm_late"])
 def test_rung__multiplies_in_any_order_of_the_warps(rung, seed):
     check(rung, (128, 256, 160), seed, "emulator")
@@ -67,7 +71,7 @@ def test_spec__refuses_a_tile_in_part(rung):
 
 
 @pytest.mark.program("ptxas")
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("rung", ["gemm_registers", "gemm_any", "gemm_late"])
 def test_rung__assembles_without_spills(rung, tmp_path):
     source = tmp_path / "kernel.ptx"
     source.write_text(runtime.compile(kernel_module(rung).spec(4096, 4096, 4096)).ptx)
