@@ -132,6 +132,8 @@ def answer_case(case: dict[str, Any]) -> dict[str, str]:
     if kind == "moved":
         part(answer, "t", 0, cute.domain_offset(tuple(case["coord"]), tensor_of(case["tensor"])))
         return answer
+    if kind == "pointer":
+        return pointer(case)
     copy = tiled_copy(case)
     if kind == "retile":
         registers = cute.make_rmem_tensor(layout_of(case["fragment"]), DTYPES[case["dtype"]])
@@ -139,6 +141,23 @@ def answer_case(case: dict[str, Any]) -> dict[str, str]:
     source, destination = (case.get(side, case.get("tensor")) for side in "sd")
     copy_parts(answer, copy, source, destination, case["slices"])
     return answer
+
+
+def pointer(case: dict[str, Any]) -> dict[str, str]:
+    """A tensor behind a swizzled pointer, recast; the pointer's type is all that the DSL tells of it here."""
+    unsigned = {"u8": cutlass.Uint8, "u16": cutlass.Uint16, "u32": cutlass.Uint32, "u64": cutlass.Uint64}
+    swizzle = cute.make_swizzle(*case["swizzle"])
+    start = cute.make_ptr(
+        unsigned[case["dtype"]], 0, cute.AddressSpace.smem, assumed_align=4096, swizzle_=swizzle
+    )
+    tensor = cute.make_tensor(start, layout_of(case["layout"]))
+    recast = cute.recast_tensor(tensor, unsigned[case["new"]])
+    return {
+        "recast.layout": show(recast.layout),
+        "pointer": str(start.type),
+        "recast_ptr": str(cute.recast_ptr(start, dtype=unsigned[case["new"]]).type),
+        "recast_ptr, swizzle": str(cute.recast_ptr(start, swizzle, unsigned[case["new"]]).type),
+    }
 
 
 def tiled_copy(case: dict[str, Any]) -> Any:

@@ -151,6 +151,7 @@ def dsl_answers() -> list[tuple[dict[str, Any], str, dict[str, str]]]:
     # The DSL counts a swizzled tensor's start after the swizzle, which C++ and this library do not.
     asked = [case for case in asked if not (case["kind"] == "moved" and case["tensor"].startswith("S"))]
     rng = random.Random(11)
+    asked += [spec(case) for case in DATA["cases"] if case["kind"] == "pointer"]
     asked += [retile_case(rng, number) for number in range(12)]
     return [(case, *said) for case, said in zip(asked, ask_dsl(asked), strict=True)]
 
@@ -203,6 +204,20 @@ def test_retile__equals_the_dsl() -> None:
     assert len(chosen) >= 10
     for case, said in chosen:
         assert Layout.parse(said["retile"]) == answer(case)["retile"], case
+
+
+def test_recast_tensor__equals_the_dsl_which_drops_the_swizzle_of_the_pointer() -> None:
+    chosen = [(case, status, said) for case, status, said in dsl_answers() if case["kind"] == "pointer"]
+    assert len(chosen) >= 12
+    for case, status, said in chosen:
+        assert status == "ok", (case, said)
+        swizzle = Swizzle(*case["swizzle"])
+        tensor = Tensor(Layout.parse(case["layout"]), SmemPtr(0, case["dtype"], swizzle))
+        recast = recast_tensor(tensor, case["new"])
+        assert Layout.parse(said["recast.layout"]) == recast.layout
+        assert str(swizzle) in said["pointer"]
+        assert "S<" not in said["recast_ptr"]
+        assert str(recast.offset.swizzle) in said["recast_ptr, swizzle"]
 
 
 def test_elem_less__equals_the_dsl() -> None:
