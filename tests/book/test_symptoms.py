@@ -8,6 +8,9 @@ import pytest
 
 from cutecourse import emulator
 from cutecourse.kernels import (
+    copy_broken,
+    gemm_broken,
+    smem_broken,
     tma_broken,
     tma_multicast_broken,
     tma_multicast_pipeline_broken,
@@ -21,6 +24,9 @@ from tools.seeds import anchor_of
 
 PAGE = BOOK / "symptoms.md"
 BROKEN = (
+    copy_broken,
+    gemm_broken,
+    smem_broken,
     tma_broken,
     tma_multicast_broken,
     tma_multicast_pipeline_broken,
