@@ -50,7 +50,9 @@ class Source:
         return self.text
 
     def _repr_markdown_(self) -> str:
-        return f"```{self.language}\n{self.text.rstrip()}\n```"
+        # Sphinx's lexer for PTX refuses predicates, and a page with a warning is not built.
+        language = "text" if self.language == "ptx" else self.language
+        return f"```{language}\n{self.text.rstrip()}\n```"
 
 
 class WithPtx(Protocol):
