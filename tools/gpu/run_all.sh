@@ -52,6 +52,7 @@ step_benchmarks() {
   "$PYTHON" -m benchmarks.mma_latency || status=1
   "$PYTHON" -m benchmarks.tma_bandwidth || status=1
   "$PYTHON" -m benchmarks.copy_ladder || status=1
+  "$PYTHON" -m benchmarks.transpose || status=1
   "$PYTHON" -m benchmarks.gemm_ladder || status=1
   "$PYTHON" -m benchmarks.kernel_faults || status=1
   "$PYTHON" -m benchmarks.kernel_faults --tma || status=1

@@ -80,52 +80,62 @@ def check_padding(answer: object) -> str:
     "04.3",
     "Swizzle a tile",
     hints=[
-        "In the layout (8,64):(64,1), which bits of an offset say the row, and which say the piece of 8 halves?",
-        "The offset counts halves: bits 0 to 2 lie inside a piece, bits 3 to 5 number the piece, bits 6 to 8 the row.",
+        "In the layout (16,32):(32,1), which bits of an offset say the row, and which number the chunk of 8 halves?",
+        "The offset counts halves: bits 0 to 2 lie inside a chunk, bits 3 and 4 number the chunk, bits 5 to 8 the row.",
+        "Bit 5 already chooses a bank: rows 0 and 1 start 64 bytes apart. Which bits of the row do not?",
     ],
 )
 def check_swizzle(answer: object) -> str:
-    """A swizzle that spreads rows of 128 bytes over all banks."""
+    """A swizzle that spreads rows of 64 bytes over all banks."""
+    swizzle = _a_swizzle(answer)
+    tile = composition(swizzle, make_layout((16, 32), stride=(32, 1)))
+    offsets = [tile((m, k)) for m in range(16) for k in range(32)]
+    if sorted(offsets) != list(range(512)):
+        raise WrongAnswer("Some elements leave the tile, or two of them share an offset.", got=str(answer))
+    for m in range(16):
+        for chunk in range(4):
+            start = tile((m, 8 * chunk))
+            if start % 8 or [tile((m, 8 * chunk + i)) - start for i in range(8)] != list(range(8)):
+                raise WrongAnswer(
+                    "This takes the 16 bytes of a chunk apart, and ldmatrix needs them together. The lowest bit that "
+                    "may change is the one that numbers the chunks.",
+                    where=f"row {m}, chunk {chunk}",
+                    got=str(answer),
+                )
+    taken = max(
+        ldmatrix_bank_conflicts([2 * tile((top + m, 8 * chunk)) for m in range(8)]).wavefronts
+        for top in (0, 8)
+        for chunk in range(4)
+    )
+    if taken > 1:
+        message = f"The load of a block still takes {taken} wavefronts."
+        if str(answer) == "S<2,4,3>":
+            message += (
+                " S<2,4,3> is the swizzle of byte addresses. A layout's offsets count elements of two bytes."
+            )
+        elif str(answer) == "S<2,3,2>":
+            message += " Bit 5, the lowest of the row, chooses a bank by itself. Rows 0, 2, 4 and 6 collide: which bits tell these apart?"
+        elif str(answer).startswith("S<1,"):
+            message += " Without a swizzle four rows collide. One bit leaves two: how many bits take four rows to four chunks?"
+        else:
+            message += " The bits that it mixes in do not tell all colliding rows of a block apart."
+        raise WrongAnswer(message, got=str(answer))
+    if swizzle.num_bits > 2:
+        raise WrongAnswer(
+            "There is no conflict any more, but fewer bits will do: only four of the eight rows start in one bank.",
+            got=str(answer),
+        )
+    return "Rows 0, 2, 4 and 6 collide. Two bits of the row, 6 and 7, are xored into the two bits that number the chunks. In bytes this is TMA's 64B."
+
+
+def _a_swizzle(answer: object) -> Swizzle:
     if not isinstance(answer, Swizzle):
         raise WrongAnswer(
             "The answer is a swizzle.",
             expected="Swizzle(B, M, S)",
             got=f"{type(answer).__name__}: {answer!r}",
         )
-    tile = composition(answer, make_layout((8, 64), stride=(64, 1)))
-    offsets = [tile((m, k)) for m in range(8) for k in range(64)]
-    if sorted(offsets) != list(range(512)):
-        raise WrongAnswer("Some elements leave the tile, or two of them share an offset.", got=str(answer))
-    for m in range(8):
-        for piece in range(8):
-            start = tile((m, 8 * piece))
-            if start % 8 or [tile((m, 8 * piece + i)) - start for i in range(8)] != list(range(8)):
-                raise WrongAnswer(
-                    "This takes the 16 bytes of a piece apart, and ldmatrix needs them together. The lowest bit that "
-                    "may change is the one that numbers the pieces.",
-                    where=f"row {m}, piece {piece}",
-                    got=str(answer),
-                )
-    passes = [
-        ldmatrix_bank_conflicts([2 * tile((m, 8 * piece)) for m in range(8)]).wavefronts for piece in range(8)
-    ]
-    if max(passes) > 1:
-        message = f"The load of a block still takes {max(passes)} passes."
-        if str(answer) == "S<3,4,3>":
-            message += (
-                " S<3,4,3> is the swizzle of byte addresses. A layout's offsets count elements of two bytes."
-            )
-        elif max(passes) == 8:
-            message += " The bits that it mixes in are the same in all eight rows of a block."
-        elif str(answer).startswith("S<3,"):
-            message += (
-                " Three bits are right, but they have to be the bits that number the row, "
-                "and they have to go to the bits that number the pieces."
-            )
-        else:
-            message += " Eight rows have to go to eight pieces: how many bits does that take?"
-        raise WrongAnswer(message, got=str(answer))
-    return "Three bits of the row are xored into the three bits that number the pieces. So eight rows start in eight groups of banks."
+    return answer
 
 
 @exercise(
@@ -227,3 +237,112 @@ def _require_ldmatrix(answer: Any, inputs: dict[str, Any]) -> None:
                 expected=f"ldmatrix with {instruction.removesuffix('.shared')} in the PTX",
                 got="other loads from shared memory",
             )
+
+
+@exercise(
+    "04.6",
+    "An epilogue without bank conflicts",
+    hints=[
+        "A thread's values 0 and 1 are neighbours in a row: 8 bytes. So 16 lanes are served at a time. Which rows and columns do lanes 0 to 15 store?",
+        "Lanes 0 to 15 store 32 bytes in each of four rows. Rows of 128 bytes all start in bank 0. Which two bits of the row have to move these 32 bytes, and where to?",
+        "In floats: bits 0 to 2 lie inside the 32 bytes, and bits 5 and 6 are the lowest bits of the row. The loads of whole rows have no conflict either way.",
+        "For the second half, make_tiled_copy_tv with a 128-bit CopyUniversalOp: threads (4,8):(8,1), values (1,4).",
+    ],
+)
+def check_epilogue(answer: object) -> str:
+    """Accumulators that reach global memory in 16-byte stores, without a bank conflict on the way."""
+    import numpy as np
+
+    from cutecourse.runtime import run
+
+    stamped = np.empty((16, 32), np.float32)
+    for m, n in np.ndindex(16, 32):
+        stamped[m, n] = (m % 8 * 4 + n % 8 // 2) * 16 + n % 2 + 2 * (m // 8) + 4 * (n // 8)
+    empty = np.full((16, 32), UNWRITTEN, np.float32)
+    places = np.arange(512, dtype=np.float32).reshape(16, 32)
+    same_outputs(
+        answer,
+        {"c": empty},
+        {"c": stamped},
+        emulator_first=True,
+        reports={
+            "UninitializedRead": "The kernel reads shared memory that nobody has written. Does the second half read the "
+            "tile through the same layout?",
+        },
+        mistakes={
+            "c": [
+                (empty, "C is as it was before: the kernel never stores to it."),
+                (places, "These are places in the tile. Value v of thread t is 16 * t + v."),
+            ]
+        },
+    )
+    outcome = run(answer, device="emulator", memory_report=True, c=empty.copy())  # type: ignore[arg-type]
+    report = outcome.memory
+    assert report is not None
+    shared = [row for row in report.rows if row.space == "shared"]
+    if not shared:
+        raise WrongAnswer(
+            "The values are right, but the kernel does not go through shared memory.",
+            expected="st.shared, a barrier, ld.shared",
+            got="stores straight from the registers",
+        )
+    if not any(word in str(outcome.ptx) for word in ("bar.sync", "barrier.sync", "bar.warp.sync")):
+        raise WrongAnswer(
+            "The values are right only by luck: a thread reads what other threads write, and nothing orders the two. "
+            "The lanes of a warp need not run in step.",
+            expected="a barrier between the two halves",
+        )
+    narrow = [row for row in report.rows if row.space == "global" and ".v4" not in row.instruction]
+    if narrow:
+        raise WrongAnswer(
+            "The values are right, but the stores to global memory are narrower than 16 bytes.",
+            where=f"PTX line {narrow[0].line}",
+            expected="st.global.v4",
+            got=narrow[0].instruction,
+        )
+    for row in shared:
+        if row.excess:
+            side = "load from" if row.kind == "load" else "store to"
+            raise WrongAnswer(
+                f"The values are right, but a {side} shared memory has bank conflicts. List the rows that 16 lanes "
+                f"of 8 bytes, or 8 lanes of 16 bytes, access together.",
+                where=f"{row.instruction}, PTX line {row.line}",
+                expected=f"{row.least} wavefronts",
+                got=f"{row.transactions} wavefronts",
+            )
+    return "The layout serves two accesses of different widths: 8 bytes per thread going in, 16 bytes per thread coming out."
+
+
+@exercise(
+    "04.7",
+    "The same swizzle for another type",
+    hints=[
+        "A chunk has 16 bytes. How many floats are that?",
+        "The number of bits and their distance stay. Only the lowest bit that changes is counted in another unit.",
+    ],
+)
+def check_other_type(answer: object) -> str:
+    """S<2,4,3> on bytes, counted in elements of four bytes."""
+    swizzle = _a_swizzle(answer)
+    if swizzle == Swizzle(2, 2, 3):
+        return "An element of 2^k bytes takes k from M. Chunks of 16 bytes stay whole: four floats."
+    messages = {
+        Swizzle(
+            2, 6, 3
+        ): "You went from elements to bytes. An element is larger than a byte, so its numbers are smaller.",
+        Swizzle(2, 4, 3): "This is the swizzle on bytes. Counted in floats it would move chunks of 64 bytes.",
+        Swizzle(
+            2, 3, 3
+        ): "This is right for halves, of which a chunk has eight. How many floats has a chunk?",
+        Swizzle(2, 0, 3): "M is a number of bits, so a factor of 4 takes 2 from it, not 4.",
+        Swizzle(2, 2, 5): "The distance S does not change: both ends move by the same number of bits.",
+    }
+    for offset in range(1 << 10):
+        if 4 * swizzle(offset) != Swizzle(2, 4, 3)(4 * offset):
+            raise WrongAnswer(
+                messages.get(swizzle, "This is another permutation of memory."),
+                where=f"float {offset}, which is at byte {4 * offset}",
+                expected=f"byte {Swizzle(2, 4, 3)(4 * offset)} after the swizzle",
+                got=f"byte {4 * swizzle(offset)}",
+            )
+    raise WrongAnswer("This is another swizzle.", got=str(swizzle))
