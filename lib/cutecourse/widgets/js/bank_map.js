@@ -87,7 +87,7 @@ function render({ model, el: host }) {
   const refused = el("p", { class: "cc-muted", "data-cc": "refused", text: "The instruction cannot run on this tile, so there is nothing to count." });
   const tilePanel = el("section", { class: "cc-panel" }, tileTitle, tileBox);
   const wavesPanel = el("section", { class: "cc-panel" }, wavesTitle, wavesPicture, refused);
-  const framesKey = el("p", { class: "cc-muted cc-bank-key" }, "Frames mark what the instruction accesses. A dashed orange frame has to wait because its bank is busy.");
+  const framesKey = el("p", { class: "cc-muted cc-bank-key" });
   const what = el("p", { class: "cc-bank-what", "data-cc": "what" });
   const views = el("div", { class: "cc-bank-views" }, tilePanel, wavesPanel);
   const state = el("div", { class: "cc-state", "data-cc": "state", "aria-live": "polite" });
@@ -217,7 +217,7 @@ function render({ model, el: host }) {
     tilePicture.setAttribute("aria-label", `The tile, ${tile.extents[0]} rows by ${tile.extents[1]} columns; arrow keys choose a cell of ${unit} ${noun()}s, with Shift by 4 cells`);
     tilePicture.replaceChildren(...children, ...frames);
     const inCell = `${unit} ${noun()}${unit === 1 ? "" : "s"}`;
-    tileTitle.textContent = `The tile: ${inCell} in a cell, ${numbered ? "with the first bank" : "a stronger blue is a higher bank"}${tile.across === 0 ? "; mode 0 goes across" : ""}`;
+    tileTitle.textContent = `The tile: ${inCell} in a cell${numbered ? ", with the first bank" : ""}${tile.across === 0 ? "; mode 0 goes across" : ""}`;
   };
 
   const drawWaves = () => {
@@ -325,7 +325,7 @@ function render({ model, el: host }) {
     unit = unitOf(tile, one);
     accessGroup.hidden = !one;
     wavesPanel.hidden = !one;
-    framesKey.hidden = !one;
+    framesKey.textContent = `A stronger blue is a higher bank.${one ? " Frames mark what the instruction accesses; a dashed orange one has to wait because its bank is busy." : ""}`;
     padGroup.hidden = tile.grown === null;
     bits.show(numbers()[0]);
     base.show(numbers()[1]);
