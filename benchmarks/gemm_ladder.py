@@ -61,7 +61,8 @@ LAUNCHES = 6
 SETS = 3
 CEILINGS = ((8, 4, 8), (8, 8, 4), (8, 2, 8), (8, 4, 4), (16, 4, 4), (16, 2, 4), (16, 2, 2))
 """Warps of an SM, and each one's fragments of A and of B."""
-TURNS = 1024
+MMAS = 2**18
+"""MMAs of each SM in one launch of a loop."""
 SUSTAINED_S = 0.8
 
 PREDICTIONS = {
@@ -277,10 +278,15 @@ def ceiling_cases(multiprocessors: int, arch: str) -> dict[Any, tuple[Callable[[
         if not np.allclose(C[:128].cpu().numpy(), expected, atol=1e-3):
             raise WrongProductError("mma_ceiling did not multiply.")
 
-        def launch(_number: int, kernel: Loaded = kernel, tensors: tuple[Any, ...] = (A, B, C)) -> None:
-            kernel.launch(*(one.data_ptr() for one in tensors), np.uint32(TURNS))
+        turns = MMAS // (warps * along_m * along_n)
+        values = (A.data_ptr(), B.data_ptr(), C.data_ptr(), np.uint32(turns))
 
-        cases[warps, along_m, along_n] = launch, flops(spec, TURNS)
+        def launch(
+            _number: int, kernel: Loaded = kernel, values: Any = values, _held: Any = (A, B, C)
+        ) -> None:
+            kernel.launch(*values)
+
+        cases[warps, along_m, along_n] = launch, flops(spec, turns)
     return cases
 
 
@@ -370,8 +376,10 @@ def launch_only(folder: str) -> None:
     torch.cuda.synchronize()
 
 
-def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, Any]:
-    """Build, check and time the rungs and variants, cuBLAS and the ceiling."""
+def measure(
+    jobs: Sequence[Job], arch: str, multiprocessors: int
+) -> tuple[dict[str, Any], dict[Size, dict[str, Built]]]:
+    """Build, check and time the rungs and variants, cuBLAS and the ceiling; return the rungs' code too."""
     import torch
 
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -418,10 +426,6 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
         for mnk in sizes
     }
     best = {mnk: max(found.values()) for mnk, found in by_ceiling.items()}
-    rungs = {job.name: one for job, one in usable.items() if job.mnk == SQUARE and job.name in RUNGS}
-    counted, why = profiled(rungs, SQUARE)
-    ragged = {job.name: one for job, one in usable.items() if job.mnk == AWKWARD[0] and job.name in RUNGS}
-    counted_ragged, _ = profiled(ragged, AWKWARD[0])
     rows, variants = [], []
     for job, one in usable.items():
         tflops = rate(job.mnk, times[job])
@@ -430,9 +434,7 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
         if isinstance(job.kernel, str):
             row = {"rung": job.name, **row}
             if job.mnk == SQUARE:
-                row |= {"predicted": PREDICTIONS[job.name], "counters": counted.get(job.name, {})}
-            if job.mnk == AWKWARD[0]:
-                row |= {"counters": counted_ragged.get(job.name, {})}
+                row["predicted"] = PREDICTIONS[job.name]
             rows.append(row)
         else:
             choice = job.kernel
@@ -444,7 +446,7 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
                 "cache": choice.cache,
             }
             variants.append({"name": choice.name, **made, "ctas": choice.ctas, **row})
-    return {
+    result = {
         "ceiling": {
             "tflops": best[SQUARE],
             "by_size": [{"mnk": list(mnk), "tflops": value} for mnk, value in best.items()],
@@ -458,8 +460,22 @@ def measure(jobs: Sequence[Job], arch: str, multiprocessors: int) -> dict[str, A
         "rows": rows,
         "variants": variants,
         "refused": refused,
-        "no_counters": why,
     }
+    rungs = {
+        mnk: {job.name: one for job, one in usable.items() if job.mnk == mnk and job.name in RUNGS}
+        for mnk in sizes
+    }
+    return result, rungs
+
+
+def with_counters(result: dict[str, Any], rungs: dict[Size, dict[str, Built]]) -> dict[str, Any]:
+    """The result with the profiler's counters beside the rungs, and why there are none if so."""
+    found, missing = {}, []
+    for mnk, kernels in rungs.items():
+        found[mnk], why = profiled(kernels, mnk)
+        missing += [why] * bool(why)
+    rows = [{**row, "counters": found[tuple(row["mnk"])].get(row["rung"], {})} for row in result["rows"]]
+    return {**result, "rows": rows, "no_counters": missing}
 
 
 def report(result: dict[str, Any]) -> str:
@@ -476,10 +492,16 @@ def report(result: dict[str, Any]) -> str:
             f"{name:<52} {mnk:>14} {rate} {row['registers']:>4} regs {row['spill_bytes']:>4} spilled"
         )
     lines += [f"refused {name}: {why}" for name, why in result["refused"].items()]
-    lines += [result["no_counters"]] * bool(result["no_counters"])
+    return "\n".join(lines)
+
+
+def counted(result: dict[str, Any]) -> str:
+    """The counters, a line for each rung."""
+    lines = list(result["no_counters"])
     for row in result["rows"]:
-        if row.get("counters"):
-            lines.append(f"{row['rung']}: " + " ".join(f"{k}={v:.4g}" for k, v in row["counters"].items()))
+        if row["counters"]:
+            values = " ".join(f"{name}={value:.4g}" for name, value in row["counters"].items())
+            lines.append(f"{row['rung']} {row['mnk']}: {values}")
     return "\n".join(lines)
 
 
@@ -507,15 +529,19 @@ def main(arguments: list[str] | None = None) -> int:
     jobs += [Job(RUNGS[-1], mnk) for mnk in PARTS]
     jobs += [Job(variant, SQUARE) for variant in VARIANTS]
     jobs += [Job(variant, AWKWARD[0]) for variant in AWKWARD_VARIANTS]
+    measured, rungs = measure(jobs, arch, gpu.multiprocessors)
     result = {
         "recorded": {**of_this_machine(), "multiprocessors": gpu.multiprocessors, "torch": torch.__version__},
         "method": {"rounds": ROUNDS, "launches": LAUNCHES, "sets": SETS, "takes": "median of the rounds"},
-        **measure(jobs, arch, gpu.multiprocessors),
+        **measured,
     }
     output = options.output or result_path("gemm_ladder", gpu.name)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
-    print(report(result))
+    print(report(result), flush=True)
+    result = with_counters(result, {mnk: rungs[mnk] for mnk in (SQUARE, *AWKWARD)})
+    output.write_text(json.dumps(result, indent=1) + "\n")
+    print(counted(result))
     print(f"written: {output}")
     return 0
 
