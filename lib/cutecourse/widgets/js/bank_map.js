@@ -64,7 +64,7 @@ function render({ model, el: host }) {
     next[2] = Math.max(next[2], next[0]); // the bits that are read lie above the bits that are flipped
     update(model, { swizzle: next, wavefront: 0 });
   };
-  const access = field("Instruction", el("select", { "data-cc": "access" }), "15em");
+  const access = field("Instruction", el("select", { "data-cc": "access" }));
   access.box.classList.add("cc-bank-access");
   const bits = stepper("bits", "B, bits", (value) => moveSwizzle(0, value), () => [0, MOST_SWIZZLE_BITS]);
   const base = stepper("base", "M, base", (value) => moveSwizzle(1, value), () => [0, MOST_BASE]);
@@ -241,7 +241,8 @@ function render({ model, el: host }) {
         children.push(block);
         const short = lanes.length > 1 ? `${lanes[0]}…` : `${lanes[0]}`;
         const long = lanes.length > 1 ? spans(lanes) : `lane ${lanes[0]}`;
-        const text = [long, short].find((one) => fits(one, wide * banks - 2));
+        // Where the number of one lane would not fit, another's is left out as well.
+        const text = [long, short].find((one) => fits(one.padEnd(2), wide * banks - 2));
         if (text) children.push(draw("text", { x: LEFT + wide * (bank + banks / 2), y: top + high / 2 + 4, class: "cc-bank-number", text }));
       }
       if (wavefront() === turn + 1) children.push(rect(LEFT - 1, top, wide * BANKS + 2, high, "cc-bank-chosen"));
