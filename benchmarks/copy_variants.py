@@ -66,7 +66,7 @@ def variant_spec(variant: Variant, m: int, n: int, sms: int) -> LaunchSpec:
     tiles = m * n // variant.tile
     if m * n % variant.tile:
         raise ValueError(f"{variant.name}: {m}x{n} is not a multiple of {variant.tile} elements")
-    ctas = tiles if variant.ctas_per_sm is None else variant.ctas_per_sm * sms
+    ctas = tiles if variant.ctas_per_sm is None else min(tiles, variant.ctas_per_sm * sms)
     width = f".v{variant.width}.b32" if variant.width > 1 else ".b32"
     step = 4 * variant.width * variant.threads
     registers = [_REGISTERS[variant.width].format(v=f"%v{i}_") for i in range(variant.vectors)]
@@ -82,13 +82,13 @@ def variant_spec(variant: Variant, m: int, n: int, sms: int) -> LaunchSpec:
             ".version 8.0",
             ".target sm_80",
             ".address_size 64",
-            ".visible .entry copy_variant(.param .u64 a, .param .u64 b)",
+            ".visible .entry copy_variant(.param .u64 source, .param .u64 result)",
             "{",
             "    .reg .pred %more;",
             f"    .reg .b32 %thread, %tile, {', '.join(names)};",
             "    .reg .b64 %a, %b, %from, %to, %offset, %at;",
-            "    ld.param.u64 %a, [a];",
-            "    ld.param.u64 %b, [b];",
+            "    ld.param.u64 %a, [source];",
+            "    ld.param.u64 %b, [result];",
             "    cvta.to.global.u64 %a, %a;",
             "    cvta.to.global.u64 %b, %b;",
             "    mov.u32 %thread, %tid.x;",
@@ -116,5 +116,5 @@ def variant_spec(variant: Variant, m: int, n: int, sms: int) -> LaunchSpec:
         entry="copy_variant",
         grid=(ctas, 1, 1),
         block=(variant.threads, 1, 1),
-        params=(Tensor("a", "f32", (m, n), (n, 1)), Tensor("b", "f32", (m, n), (n, 1))),
+        params=(Tensor("source", "f32", (m, n), (n, 1)), Tensor("result", "f32", (m, n), (n, 1))),
     )
