@@ -12,6 +12,7 @@ from cutecourse.kernels import (
     micro_gemm_ldmatrix,
     mma_ownership_map,
     mma_raw,
+    mma_stamp_permuted,
     mma_timing,
     mn_major_fragment_like,
     mn_major_ldmatrix,
@@ -127,6 +128,33 @@ def test_copy_transposed__transposes(device, rows, columns):
     run = runtime.run(copy_transposed, device=device, a=a, out=np.full((columns, rows), np.nan, np.float32))
     assert np.array_equal(run["out"], a.T)
     assert np.array_equal(run["a"], a)
+
+
+COLUMN_OF = {  # of value v in atom j of the warp along N, for the lane's place q in its group of four
+    "none": lambda warp_n, j, q, v: 16 * j + 8 * warp_n + 2 * q + v,
+    "size": lambda warp_n, j, q, v: 16 * j + 8 * warp_n + 2 * q + v,
+    "layout": lambda warp_n, j, q, v: 16 * warp_n + 8 * j + 2 * q + v,
+    "vector": lambda warp_n, j, q, v: 16 * warp_n + 4 * q + 2 * j + v,
+}
+
+
+@pytest.mark.parametrize("permutation", mma_stamp_permuted.PERMUTATIONS)
+def test_mma_stamp_permuted__moves_columns_as_the_permutation_says(device, permutation):
+    nobody = {name: np.full((32, 16, 2), -1, np.int32) for name in "ab"}
+    run = runtime.run(
+        mma_stamp_permuted.spec(permutation), device=device, **nobody, c=np.full((32, 32), -1, np.int32)
+    )
+    expected = np.full((32, 32), -1)
+    for thread, value in np.ndindex(128, 8):
+        lane, warp_m, warp_n = thread % 32, thread // 32 % 2, thread // 64
+        row = 16 * warp_m + lane // 4 + 8 * (value // 2 % 2)
+        column = COLUMN_OF[permutation](warp_n, value // 4, lane % 4, value % 2)
+        expected[row, column] = thread * 256 + value
+    assert np.array_equal(run["c"], expected)
+    assert (run["a"] >= 0).all()
+    rows = np.unique(run["b"][:, :, 0] // 256 // 64, axis=1)  # the warp along N that has each row of B
+    assert rows.shape == (32, 1)
+    assert np.array_equal(rows[:, 0], run["c"][0] // 256 // 64)  # and the same column of C
 
 
 def test_mma_ownership_map__is_the_ptx_isas(device):

@@ -19,13 +19,25 @@ PERMUTATIONS = {
 }
 
 
+def make_mma(along_n):
+    """Two warps along M and two along N; `along_n` is the tile of N: a size, shape and stride, or None."""
+    tile = cute.make_layout(along_n[0], stride=along_n[1]) if isinstance(along_n, tuple) else along_n
+    return cute.make_tiled_mma(
+        warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)),
+        cute.make_layout(WARPS),
+        permutation_mnk=(None, tile, None),
+    )
+
+
 @cute.kernel
-def mma_stamp_permuted(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, tiled_mma: cute.TiledMma):
+def mma_stamp_permuted(
+    mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, along_n: cutlass.Constexpr[tuple | int | None]
+):
     tid, _, _ = cute.arch.thread_idx()
-    along_m, along_n = tid // 32 % WARPS[0], tid // 32 // WARPS[0]
-    thr_mma = tiled_mma.get_slice(tid)
-    tCgA = thr_mma.partition_A(mA[None, None, along_n])
-    tCgB = thr_mma.partition_B(mB[None, None, along_m])
+    warp_m, warp_n = tid // 32 % WARPS[0], tid // 32 // WARPS[0]
+    thr_mma = make_mma(along_n).get_slice(tid)
+    tCgA = thr_mma.partition_A(mA[None, None, warp_n])
+    tCgB = thr_mma.partition_B(mB[None, None, warp_m])
     tCgC = thr_mma.partition_C(mC)
     for value in cutlass.range_constexpr(cute.size(tCgA)):
         tCgA[value] = tid * 256 + value
@@ -38,16 +50,9 @@ def mma_stamp_permuted(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, tiled_
 @cache
 def host_for(permutation: str):
     """The host function for one of `PERMUTATIONS`."""
-    along_n = PERMUTATIONS[permutation]
 
     @cute.jit
     def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
-        tile = cute.make_layout(along_n[0], stride=along_n[1]) if isinstance(along_n, tuple) else along_n
-        tiled_mma = cute.make_tiled_mma(
-            warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)),
-            cute.make_layout(WARPS),
-            permutation_mnk=(None, tile, None),
-        )
-        mma_stamp_permuted(mA, mB, mC, tiled_mma).launch(grid=(1, 1, 1), block=(tiled_mma.size, 1, 1))
+        mma_stamp_permuted(mA, mB, mC, PERMUTATIONS[permutation]).launch(grid=(1, 1, 1), block=(128, 1, 1))
 
     return host
