@@ -30,8 +30,8 @@ def cc(scope: Any, name: str, /, **data: Any) -> Any:
 
 
 def test_arithmetic__javascript_agrees_with_python(javascript: Callable[..., Any]) -> None:
-    rng = random.Random(4)
-    shown = [random_map(rng)[0] for _ in range(150)]
+    rng = random.Random(9)
+    shown = [random_map(rng)[0] for _ in range(100)]
     for one in shown[::3]:
         one.base = 1024 * rng.randrange(4)
     turns = [rng.randrange(6) for _ in shown]

@@ -79,6 +79,7 @@ class BankMap(CourseWidget):
                 f"{plain} has {size(plain)} elements of {element_bits} bits; show a part of it."
             )
         self._tile_layout = plain
+        self._last_tile = Tile(plain)
         extents = (size(plain[0]), size(plain[1]))
         read = [Access.of(one, extents) for one in accesses]
         names = [one.name for one in read]
@@ -190,7 +191,10 @@ class BankMap(CourseWidget):
     def tile(self) -> Tile:
         """The tile as it is shown, with its padding and its swizzle."""
         bits, base, shift = self.swizzle
-        return Tile(self._tile_layout, self.element_bits, (bits, base, shift), self.padding, self.base)
+        now = Tile(self._tile_layout, self.element_bits, (bits, base, shift), self.padding, self.base)
+        if now != self._last_tile:  # one that has computed its offsets already is kept
+            self._last_tile = now
+        return self._last_tile
 
     @property
     def layout(self) -> Any:
