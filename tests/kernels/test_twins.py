@@ -145,6 +145,19 @@ def test_copy_async_cu__copies_on_the_emulator(tmp_path, find_program):
 
 
 @pytest.mark.program("nvcc")
+def test_ldmatrix_stmatrix_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
+    source = KERNELS / "cpp" / "ldmatrix_stmatrix.cu"
+    nvcc(find_program, source, tmp_path / "ldmatrix.ptx", "-arch=sm_90", "-ptx")
+    text = (tmp_path / "ldmatrix.ptx").read_text()
+    assert (text.count("ldmatrix.sync"), text.count("stmatrix.sync")) == (2, 1)
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-8, 9, (16, 16)).astype(np.float16) for _ in range(2))
+    c = np.full((16, 16), np.nan, np.float16)
+    emulator.launch(text, grid=(1, 1, 1), block=(32, 1, 1), args=[a, b, c])
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+@pytest.mark.program("nvcc")
 def test_tma_load_cu__brings_the_tile_on_the_emulator(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "tma_load.cu", tmp_path / "tma_load.ptx", "-arch=sm_90", "-ptx")
     a = np.arange(128 * 256, dtype=np.uint16).reshape(128, 256).view(np.float16)
