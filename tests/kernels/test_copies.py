@@ -28,6 +28,7 @@ WHOLE = [
     copy_one_thread.spec(3, 7),
     copy_threads.spec(32, 64),
     copy_threads.spec(64, 32, copy_threads.COLUMNS),
+    copy_threads.transposing(32, 64),
     copy_tiled.spec(16, 256),
     copy_several.spec(64, 128),
     copy_async.spec(32, 256),

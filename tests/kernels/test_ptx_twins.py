@@ -40,7 +40,7 @@ from cutecourse.runtime import run
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
     "copy_predicated": lambda: [copy_predicated.spec(7, 20), copy_predicated.spec(64, 128)],
-    "copy_threads": lambda: [copy_threads.DOWN, copy_threads.spec(32, 96)],
+    "copy_threads": lambda: [copy_threads.DOWN, copy_threads.TRANSPOSING, copy_threads.spec(32, 96)],
     "epilogue_direct": lambda: [epilogue_direct.ROW_MAJOR],
     "epilogue_stmatrix": lambda: [epilogue_stmatrix.TRANSPOSED],
     "gemm_first": lambda: [gemm_first.spec(128, 256, 32)],

@@ -1,5 +1,6 @@
 """How `copy_threads` is launched, for a matrix of whole tiles; the kernel is in `sources/copy_threads.py`."""
 
+import dataclasses
 from typing import Any
 
 from cutecourse.kernels.files import kernel_file
@@ -30,5 +31,17 @@ def spec(m: int, n: int, threads: tuple[Any, Any] = ROWS) -> LaunchSpec:
     )
 
 
+def transposing(m: int, n: int) -> LaunchSpec:
+    """The same kernel, and the source is column-major: m x n, with neighbours along m.
+
+    In memory, the source is a row-major matrix of n x m, and the result is its transpose. The loads of a warp
+    are strided, and its stores contiguous.
+    """
+    copy = spec(m, n)
+    source = Tensor("source", "f32", (m, n), (1, m))
+    return dataclasses.replace(copy, name="copy_threads_transposing", params=(source, copy.params[1]))
+
+
 LAUNCH = spec(64, 64)
 DOWN = spec(64, 64, COLUMNS)
+TRANSPOSING = transposing(64, 64)
