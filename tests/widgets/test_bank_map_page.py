@@ -153,6 +153,24 @@ def test_page__the_numbers_of_a_swizzle_move_by_buttons_and_by_keys(mount: Any) 
     assert "7 conflicts" in cc(page, "cost").inner_text()
 
 
+def test_page__a_button_at_its_end_hands_the_focus_on(mount: Any) -> None:
+    page = mount(BankMap(TILE, accesses=ACCESSES, swizzle=(1, 1, 3)))
+    focused = "document.activeElement.dataset.cc"
+    cc(page, "base-less").focus()
+    page.keyboard.press("Enter")
+    assert (cc(page, "base-less").is_disabled(), page.evaluate(focused)) == (True, "base-more")
+    cc(page, "none").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate(focused) == "bits-more"
+    assert cc(page, "bits-less").is_disabled()
+    cc(page, "access").select_option(label="row 3")
+    cc(page, "wave-more").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate(focused) == "wave-less"
+    page.keyboard.press("Enter")
+    assert page.evaluate(focused) == "wave-more"
+
+
 def test_page__padding_costs_bytes_and_can_misalign(mount: Any) -> None:
     page = mount(BankMap(TILE, accesses=ACCESSES))
     assert cc(page, "what").inner_text() == "ldmatrix.x1 at (0, 0) on (32,64):(64,1)"

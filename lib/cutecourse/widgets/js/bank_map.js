@@ -11,6 +11,16 @@ const MOST_LISTED = 6; // instructions whose conflicts stand side by side
 const rampClass = (bank) => `cc-fill-ramp-${Math.floor(bank / 4)}`;
 const fits = (text, wide) => text.length * LETTER_PX + 3 <= wide;
 
+/** Enables or disables a button; the focus of one that is disabled goes to `other`, so that it is not lost. */
+function enable(button, on, other) {
+  const focused = document.activeElement === button;
+  button.disabled = !on;
+  if (focused && !on) {
+    other.disabled = false;
+    other.focus();
+  }
+}
+
 /** A number with a button on each side; `set` gets whole numbers, `limits` says [least, most]. */
 function stepper(name, label, set, limits) {
   const id = uid("step");
@@ -33,7 +43,7 @@ function stepper(name, label, set, limits) {
   more.addEventListener("click", () => take(now + 1));
   return {
     box: el("div", { class: "cc-field cc-stepper" }, caption, el("div", { class: "cc-stepper-row" }, less, input, more), message),
-    input,
+    more,
     /** Another label, also for the buttons. */
     name(text) {
       caption.textContent = text;
@@ -50,8 +60,8 @@ function stepper(name, label, set, limits) {
       if (input.value === "") input.value = value;
       if (!typing) message.textContent = "";
       if (!typing) input.setAttribute("aria-invalid", "false");
-      less.disabled = value <= least;
-      more.disabled = value >= most;
+      enable(less, value > least, more);
+      enable(more, value < most, less);
     },
   };
 }
@@ -332,12 +342,12 @@ function render({ model, el: host }) {
     base.show(numbers()[1]);
     shift.show(numbers()[2]);
     pad.show(tile.padding);
-    none.disabled = numbers()[0] === 0;
+    enable(none, numbers()[0] !== 0, bits.more);
     at.textContent = wavefront() ? `${wavefront()} of ${waves.length}` : waves.length ? `all ${waves.length}` : "none";
     swizzleTitle.textContent = `Swizzle, counted in ${noun()}s`;
     pad.name(`Extra ${noun()}s in a row`);
-    back.disabled = wavefront() === 0;
-    next.disabled = wavefront() >= waves.length;
+    enable(back, wavefront() > 0, next);
+    enable(next, wavefront() < waves.length, back);
     what.replaceChildren(one ? `${one.name} on ` : "", el("code", { "data-cc": "layout", text: tile.text }));
     drawTile();
     drawWaves();
