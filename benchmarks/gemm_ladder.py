@@ -6,9 +6,9 @@
 C = A times B transposed, all f16, with sums in f32. First each kernel's C is compared with PyTorch's product
 in f32 of small integers, whose sums are exact. Then A and B hold normally distributed numbers, in three sets
 of buffers that take turns, so that L2 keeps nothing from one launch to the next. The kernels take turns as
-well: in each of `ROUNDS` rounds each is launched `LAUNCHES` times in a row between two events, and the median
-of the rounds counts. cuBLAS is `torch.mm` of the same tensors. The ceiling is a loop of mma.sync on registers
-that fills the GPU (`benchmarks/mma_ceiling.py`), timed in the same rounds.
+well: in each of `ROUNDS` rounds, in an order of its own, each is launched `LAUNCHES` times between two
+events, and the median of the rounds counts. cuBLAS is `torch.mm` of the same tensors. The ceiling is a loop
+of mma.sync on registers that fills the GPU (`benchmarks/mma_ceiling.py`), timed in the same rounds.
 
 Where `ncu` is, its counters for one launch of each rung are kept beside the times.
 """
@@ -22,6 +22,7 @@ import io
 import json
 import multiprocessing
 import pickle
+import random
 import re
 import shutil
 import statistics
@@ -56,14 +57,26 @@ AWKWARD: tuple[Size, ...] = ((4000, 4104, 4056), (4095, 4097, 4094))
 PARTS: tuple[Size, ...] = ((4000, 4104, 4096), (4096, 4096, 4056), (4096, 4096, 4064))
 """What makes the first awkward size slow: tiles cut off, rows that begin anywhere, or only shorter rows."""
 ANY_SIZE = ("gemm_any", "gemm_tiles", "gemm_late")
-ROUNDS = 15
+ROUNDS = 31
 LAUNCHES = 6
 SETS = 3
-CEILINGS = ((8, 4, 8), (8, 8, 4), (8, 2, 8), (8, 4, 4), (16, 4, 4), (16, 2, 4), (16, 2, 2))
-"""Warps of an SM, and each one's fragments of A and of B."""
+LOOPS = (
+    (8, 4, 8, "random"),
+    (8, 2, 8, "random"),
+    (8, 4, 4, "random"),
+    (8, 2, 2, "random"),
+    (16, 4, 4, "random"),
+    (16, 2, 4, "random"),
+    (16, 2, 2, "random"),
+    (16, 1, 4, "random"),
+    (8, 4, 8, "equal"),
+    (16, 2, 2, "equal"),
+)
+"""Warps of an SM, each one's fragments of A and of B, and their numbers. Equal numbers show what power does;
+the ceiling is the best of the others."""
 MMAS = 2**18
 """MMAs of each SM in one launch of a loop."""
-SUSTAINED_S = 0.8
+SUSTAINED_S = 0.6
 
 PREDICTIONS = {
     "gemm_first": 0.25,
@@ -219,7 +232,10 @@ def medians(cases: dict[Any, Callable[[int], None]]) -> dict[Any, float]:
     seconds: dict[Any, list[float]] = {key: [] for key in cases}
     for turn in range(ROUNDS + 1):
         events = {}
-        for key, launch in cases.items():
+        order = list(cases)
+        random.Random(turn).shuffle(order)  # the power that one case draws is felt by the next
+        for key in order:
+            launch = cases[key]
             before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             before.record()
             for number in range(LAUNCHES):
@@ -262,32 +278,56 @@ def check(name: str, kernel: Loaded, mnk: Size) -> None:
         raise WrongProductError(f"{name} at {mnk}: {wrong} of {c.numel()} elements are wrong.")
 
 
-def ceiling_cases(multiprocessors: int, arch: str) -> dict[Any, tuple[Callable[[int], None], int]]:
-    """For each loop on registers, a launch of it and its operations; each has been checked."""
+@dataclass(frozen=True)
+class Loop:
+    """A loop of MMAs on registers: its launch, its operations, and where its threads leave their cycles."""
+
+    warps: int
+    along_m: int
+    along_n: int
+    numbers: str
+    launch: Callable[[int], None]
+    work: float
+    turns: int
+    cycles: Any
+
+    @property
+    def fmas_per_cycle(self) -> float:
+        """Multiply-adds of an SM in a cycle of its own clock, in the last launch."""
+        by_block = self.cycles.view(-1, 32 * self.warps).amax(dim=1).float().median().item()
+        return 16 * 8 * 16 * self.warps * self.along_m * self.along_n * self.turns / float(by_block)
+
+    def __str__(self) -> str:
+        return f"{self.warps} warps, {self.along_m} x {self.along_n} fragments, {self.numbers} numbers"
+
+
+def loops(multiprocessors: int, arch: str) -> list[Loop]:
+    """The loops on registers; each has been checked."""
     import torch
 
-    cases = {}
-    for warps, along_m, along_n in CEILINGS:
+    made = []
+    for warps, along_m, along_n, numbers in LOOPS:
         spec = ceiling_spec(multiprocessors, warps, along_m, along_n)
         kernel = Loaded(assembled(spec.ptx or "", spec, "mma_ceiling", arch))
         a, b = fragments(spec, seed=warps)
-        A, B = torch.from_numpy(a).cuda(), torch.from_numpy(b).cuda()
-        C = torch.zeros(spec.tensors[2].extents, device="cuda")
-        kernel.launch(A.data_ptr(), B.data_ptr(), C.data_ptr(), np.uint32(2))
+        if numbers == "equal":
+            a, b = np.ones_like(a), np.ones_like(b)
+        tensors = [torch.from_numpy(one).cuda() for one in (a, b)]
+        tensors += [torch.zeros(spec.tensors[2].extents, device="cuda")]
+        tensors += [torch.zeros(len(a), dtype=torch.int64, device="cuda")]
+        addresses = [one.data_ptr() for one in tensors]
+        kernel.launch(*addresses, np.uint32(2))
         expected = 2 * product_of_fragments(a[:128], b[:128])
-        if not np.allclose(C[:128].cpu().numpy(), expected, atol=1e-3):
+        if not np.allclose(tensors[2][:128].cpu().numpy(), expected, atol=1e-3):
             raise WrongProductError("mma_ceiling did not multiply.")
-
         turns = MMAS // (warps * along_m * along_n)
-        values = (A.data_ptr(), B.data_ptr(), C.data_ptr(), np.uint32(turns))
 
-        def launch(
-            _number: int, kernel: Loaded = kernel, values: Any = values, _held: Any = (A, B, C)
-        ) -> None:
-            kernel.launch(*values)
+        def launch(_number: int, kernel: Loaded = kernel, held: Any = tensors, turns: int = turns) -> None:
+            kernel.launch(*(one.data_ptr() for one in held), np.uint32(turns))
 
-        cases[warps, along_m, along_n] = launch, flops(spec, turns)
-    return cases
+        work = float(flops(spec, turns))
+        made.append(Loop(warps, along_m, along_n, numbers, launch, work, turns, tensors[3]))
+    return made
 
 
 def sustained(cases: dict[str, tuple[Callable[[int], None], float]]) -> list[dict[str, Any]]:
@@ -386,7 +426,7 @@ def measure(
         built = dict(zip(jobs, pool.map(build, jobs, [arch] * len(jobs)), strict=True))
     refused = {job.name: why for job, why in built.items() if isinstance(why, str)}
     usable = {job: one for job, one in built.items() if isinstance(one, Built)}
-    ceilings = ceiling_cases(multiprocessors, arch)
+    registers = loops(multiprocessors, arch)
     sizes = list(dict.fromkeys(job.mnk for job in jobs))
     times: dict[Any, float] = {}
     for mnk in sizes:
@@ -408,24 +448,26 @@ def measure(
             torch.mm(a, b.T, out=c)
 
         cases["cublas", mnk] = cublas
-        cases |= {("ceiling", mnk, key): launch for key, (launch, _) in ceilings.items()}
+        cases |= {(mnk, str(loop)): loop.launch for loop in registers}
         times |= medians(cases)
         if mnk == SQUARE:
             work = float(2 * mnk[0] * mnk[1] * mnk[2])
-            long = {RUNGS[-1]: (cases[Job(RUNGS[-1], mnk)], work), "cuBLAS": (cases["cublas", mnk], work)}
-            steady = sustained(
-                {f"ceiling {key}": (one, float(count)) for key, (one, count) in ceilings.items()} | long
-            )
+            in_cycles = {str(loop): loop.fmas_per_cycle for loop in registers}
+            long = {str(loop): (loop.launch, loop.work) for loop in registers}
+            long |= {RUNGS[-1]: (cases[Job(RUNGS[-1], mnk)], work), "cuBLAS": (cases["cublas", mnk], work)}
+            steady = sustained(long)
         del sets, cases
 
     def rate(mnk: Size, seconds: float) -> float:
         return 2 * mnk[0] * mnk[1] * mnk[2] / seconds / 1e12
 
-    by_ceiling = {
-        mnk: {key: work / times["ceiling", mnk, key] / 1e12 for key, (_, work) in ceilings.items()}
-        for mnk in sizes
+    by_loop = {
+        mnk: {str(loop): loop.work / times[mnk, str(loop)] / 1e12 for loop in registers} for mnk in sizes
     }
-    best = {mnk: max(found.values()) for mnk, found in by_ceiling.items()}
+    best = {
+        mnk: max(rates[str(loop)] for loop in registers if loop.numbers == "random")
+        for mnk, rates in by_loop.items()
+    }
     rows, variants = [], []
     for job, one in usable.items():
         tflops = rate(job.mnk, times[job])
@@ -451,8 +493,17 @@ def measure(
             "tflops": best[SQUARE],
             "by_size": [{"mnk": list(mnk), "tflops": value} for mnk, value in best.items()],
             "loops": [
-                {"warps": key[0], "fragments": list(key[1:]), "tflops": value}
-                for key, value in by_ceiling[SQUARE].items()
+                {
+                    "warps": loop.warps,
+                    "fragments": [loop.along_m, loop.along_n],
+                    "numbers": loop.numbers,
+                    "tflops": by_loop[SQUARE][str(loop)],
+                    "fmas_per_cycle": in_cycles[str(loop)],
+                    "clock_ghz": by_loop[SQUARE][str(loop)]
+                    * 1e3
+                    / (2 * multiprocessors * in_cycles[str(loop)]),
+                }
+                for loop in registers
             ],
         },
         "sustained": steady,
@@ -474,7 +525,15 @@ def with_counters(result: dict[str, Any], rungs: dict[Size, dict[str, Built]]) -
     for mnk, kernels in rungs.items():
         found[mnk], why = profiled(kernels, mnk)
         missing += [why] * bool(why)
-    rows = [{**row, "counters": found[tuple(row["mnk"])].get(row["rung"], {})} for row in result["rows"]]
+    rows = []
+    for row in result["rows"]:
+        m, n, k = row["mnk"]
+        values = found.get((m, n, k), {}).get(row["rung"], {})
+        row = {**row, "counters": values}
+        if "cycles" in values:
+            sms = result["recorded"]["multiprocessors"]
+            row["fmas_per_cycle"] = m * n * k / (sms * values["cycles"])
+        rows.append(row)
     return {**result, "rows": rows, "no_counters": missing}
 
 
@@ -482,7 +541,11 @@ def report(result: dict[str, Any]) -> str:
     """A short table."""
     ceiling = result["ceiling"]
     lines = [f"ceiling {ceiling['tflops']:.1f} TFLOP/s"]
-    lines += [f"  {one['warps']} warps, {one['fragments']}: {one['tflops']:.1f}" for one in ceiling["loops"]]
+    lines += [
+        f"  {one['warps']} warps, {one['fragments']}, {one['numbers']}: {one['tflops']:.1f} TFLOP/s, "
+        f"{one['fmas_per_cycle']:.0f} a cycle at {one['clock_ghz']:.3f} GHz"
+        for one in ceiling["loops"]
+    ]
     lines += [f"sustained {one}" for one in result["sustained"]]
     lines += [f"cuBLAS {one['mnk']} {one['tflops']:.1f}" for one in result["cublas"]]
     for row in result["rows"] + result["variants"]:
@@ -539,7 +602,7 @@ def main(arguments: list[str] | None = None) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
     print(report(result), flush=True)
-    result = with_counters(result, {mnk: rungs[mnk] for mnk in (SQUARE, *AWKWARD)})
+    result = with_counters(result, {mnk: rungs[mnk] for mnk in (SQUARE, *AWKWARD, *PARTS[1:2])})
     output.write_text(json.dumps(result, indent=1) + "\n")
     print(counted(result))
     print(f"written: {output}")

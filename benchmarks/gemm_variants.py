@@ -132,6 +132,7 @@ class Variant:
 
 
 VARIANTS = (
+    Variant(),
     Variant(copies="first"),
     Variant(stages=3),
     Variant(stages=5),
@@ -167,6 +168,10 @@ VARIANTS = (
 """What was tried: every row is measured."""
 
 AWKWARD_VARIANTS = (
+    Variant(),
+    Variant(tile=(256, 128, 64), stages=3, copies="spread"),
+    Variant(tile=(256, 128, 64), stages=3, copies="first"),
+    Variant(tile=(256, 128, 64), stages=4),
     Variant(tile=(256, 128, 64), stages=3),
     Variant(tile=(128, 256, 64), warps=(2, 4), stages=3),
     Variant(tile=(128, 128, 64), warps=(2, 2), stages=3),

@@ -23,11 +23,12 @@ _TEXT = """
 .target sm_80
 .address_size 64
 
-.visible .entry mma_ceiling(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 turns)
+.visible .entry mma_ceiling(
+    .param .u64 a, .param .u64 b, .param .u64 c, .param .u64 cycles, .param .u32 turns)
 {{
     .reg .pred %more;
     .reg .b32 %thread, %block, %turn;
-    .reg .b64 %base, %offset;
+    .reg .b64 %base, %offset, %t0, %t1;
     .reg .b32 %a<{a_registers}>, %b<{b_registers}>;
     .reg .f32 %c<{c_registers}>;
 
@@ -45,12 +46,20 @@ _TEXT = """
     add.u64       %base, %base, %offset;
 {load_b}
 {clear}
+    bar.sync      0;
+    mov.u64       %t0, %clock64;
 again:
 {multiply}
     sub.u32       %turn, %turn, 1;
     setp.ne.u32   %more, %turn, 0;
 @%more bra again;
+    mov.u64       %t1, %clock64;
+    sub.u64       %t1, %t1, %t0;
 
+    ld.param.u64  %base, [cycles];
+    mul.wide.u32  %offset, %thread, 8;
+    add.u64       %base, %base, %offset;
+    st.global.u64 [%base], %t1;
     ld.param.u64  %base, [c];
     mul.wide.u32  %offset, %thread, {c_bytes};
     add.u64       %base, %base, %offset;
@@ -64,7 +73,8 @@ def ceiling_spec(blocks: int, warps: int, along_m: int, along_n: int) -> LaunchS
     """`blocks` CTAs of `warps` warps, each with `along_m` fragments of A and `along_n` of B.
 
     Parameters: a (threads, along_m * 8) and b (threads, along_n * 4) f16, each thread's fragments together;
-    c (threads, along_m * along_n * 4) f32; turns, each of which adds every product to its accumulator once.
+    c (threads, along_m * along_n * 4) f32; cycles (threads,) u64, what the loop took each thread; turns, each
+    of which adds every product to its accumulator once.
     """
     places = [(i, j) for i in range(along_m) for j in range(along_n)]
 
@@ -103,6 +113,7 @@ def ceiling_spec(blocks: int, warps: int, along_m: int, along_n: int) -> LaunchS
             Tensor("a", "f16", (threads, along_m * 8)),
             Tensor("b", "f16", (threads, along_n * 4)),
             Tensor("c", "f32", (threads, along_m * along_n * 4)),
+            Tensor("cycles", "u64", (threads,)),
             Scalar("turns", "u32"),
         ),
     )

@@ -287,8 +287,9 @@ def test_mma_ceiling__adds_every_product_in_each_turn():
     spec = mma_ceiling.ceiling_spec(blocks=1, warps=2, along_m=2, along_n=3)
     a, b = mma_ceiling.fragments(spec, seed=0)
     c = np.full(spec.tensors[2].extents, np.nan, np.float32)
-    run = runtime.run(spec, device="emulator", a=a, b=b, c=c, turns=3)
+    run = runtime.run(spec, device="emulator", a=a, b=b, c=c, cycles=np.zeros(64, np.uint64), turns=3)
     assert np.allclose(run["c"], 3 * mma_ceiling.product_of_fragments(a, b), atol=1e-3)
+    assert np.all(run["cycles"] > 0)
     assert mma_ceiling.flops(spec, 3) == 3 * 2 * 6 * 2 * 16 * 8 * 16  # turns, warps, MMAs, both operations
 
 
