@@ -453,7 +453,10 @@ def measure(
         if mnk == SQUARE:
             work = float(2 * mnk[0] * mnk[1] * mnk[2])
             in_cycles = {str(loop): loop.fmas_per_cycle for loop in registers}
-            long = {str(loop): (loop.launch, loop.work) for loop in registers}
+            long = {
+                f"ceiling, {loop}" if loop.numbers == "random" else str(loop): (loop.launch, loop.work)
+                for loop in registers
+            }
             long |= {RUNGS[-1]: (cases[Job(RUNGS[-1], mnk)], work), "cuBLAS": (cases["cublas", mnk], work)}
             steady = sustained(long)
         del sets, cases

@@ -132,7 +132,6 @@ class Variant:
 
 
 VARIANTS = (
-    Variant(),
     Variant(copies="first"),
     Variant(stages=3),
     Variant(stages=5),
@@ -168,7 +167,6 @@ VARIANTS = (
 """What was tried: every row is measured."""
 
 AWKWARD_VARIANTS = (
-    Variant(),
     Variant(tile=(256, 128, 64), stages=3, copies="spread"),
     Variant(tile=(256, 128, 64), stages=3, copies="first"),
     Variant(tile=(256, 128, 64), stages=4),
