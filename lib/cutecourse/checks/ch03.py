@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cutecourse.checks.compare import on_many, returned, same_int, same_outputs, same_sequence
@@ -23,7 +24,7 @@ def check_owner(answer: object) -> str:
     """The thread and the value of each element of a tile of 8x16."""
     cases = [(m, n) for m in range(8) for n in range(16)]
     what = "the pair (thread, value) of an element"
-    mistakes = (
+    mistakes: tuple[tuple[Callable[[int, int], tuple[int, int]], str], ...] = (
         (
             lambda m, n: (8 * (m % 4) + n % 8, 2 * (m // 4) + n // 8),
             "This gives a thread every fourth row and every eighth column. A tiled copy keeps the values of a thread together.",
