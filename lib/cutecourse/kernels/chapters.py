@@ -8,13 +8,16 @@ from types import ModuleType
 
 from cutecourse.kernels.spec import runs_on
 
-__all__ = ["CHAPTERS", "COMPUTE_CAPABILITIES", "REFUSED", "Chapter", "kernel_module"]
+__all__ = ["CHAPTERS", "COMPUTE_CAPABILITIES", "NEWER", "REFUSED", "Chapter", "kernel_module"]
 
 COMPUTE_CAPABILITIES = ((8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
 """The columns of the doctor's table: the GPUs that the course covers."""
 
 REFUSED = ("mn_major_ldmatrix_refused",)
 """Kernels that their compiler refuses, on purpose."""
+
+NEWER = ("epilogue_stmatrix",)
+"""Kernels that need a newer GPU than the other kernels of their chapter."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ CHAPTERS = (
             "transpose_padded",
             "transpose_swizzled",
             "transpose_wide",
-        ),  # and epilogue_stmatrix, the one kernel of the chapter that needs sm_90
+            "smem_broken",
+        ),
         target="sm_80",
         reason="mma.sync.m16n8k16 on f16 came with compute capability 8.0 and later GPUs still have it",
     ),
