@@ -5,7 +5,7 @@
 
 The matrix is f32 and far larger than the L2 cache. Everything is timed by events on memory that is on the GPU
 already. The ways take turns for `ROUNDS` rounds, and the median counts. Before each of them the GPU reads
-another array: so nothing useful is left in the L2 cache, and the launch waits in the queue when its turn comes.
+another array: nothing useful is left in the L2 cache then, and the launch waits in the queue for its turn.
 GB/s are the bytes read plus the bytes written. Each result is compared with the transpose before the first
 round and after the last one. The kernels' twins in PTX are timed as well.
 """
