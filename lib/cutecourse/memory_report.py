@@ -229,7 +229,7 @@ class MemoryReport:
             lost = f"; bank conflicts: {self.conflicts}" if self.conflicts else ""
             lines.append(f"shared memory: {told}{lost}")
         if not spaces:
-            lines.append("no loads and stores of global or shared memory")
+            lines.append("no accesses of global or shared memory here")
         if self.unseen:
             listed = ", ".join(f"{times} {name}" for name, times in self.unseen.items())
             lines.append(f"not counted: {listed}")
