@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.memory_probes import probes
 from benchmarks.results_file import result_path
 from cutecourse import runtime
-from cutecourse.kernels import epilogue_direct
+from cutecourse.kernels import epilogue_direct, epilogue_stmatrix, micro_gemm_swizzled
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 from cutecourse.memory_report import MemoryReport, MemoryRow
 from tools.facts import of_this_machine
@@ -148,6 +148,7 @@ KERNELS = (
     "copy_one_thread", "copy_threads", "copy_tiled", "copy_several", "copy_async", "copy_predicated",
     "transpose_naive",
     "micro_gemm_ldmatrix", "micro_gemm_swizzled", "mn_major_partition", "mn_major_raw", "mn_major_ldmatrix",
+    "mn_major_fragment_like", "mma_stamp_permuted",
     "mn_major_ldmatrix_trans", "transpose_shared", "transpose_padded", "transpose_swizzled", "transpose_wide",
     "epilogue_stmatrix",
     "gemm_first", "gemm_ldmatrix", "gemm_stages", "gemm_registers", "gemm_epilogue", "gemm_any", "gemm_tiles",
@@ -173,8 +174,12 @@ class Case:
 def cases() -> list[Case]:
     """The launches, in the order in which they are profiled."""
     named = [(name, importlib.import_module(f"cutecourse.kernels.{name}").LAUNCH) for name in KERNELS]
-    named.append(("epilogue_direct (column-major)", epilogue_direct.LAUNCH))
-    named.append(("epilogue_direct (row-major)", epilogue_direct.ROW_MAJOR))
+    named += [
+        ("micro_gemm_swizzled (plain)", micro_gemm_swizzled.PLAIN),
+        ("epilogue_direct (column-major)", epilogue_direct.LAUNCH),
+        ("epilogue_direct (row-major)", epilogue_direct.ROW_MAJOR),
+        ("epilogue_stmatrix (column-major)", epilogue_stmatrix.TRANSPOSED),
+    ]
     kernels = [Case(name, spec, _zeros(name, spec)) for name, spec in named]
     return [*kernels, *(Case(each.name, each.spec, each.arrays) for each in probes())]
 
