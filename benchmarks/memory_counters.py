@@ -1,6 +1,7 @@
 """Compare the memory report with the GPU's own counters (Nsight Compute), launch by launch.
 
     python -m benchmarks.memory_counters             writes benchmarks/results/memory_counters_<gpu>.json
+    python -m benchmarks.memory_counters --only copy_ --output FILE     of some launches only
 
 The launches are small: kernels of the course, and probes of one instruction each (benchmarks.memory_probes).
 Each row of the file has a counter, what the report counts on the emulator, what the GPU counted, and an
@@ -253,6 +254,8 @@ def rows(measured: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
     """
     found = []
     for case in cases():
+        if case.name not in measured:
+            continue
         ours = counted(case)
         for counter in COUNTERS:
             mine, theirs = ours[counter.name], measured[case.name].get(counter.name, 0)
@@ -283,8 +286,10 @@ def counters(text: str) -> list[dict[str, int]]:
     return [by_launch[launch] for launch in sorted(by_launch)]
 
 
-def profile() -> dict[str, dict[str, int]]:
+def profile(only: str = "") -> dict[str, dict[str, int]]:
     """Run the launches under Nsight Compute, in one process, without touching the GPU's clocks.
+
+    only  the beginning of the launches' names.
 
     What comes back is by launch and counter.
     """
@@ -293,11 +298,11 @@ def profile() -> dict[str, dict[str, int]]:
         raise runtime.GpuError("ncu (Nsight Compute) is not on the PATH.")
     metrics = dict.fromkeys(each.removeprefix("-") for counter in COUNTERS for each in counter.metrics)
     command = [ncu, "--csv", "--clock-control", "none", "--metrics", ",".join(metrics), sys.executable]
-    command += ["-m", "benchmarks.memory_counters", "--launch-only"]
+    command += ["-m", "benchmarks.memory_counters", "--launch-only", "--only", only]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise runtime.GpuError(f"ncu failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    names = [case.name for case in cases()]
+    names = [case.name for case in cases() if case.name.startswith(only)]
     return {
         name: {counter.name: counter.measured(values) for counter in COUNTERS}
         for name, values in zip(names, counters(done.stdout), strict=True)
@@ -323,6 +328,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
     parser.add_argument("--launch-only", action="store_true", help="launch the kernels; what ncu is given")
+    parser.add_argument("--only", default="", metavar="BEGINNING", help="launches whose names begin so")
     parser.add_argument(
         "--again",
         type=Path,
@@ -344,9 +350,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     if options.launch_only:
         for case in cases():
-            case.launch("cuda:0")
+            if case.name.startswith(options.only):
+                case.launch("cuda:0")
         return 0
-    compared = rows(profile())
+    if options.only and options.output is None:
+        parser.error("--only is a part of the benchmark: say with --output where to keep it")
+    compared = rows(profile(options.only))
     output = options.output or result_path("memory_counters", found.devices[0].name)
     _write(output, of_this_machine(), compared)
     return int(show(compared) > 0)

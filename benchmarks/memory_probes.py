@@ -317,6 +317,24 @@ def _copies() -> Iterable[Probe]:
     }.items():
         copy = "@%active cp.async.cg.shared.global [%shared], [%memory], 16"
         yield probe(f"cp.async.cg 16, {name}", f"{copy}; {wait}", _offsets(pattern), width=16)
+    # Here the rows of the source lie apart, and the lanes write one behind the other.
+    behind = "shl.b32 %v1, %lane, 4; mov.u32 %v2, tile; add.u32 %v1, %v1, %v2"
+    for lanes, apart in ((1, 128), (2, 128), (4, 128), (4, 192), (4, 144), (8, 144)):
+        offsets = [lane // lanes * apart + lane % lanes * 16 for lane in LANES]
+        name = f"rows of {16 * lanes} bytes, {apart} apart"
+        for cache in ("ca", "cg"):
+            copy = f"cp.async.{cache}.shared.global [%v1], [%memory], 16; {wait}"
+            yield probe(f"cp.async.{cache} 16, {name}", f"{behind}; {copy}", offsets, width=16)
+        load = f"ld.global.v4.b32 {_VALUES[16]}, [%memory]"
+        yield probe(f"ld.global.v4.b32, {name}", load, offsets, width=16, keep=True)
+    first = "and.b32 %v3, %lane, 3; setp.eq.u32 %active, %v3, 0; selp.b32 %v3, 16, 0, %active"
+    offsets = [lane // 4 * 144 + lane % 4 * 16 for lane in LANES]
+    for name, copy in {
+        "3 of 4 lanes fill with zeros": "cp.async.cg.shared.global [%v1], [%memory], 16, %v3",
+        "3 of 4 lanes idle": "@%active cp.async.cg.shared.global [%v1], [%memory], 16",
+    }.items():
+        text = f"{behind}; {first}; {copy}; {wait}"
+        yield probe(f"cp.async.cg 16, rows 144 apart, {name}", text, offsets, width=16)
     zeros = "and.b32 %v0, %lane, 1; shl.b32 %v0, %v0, 4"
     copy = "@%active cp.async.cg.shared.global [%shared], [%memory], 16, %v0"
     yield probe(

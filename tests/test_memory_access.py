@@ -130,6 +130,8 @@ def twos(lane):
         (lambda lane: lane // 8 * 4 + lane % 4, 16, 4),
         (lambda lane: None if lane % 2 else lane // 2, 16, 2),
         (lambda lane: lane % 2 * 8, 16, 4),  # two halves, each with two words of the same banks
+        (lambda lane: pairs(lane) if lane < 16 else lane, 16, 4),  # all lanes of the warp have to agree,
+        (lambda lane: pairs(lane) if lane < 16 else twos(lane), 16, 4),  # and in the same way
     ],
 )
 def test_bank_conflicts__of_a_load_whose_neighbours_agree(place, access_bytes, wavefronts):

@@ -129,9 +129,9 @@ def bank_conflicts(
     Lanes that want the same word share it. Accesses of 8 and 16 bytes are served for 16 and for 8 lanes at a
     time, so without a conflict they take 2 and 4 passes for a full warp.
 
-    Two such groups of a load are served together if each lane agrees with its neighbour: each active lane i
-    has the address of lane i xor 1, or each that of lane i xor 2, where those are active. Then 32 lanes with
-    8 bytes, or 16 lanes with 16 bytes, are one group. Stores are never merged. Atomic operations at the same
+    A load is served faster if all lanes of the warp agree with their neighbours: each active lane i has the
+    address of lane i xor 1, or each that of lane i xor 2, where those are active. Then 32 lanes with 8 bytes,
+    or 16 lanes with 16 bytes, are served at a time. Stores have no such rule. Atomic operations at the same
     word wait for each other.
     Units:      `addresses` in bytes, lane 0 first, None for a lane that takes no part; `access_bytes` for
                 each lane: 1, 2, 4, 8 or 16; `operation` "load", "store" or "atomic".
@@ -147,8 +147,8 @@ def bank_conflicts(
     checked = _checked(addresses, access_bytes)
     lanes_at_once = WARP_LANES * BANK_BYTES // max(access_bytes, BANK_BYTES)
     groups = [_some(checked, start, lanes_at_once) for start in range(0, WARP_LANES, lanes_at_once)]
-    if operation == "load" and lanes_at_once < WARP_LANES:
-        groups = [part for pair in zip(groups[::2], groups[1::2], strict=True) for part in _merged(*pair)]
+    if operation == "load" and lanes_at_once < WARP_LANES and _neighbours_agree(checked):
+        groups = [first | second for first, second in zip(groups[::2], groups[1::2], strict=True)]
     wavefronts = ideal = 0
     for group in groups:
         wanted = Counter(
@@ -183,13 +183,12 @@ def _some(checked: Mapping[int, int], start: int, count: int) -> dict[int, int]:
     return {lane: address for lane, address in checked.items() if start <= lane < start + count}
 
 
-def _merged(first: dict[int, int], second: dict[int, int]) -> list[dict[int, int]]:
-    """Two groups of lanes as one if every lane agrees with its neighbour at the same distance, else both."""
-    both = first | second
-    for distance in (1, 2):
-        if all(both.get(lane ^ distance, address) == address for lane, address in both.items()):
-            return [both]
-    return [first, second]
+def _neighbours_agree(checked: Mapping[int, int]) -> bool:
+    """Return whether every lane of the warp has the address of the lane at distance 1, or of that at 2."""
+    return any(
+        all(checked.get(lane ^ distance, address) == address for lane, address in checked.items())
+        for distance in (1, 2)
+    )
 
 
 def _deepest_bank(words: Iterable[int]) -> int:

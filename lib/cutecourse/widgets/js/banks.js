@@ -69,15 +69,15 @@ export function unitOf(tile, access) {
   return unit;
 }
 
-/** [first lane, lanes] of each group that is served together; groups of a load merge where neighbours agree. */
+/** [first lane, lanes] of each group that is served together; groups of a load merge if all neighbours agree. */
 export function groupsOf(addresses, bytes, kind) {
   const span = lanesAtOnce(bytes);
   const groups = Array.from({ length: WARP_LANES / span }, (_, i) => [i * span, span]);
   if (kind !== "load" || span === WARP_LANES) return groups;
   const at = (lane) => addresses[lane] ?? null;
-  const agree = (first, distance) =>
-    Array.from({ length: 2 * span }, (_, i) => [at(first + i), at((first + i) ^ distance)]).every(([one, other]) => one === null || other === null || one === other);
-  return groups.filter((_, i) => i % 2 === 0).flatMap(([first]) => (agree(first, 1) || agree(first, 2) ? [[first, 2 * span]] : [[first, span], [first + span, span]]));
+  const agree = (distance) =>
+    Array.from({ length: WARP_LANES }, (_, lane) => [at(lane), at(lane ^ distance)]).every(([one, other]) => one === null || other === null || one === other);
+  return agree(1) || agree(2) ? groups.filter((_, i) => i % 2 === 0).map(([first]) => [first, 2 * span]) : groups;
 }
 
 /** Deals the words of an access to wavefronts: { first, span, words: [[bank, word, lanes], ...] }. */
