@@ -219,15 +219,23 @@ EXPLANATIONS = (
         "watches. The pipe writes only the zeros of lanes that copy nothing.",
     ),
     Explanation(
-        ("shared copy conflicts",),
-        lambda _, ptx: "cp.async.cg" in ptx,
-        "For cp.async.cg the profiler counts the wavefronts as the report does, but never a conflict.",
+        ("shared copy wavefronts (pipe)", "shared copy conflicts (pipe)"),
+        lambda _, ptx: "cp.async.ca" in ptx,
+        "The pipe writes the bytes of a cp.async.ca as they come out of L1, and a line may come in parts. "
+        "For the larger kernels these two counters change from run to run.",
     ),
     Explanation(
-        ("shared copy conflicts (pipe)",),
-        lambda _, ptx: "cp.async.ca" in ptx,
-        "The wavefronts agree. The lines come out of L1 in groups, and the profiler takes one wavefront "
-        "of each group for granted. The report takes one for each 128 bytes.",
+        ("shared copy wavefronts",),
+        lambda name, _: name in {"gemm_any", "gemm_tiles"},
+        "The sources of these cp.async have rows of 144 bytes, and many lanes fill with zeros. The profiler "
+        "counts fewer wavefronts than the addresses say. With rows of whole sectors the two agree.",
+    ),
+    Explanation(
+        ("global load sectors",),
+        lambda _, ptx: "cp.async.cg" in ptx,
+        "cp.async.cg reads 64 bytes of rows that lie 144 bytes apart, so every other row begins in the "
+        "middle of a sector. The profiler counts 18 of the 20 sectors that a warp touches. It counts all 20 "
+        "for cp.async.ca and ld.global at the same addresses.",
     ),
     Explanation(
         ("shared load wavefronts", "shared load conflicts", "shared atomic wavefronts"),

@@ -21,6 +21,7 @@ __all__ = [
     "MemoryAccessError",
     "Operation",
     "bank_conflicts",
+    "copy_bank_conflicts",
     "ldmatrix_bank_conflicts",
     "least_sectors",
     "sectors_of_atomic",
@@ -177,6 +178,62 @@ def ldmatrix_bank_conflicts(row_addresses: Sequence[int]) -> BankAccess:
     if len(row_addresses) not in (8, 16, 32):
         raise MemoryAccessError(f"ldmatrix takes 8, 16 or 32 rows (.x1, .x2, .x4), not {len(row_addresses)}.")
     return bank_conflicts(row_addresses, LDMATRIX_ROW_BYTES, "store")
+
+
+def copy_bank_conflicts(
+    sources: Iterable[int | None], destinations: Iterable[int | None], access_bytes: int, *, cached: bool
+) -> BankAccess:
+    """How many passes the shared side of a cp.async takes, which depends on its source as well.
+
+    Lanes are served in the groups of a store. With `.ca` (`cached`) the bytes come from L1, which has the
+    same 32 banks: lanes whose sources want different words of one bank wait as well. With `.cg` they come
+    from L2, line by line: a group takes a pass for each line of 128 bytes that it reads from, and if it reads
+    both whole and half sectors of that line, two.
+    Units:  both addresses in bytes, lane 0 first, None for a lane that takes no part; a lane that fills with
+            zeros counts with the address that it names. `access_bytes` for each lane: 4, 8 or 16.
+    Errors: as for `bank_conflicts`.
+    Source: as Nsight Compute counts them for an H200 (benchmarks/memory_counters.py).
+
+    >>> lanes = range(32)
+    >>> behind, rows = [16 * lane for lane in lanes], [lane // 4 * 192 + lane % 4 * 16 for lane in lanes]
+    >>> copy_bank_conflicts(behind, behind, 16, cached=False)
+    BankAccess(wavefronts=4, ideal=4)
+    >>> copy_bank_conflicts(rows, behind, 16, cached=False)
+    BankAccess(wavefronts=8, ideal=8)
+    >>> copy_bank_conflicts(rows, behind, 16, cached=True)
+    BankAccess(wavefronts=4, ideal=4)
+    """
+    checked, origins = _checked(destinations, access_bytes), _checked(sources, access_bytes)
+    lanes_at_once = WARP_LANES * BANK_BYTES // access_bytes
+    wavefronts = ideal = 0
+    for start in range(0, WARP_LANES, lanes_at_once):
+        group, origin = _some(checked, start, lanes_at_once), _some(origins, start, lanes_at_once)
+        if not group:
+            continue
+        if cached:
+            depths = (_deepest_bank(_words(some.values(), access_bytes)) for some in (group, origin))
+            wavefronts, ideal = wavefronts + max(depths), ideal + 1
+            continue
+        for lanes in _by_line(origin, access_bytes):
+            wavefronts += _deepest_bank(_words((group[lane] for lane in lanes), access_bytes))
+            ideal += 1
+    return BankAccess(wavefronts, ideal)
+
+
+def _by_line(origin: Mapping[int, int], access_bytes: int) -> list[list[int]]:
+    """The lanes of a group by the line of their source, and by whether its sector is read whole."""
+    held = Counter(address // SECTOR_BYTES for address in set(origin.values()))
+    found: dict[tuple[int, bool], list[int]] = {}
+    for lane, address in origin.items():
+        whole = held[address // SECTOR_BYTES] * access_bytes == SECTOR_BYTES
+        found.setdefault((address // (BANKS * BANK_BYTES), whole), []).append(lane)
+    return list(found.values())
+
+
+def _words(addresses: Iterable[int], access_bytes: int) -> set[int]:
+    return {
+        (address + byte) // BANK_BYTES for address in addresses for byte in range(0, access_bytes, BANK_BYTES)
+    }
 
 
 def _some(checked: Mapping[int, int], start: int, count: int) -> dict[int, int]:

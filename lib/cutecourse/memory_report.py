@@ -22,6 +22,7 @@ from cutecourse.memory_access import (
     SECTOR_BYTES,
     Operation,
     bank_conflicts,
+    copy_bank_conflicts,
     ldmatrix_bank_conflicts,
     least_sectors,
     sectors_of_atomic,
@@ -289,6 +290,9 @@ _SPACES = {
 
 def _costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
     """(transactions, least) of each warp."""
+    if access.sources is not None:
+        yield from _copy_costs(access)
+        return
     operation = "matrix" if access.name.startswith(("ldmatrix", "stmatrix")) else access.kind
     # A shift by a whole sector, or by a whole line of the banks, changes nothing.
     unit = SECTOR_BYTES if access.space == "global" else _LINE_BYTES
@@ -297,6 +301,28 @@ def _costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
     moved = np.where(active, access.addresses - first[:, None], 0)
     for addresses, sizes in zip(moved, access.n_bytes, strict=True):
         yield _cost(access.space, operation, addresses.tobytes(), sizes.tobytes())
+
+
+def _copy_costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
+    """(wavefronts, least) of a cp.async's store to shared memory, for each warp."""
+    assert access.sources is not None
+    active = access.n_bytes != 0
+    moved = []
+    for places in (access.addresses, access.sources):
+        first = np.where(active, places, np.iinfo(np.int64).max).min(axis=1) // _LINE_BYTES * _LINE_BYTES
+        moved.append(np.where(active, places - first[:, None], -1))
+    for to, source, sizes in zip(*moved, access.n_bytes, strict=True):
+        yield _copy_cost(source.tobytes(), to.tobytes(), int(sizes.max()), ".ca." in f"{access.name}.")
+
+
+@lru_cache(maxsize=1 << 14)
+def _copy_cost(sources: bytes, destinations: bytes, size: int, cached: bool) -> tuple[int, int]:
+    source, to = (
+        [place if place >= 0 else None for place in np.frombuffer(places, dtype=np.int64).tolist()]
+        for places in (sources, destinations)
+    )
+    found = copy_bank_conflicts(source, to, size, cached=cached)
+    return found.wavefronts, found.ideal
 
 
 @lru_cache(maxsize=1 << 14)

@@ -136,7 +136,7 @@ def test_report__a_copy_in_the_background_has_both_sides_once():
     both = report(copy, [128 * lane for lane in LANES], 16).of(instruction="cp.async")
     assert [(row.space, row.kind, row.executions, row.transactions, row.least) for row in both] == [
         ("global", "load", 1, 32, 16),  # 16 bytes of each of 32 lines
-        ("shared", "store", 1, 32, 4),
+        ("shared", "store", 1, 32, 32),  # a wavefront for each line that comes
     ]
     assert both.rows[0].line == both.rows[1].line
 
@@ -147,6 +147,24 @@ def test_report__a_copy_that_fills_with_zeros_reads_only_what_it_is_told():
     copy = "cp.async.cg.shared.global [%shared], [%memory], 16, %v0; cp.async.wait_all"
     both = report(f"{size}; {copy}", [16 * lane for lane in LANES], 16).of(instruction="cp.async")
     assert [(row.space, row.transactions, row.least) for row in both] == [("global", 16, 8), ("shared", 4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("cache", "apart", "counts"),
+    [
+        ("cg", 64, (4, 4)),  # the source is one piece: 8 lanes read one line
+        ("cg", 128, (8, 8)),  # 8 lanes read two lines, which arrive one after the other
+        ("cg", 192, (8, 8)),
+        ("ca", 128, (8, 4)),  # both rows begin in bank 0 of L1
+        ("ca", 192, (4, 4)),  # one row begins in bank 0, the next in bank 16
+    ],
+)
+def test_report__the_wavefronts_of_a_copy_depend_on_its_source(cache, apart, counts):
+    behind = "shl.b32 %v1, %lane, 4; mov.u32 %v2, tile; add.u32 %v1, %v1, %v2"
+    copy = f"{behind}; cp.async.{cache}.shared.global [%v1], [%memory], 16; cp.async.wait_all"
+    rows_of_64_bytes = [lane // 4 * apart + lane % 4 * 16 for lane in LANES]
+    (row,) = report(copy, rows_of_64_bytes, 16).of(instruction="cp.async", space="shared")
+    assert (row.transactions, row.least) == counts
 
 
 def test_report__a_copy_that_nobody_waits_for_is_counted_too():

@@ -243,7 +243,7 @@ def cp_async(site: Site) -> Step:
         if bundle.machine.accesses is not None:
             given = np.where(lanes, n_bytes, 0).astype(np.uint8)
             log_lanes(form.whole, bundle, "load", origin, given)
-            log_lanes(mark, bundle, "store", to, np.where(lanes, np.uint8(size), np.uint8(0)))
+            log_lanes(mark, bundle, "store", to, np.where(lanes, np.uint8(size), np.uint8(0)), origin)
         queue = _Queue.of(bundle)
         queue.copies.append(_Copy(form, to, origin, n_bytes, lanes, queue.committed.copy()))
 

@@ -67,9 +67,17 @@ def log_access(access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask
 
 
 def log_lanes(
-    access: Access, bundle: Bundle, kind: str, address: NDArray[Any], n_bytes: NDArray[np.uint8]
+    access: Access,
+    bundle: Bundle,
+    kind: str,
+    address: NDArray[Any],
+    n_bytes: NDArray[np.uint8],
+    sources: NDArray[Any] | None = None,
 ) -> None:
-    """Write down an access of `n_bytes` bytes in each lane, shape (n, 32); 0 leaves the lane out."""
+    """Write down an access of `n_bytes` bytes in each lane, shape (n, 32); 0 leaves the lane out.
+
+    sources  for a copy to shared memory, the global address that each lane names.
+    """
     log = bundle.machine.accesses
     assert log is not None
     for space, places, here in _by_space(access.space, bundle, address):
@@ -82,6 +90,7 @@ def log_lanes(
             blocks=bundle.cohort.blocks[:, bundle.rank],
             addresses=places,
             n_bytes=n_bytes if here is None else np.where(here, n_bytes, np.uint8(0)),
+            sources=sources,
         )
 
 

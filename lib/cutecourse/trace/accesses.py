@@ -26,6 +26,8 @@ class WarpAccesses:
     blocks     (n, 3): the CTA of each warp.
     addresses  (n, 32): the byte at which each lane's access begins. Shared memory is counted from its start.
     n_bytes    (n, 32): how many bytes each lane accesses; 0 for a lane that takes no part.
+    sources    (n, 32): of a cp.async's store to shared memory, where in global memory the bytes come from;
+               else None.
     """
 
     line: int
@@ -36,6 +38,7 @@ class WarpAccesses:
     blocks: NDArray[np.int64]
     addresses: NDArray[np.int64]
     n_bytes: NDArray[np.uint8]
+    sources: NDArray[np.int64] | None = None
 
 
 @dataclass(eq=False)
@@ -61,6 +64,7 @@ class AccessLog:
         blocks: NDArray[np.int64],
         addresses: NDArray[Any],
         n_bytes: NDArray[Any],
+        sources: NDArray[Any] | None = None,
     ) -> None:
         """Append what the lanes of some warps did. Warps without an active lane are left out."""
         sizes = np.asarray(n_bytes, dtype=np.uint8).reshape(-1, _LANES)
@@ -68,7 +72,16 @@ class AccessLog:
         some = sizes.any(axis=1)
         if not some.any():
             return
+        origins = None if sources is None else np.asarray(sources).reshape(-1, _LANES)[some].astype(np.int64)
         kept = WarpAccesses(
-            line, name, space, kind, warp, blocks[some], places[some].astype(np.int64), sizes[some].copy()
+            line,
+            name,
+            space,
+            kind,
+            warp,
+            blocks[some],
+            places[some].astype(np.int64),
+            sizes[some].copy(),
+            origins,
         )
         self.accesses.append(kept)
