@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cutecourse.checks.compare import on_many, returned, same_int, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
-from cutecourse.layout import Layout, make_layout, size
+from cutecourse.layout import Layout, make_layout, rank, size
 from cutecourse.memory_access import sectors_of_warp_store
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @exercise(
@@ -78,6 +81,20 @@ def check_plan(answer: object) -> str:
             expected="128",
             got=str(size(threads)),
         )
+    if rank(threads) != 2:
+        raise WrongAnswer(
+            "The threads' layout takes the coordinate (m, n), so it needs two modes. A mode may have the size 1.",
+            where="threads",
+            expected="a layout with two modes",
+            got=str(threads),
+        )
+    if sorted(threads(i) for i in range(128)) != list(range(128)):
+        raise WrongAnswer(
+            "The layout of the threads gives a number to two places, or leaves one out. Each of the 128 threads needs a place of its own.",
+            where="threads",
+            expected="each number from 0 to 127 once",
+            got=str(threads),
+        )
     if int(size(values)) % 8:
         message = "A vector of 16 bytes has 8 halves."
         if int(size(values)) in (4, 16):
@@ -111,6 +128,11 @@ def check_plan(answer: object) -> str:
             where="warp 0, first vector",
             expected="512 bytes / 32",
             got=f"{sectors} sectors",
+        )
+    if starts[1][0] != starts[0][0] + 8:
+        return (
+            "The request touches as few sectors as possible: two lanes share each. But neighbouring lanes have vectors that lie far apart. "
+            "If the threads run down the column first, the warp also touches the fewest lines of 128 bytes."
         )
     return "Values and threads both run along the mode with stride 1 first, whichever mode that is."
 
@@ -151,47 +173,51 @@ def check_waits(answer: object) -> str:
     """The number of pending groups that each wait may allow."""
     same_sequence(
         answer,
-        [2, 2, 2, 2, 1, 0],
+        _MOST_PENDING,
         meaning="how many groups each wait may leave pending",
-        mistakes={
-            (
-                2,
-                2,
-                2,
-                2,
-                2,
-                2,
-            ): "In the last two turns nothing new is committed. Then wait_group(2) leaves tile 4 or 5 pending, and it is used all the same.",
-            (
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-            ): "That is right, but it waits for everything that is on its way. Allow as many pending groups as you can.",
-            (
-                3,
-                3,
-                3,
-                3,
-                2,
-                1,
-            ): "That leaves tile k itself pending. Only the groups younger than tile k may be.",
-            (
-                0,
-                1,
-                2,
-                3,
-                4,
-                5,
-            ): "The number is not that of a tile. It counts the groups that may still be pending.",
-            (1, 1, 1, 1, 1, 1): "Two younger groups may be pending at first, and none at the end.",
-            (1, 1, 1, 1, 1, 0): "Two younger groups may be pending at first.",
-        },
+        mistakes=_wrong_waits(answer),
         tell=False,
     )
     return "When nothing new is committed, the count has to go down. Kernels often commit empty groups at the end, so that it stays the same."
+
+
+_MOST_PENDING = (2, 2, 2, 2, 1, 0)
+
+
+def _wrong_waits(answer: object) -> dict[tuple[object, ...], str]:
+    """What to say to wrong numbers: those that show a misconception, and the learner's own."""
+    known: dict[tuple[object, ...], str] = {
+        (2,)
+        * 6: "In the last two turns nothing new is committed. Then wait_group(2) leaves tile 4 or 5 pending, and it is used all the same.",
+        (0,)
+        * 6: "That is right, but it waits for everything that is on its way. Allow as many pending groups as you can.",
+        (3, 3, 3, 3, 2, 1): "That leaves tile k itself pending. Only the groups younger than tile k may be.",
+        (
+            0,
+            1,
+            2,
+            3,
+            4,
+            5,
+        ): "The number is not that of a tile. It counts the groups that may still be pending.",
+        (1,) * 6: "Two younger groups may be pending at first, and none at the end.",
+        (1, 1, 1, 1, 1, 0): "Two younger groups may be pending at first.",
+    }
+    given = tuple(answer) if isinstance(answer, (list, tuple)) else ()
+    if (
+        len(given) != len(_MOST_PENDING)
+        or not all(isinstance(count, int) for count in given)
+        or given in known
+    ):
+        return known
+    for tile, (count, most) in enumerate(zip(given, _MOST_PENDING, strict=True)):
+        if count == most:
+            continue
+        committed = f"Before the wait for tile {tile}, groups 0 to {min(tile + 2, 5)} are committed."
+        if count > most:
+            return known | {given: f"{committed} With this number, tile {tile} may itself be pending."}
+        return known | {given: f"{committed} With this number, the wait is longer than tile {tile} needs."}
+    return known
 
 
 @exercise(
@@ -268,7 +294,8 @@ def check_transpose(answer: object) -> str:
             {"result": np.ascontiguousarray(source.T)},
             emulator_first=True,
             reports={
-                "AddressError": f"With {m}x{n}, a thread reads or writes outside the matrices. Both M and N have a tail that needs a guard.",
+                "AddressError": f"With {m}x{n}, a thread reads or writes outside the matrices. Both M and N have a tail that needs a guard, "
+                "and a guard needs the coordinate in the matrix, not the one in the tile.",
                 "Race": f"With {m}x{n}, two threads write the same element: a row's tail runs into the next row. Guard both modes.",
             },
             mistakes={
@@ -278,7 +305,34 @@ def check_transpose(answer: object) -> str:
                         source.reshape(n, m),
                         "The elements are in the source's order: it was copied, not transposed.",
                     ),
+                    *_wrong_transposes(source),
                 ]
             },
         )
     return "The identity tensor is cut like the data, so the same comparison guards both edges, however the data lies."
+
+
+def _wrong_transposes(source: np.ndarray[Any, Any]) -> list[tuple[np.ndarray[Any, Any], str]]:
+    """Wrong results of a matrix of two tiles, 64x32, and what to say to each; none for another shape."""
+    import numpy as np
+
+    if source.shape != (64, 32):
+        return []
+    right = np.ascontiguousarray(source.T)
+    top, bottom = source[:32], source[32:]
+    half = np.where(np.arange(64) < 32, right, -1)
+    first = np.where(np.arange(64) % 32 < 8, right, -1)
+    return [
+        (
+            np.hstack([top, bottom]),
+            "Each tile is at its new place, but its elements are not transposed. Exchange the modes of the result's tile, too.",
+        ),
+        (
+            half,
+            "Only the first tile was stored. The coordinates are those of mS, (m, n): compare them with the shape of mS.",
+        ),
+        (
+            first,
+            "Each thread stored one element. A tile of 32x32 has 1024 elements, so each of the 256 threads has four.",
+        ),
+    ]
