@@ -192,7 +192,7 @@ def test_micro_gemm__multiplies(device, kernel):
     a, b = operands(seed=1)
     run = runtime.run(kernel, device=device, a=a, b=b, c=np.full((16, 8), np.nan, np.float32))
     assert np.array_equal(run["c"], product(a, b))
-    assert np.array_equal(run.memory["c"], product(a, b).T.ravel())  # column-major in memory
+    assert np.array_equal(run.buffers["c"], product(a, b).T.ravel())  # column-major in memory
 
 
 def test_mma_raw__adds_the_product_to_c(device):
@@ -237,7 +237,7 @@ def test_epilogue_direct__stores_the_fragments_where_c_lies(device, spec):
         expected[lane // 4 + 8 * (value // 2), lane % 4 * 2 + value % 2] = lane * 256 + value
     assert np.array_equal(run["c"], expected)
     in_memory = expected.T if spec is epilogue_direct.LAUNCH else expected
-    assert np.array_equal(run.memory["c"], in_memory.ravel())
+    assert np.array_equal(run.buffers["c"], in_memory.ravel())
 
 
 @pytest.mark.parametrize(("chains", "warps"), [(1, 1), (3, 2)])
