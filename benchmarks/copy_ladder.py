@@ -231,7 +231,7 @@ def measure() -> dict[str, Any]:
         "matrix": BIG,
         "rounds": ROUNDS,
         "memcpy": row("memcpy") | MEMCPY,
-        "ladder": [
+        "rows": [
             {
                 "rung": rung.name,
                 "shape": rung.spec.tensors[0].extents,
@@ -294,10 +294,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     result = {"recorded": of_this_machine(), **measure()}
     if shutil.which("ncu"):
-        for row, counters in zip(result["ladder"], profile(), strict=True):
+        for row, counters in zip(result["rows"], profile(), strict=True):
             row["counters"] = counters
     print(f"{'memcpy':<36} {result['memcpy']['gb_s']:>9} GB/s, predicted {MEMCPY['predicted_gb_s']:.0f}")
-    for row in result["ladder"]:
+    for row in result["rows"]:
         print(
             f"{row['rung']:<36} {row['gb_s']:>9} GB/s, predicted {row['predicted_gb_s']:>9}, "
             f"{row['of_memcpy']:.4f} of memcpy, by hand {row['by_hand']['gb_s']}"
