@@ -24,7 +24,7 @@ from cutecourse.memory_access import ldmatrix_bank_conflicts
 def check_ldmatrix(answer: object) -> str:
     """The load of an N-major B."""
     same_choice(
-        answer.strip().lower().removeprefix("ldmatrix.") if isinstance(answer, str) else answer,
+        answer.strip().lower().removeprefix("ldmatrix.").removeprefix("sync.aligned.m8n8.") if isinstance(answer, str) else answer,
         "x2.trans",
         options={
             "x2": "Two blocks are right. But the 16 contiguous bytes run along N, and a register's pair has to run "
@@ -226,17 +226,35 @@ def check_gemm_n_major(answer: object) -> str:
 
 
 def _require_ldmatrix(answer: Any, inputs: dict[str, Any]) -> None:
-    """Refuse a kernel whose product is right, but that loads a fragment without ldmatrix."""
+    """Refuse a kernel whose product is right, but that lacks a barrier or loads a fragment by other instructions."""
     from cutecourse.runtime import run
 
     text = str(run(answer, device="emulator", **{k: v.copy() for k, v in inputs.items()}).record.ptx)
+    _require_barrier(text)
+    words = [line.split()[0] for line in text.splitlines() if line.strip()]
+    loads = sorted({word for word in words if word.startswith(("ldmatrix", "ld.shared"))})
     for operand, instruction in (("A", "m8n8.x4.shared"), ("B", "m8n8.x2.trans.shared")):
-        if f"ldmatrix.sync.aligned.{instruction}" not in text:
+        if not any(instruction in load for load in loads):
+            message = f"The product is right, but {operand} is not loaded by one ldmatrix of the right form."
+            if operand == "B" and any("m8n8.x2.shared" in load for load in loads):
+                message = "The product is right, but B lies K-major in shared memory. Copy it as it is, N-major, and let ldmatrix transpose it."
+            elif operand == "B" and any("m8n8.x4.trans" in load for load in loads):
+                message = "The product is right, but this ldmatrix loads four blocks, and B has two."
             raise WrongAnswer(
-                f"The product is right, but {operand} is not loaded by one ldmatrix.",
+                message,
                 expected=f"ldmatrix with {instruction.removesuffix('.shared')} in the PTX",
-                got="other loads from shared memory",
+                got=", ".join(loads),
             )
+
+
+def _require_barrier(text: str) -> None:
+    """Refuse a kernel whose threads read what others write to shared memory, without a barrier in between."""
+    if not any(word in text for word in ("bar.sync", "barrier.sync", "bar.warp.sync")):
+        raise WrongAnswer(
+            "The values are right only by luck: a thread reads what other threads write, and nothing orders the two. "
+            "The lanes of a warp need not run in step.",
+            expected="a barrier between the stores to shared memory and the loads",
+        )
 
 
 @exercise(
@@ -286,12 +304,7 @@ def check_epilogue(answer: object) -> str:
             expected="st.shared, a barrier, ld.shared",
             got="stores straight from the registers",
         )
-    if not any(word in str(outcome.ptx) for word in ("bar.sync", "barrier.sync", "bar.warp.sync")):
-        raise WrongAnswer(
-            "The values are right only by luck: a thread reads what other threads write, and nothing orders the two. "
-            "The lanes of a warp need not run in step.",
-            expected="a barrier between the two halves",
-        )
+    _require_barrier(str(outcome.ptx))
     narrow = [row for row in report.rows if row.space == "global" and ".v4" not in row.instruction]
     if narrow:
         raise WrongAnswer(
@@ -335,6 +348,8 @@ def check_other_type(answer: object) -> str:
             2, 3, 3
         ): "This is right for halves, of which a chunk has eight. How many floats has a chunk?",
         Swizzle(2, 0, 3): "M is a number of bits, so a factor of 4 takes 2 from it, not 4.",
+        Swizzle(2, 1, 3): "2^M elements stay together, and two floats are 8 bytes. The swizzle on bytes keeps 16 together.",
+        Swizzle(3, 2, 3): "This is the mode 128B for floats. The mode 64B has B = 2.",
         Swizzle(2, 2, 5): "The distance S does not change: both ends move by the same number of bits.",
     }
     for offset in range(1 << 10):
