@@ -24,7 +24,9 @@ from cutecourse.memory_access import ldmatrix_bank_conflicts
 def check_ldmatrix(answer: object) -> str:
     """The load of an N-major B."""
     same_choice(
-        answer.strip().lower().removeprefix("ldmatrix.").removeprefix("sync.aligned.m8n8.") if isinstance(answer, str) else answer,
+        answer.strip().lower().removeprefix("ldmatrix.").removeprefix("sync.aligned.m8n8.")
+        if isinstance(answer, str)
+        else answer,
         "x2.trans",
         options={
             "x2": "Two blocks are right. But the 16 contiguous bytes run along N, and a register's pair has to run "
@@ -348,7 +350,9 @@ def check_other_type(answer: object) -> str:
             2, 3, 3
         ): "This is right for halves, of which a chunk has eight. How many floats has a chunk?",
         Swizzle(2, 0, 3): "M is a number of bits, so a factor of 4 takes 2 from it, not 4.",
-        Swizzle(2, 1, 3): "2^M elements stay together, and two floats are 8 bytes. The swizzle on bytes keeps 16 together.",
+        Swizzle(
+            2, 1, 3
+        ): "2^M elements stay together, and two floats are 8 bytes. The swizzle on bytes keeps 16 together.",
         Swizzle(3, 2, 3): "This is the mode 128B for floats. The mode 64B has B = 2.",
         Swizzle(2, 2, 5): "The distance S does not change: both ends move by the same number of bits.",
     }
