@@ -123,13 +123,17 @@ def check_permutation(answer: object) -> str:
         run = next((count for count in range(1, 8) if mine[count] != mine[count - 1] + 1), 8)
         said = {
             2: "The pairs of a thread are not next to each other: between them lie other threads' columns. "
-            "The stride of the threads decides how much room each has.",
+            "The stride of the threads decides how much room each has. The modes stand in the order of the position: "
+            "value, thread, warp, atom.",
             4: "Four neighbouring columns are 8 bytes of f16. A thread owns four atoms' pairs in each row, so it can have 8.",
         }.get(run, "The columns of a thread do not begin at a multiple of 8.")
         raise WrongAnswer(
             said, where=f"thread {thread}, row {places[0] // 64}", expected="8 neighbours", got=str(mine)
         )
-    return "The strides say it in words: values 1 apart, a thread's next atom 2, the next thread 8, the next warp 32."
+    return (
+        "The values of an atom are neighbours, and a thread's next atom follows 2 columns further. "
+        "The strides of threads and warps are multiples of 8, so each thread's columns stay together."
+    )
 
 
 @exercise(
@@ -142,6 +146,8 @@ def check_permutation(answer: object) -> str:
 )
 def check_smallest(answer: object) -> str:
     """The smallest s whose MMAs take at least as long as shared memory."""
+    if isinstance(answer, int) and answer % 16:
+        raise WrongAnswer("The edge has to be a multiple of 16.", got=str(answer))
     same_int(
         answer,
         96,
@@ -269,6 +275,10 @@ def check_gemm_tiles(answer: object) -> str:
                     "Every tile of C holds the first tile's product: A and B are not cut into tiles.",
                 ),
                 (
+                    2 * right,
+                    "Everything is counted twice: cute.gemm without an index for K already takes all steps, and your loop calls it for each step.",
+                ),
+                (
                     wide_a[:, :16] @ wide_b[:, :16].T,
                     "That is the product over k = 0 to 15 only: one step is missing.",
                 ),
@@ -295,6 +305,9 @@ def check_gemm_bias(answer: object) -> str:
     """A product plus a bias for each column."""
     import numpy as np
 
+    from cutecourse.kernels.spec import LaunchSpec
+    from cutecourse.runtime import run
+
     rng = np.random.default_rng(17)
     a, b = (rng.integers(-8, 9, (64, 32)).astype(np.float16) for _ in "ab")
     bias = rng.integers(1, 200, 64).astype(np.float32)
@@ -307,6 +320,10 @@ def check_gemm_bias(answer: object) -> str:
         inputs,
         {"c": product + bias},
         emulator_first=True,
+        reports={
+            "AddressError": "A thread reads or writes outside a matrix. Do the warps fit the tile? Along M they have 32 rows, "
+            "which are two atoms, and along N 32 columns, which are four."
+        },
         mistakes={
             "c": [
                 (empty, "C is as it was before: the kernel never stores its accumulator."),
@@ -318,6 +335,15 @@ def check_gemm_bias(answer: object) -> str:
                 (
                     product + np.tile(bias[:32], 2),
                     "Each block adds the first 32 elements of the bias. Block (x, y) needs those of its own columns: cut the bias as you cut C.",
+                ),
+                (
+                    product
+                    + bias.reshape(2, 1, 32).repeat(32, axis=1).reshape(64, 32)[:, np.tile(np.arange(32), 2)],
+                    "You chose the part of the bias by x. The bias belongs to the columns of C, and y counts these.",
+                ),
+                (
+                    2 * product + bias,
+                    "The product is counted twice: cute.gemm without an index for K already takes all steps, and your loop calls it for each step.",
                 ),
                 (
                     product + 2 * bias,
@@ -334,4 +360,16 @@ def check_gemm_bias(answer: object) -> str:
             ]
         },
     )
+    assert isinstance(answer, LaunchSpec)  # same_outputs has refused everything else
+    given = {name: array.copy() for name, array in inputs.items()}
+    memory = run(answer, device="emulator", memory_report=True, **given).memory
+    assert memory is not None
+    times = memory.of(space="global", kind="store").global_least // (empty.nbytes // 32)
+    if times > 1:
+        raise WrongAnswer(
+            f"C is right, but each cell is computed and stored {times} times. Do the four warps share the tile? "
+            "Without a second argument, make_tiled_mma is for one warp.",
+            expected="each cell stored once",
+            got=f"{times} times",
+        )
     return "A bias is a C whose stride along M is 0. The same partition gives each thread the values for its own cells."
