@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "Whose element?",
     hints=[
         "Each thread has a block of 2x2 elements. In which block does (m, n) lie?",
-        "The block's coordinate goes into the threads' layout, and the place in the block into the values' layout.",
+        "The block's coordinate goes into the threads' layout, and the position inside the block goes into the values' layout.",
     ],
 )
 def check_owner(answer: object) -> str:
@@ -58,7 +58,7 @@ def check_owner(answer: object) -> str:
     "A plan for another matrix",
     hints=[
         "A vector of 16 bytes holds 8 halves. Along which mode do they lie?",
-        "32 lanes with 16 bytes each want 512 bytes. How many sectors are the least, and which lanes should be neighbours?",
+        "32 lanes with 16 bytes each want 512 bytes. How many sectors is that at least? And which vectors should neighbouring lanes have?",
     ],
 )
 def check_plan(answer: object) -> str:
@@ -67,7 +67,7 @@ def check_plan(answer: object) -> str:
         isinstance(answer, tuple) and len(answer) == 2 and all(isinstance(one, Layout) for one in answer)
     ):
         raise WrongAnswer(
-            "The answer is a pair of layouts: of the threads, and of the values.",
+            "The answer is a pair of layouts: first the layout of the threads, then the layout of the values.",
             expected="(make_layout(...), make_layout(...))",
             got=type(answer).__name__,
         )
@@ -76,7 +76,7 @@ def check_plan(answer: object) -> str:
     threads, values = answer
     if int(size(threads)) != 128:
         raise WrongAnswer(
-            "There are 128 threads, and the layout gives each of them one number.",
+            "There are 128 threads, so the layout needs 128 places, one for each thread.",
             where="size(threads)",
             expected="128",
             got=str(size(threads)),
@@ -90,7 +90,7 @@ def check_plan(answer: object) -> str:
         )
     if sorted(threads(i) for i in range(128)) != list(range(128)):
         raise WrongAnswer(
-            "The layout of the threads gives a number to two places, or leaves one out. Each of the 128 threads needs a place of its own.",
+            "The layout of the threads gives the same number to two places, or leaves a number out. Each of the 128 threads needs a place of its own.",
             where="threads",
             expected="each number from 0 to 127 once",
             got=str(threads),
@@ -123,7 +123,7 @@ def check_plan(answer: object) -> str:
     sectors = sectors_of_warp_store([2 * offsets[0] for offsets in starts], 16)
     if sectors != 16:
         raise WrongAnswer(
-            "The vectors are contiguous, but the request of a warp touches more sectors than it needs. Neighbouring threads "
+            "The vectors are contiguous, but each request of a warp touches more sectors than it needs. Neighbouring threads "
             "should have neighbouring vectors.",
             where="warp 0, first vector",
             expected="512 bytes / 32",
@@ -131,7 +131,7 @@ def check_plan(answer: object) -> str:
         )
     if starts[1][0] != starts[0][0] + 8:
         return (
-            "The request touches as few sectors as possible: two lanes share each. But neighbouring lanes have vectors that lie far apart. "
+            "The request touches as few sectors as possible: two lanes share each sector. But neighbouring lanes have vectors that lie far apart. "
             "If the threads run down the column first, the warp also touches the fewest lines of 128 bytes."
         )
     return "Values and threads both run along the mode with stride 1 first, whichever mode that is."
@@ -154,7 +154,7 @@ def check_width(answer: object) -> str:
         mistakes={
             16: "The first row is aligned to 16 bytes. Where does the second row start?",
             8: "1002 elements are 2004 bytes. Is that a multiple of 8?",
-            2: "Two bytes are always aligned, but a wider access is possible too. With two bytes you may have taken 1002 for the row's bytes.",
+            2: "Two bytes are always aligned, but a wider access is possible too. If you chose 2, you may have taken 1002 for the number of bytes in a row.",
             32: "No access of a thread is that wide here.",
         },
     )
@@ -178,7 +178,7 @@ def check_waits(answer: object) -> str:
         mistakes=_wrong_waits(answer),
         tell=False,
     )
-    return "When nothing new is committed, the count has to go down. Kernels often commit empty groups at the end, so that it stays the same."
+    return "When nothing new is committed, the number has to go down. Kernels often commit empty groups at the end, so that the number stays the same."
 
 
 _MOST_PENDING = (2, 2, 2, 2, 1, 0)
@@ -188,10 +188,17 @@ def _wrong_waits(answer: object) -> dict[tuple[object, ...], str]:
     """What to say to wrong numbers: those that show a misconception, and the learner's own."""
     known: dict[tuple[object, ...], str] = {
         (2,)
-        * 6: "In the last two turns nothing new is committed. Then wait_group(2) leaves tile 4 or 5 pending, and it is used all the same.",
+        * 6: "In the last two turns nothing new is committed. Then wait_group(2) leaves tile 4 or 5 pending, and the loop uses that tile all the same.",
         (0,)
-        * 6: "That is right, but it waits for everything that is on its way. Allow as many pending groups as you can.",
-        (3, 3, 3, 3, 2, 1): "That leaves tile k itself pending. Only the groups younger than tile k may be.",
+        * 6: "That is right, but it waits for everything that is on its way. Leave as many groups pending as you can.",
+        (
+            3,
+            3,
+            3,
+            3,
+            2,
+            1,
+        ): "That leaves tile k itself pending. Only groups younger than tile k may be pending.",
         (
             0,
             1,
@@ -199,7 +206,7 @@ def _wrong_waits(answer: object) -> dict[tuple[object, ...], str]:
             3,
             4,
             5,
-        ): "The number is not that of a tile. It counts the groups that may still be pending.",
+        ): "The number does not name a tile. It counts the groups that may still be pending.",
         (1,) * 6: "Two younger groups may be pending at first, and none at the end.",
         (1, 1, 1, 1, 1, 0): "Two younger groups may be pending at first.",
     }
@@ -215,8 +222,8 @@ def _wrong_waits(answer: object) -> dict[tuple[object, ...], str]:
             continue
         committed = f"Before the wait for tile {tile}, groups 0 to {min(tile + 2, 5)} are committed."
         if count > most:
-            return known | {given: f"{committed} With this number, tile {tile} may itself be pending."}
-        return known | {given: f"{committed} With this number, the wait is longer than tile {tile} needs."}
+            return known | {given: f"{committed} With your number, tile {tile} may itself be pending."}
+        return known | {given: f"{committed} With your number, the wait is longer than tile {tile} needs."}
     return known
 
 
@@ -224,7 +231,7 @@ def _wrong_waits(answer: object) -> dict[tuple[object, ...], str]:
     "03.5",
     "A bug to find",
     hints=[
-        "The report names the load that comes too early. Which wait stands before it?",
+        "The report names the load that comes too early. Which wait stands before that load?",
         "How many groups were committed by then, and how many of them may be pending?",
     ],
 )
@@ -269,9 +276,9 @@ def check_fixed_ptx(answer: object) -> str:
     "03.6",
     "A kernel to write: a transpose for any shape",
     hints=[
-        "Exchange the modes of mD, as the chapter's transpose does. Then all three tensors have the shape (M, N).",
+        "Exchange the modes of mD, as the chapter's transpose does. Then the source and this view of the result both have the shape (M, N).",
         "Cut and partition an identity tensor of mS.shape in the same way. Its elements are coordinates.",
-        "Loop over the thread's elements, and copy one if elem_less(coordinate, mS.shape).",
+        "Loop over the thread's elements, and copy an element only if elem_less(coordinate, mS.shape).",
     ],
 )
 def check_transpose(answer: object) -> str:
@@ -300,10 +307,10 @@ def check_transpose(answer: object) -> str:
             },
             mistakes={
                 "result": [
-                    (empty, "The result is as it was before: nothing was stored."),
+                    (empty, "The result has not changed: nothing was stored."),
                     (
                         source.reshape(n, m),
-                        "The elements are in the source's order: it was copied, not transposed.",
+                        "The elements are in the source's order: the source was copied, not transposed.",
                     ),
                     *_wrong_transposes(source),
                 ]
@@ -325,7 +332,7 @@ def _wrong_transposes(source: np.ndarray[Any, Any]) -> list[tuple[np.ndarray[Any
     return [
         (
             np.hstack([top, bottom]),
-            "Each tile is at its new place, but its elements are not transposed. Exchange the modes of the result's tile, too.",
+            "Each tile is in its new place, but its elements are not transposed. Exchange the modes of the result's tile, too.",
         ),
         (
             half,
