@@ -330,27 +330,11 @@ def _copies() -> Iterable[Probe]:
     first = "and.b32 %v3, %lane, 3; setp.eq.u32 %active, %v3, 0; selp.b32 %v3, 16, 0, %active"
     offsets = [lane // 4 * 144 + lane % 4 * 16 for lane in LANES]
     for name, copy in {
-        "3 of 4 lanes zero": "cp.async.cg.shared.global [%v1], [%memory], 16, %v3",
+        "3 of 4 lanes fill with zeros": "cp.async.cg.shared.global [%v1], [%memory], 16, %v3",
         "3 of 4 lanes idle": "@%active cp.async.cg.shared.global [%v1], [%memory], 16",
     }.items():
         text = f"{behind}; {first}; {copy}; {wait}"
         yield probe(f"cp.async.cg 16, rows 144 apart, {name}", text, offsets, width=16)
-    # Rows as a tile of 64 bytes has them, with its swizzle; then a column of the tile.
-    swizzled = "shl.b32 %v1, %lane, 4; shl.b32 %v2, %lane, 1; and.b32 %v2, %v2, 48; xor.b32 %v1, %v1, %v2"
-    swizzled += "; mov.u32 %v2, tile; add.u32 %v1, %v1, %v2"
-    for apart in (144, 192):
-        offsets = [lane // 4 * apart + lane % 4 * 16 for lane in LANES]
-        copy = f"{swizzled}; cp.async.cg.shared.global [%v1], [%memory], 16; {wait}"
-        name = f"cp.async.cg 16, rows of 64 bytes, {apart} apart, swizzled"
-        yield probe(name, copy, offsets, width=16)
-    column = "shl.b32 %v1, %lane, 7; mov.u32 %v2, tile; add.u32 %v1, %v1, %v2"
-    for cache in ("ca", "cg"):
-        copy = f"{column}; cp.async.{cache}.shared.global [%v1], [%memory], 16; {wait}"
-        name = f"cp.async.{cache} 16, consecutive to a column"
-        yield probe(name, copy, _offsets(_every(1, 16)), width=16)
-    none = f"{swizzled}; mov.b32 %v3, 0; cp.async.cg.shared.global [%v1], [%memory], 16, %v3; {wait}"
-    offsets = [lane // 4 * 144 + lane % 4 * 16 for lane in LANES]
-    yield probe("cp.async.cg 16, rows 144 apart, all lanes zero", none, offsets, width=16)
     zeros = "and.b32 %v0, %lane, 1; shl.b32 %v0, %v0, 4"
     copy = "@%active cp.async.cg.shared.global [%shared], [%memory], 16, %v0"
     yield probe(
