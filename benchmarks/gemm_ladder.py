@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import ctypes
 import io
 import json
 import multiprocessing
@@ -39,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gemm_variants import AWKWARD_VARIANTS, VARIANTS, Variant
+from benchmarks.launching import Built, Loaded, assembled
 from benchmarks.mma_ceiling import ceiling_spec, flops, fragments, product_of_fragments
 from benchmarks.results_file import result_path
 from cutecourse import runtime
@@ -46,7 +46,6 @@ from cutecourse.errors import CourseError
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.gemm_ladder import RUNGS
 from cutecourse.kernels.spec import LaunchSpec
-from cutecourse.runtime.gpu import parameter_block
 from tools.facts import of_this_machine
 
 Size = tuple[int, int, int]
@@ -147,45 +146,6 @@ class Job:
         return self.kernel if isinstance(self.kernel, str) else self.kernel.name
 
 
-@dataclass(frozen=True)
-class Built:
-    """A kernel's machine code, how it is launched, and what ptxas said of it."""
-
-    cubin: bytes
-    entry: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    dynamic_smem: int
-    registers: int
-    spill_bytes: int
-
-
-def assembled(ptx: str, spec: LaunchSpec, entry: str, arch: str) -> Built:
-    """Assemble a text with ptxas, which also says how many registers it took."""
-    ptxas = shutil.which("ptxas")
-    if ptxas is None:
-        raise runtime.GpuError("ptxas is not on the PATH.")
-    with tempfile.TemporaryDirectory() as folder:
-        source, cubin = Path(folder, "k.ptx"), Path(folder, "k.cubin")
-        source.write_text(ptx)
-        command = [ptxas, "-v", f"-arch={arch}", "-o", str(cubin), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise runtime.GpuError(f"{spec.name}: ptxas refuses it:\n{done.stderr[-2000:]}")
-        registers = re.search(r"Used (\d+) registers", done.stderr)
-        spills = re.findall(r"(\d+) bytes spill", done.stderr)
-        assert registers is not None
-        return Built(
-            cubin.read_bytes(),
-            entry,
-            spec.grid,
-            spec.block,
-            spec.dynamic_smem,
-            int(registers[1]),
-            sum(map(int, spills)),
-        )
-
-
 def build(job: Job, arch: str) -> Built | str:
     """Compile and assemble a kernel; why not, where a compiler refuses a variant."""
     spec = job.spec()
@@ -197,32 +157,6 @@ def build(job: Job, arch: str) -> Built | str:
         if isinstance(job.kernel, str):
             raise
         return str(error)
-
-
-class Loaded:
-    """A kernel on the GPU, launched with addresses on the stream that PyTorch uses."""
-
-    def __init__(self, built: Built) -> None:
-        from cuda.bindings import driver
-
-        self._driver, self.built = driver, built
-        self._module = self._call(driver.cuModuleLoadData(built.cubin))
-        self._function = self._call(driver.cuModuleGetFunction(self._module, built.entry.encode()))
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        self._call(driver.cuFuncSetAttribute(self._function, attribute, built.dynamic_smem))
-
-    def _call(self, answer: tuple[Any, ...]) -> Any:
-        status, *values = answer
-        if status != self._driver.CUresult.CUDA_SUCCESS:
-            raise runtime.GpuError(f"{self.built.entry}: {status.name}")
-        return values[0] if values else None
-
-    def launch(self, *values: int | np.generic) -> None:
-        """Launch it; an int is an address."""
-        pointers, cells = parameter_block(values)
-        config = (*self.built.grid, *self.built.block, self.built.dynamic_smem, 0)
-        self._call(self._driver.cuLaunchKernel(self._function, *config, ctypes.addressof(pointers), 0))
-        del cells
 
 
 def medians(cases: dict[Any, Callable[[int], None]]) -> dict[Any, float]:

@@ -1,0 +1,91 @@
+"""Clock and energy of the first GPU while a kernel runs on it, as NVML says."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+__all__ = ["Meter", "Reading", "sustain"]
+
+_SAMPLE_S = 0.005
+_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a kernel's launches took: seconds of one, the clock's median, and watts over the whole time."""
+
+    seconds: float
+    clock_mhz: float
+    watts: float
+    lasted_s: float
+
+
+@dataclass
+class Meter:
+    """A thread that samples the SM clock and notes when the GPU's energy counter moves on."""
+
+    clocks: list[float] = field(default_factory=list)
+    joules: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def watts(self) -> float:
+        """Joules over seconds, between the first and the last step of the counter that were seen."""
+        (start, before), (end, after) = self.joules[0], self.joules[-1]
+        return (after - before) / (end - start) if end > start else float("nan")
+
+    def __enter__(self) -> Self:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        import pynvml
+
+        pynvml.nvmlInit()
+        gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+        last = pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+        while not self._over.wait(_SAMPLE_S):
+            now = pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+            if now != last:
+                self.joules.append((time.monotonic(), now / 1e3))
+                last = now
+            self.clocks.append(float(pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM)))
+
+
+def sustain(launch: Callable[[], object], launches: int, settle_s: float, seconds: float) -> Reading:
+    """Run `launch`, which starts `launches` kernels, over and over: first to settle, then measured."""
+    import torch
+
+    def busy(span: float) -> tuple[int, float]:
+        """Keep the GPU busy that long; how many calls it finished, and the seconds on the GPU."""
+        first, ends = torch.cuda.Event(enable_timing=True), []
+        first.record()
+        begun = time.monotonic()
+        while time.monotonic() - begun < span:
+            launch()
+            ends.append(torch.cuda.Event(enable_timing=True))
+            ends[-1].record()
+            if len(ends) > _AHEAD:  # the queue stays short, so that the clock on the wall is the GPU's
+                ends[-1 - _AHEAD].synchronize()
+        ends[-1].synchronize()
+        return len(ends), first.elapsed_time(ends[-1]) / 1e3
+
+    busy(settle_s)
+    with Meter() as meter:
+        calls, spent = busy(seconds)
+    clock = statistics.median(meter.clocks) if meter.clocks else float("nan")
+    watts = meter.watts if meter.joules else float("nan")
+    return Reading(spent / (calls * launches), clock, watts, spent)
