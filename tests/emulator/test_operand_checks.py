@@ -323,6 +323,15 @@ def test_fill_multiplied__says_nothing_of_a_tile_that_is_partly_outside(ab):
     assert "fill multiplied" not in [n.hazard.name for n in done.notes]
 
 
+def test_fill_multiplied__says_nothing_of_the_last_k_of_a_box(ab):
+    a, b = ab
+    last = a.shape[1] - 16  # three of the four MMAs multiply zeros
+    boxes = tile(0, M, 128, 0, first=last) + tile(1, N, 128, AT_B, first=last)
+    done, d, _ = product(a, b, "128B", boxes=boxes)
+    assert (d == a[:M, last:].astype(np.float32) @ b[:N, last:].astype(np.float32).T).all()
+    assert "fill multiplied" not in [n.hazard.name for n in done.notes]
+
+
 # --- loaded and never read ----------------------------------------------------------------------------------
 
 

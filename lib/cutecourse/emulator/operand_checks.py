@@ -12,7 +12,8 @@ another layout      A matrix comes from one tensor, and the tensor's coordinates
                     others of the tensor: those of a stride that is too large skip rows, and end in what lies
                     behind their tile. And a stride that is too small makes rows overlap.
 another type        The tensor map's elements are floating-point numbers of another type than the MMA's.
-fill multiplied     A matrix begins behind its tensor's end, so that it holds nothing of the tensor.
+fill multiplied     A matrix begins in a box that lies wholly behind its tensor's end. Where a box reaches past
+                    the end, its last k or rows may be zeros.
 operand read twice  A stride of 0 in the descriptor puts the same chunk at several places of one matrix.
 
 Nothing more is said of matrices that come from several tensors, or in part from threads.
@@ -89,7 +90,7 @@ def check_operand(
         first = int(tags[0, 0])
         if not first or twice is not None:
             continue
-        outside = _outside(provenance, first)
+        outside = _outside(provenance, first) if provenance.beyond[chunks[0, 0]] else ""
         if outside:
             report("fill multiplied", f"{name} lies outside its tensor: {outside}", origin)
         tags -= first

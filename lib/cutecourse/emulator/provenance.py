@@ -281,6 +281,8 @@ class Provenance:
     """Whether tiles that threads store are looked at: the kernel has tcgen05.mma or wgmma."""
     tag: NDArray[np.int64] = field(init=False)
     owner: NDArray[np.int32] = field(init=False)
+    beyond: NDArray[np.bool_] = field(init=False)
+    """Chunks of boxes that hold nothing of their tensor."""
     loads: list[Load] = field(default_factory=list)
     good: dict[tuple[int, str, str, bool, bytes], Steps | None] = field(default_factory=dict)
     """How k goes on in operands that are right, by tensor map, the descriptor's swizzle, an element's bytes,
@@ -299,6 +301,7 @@ class Provenance:
         n_chunks = self.cohort.shared.size // CHUNK
         self.tag = np.zeros(n_chunks, dtype=np.int64)
         self.owner = np.zeros(n_chunks, dtype=np.int32)
+        self.beyond = np.zeros(n_chunks, dtype=np.bool_)
         self.cohort.state.setdefault("on end", []).append(self.at_end)
 
     # --- what is written ------------------------------------------------------------------------------------
@@ -361,6 +364,7 @@ class Provenance:
                 self._lost(old, start)
             self.owner[at] = marks
             self.tag[at] = tags
+            self.beyond[at] = not brought
 
     def accessed(
         self, access: Access, bundle: Bundle, index: NDArray[np.int64], lanes: NDArray[np.int64] | None

@@ -150,6 +150,14 @@ CHAPTERS = (
         reason="clusters, and loads that several CTAs receive, came with compute capability 9.0",
     ),
     Chapter(
+        number=10,
+        slug="hopper_gemm",
+        title="A GEMM for Hopper",
+        kernels=("hopper_one", "hopper_stages"),
+        target="sm_90a",
+        reason="wgmma and setmaxnreg are Hopper's alone, and PTX with an `a` is for one generation",
+    ),
+    Chapter(
         number=11,
         slug="hello_umma",
         title="Hello, UMMA",

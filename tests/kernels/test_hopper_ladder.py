@@ -1,0 +1,96 @@
+"""Each rung of the Hopper ladder against NumPy: on the emulator without a report, and under -m gpu on a GPU."""
+
+import re
+import shutil
+import subprocess
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cutecourse import runtime
+from cutecourse.kernels import SpecError
+from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.hopper_ladder import RUNGS
+
+DEVICES = pytest.mark.parametrize(
+    "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu("sm_90a"), id="gpu")]
+)
+TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+# Cut off along M, along N and along K; less than a tile; a k-tile of which one MMA in four has something.
+RAGGED = [(200, 136, 72), (2, 8, 8), (130, 264, 200)]
+
+
+def check(rung, mnk, dtype="f16", *, device="emulator", seed=0):
+    """Multiply small integers: each product and each sum is exact in f32, and rounding to C is all there is."""
+    m, n, k = mnk
+    random = np.random.default_rng(seed)
+    a, b = (random.integers(-3, 3, (rows, k), endpoint=True).astype(TYPES[dtype]) for rows in (m, n))
+    c = np.full((m, n), np.nan, TYPES[dtype])
+    run = runtime.run(kernel_module(rung).spec(*mnk, dtype), device=device, seed=seed, a=a, b=b, c=c)
+    expected = (a.astype(np.float32) @ b.astype(np.float32).T).astype(TYPES[dtype])
+    assert np.array_equal(run["c"].astype(np.float32), expected.astype(np.float32))
+    # A cluster has whole tiles, so one of its CTAs may have a tile behind the end of A.
+    assert {note.hazard.name for note in run.notes} <= {"fill multiplied"}
+    if m % 256 == 0 and n % 256 == 0:
+        assert run.notes == ()
+
+
+@DEVICES
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_rung__multiplies_whole_tiles(rung, dtype, device):
+    check(rung, (256, 256, 192), dtype, device=device)
+
+
+@DEVICES
+@pytest.mark.parametrize("mnk", RAGGED)
+@pytest.mark.parametrize("rung", RUNGS)
+def test_rung__multiplies_any_size(rung, mnk, device):
+    check(rung, mnk, device=device, seed=1)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_rung__fills_every_stage_again(rung):
+    check(rung, (128, 256, 64 * 9), seed=2)
+
+
+@pytest.mark.parametrize("seed", range(3, 5))
+@pytest.mark.parametrize("rung", RUNGS)
+def test_rung__multiplies_in_any_order_of_the_warps(rung, seed):
+    check(rung, (256, 256, 320), seed=seed)
+
+
+@pytest.mark.gpu("sm_90a")
+@pytest.mark.parametrize("mnk", [(4096, 4096, 4096), (4000, 4104, 4056)])
+@pytest.mark.parametrize("rung", RUNGS)
+def test_rung__multiplies_large_matrices(rung, mnk):
+    check(rung, mnk, device="cuda:0")
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_spec__refuses_what_tma_cannot_step_along(rung):
+    for mnk in ((128, 128, 60), (128, 132, 64), (1, 128, 64)):
+        with pytest.raises(SpecError, match=f"{rung}: TMA steps along rows of whole 16 bytes"):
+            kernel_module(rung).spec(*mnk)
+    with pytest.raises(SpecError, match=f"{rung}: the type is f16 or bf16, not 'f32'"):
+        kernel_module(rung).spec(128, 128, 64, "f32")
+
+
+@pytest.mark.program("ptxas")
+@pytest.mark.parametrize("rung", RUNGS)
+def test_rung__assembles_without_spills_or_warnings(rung, tmp_path):
+    """A warning would say that ptxas serialises `wgmma`, or that it ignores `setmaxnreg`."""
+    source = tmp_path / "kernel.ptx"
+    source.write_text(runtime.compile(kernel_module(rung).spec(4096, 4096, 4096)).ptx)
+    done = subprocess.run(
+        [shutil.which("ptxas"), "-v", "-arch=sm_90a", "-o", tmp_path / "kernel.cubin", source],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Performance Loss" not in done.stderr
+    spills = [int(size) for size in re.findall(r"(\d+) bytes (?:stack frame|spill \w+)", done.stderr)]
+    assert spills
+    assert not any(spills)
