@@ -1,4 +1,4 @@
-"""Each rung of the Hopper ladder against NumPy: on the emulator without a report, and under -m gpu on a GPU."""
+"""Each rung of the Hopper ladder against NumPy: on the emulator without a report, and on a GPU."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ RAGGED = [(200, 136, 72), (2, 8, 8), (130, 264, 200)]
 
 
 def check(rung, mnk, dtype="f16", *, device="emulator", seed=0):
-    """Multiply small integers: each product and each sum is exact in f32, and rounding to C is all there is."""
+    """Multiply small integers: each product and each sum is exact in f32; only C is rounded."""
     m, n, k = mnk
     random = np.random.default_rng(seed)
     a, b = (random.integers(-3, 3, (rows, k), endpoint=True).astype(TYPES[dtype]) for rows in (m, n))

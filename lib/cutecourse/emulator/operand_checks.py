@@ -12,8 +12,8 @@ another layout      A matrix comes from one tensor, and the tensor's coordinates
                     others of the tensor: those of a stride that is too large skip rows, and end in what lies
                     behind their tile. And a stride that is too small makes rows overlap.
 another type        The tensor map's elements are floating-point numbers of another type than the MMA's.
-fill multiplied     A matrix begins in a box that lies wholly behind its tensor's end. Where a box reaches past
-                    the end, its last k or rows may be zeros.
+fill multiplied     A matrix begins in a box that lies wholly behind its tensor's end. A box that only
+                    reaches past the end may have zeros for its last k or rows.
 operand read twice  A stride of 0 in the descriptor puts the same chunk at several places of one matrix.
 
 Nothing more is said of matrices that come from several tensors, or in part from threads.

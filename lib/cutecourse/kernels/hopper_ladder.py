@@ -44,8 +44,8 @@ def hopper_spec(
         raise SpecError(f"{file.name}: the type is f16 or bf16, not {dtype!r}.")
     if m < 2 or n % 8 or k % 8 or not n or not k:
         raise SpecError(
-            f"{file.name}: TMA steps along rows of whole 16 bytes, so N and K must be multiples of 8, and M at "
-            f"least 2; {mnk} is not."
+            f"{file.name}: TMA steps along rows of whole 16 bytes, so N and K must be multiples of 8, and "
+            f"M at least 2; {mnk} is not."
         )
     tile = tile or file.constant("TILE")
     if cluster is None:
@@ -53,7 +53,7 @@ def hopper_spec(
             cluster = file.constant("CLUSTER")
         except AttributeError:
             cluster = (1, 1, 1)
-    tiles = [-(-extent // (step * ctas)) * ctas for extent, step, ctas in zip((m, n), tile, cluster)]
+    tiles = [-(-extent // (tile[i] * cluster[i])) * cluster[i] for i, extent in enumerate((m, n))]
     grid = (tiles[0], tiles[1], 1)
     if sms is not None:
         ctas = cluster[0] * cluster[1]
