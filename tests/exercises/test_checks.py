@@ -325,10 +325,27 @@ def test_returned__takes_lists_for_tuples_and_refuses_what_is_no_function_and_no
 
 
 def test_picture__cuts_what_is_too_large_and_says_so() -> None:
-    table = [[0] * 40 for _ in range(50)]
-    text = str(grid("big", table, table))
-    assert "the first 32 x 32 of 50 x 40 cells" in text
+    table = [[0] * 5 for _ in range(50)]
+    text = str(grid("long", table, table))
+    assert "the first 32 x 5 of 50 x 5 cells" in text
     assert len(text.splitlines()) == 33
+
+
+def test_picture__counts_the_wrong_cells_of_blocks_where_there_are_many() -> None:
+    right = np.zeros((32, 24), int)
+    answer = right.copy()
+    answer[:16, 8:16] = 1
+    answer[31, 23] = 1
+    lines = str(grid("C", answer.tolist(), right.tolist())).splitlines()
+    assert lines[0].startswith("C: how many are wrong in each block of 8 x 8")
+    assert [line.split() for line in lines[1:]] == [
+        ["0", "[64]", "0"],
+        ["0", "[64]", "0"],
+        ["0", "0", "0"],
+        ["0", "0", "[", "1]"],
+    ]
+    large = np.zeros((128, 64), int)
+    assert len(str(grid("C", large.tolist(), (large + 1).tolist())).splitlines()) == 9
 
 
 def test_same_outputs__runs_a_kernel_and_compares_what_it_wrote() -> None:

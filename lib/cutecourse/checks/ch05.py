@@ -97,7 +97,7 @@ def check_permutation(answer: object) -> str:
         try:
             answer = parse(answer)
         except LayoutError as error:
-            raise WrongAnswer(f"The text is no layout: {error}") from error
+            raise WrongAnswer(f"The text is not a layout: {error}") from error
     if not isinstance(answer, Layout):
         raise WrongAnswer("Give a layout for N.", expected="Layout(...)", got=type(answer).__name__)
     if size(answer) != 64:
@@ -110,7 +110,7 @@ def check_permutation(answer: object) -> str:
     if reached != list(range(64)):
         raise WrongAnswer(
             "The layout has to give each of the columns 0 to 63 once. It gives "
-            f"{len(set(reached))} different columns, the largest is {reached[-1]}.",
+            f"{len(set(reached))} different columns, and the largest is {reached[-1]}.",
             got=str(answer),
         )
     tiled_mma = make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN", (2, 2, 1), (None, answer, None))
@@ -322,7 +322,9 @@ def check_gemm_bias(answer: object) -> str:
         emulator_first=True,
         reports={
             "AddressError": "A thread reads or writes outside a matrix. Do the warps fit the tile? Along M they have 32 rows, "
-            "which are two atoms, and along N 32 columns, which are four."
+            "which are two atoms, and along N 32 columns, which are four.",
+            "takes a tensor with two modes": "The bias has one mode, and C has two. Make a tensor of the same memory that has "
+            "C's shape, and partition that.",
         },
         mistakes={
             "c": [

@@ -16,7 +16,7 @@ from cutecourse.layout import ComposedLayout, Layout, depth, idx2crd, rank, size
 if TYPE_CHECKING:
     import numpy as np
 
-_MAX_PICTURE_CELLS = 32 * 32
+_MAX_PICTURE_CELLS = 256 * 256
 # What to say where a report names elect.sync: cute.copy or cute.gemm was called inside of elect_one().
 ELECTS = (
     "cute.copy and cute.gemm elect their thread themselves, and the whole warp has to come there: called by "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_SIDE = 32
+MAX_CELLS = 256
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,27 @@ class Picture:
 
 
 def grid(caption: str, got: Sequence[Sequence[object]], expected: Sequence[Sequence[object]]) -> Picture:
-    """A picture of `got`, the cells marked where it differs from `expected`, which has the same shape."""
+    """A picture of `got`, the cells marked where it differs from `expected`, which has the same shape.
+
+    More than 256 cells become at most 8 x 8 blocks, and each says how many of its cells are wrong.
+    """
+    wrong = tuple(
+        tuple(str(a) != str(b) for a, b in zip(row, right, strict=True))
+        for row, right in zip(got, expected, strict=True)
+    )
+    height, width = len(wrong), max((len(row) for row in wrong), default=0)
+    if height == 1 or height * width <= MAX_CELLS:
+        return Picture(caption, tuple(tuple(str(value) for value in row) for row in got), wrong)
+    edge = 8
+    while max(height, width) > 8 * edge:
+        edge *= 2
+    tops, lefts = range(0, height, edge), range(0, width, edge)
+    counts = [
+        [sum(sum(row[left : left + edge]) for row in wrong[top : top + edge]) for left in lefts]
+        for top in tops
+    ]
     return Picture(
-        caption,
-        tuple(tuple(str(value) for value in row) for row in got),
-        tuple(
-            tuple(str(a) != str(b) for a, b in zip(row, right, strict=True))
-            for row, right in zip(got, expected, strict=True)
-        ),
+        f"{caption}: how many are wrong in each block of {edge} x {edge}",
+        tuple(tuple(map(str, row)) for row in counts),
+        tuple(tuple(map(bool, row)) for row in counts),
     )

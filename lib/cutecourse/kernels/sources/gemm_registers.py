@@ -47,7 +47,7 @@ def gemm_registers(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     smem = SmemAllocator()
     layout_a = cute.make_ordered_layout((TILE[0], TILE[2], STAGES), order=(1, 0, 2))
     layout_b = cute.make_ordered_layout((TILE[1], TILE[2], STAGES), order=(1, 0, 2))
-    swizzle = cute.make_swizzle(2, 4, 3)  # of a pointer, so on bytes: the place in a row ^= row / 2 % 4
+    swizzle = cute.make_swizzle(2, 4, 3)  # acts on byte offsets: the place in a row ^= row / 2 % 4
     sA = smem.allocate_tensor(cutlass.Float16, layout_a, 128, swizzle=swizzle)
     sB = smem.allocate_tensor(cutlass.Float16, layout_b, 128, swizzle=swizzle)
 
