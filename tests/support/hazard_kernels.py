@@ -24,7 +24,7 @@ BAR = "bar.sync 0;\n"
 USE = "st.global.b32 [%at], %r6;\n"
 
 
-def _plain(body: str) -> str:
+def _plain(body: str, directives: str = "") -> str:
     """A kernel whose body finds %me, %rank, %first, %to, `full`, `fixed` and `box` of 64 words."""
     return f"""
 .version 8.8
@@ -32,6 +32,7 @@ def _plain(body: str) -> str:
 .address_size 64
 .const .b32 fixed[4];
 .visible .entry k(.param .u64 out)
+{directives}
 {{
     .shared .align 8 .b64 full;
     .shared .align 128 .b32 box[64];
@@ -56,6 +57,8 @@ class Scene:
     tensor: bool = False
     seeds: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    directives: str = ""
+    """Of the entry, where it is none of tensor memory."""
 
     def launch(self, seed: int, hazards: dict[str, str]) -> tuple[Note, ...]:
         """Run it; the notes."""
@@ -64,7 +67,11 @@ class Scene:
             return tcgen05.run_zeros(self.body, seed=seed, hazards=quiet).notes
         how = {"grid": 1, "block": 32, **self.options}
         return launch(
-            _plain(self.body), args=[np.zeros(64, np.uint32)], seed=seed, hazards=hazards, **how
+            _plain(self.body, self.directives),
+            args=[np.zeros(64, np.uint32)],
+            seed=seed,
+            hazards=hazards,
+            **how,
         ).notes
 
 
@@ -231,6 +238,10 @@ SCENES: dict[str, Scene | Product | Warpgroup] = {
     "sum read in another type": PRODUCT.change(1, idesc=idesc(M, N, d="f16")),
     "accumulator in flight": Warpgroup("wgmma.wait_group.sync.aligned 0;"),
     "no wgmma fence": Warpgroup("wgmma.fence.sync.aligned;"),
+    "register pool": Scene(
+        "setmaxnreg.dec.sync.aligned.u32 72;\n", options={"block": 128}, directives=".maxnreg 64"
+    ),
+    "setmaxnreg ignored": Scene("setmaxnreg.dec.sync.aligned.u32 40;\n", options={"block": 128}),
 }
 
 

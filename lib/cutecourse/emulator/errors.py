@@ -46,6 +46,8 @@ __all__ = [
     "ReadBeforeWait",
     "ReadOnlyError",
     "ReductionMismatch",
+    "RegisterPoolError",
+    "SetmaxnregIgnored",
     "SharedMemoryRace",
     "StageReusedEarly",
     "SumTypeMismatch",
@@ -302,6 +304,14 @@ class ReadBeforeWait(EmulatorError):
 
 class StageReusedEarly(EmulatorError):
     """A copy writes over shared memory, and nothing tells its issuer that the bytes there have been read."""
+
+
+class RegisterPoolError(EmulatorError):
+    """setmaxnreg was used against its rules: in the wrong direction, or again before its whole warpgroup."""
+
+
+class SetmaxnregIgnored(EmulatorError):
+    """A kernel has setmaxnreg and does not say how many registers its warps start with."""
 
 
 class OperandLayoutMismatch(EmulatorError):

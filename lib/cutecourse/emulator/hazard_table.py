@@ -442,8 +442,37 @@ _WGMMA = (
         "MissingWgmmaFence",
     ),
 )
+_REGISTERS = (
+    Hazard(
+        "register pool",
+        "error",
+        "a setmaxnreg.inc asks for fewer registers than its warp has, a setmaxnreg.dec for more, or a warp"
+        " executes a second setmaxnreg before its whole warpgroup has executed the first",
+        "the document leaves the behaviour undefined",
+        "RegisterPoolError",
+        fixed=True,
+    ),
+    Hazard(
+        "setmaxnreg ignored",
+        "note",
+        "a kernel executes setmaxnreg, but neither .maxnreg nor .minnctapersm says how many registers its"
+        " warps start with",
+        "the document allows that it has no effect; ptxas leaves it out and says so only with -v",
+        "SetmaxnregIgnored",
+    ),
+)
 HAZARDS = {
     hazard.name: hazard
-    for hazard in (*_WAITS, *_BARRIERS, *_MEMORY, *_OPERANDS, *_SHARED, *_MEANING, *_TENSOR_MEMORY, *_WGMMA)
+    for hazard in (
+        *_WAITS,
+        *_BARRIERS,
+        *_MEMORY,
+        *_OPERANDS,
+        *_SHARED,
+        *_MEANING,
+        *_TENSOR_MEMORY,
+        *_WGMMA,
+        *_REGISTERS,
+    )
 }
 """Every hazard, by name."""

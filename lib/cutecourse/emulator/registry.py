@@ -67,6 +67,7 @@ FAMILIES = (
     "tcgen05_mma",
     "tcgen05_sync",
     "wgmma",
+    "register_pool",
 )
 
 

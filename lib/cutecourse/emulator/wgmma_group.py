@@ -8,7 +8,7 @@ others before wgmma.wait_group.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -113,8 +113,8 @@ class Warpgroup:
                 DivergedWarp,
                 f"warp {bundle.warp} executes {site.instruction.name} where warp {found.first} of its"
                 f" warpgroup executed {found.site.instruction.name} at line"
-                f" {found.site.line}. All four warps must execute the same wgmma instructions in the same"
-                " order.",
+                f" {found.site.line}. All four warps must execute the same wgmma and setmaxnreg instructions"
+                " in the same order.",
                 bundle,
                 self.cluster * WARP_SIZE,
             )
@@ -134,6 +134,29 @@ class Warpgroup:
                 found.what.issue(bundle)
                 self._wake()
         return found.what
+
+    @staticmethod
+    def started(cohort: Cohort, cluster: int, rank: int) -> list[Warpgroup]:
+        """The warpgroups of a block that have come to such an instruction."""
+        groups: dict[tuple[int, int, int], Warpgroup] = cohort.state.get("wgmma", {})
+        return [group for key, group in groups.items() if key[:2] == (cluster, rank)]
+
+    def ahead(self, bundle: Bundle) -> list[Site]:
+        """Instructions to which a warp has come and not all others have, oldest first."""
+        here = self.position[bundle.warp % WARPS] - self.passed
+        return [found.site for found in list(self.common)[:here]]
+
+    def behind(self) -> Iterator[tuple[Site, list[int]]]:
+        """For each instruction to which some warps have come: the warps that have not."""
+        for index, found in enumerate(self.common):
+            yield (
+                found.site,
+                [
+                    b.warp
+                    for b, at in zip(self.bundles, self.position, strict=True)
+                    if at - self.passed <= index
+                ],
+            )
 
     def _wake(self) -> None:
         """Let who waits look again."""
@@ -177,11 +200,7 @@ def _check_all_came(cohort: Cohort) -> None:
     for group in groups.values():
         if group.common:
             found = group.common[0]
-            absent = [
-                str(bundle.warp)
-                for bundle, position in zip(group.bundles, group.position, strict=True)
-                if position == group.passed
-            ]
+            absent = [str(warp) for warp in next(group.behind())[1]]
             bundle = group.bundles[found.first % WARPS]
             raise found.site.error(
                 DivergedWarp,

@@ -59,6 +59,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "wgmma.issue": ("m", "n", "k", "types", "a", "b", "accumulate"),
     "wgmma.complete": ("issue",),
     "wgmma.wait": ("left",),
+    "registers.release": ("registers",),
+    "registers.wait": ("registers", "outcome"),
+    "registers.resume": ("registers",),
     "fence": ("name",),
 }
 """Every kind of event, and what its `data` holds at least.
@@ -74,6 +77,7 @@ address       in tensor memory, the lane in its upper and the column in its lowe
 a, b, d       of an MMA: descriptors of shared memory (a: or an address in tensor memory), address of D; of
               a wgmma, which has D in registers, a is None where it is in registers too
 left          groups that may still be under way
+registers     how many each thread loads or stores; of `registers.*`, how many it has afterwards
 idesc         of an MMA: its instruction descriptor
 issue         the index of the `mma.issue` or `wgmma.issue` it belongs to; `issues` those that a commit
               waits for

@@ -51,6 +51,7 @@ _IN_SLICES = (
     "bulk.resume",
     "cluster.resume",
     "barrier.resume",
+    "registers.resume",
     "tma.land",
     "mma.complete",
 )

@@ -228,6 +228,12 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "wgmma.complete": lambda d: f"#{d['issue']}",
     "wgmma.wait": lambda d: f"until at most {number(d['left'], 'group')} are under way",
+    "registers.release": lambda d: f"{number(d['registers'], 'register')} per thread are left",
+    "registers.wait": lambda d: (
+        f"{number(d['registers'], 'register')} per thread: "
+        + ("passes" if d["outcome"] == "passed" else "waits")
+    ),
+    "registers.resume": lambda d: f"{number(d['registers'], 'register')} per thread",
     "tmem.copy": lambda d: f"to {d['address']:#x}" + (" of both CTAs" if d["group"] == 2 else ""),
     "memory.load": _access,
     "memory.store": _access,
