@@ -134,6 +134,13 @@ def answer_case(case: dict[str, Any]) -> dict[str, str]:
         return answer
     if kind == "pointer":
         return pointer(case)
+    if kind == "fragment_like":
+        start = cute.make_ptr(F16, 0, cute.AddressSpace.smem, assumed_align=16)
+        return {
+            "fragment": show(
+                cute.make_fragment_like(cute.make_tensor(start, layout_of(case["layout"]))).layout
+            )
+        }
     copy = tiled_copy(case)
     if kind == "retile":
         registers = cute.make_rmem_tensor(layout_of(case["fragment"]), DTYPES[case["dtype"]])

@@ -35,6 +35,7 @@ from cutecourse.layout import (
     idx2crd,
     local_tile,
     make_identity_layout,
+    make_ordered_layout,
     size,
 )
 from support.cutlass_cpp import include_folder
@@ -153,6 +154,11 @@ def dsl_answers() -> list[tuple[dict[str, Any], str, dict[str, str]]]:
     rng = random.Random(11)
     asked += [spec(case) for case in DATA["cases"] if case["kind"] == "pointer"]
     asked += [retile_case(rng, number) for number in range(12)]
+    for stride in ((1, 16), (16, 1)):
+        partition = (
+            make_tiled_mma("SM80_16x8x16_F32F16F16F32_TN").get_slice(0).partition_A(Layout((16, 16), stride))
+        )
+        asked.append({"kind": "fragment_like", "layout": str(partition.layout)})
     return [(case, *said) for case, said in zip(asked, ask_dsl(asked), strict=True)]
 
 
@@ -218,6 +224,14 @@ def test_recast_tensor__equals_the_dsl_which_drops_the_swizzle_of_the_pointer() 
         assert str(swizzle) in said["pointer"]
         assert "S<" not in said["recast_ptr"]
         assert str(recast.offset.swizzle) in said["recast_ptr, swizzle"]
+
+
+def test_fragment_like__of_the_dsl_takes_the_order_of_all_strides() -> None:
+    chosen = [(case, said) for case, _, said in dsl_answers() if case["kind"] == "fragment_like"]
+    assert len(chosen) == 2
+    for case, said in chosen:
+        partition = Layout.parse(case["layout"])
+        assert Layout.parse(said["fragment"]) == make_ordered_layout(partition.shape, partition.stride)
 
 
 def test_elem_less__equals_the_dsl() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any
 
 from cutecourse.checks.accumulators import UNWRITTEN, require_cleared
@@ -82,7 +83,7 @@ def check_padding(answer: object) -> str:
     "04.3",
     "Swizzle a tile",
     hints=[
-        "In the layout (16,32):(32,1), which bits of an offset say the row, and which number the chunk of 8 halves?",
+        "In the layout (16,32):(32,1), which bits of an offset give the row, and which number the chunk of 8 halves?",
         "The offset counts halves: bits 0 to 2 lie inside a chunk, bits 3 and 4 number the chunk, bits 5 to 8 the row.",
         "Bit 5 already chooses a bank: rows 0 and 1 start 64 bytes apart. Which bits of the row do not?",
     ],
@@ -259,6 +260,10 @@ def _require_barrier(text: str) -> None:
         )
 
 
+_COPY_OF_SCATTERED = re.compile("cannot vectorize copy|expects layouts of src and dst to be LayoutType")
+"""The compiler's words for a wide copy whose elements are not neighbours; the second for a swizzled tile."""
+
+
 @exercise(
     "04.6",
     "An epilogue without bank conflicts",
@@ -286,8 +291,19 @@ def check_epilogue(answer: object) -> str:
         {"c": stamped},
         emulator_first=True,
         reports={
+            re.compile(
+                r"UninitializedRead[\s\S]*ld\.shared\.(b32|v2)"
+            ): "The kernel reads shared memory that nobody has "
+            "written, in loads of less than 16 bytes. Does the swizzle keep 16 bytes together?",
             "UninitializedRead": "The kernel reads shared memory that nobody has written. Does the second half read the "
-            "tile through the same layout?",
+            "tile through the same layout, and only the 16 rows that exist?",
+            _COPY_OF_SCATTERED: "A copy of 16 bytes needs four floats that are neighbours in memory on both sides. In C they "
+            "are neighbours in a row. Which four does a thread take, and are they neighbours in your tile too?",
+            "does not meet requirement (128 bits)": "An access of 16 bytes needs an address that is a multiple of 16. Does "
+            "each row of your tile start at one, and is the tile allocated at one?",
+            "restAtomVRank": "The two sides of a copy are cut differently. Take both from the same tiled copy.",
+            "NVVM backend compilation failed": "The compiler knows no such instruction for these values or for this GPU. "
+            "stmatrix, for example, needs compute capability 9.0 and moves 16-bit values, and these are f32.",
         },
         mistakes={
             "c": [
@@ -348,14 +364,15 @@ def check_other_type(answer: object) -> str:
         Swizzle(2, 4, 3): "This is the swizzle on bytes. Counted in floats it would move chunks of 64 bytes.",
         Swizzle(
             2, 3, 3
-        ): "This is right for halves, of which a chunk has eight. How many floats has a chunk?",
+        ): "This is right for halves, of which a chunk has eight. How many floats does a chunk have?",
         Swizzle(2, 0, 3): "M is a number of bits, so a factor of 4 takes 2 from it, not 4.",
         Swizzle(
             2, 1, 3
         ): "2^M elements stay together, and two floats are 8 bytes. The swizzle on bytes keeps 16 together.",
         Swizzle(3, 2, 3): "This is the mode 128B for floats. The mode 64B has B = 2.",
-        Swizzle(2, 2, 5): "The distance S does not change: both ends move by the same number of bits.",
     }
+    if (swizzle.num_bits, swizzle.num_base) == (2, 2):
+        messages[swizzle] = "The distance S does not change: both ends move by the same number of bits."
     for offset in range(1 << 10):
         if 4 * swizzle(offset) != Swizzle(2, 4, 3)(4 * offset):
             raise WrongAnswer(
