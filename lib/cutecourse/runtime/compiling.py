@@ -13,6 +13,7 @@ from cutecourse.runtime.compile_cutedsl import compile_cutedsl
 from cutecourse.runtime.compile_numba import compile_numba
 from cutecourse.runtime.compiled import Compiled, PtxText, only_entry
 from cutecourse.runtime.errors import CompileError
+from cutecourse.runtime.kept import keep, kept, key_of
 
 __all__ = ["compile", "specification"]
 
@@ -38,6 +39,7 @@ def compile(  # noqa: A001
     With `line_info` the text has `.loc` lines, so that the emulator's reports name lines of the source: for
     kernels of numba-cuda and the CuTe DSL; a text written by hand stays as it is.
     A kernel is compiled once per process and target; redefining it in a notebook's cell compiles it anew.
+    The text of a kernel that is a file is kept on disk for later processes (`runtime.kept`).
     Errors: CompileError if a compiler is missing or refuses the kernel.
     """
     spec = specification(kernel)
@@ -47,11 +49,21 @@ def compile(  # noqa: A001
     done = _cache.get(key)
     if done is None:
         start = time.perf_counter()
-        text = PtxText(_FRONTS[spec.front](spec, asked, line_info))
+        text = PtxText(_text(spec, asked, line_info))
         seconds = time.perf_counter() - start
         done = Compiled(text, spec.entry or only_entry(spec.name, text), asked, seconds)
         _cache[key] = done
     return done
+
+
+def _text(spec: LaunchSpec, target: str, line_info: bool) -> str:
+    """The PTX that was kept on disk, or what the front gives now."""
+    key = None if spec.front == "ptx" else key_of(spec, target, line_info)
+    text = kept(key)
+    if text is None:
+        text = _FRONTS[spec.front](spec, target, line_info)
+        keep(key, text)
+    return text
 
 
 def _retarget(spec: LaunchSpec, target: str, _line_info: bool) -> str:
