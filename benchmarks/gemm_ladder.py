@@ -21,7 +21,6 @@ import io
 import json
 import multiprocessing
 import pickle
-import random
 import re
 import shutil
 import statistics
@@ -38,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gemm_variants import AWKWARD_VARIANTS, VARIANTS, Variant
-from benchmarks.launching import Built, Loaded, assembled
+from benchmarks.launching import Built, Loaded, alternating, assembled
 from benchmarks.mma_ceiling import ceiling_spec, flops, fragments, product_of_fragments
 from benchmarks.results_file import result_path
 from cutecourse import runtime
@@ -161,26 +160,12 @@ def build(job: Job, arch: str) -> Built | str:
 
 def medians(cases: dict[Any, Callable[[int], None]]) -> dict[Any, float]:
     """Seconds of one launch of each case, the median of the rounds. A case takes the launch's number."""
-    import torch
 
-    seconds: dict[Any, list[float]] = {key: [] for key in cases}
-    for turn in range(ROUNDS + 1):
-        events = {}
-        order = list(cases)
-        random.Random(turn).shuffle(order)  # the power that one case draws is felt by the next
-        for key in order:
-            launch = cases[key]
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            before.record()
-            for number in range(LAUNCHES):
-                launch(number)
-            after.record()
-            events[key] = before, after
-        torch.cuda.synchronize()
-        if turn:  # the first round wakes the clocks
-            for key, (before, after) in events.items():
-                seconds[key].append(before.elapsed_time(after) / 1e3 / LAUNCHES)
-    return {key: statistics.median(found) for key, found in seconds.items()}
+    def several(launch: Callable[[int], None]) -> Callable[[], object]:
+        return lambda: [launch(number) for number in range(LAUNCHES)]
+
+    seconds = alternating({key: several(launch) for key, launch in cases.items()}, ROUNDS)
+    return {key: statistics.median(found) / LAUNCHES for key, found in seconds.items()}
 
 
 def matrices(mnk: Size, integers: bool, sets: int) -> list[tuple[Any, Any, Any]]:

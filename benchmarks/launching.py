@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from cutecourse import runtime
 from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
 from cutecourse.runtime.gpu import parameter_block
 
-__all__ = ["Built", "Loaded", "assembled", "compiled", "parameters"]
+__all__ = ["Built", "Loaded", "alternating", "assembled", "compiled", "parameters"]
 
 _PORTABLE_CLUSTER_CTAS = 8
 
@@ -132,3 +133,25 @@ class Loaded:
         self._config.hStream = self._driver.CUstream(torch.cuda.current_stream().cuda_stream)
         self._call(self._driver.cuLaunchKernelEx(self._config, self._function, ctypes.addressof(pointers), 0))
         del cells
+
+
+def alternating(cases: Mapping[Any, Callable[[], object]], rounds: int) -> dict[Any, list[float]]:
+    """Seconds of each case in each round. The cases take turns, in each round in an order of its own."""
+    import torch
+
+    seconds: dict[Any, list[float]] = {key: [] for key in cases}
+    for turn in range(rounds + 1):
+        events = {}
+        order = list(cases)
+        random.Random(turn).shuffle(order)  # the power that one case draws is felt by the next
+        for key in order:
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            cases[key]()
+            after.record()
+            events[key] = before, after
+        torch.cuda.synchronize()
+        if turn:  # the first round wakes the clocks
+            for key, (before, after) in events.items():
+                seconds[key].append(before.elapsed_time(after) / 1e3)
+    return seconds
