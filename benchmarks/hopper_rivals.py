@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.metadata
 import importlib.util
 import re
 import subprocess
@@ -21,7 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RIVALS", "Candidate", "Launch", "Sets", "candidates", "cublas", "missing"]
+__all__ = [
+    "RIVALS",
+    "Candidate",
+    "Launch",
+    "Sets",
+    "candidates",
+    "cublas",
+    "installed",
+    "missing",
+    "versions",
+]
 
 Sets = Sequence[tuple[Any, Any, Any]]
 """A, B and C on the GPU, several times."""
@@ -54,6 +65,23 @@ def missing(rival: str, folder: Path | None) -> list[str]:
 def candidates(rival: str, folder: Path | None) -> list[Candidate]:
     """A rival's configurations. Its files are there."""
     return list(_CANDIDATES[rival](folder or Path()))
+
+
+def installed(module: str) -> bool:
+    """Whether a Python package is here."""
+    return importlib.util.find_spec(module) is not None
+
+
+def versions() -> dict[str, str | None]:
+    """The versions of what is measured, None for what is not here."""
+    names = ("torch", "triton", "nvidia-cutlass-dsl", "quack-kernels", "nvidia-cublas")
+    found: dict[str, str | None] = {}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
 
 
 def cublas(sets: Sets) -> Launch:

@@ -1,0 +1,581 @@
+"""Measure the rungs of chapter 10's ladder on a Hopper GPU, beside cuBLAS, QuACK, NVIDIA's example and Triton.
+
+    python -m benchmarks.hopper_gemm                   writes benchmarks/results/hopper_gemm_<gpu>.json
+    python -m benchmarks.hopper_gemm --rivals FOLDER   where the rivals' files are (or RIVALS in the environment)
+    python -m benchmarks.hopper_gemm --only 4096x4096x4096:f16 --output F   a part; several may follow --only
+
+C = A times B transposed, 16 bits in and out, sums in f32. A and B hold normally distributed numbers, in sets
+of buffers that take turns, so that L2 keeps nothing from one launch to the next. Every contestant's launches
+are recorded in a CUDA graph, so nobody's Python is timed. Of each rival the best configuration counts; all
+that were tried are kept. Each C is checked: rows of it against float64, all of it against cuBLAS's.
+
+There are two measures. In the short one the contestants take turns, in each round in an order of its own;
+the median of the rounds counts, and the quartiles say how far they spread. In the sustained one each runs for
+seconds by itself, so that the power limit sets the clock; NVML gives clock and energy. In both, the rate of
+wgmma by itself (`benchmarks/wgmma_rate.py`) is the ceiling. Where `ncu` is, its counters of one launch are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import inspect
+import io
+import json
+import math
+import multiprocessing
+import os
+import pickle
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import hopper_rivals, wgmma_rate
+from benchmarks.hopper_rivals import Launch, Sets
+from benchmarks.launching import Built, Loaded, alternating, compiled, parameters
+from benchmarks.power import sustain
+from benchmarks.results_file import result_path, write_result
+from cutecourse import runtime
+from cutecourse.errors import CourseError
+from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.hopper_ladder import RUNGS
+from cutecourse.kernels.spec import LaunchSpec
+from tools.facts import of_this_machine
+
+Size = tuple[int, int, int]
+
+LADDER = ("gemm_late", *RUNGS)
+"""Chapter 5's last rung, and chapter 10's."""
+PREDICTIONS: dict[str, float] = {}
+"""TFLOP/s at 4096 cubed in f16, written down before anything was measured."""
+SETS = 4
+ROUNDS = 31
+TUNING_ROUNDS = 5
+WARM_S = 1.0
+SETTLE_S = 0.4
+LAUNCHES_S = 3e-3
+"""A graph holds at least so many seconds of launches, and every set once."""
+ROWS_CHECKED = 48
+TOLERANCES = {"f16": 2.0**-10, "bf16": 2.0**-7}
+"""Of an element of C: twice the rounding to 16 bits. What the f32 sums lose comes on top."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A size and a type: who takes part, and whether it is also sustained."""
+
+    mnk: Size
+    dtype: str = "f16"
+    everybody: bool = False
+    sustained: bool = True
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self.mnk)) + f":{self.dtype}"
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions."""
+        return 2.0 * math.prod(self.mnk)
+
+
+CASES = (
+    Case((4096, 4096, 4096), everybody=True),
+    Case((8192, 8192, 8192), everybody=True),
+    Case((2048, 2048, 2048)),
+    Case((6144, 6144, 6144)),
+    Case((16384, 16384, 16384)),
+    Case((4000, 4104, 4056)),
+    Case((4096, 4096, 4096), "bf16"),
+    Case((8192, 8192, 8192), "bf16"),
+    Case((64, 8192, 8192), sustained=False),
+    Case((256, 8192, 8192), sustained=False),
+)
+EVERYWHERE = ("cublas", "quack", LADDER[-1])
+
+COUNTERS = {
+    "tensor_percent": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
+    "l2_sectors_read": "lts__t_sectors_op_read.sum",
+    "dram_bytes_read": "dram__bytes_read.sum",
+    "dram_bytes_written": "dram__bytes_write.sum",
+    "l2_percent": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    "instructions": "smsp__inst_executed.sum",
+    "stall_long_scoreboard": "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+    "stall_barrier": "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
+    "cycles": "sm__cycles_elapsed.max",
+    "clock_hz": "sm__cycles_elapsed.avg.per_second",
+    "seconds": "gpu__time_duration.sum",
+}
+"""What ncu counts, by the names in the result."""
+
+
+class WrongProductError(runtime.GpuError):
+    """A contestant did not multiply."""
+
+
+@dataclass
+class Contestant:
+    """Someone at one size: how to launch it on the sets, and what is known about it."""
+
+    name: str
+    kind: str
+    config: str
+    launch: Launch
+    built: Built | None = None
+    run: Callable[[], object] = field(default=lambda: None)
+    in_graph: bool = True
+    max_error: float = math.nan
+
+
+# --- the rungs --------------------------------------------------------------------------------------------
+
+
+def rung_spec(name: str, case: Case, sms: int) -> LaunchSpec:
+    """A rung's launch for a case on so many SMs. Errors: CourseError where it does not take the case."""
+    make = kernel_module(name).spec
+    takes = inspect.signature(make).parameters
+    if "dtype" not in takes and case.dtype != "f16":
+        raise runtime.GpuError(f"{name} takes f16 only.")
+    given = {"dtype": case.dtype, "sms": sms}
+    found = make(*case.mnk, **{key: value for key, value in given.items() if key in takes})
+    assert isinstance(found, LaunchSpec)
+    return found
+
+
+def build(name: str, case: Case, sms: int) -> Built | str:
+    """Compile a rung; why not, where it does not take the case."""
+    try:
+        return compiled(rung_spec(name, case, sms), "sm_90a")
+    except CourseError as error:
+        return str(error)
+
+
+def rung(name: str, case: Case, built: Built, sms: int, sets: Sets) -> Contestant:
+    """A rung on the GPU, with the parameters of each set."""
+    spec, kernel = rung_spec(name, case, sms), Loaded(built)
+    values = [
+        parameters(spec, dict(zip("abc", (one.data_ptr() for one in three), strict=True))) for three in sets
+    ]
+    config = f"grid {'x'.join(map(str, built.grid))}, cluster {'x'.join(map(str, built.cluster))}"
+
+    def launch(number: int) -> None:
+        kernel.launch(*values[number % len(values)])
+
+    return Contestant(name, "rung", config, launch, built)
+
+
+# --- one case ---------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """One case on the GPU: the sets, what C should be, and the contestants that passed the check."""
+
+    def __init__(self, case: Case) -> None:
+        import torch
+
+        self.case, self.refused = case, {}
+        m, n, k = case.mnk
+        kind = torch.float16 if case.dtype == "f16" else torch.bfloat16
+        self.sets = []
+        for seed in range(SETS):
+            generator = torch.Generator("cuda").manual_seed(seed)
+            a, b = (torch.randn((rows, k), dtype=kind, device="cuda", generator=generator) for rows in (m, n))
+            self.sets.append((a, b, torch.empty((m, n), dtype=kind, device="cuda")))
+        a, b, c = self.sets[0]
+        self._rows = torch.linspace(0, m - 1, min(m, ROWS_CHECKED), device="cuda").long()
+        self._expected = a[self._rows].double() @ b.double().T
+        self.cublas = Contestant("cublas", "rival", "PyTorch's choice", hopper_rivals.cublas(self.sets))
+        self.cublas.launch(0)
+        self._product = c.clone()
+        self.launches = SETS
+        (once,) = alternating({0: lambda: self.cublas.launch(0)}, 1)[0]
+        self.launches = SETS * max(1, math.ceil(LAUNCHES_S / once / SETS))
+
+    def check(self, one: Contestant) -> None:
+        """Run a contestant's graph on cleared C. Errors: WrongProductError where an element is off."""
+        import torch
+
+        for _, _, c in self.sets:
+            c.fill_(math.nan)
+        one.run()
+        torch.cuda.synchronize()
+        c, tolerance = self.sets[0][2], TOLERANCES[self.case.dtype]
+        lost = 2.0**-16 * self.case.mnk[2] ** 0.5
+        off = (c[self._rows].double() - self._expected).abs()
+        one.max_error = float(off.max())
+        wrong = ~(off <= lost + tolerance * self._expected.abs())
+        if bool(wrong.any()):
+            raise WrongProductError(f"{one.name}, {self.case}: {int(wrong.sum())} elements of C are wrong.")
+        allowed = 2 * (lost + tolerance * self._product.float().abs())
+        far = ~((c.float() - self._product.float()).abs() <= allowed)
+        if bool(far.any()) or not all(bool(other.isfinite().all()) for _, _, other in self.sets):
+            raise WrongProductError(f"{one.name}, {self.case}: {int(far.sum())} elements are not cuBLAS's.")
+
+    def ready(self, one: Contestant) -> Contestant:
+        """Warm a contestant up, record its launches in a graph, and check what they leave."""
+        import torch
+
+        for number in range(SETS):
+            one.launch(number)
+        torch.cuda.synchronize()
+
+        def launches() -> None:
+            for number in range(self.launches):
+                one.launch(number)
+
+        try:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+                launches()
+            one.run = graph.replay
+            self.check(one)
+        except WrongProductError:
+            raise
+        except RuntimeError as error:  # what cannot be captured is launched call by call
+            self.refused[f"{one.name}, {one.config}, in a graph"] = str(error)[:300]
+            torch.cuda.synchronize()
+            one.run, one.in_graph = launches, False
+            self.check(one)
+        return one
+
+    def best(self, rival: str, folder: Path | None) -> tuple[Contestant | None, list[dict[str, Any]]]:
+        """A rival's best configuration in short rounds, and what all of them reach."""
+        if absent := hopper_rivals.missing(rival, folder):
+            self.refused[rival] = f"not given: {', '.join(absent)}"
+            return None, []
+        tried: dict[str, Contestant] = {}
+        try:
+            offered = hopper_rivals.candidates(rival, folder)
+        except Exception as error:  # whatever a rival raises, the others are measured
+            self.refused[rival] = f"{type(error).__name__}: {error}"[:600]
+            return None, []
+        for candidate in offered:
+            try:
+                launch = candidate.prepare(self.sets)
+                tried[candidate.config] = self.ready(Contestant(rival, "rival", candidate.config, launch))
+            except Exception as error:
+                self.refused[f"{rival}, {candidate.config}"] = f"{type(error).__name__}: {error}"[:300]
+        if not tried:
+            return None, []
+        seconds = alternating({config: one.run for config, one in tried.items()}, TUNING_ROUNDS)
+        rates = {config: self.rate(statistics.median(found)) for config, found in seconds.items()}
+        rows = [{"name": rival, "config": config, "tflops": rate} for config, rate in rates.items()]
+        return tried[max(rates, key=lambda config: rates[config])], rows
+
+    def rate(self, seconds: float) -> float:
+        """TFLOP/s of a graph that took so long."""
+        return self.case.flops * self.launches / seconds / 1e12
+
+
+def quartiles(values: Sequence[float]) -> list[float]:
+    """The first and the third quartile."""
+    first, _, third = statistics.quantiles(values, n=4)
+    return [first, third]
+
+
+def facts(case: Case, one: Contestant) -> dict[str, Any]:
+    """What every row says about a contestant."""
+    built = one.built
+    return {
+        "name": one.name,
+        "kind": one.kind,
+        "mnk": list(case.mnk),
+        "dtype": case.dtype,
+        "config": one.config,
+        "predicted": PREDICTIONS.get(one.name) if case == CASES[0] else None,
+        "registers": built.registers if built else None,
+        "spill_bytes": built.spill_bytes if built else None,
+        "smem_bytes": built.dynamic_smem if built else None,
+        "in_graph": one.in_graph,
+        "max_error": one.max_error,
+    }
+
+
+def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner) -> dict[str, Any]:
+    """The alternating rounds: rows, and the ceiling of these rounds."""
+    turns = top.loop.turns()
+    cases: dict[str, Callable[[], object]] = {one.name: one.run for one in contestants}
+    warm = time.monotonic()
+    while time.monotonic() - warm < WARM_S:
+        bench.cublas.run()
+        import torch
+
+        torch.cuda.synchronize()
+    seconds = alternating({**cases, "ceiling": lambda: top.launch(turns)}, ROUNDS)
+    rates = {name: [bench.rate(one) for one in found] for name, found in seconds.items() if name in cases}
+    ceiling = [top.loop.flops(turns, top.blocks) / one / 1e12 for one in seconds["ceiling"]]
+    rows = []
+    for one in contestants:
+        ratios = [mine / cublas for mine, cublas in zip(rates[one.name], rates["cublas"], strict=True)]
+        median = statistics.median(rates[one.name])
+        row = {**facts(bench.case, one), "tflops": median, "quartiles": quartiles(rates[one.name])}
+        row |= {"ratio": median / statistics.median(rates["cublas"]), "ratio_quartiles": quartiles(ratios)}
+        rows.append({**row, "counters": None})
+    return {
+        "rows": rows,
+        "ceiling": {
+            "mnk": list(bench.case.mnk),
+            "dtype": bench.case.dtype,
+            "tflops": statistics.median(ceiling),
+        },
+    }
+
+
+def steady(
+    bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner, seconds: float
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Each contestant by itself for seconds, those that matter most a second time: rows, and the ceiling's."""
+    again = [one for one in reversed(contestants) if one.name in EVERYWHERE]
+    readings: dict[str, list[Any]] = {one.name: [] for one in contestants}
+    for one in (*contestants, *again):
+        readings[one.name].append(sustain(one.run, bench.launches, SETTLE_S, seconds))
+    ceiling = {"mnk": list(bench.case.mnk), "dtype": bench.case.dtype, **top.sustained(SETTLE_S, seconds)}
+    means = {
+        name: {
+            "tflops": statistics.mean(bench.case.flops / one.seconds / 1e12 for one in found),
+            "watts": statistics.mean(one.watts for one in found),
+            "clock_mhz": statistics.mean(one.clock_mhz for one in found),
+            "turns": [{**vars(one), "tflops": bench.case.flops / one.seconds / 1e12} for one in found],
+        }
+        for name, found in readings.items()
+    }
+    rows = []
+    for one in contestants:
+        mean = means[one.name]
+        row = {**facts(bench.case, one), **mean, "ratio": mean["tflops"] / means["cublas"]["tflops"]}
+        rows.append({**row, "joules_per_tflop": mean["watts"] / mean["tflops"]})
+    return rows, ceiling
+
+
+# --- counters ---------------------------------------------------------------------------------------------
+
+
+def profiled(case: Case, rungs: dict[str, Built], quack: str | None, folder: Path | None) -> dict[str, Any]:
+    """The profiler's counters of one launch of cuBLAS, of QuACK's best and of each rung.
+
+    Errors: GpuError with what ncu printed instead.
+    """
+    ncu = shutil.which("ncu")
+    if ncu is None:
+        raise runtime.GpuError("ncu is not on the PATH.")
+    with tempfile.TemporaryDirectory() as place:
+        Path(place, "what").write_bytes(pickle.dumps((case, rungs, quack, folder)))
+        command = [ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none"]
+        command += ["--print-units", "base", "--metrics", ",".join(COUNTERS.values())]
+        command += [sys.executable, "-m", "benchmarks.hopper_gemm", "--launch-only", place]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    lines = done.stdout.splitlines()
+    start = next((index for index, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if done.returncode or start is None:
+        raise runtime.GpuError(f"ncu failed: {done.stdout[-1500:]}{done.stderr[-500:]}")
+    order = re.findall(r"^launched (\S+)$", done.stdout, re.MULTILINE)
+    named = {metric: name for name, metric in COUNTERS.items()}
+    found: dict[int, dict[str, float]] = {}
+    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
+        value = re.sub(r"[^0-9.eE+-]", "", row["Metric Value"] or "")
+        if value and row["Metric Name"] in named:
+            found.setdefault(int(row["ID"]), {})[named[row["Metric Name"]]] = float(value)
+    if len(order) != len(found):
+        raise runtime.GpuError(f"ncu saw {len(found)} kernels of {', '.join(order)}.")
+    return dict(zip(order, (found[launch] for launch in sorted(found)), strict=True))
+
+
+def launch_only(place: str, sms: int) -> None:
+    """Launch each contestant once while the profiler listens: what ncu is given."""
+    import torch
+
+    case, rungs, quack, folder = pickle.loads(Path(place, "what").read_bytes())
+    bench = Bench(case)
+    contestants = [bench.cublas]
+    if quack is not None:
+        (best,) = (one for one in hopper_rivals.candidates("quack", folder) if one.config == quack)
+        contestants.append(Contestant("quack", "rival", quack, best.prepare(bench.sets)))
+    contestants += [rung(name, case, built, sms, bench.sets) for name, built in rungs.items()]
+    for one in contestants:
+        one.launch(0)
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+        one.launch(1)
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+        print(f"launched {one.name}", flush=True)
+
+
+# --- everything -------------------------------------------------------------------------------------------
+
+
+def measure(
+    cases: Iterable[Case],
+    folder: Path | None,
+    seconds: float,
+    sms: int,
+    keep: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """Measure the cases; `keep` is given what there is after each. At last the counters of the full cases."""
+    cases = list(cases)
+    jobs = [(name, case, sms) for case in cases for name in (LADDER if case.everybody else LADDER[-1:])]
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        built = dict(zip([job[:2] for job in jobs], pool.map(build, *zip(*jobs, strict=True)), strict=True))
+    top = wgmma_rate.ceiling(sms)
+    result: dict[str, Any] = {
+        "rows": [],
+        "sustained": [],
+        "ceiling": {"by_size": [], "sustained_by_size": []},
+    }
+    result |= {"candidates": [], "refused": {}}
+    profiles = []
+    for case in cases:
+        bench = Bench(case)
+        contestants = [bench.ready(bench.cublas)]
+        for rival in hopper_rivals.RIVALS if case.everybody else ("quack",):
+            found, rows = bench.best(rival, folder)
+            contestants += [found] if found else []
+            result["candidates"] += [{"mnk": list(case.mnk), "dtype": case.dtype, **row} for row in rows]
+        quack = next((one.config for one in contestants if one.name == "quack"), None)
+        rungs = {}
+        for name in LADDER if case.everybody else LADDER[-1:]:
+            one = built[name, case]
+            try:
+                if isinstance(one, str):
+                    raise runtime.GpuError(one)
+                contestants.append(bench.ready(rung(name, case, one, sms, bench.sets)))
+                rungs[name] = one
+            except (CourseError, RuntimeError) as error:
+                bench.refused[name] = str(error)[:600]
+        measured = short(bench, contestants, top)
+        result["rows"] += measured["rows"]
+        result["ceiling"]["by_size"].append(measured["ceiling"])
+        if case.sustained and seconds:
+            rows, ceiling = steady(bench, contestants, top, seconds)
+            result["sustained"] += rows
+            result["ceiling"]["sustained_by_size"].append(ceiling)
+        result["refused"] |= {f"{case}: {what}": why for what, why in bench.refused.items()}
+        if case.everybody:
+            profiles.append((case, rungs, quack))
+        largest = max(result["ceiling"]["by_size"], key=lambda one: math.prod(one["mnk"]))
+        result["ceiling"] |= {
+            "short": largest["tflops"],
+            "sustained": next(iter(result["ceiling"]["sustained_by_size"][-1:]), None),
+        }
+        keep(result)
+        print(table({**result, "rows": measured["rows"]}, case), flush=True)
+        del bench, contestants
+    for case, rungs, quack in profiles:
+        try:
+            counters = profiled(case, rungs, quack, folder)
+        except (runtime.GpuError, subprocess.TimeoutExpired) as error:
+            result["refused"][f"{case}: counters"] = str(error)[-2000:]
+            continue
+        for row in result["rows"]:
+            if (row["mnk"], row["dtype"]) == (list(case.mnk), case.dtype):
+                row["counters"] = counters.get(row["name"])
+    keep(result)
+    return result
+
+
+def table(result: dict[str, Any], case: Case) -> str:
+    """One case: TFLOP/s and ratio in short rounds, then sustained with clock, watts and energy."""
+    mine = {row["name"]: row for row in result["sustained"] if _of(row, case)}
+    lines = [f"{case}", f"{'':<17}{'TFLOP/s':>8}{'ratio':>7}{'quartiles':>14}  sustained"]
+    for row in result["rows"]:
+        if not _of(row, case):
+            continue
+        low, high = row["ratio_quartiles"]
+        line = f"{row['name']:<17}{row['tflops']:>8.1f}{row['ratio']:>7.3f}{low:>7.3f}{high:>7.3f}"
+        if long := mine.get(row["name"]):
+            line += f"{long['tflops']:>8.1f}{long['ratio']:>7.3f}{long['clock_mhz']:>6.0f} MHz"
+            line += f"{long['watts']:>5.0f} W{long['joules_per_tflop']:>6.3f} J/TFLOP"
+        lines.append(f"{line}  {row['config']}")
+    tops = [one for one in result["ceiling"]["by_size"] if _of(one, case)]
+    lines += [f"{'wgmma alone':<17}{one['tflops']:>8.1f}" for one in tops]
+    for one in result["ceiling"]["sustained_by_size"]:
+        if _of(one, case):
+            lines[-1] += f"{'':<21}{one['tflops']:>8.1f}{'':>7}{one['clock_mhz']:>6.0f} MHz"
+            lines[-1] += f"{one['watts']:>5.0f} W{one['joules_per_tflop']:>6.3f} J/TFLOP"
+    lines += [f"left out: {what}: {why}" for what, why in result["refused"].items() if str(case) in what]
+    return "\n".join(lines)
+
+
+def _of(row: dict[str, Any], case: Case) -> bool:
+    return (tuple(row["mnk"]), row["dtype"]) == (case.mnk, case.dtype)
+
+
+def lacking(found: runtime.Discovery, folder: Path | None) -> list[str]:
+    """What this machine lacks for the measurement, a line for each thing."""
+    lines = []
+    gpu = found.devices[0] if found.devices else None
+    if gpu is None or gpu.compute_capability != (9, 0):
+        there = f"this one is {gpu.name}" if gpu else found.reason
+        lines.append(f"a Hopper GPU (compute capability 9.0): {there}")
+    for module in ("torch", "pynvml", "cutlass"):
+        if not hopper_rivals.installed(module):
+            lines.append(f"the Python package {module}")
+    lines += [f"the program {name}" for name in ("ptxas",) if shutil.which(name) is None]
+    for rival in hopper_rivals.RIVALS:
+        if absent := hopper_rivals.missing(rival, folder):
+            lines.append(f"{rival}: {', '.join(absent)} (--rivals FOLDER)")
+    return lines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, write, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rivals", type=Path, default=os.environ.get("RIVALS"), help="the rivals' files")
+    parser.add_argument("--only", nargs="+", choices=[str(case) for case in CASES], help="some of the cases")
+    parser.add_argument("--seconds", type=float, default=2.0, help="sustained, each contestant; 0 for none")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--launch-only", metavar="DIR", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    folder = Path(options.rivals) if options.rivals else None
+    found = runtime.discover()
+    for line in lacking(found, folder):
+        print(f"hopper_gemm: missing: {line}", file=sys.stderr)
+    gpu = found.devices[0] if found.devices else None
+    if gpu is None or gpu.compute_capability != (9, 0):
+        return 1
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.zeros(1, device="cuda")  # PyTorch's context is the primary one, which all kernels here share
+    if options.launch_only:
+        launch_only(options.launch_only, gpu.multiprocessors)
+        return 0
+    head = {
+        "recorded": {
+            **of_this_machine(),
+            "multiprocessors": gpu.multiprocessors,
+            **hopper_rivals.versions(),
+        },
+        "method": {
+            "short": f"median of {ROUNDS} rounds, each contestant once in each, in a CUDA graph of launches",
+            "sustained": f"{options.seconds} s each after {SETTLE_S} s; cuBLAS, QuACK and the last rung twice",
+            "sets": SETS,
+            "numbers": "normally distributed",
+            "ratio": "to cuBLAS through PyTorch in the same run",
+            "checked": f"{ROWS_CHECKED} rows against float64, all of C against cuBLAS's",
+        },
+    }
+    whole = options.only is None
+    output = options.output or (result_path("hopper_gemm", gpu.name) if whole else None)
+
+    def keep(result: dict[str, Any]) -> None:
+        if output is not None:
+            output.write_text(json.dumps({**head, **result}, indent=1) + "\n", encoding="utf-8")
+
+    cases = [case for case in CASES if whole or str(case) in options.only]
+    result = measure(cases, folder, options.seconds, gpu.multiprocessors, keep)
+    write_result({**head, **result}, output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
