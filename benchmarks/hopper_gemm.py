@@ -1,8 +1,8 @@
-"""Measure the rungs of chapter 10's ladder on a Hopper GPU, beside cuBLAS, QuACK, NVIDIA's example and Triton.
+"""Measure the rungs of chapter 10's ladder on a Hopper GPU, beside cuBLAS, QuACK and others.
 
     python -m benchmarks.hopper_gemm                   writes benchmarks/results/hopper_gemm_<gpu>.json
-    python -m benchmarks.hopper_gemm --rivals FOLDER   where the rivals' files are (or RIVALS in the environment)
-    python -m benchmarks.hopper_gemm --only 4096x4096x4096:f16 --output F   a part; several may follow --only
+    python -m benchmarks.hopper_gemm --rivals FOLDER   where the rivals' files are; else $RIVALS
+    python -m benchmarks.hopper_gemm --only 4096x4096x4096:f16 --output F   some of the cases
 
 C = A times B transposed, 16 bits in and out, sums in f32. A and B hold normally distributed numbers, in sets
 of buffers that take turns, so that L2 keeps nothing from one launch to the next. Every contestant's launches
@@ -10,9 +10,9 @@ are recorded in a CUDA graph, so nobody's Python is timed. Of each rival the bes
 that were tried are kept. Each C is checked: rows of it against float64, all of it against cuBLAS's.
 
 There are two measures. In the short one the contestants take turns, in each round in an order of its own;
-the median of the rounds counts, and the quartiles say how far they spread. In the sustained one each runs for
-seconds by itself, so that the power limit sets the clock; NVML gives clock and energy. In both, the rate of
-wgmma by itself (`benchmarks/wgmma_rate.py`) is the ceiling. Where `ncu` is, its counters of one launch are kept.
+the median of the rounds counts, and the quartiles say how far they spread. In the sustained one each runs
+for seconds by itself, so that the power limit sets the clock; NVML gives clock and energy. In both, the rate
+of wgmma by itself (`benchmarks/wgmma_rate.py`) is the ceiling. Where `ncu` is, its counters are kept too.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Bench:
         one.run()
         torch.cuda.synchronize()
         c, tolerance = self.sets[0][2], TOLERANCES[self.case.dtype]
-        lost = 2.0**-16 * self.case.mnk[2] ** 0.5
+        lost = 2.0**-14 * self.case.mnk[2] ** 0.5
         off = (c[self._rows].double() - self._expected).abs()
         one.max_error = float(off.max())
         wrong = ~(off <= lost + tolerance * self._expected.abs())
@@ -239,7 +239,7 @@ class Bench:
             self.check(one)
         except WrongProductError:
             raise
-        except RuntimeError as error:  # what cannot be captured is launched call by call
+        except (RuntimeError, CourseError) as error:  # what cannot be captured is launched call by call
             self.refused[f"{one.name}, {one.config}, in a graph"] = str(error)[:300]
             torch.cuda.synchronize()
             one.run, one.in_graph = launches, False
@@ -254,14 +254,14 @@ class Bench:
         tried: dict[str, Contestant] = {}
         try:
             offered = hopper_rivals.candidates(rival, folder)
-        except Exception as error:  # whatever a rival raises, the others are measured
+        except Exception as error:  # noqa: BLE001 - whatever a rival raises, the others are measured
             self.refused[rival] = f"{type(error).__name__}: {error}"[:600]
             return None, []
         for candidate in offered:
             try:
                 launch = candidate.prepare(self.sets)
                 tried[candidate.config] = self.ready(Contestant(rival, "rival", candidate.config, launch))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 self.refused[f"{rival}, {candidate.config}"] = f"{type(error).__name__}: {error}"[:300]
         if not tried:
             return None, []
@@ -301,14 +301,11 @@ def facts(case: Case, one: Contestant) -> dict[str, Any]:
 
 def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner) -> dict[str, Any]:
     """The alternating rounds: rows, and the ceiling of these rounds."""
-    turns = top.loop.turns()
+    turns = top.loop.turns(4 * wgmma_rate.FMAS)
     cases: dict[str, Callable[[], object]] = {one.name: one.run for one in contestants}
     warm = time.monotonic()
     while time.monotonic() - warm < WARM_S:
-        bench.cublas.run()
-        import torch
-
-        torch.cuda.synchronize()
+        alternating({0: bench.cublas.run}, 1)
     seconds = alternating({**cases, "ceiling": lambda: top.launch(turns)}, ROUNDS)
     rates = {name: [bench.rate(one) for one in found] for name, found in seconds.items() if name in cases}
     ceiling = [top.loop.flops(turns, top.blocks) / one / 1e12 for one in seconds["ceiling"]]
@@ -332,7 +329,7 @@ def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runne
 def steady(
     bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner, seconds: float
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Each contestant by itself for seconds, those that matter most a second time: rows, and the ceiling's."""
+    """Each contestant by itself for seconds, those that matter most twice: rows, and the ceiling's."""
     again = [one for one in reversed(contestants) if one.name in EVERYWHERE]
     readings: dict[str, list[Any]] = {one.name: [] for one in contestants}
     for one in (*contestants, *again):
@@ -515,9 +512,8 @@ def lacking(found: runtime.Discovery, folder: Path | None) -> list[str]:
     if gpu is None or gpu.compute_capability != (9, 0):
         there = f"this one is {gpu.name}" if gpu else found.reason
         lines.append(f"a Hopper GPU (compute capability 9.0): {there}")
-    for module in ("torch", "pynvml", "cutlass"):
-        if not hopper_rivals.installed(module):
-            lines.append(f"the Python package {module}")
+    packages = ("torch", "pynvml", "cutlass")
+    lines += [f"the Python package {name}" for name in packages if not hopper_rivals.installed(name)]
     lines += [f"the program {name}" for name in ("ptxas",) if shutil.which(name) is None]
     for rival in hopper_rivals.RIVALS:
         if absent := hopper_rivals.missing(rival, folder):
@@ -557,7 +553,7 @@ def main(arguments: list[str] | None = None) -> int:
         },
         "method": {
             "short": f"median of {ROUNDS} rounds, each contestant once in each, in a CUDA graph of launches",
-            "sustained": f"{options.seconds} s each after {SETTLE_S} s; cuBLAS, QuACK and the last rung twice",
+            "sustained": f"{options.seconds} s each after {SETTLE_S} s; {', '.join(EVERYWHERE)} twice",
             "sets": SETS,
             "numbers": "normally distributed",
             "ratio": "to cuBLAS through PyTorch in the same run",

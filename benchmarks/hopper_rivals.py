@@ -208,11 +208,12 @@ _QUACK = (
 
 def _quack(folder: Path) -> Iterator[Candidate]:
     if importlib.util.find_spec("quack") is None:
-        target = tempfile.mkdtemp(prefix="rivals")
-        wheels = [str(path) for name in FILES["quack"] for path in folder.glob(name)]
-        options = ["--no-index", "--no-deps", "--no-compile", "--target", target]
-        subprocess.run([sys.executable, "-m", "pip", "install", "-qq", *options, *wheels], check=True)
-        sys.path.append(target)
+        target = Path(tempfile.gettempdir(), "hopper_rivals")
+        if not target.exists():
+            wheels = [str(path) for name in FILES["quack"] for path in folder.glob(name)]
+            options = ["--no-index", "--no-deps", "--no-compile", "--target", str(target)]
+            subprocess.run([sys.executable, "-m", "pip", "install", "-qq", *options, *wheels], check=True)
+        sys.path.append(str(target))
         importlib.invalidate_caches()
     interface = importlib.import_module("quack.gemm_interface")
     configuration = importlib.import_module("quack.gemm_config").GemmConfig
