@@ -139,7 +139,13 @@ class _Lt:
         self._do("Create", ctypes.byref(self._handle))
         self._do("MatmulDescCreate", ctypes.byref(self._operation), _COMPUTE_32F, _R_32F)
         transposed = ctypes.c_int(_OPERATION_T)
-        self._do("MatmulDescSetAttribute", self._operation, _DESC_TRANSA, ctypes.byref(transposed), 4)
+        self._do(
+            "MatmulDescSetAttribute",
+            self._operation,
+            _DESC_TRANSA,
+            ctypes.byref(transposed),
+            ctypes.c_size_t(4),
+        )
         self._layouts = [ctypes.c_void_p() for _ in range(3)]
         for layout, rows, columns in zip(self._layouts, (k, k, n), (n, m, m), strict=True):
             extents = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
@@ -157,7 +163,13 @@ class _Lt:
         preference, found = ctypes.c_void_p(), ctypes.c_int()
         self._do("MatmulPreferenceCreate", ctypes.byref(preference))
         size = ctypes.c_size_t(WORKSPACE_BYTES)
-        self._do("MatmulPreferenceSetAttribute", preference, _PREFERENCE_WORKSPACE, ctypes.byref(size), 8)
+        self._do(
+            "MatmulPreferenceSetAttribute",
+            preference,
+            _PREFERENCE_WORKSPACE,
+            ctypes.byref(size),
+            ctypes.c_size_t(8),
+        )
         results = (_Heuristic * HEURISTICS)()
         b, a, c = self._layouts
         given = (self._handle, self._operation, b, a, c, c, preference, HEURISTICS, results)
