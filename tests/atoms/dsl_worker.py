@@ -12,7 +12,7 @@ from typing import Any
 
 import cutlass
 from cutlass import cute
-from cutlass.cute.nvgpu import CopyUniversalOp, cpasync, warp
+from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp, warpgroup
 
 F16, BF16, F32, S8 = cutlass.Float16, cutlass.BFloat16, cutlass.Float32, cutlass.Int8
 MMA_OPS = {
@@ -25,6 +25,21 @@ MMA_OPS = {
     "SM80_16x8x4_F32TF32TF32F32_TN": lambda: warp.MmaTF32Op((16, 8, 4)),
     "SM80_16x8x8_F32TF32TF32F32_TN": lambda: warp.MmaTF32Op((16, 8, 8)),
 }
+FP8 = {"E4M3": cutlass.Float8E4M3FN, "E5M2": cutlass.Float8E5M2}
+
+
+def wgmma_op(name: str) -> Any:
+    """An operation of wgmma with both operands K-major, by CUTLASS's name."""
+    m, n, k, types, source = re.match(r"SM90_(\d+)x(\d+)x(\d+)_(\w+?)_(SS|RS)", name).groups()  # type: ignore[union-attr]
+    d, a, b = re.findall(r"BF16|F16|F32|E4M3|E5M2", types)
+    known = {"F16": F16, "BF16": BF16, "F32": F32, **FP8}
+    place = warpgroup.OperandSource.SMEM if source == "SS" else warpgroup.OperandSource.RMEM
+    shape, major = (int(m), int(n), int(k)), OperandMajorMode.K
+    if a in FP8:
+        return warpgroup.MmaF8Op(known[a], known[b], known[d], shape, place, major, major)
+    return warpgroup.MmaF16BF16Op(known[a], known[d], shape, place, major, major)
+
+
 DTYPES = {"f16": F16, "f32": F32, "s8": S8, "f64": cutlass.Float64}
 
 
@@ -94,7 +109,8 @@ def copy_parts(answer: dict[str, str], copy: Any, source: str, destination: str,
 def answer_case(case: dict[str, Any]) -> dict[str, str]:
     kind = case["kind"]
     if kind == "mma_atom":
-        atom = cute.make_mma_atom(MMA_OPS[case["op"]]())
+        op = case["op"]
+        atom = cute.make_mma_atom(MMA_OPS[op]() if op in MMA_OPS else wgmma_op(op))
         return {
             "shape_mnk": show(atom.shape_mnk),
             "thr_id": show(atom.thr_id),

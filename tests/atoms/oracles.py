@@ -31,10 +31,10 @@ def cutlass_cases(kind: str) -> list[dict[str, Any]]:
     return [case for case in CUTLASS["cases"] if case["kind"] == kind]
 
 
-def ask_dsl(cases: list[dict[str, Any]]) -> list[tuple[str, dict[str, str]]]:
+def ask_dsl(cases: list[dict[str, Any]], arch: str | None = None) -> list[tuple[str, dict[str, str]]]:
     """What the DSL says of each case: ("ok", its prints), ("refused", why) or ("crashed", the signal)."""
     answers: list[tuple[str, dict[str, str]]] = []
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **({"CUTE_DSL_ARCH": arch} if arch else {})}
     while len(answers) < len(cases):
         rest = cases[len(answers) :]
         process = subprocess.run(

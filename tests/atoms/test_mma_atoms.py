@@ -313,7 +313,7 @@ def test_mma_atom__suggests_near_names() -> None:
         mma_atom("SM80_16x8x16_F32F16F16F32")
     assert isinstance(error.value, CourseError)
     assert not str(error.value).startswith("'")
-    with pytest.raises(UnknownAtomError, match="63 names"):
+    with pytest.raises(UnknownAtomError, match="831 names"):
         mma_atom("wgmma")
 
 

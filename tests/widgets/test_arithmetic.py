@@ -13,7 +13,7 @@ import pytest
 from widgets.cases import layout, operand
 
 from cutecourse import layout as algebra
-from cutecourse.atoms import MMA_ATOMS
+from cutecourse.atoms import MMA_ATOMS, WGMMA_ATOMS
 from cutecourse.errors import CourseError
 from cutecourse.layout import cosize, explain, idx2crd, size
 from cutecourse.palette import quad_of, ramp_step
@@ -171,9 +171,10 @@ def test_ownership__same_cells_and_registers_for_every_atom(javascript: Callable
         (atom.layout_a, atom.layout_b, atom.layout_c, atom.dtype_a.bits): atom for atom in MMA_ATOMS.values()
     }
     assert len(looks) >= 10
-    for atom in looks.values():
+    wgmma = [WGMMA_ATOMS[f"SM90_64x{name}"] for name in ("24x16_F32F16F16_RS", "8x32_F32E4M3E4M3_RS_TN")]
+    for atom in (*looks.values(), *wgmma):
         snapshot = atom_snapshot(atom)
-        for letter in "ABC":
+        for letter in (one for one in "ABC" if not atom.in_shared_memory(one)):
             shown = snapshot.operands[letter]
             expected = {
                 (thread, value): [list(cell), register_name(letter, value, shown), quad_of(thread)]

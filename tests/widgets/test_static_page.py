@@ -27,6 +27,7 @@ from cutecourse.widgets import (
     TmaBox,
     TmemViewer,
     TwoSmStage,
+    WgmmaOwnership,
     apply_operation,
     parse_tiler,
 )
@@ -369,6 +370,17 @@ def test_ownership__a_thread_lights_its_cells_in_all_three(mount: Any) -> None:
     cc(page, "thread").fill("")
     assert page.locator(".cc-message:visible").count() == 0
     assert lit_cells(page, "C") == set()
+
+
+def test_ownership__of_wgmma_has_a_warpgroup_and_only_what_threads_hold(mount: Any) -> None:
+    atom = mma_atom("SM90_64x8x16_F32F16F16_RS")
+    page = mount(WgmmaOwnership())
+    assert "m64n8k16" in cc(page, "ptx").inner_text()
+    assert cc(page, "own", operand="B").count() == 0
+    cc(page, "thread").fill("77")
+    assert "warp 2, lane 13" in cc(page, "registers").inner_text()
+    for letter in "AC":
+        assert lit_cells(page, letter) == {cell for _, cell in atom.cells(letter, 77)}
 
 
 def test_ownership__starts_with_nobody_and_comes_back_to_it(mount: Any) -> None:

@@ -32,6 +32,7 @@ from cutecourse.widgets import (
     TmaBox,
     TmemViewer,
     TwoSmStage,
+    WgmmaOwnership,
     WidgetError,
     apply_operation,
     draw_layout,
@@ -45,6 +46,7 @@ PNG = b"\x89PNG\r\n"
 ALL = [
     lambda: LayoutExplorer("(4,8):(8,1)"),
     MmaOwnership,
+    WgmmaOwnership,
     lambda: Predict("a-key", "Which?", options=["one", "two"]),
     lambda: Reveal("a-key", 4),
     TmaBox,
@@ -279,6 +281,18 @@ def test_ownership__refuses_what_it_cannot_draw() -> None:
     del broken["operands"]["B"]["layout"]
     with pytest.raises(WidgetError, match="'layout'"):
         MmaOwnership([broken])
+
+
+def test_wgmma_ownership__draws_what_threads_hold() -> None:
+    widget = WgmmaOwnership((8, 16), thread=127)
+    assert [atom["shape_mnk"] for atom in widget.atoms] == [[64, 8, 16], [64, 16, 16]]
+    for source, drawn in (("RS", {"A", "C"}), ("SS", {"C"})):
+        titles = {axes.get_title(loc="left")[:1] for axes in WgmmaOwnership((8,), source).figure().axes}
+        assert titles - {""} == drawn
+    with pytest.raises(WidgetError, match="threads 0 to 127"):
+        WgmmaOwnership(thread=128)
+    with pytest.raises(WidgetError, match="64x12"):
+        WgmmaOwnership((12,))
 
 
 def test_draw_ownership__writes_thread_and_register_into_every_cell() -> None:

@@ -45,11 +45,13 @@ from cutecourse.atoms.tiled_mma import (
     thrfrg,
     tile_size,
 )
+from cutecourse.atoms.wgmma_table import WGMMA_ATOMS
 
 __all__ = [
     "COPY_ATOMS",
     "CUTLASS_VERSION",
     "MMA_ATOMS",
+    "WGMMA_ATOMS",
     "AtomError",
     "AtomNameError",
     "CopyAtom",

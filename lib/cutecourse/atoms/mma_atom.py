@@ -115,6 +115,17 @@ class MmaAtom:
         """
         return {operand: self.values(operand) for operand in ("A", "B", "C")}
 
+    def in_shared_memory(self, operand: Operand) -> bool:
+        """Return whether the instruction reads the operand from shared memory, so that no thread holds it.
+
+        >>> from cutecourse.atoms import mma_atom
+        >>> atom = mma_atom("SM90_64x128x16_F32F16F16_RS")
+        >>> [atom.in_shared_memory(operand) for operand in ("A", "B", "C")]
+        [False, True, False]
+        """
+        threads = self.layout(operand)[0]
+        return size(threads) > 1 and threads(size(threads) - 1) == 0
+
     # ---- registers ----
 
     def register_bits(self, operand: Operand) -> int:
@@ -213,6 +224,8 @@ class MmaAtom:
         (7, 2)
         """
         owners = self.owners(operand, cell)
+        if self.in_shared_memory(operand):
+            raise OwnershipError(f"{self.name}: no thread holds {operand}; it is read from shared memory.")
         if len(owners) != 1:
             held = "no thread" if not owners else f"{len(owners)} threads"
             raise OwnershipError(f"{self.name}: {held} holds cell {cell} of {operand}. {self.note}".strip())
@@ -254,6 +267,7 @@ class MmaAtom:
             "dtype": self.dtype(operand).name,
             "bits": self.dtype(operand).bits,
             "register_bits": self.register_bits(operand),
+            "in_shared_memory": self.in_shared_memory(operand),
         }
 
     # ---- checks ----

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cutecourse.atoms.errors import unknown_atom
 from cutecourse.atoms.mma_atom import MmaAtom, Source
 from cutecourse.atoms.names import parse_mma_name
+from cutecourse.atoms.wgmma_table import WGMMA_ATOMS
 from cutecourse.layout import Layout
 
 if TYPE_CHECKING:
@@ -148,10 +149,10 @@ MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType({row[0]: _atom(*row) for row
 
 
 def mma_atom(name: str) -> MmaAtom:
-    """The MMA atom of that name: which thread holds which cell of A, B and C in which register.
+    """The MMA atom of that name: who holds which cell of A, B and C in which register. SM80 and wgmma.
 
     Errors: UnknownAtomError, with the nearest names.
-    Source: CUTLASS 4.2.0, include/cute/atom/mma_traits_sm80.hpp.
+    Source: CUTLASS 4.2.0, include/cute/atom/mma_traits_sm80.hpp and mma_traits_sm90_gmma.hpp.
 
     >>> atom = mma_atom("SM80_16x8x16_F32F16F16F32_TN")
     >>> print(atom.layout_c)
@@ -161,7 +162,7 @@ def mma_atom(name: str) -> MmaAtom:
       ...
     cutecourse.atoms.errors.UnknownAtomError: no MMA atom is called ... Did you mean ...
     """
-    try:
-        return MMA_ATOMS[name]
-    except KeyError:
-        raise unknown_atom("MMA", name, MMA_ATOMS) from None
+    found = MMA_ATOMS.get(name) or WGMMA_ATOMS.get(name)
+    if found is None:
+        raise unknown_atom("MMA", name, (*MMA_ATOMS, *WGMMA_ATOMS))
+    return found

@@ -27,7 +27,9 @@ FAULTS = by_name(
         Fault("no_fence", _FENCE, "", "nothing orders the registers' earlier uses before wgmma's own"),
         Fault("no_commit", _COMMIT, "", "the wgmma belong to no group, so the wait has nothing to wait for"),
         Fault("no_wait", _WAIT, "", "the next k-tile, and the store of C, come while wgmma still work"),
-        Fault("no_proxy_fence", _PROXY, "", "the threads' stores are not ordered before the tensor core's reads"),
+        Fault(
+            "no_proxy_fence", _PROXY, "", "the threads' stores are not ordered before the tensor core's reads"
+        ),
         Fault(
             "one_group_too_many",
             _WAIT,

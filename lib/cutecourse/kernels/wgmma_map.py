@@ -19,7 +19,9 @@ def spec(n: int = 16, source: str = "SMEM") -> LaunchSpec:
         block=(threads, 1, 1),
         dynamic_smem=(64 + n) * k * 2,
         params=(
-            Tensor("a", "f16", (64, k) if source == "SMEM" else (threads, 8), (k if source == "SMEM" else 8, 1)),
+            Tensor(
+                "a", "f16", (64, k) if source == "SMEM" else (threads, 8), (k if source == "SMEM" else 8, 1)
+            ),
             Tensor("b", "f16", (n, k), (k, 1)),
             Tensor("d", "f32", (threads, n // 2), (n // 2, 1)),
         ),

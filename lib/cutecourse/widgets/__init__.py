@@ -8,7 +8,7 @@ from cutecourse.widgets.descriptor_bits import DescriptorBits
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure, draw_layout, draw_layouts, draw_ownership
 from cutecourse.widgets.layout_explorer import OPERATIONS, LayoutExplorer, apply_operation
-from cutecourse.widgets.mma_ownership import MmaOwnership
+from cutecourse.widgets.mma_ownership import MmaOwnership, WgmmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.recorded import code_of_all_widgets
 from cutecourse.widgets.tilers import parse_tiler
@@ -33,6 +33,7 @@ __all__ = [
     "TmemViewer",
     "TrackFigure",
     "TwoSmStage",
+    "WgmmaOwnership",
     "WidgetError",
     "apply_operation",
     "code_of_all_widgets",

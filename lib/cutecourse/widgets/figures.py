@@ -208,21 +208,26 @@ def draw_ownership(atom: Any, *, thread: int | None = None) -> PrintFigure:
     """The owners of A, B and C of an MMA atom: in each cell the thread's number over the register's.
 
     Drawn as the product is: A to the left of C, B above it (so B, which CuTe writes N×K, stands as K×N).
-    One colour for each group of four threads; with `thread` given, all cells but its own are faded.
+    One colour for each group of four threads; with `thread` given, all cells but its own are faded. Operands
+    in shared memory are left out.
 
     Errors: WidgetError, when `atom` is neither an MMA atom nor its snapshot, or has no such thread.
     """
     shown = atom_snapshot(atom)
     m, n, k = shown.shape_mnk
+    above = 1 if shown.operands["B"].in_shared_memory else k + 1
     if thread is not None and not 0 <= thread < shown.threads:
         raise WidgetError(f"{shown.name} has threads 0 to {shown.threads - 1}; there is no thread {thread}.")
-    figure = PrintFigure((k + n + 4) * CELL_IN, (k + m + 5) * CELL_IN)
-    grid = figure.add_gridspec(2, 2, width_ratios=[k + 1, n + 1], height_ratios=[k + 1, m + 1])
+    figure = PrintFigure((k + n + 4) * CELL_IN, (above + m + 4) * CELL_IN)
+    grid = figure.add_gridspec(2, 2, width_ratios=[k + 1, n + 1], height_ratios=[above, m + 1])
     places = {"A": grid[1, 0], "B": grid[0, 1], "C": grid[1, 1]}
     names = {"A": "A (M×K)", "B": "B (N×K, drawn as K×N)", "C": "C (M×N)"}
     for letter in OPERANDS:
         axes = figure.add_subplot(places[letter])
         operand = shown.operands[letter]
+        if operand.in_shared_memory:
+            axes.axis("off")
+            continue
         extents = operand.shape[::-1] if letter == "B" else operand.shape
         draw_board(axes, *extents, names[letter])
         for tid, value, crd in cells_of(operand):

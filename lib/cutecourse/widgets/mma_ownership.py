@@ -7,7 +7,7 @@ from typing import Any
 
 import traitlets
 
-from cutecourse.atoms import MMA_ATOMS
+from cutecourse.atoms import AtomError, mma_atom
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
@@ -97,9 +97,24 @@ class MmaOwnership(CourseWidget):
         return [repr(self.atom)] + ([f"thread={self.thread}"] if self.thread is not None else [])
 
 
+class WgmmaOwnership(MmaOwnership):
+    """Who holds what of a wgmma: C, and A where it comes from registers, over the 128 threads of a warpgroup.
+
+    `n` are extents of N, each of which is drawn; `source` says where A comes from, "SS" or "RS". The rest is
+    that of `MmaOwnership`.
+    """
+
+    def __init__(
+        self, n: Sequence[int] = (8, 16, 24), source: str = "RS", thread: int | None = None, **kwargs: Any
+    ) -> None:
+        names = [f"SM90_64x{extent}x16_F32F16F16_{source}" for extent in n]
+        super().__init__(names, names[0], thread, **kwargs)
+
+
 def _known(entry: Any) -> Any:
     if not isinstance(entry, str):
         return entry
-    if entry not in MMA_ATOMS:
-        raise WidgetError(f"{entry!r} is no atom of cutecourse.atoms; it knows {', '.join(MMA_ATOMS)}.")
-    return MMA_ATOMS[entry]
+    try:
+        return mma_atom(entry)
+    except AtomError as error:
+        raise WidgetError(f"{entry!r} is no atom of cutecourse.atoms: {error}") from None

@@ -10,7 +10,7 @@ from cutecourse.widgets.barrier_timeline import BarrierTimeline
 from cutecourse.widgets.cluster_masks import ClusterMasks
 from cutecourse.widgets.descriptor_bits import DescriptorBits
 from cutecourse.widgets.layout_explorer import LayoutExplorer
-from cutecourse.widgets.mma_ownership import MmaOwnership
+from cutecourse.widgets.mma_ownership import MmaOwnership, WgmmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
 from cutecourse.widgets.tma_box import TmaBox
 from cutecourse.widgets.tmem_viewer import TmemViewer
@@ -28,6 +28,7 @@ SOURCES = {
     TmaBox: "tma_box.js",
     TmemViewer: "tmem_viewer.js",
     TwoSmStage: "two_sm_stage.js",
+    WgmmaOwnership: "mma_ownership.js",
 }
 
 

@@ -62,6 +62,7 @@ class OperandSnapshot:
     values: int
     bits: int
     register_bits: int
+    in_shared_memory: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ def atom_snapshot(atom: Any) -> AtomSnapshot:
                 values=plain["operands"][letter]["values"],
                 bits=plain["operands"][letter]["bits"],
                 register_bits=plain["operands"][letter]["register_bits"],
+                in_shared_memory=plain["operands"][letter].get("in_shared_memory", False),
             )
             for letter in OPERANDS
         }

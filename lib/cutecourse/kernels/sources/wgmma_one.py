@@ -31,7 +31,9 @@ def make_load(major):
     """Each thread moves 16 bytes along the contiguous mode."""
     vector = cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=128)
     if major == "K":
-        return cute.make_tiled_copy_tv(vector, cute.make_layout((16, 8), stride=(8, 1)), cute.make_layout((1, 8)))
+        return cute.make_tiled_copy_tv(
+            vector, cute.make_layout((16, 8), stride=(8, 1)), cute.make_layout((1, 8))
+        )
     return cute.make_tiled_copy_tv(vector, cute.make_layout((8, 16)), cute.make_layout((8, 1)))
 
 

@@ -1,4 +1,5 @@
-// Which thread holds which cell of A, B and C in which register, for one MMA atom.
+// Which thread holds which cell of A, B and C in which register, for one MMA atom. An operand that wgmma reads
+// from shared memory is not drawn: no thread holds it.
 import { el, field, follow, roving, update } from "./dom.js";
 import { formatTuple, mode, offsetAt, parseLayout, size } from "./notation.js";
 
@@ -9,6 +10,9 @@ const DRAWN = {
   B: { rows: 1, columns: 0, names: ["n", "k"], title: "B, N×K, drawn as K×N" },
   C: { rows: 0, columns: 1, names: ["m", "n"], title: "C, M×N" },
 };
+
+/** The operands that threads hold. */
+const heldOf = (atom) => OPERANDS.filter((letter) => !atom.operands[letter].in_shared_memory);
 
 /** Which of the eight hues a thread takes; the same rule as in Python. */
 const quadOf = (thread) => Math.floor(thread / 4) % 8;
@@ -71,6 +75,7 @@ function render({ model, el: host }) {
   chooser.control.style.maxWidth = "100%";
 
   let atom = null;
+  let held = OPERANDS;
   let maps = {};
   let cells = {};
   let lanes = null; // which lane of the warp a thread of the atom is
@@ -87,11 +92,14 @@ function render({ model, el: host }) {
     note.textContent = atom.note ?? "";
     note.hidden = !atom.note;
     lanes = parseLayout(atom.thr_id);
-    maps = Object.fromEntries(OPERANDS.map((letter) => [letter, ownership(letter, atom.operands[letter])]));
+    held = heldOf(atom);
+    maps = Object.fromEntries(held.map((letter) => [letter, ownership(letter, atom.operands[letter])]));
     thread.control.max = count() - 1;
     cells = {};
-    const panels = Object.fromEntries(OPERANDS.map((letter) => [letter, panel(letter)]));
-    picture.replaceChildren(words, panels.B, panels.A, panels.C);
+    const panels = Object.fromEntries(held.map((letter) => [letter, panel(letter)]));
+    // Without B, the words take B's row.
+    words.classList.toggle("cc-wide", !panels.B);
+    picture.replaceChildren(words, ...["B", "A", "C"].filter((letter) => panels[letter]).map((letter) => panels[letter]));
   };
 
   const panel = (letter) => {
@@ -171,7 +179,7 @@ function render({ model, el: host }) {
   const light = () => {
     const chosen = model.get("cell") ?? {};
     const tid = pointed ? (ownersOf(pointed)[0]?.thread ?? null) : model.get("thread");
-    for (const letter of OPERANDS) {
+    for (const letter of held) {
       const mine = new Set((maps[letter].byThread[tid] ?? []).map((entry) => entry.cell.join(",")));
       for (const [key, cell] of cells[letter]) {
         const lit = mine.has(key);
@@ -212,13 +220,19 @@ function render({ model, el: host }) {
   /** What the words say while nobody is selected: which colour is which group of threads. */
   const groups = () => {
     const lines = [];
+    const more = count() > 32 ? " of each warp" : "";
     for (let first = 0; first < Math.min(32, count()); first += 4)
-      lines.push(el("li", {}, el("span", { class: `cc-swatch cc-quad-${quadOf(first)}`, "aria-hidden": "true" }), ` threads ${first} to ${first + 3}`));
+      lines.push(el("li", {}, el("span", { class: `cc-swatch cc-quad-${quadOf(first)}`, "aria-hidden": "true" }), ` threads ${first} to ${first + 3}${more}`));
     return [el("h4", { text: "Nobody is selected" }), el("ul", { class: "cc-plainlist", "data-cc": "groups" }, lines)];
   };
 
+  const placeOf = (tid, lane) => {
+    if (count() > 32) return `, warp ${Math.floor(tid / 32)}, lane ${tid % 32}`;
+    return lane === tid ? `, place ${tid % 4} in group ${Math.floor(tid / 4)}` : `, lane ${lane} of the warp`;
+  };
+
   const registersOf = (tid) => {
-    const list = OPERANDS.map((letter) => {
+    const list = held.map((letter) => {
       const registers = new Map();
       for (const entry of maps[letter].byThread[tid]) {
         const [name, piece] = entry.register.split(".");
@@ -233,13 +247,13 @@ function render({ model, el: host }) {
     const lane = offsetAt(lanes, tid);
     const swatch = el("span", { class: `cc-swatch cc-quad-${quadOf(tid)}`, "aria-hidden": "true" });
     return [
-      el("h4", {}, swatch, " Thread ", el("b", { "data-cc": "thread-number", text: tid }), lane === tid ? `, place ${tid % 4} in group ${Math.floor(tid / 4)}` : `, lane ${lane} of the warp`),
+      el("h4", {}, swatch, " Thread ", el("b", { "data-cc": "thread-number", text: tid }), placeOf(tid, lane)),
       el("dl", { class: "cc-registers" }, list.flat()),
     ];
   };
 
   const sentence = (tid, chosen) => {
-    const sizes = OPERANDS.map((letter) => `${atom.operands[letter].values} of ${letter}`).join(", ");
+    const sizes = held.map((letter) => `${atom.operands[letter].values} of ${letter}`).join(", ");
     if (!elementOf(chosen))
       return [
         tid === null
