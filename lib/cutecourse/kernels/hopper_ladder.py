@@ -11,6 +11,8 @@ __all__ = ["RUNGS", "hopper_spec"]
 RUNGS = (
     "hopper_one",
     "hopper_stages",
+    "hopper_roles",
+    "hopper_clusters",
 )
 """The rungs from the first to the last; each is a module with `spec(m, n, k, dtype="f16")`."""
 
