@@ -38,7 +38,7 @@ endif
 endif
 endif
 
-.PHONY: help book serve lab test test-gpu bench-blackwell lint check record exercises doctor lock lock-upgrade clean
+.PHONY: help book serve lab test test-gpu bench-blackwell bench-hopper lint check record exercises doctor lock lock-upgrade clean
 
 help: ## List the doors
 	@echo "make DOOR, where DOOR is one of:"
@@ -65,6 +65,10 @@ test-gpu: $(VENV)/.all.stamp ## Run the same tests and fail unless this machine 
 
 bench-blackwell: $(VENV)/.all.stamp ## Measure the tcgen05 GEMM, checked against NumPy, on a Blackwell GPU
 	@$(PY) -m benchmarks.umma_throughput $(ARGS)
+
+bench-hopper: $(VENV)/.all.stamp ## Measure wgmma and the Hopper GEMMs beside their rivals on a Hopper GPU (RIVALS=folder)
+	@$(PY) -m benchmarks.wgmma_rate
+	@$(PY) -m benchmarks.hopper_gemm $(ARGS)
 
 lint: $(VENV)/.all.stamp ## Style, types and imports only (a few seconds)
 	$(BIN)/ruff check

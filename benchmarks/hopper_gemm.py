@@ -294,6 +294,7 @@ def facts(case: Case, one: Contestant) -> dict[str, Any]:
         "registers": built.registers if built else None,
         "spill_bytes": built.spill_bytes if built else None,
         "smem_bytes": built.dynamic_smem if built else None,
+        "serialized": built.serialized if built else None,
         "in_graph": one.in_graph,
         "max_error": one.max_error,
     }
@@ -369,11 +370,21 @@ def profiled(case: Case, rungs: dict[str, Built], quack: str | None, folder: Pat
         command += ["--print-units", "base", "--metrics", ",".join(COUNTERS.values())]
         command += [sys.executable, "-m", "benchmarks.hopper_gemm", "--launch-only", place]
         done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
-    lines = done.stdout.splitlines()
-    start = next((index for index, line in enumerate(lines) if line.startswith('"ID"')), None)
-    if done.returncode or start is None:
+    if done.returncode:
         raise runtime.GpuError(f"ncu failed: {done.stdout[-1500:]}{done.stderr[-500:]}")
-    order = re.findall(r"^launched (\S+)$", done.stdout, re.MULTILINE)
+    return counted(done.stdout)
+
+
+def counted(printed: str) -> dict[str, dict[str, float]]:
+    """The counters of each contestant, from what ncu and `launch_only` print.
+
+    Errors: GpuError where there is no table, or another number of kernels than of contestants.
+    """
+    lines = printed.splitlines()
+    start = next((index for index, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        raise runtime.GpuError(f"ncu printed no table: {printed[-1500:]}")
+    order = re.findall(r"^launched (\S+)$", printed, re.MULTILINE)
     named = {metric: name for name, metric in COUNTERS.items()}
     found: dict[int, dict[str, float]] = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
