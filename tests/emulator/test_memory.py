@@ -130,7 +130,8 @@ def test_access__without_shared_memory_every_shared_address_is_wrong():
 
 def test_access__read_of_never_written_shared_memory():
     with pytest.raises(
-        UninitializedRead, match=r"\(in box\) was never written. Is a store, a barrier or a wait missing"
+        UninitializedRead,
+        match=r"\(in box\) was never written. If the store at line \d+ is to write it, put a barrier",
     ) as caught:
         run(
             ".shared .align 4 .b8 box[256];\nmov.u32 %x, box;\nmad.lo.u32 %x, %t, 4, %x;"

@@ -16,8 +16,10 @@ from cutecourse.emulator import (
     NoBarrierError,
     OverwrittenSource,
     ReadBeforeWait,
+    SameValueWritten,
     SharedMemoryRace,
     StageReusedEarly,
+    UninitializedRead,
     launch,
 )
 from support import tcgen05
@@ -174,6 +176,53 @@ def test_threads__lanes_of_one_warp_are_not_compared():
 
 def test_threads__who_has_ended_has_come_to_the_barrier():
     is_clean(f"{STORE}\n@%w0 bra OUT;\nbar.sync 0;\n{LOAD}\nOUT:")
+
+
+def test_threads__that_write_the_same_value_are_noted_and_go_on():
+    body = "mov.u32 %y, 33554689;\n@!%w2 st.shared.b32 [box], %y;\nbar.sync 0;\nld.shared.b32 %z, [box];"
+    for seed in SEEDS:
+        done = launch(kernel(body), grid=3, block=96, args=[np.zeros(1024, np.uint8)], seed=seed)
+        (note,) = done.notes
+        assert (note.hazard.name, note.severity) == ("same value written", "note")
+        assert "Both write the same value." in note.problem
+    is_reported(
+        body, SameValueWritten, {"@!%w2 st.shared.b32 [box], %y;"}, hazards={"same value written": "error"}
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Lane 0 of the second warp stores what is there, and the others do not.
+        "@%w0 st.shared.b32 [box], %me;\nsub.u32 %z, 63, %me;\n@%w1 st.shared.b32 [box], %z;",
+        # Of two words one is the same.
+        "mov.u32 %y, 7;\n@%w0 st.shared.v2.b32 [box], {%y, %y};\n@%w1 st.shared.v2.b32 [box], {%y, %me};",
+        # A third warp reads it.
+        "@!%w2 st.shared.b32 [box], 7;\n@%w2 ld.shared.b32 %y, [box];",
+    ],
+)
+def test_threads__that_write_the_same_value_in_part_race(body):
+    off = {"same value written": "off"}
+    for found in outcomes(body, hazards=off):
+        assert found is not None
+        assert found[0] is SharedMemoryRace
+
+
+def test_never_written__says_which_store_or_copy_may_be_too_late():
+    text = kernel(
+        "@%w0 st.shared.b32 [late], %me;\n@%w1 ld.shared.b32 %y, [late];", declared=".shared .b32 late;"
+    )
+    store = next(n for n, line in enumerate(text.split("\n"), 1) if "[late], %me" in line)
+    first = next(n for n, line in enumerate(text.split("\n"), 1) if "st.shared.b32 [%at]" in line)
+    found = []
+    for seed in SEEDS:
+        with pytest.raises((UninitializedRead, SharedMemoryRace)) as error:
+            launch(text, grid=1, block=96, args=[np.zeros(1024, np.uint8)], seed=seed)
+        found.append(error.value)
+    words = f"If a store at lines {first}, {store} is to write it, put a barrier between it and the read."
+    unwritten = [error for error in found if isinstance(error, UninitializedRead)]
+    assert unwritten
+    assert all(words in str(error) for error in unwritten)
 
 
 def test_threads__of_many_blocks_each_by_itself():
@@ -538,7 +587,8 @@ def test_random_programs__race_where_no_path_orders_two_accesses(program, seed):
     if not expected:
         launch(text, grid=1, block=32 * n_warps, args=args, seed=seed)
         return
-    with pytest.raises(SharedMemoryRace) as error:
-        launch(text, grid=1, block=32 * n_warps, args=args, seed=seed)
+    hazards = {"same value written": "error"}
+    with pytest.raises((SharedMemoryRace, SameValueWritten)) as error:
+        launch(text, grid=1, block=32 * n_warps, args=args, seed=seed, hazards=hazards)
     other = int(re.search(r"at line (\d+), and nothing", str(error.value))[1])
     assert tuple(sorted((lines[error.value.line], lines[other]))) in expected

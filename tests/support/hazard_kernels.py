@@ -177,6 +177,7 @@ SCENES: dict[str, Scene | Product | Warpgroup] = {
         options=PAIR,
     ),
     "race": Scene("st.shared.b32 [box], %me;\n", options={"block": 64}),
+    "same value written": Scene("st.shared.b32 [box], 7;\n", options={"block": 64}),
     "read before its wait": Scene(INIT + EXPECT + LOAD + LATER + "ld.shared.b32 %x, [box];\n" + WAIT),
     "stage reused early": Scene(INIT + EXPECT.replace("16;", "32;") + LOAD + LOAD + WAIT),
     "unfinished copy": Scene(

@@ -31,6 +31,7 @@ from cutecourse.emulator.memory import (
 )
 from cutecourse.emulator.memory_events import is_told, log_access, tell_access
 from cutecourse.emulator.origin import Origin
+from cutecourse.emulator.race_words import describe_unwritten
 from cutecourse.emulator.site import Site
 
 __all__ = ["Access", "Part"]
@@ -103,6 +104,8 @@ class Access:
         self.writes = writes
         self.flags = flags
         """Whether threads may hand over by it what they did before: atomics, orders stronger than weak."""
+        self.stores: NDArray[Any] | None = None
+        """While a store looks for races: what it is about to write."""
         self._last: Allocation | None = None
         self._low = self.size - 1
         self._unaligned, self._shift = _number(self._low), _number(self.shift)
@@ -129,7 +132,9 @@ class Access:
 
     def store(self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any]) -> None:
         """Write words; `values` is shaped as `load` returns it. Of lanes that collide the last one wins."""
+        self.stores = values
         parts = self.parts(bundle, address, mask)
+        self.stores = None
         if len(parts) == 1:
             part = parts[0]
             if self.count == 1:
@@ -523,16 +528,18 @@ class Access:
                 one,
                 name,
             )
+        origin = Origin(self.site, bundle, lane)
         report(
             "never written",
             f"read of {self.size} bytes of {space} memory where byte 0x{one:x}"
             + (f" (in {name})" if name and space == "shared" else "")
             + " was never written. "
             + (
-                (self._under_way(bundle, lane, one) if space == "shared" else None)
-                or "Is a store, a barrier or a wait missing before the read?"
+                (self._under_way(bundle, lane, one) or describe_unwritten(origin, "the read"))
+                if space == "shared"
+                else "Is a store missing before the read?"
             ),
-            Origin(self.site, bundle, lane),
+            origin,
             address=one,
             allocation=name,
         )

@@ -32,6 +32,7 @@ from cutecourse.emulator.mbarrier_state import complete_tx
 from cutecourse.emulator.memory import RANK_SHIFT, Allocation
 from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.proxies import BY_THREADS, IN_SIGHT, all_in_sight
+from cutecourse.emulator.race_words import describe_unwritten
 from cutecourse.emulator.site import AddressSource, Site
 
 if TYPE_CHECKING:
@@ -504,7 +505,7 @@ class Out:
         offset = byte % bundle.cohort.shared_stride
         name = bundle.program.shared_name(offset)
         hazard = "never written"
-        problem = "never written. Is a store, a barrier or a wait missing before the copy?"
+        problem = "never written. " + describe_unwritten(self.origin, "the copy", asynchronous=True)
         if written[tuple(place)] and issued:
             hazard = "source overwritten"
             problem = (

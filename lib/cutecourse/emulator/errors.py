@@ -47,6 +47,7 @@ __all__ = [
     "ReadOnlyError",
     "ReductionMismatch",
     "RegisterPoolError",
+    "SameValueWritten",
     "SetmaxnregIgnored",
     "SharedMemoryRace",
     "StageReusedEarly",
@@ -296,6 +297,10 @@ class KernelTrap(EmulatorError):
 
 class SharedMemoryRace(EmulatorError):
     """Two warps use the same bytes of shared memory, one of them writes, and nothing orders them."""
+
+
+class SameValueWritten(EmulatorError):
+    """Two warps write the same bytes to the same shared memory, and nothing orders them."""
 
 
 class ReadBeforeWait(EmulatorError):

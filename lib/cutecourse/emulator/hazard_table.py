@@ -219,6 +219,14 @@ _SHARED = (
         "SharedMemoryRace",
     ),
     Hazard(
+        "same value written",
+        "note",
+        "two warps write the same value to the same bytes of shared memory, and nothing orders them",
+        "the memory model calls it a race, but both orders leave the same bytes; Triton's warp-specialised"
+        " kernels hand over their states like this",
+        "SameValueWritten",
+    ),
+    Hazard(
         "read before its wait",
         "error",
         "a thread, a copy or a tcgen05.mma uses shared memory that an asynchronous copy writes,"

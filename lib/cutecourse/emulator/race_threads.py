@@ -93,9 +93,20 @@ class Threads:
             if b"\x01" in bad.tobytes():
                 place = tuple(np.argwhere(bad)[0])
                 found = int(writers[place]), int(tags[place]), "write"
-                self._report(access, bundle, index, lanes, place, *found)
+                same = self._writes_the_same(access, index, bad)
+                self._report(access, bundle, index, lanes, place, *found, same=same)
         if access.writes:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
+
+    def _writes_the_same(self, access: Access, index: Lanes, bad: NDArray[np.bool_]) -> bool:
+        """Whether a store meets only writes that have left the bytes that it stores itself."""
+        if access.reads or access.stores is None or access.stores.size != len(index) * access.count:
+            return False
+        words = self.cohort.shared_words(access.bytes, access.count)[0]
+        there = words[index].reshape(len(index), -1)
+        differs = there != access.stores.reshape(len(index), -1).astype(there.dtype, copy=False)
+        met = bad.reshape(len(index), -1).any(axis=1)
+        return not differs[met].any()
 
     def remember(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
         """A warp's access takes place."""
@@ -177,16 +188,23 @@ class Threads:
         by: int,
         tag: int,
         deed: str,
+        *,
+        same: bool = False,
     ) -> None:
-        """A warp's access meets one of another warp, of which its clock does not know."""
+        """A warp's access meets one of another warp, of which its clock does not know.
+
+        `same` tells that both write the same bytes.
+        """
         position = int(place[0])
         lane = position if lanes is None else int(lanes[position])
         byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
         other = Use(self.clocks.components[by], tag & self.clocks.line_mask, deed)
         origin = Origin(access.site, bundle, lane)
         report(
-            "race",
-            lambda: describe_thread(origin, access, byte, other),
+            "same value written" if same else "race",
+            lambda: (
+                describe_thread(origin, access, byte, other) + (" Both write the same value." if same else "")
+            ),
             origin,
             other.line,
             **place_of(origin, byte),

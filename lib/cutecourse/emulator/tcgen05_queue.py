@@ -26,6 +26,7 @@ from cutecourse.emulator.hazards import report
 from cutecourse.emulator.machine import PendingWork
 from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.proxies import BY_THREADS, all_in_sight
+from cutecourse.emulator.race_words import describe_unwritten
 from cutecourse.emulator.tensor_memory import Moving, TensorMemory
 
 __all__ = ["Link", "Operation", "Queue", "check_source"]
@@ -213,8 +214,8 @@ def check_source(
     else:
         report(
             "never written",
-            f"{where} that was never written. Is a store, a copy, or a wait for a copy's mbarrier missing"
-            " before it, or did an mbarrier not expect all bytes?",
+            f"{where} that was never written. "
+            + describe_unwritten(origin, "the operation", asynchronous=True),
             origin,
             address=offset,
             allocation=name,
