@@ -67,8 +67,8 @@ bench-blackwell: $(VENV)/.all.stamp ## Measure the tcgen05 GEMM, checked against
 	@$(PY) -m benchmarks.umma_throughput $(ARGS)
 
 bench-hopper: $(VENV)/.all.stamp ## Measure wgmma and the Hopper GEMMs beside their rivals on a Hopper GPU (RIVALS=folder)
-	@$(PY) -m benchmarks.wgmma_rate
 	@$(PY) -m benchmarks.hopper_gemm $(ARGS)
+	@$(PY) -m benchmarks.wgmma_rate
 
 lint: $(VENV)/.all.stamp ## Style, types and imports only (a few seconds)
 	$(BIN)/ruff check

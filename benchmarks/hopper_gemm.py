@@ -61,7 +61,7 @@ SETS = 4
 ROUNDS = 31
 TUNING_ROUNDS = 5
 WARM_S = 1.0
-SETTLE_S = 0.4
+SETTLE_S = 0.3
 LAUNCHES_S = 3e-3
 """A graph holds at least so many seconds of launches, and every set once."""
 ROWS_CHECKED = 48
@@ -99,7 +99,6 @@ CASES = (
     Case((64, 8192, 8192), sustained=False),
     Case((256, 8192, 8192), sustained=False),
 )
-EVERYWHERE = ("cublas", "quack", LADDER[-1])
 
 COUNTERS = {
     "tensor_percent": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
@@ -327,15 +326,11 @@ def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runne
     }
 
 
-def steady(
-    bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner, seconds: float
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Each contestant by itself for seconds, those that matter most twice: rows, and the ceiling's."""
-    again = [one for one in reversed(contestants) if one.name in EVERYWHERE]
+def steady(bench: Bench, contestants: Sequence[Contestant], seconds: float) -> list[dict[str, Any]]:
+    """Each contestant by itself for seconds: half of them in this order, half in the reverse. The rows."""
     readings: dict[str, list[Any]] = {one.name: [] for one in contestants}
-    for one in (*contestants, *again):
-        readings[one.name].append(sustain(one.run, bench.launches, SETTLE_S, seconds))
-    ceiling = {"mnk": list(bench.case.mnk), "dtype": bench.case.dtype, **top.sustained(SETTLE_S, seconds)}
+    for one in (*contestants, *reversed(contestants)):
+        readings[one.name].append(sustain(one.run, bench.launches, SETTLE_S, seconds / 2))
     means = {
         name: {
             "tflops": statistics.mean(bench.case.flops / one.seconds / 1e12 for one in found),
@@ -350,7 +345,7 @@ def steady(
         mean = means[one.name]
         row = {**facts(bench.case, one), **mean, "ratio": mean["tflops"] / means["cublas"]["tflops"]}
         rows.append({**row, "joules_per_tflop": mean["watts"] / mean["tflops"]})
-    return rows, ceiling
+    return rows
 
 
 # --- counters ---------------------------------------------------------------------------------------------
@@ -391,6 +386,9 @@ def counted(printed: str) -> dict[str, dict[str, float]]:
         value = re.sub(r"[^0-9.eE+-]", "", row["Metric Value"] or "")
         if value and row["Metric Name"] in named:
             found.setdefault(int(row["ID"]), {})[named[row["Metric Name"]]] = float(value)
+    for counters in found.values():
+        if "l2_sectors_read" in counters:
+            counters["l2_bytes_read"] = 32 * counters.pop("l2_sectors_read")
     if len(order) != len(found):
         raise runtime.GpuError(f"ncu saw {len(found)} kernels of {', '.join(order)}.")
     return dict(zip(order, (found[launch] for launch in sorted(found)), strict=True))
@@ -462,8 +460,9 @@ def measure(
         result["rows"] += measured["rows"]
         result["ceiling"]["by_size"].append(measured["ceiling"])
         if case.sustained and seconds:
-            rows, ceiling = steady(bench, contestants, top, seconds)
-            result["sustained"] += rows
+            result["sustained"] += steady(bench, contestants, seconds)
+        if case.everybody and seconds:
+            ceiling = {"mnk": list(case.mnk), "dtype": case.dtype, **top.sustained(SETTLE_S, seconds)}
             result["ceiling"]["sustained_by_size"].append(ceiling)
         result["refused"] |= {f"{case}: {what}": why for what, why in bench.refused.items()}
         if case.everybody:
@@ -564,7 +563,7 @@ def main(arguments: list[str] | None = None) -> int:
         },
         "method": {
             "short": f"median of {ROUNDS} rounds, each contestant once in each, in a CUDA graph of launches",
-            "sustained": f"{options.seconds} s each after {SETTLE_S} s; {', '.join(EVERYWHERE)} twice",
+            "sustained": f"{options.seconds} s each in two turns, each after {SETTLE_S} s; the means",
             "sets": SETS,
             "numbers": "normally distributed",
             "ratio": "to cuBLAS through PyTorch in the same run",

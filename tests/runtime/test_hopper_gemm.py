@@ -131,7 +131,6 @@ def made_up(monkeypatch, tmp_path):
     monkeypatch.setattr(bench.Bench, "check", lambda self, one: setattr(one, "max_error", 0.01))
     monkeypatch.setattr(bench, "WARM_S", 0)
     monkeypatch.setattr(bench, "LADDER", ("hopper_one",))
-    monkeypatch.setattr(bench, "EVERYWHERE", ("cublas", "hopper_one"))
     monkeypatch.setattr(bench, "Loaded", MagicMock())
     monkeypatch.setattr(bench, "parameters", lambda spec, addresses: [0])
     monkeypatch.setattr(bench, "sustain", lambda *_: Reading(1e-3, 1400.0, 690.0, 2.0))
@@ -171,7 +170,7 @@ def test_measure__keeps_rows_ratios_and_what_was_refused(made_up):
     assert all(row["tflops"] == pytest.approx(tflops) for row in result["rows"])
     assert all(row["ratio"] == pytest.approx(1) for row in (*result["rows"], *result["sustained"]))
     assert result["sustained"][0]["tflops"] == pytest.approx(2 * 4096**3 / 1e-3 / 1e12)
-    assert [len(row["turns"]) for row in result["sustained"]] == [2, 1, 2]
+    assert [len(row["turns"]) for row in result["sustained"]] == [2, 2, 2]
     assert [row["config"] for row in result["candidates"]] == ["128x256"]
     assert {what.split(": ")[1] for what in result["refused"]} == {"quack, 512x512", "triton", "counters"}
     shown = bench.table(result, case)
