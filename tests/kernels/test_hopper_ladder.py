@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cutecourse import runtime
-from cutecourse.kernels import SpecError
+from cutecourse import emulator, runtime
+from cutecourse.kernels import SpecError, hopper_broken
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.hopper_ladder import RUNGS
 
@@ -94,3 +94,26 @@ def test_rung__assembles_without_spills_or_warnings(rung, tmp_path):
     spills = [int(size) for size in re.findall(r"(\d+) bytes (?:stack frame|spill \w+)", done.stderr)]
     assert spills
     assert not any(spills)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        ("released_early", "StageReusedEarly", "Execute wgmma.wait_group, and a barrier after it"),
+        ("counts_one_warpgroup", "StageReusedEarly", "may not have read yet|has not waited for that copy"),
+        ("tells_its_own_cta", "StageReusedEarly", "of CTA [01]"),
+        ("remote_arrive_forgotten", "DeadlockError", "lacks 16 of 16 arrivals"),
+        ("starts_with_the_wrong_parity", "DeadlockError", "waits for parity 0 of mbarrier"),
+        ("expects_its_own_half", "UninitializedRead", "did an mbarrier not expect all bytes"),
+    ],
+)
+def test_fault__is_reported(fault, kind, said):
+    arguments, _, _ = hopper_broken.arguments(seed=0)
+    with pytest.raises(emulator.EmulatorError, match=said) as caught:
+        runtime.run(hopper_broken.broken(fault), device="emulator", **arguments)
+    assert type(caught.value).__name__ == kind
+
+
+def test_fault__needs_a_name_that_there_is():
+    with pytest.raises(SpecError, match="hopper_broken has no fault 'none'; it has released_early, counts_"):
+        hopper_broken.broken("none")

@@ -153,7 +153,7 @@ CHAPTERS = (
         number=10,
         slug="hopper_gemm",
         title="A GEMM for Hopper",
-        kernels=("hopper_one", "hopper_stages", "hopper_roles", "hopper_clusters"),
+        kernels=("hopper_one", "hopper_stages", "hopper_roles", "hopper_clusters", "hopper_broken"),
         target="sm_90a",
         reason="wgmma and setmaxnreg are Hopper's alone, and PTX with an `a` is for one generation",
     ),
