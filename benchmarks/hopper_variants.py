@@ -1,0 +1,504 @@
+"""Variants of the last rung for Hopper: each is predicted, built, checked and timed beside cuBLAS.
+
+    python -m benchmarks.hopper_variants --output F [--sustained 8] [--seconds 1.5]
+
+`hopper_variant_kernel.py` is the kernel; a variant changes its constants. Each variant is built, launched and
+checked in a process of its own first, which is ended if the kernel hangs. Then all take turns in short rounds
+with `torch.mm`, and the best are run for seconds on end, with the energy that NVML counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import pickle
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gemm_ladder import assembled
+from cutecourse import runtime
+from cutecourse.kernels.files import KernelFile
+from cutecourse.kernels.spec import LaunchSpec, TensorMap
+from cutecourse.layout import parse
+from cutecourse.runtime.gpu import parameter_block
+from cutecourse.runtime.tensor_map import driver_tensor_map
+from tools.facts import of_this_machine
+
+TEXT = Path(__file__).with_name("hopper_variant_kernel.py").read_text(encoding="utf-8")
+ODD = (1000, 1032, 200)
+SIZES = ((4096, 4096, 4096), (8192, 8192, 8192))
+SETS = 4
+ROUNDS = 31
+FIRST, LAST = 0x12F0000000000000, 0x14F0000000000000
+"""L2 evicts this first, or last."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One choice of the kernel's constants."""
+
+    tile: tuple[int, int, int] = (128, 256, 64)
+    consumers: int = 2
+    pingpong: bool = False
+    cluster: tuple[int, int] = (2, 1)
+    stages: int = 4
+    stores: int = 2
+    group: int = 8
+    along: str = "m"
+    snake: bool = False
+    backwards: bool = False
+    registers: tuple[int, int] = (40, 232)
+    release: str = "group"
+    policies: tuple[int, int, int] = (0, 0, 0)
+    box: int = 64
+    prefetch: bool = False
+    sms: int = 132
+
+    @property
+    def file(self) -> KernelFile:
+        """The kernel's text with these constants."""
+        lines = TEXT.splitlines()
+        wanted = {one.name.upper(): getattr(self, one.name) for one in fields(self)}
+        for at, line in enumerate(lines):
+            name = line.partition(" = ")[0]
+            if name in wanted:
+                lines[at] = f"{name} = {wanted.pop(name)!r}"
+        assert not wanted, wanted
+        return KernelFile("hopper_variant", "\n".join(lines) + "\n")
+
+    @property
+    def name(self) -> str:
+        """What differs from the first variant."""
+        given = [
+            f"{one.name}={getattr(self, one.name)}"
+            for one in fields(self)
+            if getattr(self, one.name) != one.default
+        ]
+        return " ".join(given).replace(", ", ",") or "base"
+
+    def spec(self, mnk: tuple[int, int, int], dtype: str = "f16") -> LaunchSpec:
+        """The launch."""
+        m, n, k = mnk
+        file, tile, cluster = self.file, self.tile, self.cluster
+        rows = tile[0] if self.pingpong else tile[0] // self.consumers
+        ctas = cluster[0] * cluster[1]
+        tiles = -(-m // (tile[0] * cluster[0])) * -(-n // (tile[1] * cluster[1]))
+
+        def mapped(
+            name: str, extents: tuple[int, int], box: tuple[int, int], multicast: int = 1
+        ) -> TensorMap:
+            bits = {64: 3, 32: 2, 16: 1}[box[1]]
+            layout = parse(f"S<{bits},4,3> o 0 o ({box[0]},{box[1]}):({box[1]},1)")
+            return TensorMap(
+                name,
+                dtype,
+                extents,
+                (extents[1], 1),
+                smem_layout=layout,
+                cta_tiler=box,
+                num_multicast=multicast,
+            )
+
+        smem = (
+            self.stages * (tile[0] + tile[1]) * tile[2] * 2
+            + self.stores * self.consumers * rows * self.box * 2
+        )
+        smem += 16 * self.stages
+        assert smem <= 232448, smem
+        return LaunchSpec(
+            name="hopper_variant",
+            front="cutedsl",
+            kernel=file.function("hopper_variant"),
+            host=file.function("host"),
+            grid=(min(self.sms // ctas, tiles) * ctas, 1, 1),
+            block=(128 * (self.consumers + 1), 1, 1),
+            cluster=(ctas, 1, 1),
+            dynamic_smem=smem,
+            params=(
+                mapped("a", (m, k), (tile[0], tile[2]), cluster[1]),
+                mapped("b", (n, k), (tile[1], tile[2]), cluster[0]),
+                mapped("c", (m, n), (rows, self.box)),
+            ),
+            target="sm_90a",
+        )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A variant, why it was tried, and the ratio to cuBLAS at 8192 cubed that was written down beforehand."""
+
+    variant: Variant
+    why: str
+    predicted: float
+
+
+def trial(predicted: float, why: str, **constants: Any) -> Trial:
+    """A trial."""
+    return Trial(Variant(**constants), why, predicted)
+
+
+PP = {"pingpong": True}
+WIDE = {"tile": (256, 192, 64), "stages": 3, "stores": 1}
+TRIALS = (
+    trial(1.03, "128x256 by two consumers, pairs share B"),
+    trial(0.98, "no cluster: a third more bytes from L2", cluster=(1, 1)),
+    trial(1.01, "pairs share A: fewer bytes saved than with B", cluster=(1, 2)),
+    trial(1.03, "2x2 shares both: fewest bytes from L2, more waiting for each other", cluster=(2, 2)),
+    trial(1.02, "four CTAs share B", cluster=(4, 1)),
+    trial(1.02, "groups of 4 clusters' rows", group=4),
+    trial(1.02, "groups of 16", group=16),
+    trial(1.02, "groups along N", along="n"),
+    trial(1.03, "every other group goes back", snake=True),
+    trial(1.04, "every other tile takes k backwards: what L2 still holds comes first", backwards=True),
+    trial(1.04, "both", snake=True, backwards=True),
+    trial(1.04, "A stays in L2, B and C leave first", policies=(LAST, FIRST, FIRST)),
+    trial(1.03, "C leaves L2 first", policies=(0, 0, FIRST)),
+    trial(1.03, "24 and 240 registers", registers=(24, 240)),
+    trial(1.02, "every warp of a consumer frees the stage: four times the arrivals", release="warp"),
+    trial(1.03, "three stages, all of C in shared memory", stages=3, stores=4),
+    trial(1.03, "tensor maps prefetched", prefetch=True),
+    trial(1.03, "128 SMs", sms=128),
+    trial(1.05, "256x192: 22 % fewer bytes a flop", **WIDE),
+    trial(1.04, "256x192, pairs share A", cluster=(1, 2), **WIDE),
+    trial(1.02, "256x192 alone", cluster=(1, 1), **WIDE),
+    trial(1.05, "256x192, 2x2", cluster=(2, 2), **WIDE),
+    trial(1.05, "256x192, k back and forth, A kept", backwards=True, policies=(LAST, FIRST, FIRST), **WIDE),
+    trial(1.05, "256x208", tile=(256, 208, 64), box=16, stages=3, registers=(24, 240)),
+    trial(0.99, "256x128: B read twice a k-step", tile=(256, 128, 64), stores=1),
+    trial(0.99, "256x128, pairs share A", tile=(256, 128, 64), stores=1, cluster=(1, 2)),
+    trial(1.05, "ping-pong 128x192", tile=(128, 192, 64), **PP),
+    trial(1.04, "ping-pong 128x192, pairs share A", tile=(128, 192, 64), cluster=(1, 2), **PP),
+    trial(1.05, "ping-pong 128x208", tile=(128, 208, 64), box=16, registers=(24, 240), **PP),
+    trial(1.02, "ping-pong 128x160", tile=(128, 160, 64), box=32, stages=5, **PP),
+    trial(0.99, "ping-pong 128x128", tile=(128, 128, 64), stages=5, **PP),
+    trial(0.98, "ping-pong 64x256", tile=(64, 256, 64), cluster=(4, 1), **PP),
+)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel's machine code for one size, its launch, and what ptxas said."""
+
+    spec: LaunchSpec
+    cubin: bytes
+    entry: str
+    registers: int
+    spill_bytes: int
+
+
+class Loaded:
+    """A kernel on the GPU with the parameters of each set of buffers, launched on PyTorch's stream."""
+
+    def __init__(self, built: Built, sets: list[tuple[Any, Any, Any]]) -> None:
+        from cuda.bindings import driver
+
+        self._driver, self._spec = driver, built.spec
+        module = self._call(driver.cuModuleLoadData(built.cubin))
+        self._function = self._call(driver.cuModuleGetFunction(module, built.entry.encode()))
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._call(driver.cuFuncSetAttribute(self._function, attribute, built.spec.dynamic_smem))
+        self._blocks = []
+        for tensors in sets:
+            maps: list[Any] = [
+                driver_tensor_map(param.encoding, tensor.data_ptr())
+                for param, tensor in zip(built.spec.params, tensors, strict=True)
+                if isinstance(param, TensorMap)
+            ]
+            self._blocks.append(parameter_block(maps))
+        self._config = driver.CUlaunchConfig()
+        config, spec = self._config, built.spec
+        config.gridDimX, config.gridDimY, config.gridDimZ = spec.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = spec.block
+        config.sharedMemBytes, config.hStream = spec.dynamic_smem, 0
+        one = driver.CUlaunchAttribute()
+        one.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        value = driver.CUlaunchAttributeValue()
+        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = spec.cluster
+        one.value = value
+        config.attrs, config.numAttrs = [one], 1
+
+    def _call(self, answer: tuple[Any, ...]) -> Any:
+        status, *values = answer
+        if status != self._driver.CUresult.CUDA_SUCCESS:
+            raise runtime.GpuError(f"{self._spec.name}: {status.name}")
+        return values[0] if values else None
+
+    def __call__(self, number: int) -> None:
+        """Launch it on set `number`, counted round."""
+        pointers, _ = self._blocks[number % len(self._blocks)]
+        self._call(self._driver.cuLaunchKernelEx(self._config, self._function, ctypes.addressof(pointers), 0))
+
+
+def matrices(mnk: tuple[int, int, int], sets: int, integers: bool) -> list[tuple[Any, Any, Any]]:
+    """Sets of A, B and C on the GPU."""
+    import torch
+
+    m, n, k = mnk
+    made = []
+    for seed in range(sets):
+        given: dict[str, Any] = {"device": "cuda", "generator": torch.Generator("cuda").manual_seed(seed)}
+        if integers:
+            a, b = (torch.randint(-3, 4, (rows, k), **given).half() for rows in (m, n))
+        else:
+            a, b = (torch.randn((rows, k), dtype=torch.float16, **given) for rows in (m, n))
+        made.append((a, b, torch.full((m, n), float("nan"), dtype=torch.float16, device="cuda")))
+    return made
+
+
+def prepare(number: int, folder: str) -> None:
+    """Build one trial for each size, launch it, and compare its C with PyTorch's: exact sums of integers."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.zeros(1, device="cuda")
+    found = {}
+    for mnk in (ODD, *SIZES):
+        spec = TRIALS[number].variant.spec(mnk)
+        compiled = runtime.compile(spec)
+        one = assembled(
+            re.sub(r"(?m)^\.version .*", ".version 8.8", compiled.ptx), spec, compiled.entry, "sm_90a"
+        )
+        found[mnk] = Built(bare(spec), one.cubin, one.entry, one.registers, one.spill_bytes)
+        sets = matrices(mnk, 1, integers=True)
+        launch = Loaded(found[mnk], sets)
+        ((a, b, c),) = sets
+        for _ in range(3):
+            launch(0)
+            torch.cuda.synchronize()
+            expected = torch.mm(a, b.T)
+            if not torch.equal(c, expected):
+                raise SystemExit(f"{mnk}: {int((c != expected).sum())} of {c.numel()} elements are wrong")
+            c.fill_(float("nan"))
+    Path(folder, f"{number}.pickle").write_bytes(pickle.dumps(found))
+
+
+def bare(spec: LaunchSpec) -> LaunchSpec:
+    """The launch without the kernel's text."""
+    return LaunchSpec(
+        name=spec.name,
+        front="ptx",
+        ptx=".version 8.8",
+        grid=spec.grid,
+        block=spec.block,
+        cluster=spec.cluster,
+        dynamic_smem=spec.dynamic_smem,
+        params=spec.params,
+        target=spec.target,
+    )
+
+
+def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], dict[int, str]]:
+    """All trials that build and multiply, and why the others don't."""
+
+    def one(number: int) -> str:
+        command = [sys.executable, "-m", "benchmarks.hopper_variants", "--prepare", str(number), folder]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            return f"no end within {seconds:.0f} s"
+        return "" if done.returncode == 0 else (done.stderr or done.stdout).strip()[-600:]
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = dict(enumerate(pool.map(one, range(len(TRIALS)))))
+    right = {
+        number: pickle.loads(Path(folder, f"{number}.pickle").read_bytes())
+        for number, why in answers.items()
+        if not why
+    }
+    return right, {number: why for number, why in answers.items() if why}
+
+
+def rounds(cases: dict[str, Callable[[int], None]], launches: int) -> dict[str, list[float]]:
+    """Seconds of one launch of each case in each round; the cases take turns in an order of chance."""
+    import torch
+
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    for turn in range(ROUNDS + 3):
+        order = list(cases)
+        random.Random(turn).shuffle(order)
+        events = {}
+        for name in order:
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            for number in range(launches):
+                cases[name](number)
+            after.record()
+            events[name] = before, after
+        torch.cuda.synchronize()
+        if turn >= 3:
+            for name, (before, after) in events.items():
+                seconds[name].append(before.elapsed_time(after) / 1e3 / launches)
+    return seconds
+
+
+class Meter:
+    """NVML's counters of the first GPU."""
+
+    def __init__(self) -> None:
+        self._nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        self._nvml.nvmlInit_v2()
+        self._gpu = ctypes.c_void_p()
+        self._nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._gpu))
+
+    def joules(self) -> float:
+        """The energy spent so far."""
+        value = ctypes.c_ulonglong()
+        self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._gpu, ctypes.byref(value))
+        return value.value / 1e3
+
+    def megahertz(self) -> int:
+        """The SMs' clock now."""
+        value = ctypes.c_uint()
+        self._nvml.nvmlDeviceGetClockInfo(self._gpu, 1, ctypes.byref(value))
+        return value.value
+
+
+def sustained(launch: Callable[[int], None], work: float, meter: Meter, seconds: float) -> dict[str, float]:
+    """What a case reaches on end, after a quarter of the time to settle; with clock and power."""
+    import torch
+
+    def chunk(count: int) -> Any:
+        for number in range(count):
+            launch(number)
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    count = max(1, int(0.03 / (work / 600e12)))
+    waiting, clocks, marks = [chunk(count), chunk(count)], [], []
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        event = waiting.pop(0)
+        event.synchronize()
+        waiting.append(chunk(count))
+        if time.monotonic() - start > seconds / 4:
+            marks.append((event, time.monotonic(), meter.joules()))
+            clocks.append(meter.megahertz())
+    torch.cuda.synchronize()
+    (first, began, at), (last, ended, then) = marks[0], marks[-1]
+    done = work * count * (len(marks) - 1)
+    tflops = done / (first.elapsed_time(last) / 1e3) / 1e12
+    watts = (then - at) / (ended - began)
+    return {
+        "tflops": tflops,
+        "clock_mhz": statistics.median(clocks),
+        "watts": watts,
+        "joules_per_tflop": watts / tflops,
+    }
+
+
+def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> list[dict[str, Any]]:
+    """Short rounds of all, then the best of each size on end."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    meter, rows = Meter(), []
+    for mnk in SIZES:
+        sets = matrices(mnk, SETS, integers=False)
+
+        def cublas(number: int, sets: Any = sets) -> None:
+            a, b, c = sets[number % SETS]
+            torch.mm(a, b.T, out=c)
+
+        cases: dict[str, Callable[[int], None]] = {"cuBLAS": cublas}
+        cases |= {TRIALS[number].variant.name: Loaded(built[mnk], sets) for number, built in right.items()}
+        work = 2.0 * mnk[0] * mnk[1] * mnk[2]
+        spent = rounds(cases, launches=8 if mnk[0] <= 4096 else 4)
+        base = statistics.median(spent["cuBLAS"])
+        found = {}
+        for name, values in spent.items():
+            low, middle, high = statistics.quantiles(values, n=4)
+            ratio = statistics.median(c / v for c, v in zip(spent["cuBLAS"], values, strict=True))
+            found[name] = {
+                "name": name,
+                "mnk": list(mnk),
+                "tflops": work / middle / 1e12,
+                "quartiles": [work / high / 1e12, work / low / 1e12],
+                "ratio": base / middle,
+                "ratio_of_rounds": ratio,
+            }
+        order = sorted(found, key=lambda name: -found[name]["ratio"])
+        chosen = [name for name in order if name != "cuBLAS"][:best]
+        for name in ["cuBLAS", *chosen, "cuBLAS"]:
+            steady = sustained(cases[name], work, meter, seconds)
+            if "sustained" in found[name]:
+                steady = {key: (value + found[name]["sustained"][key]) / 2 for key, value in steady.items()}
+            found[name]["sustained"] = steady
+        for name in chosen:
+            found[name]["sustained_ratio"] = (
+                found[name]["sustained"]["tflops"] / found["cuBLAS"]["sustained"]["tflops"]
+            )
+        rows += [found[name] for name in order]
+        del sets, cases
+    return rows
+
+
+def report(result: dict[str, Any]) -> str:
+    """The table."""
+    lines = []
+    for row in result["rows"]:
+        steady = row.get("sustained")
+        low, high = row["quartiles"]
+        text = f"{row['mnk'][0]:>5} {row['ratio']:.3f} {row['tflops']:6.1f} [{low:.0f}-{high:.0f}]"
+        if steady:
+            text += (
+                f" | {row.get('sustained_ratio', 1.0):.3f} {steady['tflops']:6.1f} "
+                f"{steady['clock_mhz']:.0f} MHz {steady['watts']:.0f} W {steady['joules_per_tflop']:.3f} J"
+            )
+        lines.append(f"{text}  {row['name']}")
+    lines += [f"refused {name}: {why[-300:]}" for name, why in result["refused"].items()]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measure, write, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--output", type=Path, required=False)
+    parser.add_argument("--prepare", nargs=2, metavar=("NUMBER", "FOLDER"))
+    parser.add_argument("--sustained", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--timeout", type=float, default=60)
+    options = parser.parse_args()
+    if options.prepare:
+        prepare(int(options.prepare[0]), options.prepare[1])
+        return 0
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        right, refused = prepared(folder, options.timeout)
+    print(f"{len(right)} of {len(TRIALS)} are right, {time.monotonic() - start:.0f} s", flush=True)
+    import torch
+
+    torch.zeros(1, device="cuda")
+    rows = measure(right, options.sustained, options.seconds)
+    known = {one.variant.name: (number, one) for number, one in enumerate(TRIALS)}
+    for row in rows:
+        if row["name"] in known:
+            number, one = known[row["name"]]
+            built = right[number][tuple(row["mnk"])]
+            row |= {"why": one.why, "predicted": one.predicted, "constants": asdict(one.variant)}
+            row |= {"spill_bytes": built.spill_bytes}
+    result = {
+        "recorded": {**of_this_machine(), "torch": torch.__version__},
+        "rows": rows,
+        "refused": {TRIALS[number].variant.name: why for number, why in refused.items()},
+    }
+    if options.output:
+        options.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(report(result))
+    print(f"{time.monotonic() - start:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
