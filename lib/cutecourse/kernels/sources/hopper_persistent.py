@@ -86,12 +86,9 @@ def hopper_persistent(
     gB = cute.local_tile(mB, (TILE[1], TILE[2]), (None, None))
     gC = cute.local_tile(mC, STORE, (None, None))  # (64, 64, along M, along N)
     k_tiles = cute.size(gA, mode=[3])
-    # Clusters take the tiles in turns: this one's first, how many there are, and the number of clusters.
-    turns = (
-        cute.arch.block_idx()[0] // CLUSTER[0],
-        tiles[0] * tiles[1],
-        cute.arch.grid_dim()[0] // CLUSTER[0],
-    )
+    # The clusters take turns: each begins with the tile of its own number, then skips as many as there are.
+    first, clusters = cute.arch.block_idx()[0] // CLUSTER[0], cute.arch.grid_dim()[0] // CLUSTER[0]
+    count = tiles[0] * tiles[1]
     at = cutlass.Int32(0)  # the k-tiles of all tiles, counted on: which stage, and which of its turns
 
     if consumer < 0:
@@ -105,7 +102,7 @@ def hopper_persistent(
             tBsB, tBgB = cpasync.tma_partition(
                 tma_b, *both, cute.group_modes(sB, 0, 2), cute.group_modes(gB, 0, 2)
             )
-            for number in cutlass.range(*turns, unroll=1):
+            for number in cutlass.range(first, count, clusters, unroll=1):
                 row, column = tile_of(number, tiles)
                 from_a = tAgA[None, row * CLUSTER[0] + rank, None]
                 from_b = tBgB[None, column, None]
@@ -149,7 +146,7 @@ def hopper_persistent(
         )
         first_warp = warp % 4 == 0
 
-        for number in cutlass.range(*turns, unroll=1):
+        for number in cutlass.range(first, count, clusters, unroll=1):
             tiled_mma.set(warpgroup.Field.ACCUMULATE, False)
             for k in cutlass.range(k_tiles, unroll=1):
                 stage, turn = at % STAGES, at // STAGES
