@@ -64,6 +64,7 @@ def hopper_variant(
     tiles: cutlass.Constexpr,
     dtype: cutlass.Constexpr,
 ):
+    """Warpgroup 0 loads, the others multiply and store."""
     tid, _, _ = cute.arch.thread_idx()
     block, _, _ = cute.arch.block_idx()
     blocks, _, _ = cute.arch.grid_dim()
@@ -284,14 +285,14 @@ def hopper_variant(
                 cute.copy(stmatrix, thr_store.retile(rounded), tRsC[None, None, None, buffer])
                 cute.arch.fence_proxy("async.shared", space="cta")
                 cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
+                place = row_c, column * pieces + piece
                 if own < 32:
                     with cute.arch.elect_one():
                         options_c = {}
                         if cutlass.const_expr(POLICIES[2] != 0):
                             options_c["cache_policy"] = cutlass.Int64(POLICIES[2])
-                        cute.copy(
-                            tma_c, tCsC[None, buffer], tCgC[None, row_c, column * pieces + piece], **options_c
-                        )
+                        if cute.elem_less(place, gC.shape[2:]):
+                            cute.copy(tma_c, tCsC[None, buffer], tCgC[None, *place], **options_c)
                         cute.arch.cp_async_bulk_commit_group()
         if own < 32:
             with cute.arch.elect_one():

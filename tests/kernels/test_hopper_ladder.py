@@ -16,18 +16,19 @@ from cutecourse.kernels.hopper_ladder import RUNGS
 DEVICES = pytest.mark.parametrize(
     "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu("sm_90a"), id="gpu")]
 )
+PERSISTENT = ("hopper_persistent", "hopper_pingpong")
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 # Cut off along M, along N and along K; less than a tile; a k-tile of which one MMA in four has something.
 RAGGED = [(200, 136, 72), (2, 8, 8), (130, 264, 200)]
 
 
-def check(rung, mnk, dtype="f16", *, device="emulator", seed=0):
+def check(rung, mnk, dtype="f16", *, device="emulator", seed=0, **given):
     """Multiply small integers: each product and each sum is exact in f32; only C is rounded."""
     m, n, k = mnk
     random = np.random.default_rng(seed)
     a, b = (random.integers(-3, 3, (rows, k), endpoint=True).astype(TYPES[dtype]) for rows in (m, n))
     c = np.full((m, n), np.nan, TYPES[dtype])
-    run = runtime.run(kernel_module(rung).spec(*mnk, dtype), device=device, seed=seed, a=a, b=b, c=c)
+    run = runtime.run(kernel_module(rung).spec(*mnk, dtype, **given), device=device, seed=seed, a=a, b=b, c=c)
     expected = (a.astype(np.float32) @ b.astype(np.float32).T).astype(TYPES[dtype])
     assert np.array_equal(run["c"].astype(np.float32), expected.astype(np.float32))
     # A cluster has whole tiles, so one of its CTAs may have a tile behind the end of A.
@@ -59,6 +60,12 @@ def test_rung__fills_every_stage_again(rung):
 @pytest.mark.parametrize("rung", RUNGS)
 def test_rung__multiplies_in_any_order_of_the_warps(rung, seed):
     check(rung, (256, 256, 320), seed=seed)
+
+
+@pytest.mark.parametrize("mnk", [(512, 768, 192), (300, 1040, 328)])
+@pytest.mark.parametrize("rung", PERSISTENT)
+def test_rung__goes_from_tile_to_tile(rung, mnk):
+    check(rung, mnk, seed=5, sms=2)
 
 
 @pytest.mark.gpu("sm_90a")

@@ -13,6 +13,8 @@ RUNGS = (
     "hopper_stages",
     "hopper_roles",
     "hopper_clusters",
+    "hopper_persistent",
+    "hopper_pingpong",
 )
 """The rungs from the first to the last; each is a module with `spec(m, n, k, dtype="f16")`."""
 

@@ -1,9 +1,10 @@
 """The GEMM of hopper_clusters with clusters that stay: each goes from one tile of C to the next.
 
-Tiles that are computed at the same time lie together, `GROUP` clusters' rows high, so L2 holds their rows of A
-and their columns of B. The loading warp does not wait for the end of a tile: while the others store C, it
-fills the stages for the next tile. C leaves through shared memory, 64 columns at a time: the warps round them,
-write them with `stmatrix`, and one thread stores them with TMA, which works on while the next 64 are written.
+Tiles that are computed at the same time lie together, `GROUP` clusters' rows high, so L2 holds their rows of
+A and their columns of B. The loading warp does not wait for the end of a tile: while the others store C, it
+fills the stages for the next tile. C leaves through shared memory, 64 columns at a time. A warpgroup rounds
+them and writes them with `stmatrix`; then one thread stores them with TMA, which reads them while the next 64
+are written.
 """
 
 import cutlass
@@ -174,7 +175,9 @@ def hopper_persistent(
                 buffer = consumer * BUFFERS + piece % BUFFERS
                 rounded.store(in_pieces[None, None, piece].load().to(dtype))
                 if first_warp:
-                    with cute.arch.elect_one():  # the thread that stores: TMA has read what was in this buffer
+                    with (
+                        cute.arch.elect_one()
+                    ):  # the thread that stores: TMA has read what was in this buffer
                         cute.arch.cp_async_bulk_wait_group(BUFFERS - 1, read=True)
                 cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
                 cute.copy(stmatrix, tRrC, tRsC[None, None, None, buffer])
@@ -182,7 +185,9 @@ def hopper_persistent(
                 cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
                 if first_warp:
                     with cute.arch.elect_one():
-                        cute.copy(tma_c, tCsC[None, buffer], tCgC[None, row, column * PIECES + piece])
+                        place = row, column * PIECES + piece
+                        if cute.elem_less(place, gC.shape[2:]):  # a last tile may lie outside of C
+                            cute.copy(tma_c, tCsC[None, buffer], tCgC[None, *place])
                         cute.arch.cp_async_bulk_commit_group()
         if first_warp:
             with cute.arch.elect_one():
@@ -210,5 +215,15 @@ def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     tiles = cute.ceil_div(mC.shape, (TILE[0] * CLUSTER[0], TILE[1]))  # of clusters
     ctas = min(SMS // CLUSTER[0], tiles[0] * tiles[1]) * CLUSTER[0]
     hopper_persistent(
-        tma_a, tensor_a, tma_b, tensor_b, tma_c, tensor_c, layout_a, layout_b, layout_c, tiles, mC.element_type
+        tma_a,
+        tensor_a,
+        tma_b,
+        tensor_b,
+        tma_c,
+        tensor_c,
+        layout_a,
+        layout_b,
+        layout_c,
+        tiles,
+        mC.element_type,
     ).launch(grid=(ctas, 1, 1), block=(THREADS, 1, 1), cluster=CLUSTER, min_blocks_per_mp=1)

@@ -183,7 +183,9 @@ def hopper_pingpong(
                 stores += 1
                 rounded.store(in_pieces[None, None, piece].load().to(dtype))
                 if first_warp:
-                    with cute.arch.elect_one():  # the thread that stores: TMA has read what was in this buffer
+                    with (
+                        cute.arch.elect_one()
+                    ):  # the thread that stores: TMA has read what was in this buffer
                         cute.arch.cp_async_bulk_wait_group(BUFFERS - 1, read=True)
                 cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
                 cute.copy(stmatrix, tRrC, tRsC[None, None, None, buffer])
@@ -191,7 +193,9 @@ def hopper_pingpong(
                 cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
                 if first_warp:
                     with cute.arch.elect_one():
-                        cute.copy(tma_c, tCsC[None, buffer], tCgC[None, row, column * PIECES + piece])
+                        place = row, column * PIECES + piece
+                        if cute.elem_less(place, gC.shape[2:]):  # a last tile may lie outside of C
+                            cute.copy(tma_c, tCsC[None, buffer], tCgC[None, *place])
                         cute.arch.cp_async_bulk_commit_group()
         if first_warp:
             with cute.arch.elect_one():
@@ -219,5 +223,15 @@ def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     tiles = cute.ceil_div(mC.shape, (TILE[0] * CLUSTER[0], TILE[1]))  # of clusters
     ctas = min(SMS // CLUSTER[0], tiles[0] * tiles[1]) * CLUSTER[0]
     hopper_pingpong(
-        tma_a, tensor_a, tma_b, tensor_b, tma_c, tensor_c, layout_a, layout_b, layout_c, tiles, mC.element_type
+        tma_a,
+        tensor_a,
+        tma_b,
+        tensor_b,
+        tma_c,
+        tensor_c,
+        layout_a,
+        layout_b,
+        layout_c,
+        tiles,
+        mC.element_type,
     ).launch(grid=(ctas, 1, 1), block=(THREADS, 1, 1), cluster=CLUSTER, min_blocks_per_mp=1)
