@@ -166,6 +166,14 @@ CHAPTERS = (
         reason="wgmma and setmaxnreg are Hopper's alone, and PTX with an `a` is for one generation",
     ),
     Chapter(
+        number=9,
+        slug="wgmma",
+        title="wgmma",
+        kernels=("wgmma_map", "wgmma_one", "wgmma_registers", "wgmma_broken"),
+        target="sm_90a",
+        reason="wgmma is Hopper's alone, and PTX with an `a` is for one generation",
+    ),
+    Chapter(
         number=11,
         slug="hello_umma",
         title="Hello, UMMA",
