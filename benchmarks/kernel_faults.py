@@ -15,6 +15,7 @@ A module of broken kernels, `cutecourse/kernels/*_broken.py`, takes part if it h
     FAULTS              the faults by name
     broken(fault)       the launch with one fault
     arguments(seed)     the arguments of one run, the name of its result, and what the result should be
+    MEASURED            the size for a GPU, where it differs: right, broken and arguments take it as well
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +43,7 @@ from tools.facts import of_this_machine
 RUNS = 50
 TILES = 16  # of a TMA kernel's matrix: enough that a wrong order shows
 LIMIT_S = 120
+AT_ONCE = 5
 RIGHT = "right"
 
 Arguments = tuple[dict[str, Any], str, np.ndarray[Any, Any]]
@@ -61,16 +64,22 @@ class Subject:
         return self.right if fault == RIGHT else self.broken(fault)
 
 
-def subjects() -> dict[str, Subject]:
-    """Every module of broken kernels that follows the protocol above, by its name."""
+def subjects(*, measured: bool = False) -> dict[str, Subject]:
+    """Every module of broken kernels that follows the protocol above, by its name; `measured`: for a GPU."""
     found = {}
     for entry in pkgutil.iter_modules(kernels.__path__):
         if entry.name.endswith("_broken"):
             module = importlib.import_module(f"{kernels.__name__}.{entry.name}")
-            if hasattr(module, "arguments"):
-                found[entry.name] = Subject(
-                    entry.name, module.RIGHT, module.FAULTS, module.broken, module.arguments
-                )
+            if not hasattr(module, "arguments"):
+                continue
+            size = getattr(module, "MEASURED", ()) if measured else ()
+            found[entry.name] = Subject(
+                entry.name,
+                module.right(*size) if size else module.RIGHT,
+                module.FAULTS,
+                lambda fault, module=module, size=size: module.broken(fault, *size),
+                lambda seed, module=module, size=size: module.arguments(seed, *size),
+            )
     return found
 
 
@@ -161,9 +170,9 @@ def main(given: list[str] | None = None) -> int:
         return 1
     if options.one:
         name, fault = options.one
-        print(json.dumps(observe({**subjects(), **tma_subjects()}[name], fault)))
+        print(json.dumps(observe({**subjects(measured=True), **tma_subjects()}[name], fault)))
         return 0
-    gpu, chosen = found.devices[0], tma_subjects() if options.tma else subjects()
+    gpu, chosen = found.devices[0], tma_subjects() if options.tma else subjects(measured=True)
     whole = result_path("tma_faults" if options.tma else "kernel_faults", gpu.name)
     output = options.output or (None if options.only else whole)
     if options.only and options.only not in chosen:
@@ -182,11 +191,15 @@ def main(given: list[str] | None = None) -> int:
             return 1
     rows = result["rows"]
     known = {(row["kernel"], row["fault"]) for row in rows}
-    for name, subject in chosen.items():
-        for fault in (RIGHT, *subject.faults):
-            if (name, fault) in known:
-                continue
-            row = {"kernel": name, "fault": fault, **in_a_process(name, fault)}
+    asked = [
+        (name, fault)
+        for name, subject in chosen.items()
+        for fault in (RIGHT, *subject.faults)
+        if (name, fault) not in known
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for (name, fault), seen in zip(asked, pool.map(lambda one: in_a_process(*one), asked), strict=True):
+            row = {"kernel": name, "fault": fault, **seen}
             rows.append({**row, "recorded": facts} if options.missing else row)
             print(row)
     write_result(result, output)

@@ -1,6 +1,7 @@
 """wgmma_one with one thing wrong at a time: each fence and each wait left out once.
 
-A and B hold small integers, whose sums are exact.
+A and B hold small integers, whose sums are exact. `MEASURED` is the size for a GPU: with three CTAs on each SM,
+a missing proxy fence shows.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from cutecourse.kernels.faults import Fault, by_name, changed_text
 from cutecourse.kernels.spec import LaunchSpec, SpecError
 
 M, K = 256, 512
+MEASURED = (64 * 396, 512)
 
 _FENCE = "        warpgroup.fence()\n"
 _COMMIT = "        warpgroup.commit_group()\n"
 _WAIT = "        warpgroup.wait_group(0)\n"
 _PROXY = '        cute.arch.fence_proxy("async.shared", space="cta")\n'
-_BARRIER = "        cute.arch.sync_threads()  # all four warps have waited: the stage is free\n"
 
 FAULTS = by_name(
     wgmma_one,
@@ -42,7 +43,13 @@ FAULTS = by_name(
             "        if k + 1 < cute.size(gA, mode=[2]):\n    " + _WAIT,
             "C is stored while the wgmma of the last k-tile still work",
         ),
-        Fault("no_barrier", _BARRIER, "", "a warp fills the stage when its own quarter of C is done"),
+        Fault(
+            "cleared_too_early",
+            _WAIT,
+            "        for i in range(tid, cute.size(sA), THREADS):\n            sA[i] = cutlass.Float16(0)\n"
+            + _WAIT,
+            "the stage is cleared for the next k-tile while wgmma read it",
+        ),
     ),
 )
 
@@ -63,10 +70,11 @@ def broken(fault: str, m: int = M, k: int = K) -> LaunchSpec:
 def arguments(seed: int, m: int = M, k: int = K) -> tuple[dict[str, Any], str, np.ndarray[Any, Any]]:
     """A and B of small integers, C that nothing has been stored to, and what C should be."""
     random = np.random.default_rng(seed)
-    n = wgmma_one.TILE[1]
-    a, b = (random.integers(-3, 4, (rows, k)).astype(np.float16) for rows in (m, n))
-    c = np.full((m, n), np.nan, np.float32)
-    return {"a": a, "b": b, "c": c}, "c", a.astype(np.float32) @ b.astype(np.float32).T
+    n, rows = wgmma_one.TILE[1], min(m, 64 * 44)  # more rows than these repeat them
+    a, b = (random.integers(-3, 4, (extent, k)).astype(np.float16) for extent in (rows, n))
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    given = {"a": np.resize(a, (m, k)), "b": b, "c": np.full((m, n), np.nan, np.float32)}
+    return given, "c", np.resize(expected, (m, n))
 
 
 RIGHT = LAUNCH = right()
