@@ -13,6 +13,7 @@ from cutecourse.emulator import (
     launch,
 )
 from cutecourse.trace import Recorder
+from cutecourse.widgets.timeline_mmas import mma_groups
 from support.wgmma_ptx import ROWS, Wgmma
 
 FENCE = "wgmma.fence.sync.aligned;"
@@ -182,6 +183,19 @@ def test_trace__has_each_operation_once_and_its_waits():
     assert [event["types"] for event in issued] == ["f32.f16.f16"] * 4
     assert [event["accumulate"] for event in issued] == [True] * 4
     assert sorted(event["issue"] for event in complete) == [event.index for event in issued]
-    waits = trace.of("wgmma.wait").events
-    assert len(waits) == 8  # a warp each
-    assert max(event.index for event in complete) < max(event.index for event in waits)
+    assert {event.warp for event in issued} == {0}
+    commits = trace.of("wgmma.commit").events
+    groups = [[e.index for e in issued if e.cluster == cluster] for cluster in (0, 1)]
+    assert sorted(event["issues"] for event in commits) == sorted(groups)
+    waits, over = trace.of("wgmma.wait").events, trace.of("wgmma.resume").events
+    passed = [event for event in waits if event["outcome"] == "passed"]
+    assert len({(event.cluster, event.warp) for event in waits}) == 8  # a warp each
+    assert sorted((event.cluster, event.warp) for event in (*passed, *over)) == [
+        (cluster, warp) for cluster in (0, 1) for warp in range(4)
+    ]
+    assert all(wait.end is not None for wait in trace.waits())
+    assert {wait.what for wait in trace.waits() if wait.kind == "wgmma"} == {
+        "at most 0 wgmma groups under way"
+    }
+    found = mma_groups(trace)
+    assert [(group.label, group.done) for group in found] == [("2 MMAs 64×8×16", True)] * 2

@@ -229,6 +229,7 @@ def test_words__every_kind_has_them(outcome):
         "tensor": None,
         "name": "proxy.async",
         "read": True,
+        "issues": [0, 1],
         "touches": [{"space": "global", "name": "out", "range": [0, 4], "writes": True}],
     }
     recorder = Recorder()

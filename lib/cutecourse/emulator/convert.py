@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator import numerics
 from cutecourse.emulator.bundle import KINDS, Bundle, Mask, put
-from cutecourse.emulator.numerics import FORMATS, Bits, Rounding
+from cutecourse.emulator.numerics import FORMATS, Bits, FloatFormat, Rounding
 from cutecourse.emulator.registry import Step, instruction
 from cutecourse.emulator.site import Site
 
@@ -100,12 +100,21 @@ def _cast(site: Site, target: str, source: str, width: int) -> Step | None:
 
     def cast_float(bundle: Bundle, mask: Mask) -> None:
         held = bundle.rows[source][a]
-        result = held.astype(kind).view(f"u{fmt.bits // 8}")
-        if source not in _INTEGERS:
-            result = np.where(np.isnan(held), fmt.nan.astype(result.dtype), result)
-        put(bundle.rows[bits][d], result, mask)
+        if source in _INTEGERS:
+            put(bundle.rows[bits][d], held.astype(kind).view(f"u{fmt.bits // 8}"), mask)
+        else:
+            put(bundle.rows[bits][d], _cast_bits(held, fmt), mask)
 
     return cast_float
+
+
+def _cast_bits(held: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
+    """Floats in another format, rounded to the nearest by NumPy; NaN becomes the format's canonical one."""
+    result = held.astype(KINDS[fmt.name][1]).view(f"u{fmt.bits // 8}")
+    nan = np.isnan(held)
+    if b"\x01" in nan.tobytes():
+        result[nan] = fmt.nan
+    return result
 
 
 def _scalar(
@@ -178,7 +187,11 @@ def _packed(site: Site, target: str, source: str, rounding: Rounding | None, cla
     d = site.destination(0, d_kind)
     sources = [site.source(index, a_kind) for index in range(1, 3 if source == "f32" else 2)]
 
+    plain = rounding == "rn" and source == "f32" and not (fp8 or relu or satfinite)
+
     def convert(values: NDArray[Any]) -> Bits:
+        if plain:
+            return _cast_bits(values.view(np.float32), d_fmt).astype(np.uint64)
         mode: Rounding = "rz" if rounding == "rz" else "rn"
         return numerics.convert_float(values, a_fmt, d_fmt, mode, relu=relu, satfinite=satfinite)
 

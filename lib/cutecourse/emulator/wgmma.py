@@ -18,7 +18,7 @@ from cutecourse.emulator.site import Site
 from cutecourse.emulator.warp_values import require_whole_warps
 from cutecourse.emulator.wgmma_group import Lagging, Warpgroup
 from cutecourse.emulator.wgmma_multiplication import BYTES, Form, Multiplication
-from cutecourse.emulator.wgmma_registers import Flight, InFlight
+from cutecourse.emulator.wgmma_registers import Flight, InFlight, share
 from cutecourse.ptx.syntax import Vector
 
 __all__: list[str] = []
@@ -97,9 +97,8 @@ def _same(origin: Origin, row: NDArray[Any], what: str) -> int:
 def _check_registers(flight: Flight, origin: Origin, form: Form, cluster: int) -> None:
     """Report that registers are not ready: an operation in flight has them, or a fence is missing."""
     for operation, _ in list(flight.open[cluster]):
-        met = np.isin(form.writes, operation.writes).any() and operation.shape != form.shape
-        met = met or np.isin(form.reads, operation.writes).any()
-        if met or np.isin(form.writes, operation.reads).any():
+        met = operation.shape != form.shape and share(form.writes, operation.writes)
+        if met or share(form.reads, operation.writes) or share(form.writes, operation.reads):
             report(
                 "accumulator in flight",
                 "it uses registers of the wgmma.mma_async at line"
@@ -242,10 +241,27 @@ def commit_group(site: Site) -> Step:
         require_whole_warps(site, bundle, mask)
         flight = Flight.of(bundle)
         for cluster in bundle.clusters(mask):
-            Warpgroup.of(site, bundle, cluster).come(site, bundle, None)
+            group = Warpgroup.of(site, bundle, cluster)
+            group.come(site, bundle, None, _Commit(site, group))
             flight.committed[cluster] += 1
 
     return step
+
+
+class _Commit:
+    """A group is closed, which a recorder wants to know once."""
+
+    def __init__(self, site: Site, group: Warpgroup) -> None:
+        self.site, self.group = site, group
+
+    def begin(self, bundle: Bundle) -> None:
+        """The first warp has come."""
+
+    def issue(self, bundle: Bundle) -> None:
+        """The last warp has come."""
+        group = self.group
+        _tell(self.site, group.bundles[0], group.cluster, "wgmma.commit", issues=group.issues)
+        group.issues = []
 
 
 @instruction("wgmma.wait_group", control=True, gated=True)
@@ -274,19 +290,18 @@ def wait_group(site: Site) -> Step:
             late = next((operation for operation in due if operation.work is None), None)
             if late is not None:
                 lagging[cluster] = late
+                _tell_wait(site, bundle, cluster, newest, "blocked")
                 continue
+            under_way = any(operation.under_way for operation in due)
+            _tell_wait(site, bundle, cluster, newest, "blocked" if under_way else "passed")
             bundle.machine.random.shuffle(due)
             for operation in due:
                 operation.settle()
                 if bundle.cohort.races is not None:
                     bundle.cohort.races.waited(bundle, cluster, operation.reading)
             flight.end(cluster, newest)
-        if bundle.machine.recorder is not None:
-            for cluster in clusters:
-                if cluster not in lagging:
-                    bundle.machine.emit(
-                        "wgmma.wait", bundle, cluster * WARP_SIZE, site.line, one=False, left=newest
-                    )
+            if under_way:
+                _tell(site, bundle, cluster, "wgmma.resume")
         if not lagging:
             return following
         waiting = split
@@ -301,6 +316,15 @@ def wait_group(site: Site) -> Step:
         return parked if waiting is split else following
 
     return control
+
+
+def _tell(site: Site, bundle: Bundle, cluster: int, kind: str, **data: Any) -> None:
+    if bundle.machine.recorder is not None:
+        bundle.machine.emit(kind, bundle, cluster * WARP_SIZE, site.line, one=False, **data)
+
+
+def _tell_wait(site: Site, bundle: Bundle, cluster: int, left: int, outcome: str) -> None:
+    _tell(site, bundle, cluster, "wgmma.wait", left=left, outcome=outcome)
 
 
 def _take_form(site: Site, operands: int) -> None:

@@ -28,7 +28,7 @@ from cutecourse.emulator.tcgen05_queue import check_source
 from cutecourse.emulator.wgmma_arithmetic import fused_sums, whole_sums
 from cutecourse.emulator.wgmma_descriptor import SharedMatrix, decode, shared_matrix
 from cutecourse.emulator.wgmma_group import WARPS, Warpgroup
-from cutecourse.emulator.wgmma_registers import Flight
+from cutecourse.emulator.wgmma_registers import Flight, share
 
 if TYPE_CHECKING:
     from cutecourse.emulator.race_operations import Operation
@@ -132,7 +132,7 @@ class Multiplication:
         if machine.recorder is not None:
             self.issued = machine.emit(
                 "wgmma.issue",
-                bundle,
+                self.group.bundles[0],
                 self.origin.lane,
                 form.site.line,
                 one=False,
@@ -144,6 +144,7 @@ class Multiplication:
                 b=self.b_bits,
                 accumulate=self.accumulate,
             )
+            self.group.issues.append(self.issued)
         self.group.running.append(self)
         self.work = machine.defer(self.complete)
 
@@ -189,6 +190,11 @@ class Multiplication:
             self.origin, self.seen_a, self.seen_b, accumulator, adds=self.accumulate, written=written
         )
 
+    @property
+    def under_way(self) -> bool:
+        """Whether it has still to complete."""
+        return self.work is None or not self.work.done
+
     def settle(self) -> None:
         """Complete it now, where all four warps have come to it."""
         if self.work is not None:
@@ -200,7 +206,7 @@ class Multiplication:
         """Read the operands as they are now, multiply, and write D."""
         running, form = self.group.running, self.form
         for earlier in running[: running.index(self)]:
-            if np.isin(form.writes, earlier.writes).any() or np.isin(form.reads, earlier.writes).any():
+            if share(form.writes, earlier.writes) or share(form.reads, earlier.writes):
                 earlier.settle()
         running.remove(self)
         self._check_shared(issued=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cutecourse.emulator.wgmma_group import Warpgroup
     from cutecourse.ptx.syntax import Operand
 
-__all__ = ["Flight", "InFlight", "Watched", "watch"]
+__all__ = ["Flight", "InFlight", "Watched", "share", "watch"]
 
 _NO_RESULT = frozenset({"st", "red", "call", "bra", "ret", "prefetch", "bar", "barrier", "stmatrix"})
 """Instructions whose first operand is no destination."""
@@ -49,6 +50,10 @@ class InFlight(Protocol):
     """None until all four warps have come to it."""
     reading: Operation | None
     """What it is to the record of races."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has still to complete."""
 
     def settle(self) -> None:
         """Complete it now, where it can be."""
@@ -81,6 +86,17 @@ def _vector(operands: tuple[Operand, ...], scope: Scope) -> Iterator[Register]:
     for operand in operands[:2]:
         if isinstance(operand, Vector):
             yield from registers(operand, scope)
+
+
+def share(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    """Whether two sets of watched registers have one in common."""
+    return bool(len(one) and len(other)) and _share(one.tobytes(), other.tobytes())
+
+
+@lru_cache(maxsize=1024)
+def _share(one: bytes, other: bytes) -> bool:
+    # An instruction meets the same few sets again and again.
+    return one == other or not set(memoryview(one).cast("q")).isdisjoint(memoryview(other).cast("q"))
 
 
 class Flight:
@@ -142,7 +158,7 @@ class Flight:
             return
         conflict, what, done = (in_d, "D", "used") if len(in_d) else (in_a, "A", "written")
         for operation, _ in list(self.open[cluster]):
-            if np.isin(conflict, operation.writes if what == "D" else operation.reads).any():
+            if share(conflict, operation.writes if what == "D" else operation.reads):
                 report(
                     "accumulator in flight",
                     f"a register of {what} of the wgmma.mma_async at line {operation.site.line} is {done},"

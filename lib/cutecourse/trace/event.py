@@ -58,7 +58,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "memory.atomic": ("name", "lanes", "touches"),
     "wgmma.issue": ("m", "n", "k", "types", "a", "b", "accumulate"),
     "wgmma.complete": ("issue",),
-    "wgmma.wait": ("left",),
+    "wgmma.commit": ("issues",),
+    "wgmma.wait": ("left", "outcome"),
+    "wgmma.resume": (),
     "registers.release": ("registers",),
     "registers.wait": ("registers", "outcome"),
     "registers.resume": ("registers",),
@@ -80,7 +82,7 @@ left          groups that may still be under way
 registers     how many each thread loads or stores; of `registers.*`, how many it has afterwards
 idesc         of an MMA: its instruction descriptor
 issue         the index of the `mma.issue` or `wgmma.issue` it belongs to; `issues` those that a commit
-              waits for
+              waits for. A warpgroup's issues and commits are events of its first warp
 touches       [{"space", "rank" or "name", "range": [first byte or column, behind the last], "writes"}], with
               "lanes" in tensor memory: what the operation reads and writes (cutecourse.trace.touches)
 destinations  [{"rank": int, "offset": int}], in shared memory; empty for a store

@@ -52,6 +52,7 @@ _IN_SLICES = (
     "cluster.resume",
     "barrier.resume",
     "registers.resume",
+    "wgmma.resume",
     "tma.land",
     "mma.complete",
 )

@@ -223,6 +223,10 @@ class _Open:
             what = f"{event.data['columns']} columns of tensor memory"
             if event.kind == "tmem.dealloc":
                 what = f"the other CTA to free {what}"
+        elif kind == "wgmma":
+            what = f"at most {event.data['left']} wgmma groups under way"
+        elif kind == "registers":
+            what = f"{event.data['registers']} registers per thread"
         else:
             what = f"at most {event.data['left']} bulk groups " + ("unread" if event.data["read"] else "open")
         return Wait(

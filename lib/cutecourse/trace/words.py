@@ -227,7 +227,12 @@ _DETAILS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"{d['m']}x{d['n']}x{d['k']} {d['types']}" + (", added" if d["accumulate"] else "")
     ),
     "wgmma.complete": lambda d: f"#{d['issue']}",
-    "wgmma.wait": lambda d: f"until at most {number(d['left'], 'group')} are under way",
+    "wgmma.commit": lambda d: f"a group of {number(len(d['issues']), 'operation')}",
+    "wgmma.wait": lambda d: (
+        f"until at most {number(d['left'], 'group')} are under way: "
+        + ("passes" if d["outcome"] == "passed" else "waits")
+    ),
+    "wgmma.resume": lambda d: "",
     "registers.release": lambda d: f"{number(d['registers'], 'register')} per thread are left",
     "registers.wait": lambda d: (
         f"{number(d['registers'], 'register')} per thread: "

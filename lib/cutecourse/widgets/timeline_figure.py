@@ -44,6 +44,7 @@ _KINDS = {
     "mma.commit": "commit",
     "wgmma.issue": "mma",
     "wgmma.complete": "done",
+    "wgmma.commit": "commit",
     "tmem.alloc": "alloc",
     "tmem.dealloc": "alloc",
     "tmem.relinquish": "alloc",

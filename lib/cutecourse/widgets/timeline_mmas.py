@@ -1,4 +1,4 @@
-"""tcgen05.mma on a timeline: which MMAs are one bar, and which CTAs an event is about."""
+"""tcgen05.mma and wgmma on a timeline: which MMAs are one bar, and which CTAs an event is about."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def mma_groups(events: Iterable[Event]) -> tuple[MmaGroup, ...]:
     completions: dict[int, Event] = {}
     for event in events:
         thread = (event.cluster, event.rank, event.warp, event.lane)
-        if event.kind == "mma.issue":
+        if event.kind in {"mma.issue", "wgmma.issue"}:
             if thread not in open_groups:
                 open_groups[thread] = ([], [])
                 groups.append(open_groups[thread])
             open_groups[thread][0].append(event)
-        elif event.kind == "mma.commit" and thread in open_groups:
+        elif event.kind in {"mma.commit", "wgmma.commit"} and thread in open_groups:
             open_groups.pop(thread)[1].append(event)
-        elif event.kind == "mma.complete":
+        elif event.kind in {"mma.complete", "wgmma.complete"}:
             completions[event["issue"]] = event
     return tuple(
         MmaGroup(

@@ -1,7 +1,7 @@
 // A recorded launch on a time axis: what each warp did, transfers in flight, MMAs, and every mbarrier's phases.
 import { el, field, follow, uid, update } from "./dom.js";
 import { draw } from "./svg.js";
-import { actorName, barrierLives, barrierName, ctaName, mayWait, mmasOf, readTrace, sentence, stateAt, stateWords, timeScale, touches, transfersOf, waitsOf } from "./timeline.js";
+import { actorName, barrierLives, barrierName, ctaName, isIssue, mayWait, mmasOf, readTrace, sentence, stateAt, stateWords, timeScale, touches, transfersOf, waitsOf } from "./timeline.js";
 
 const AXIS = 24;
 const PAD = 16; // beside the first and the last event
@@ -9,7 +9,7 @@ const HEIGHT = { actor: 30, transfer: 24, mma: 24, slim: 15, barrier: 62, arriva
 const SLIM = 6; // with more transfers, or MMAs, at a time than this, they are drawn slim
 const GAP = 14; // between the groups of lanes
 const ICONS = { first: "M-4 -5V5M5 -5L-2 0L5 5Z", prev: "M4 -5L-4 0L4 5Z", next: "M-4 -5L4 0L-4 5Z", last: "M4 -5V5M-5 -5L2 0L-5 5Z" };
-const BY_NOBODY = new Set(["mbarrier.complete_tx", "mbarrier.phase", "tma.land", "tma.read", "mma.complete"]);
+const BY_NOBODY = new Set(["mbarrier.complete_tx", "mbarrier.phase", "tma.land", "tma.read", "mma.complete", "wgmma.complete"]);
 
 /** A mark for each kind of event, drawn around (0,0); and its name in the legend. */
 const MARKS = {
@@ -29,7 +29,7 @@ const MARKS = {
   tmem: ["M0 -5L4.3 -2.5V2.5L0 5L-4.3 2.5V-2.5Z", "cc-solid", "reads or writes tensor memory"],
   other: ["M0 -6V6", "cc-stroke", "fence, bulk group"],
 };
-const MMA_MARKS = { "mma.issue": "mma", "mma.complete": "done", "mma.commit": "commit", "tmem.alloc": "alloc", "tmem.dealloc": "alloc", "tmem.relinquish": "alloc", "tmem.load": "tmem", "tmem.store": "tmem", "tmem.copy": "tmem", "tmem.wait": "tmem" };
+const MMA_MARKS = { "wgmma.issue": "mma", "wgmma.complete": "done", "wgmma.commit": "commit", "mma.issue": "mma", "mma.complete": "done", "mma.commit": "commit", "tmem.alloc": "alloc", "tmem.dealloc": "alloc", "tmem.relinquish": "alloc", "tmem.load": "tmem", "tmem.store": "tmem", "tmem.copy": "tmem", "tmem.wait": "tmem" };
 
 function markOf(event) {
   const { kind, data } = event;
@@ -494,7 +494,7 @@ function render({ model, el: host }) {
       const lands = one.landings.length ? `Its bytes land in ${one.landings.length} part${one.landings.length === 1 ? "" : "s"}, the last at time ${one.landings.at(-1).time}` : one.read ? `Its source is read at time ${one.read.time}` : "Nothing of it lands in this trace";
       state.append(el("p", { "data-cc": "then", text: `${lands}${one.done || !one.landings.length ? "" : `; ${one.due - one.landed} bytes are still in flight at the end`}.` }));
     }
-    if (event.kind === "mma.issue") {
+    if (isIssue(event)) {
       const one = book.mmas.find((found) => found.issues.includes(event));
       const over = one.completions.find((found) => found.issue === event);
       const told = one.commit ? `commit #${one.commit.index} follows` : "no commit of its thread follows";

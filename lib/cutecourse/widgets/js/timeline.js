@@ -35,8 +35,8 @@ function tieMmas(events) {
   const commits = new Map(); // thread, line and barrier -> commits that have not arrived there yet
   const place = (event, rank) => [event.cta.id, event.warp, event.lane, event.line, rank, event.barrier.offset].join();
   for (const event of events) {
-    if (event.kind === "mma.issue") issues.set(event.index, event);
-    event.issue = event.kind === "mma.complete" ? (issues.get(event.data.issue) ?? null) : null;
+    if (isIssue(event)) issues.set(event.index, event);
+    event.issue = /^(wg)?mma\.complete$/.test(event.kind) ? (issues.get(event.data.issue) ?? null) : null;
     event.pair = /^(mma|tmem)\./.test(event.kind) && (event.issue ?? event).data.group === 2;
     if (event.kind === "mma.commit")
       for (const rank of targets(event)) {
@@ -122,13 +122,13 @@ export function mmasOf(events) {
   const open = new Map();
   for (const event of events) {
     const thread = [event.cta.id, event.warp, event.lane].join();
-    if (event.kind === "mma.issue") {
+    if (isIssue(event)) {
       if (!open.has(thread)) {
         open.set(thread, { issues: [], commit: null, completions: [] });
         found.push(open.get(thread));
       }
       open.get(thread).issues.push(event);
-    } else if (event.kind === "mma.commit" && open.has(thread)) {
+    } else if ((event.kind === "mma.commit" || event.kind === "wgmma.commit") && open.has(thread)) {
       open.get(thread).commit = event;
       open.delete(thread);
     } else if (event.issue) found.find((one) => one.issues.includes(event.issue)).completions.push(event);
@@ -142,6 +142,8 @@ function mmaLabel({ issues, commit }) {
   const shapes = [...new Set(issues.map(({ data }) => mmaShape(data)))];
   return { count, label: `${count} ${shapes.length === 1 ? shapes[0] : `of ${shapes.length} shapes`}${commit ? "" : ", no commit"}` };
 }
+
+export const isIssue = ({ kind }) => kind === "mma.issue" || kind === "wgmma.issue";
 
 const mmaShape = ({ m, n, k }) => `${m}×${n}×${k}`;
 
@@ -291,7 +293,9 @@ const OTHER = {
   "tmem.wait": (d) => `executes tcgen05.wait::${d.name}: its earlier ${d.name === "ld" ? "loads from" : "stores to"} tensor memory are complete`,
   "wgmma.issue": (d) => `issues a wgmma, ${mmaShape(d)}, ${d.types.split(".").slice(1).join(" times ")}; D is in registers, and is ${d.accumulate ? "added to" : "overwritten"}`,
   "wgmma.complete": (d) => `has its wgmma #${d.issue} complete`,
-  "wgmma.wait": (d) => `waits until at most ${number(d.left, "wgmma group")} ${d.left === 1 ? "is" : "are"} under way`,
+  "wgmma.commit": (d) => `closes a group of ${d.issues.length} wgmma`,
+  "wgmma.wait": (d) => `${d.outcome === "passed" ? "goes on at once:" : "waits until"} at most ${number(d.left, "wgmma group")} ${d.left === 1 ? "is" : "are"} under way`,
+  "wgmma.resume": () => "goes on: its wgmma groups are far enough",
   "registers.release": (d) => `keeps ${number(d.registers, "register")} per thread and gives the rest to its CTA's pool`,
   "registers.wait": (d) => `${d.outcome === "passed" ? "takes registers from" : "waits for registers of"} its CTA's pool, to have ${d.registers} per thread`,
   "registers.resume": (d) => `goes on with ${number(d.registers, "register")} per thread`,
