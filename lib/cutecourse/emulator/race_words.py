@@ -135,9 +135,9 @@ def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = Fals
         if where:
             shown = ", ".join(line_in_words(module, line) for line in where[:_SHOWN])
             more = f" and {len(where) - _SHOWN} more" if len(where) > _SHOWN else ""
-            one = "the" if len(where) == 1 else "a"
+            which = "the" if len(where) == 1 else "a"
             plural = "s" if len(where) > 1 else ""
-            found.append(f"If {one} {what} at line{plural} {shown}{more} is to write it, {advice[what]}.")
+            found.append(f"If {which} {what} at line{plural} {shown}{more} is to write it, {advice[what]}.")
     return " ".join(found) or f"Is a store or a copy missing before {reader}?"
 
 
