@@ -18,6 +18,7 @@ of wgmma by itself (`benchmarks/wgmma_rate.py`) is the ceiling. Where `ncu` is, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import inspect
 import io
@@ -33,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,14 +101,23 @@ CASES = (
     Case((256, 8192, 8192), sustained=False),
 )
 
+PROFILED_RIVALS = ("cublaslt", "quack")
 COUNTERS = {
-    "tensor_percent": "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
+    "tensor_percent": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "smem_wavefronts_wgmma": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_gmma.sum",
+    "smem_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+    "smem_bank_reads": "l1tex__data_bank_reads.sum",
+    "smem_bank_writes": "l1tex__data_bank_writes.sum",
+    "smem_read_percent": "l1tex__data_bank_reads.avg.pct_of_peak_sustained_elapsed",
+    "smem_write_percent": "l1tex__data_bank_writes.avg.pct_of_peak_sustained_elapsed",
+    "sm_bytes_read": "l1tex__m_xbar2l1tex_read_bytes.sum",
     "l2_sectors_read": "lts__t_sectors_op_read.sum",
     "dram_bytes_read": "dram__bytes_read.sum",
     "dram_bytes_written": "dram__bytes_write.sum",
     "l2_percent": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
     "instructions": "smsp__inst_executed.sum",
     "stall_long_scoreboard": "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio",
+    "stall_wgmma": "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio",
     "stall_barrier": "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio",
     "cycles": "sm__cycles_elapsed.max",
     "clock_hz": "sm__cycles_elapsed.avg.per_second",
@@ -245,8 +255,10 @@ class Bench:
             self.check(one)
         return one
 
-    def best(self, rival: str, folder: Path | None) -> tuple[Contestant | None, list[dict[str, Any]]]:
-        """A rival's best configuration in short rounds, and what all of them reach."""
+    def best(
+        self, rival: str, folder: Path | None, known: Sequence[str]
+    ) -> tuple[Contestant | None, list[dict[str, Any]]]:
+        """A rival's best configuration in short rounds, and what each reaches; only `known` ones, if any."""
         if absent := hopper_rivals.missing(rival, folder):
             self.refused[rival] = f"not given: {', '.join(absent)}"
             return None, []
@@ -257,16 +269,21 @@ class Bench:
             self.refused[rival] = f"{type(error).__name__}: {error}"[:600]
             return None, []
         for candidate in offered:
+            if known and candidate.config not in known:
+                continue
             try:
                 launch = candidate.prepare(self.sets)
                 tried[candidate.config] = self.ready(Contestant(rival, "rival", candidate.config, launch))
+            except hopper_rivals.NotOfferedError:
+                continue
             except Exception as error:  # noqa: BLE001
                 self.refused[f"{rival}, {candidate.config}"] = f"{type(error).__name__}: {error}"[:300]
         if not tried:
             return None, []
         seconds = alternating({config: one.run for config, one in tried.items()}, TUNING_ROUNDS)
         rates = {config: self.rate(statistics.median(found)) for config, found in seconds.items()}
-        rows = [{"name": rival, "config": config, "tflops": rate} for config, rate in rates.items()]
+        where = {"mnk": list(self.case.mnk), "dtype": self.case.dtype}
+        rows = [{"name": rival, "config": config, "tflops": rate, **where} for config, rate in rates.items()]
         return tried[max(rates, key=lambda config: rates[config])], rows
 
     def rate(self, seconds: float) -> float:
@@ -315,7 +332,7 @@ def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runne
         median = statistics.median(rates[one.name])
         row = {**facts(bench.case, one), "tflops": median, "quartiles": quartiles(rates[one.name])}
         row |= {"ratio": median / statistics.median(rates["cublas"]), "ratio_quartiles": quartiles(ratios)}
-        rows.append({**row, "counters": None})
+        rows.append({**row, "kernel": None, "counters": None})
     return {
         "rows": rows,
         "ceiling": {
@@ -351,8 +368,10 @@ def steady(bench: Bench, contestants: Sequence[Contestant], seconds: float) -> l
 # --- counters ---------------------------------------------------------------------------------------------
 
 
-def profiled(case: Case, rungs: dict[str, Built], quack: str | None, folder: Path | None) -> dict[str, Any]:
-    """The profiler's counters of one launch of cuBLAS, of QuACK's best and of each rung.
+def profiled(
+    case: Case, rungs: dict[str, Built], rivals: dict[str, str], folder: Path | None
+) -> dict[str, tuple[str, dict[str, float]]]:
+    """The kernel's name and the profiler's counters, of one launch of cuBLAS, of the rivals and of each rung.
 
     Errors: GpuError with what ncu printed instead.
     """
@@ -360,7 +379,7 @@ def profiled(case: Case, rungs: dict[str, Built], quack: str | None, folder: Pat
     if ncu is None:
         raise runtime.GpuError("ncu is not on the PATH.")
     with tempfile.TemporaryDirectory() as place:
-        Path(place, "what").write_bytes(pickle.dumps((case, rungs, quack, folder)))
+        Path(place, "what").write_bytes(pickle.dumps((case, rungs, rivals, folder)))
         command = [ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none"]
         command += ["--print-units", "base", "--metrics", ",".join(COUNTERS.values())]
         command += [sys.executable, "-m", "benchmarks.hopper_gemm", "--launch-only", place]
@@ -370,8 +389,8 @@ def profiled(case: Case, rungs: dict[str, Built], quack: str | None, folder: Pat
     return counted(done.stdout)
 
 
-def counted(printed: str) -> dict[str, dict[str, float]]:
-    """The counters of each contestant, from what ncu and `launch_only` print.
+def counted(printed: str) -> dict[str, tuple[str, dict[str, float]]]:
+    """The kernel and the counters of each contestant, from what ncu and `launch_only` print.
 
     Errors: GpuError where there is no table, or another number of kernels than of contestants.
     """
@@ -381,9 +400,11 @@ def counted(printed: str) -> dict[str, dict[str, float]]:
         raise runtime.GpuError(f"ncu printed no table: {printed[-1500:]}")
     order = re.findall(r"^launched (\S+)$", printed, re.MULTILINE)
     named = {metric: name for name, metric in COUNTERS.items()}
+    kernels: dict[int, str] = {}
     found: dict[int, dict[str, float]] = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
         value = re.sub(r"[^0-9.eE+-]", "", row["Metric Value"] or "")
+        kernels[int(row["ID"])] = row["Kernel Name"][:120]
         if value and row["Metric Name"] in named:
             found.setdefault(int(row["ID"]), {})[named[row["Metric Name"]]] = float(value)
     for counters in found.values():
@@ -391,19 +412,20 @@ def counted(printed: str) -> dict[str, dict[str, float]]:
             counters["l2_bytes_read"] = 32 * counters.pop("l2_sectors_read")
     if len(order) != len(found):
         raise runtime.GpuError(f"ncu saw {len(found)} kernels of {', '.join(order)}.")
-    return dict(zip(order, (found[launch] for launch in sorted(found)), strict=True))
+    return dict(zip(order, ((kernels[launch], found[launch]) for launch in sorted(found)), strict=True))
 
 
 def launch_only(place: str, sms: int) -> None:
     """Launch each contestant once while the profiler listens: what ncu is given."""
     import torch
 
-    case, rungs, quack, folder = pickle.loads(Path(place, "what").read_bytes())
+    case, rungs, rivals, folder = pickle.loads(Path(place, "what").read_bytes())
+    hopper_rivals.install(folder)
     bench = Bench(case)
     contestants = [bench.cublas]
-    if quack is not None:
-        (best,) = (one for one in hopper_rivals.candidates("quack", folder) if one.config == quack)
-        contestants.append(Contestant("quack", "rival", quack, best.prepare(bench.sets)))
+    for rival, config in rivals.items():
+        (best,) = (one for one in hopper_rivals.candidates(rival, folder) if one.config == config)
+        contestants.append(Contestant(rival, "rival", config, best.prepare(bench.sets)))
     contestants += [rung(name, case, built, sms, bench.sets) for name, built in rungs.items()]
     for one in contestants:
         one.launch(0)
@@ -418,34 +440,64 @@ def launch_only(place: str, sms: int) -> None:
 # --- everything -------------------------------------------------------------------------------------------
 
 
+Search = list[dict[str, Any]]
+"""What a rival's configurations reach: name, config, tflops, mnk and dtype."""
+
+
+def known(search: Search, case: Case, rival: str) -> list[str]:
+    """A rival's two best configurations for a case in an earlier search; none if it was not searched."""
+    rows = [row for row in search if row["name"] == rival and _of(row, case)]
+    return [row["config"] for row in sorted(rows, key=lambda row: -row["tflops"])[:2]]
+
+
+def prepared(
+    cases: Sequence[Case], folder: Path | None, search: Search, sms: int
+) -> dict[tuple[str, Case], Built | str]:
+    """The rungs' machine code; rivals that keep what they compile do so meanwhile."""
+    jobs = [(name, case, sms) for case in cases for name in (LADDER if case.everybody else LADDER[-1:])]
+    ahead = set()
+    for rival in ("quack", "triton"):
+        if folder is None or hopper_rivals.missing(rival, folder):
+            continue
+        offered: list[str] = []
+        with contextlib.suppress(Exception):  # the measurement meets it again and says so
+            offered = [one.config for one in hopper_rivals.candidates(rival, folder)]
+        taking_part = [case for case in cases if case.everybody or rival == "quack"]
+        ahead |= {
+            (rival, folder, config, case.dtype)
+            for case in taking_part
+            for config in known(search, case, rival) or offered
+        }
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(mp_context=context) as pool, ProcessPoolExecutor(mp_context=context) as other:
+        warmed = [other.submit(hopper_rivals.warm, *one) for one in sorted(ahead)]
+        built = list(pool.map(build, *zip(*jobs, strict=True)))
+        for one in warmed:
+            one.exception()
+    return dict(zip([job[:2] for job in jobs], built, strict=True))
+
+
 def measure(
-    cases: Iterable[Case],
+    cases: Sequence[Case],
     folder: Path | None,
+    search: Search,
     seconds: float,
     sms: int,
     keep: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
     """Measure the cases; `keep` is given what there is after each. At last the counters of the full cases."""
-    cases = list(cases)
-    jobs = [(name, case, sms) for case in cases for name in (LADDER if case.everybody else LADDER[-1:])]
-    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        built = dict(zip([job[:2] for job in jobs], pool.map(build, *zip(*jobs, strict=True)), strict=True))
+    built = prepared(cases, folder, search, sms)
     top = wgmma_rate.ceiling(sms)
-    result: dict[str, Any] = {
-        "rows": [],
-        "sustained": [],
-        "ceiling": {"by_size": [], "sustained_by_size": []},
-    }
-    result |= {"candidates": [], "refused": {}}
+    result: dict[str, Any] = {"rows": [], "sustained": [], "search": list(search), "refused": {}}
+    result["ceiling"] = {"short": None, "sustained": None, "by_size": [], "sustained_by_size": []}
     profiles = []
     for case in cases:
         bench = Bench(case)
         contestants = [bench.ready(bench.cublas)]
         for rival in hopper_rivals.RIVALS if case.everybody else ("quack",):
-            found, rows = bench.best(rival, folder)
+            found, rows = bench.best(rival, folder, chosen := known(search, case, rival))
             contestants += [found] if found else []
-            result["candidates"] += [{"mnk": list(case.mnk), "dtype": case.dtype, **row} for row in rows]
-        quack = next((one.config for one in contestants if one.name == "quack"), None)
+            result["search"] += [] if chosen else rows
         rungs = {}
         for name in LADDER if case.everybody else LADDER[-1:]:
             one = built[name, case]
@@ -459,32 +511,30 @@ def measure(
         measured = short(bench, contestants, top)
         result["rows"] += measured["rows"]
         result["ceiling"]["by_size"].append(measured["ceiling"])
+        result["ceiling"]["short"] = measured["ceiling"]["tflops"]
         if case.sustained and seconds:
             result["sustained"] += steady(bench, contestants, seconds)
         if case.everybody and seconds:
             ceiling = {"mnk": list(case.mnk), "dtype": case.dtype, **top.sustained(SETTLE_S, seconds)}
             result["ceiling"]["sustained_by_size"].append(ceiling)
+            result["ceiling"]["sustained"] = ceiling
         result["refused"] |= {f"{case}: {what}": why for what, why in bench.refused.items()}
         if case.everybody:
-            profiles.append((case, rungs, quack))
-        largest = max(result["ceiling"]["by_size"], key=lambda one: math.prod(one["mnk"]))
-        result["ceiling"] |= {
-            "short": largest["tflops"],
-            "sustained": next(iter(result["ceiling"]["sustained_by_size"][-1:]), None),
-        }
+            rivals = {one.name: one.config for one in contestants if one.name in PROFILED_RIVALS}
+            profiles.append((case, rungs, rivals))
         keep(result)
         print(table({**result, "rows": measured["rows"]}, case), flush=True)
         del bench, contestants
-    for case, rungs, quack in profiles:
+    for case, rungs, rivals in profiles:
         try:
-            counters = profiled(case, rungs, quack, folder)
+            counters = profiled(case, rungs, rivals, folder)
         except (runtime.GpuError, subprocess.TimeoutExpired) as error:
             result["refused"][f"{case}: counters"] = str(error)[-2000:]
-            continue
+            counters = {}
         for row in result["rows"]:
-            if (row["mnk"], row["dtype"]) == (list(case.mnk), case.dtype):
-                row["counters"] = counters.get(row["name"])
-    keep(result)
+            if _of(row, case):
+                row["kernel"], row["counters"] = counters.get(row["name"], (None, None))
+        keep(result)
     return result
 
 
@@ -537,6 +587,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rivals", type=Path, default=os.environ.get("RIVALS"), help="the rivals' files")
     parser.add_argument("--only", nargs="+", choices=[str(case) for case in CASES], help="some of the cases")
     parser.add_argument("--seconds", type=float, default=2.0, help="sustained, each contestant; 0 for none")
+    parser.add_argument("--search", type=Path, help="a result whose search of configurations is taken over")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--launch-only", metavar="DIR", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -555,6 +606,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.launch_only:
         launch_only(options.launch_only, gpu.multiprocessors)
         return 0
+    hopper_rivals.install(folder)
     head = {
         "recorded": {
             **of_this_machine(),
@@ -566,6 +618,7 @@ def main(arguments: list[str] | None = None) -> int:
             "sustained": f"{options.seconds} s each in two turns, each after {SETTLE_S} s; the means",
             "sets": SETS,
             "numbers": "normally distributed",
+            "search": f"medians of {TUNING_ROUNDS} rounds; the two best of a size come into the rounds",
             "ratio": "to cuBLAS through PyTorch in the same run",
             "checked": f"{ROWS_CHECKED} rows against float64, all of C against cuBLAS's",
         },
@@ -578,7 +631,8 @@ def main(arguments: list[str] | None = None) -> int:
             output.write_text(json.dumps({**head, **result}, indent=1) + "\n", encoding="utf-8")
 
     cases = [case for case in CASES if whole or str(case) in options.only]
-    result = measure(cases, folder, options.seconds, gpu.multiprocessors, keep)
+    search = json.loads(options.search.read_text())["search"] if options.search else []
+    result = measure(cases, folder, search, options.seconds, gpu.multiprocessors, keep)
     write_result({**head, **result}, output)
     return 0
 

@@ -9,6 +9,7 @@ All of them compute C = A times B transposed for A (M, K), B (N, K) and C (M, N)
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import importlib.metadata
@@ -26,12 +27,15 @@ __all__ = [
     "RIVALS",
     "Candidate",
     "Launch",
+    "NotOfferedError",
     "Sets",
     "candidates",
     "cublas",
+    "install",
     "installed",
     "missing",
     "versions",
+    "warm",
 ]
 
 Sets = Sequence[tuple[Any, Any, Any]]
@@ -47,6 +51,10 @@ FILES = {
 }
 
 
+class NotOfferedError(Exception):
+    """A rival has no such configuration for this problem."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One configuration of one rival; `prepare` compiles it for the sets."""
@@ -60,6 +68,33 @@ def missing(rival: str, folder: Path | None) -> list[str]:
     """The files of a rival that the folder lacks; all of them where there is no folder."""
     wanted = FILES.get(rival, ())
     return [name for name in wanted if folder is None or not list(folder.glob(name))]
+
+
+def install(folder: Path | None) -> None:
+    """Unpack the wheels beside this machine's packages, once, and put them on Python's path."""
+    if folder is None or missing("quack", folder) or installed("quack"):
+        return
+    target = Path(tempfile.gettempdir(), "hopper_rivals")
+    if not target.exists():
+        wheels = [str(path) for name in FILES["quack"] for path in folder.glob(name)]
+        options = ["--no-index", "--no-deps", "--no-compile", "--target", str(target)]
+        subprocess.run([sys.executable, "-m", "pip", "install", "-qq", *options, *wheels], check=True)
+    sys.path.append(str(target))
+    importlib.invalidate_caches()
+
+
+def warm(rival: str, folder: Path, config: str, dtype: str) -> None:
+    """Run a configuration on small matrices: QuACK and Triton keep on disk what they compile for it."""
+    import torch
+
+    install(folder)
+    kind = torch.float16 if dtype == "f16" else torch.bfloat16
+    sets = [tuple(torch.zeros((512, 512), dtype=kind, device="cuda") for _ in range(3))]
+    for one in candidates(rival, folder):
+        if one.config == config:
+            with contextlib.suppress(Exception):  # the measurement meets it again and says so
+                one.prepare(sets)(0)
+    torch.cuda.synchronize()
 
 
 def candidates(rival: str, folder: Path | None) -> list[Candidate]:
@@ -199,7 +234,7 @@ def _cublaslt(_folder: Path) -> Iterator[Candidate]:
             product = _Lt(sets)
             proposed = product.heuristics()
             if place >= len(proposed):
-                raise IndexError(f"cublasLt proposes {len(proposed)} algorithms")
+                raise NotOfferedError(f"cublasLt proposes {len(proposed)} algorithms")
             return lambda number: product.launch(proposed[place], number)
 
         yield Candidate("cublaslt", f"heuristic {place}", prepare)
@@ -218,15 +253,7 @@ _QUACK = (
 )
 
 
-def _quack(folder: Path) -> Iterator[Candidate]:
-    if importlib.util.find_spec("quack") is None:
-        target = Path(tempfile.gettempdir(), "hopper_rivals")
-        if not target.exists():
-            wheels = [str(path) for name in FILES["quack"] for path in folder.glob(name)]
-            options = ["--no-index", "--no-deps", "--no-compile", "--target", str(target)]
-            subprocess.run([sys.executable, "-m", "pip", "install", "-qq", *options, *wheels], check=True)
-        sys.path.append(str(target))
-        importlib.invalidate_caches()
+def _quack(_folder: Path) -> Iterator[Candidate]:
     interface = importlib.import_module("quack.gemm_interface")
     configuration = importlib.import_module("quack.gemm_config").GemmConfig
     for rows, columns, pingpong, (along_m, along_n) in _QUACK:

@@ -139,6 +139,7 @@ def made_up(monkeypatch, tmp_path):
     pool = MagicMock()
     pool.__enter__.return_value.map = lambda build, names, cases, sms: [built for _ in names]
     monkeypatch.setattr(bench, "ProcessPoolExecutor", lambda **_: pool)
+    monkeypatch.setattr(hopper_rivals, "installed", lambda module: True)
     top = MagicMock(loop=Loop(256), blocks=132)
     top.sustained.return_value = {
         "tflops": 800.0,
@@ -152,7 +153,9 @@ def made_up(monkeypatch, tmp_path):
         yield hopper_rivals.Candidate("quack", "128x256", lambda sets: lambda number: None)
         yield hopper_rivals.Candidate("quack", "512x512", lambda sets: 1 / 0)
 
-    monkeypatch.setattr(hopper_rivals, "_CANDIDATES", {"quack": offers, "triton": lambda folder: 1 / 0})
+    monkeypatch.setattr(
+        hopper_rivals, "_CANDIDATES", {"quack": offers, "triton": lambda folder: iter([1 / 0])}
+    )
     monkeypatch.setattr(hopper_rivals, "RIVALS", ("quack", "triton"))
     for names in hopper_rivals.FILES.values():
         for name in names:
@@ -163,7 +166,7 @@ def made_up(monkeypatch, tmp_path):
 def test_measure__keeps_rows_ratios_and_what_was_refused(made_up):
     kept = []
     case = bench.CASES[0]
-    result = bench.measure([case], made_up, 2.0, 132, lambda found: kept.append(json.dumps(found)))
+    result = bench.measure([case], made_up, [], 2.0, 132, lambda found: kept.append(json.dumps(found)))
     assert json.loads(kept[-1]) == json.loads(json.dumps(result))
     assert [row["name"] for row in result["rows"]] == ["cublas", "quack", "hopper_one"]
     tflops = 2 * 4096**3 * 4 / 2e-3 / 1e12  # a graph of four launches in two milliseconds
@@ -171,11 +174,27 @@ def test_measure__keeps_rows_ratios_and_what_was_refused(made_up):
     assert all(row["ratio"] == pytest.approx(1) for row in (*result["rows"], *result["sustained"]))
     assert result["sustained"][0]["tflops"] == pytest.approx(2 * 4096**3 / 1e-3 / 1e12)
     assert [len(row["turns"]) for row in result["sustained"]] == [2, 2, 2]
-    assert [row["config"] for row in result["candidates"]] == ["128x256"]
+    assert [row["config"] for row in result["search"]] == ["128x256"]
     assert {what.split(": ")[1] for what in result["refused"]} == {"quack, 512x512", "triton", "counters"}
     shown = bench.table(result, case)
     assert "wgmma alone" in shown
     assert "ZeroDivisionError" in shown
+
+
+def test_known__is_the_two_best_of_the_size():
+    case = bench.CASES[0]
+    search = [
+        {"name": name, "config": config, "tflops": tflops, "mnk": [size] * 3, "dtype": "f16"}
+        for name, config, tflops, size in (
+            ("quack", "a", 600, 4096),
+            ("quack", "b", 650, 4096),
+            ("quack", "c", 640, 4096),
+            ("quack", "d", 700, 8192),
+            ("triton", "e", 700, 4096),
+        )
+    ]
+    assert bench.known(search, case, "quack") == ["b", "c"]
+    assert bench.known(search, case, "cutlass_dsl") == []
 
 
 def test_make__has_a_door_for_it(repository):
