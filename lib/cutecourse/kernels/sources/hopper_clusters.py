@@ -116,7 +116,8 @@ def hopper_clusters(
 
         # Each thread stores pairs of columns, 8 columns apart. N is a multiple of 8, so no pair is cut off.
         gC = cute.local_tile(mC, TILE[:2], (block_m, block_n))
-        cC = cute.local_tile(cute.make_identity_tensor(mC.shape), TILE[:2], (block_m, block_n))
+        rows = cute.round_up(mC.shape[0], CLUSTER[0] * TILE[0])  # a cluster may have a tile too many
+        cC = cute.local_tile(cute.make_identity_tensor((rows, mC.shape[1])), TILE[:2], (block_m, block_n))
         tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.partition_C(cC)  # ((2, 2, 32), 1, 1)
         tCrC = cute.make_fragment_like(acc, dtype)
         tCrC.store(acc.load().to(dtype))
