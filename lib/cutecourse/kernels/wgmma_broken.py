@@ -1,7 +1,7 @@
 """wgmma_one with one thing wrong at a time: each fence and each wait left out once.
 
-A and B hold small integers, whose sums are exact. `MEASURED` is the size for a GPU: with three CTAs on each SM,
-a missing proxy fence shows.
+A and B hold small integers, whose sums are exact. `MEASURED` is the size for a GPU: with three CTAs on each
+SM, a missing proxy fence shows.
 """
 
 from __future__ import annotations
