@@ -1,7 +1,8 @@
 """wgmma_one with one thing wrong at a time: each fence and each wait left out once.
 
-A and B hold small integers, whose sums are exact. `MEASURED` is the size for a GPU: with three CTAs on each
-SM, a missing proxy fence shows.
+The right kernel clears A's stage as soon as the stage is free. The next copy would fill it anyway, but the
+copy comes late, and a mistake could stay unseen. A and B hold small integers, whose sums are exact.
+`MEASURED` is the size for a GPU: with three CTAs on each SM, a missing proxy fence shows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse.kernels import wgmma_one
-from cutecourse.kernels.faults import Fault, by_name, changed_text
+from cutecourse.kernels.faults import Fault, by_name, changed_module, changed_text
 from cutecourse.kernels.spec import LaunchSpec, SpecError
 
 M, K = 256, 512
@@ -21,13 +22,21 @@ _FENCE = "        warpgroup.fence()\n"
 _COMMIT = "        warpgroup.commit_group()\n"
 _WAIT = "        warpgroup.wait_group(0)\n"
 _PROXY = '        cute.arch.fence_proxy("async.shared", space="cta")\n'
+_BARRIER = "        cute.arch.sync_threads()  # all four warps have waited: the stage is free\n"
+CLEAR = """\
+        if k + 1 < cute.size(gA, mode=[2]):
+            for i in cutlass.range_constexpr(cute.size(tAsA)):
+                tAsA[i] = cutlass.Float16(0)
+"""
+
+_CLEARING = changed_module(wgmma_one, "clearing", ((_BARRIER, _BARRIER + CLEAR),))
 
 FAULTS = by_name(
-    wgmma_one,
+    _CLEARING,
     (
         Fault("no_fence", _FENCE, "", "nothing orders the registers' earlier uses before wgmma's own"),
         Fault("no_commit", _COMMIT, "", "the wgmma belong to no group, so the wait has nothing to wait for"),
-        Fault("no_wait", _WAIT, "", "the next k-tile, and the store of C, come while wgmma still work"),
+        Fault("no_wait", _WAIT, "", "the stage is cleared and filled while wgmma read it"),
         Fault(
             "no_proxy_fence", _PROXY, "", "the threads' stores are not ordered before the tensor core's reads"
         ),
@@ -43,28 +52,21 @@ FAULTS = by_name(
             "        if k + 1 < cute.size(gA, mode=[2]):\n    " + _WAIT,
             "C is stored while the wgmma of the last k-tile still work",
         ),
-        Fault(
-            "cleared_too_early",
-            _WAIT,
-            "        for i in range(tid, cute.size(sA), THREADS):\n            sA[i] = cutlass.Float16(0)\n"
-            + _WAIT,
-            "the stage is cleared for the next k-tile while wgmma read it",
-        ),
     ),
 )
 
 
 def right(m: int = M, k: int = K) -> LaunchSpec:
     """The launch without a fault."""
-    return wgmma_one.spec(m, k)
+    return wgmma_one.spec(m, k).with_text(_CLEARING.FILE.text, "wgmma_clearing")
 
 
 def broken(fault: str, m: int = M, k: int = K) -> LaunchSpec:
     """The launch with one fault. Errors: SpecError for a name that is none of `FAULTS`."""
     if fault not in FAULTS:
         raise SpecError(f"wgmma_broken has no fault {fault!r}; it has {', '.join(FAULTS)}.")
-    text = changed_text(wgmma_one, ((FAULTS[fault].right, FAULTS[fault].wrong),))
-    return right(m, k).with_text(text, f"wgmma_{fault}")
+    text = changed_text(_CLEARING, ((FAULTS[fault].right, FAULTS[fault].wrong),))
+    return wgmma_one.spec(m, k).with_text(text, f"wgmma_{fault}")
 
 
 def arguments(seed: int, m: int = M, k: int = K) -> tuple[dict[str, Any], str, np.ndarray[Any, Any]]:
