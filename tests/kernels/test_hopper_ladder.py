@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.kernels import SpecError, hopper_broken
+from cutecourse.kernels import SpecError, hopper_broken, hopper_store_broken
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.hopper_ladder import RUNGS
 
@@ -104,20 +104,22 @@ def test_rung__assembles_without_spills_or_warnings(rung, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "said"),
+    ("module", "fault", "kind", "said"),
     [
-        ("released_early", "StageReusedEarly", "Execute wgmma.wait_group, and a barrier after it"),
-        ("counts_one_warpgroup", "StageReusedEarly", "may not have read yet|has not waited for that copy"),
-        ("tells_its_own_cta", "StageReusedEarly", "of CTA [01]"),
-        ("remote_arrive_forgotten", "DeadlockError", "lacks 16 of 16 arrivals"),
-        ("starts_with_the_wrong_parity", "DeadlockError", "waits for parity 0 of mbarrier"),
-        ("expects_its_own_half", "UninitializedRead", "wait for its mbarrier, which must expect all its bytes"),
+        (hopper_broken, "released_early", "StageReusedEarly", "Execute wgmma.wait_group, and a barrier"),
+        (hopper_broken, "counts_one_warpgroup", "StageReusedEarly", "may not have read yet|has not waited"),
+        (hopper_broken, "tells_its_own_cta", "StageReusedEarly", "of CTA [01]"),
+        (hopper_broken, "remote_arrive_forgotten", "DeadlockError", "lacks 16 of 16 arrivals"),
+        (hopper_broken, "starts_with_the_wrong_parity", "DeadlockError", "waits for parity 0 of mbarrier"),
+        (hopper_broken, "expects_its_own_half", "UninitializedRead", "which must expect all its bytes"),
+        (hopper_store_broken, "no_proxy_fence", "MissingProxyFence", "Each thread must fence its stores"),
+        (hopper_store_broken, "buffer_reused_early", "OverwrittenSource", "may not have read yet"),
     ],
 )
-def test_fault__is_reported(fault, kind, said):
-    arguments, _, _ = hopper_broken.arguments(seed=0)
+def test_fault__is_reported(module, fault, kind, said):
+    arguments, _, _ = module.arguments(seed=0)
     with pytest.raises(emulator.EmulatorError, match=said) as caught:
-        runtime.run(hopper_broken.broken(fault), device="emulator", **arguments)
+        runtime.run(module.broken(fault), device="emulator", **arguments)
     assert type(caught.value).__name__ == kind
 
 

@@ -161,6 +161,7 @@ CHAPTERS = (
             "hopper_persistent",
             "hopper_pingpong",
             "hopper_broken",
+            "hopper_store_broken",
         ),
         target="sm_90a",
         reason="wgmma and setmaxnreg are Hopper's alone, and PTX with an `a` is for one generation",

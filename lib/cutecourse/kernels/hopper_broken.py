@@ -1,8 +1,8 @@
 """hopper_clusters with waits that end: right, and with one thing wrong at a time.
 
 One cluster computes C of 256x256, and K has ten k-tiles, so each of the four stages is filled again. A and B
-hold small integers, whose sums are exact. No wait goes on forever: a warp that has tried often enough says
-so in `gave_up` and goes on, so the wrong kernels come back from a GPU as well.
+hold small integers, whose sums are exact. `MEASURED` is the size for a GPU. No wait goes on forever: a warp
+that has tried often enough says so in `gave_up` and goes on, so the wrong kernels come back from a GPU too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from cutecourse.kernels import hopper_clusters
 from cutecourse.kernels.faults import Fault, by_name, changed_text
 from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor
 
-MNK = (256, 256, 640)
+M, N, K = 256, 256, 640
+MEASURED = (2048, 2048, 2048)
 
 WAIT = '''@cute.jit
 def wait(barrier: cute.Pointer, parity: cutlass.Int32, gave_up: cute.Tensor):
@@ -76,7 +77,7 @@ FAULTS = by_name(
 )
 
 
-def _bounded(fault: Fault | None = None, mnk: tuple[int, int, int] = MNK) -> LaunchSpec:
+def _bounded(m: int, n: int, k: int, fault: Fault | None = None) -> LaunchSpec:
     changes = [
         ("@cute.kernel\n", f"{WAIT}@cute.kernel\n"),
         ("    mC: cute.Tensor,\n", "    mC: cute.Tensor,\n    gave_up: cute.Tensor,\n"),
@@ -90,7 +91,7 @@ def _bounded(fault: Fault | None = None, mnk: tuple[int, int, int] = MNK) -> Lau
     ]
     if fault:
         changes.append((fault.right, fault.wrong))
-    right = hopper_clusters.spec(*mnk)
+    right = hopper_clusters.spec(m, n, k)
     spec = right.with_text(
         changed_text(hopper_clusters, changes), f"hopper_{fault.name if fault else 'right'}"
     )
@@ -104,23 +105,28 @@ def _warps(spec: LaunchSpec) -> tuple[int, int, int]:
     return (*spec.grid[:2], spec.block[0] // 32)
 
 
-RIGHT = _bounded()
-LAUNCH = RIGHT
+def right(m: int = M, n: int = N, k: int = K) -> LaunchSpec:
+    """The launch without a fault, with waits that end."""
+    return _bounded(m, n, k)
 
 
-def broken(fault: str, mnk: tuple[int, int, int] = MNK) -> LaunchSpec:
+def broken(fault: str, m: int = M, n: int = N, k: int = K) -> LaunchSpec:
     """The launch with one fault. Errors: SpecError for a name that is none of `FAULTS`."""
     if fault not in FAULTS:
         raise SpecError(f"hopper_broken has no fault {fault!r}; it has {', '.join(FAULTS)}.")
-    return _bounded(FAULTS[fault], mnk)
+    return _bounded(m, n, k, FAULTS[fault])
 
 
-def arguments(seed: int, mnk: tuple[int, int, int] = MNK) -> tuple[dict[str, Any], str, np.ndarray[Any, Any]]:
+def arguments(
+    seed: int, m: int = M, n: int = N, k: int = K
+) -> tuple[dict[str, Any], str, np.ndarray[Any, Any]]:
     """A and B of small integers, C that nothing has been stored to, and what C should be."""
-    m, n, k = mnk
     random = np.random.default_rng(seed)
     a, b = (random.integers(-3, 3, (rows, k), endpoint=True).astype(np.float16) for rows in (m, n))
     given = {"a": a, "b": b, "c": np.full((m, n), -4096, np.float16)}
-    gave_up = np.zeros(_warps(hopper_clusters.spec(*mnk)), np.int32)
+    gave_up = np.zeros(_warps(hopper_clusters.spec(m, n, k)), np.int32)
     expected = (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16)
     return {**given, "gave_up": gave_up}, "c", expected
+
+
+RIGHT = LAUNCH = right()
