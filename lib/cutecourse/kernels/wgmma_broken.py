@@ -1,6 +1,6 @@
 """wgmma_one with one thing wrong at a time: each fence and each wait left out once.
 
-The right kernel clears A's stage as soon as the stage is free. The next copy would fill it anyway, but the
+The right kernel clears B's stage as soon as the stage is free. The next copy would fill it anyway, but the
 copy comes late, and a mistake could stay unseen. A and B hold small integers, whose sums are exact.
 `MEASURED` is the size for a GPU: with three CTAs on each SM, a missing proxy fence shows.
 """
@@ -25,8 +25,10 @@ _PROXY = '        cute.arch.fence_proxy("async.shared", space="cta")\n'
 _BARRIER = "        cute.arch.sync_threads()  # all four warps have waited: the stage is free\n"
 CLEAR = """\
         if k + 1 < cute.size(gA, mode=[2]):
-            for i in cutlass.range_constexpr(cute.size(tAsA)):
-                tAsA[i] = cutlass.Float16(0)
+            zeros = cute.make_rmem_tensor(8, cutlass.Float16)
+            zeros.fill(0.0)
+            for i in cutlass.range_constexpr(16):
+                cute.autovec_copy(zeros, tBsB[None, 15 - i, 0])
 """
 
 _CLEARING = changed_module(wgmma_one, "clearing", ((_BARRIER, _BARRIER + CLEAR),))
