@@ -68,9 +68,9 @@ def product(name: str, kind: str, spec: LaunchSpec) -> Family:
         whole(*(extent for extent in one.extents if extent), seed=seed).astype(one.dtype.numpy)
         for seed, one in enumerate((a, b))
     )
-    out = np.full([extent for extent in c.extents if extent], np.nan, np.float32)
+    out = np.full([extent for extent in c.extents if extent], np.nan, c.dtype.numpy)
     names = [one.argument for one in (a, b, c)]
-    expected = left.astype(np.float32) @ right.astype(np.float32).T
+    expected = (left.astype(np.float32) @ right.astype(np.float32).T).astype(c.dtype.numpy)
     return Family(name, kind, spec, dict(zip(names, (left, right, out), strict=True)), {names[2]: expected})
 
 
@@ -355,7 +355,7 @@ def _copies() -> list[Family]:
 def _tensor_cores() -> list[Family]:
     """tcgen05: one CTA, a cluster, a pair, pairs of a cluster with a pipeline; wgmma with a pipeline."""
     from benchmarks import wgmma_gemm
-    from cutecourse.kernels import umma_gemm, umma_tile, umma_tma, umma_tma_broken, umma_two_sm
+    from cutecourse.kernels import hopper_roles, umma_gemm, umma_tile, umma_tma, umma_tma_broken, umma_two_sm
 
     along_mn = umma_gemm.gemm_spec((256, 256, 512), dtype="bf16", major_a="mn", major_b="mn", cluster=(2, 1))
     return [
@@ -367,6 +367,7 @@ def _tensor_cores() -> list[Family]:
         product("umma_gemm 2x2", "tcgen05 pipeline", umma_gemm.gemm_spec((256, 512, 512), cluster=(2, 2))),
         product("umma_gemm, M- and N-major", "tcgen05 pipeline", along_mn),
         product("wgmma_gemm", "wgmma", wgmma_gemm.gemm_spec(128, 128, 512)),
+        product("hopper_roles", "wgmma", hopper_roles.spec(128, 256, 640)),
     ]
 
 

@@ -1,10 +1,23 @@
-"""Mistakes with the tensor core of Hopper: wgmma's fences, groups and descriptors."""
+"""Mistakes with the tensor core of Hopper: wgmma's fences, groups and descriptors, and the register pool."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from benchmarks.mutation import sites
-from benchmarks.mutation.expected import LAYOUT, OUTSIDE_TILE
-from benchmarks.mutation.rule import Rule, Write, at, counted, dropped, instead, operand, the_other
+from benchmarks.mutation.expected import LAYOUT, NEVER, OUTSIDE_TILE
+from benchmarks.mutation.rule import (
+    Change,
+    Kernel,
+    Rule,
+    Write,
+    at,
+    counted,
+    dropped,
+    instead,
+    operand,
+    the_other,
+)
 
 # The fields of the descriptor: PTX ISA 9.0, "Matrix descriptor format" of wgmma.mma_async.
 _STRIDE = 0x3FFF << 32
@@ -13,12 +26,20 @@ _SWIZZLE = 3 << 62  # 1: 128 bytes, 2: 64 bytes
 _ALL = (1 << 64) - 1
 _K = frozenset({"ReductionMismatch"})
 _IN_FLIGHT = frozenset({"AccumulatorInFlight", "StageReusedEarly", "OverwrittenSource"})
+_DEC = r"setmaxnreg\.(?P<action>dec)\.sync\.aligned\.u32\s+(?P<count>\d+)\s*;"
+_INC = r"setmaxnreg\.inc\.sync\.aligned\.u32\s+(?P<count>\d+)\s*;"
 _WAIT = r"wgmma\.wait_group\.sync\.aligned\s+(?P<groups>\d+)\s*;"
 
 
 def _transposed(name: str) -> Write:
     """The other major for an operand."""
     return instead(name, lambda place: str(1 - int(place[name])))
+
+
+def _no_start(kernel: Kernel) -> Iterator[Change]:
+    """An entry that has setmaxnreg without .minnctapersm and .maxnreg."""
+    if "setmaxnreg" in kernel.code:
+        yield from at(r"\.(?:minnctapersm|maxnreg)\s+\d+", dropped)(kernel)
 
 
 def _of(name: str, *rules: tuple[str, str, frozenset[str], str, tuple[str, ...]]) -> tuple[Rule, ...]:
@@ -149,4 +170,39 @@ RULES: tuple[Rule, ...] = (
     ),
     *_of("A", *_DESCRIPTOR),
     *_of("B", *_DESCRIPTOR),
+    Rule(
+        "setmaxnreg.dec dropped",
+        "nobody gives registers",
+        NEVER,
+        "the warps that ask for more wait for good",
+        at(_DEC, dropped),
+    ),
+    Rule(
+        "setmaxnreg.dec: 8 registers more are kept",
+        "too few are given",
+        NEVER,
+        "the last warp that asks for more waits for good",
+        at(_DEC, counted("count", 8)),
+    ),
+    Rule(
+        "setmaxnreg.inc: 8 registers more",
+        "too many are asked for",
+        NEVER,
+        "the last warp that asks for more waits for good",
+        at(_INC, counted("count", 8)),
+    ),
+    Rule(
+        "setmaxnreg.inc for .dec",
+        "asked for fewer registers than there are",
+        frozenset({"RegisterPoolError"}) | NEVER,
+        "it must not lower the number, and gives nothing to those that wait",
+        at(_DEC, instead("action", lambda place: "inc")),
+    ),
+    Rule(
+        "register count dropped",
+        "an entry with setmaxnreg that does not say how many registers there are",
+        frozenset({"SetmaxnregIgnored"}),
+        "ptxas leaves setmaxnreg out",
+        _no_start,
+    ),
 )
