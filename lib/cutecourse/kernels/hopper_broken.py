@@ -1,8 +1,8 @@
 """hopper_clusters with waits that end: right, and with one thing wrong at a time.
 
 One cluster computes C of 256x256, and K has ten k-tiles, so each of the four stages is filled again. A and B
-hold small integers, whose sums are exact. `MEASURED` is the size for a GPU. No wait goes on forever: a warp
-that has tried often enough says so in `gave_up` and goes on, so the wrong kernels come back from a GPU too.
+hold small integers, whose sums are exact. CTA 1 multiplies more slowly than CTA 0, as it may at any time. No
+wait goes on forever: a warp that has tried often enough says so in `gave_up` and goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from cutecourse.kernels.faults import Fault, by_name, changed_text
 from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor
 
 M, N, K = 256, 256, 640
-MEASURED = (2048, 2048, 2048)
 
 WAIT = '''@cute.jit
 def wait(barrier: cute.Pointer, parity: cutlass.Int32, gave_up: cute.Tensor):
@@ -33,6 +32,10 @@ def wait(barrier: cute.Pointer, parity: cutlass.Int32, gave_up: cute.Tensor):
 
 
 '''
+
+SLOW = """
+            if rank == 1:
+                cute.arch.inline_ptx("nanosleep.u32 4000;")"""
 
 FAULTS = by_name(
     hopper_clusters,
@@ -83,7 +86,7 @@ def _bounded(m: int, n: int, k: int, fault: Fault | None = None) -> LaunchSpec:
         ("    mC: cute.Tensor,\n", "    mC: cute.Tensor,\n    gave_up: cute.Tensor,\n"),
         ("mC: cute.Tensor):\n", "mC: cute.Tensor, gave_up: cute.Tensor):\n"),
         ("mC, layout_a, layout_b)", "mC, gave_up, layout_a, layout_b)"),
-        ("cute.arch.mbarrier_wait(full + stage, turn % 2)", "wait(full + stage, turn % 2, gave_up)"),
+        ("cute.arch.mbarrier_wait(full + stage, turn % 2)", f"wait(full + stage, turn % 2, gave_up){SLOW}"),
         (
             "cute.arch.mbarrier_wait(empty + stage, turn % 2 ^ 1)",
             "wait(empty + stage, turn % 2 ^ 1, gave_up)",
