@@ -14,6 +14,7 @@ __all__ = ["Meter", "Reading", "sustain"]
 
 _SAMPLE_S = 0.005
 _AHEAD = 2
+_FEWEST_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,10 @@ class Meter:
 
     @property
     def watts(self) -> float:
-        """Joules over seconds, between the first and the last step of the counter that were seen."""
-        (start, before), (end, after) = self.joules[0], self.joules[-1]
-        return (after - before) / (end - start) if end > start else float("nan")
+        """The slope of the energy over time, through all steps of the counter that were seen."""
+        if len(self.joules) < _FEWEST_STEPS:
+            return float("nan")
+        return statistics.linear_regression(*zip(*self.joules, strict=True)).slope
 
     def __enter__(self) -> Self:
         self._over = threading.Event()
@@ -87,5 +89,4 @@ def sustain(launch: Callable[[], object], launches: int, settle_s: float, second
     with Meter() as meter:
         calls, spent = busy(seconds)
     clock = statistics.median(meter.clocks) if meter.clocks else float("nan")
-    watts = meter.watts if meter.joules else float("nan")
-    return Reading(spent / (calls * launches), clock, watts, spent)
+    return Reading(spent / (calls * launches), clock, meter.watts, spent)

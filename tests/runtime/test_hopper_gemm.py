@@ -103,9 +103,10 @@ launched hopper_one
         bench.counted(table.replace("launched hopper_one\n", ""))
 
 
-def test_meter__divides_between_the_counters_own_steps():
-    meter = Meter(joules=[(1.0, 100.0), (1.1, 170.0), (2.0, 800.0)])
-    assert meter.watts == pytest.approx(700)
+def test_meter__is_the_slope_through_the_counters_steps():
+    steps = [(1.0, 100.0), (1.1, 170.0), (1.5, 450.0), (2.0, 800.0)]
+    assert Meter(joules=steps).watts == pytest.approx(700)
+    assert np.isnan(Meter(joules=steps[:1]).watts)
 
 
 class Event:
