@@ -162,8 +162,9 @@ def paired_ids(kernel: Kernel) -> Iterator[Change]:
 
 def barrier_follows(kernel: Kernel, place: Place) -> str | None:
     """A barrier of the CTA or cluster right behind the fence releases the initialisations as well."""
+    in_registers = r"(?:mov|add|sub|mul|mad|shl|shr|and|or)\.[^;]*;|[$\w]+:"
     behind = re.match(
-        r"\s*(?:fence\.[^;]*;\s*)*(barrier\.cluster\.arrive(?!\.relaxed)|bar\.sync)",
+        rf"\s*(?:(?:fence\.[^;]*;|{in_registers})\s*)*(barrier\.cluster\.arrive(?!\.relaxed)|bar\.sync)",
         kernel.code[place.end() :],
     )
     return "a barrier right behind it releases what was written before" if behind else None
