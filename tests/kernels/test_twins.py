@@ -12,6 +12,7 @@ import pytest
 from cutecourse import emulator, runtime
 from cutecourse.kernels import (
     copy_async,
+    hopper_stages,
     tma_load,
     tma_multicast,
     umma_tile,
@@ -175,6 +176,28 @@ def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, fi
     launch_twin(tmp_path / "tma_multicast.ptx", tma_multicast.LAUNCH, a, out)
     for received in out:
         np.testing.assert_array_equal(received.view(np.uint16), a.view(np.uint16))
+
+
+@pytest.mark.program("nvcc")
+def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
+    source = KERNELS / "cpp" / "hopper_gemm.cu"
+    nvcc(find_program, source, tmp_path / "hopper_gemm.ptx", "-arch=sm_90a", "-ptx")
+    rng = np.random.default_rng(10)
+    a, b = (rng.integers(-3, 4, (256, 192)).astype(np.float16) for _ in "ab")
+    c = np.full((256, 256), np.nan, np.float16)
+    spec = hopper_stages.LAUNCH
+    maps = [
+        (runtime.emulator_tensor_map(parameter.encoding, array),)
+        for parameter, array in zip(spec.params, (a, b), strict=False)
+    ]
+    emulator.launch(
+        (tmp_path / "hopper_gemm.ptx").read_text(),
+        grid=spec.grid,
+        block=spec.block,
+        dynamic_smem=spec.dynamic_smem,
+        args=[*maps, c],
+    )
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
 @pytest.mark.program("nvcc")
