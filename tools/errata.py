@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,19 @@ class Erratum:
 
 @cache
 def _headings(document: str) -> list[tuple[int, str]]:
-    covered = yaml.safe_load(SEEDS.read_text(encoding="utf-8"))["documents"].get(document, {})
+    covered = parsed(SEEDS)["documents"].get(document, {})
     return [(entry["line"], str(entry["title"])) for entry in covered.get("headings", [])]
+
+
+def parsed(path: Path) -> Any:
+    """A YAML file's contents, read once while it stays as it is: every page asks. Nobody changes them."""
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: Path, _written: int) -> Any:
+    # libyaml's reader, where PyYAML was built with it, takes a tenth of the time.
+    return yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def load(path: Path = ERRATA) -> list[Erratum]:
@@ -106,7 +117,7 @@ def load(path: Path = ERRATA) -> list[Erratum]:
     Errors: BadErratum, for a missing or unknown field, an unknown document or chapter, a test that is not
     there, an id that comes twice, lines that are none, or an entry that nothing shows.
     """
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = parsed(path)
     known = documents(path)
     entries = [_entry(raw, known) for raw in data["errata"] or []]
     ids = [entry.id for entry in entries]
@@ -118,7 +129,7 @@ def load(path: Path = ERRATA) -> list[Erratum]:
 
 def documents(path: Path = ERRATA) -> dict[str, Document]:
     """The documents that the errata are about, by their keys."""
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = parsed(path)
     return {
         key: Document(key, entry["title"], entry["source"])
         for key, entry in (data["documents"] or {}).items()

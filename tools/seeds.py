@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tools import errata
 from tools.paths import CHAPTERS, AuthoringError, page_number, relative
 
@@ -125,7 +123,7 @@ def load(path: Path = SEEDS) -> Seeds:
     Errors: BadSeeds, for a document that is missing or unknown, a heading without a place, headings out of
     order, and a place that is not there.
     """
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = errata.parsed(path)
     known = errata.documents()
     if set(data["documents"]) != set(known):
         raise BadSeeds(f"{relative(path)} has the documents {sorted(data['documents'])}, not {sorted(known)}")

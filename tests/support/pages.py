@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 from bs4 import BeautifulSoup
@@ -18,4 +19,10 @@ def build_book(output: Path, *, root: Path = ROOT) -> subprocess.CompletedProces
 
 
 def parse(path: Path) -> BeautifulSoup:
+    """A page of the built book; it is parsed once while it stays as it is, so leave it so."""
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: Path, _written: int) -> BeautifulSoup:
     return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
