@@ -38,7 +38,7 @@ endif
 endif
 endif
 
-.PHONY: help book serve lab test test-gpu bench-blackwell bench-hopper lint check record exercises doctor lock lock-upgrade clean
+.PHONY: help book serve lab test test-all test-gpu bench-blackwell bench-hopper lint check record exercises doctor lock lock-upgrade clean
 
 help: ## List the doors
 	@echo "make DOOR, where DOOR is one of:"
@@ -59,6 +59,9 @@ lab: $(VENV)/.all.stamp ## Open your own copies of the chapters and exercises in
 
 test: $(VENV)/.all.stamp ## Run all tests: library, emulator, kernels, notebooks, pages, browser, style, types
 	@$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.all.stamp ## Run the long tests as well, and compile everything anew (CI: once a week)
+	@CUTECOURSE_TEST_ALL=1 CUTECOURSE_CACHE=off $(PYTEST) $(ARGS)
 
 test-gpu: $(VENV)/.all.stamp ## Run the same tests and fail unless this machine has a GPU
 	@CUTECOURSE_REQUIRE_GPU=1 $(PYTEST) $(ARGS)

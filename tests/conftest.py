@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import machine, web
+from support import machine, unchanged, web
 
 _REASONS = {
     "gpu": (
@@ -18,12 +18,15 @@ _REASONS = {
         f"{machine.MIN_COMPUTE_CAPABILITY[1]} or later on this machine "
         "('make test-gpu' runs these tests where there is one)"
     ),
+    "long": "it takes long: 'make test-all' runs it",
+    "inputs": "its inputs have not changed since it passed: 'make test-all' runs it again",
     "browser": (
         "no Chromium on this machine (Debian: 'apt-get install chromium'; elsewhere set CUTECOURSE_CHROMIUM "
         "to its path)"
     ),
 }
 _NAMES_SHOWN_AT_MOST = 30
+_LEFT_OUT = pytest.StashKey[Counter[tuple[str, str]]]()
 
 
 def _need(reason: str, *, required: bool, because: str) -> None:
@@ -31,6 +34,54 @@ def _need(reason: str, *, required: bool, because: str) -> None:
     if required:
         pytest.fail(f"{reason}; {because}, so this is a failure and not a skip", pytrace=False)
     pytest.skip(reason)
+
+
+def _reason_to_leave_out(item: pytest.Item) -> str | None:
+    """Why a test is not even made an item of this run, or None."""
+    if item.get_closest_marker("gpu") and machine.find_gpu() is None and not machine.gpu_required():
+        return _REASONS["gpu"]
+    if machine.everything():
+        return None
+    if item.get_closest_marker("long"):
+        return _REASONS["long"]
+    if unchanged.passed(item):
+        return _REASONS["inputs"]
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not for this machine or this run; the summary counts it all the same."""
+    left_out: Counter[tuple[str, str]] = Counter()
+    kept = []
+    for item in items:
+        reason = _reason_to_leave_out(item)
+        if reason is None:
+            kept.append(item)
+        else:
+            left_out[reason, item.nodeid.partition("::")[0]] += 1
+    items[:] = kept
+    config.stash[_LEFT_OUT] = left_out
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand what was left out from a worker to the process that writes the summary."""
+    if hasattr(session.config, "workeroutput"):
+        left_out = session.config.stash.get(_LEFT_OUT, Counter())
+        session.config.workeroutput["left_out"] = [(*key, count) for key, count in left_out.items()]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker left out: each worker collects all tests, so the last word is everyone's."""
+    rows = getattr(node, "workeroutput", {}).get("left_out", [])
+    node.config.stash[_LEFT_OUT] = Counter({(reason, file): count for reason, file, count in rows})
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Note that a test passed with its inputs, where that is recorded (`python -m tools.record_inputs`)."""
+    if call.when == "call" and call.excinfo is None:
+        unchanged.note(item)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -126,18 +177,19 @@ def _skip_reason(report: pytest.TestReport) -> str:
     return reason.removeprefix("Skipped: ")
 
 
-def skip_table(skipped: list[tuple[str, str]]) -> list[str]:
+def skip_table(skipped: list[tuple[str, str]], left_out: Counter[tuple[str, str]]) -> list[str]:
     """Return the lines of the summary: each reason with its count, and below it which tests.
 
-    `skipped` holds (reason, test id). A long group is told by file with counts.
+    `skipped` holds (reason, test id), `left_out` how many tests by (reason, file). A long group is told by
+    file with counts.
     """
     groups: dict[str, list[str]] = defaultdict(list)
-    for reason, test in skipped:
+    for reason, test in [*skipped, *left_out.elements()]:
         groups[reason].append(test)
     lines = []
     for reason, tests in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
         lines.append(f"{len(tests)} did not run: {reason}")
-        if len(tests) <= _NAMES_SHOWN_AT_MOST:
+        if len(tests) <= _NAMES_SHOWN_AT_MOST and all("::" in test for test in tests):
             lines += [f"    {test}" for test in sorted(tests)]
         else:
             files: dict[str, int] = defaultdict(int)
@@ -152,8 +204,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> Generator[None, None, None
     """Say last, below pytest's own summaries, what did not run and why."""
     yield
     skipped = [(_skip_reason(report), report.nodeid) for report in terminalreporter.stats.get("skipped", [])]
-    if not skipped:
+    left_out = terminalreporter.config.stash.get(_LEFT_OUT, Counter())
+    if not skipped and not left_out:
         return
     terminalreporter.section("TESTS THAT DID NOT RUN ON THIS MACHINE", sep="=", yellow=True, bold=True)
-    for line in skip_table(skipped):
+    for line in skip_table(skipped, left_out):
         terminalreporter.write_line(line, yellow=not line.startswith(" "))

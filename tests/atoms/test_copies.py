@@ -59,6 +59,7 @@ def test_cases__are_those_of_the_seed() -> None:
 
 
 @pytest.mark.program("nvcc")
+@pytest.mark.inputs("tests/atoms/cpp", "tests/support/cutlass_cpp.py")
 def test_data__is_what_the_headers_print_now() -> None:
     """The pointers, which compile in seconds; `regenerate_copies.py --check` does every case."""
     chosen = [case for case in DATA["cases"] if case["case"] in ("pointer-001", "pointer-003", "flagged-000")]

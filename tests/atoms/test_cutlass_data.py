@@ -40,6 +40,7 @@ def test_data__has_the_installed_headers_lines_and_instructions() -> None:
 
 
 @pytest.mark.program("nvcc")
+@pytest.mark.inputs("tests/atoms/cpp", "tests/support/cutlass_cpp.py")
 def test_data__is_what_the_headers_print_now() -> None:
     """All atoms and two cases; `regenerate.py --check` does every case, in some twenty minutes."""
     cases = [case for case in CUTLASS["cases"] if case["case"] in ("mma-001", "copy-001")]

@@ -93,6 +93,7 @@ def test_wgmma__takes_a_and_b_without_registers(tmp_path, find_program):
 
 
 @pytest.mark.program("nvcc")
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/micro_gemm.cu")
 def test_shared_halves__promise_less_than_copy_uses(tmp_path, find_program):
     twin = Path(__file__).parents[2] / "lib" / "cutecourse" / "kernels" / "cpp" / "micro_gemm.cu"
     plain = tmp_path / "plain.cu"

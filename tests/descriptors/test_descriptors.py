@@ -77,6 +77,7 @@ def test_enumerations__have_the_numbers_of_cutlass(name: str) -> None:
 
 
 @pytest.mark.program("nvcc")
+@pytest.mark.inputs("tests/descriptors/cpp", "tests/support/cutlass_cpp.py")
 def test_cutlass_data__is_what_the_headers_say_now() -> None:
     include, nvcc = cutlass_cpp.include_folder(), shutil.which("nvcc")
     assert nvcc is not None

@@ -85,6 +85,7 @@ def test_cases__other_seeds_change_no_result(case):
 
 
 @pytest.mark.program("ptxas")
+@pytest.mark.inputs("tests/emulator/cases")
 def test_cases__ptxas_assembles_every_case(tmp_path, find_program):
     by_target = {}
     for path in CASES.values():

@@ -54,6 +54,7 @@ def whole(shape, kind, seed):
 
 @pytest.mark.program("nvcc")
 @pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.inputs("tests/emulator/modules/wgmma.cu")
 def test_cute__atoms_and_layouts_of_the_cpp_headers(compiled, name):
     kind, sums = KERNELS[name]
     k = 256

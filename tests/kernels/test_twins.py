@@ -76,6 +76,7 @@ def parsed(printed: str) -> dict[str, Layout]:
     return {name: Layout.parse(text) for name, text in (line.split() for line in printed.splitlines())}
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/layouts.cu")
 @pytest.mark.program("nvcc")
 def test_layouts_cu__prints_the_librarys_layouts(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "layouts.cu", tmp_path / "layouts")
@@ -92,6 +93,7 @@ def test_layouts_dsl__prints_the_librarys_layouts(capfd):
     assert parsed(capfd.readouterr().out) == computed_layouts()
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/micro_gemm.cu")
 @pytest.mark.program("nvcc")
 def test_micro_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "micro_gemm.cu", tmp_path / "micro_gemm.ptx", "-arch=sm_80", "-ptx")
@@ -105,6 +107,7 @@ def test_micro_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program
     np.testing.assert_array_equal(c.T, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/global_gemm.cu")
 @pytest.mark.program("nvcc")
 def test_global_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "global_gemm.cu", tmp_path / "gemm.ptx", "-arch=sm_80", "-ptx")
@@ -120,6 +123,7 @@ def test_global_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_progra
     np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16))
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/transpose_swizzled.cu")
 @pytest.mark.program("nvcc")
 def test_transpose_swizzled_cu__transposes_on_the_emulator(tmp_path, find_program):
     source = KERNELS / "cpp" / "transpose_swizzled.cu"
@@ -133,6 +137,7 @@ def test_transpose_swizzled_cu__transposes_on_the_emulator(tmp_path, find_progra
     np.testing.assert_array_equal(result, given.T)
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/copy_async.cu")
 @pytest.mark.program("nvcc")
 def test_copy_async_cu__copies_on_the_emulator(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "copy_async.cu", tmp_path / "copy_async.ptx", "-arch=sm_80", "-ptx")
@@ -145,6 +150,7 @@ def test_copy_async_cu__copies_on_the_emulator(tmp_path, find_program):
     assert text.count("cp.async.ca.shared.global") == 4
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/ldmatrix_stmatrix.cu")
 @pytest.mark.program("nvcc")
 def test_ldmatrix_stmatrix_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
     source = KERNELS / "cpp" / "ldmatrix_stmatrix.cu"
@@ -158,6 +164,7 @@ def test_ldmatrix_stmatrix_cu__gives_the_product_on_the_emulator(tmp_path, find_
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/tma_load.cu")
 @pytest.mark.program("nvcc")
 def test_tma_load_cu__brings_the_tile_on_the_emulator(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "tma_load.cu", tmp_path / "tma_load.ptx", "-arch=sm_90", "-ptx")
@@ -167,6 +174,7 @@ def test_tma_load_cu__brings_the_tile_on_the_emulator(tmp_path, find_program):
     np.testing.assert_array_equal(out.view(np.uint16), a[64:128, 128:192].view(np.uint16))
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/tma_multicast.cu")
 @pytest.mark.program("nvcc")
 def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, find_program):
     source = KERNELS / "cpp" / "tma_multicast.cu"
@@ -178,6 +186,7 @@ def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, fi
         np.testing.assert_array_equal(received.view(np.uint16), a.view(np.uint16))
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/umma_tma_multicast.cu", "lib/cutecourse/kernels/cpp/umma_two_sm.cu")
 @pytest.mark.program("nvcc")
 def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
     source = KERNELS / "cpp" / "hopper_gemm.cu"
@@ -232,6 +241,7 @@ def test_umma_cu__multiplies_on_the_emulator(tmp_path, find_program, name, spec)
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/umma_tile.cu")
 @pytest.mark.program("nvcc")
 def test_umma_tile_cu__multiplies_on_the_emulator(tmp_path, find_program):
     nvcc(find_program, KERNELS / "cpp" / "umma_tile.cu", tmp_path / "umma_tile.ptx", "-arch=sm_100a", "-ptx")

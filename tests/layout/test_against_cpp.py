@@ -32,6 +32,7 @@ def test_record__holds_every_case_of_the_program() -> None:
     assert len(cases) >= 80
 
 
+@pytest.mark.inputs("tests/layout/cpp", "tests/layout/cpp_data.py")
 def test_record__is_what_the_program_prints_now() -> None:
     nvcc, headers = cpp_data.find_nvcc(), cpp_data.find_headers()
     if nvcc is None or headers is None:

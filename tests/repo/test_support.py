@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import machine, web
+from support import machine, unchanged, web
 
 PROBE = """
 import pytest
@@ -24,6 +25,9 @@ def test_with_a_program__runs(): pass
 @pytest.mark.gpu
 def test_on_a_gpu__runs(): pass
 
+@pytest.mark.long
+def test_of_many_cases__runs(): pass
+
 def test_anywhere__runs(): pass
 """
 
@@ -34,10 +38,13 @@ def run_probe(
     """Run the probe under this repository's conftest.py with a Chromium that is not there and no GPU."""
     (folder / "test_probe.py").write_text(PROBE)
     (folder / "conftest.py").write_text((repository / "tests" / "conftest.py").read_text())
-    settings = f"[pytest]\npythonpath = {repository / 'tests'}\nmarkers =\n  gpu\n  browser\n  program\n"
+    markers = "markers =\n  gpu\n  long\n  inputs\n  browser\n  program"
+    settings = f"[pytest]\npythonpath = {repository / 'tests'}\n{markers}\n"
     (folder / "pytest.ini").write_text(settings)
     clean = {
-        name: value for name, value in os.environ.items() if name not in {"CI", "CUTECOURSE_REQUIRE_GPU"}
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"CI", "CUTECOURSE_REQUIRE_GPU", "CUTECOURSE_TEST_ALL"}
     }
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *arguments, str(folder)],
@@ -67,14 +74,16 @@ def test_summary__names_every_test_that_did_not_run(
     assert "1 did not run: no no-such-program on this machine" in summary
     assert "1 did not run: no NVIDIA GPU" in summary
     # Nothing but pytest's closing line stands below it.
-    assert "1 passed, 3 skipped" in summary.splitlines()[-1]
+    assert "    test_probe.py: 1" in summary
+    assert "1 did not run: it takes long: 'make test-all' runs it" in summary
+    assert "1 passed, 2 skipped" in summary.splitlines()[-1]
 
 
 def test_missing_chromium__fails_in_ci(repository: Path, tmp_path: Path) -> None:
     result = run_probe(repository, tmp_path, CI="true")
     assert result.returncode == 1
     assert "no Chromium on this machine" in result.stdout
-    assert "1 passed, 2 skipped, 1 error" in result.stdout
+    assert "1 passed, 1 skipped, 1 error" in result.stdout
 
 
 def test_missing_gpu__fails_when_required(repository: Path, tmp_path: Path) -> None:
@@ -87,10 +96,13 @@ def test_skip_table__tells_long_groups_by_file(request: pytest.FixtureRequest, r
     conftest = request.config.pluginmanager.get_plugin(str(repository / "tests" / "conftest.py"))
     assert conftest is not None
     many = [("no GPU", f"tests/a.py::test[{i}]") for i in range(40)] + [("no GPU", "tests/b.py::test")]
-    assert conftest.skip_table([*many, ("slow", "tests/c.py::test")]) == [
+    left_out = Counter({("long", "tests/d.py"): 2})
+    assert conftest.skip_table([*many, ("slow", "tests/c.py::test")], left_out) == [
         "41 did not run: no GPU",
         "    tests/a.py: 40",
         "    tests/b.py: 1",
+        "2 did not run: long",
+        "    tests/d.py: 2",
         "1 did not run: slow",
         "    tests/c.py::test",
     ]
@@ -146,3 +158,35 @@ def test_too_old_for__tells_what_the_gpu_has_and_what_is_needed(
     assert (reason is None) == (needs is None)
     if needs is not None:
         assert reason == f"this machine's GPU has compute capability {needs}"
+
+
+def test_passed__has_the_inputs_of_today(request: pytest.FixtureRequest) -> None:
+    changed = {
+        unchanged.key(item)
+        for item in request.session.items
+        if item.get_closest_marker("inputs") and not unchanged.passed(item)
+    }
+    assert sorted(changed) == [], "run `python -m tools.record_inputs` and commit tests/passed.json"
+
+
+def test_inputs__are_hashed_with_the_test_and_the_headers(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = request.node
+    assert unchanged.hash_of(item) is None
+    item.add_marker(pytest.mark.inputs("tests/layout/cpp", "pyproject.toml"))
+    before = unchanged.hash_of(item)
+    assert before is not None
+    assert not unchanged.passed(item)
+    monkeypatch.setattr(unchanged, "_recorded", lambda: {unchanged.key(item): before})
+    assert unchanged.passed(item)
+    monkeypatch.setattr(unchanged, "_headers", lambda: "nvidia-cutlass 0")
+    assert not unchanged.passed(item)
+    monkeypatch.undo()
+    contents = unchanged._contents
+    monkeypatch.setattr(unchanged, "_contents", lambda name: contents(name) + "\nanother file")
+    assert unchanged.hash_of(item) != before
+    item.add_marker(pytest.mark.inputs("no/such/file"), append=False)
+    monkeypatch.undo()
+    with pytest.raises(FileNotFoundError):
+        unchanged.hash_of(item)

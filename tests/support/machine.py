@@ -46,6 +46,11 @@ def gpu_required() -> bool:
     return os.environ.get("CUTECOURSE_REQUIRE_GPU", "") == "1"
 
 
+def everything() -> bool:
+    """Tell whether the caller asked for every test (`make test-all`), the long ones too."""
+    return os.environ.get("CUTECOURSE_TEST_ALL", "") == "1"
+
+
 def find_chromium() -> Path | None:
     """Return Chromium's path, or None.
 

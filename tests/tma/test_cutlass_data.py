@@ -362,6 +362,7 @@ def ragged(case: Case) -> bool:
 
 
 @pytest.mark.program("nvcc")
+@pytest.mark.inputs("tests/tma/cpp", "tests/support/cutlass_cpp.py")
 def test_data__is_what_the_headers_print_now() -> None:
     """A configuration of each kind; `regenerate.py --check` does all of them, in about two minutes."""
     assert metadata.version("nvidia-cutlass") == DATA["cutlass"]

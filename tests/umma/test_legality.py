@@ -59,6 +59,7 @@ def test_data__is_that_of_the_generator() -> None:
 
 
 @pytest.mark.program("nvcc")
+@pytest.mark.inputs("tests/umma/cpp", "tests/support/cutlass_cpp.py")
 def test_data__is_what_the_headers_say_now(find_program: Callable[[str], Path | None]) -> None:
     include, nvcc = cutlass_cpp.include_folder(), find_program("nvcc")
     assert nvcc is not None

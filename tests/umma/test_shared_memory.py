@@ -149,6 +149,7 @@ def test_tile_to_mma_shape__refuses_an_atom_that_does_not_divide(name: str) -> N
 
 
 @pytest.mark.program("nvcc")
+@pytest.mark.inputs("tests/umma/cpp", "tests/support/cutlass_cpp.py")
 def test_cutlass_data__is_what_the_headers_say_now() -> None:
     """A few of the cases: all of them take minutes (`cpp/regenerate.py --check`)."""
     include, nvcc = cutlass_cpp.include_folder(), shutil.which("nvcc")

@@ -154,6 +154,7 @@ def test_cases__are_those_of_the_generator() -> None:
 
 
 @pytest.mark.program("nvcc")
+@pytest.mark.inputs("tests/umma/cpp", "tests/support/cutlass_cpp.py")
 def test_data__is_what_the_headers_say_now() -> None:
     include, nvcc = cutlass_cpp.include_folder(), shutil.which("nvcc")
     assert nvcc is not None
