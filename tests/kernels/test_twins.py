@@ -186,7 +186,7 @@ def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, fi
         np.testing.assert_array_equal(received.view(np.uint16), a.view(np.uint16))
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/umma_tma_multicast.cu", "lib/cutecourse/kernels/cpp/umma_two_sm.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp")
 @pytest.mark.program("nvcc")
 def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
     source = KERNELS / "cpp" / "hopper_gemm.cu"
