@@ -21,11 +21,11 @@ BACKWARDS = False
 REGISTERS = (40, 232)
 RELEASE = "group"
 POLICIES = (0, 0, 0)
-IN_FLIGHT = 1
-SPIN = False
 BOX = 64
-MMA_LOOP = "k"
 PREFETCH = False
+EARLY = False
+STAGGER = 0
+PROMOTION = "128B"
 SMS = 132
 
 CTAS = CLUSTER[0] * CLUSTER[1]
@@ -131,6 +131,15 @@ def hopper_variant(
             if cutlass.const_expr(POLICIES[1] != 0):
                 options_b["cache_policy"] = cutlass.Int64(POLICIES[1])
             stage, parity, turn = cutlass.Int32(0), cutlass.Int32(1), cutlass.Int32(0)
+            if cutlass.const_expr(STAGGER > 0):
+                # Clusters with a tile less may begin later: their delays spread over STAGGER ns.
+                late, begin = first - count % step, cute.arch.globaltimer()
+                if late >= 0 and count > step:
+                    delay = cutlass.Int64(late) * STAGGER // (step - count % step)
+                    while cute.arch.globaltimer() - begin < delay:
+                        pass
+            if cutlass.const_expr(EARLY):
+                cute.arch.griddepcontrol_wait()
             for index in cutlass.range(first, count, step, unroll=1):
                 row, column = tile_of(index, tiles)
                 row, column = row * CLUSTER[0] + rank_m, column * CLUSTER[1] + rank_n
@@ -155,6 +164,8 @@ def hopper_variant(
                         stage = cutlass.Int32(0)
                         parity = parity ^ 1
                 turn += 1
+            if cutlass.const_expr(EARLY):
+                cute.arch.griddepcontrol_launch_dependents()
     else:
         cute.arch.setmaxregister_increase(REGISTERS[1])
         consumer = warp_index // 4 - 1
@@ -193,7 +204,9 @@ def hopper_variant(
                 OperandMajorMode.K,
             )
         )
-        stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(transpose=False, num_matrices=4), dtype)
+        stmatrix = cute.make_copy_atom(
+            warp.StMatrix8x8x16bOp(transpose=False, num_matrices=4 if BOX % 16 == 0 else 2), dtype
+        )
         thr_store = cute.make_tiled_copy_C(stmatrix, piece_mma).get_slice(own)
         tRsC = thr_store.partition_D(sC)
         rounded = cute.make_rmem_tensor(piece_mma.partition_shape_C((ROWS, BOX)), dtype)
@@ -306,16 +319,17 @@ def hopper_variant(
 def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
     """Make the tensor maps and launch."""
     dtype = mA.element_type
-    atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, dtype)
     kinds = {
         64: warpgroup.SmemLayoutAtomKind.K_SW128,
         32: warpgroup.SmemLayoutAtomKind.K_SW64,
         16: warpgroup.SmemLayoutAtomKind.K_SW32,
     }
-    atom_c = warpgroup.make_smem_layout_atom(kinds[BOX], dtype)
+    atom = warpgroup.make_smem_layout_atom(kinds[TILE[2]], dtype)
     layout_a = cute.tile_to_shape(atom, (TILE[0], TILE[2], STAGES), (0, 1, 2))
     layout_b = cute.tile_to_shape(atom, (TILE[1], TILE[2], STAGES), (0, 1, 2))
-    layout_c = cute.tile_to_shape(atom_c, (ROWS, BOX, STORES * CONSUMERS), (0, 1, 2))
+    bits = {64: 3, 32: 2, 16: 1}.get(BOX, 0)
+    layout_c = cute.make_ordered_layout((ROWS, BOX, STORES * CONSUMERS), order=(1, 0, 2))
+    layout_c = cute.make_composed_layout(cute.make_swizzle(bits, 4, 3), 0, layout_c)
     load, multicast = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileG2SMulticastOp()
     store = cpasync.CopyBulkTensorTileS2GOp()
     one_a, one_b, one_c = (cute.select(layout, mode=[0, 1]) for layout in (layout_a, layout_b, layout_c))

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ TEXT = Path(__file__).with_name("hopper_variant_kernel.py").read_text(encoding="
 ODD = (1000, 1032, 200)
 SIZES = ((4096, 4096, 4096), (8192, 8192, 8192))
 SETS = 4
-ROUNDS = 31
 FIRST, LAST = 0x12F0000000000000, 0x14F0000000000000
 """L2 evicts this first, or last."""
 
@@ -63,6 +62,9 @@ class Variant:
     policies: tuple[int, int, int] = (0, 0, 0)
     box: int = 64
     prefetch: bool = False
+    early: bool = False
+    stagger: int = 0
+    promotion: str = "128B"
     sms: int = 132
 
     @property
@@ -98,7 +100,7 @@ class Variant:
         def mapped(
             name: str, extents: tuple[int, int], box: tuple[int, int], multicast: int = 1
         ) -> TensorMap:
-            bits = {64: 3, 32: 2, 16: 1}[box[1]]
+            bits = {64: 3, 32: 2, 16: 1}.get(box[1], 0)
             layout = parse(f"S<{bits},4,3> o 0 o ({box[0]},{box[1]}):({box[1]},1)")
             return TensorMap(
                 name,
@@ -136,53 +138,60 @@ class Variant:
 
 @dataclass(frozen=True)
 class Trial:
-    """A variant, why it was tried, and the ratio to cuBLAS at 8192 cubed that was written down beforehand."""
+    """A variant, why it was tried, and the ratios to cuBLAS that were predicted, for each size."""
 
     variant: Variant
     why: str
-    predicted: float
+    predicted: dict[int, float]
 
 
-def trial(predicted: float, why: str, **constants: Any) -> Trial:
+def trial(why: str, predicted: dict[int, float], **constants: Any) -> Trial:
     """A trial."""
     return Trial(Variant(**constants), why, predicted)
 
 
-PP = {"pingpong": True}
-WIDE = {"tile": (256, 192, 64), "stages": 3, "stores": 1}
+def both(at_4096: float, at_8192: float) -> dict[int, float]:
+    """Predictions for both sizes."""
+    return {4096: at_4096, 8192: at_8192}
+
+
+PP = {"pingpong": True, "tile": (128, 192, 64)}
+PP208 = {
+    "pingpong": True,
+    "tile": (128, 208, 64),
+    "box": 104,
+    "stores": 1,
+    "registers": (24, 240),
+}
+AT_224 = {"tile": (128, 224, 64), "box": 32, "stores": 4, "registers": (24, 240)}
 TRIALS = (
-    trial(1.03, "128x256 by two consumers, pairs share B"),
-    trial(0.98, "no cluster: a third more bytes from L2", cluster=(1, 1)),
-    trial(1.01, "pairs share A: fewer bytes saved than with B", cluster=(1, 2)),
-    trial(1.03, "2x2 shares both: fewest bytes from L2, more waiting for each other", cluster=(2, 2)),
-    trial(1.02, "four CTAs share B", cluster=(4, 1)),
-    trial(1.02, "groups of 4 clusters' rows", group=4),
-    trial(1.02, "groups of 16", group=16),
-    trial(1.02, "groups along N", along="n"),
-    trial(1.03, "every other group goes back", snake=True),
-    trial(1.04, "every other tile takes k backwards: what L2 still holds comes first", backwards=True),
-    trial(1.04, "both", snake=True, backwards=True),
-    trial(1.04, "A stays in L2, B and C leave first", policies=(LAST, FIRST, FIRST)),
-    trial(1.03, "C leaves L2 first", policies=(0, 0, FIRST)),
-    trial(1.03, "24 and 240 registers", registers=(24, 240)),
-    trial(1.02, "every warp of a consumer frees the stage: four times the arrivals", release="warp"),
-    trial(1.03, "three stages, all of C in shared memory", stages=3, stores=4),
-    trial(1.03, "tensor maps prefetched", prefetch=True),
-    trial(1.03, "128 SMs", sms=128),
-    trial(1.05, "256x192: 22 % fewer bytes a flop", **WIDE),
-    trial(1.04, "256x192, pairs share A", cluster=(1, 2), **WIDE),
-    trial(1.02, "256x192 alone", cluster=(1, 1), **WIDE),
-    trial(1.05, "256x192, 2x2", cluster=(2, 2), **WIDE),
-    trial(1.05, "256x192, k back and forth, A kept", backwards=True, policies=(LAST, FIRST, FIRST), **WIDE),
-    trial(1.05, "256x208", tile=(256, 208, 64), box=16, stages=3, registers=(24, 240)),
-    trial(0.99, "256x128: B read twice a k-step", tile=(256, 128, 64), stores=1),
-    trial(0.99, "256x128, pairs share A", tile=(256, 128, 64), stores=1, cluster=(1, 2)),
-    trial(1.05, "ping-pong 128x192", tile=(128, 192, 64), **PP),
-    trial(1.04, "ping-pong 128x192, pairs share A", tile=(128, 192, 64), cluster=(1, 2), **PP),
-    trial(1.05, "ping-pong 128x208", tile=(128, 208, 64), box=16, registers=(24, 240), **PP),
-    trial(1.02, "ping-pong 128x160", tile=(128, 160, 64), box=32, stages=5, **PP),
-    trial(0.99, "ping-pong 128x128", tile=(128, 128, 64), stages=5, **PP),
-    trial(0.98, "ping-pong 64x256", tile=(64, 256, 64), cluster=(4, 1), **PP),
+    trial("128x256 by two consumers, pairs share B", both(1.0, 1.02)),
+    trial("the same once more: what differs is the spread", both(1.0, 1.02), prefetch=True),
+    trial("2x2, as many clusters as fit: a quarter fewer bytes from L2", both(1.02, 1.03), cluster=(2, 2)),
+    trial("four share B, as many clusters as fit", both(1.01, 1.02), cluster=(4, 1)),
+    trial("launched before the kernel ahead has ended", both(1.01, 1.02), early=True),
+    trial("TMA asks DRAM for 256 bytes", both(1.0, 1.02), promotion="256B"),
+    trial("k-tiles of 32, eight stages", both(1.0, 1.02), tile=(128, 256, 32), stages=8),
+    trial(
+        "C leaves L2 first, 24 and 240 registers",
+        both(1.0, 1.02),
+        policies=(0, 0, FIRST),
+        registers=(24, 240),
+    ),
+    trial("clusters with a tile less begin later: epilogues at different times", {8192: 1.03}, stagger=90000),
+    trial("ping-pong 128x192", {8192: 1.025}, **PP),
+    trial("ping-pong 128x192, C leaves first", {8192: 1.03}, policies=(0, 0, FIRST), **PP),
+    trial("ping-pong 128x192, groups along N", {8192: 1.025}, along="n", **PP),
+    trial("ping-pong 128x192, groups of 16", {8192: 1.025}, group=16, **PP),
+    trial("ping-pong 128x192, groups of 4", {8192: 1.025}, group=4, **PP),
+    trial("ping-pong 128x192, 2x2", {8192: 1.03}, cluster=(2, 2), **PP),
+    trial("ping-pong 128x192, four share B", {8192: 1.02}, cluster=(4, 1), **PP),
+    trial("ping-pong 128x208, C in halves", both(1.01, 1.02), **PP208),
+    trial("ping-pong 128x208, pairs share A", both(1.01, 1.02), cluster=(1, 2), **PP208),
+    trial("ping-pong 128x208, launched early", {4096: 1.02}, early=True, **PP208),
+    trial("128x224: 17.94 waves at 8192", {8192: 1.035}, **AT_224),
+    trial("128x224, pairs share A", {8192: 1.02}, cluster=(1, 2), **AT_224),
+    trial("256x192: fewest bytes a flop, 10.4 waves", {8192: 1.01}, tile=(256, 192, 64), stages=3, stores=1),
 )
 
 
@@ -195,6 +204,7 @@ class Built:
     entry: str
     registers: int
     spill_bytes: int
+    variant: Variant
 
 
 class Loaded:
@@ -211,7 +221,9 @@ class Loaded:
         self._blocks = []
         for tensors in sets:
             maps: list[Any] = [
-                driver_tensor_map(param.encoding, tensor.data_ptr())
+                driver_tensor_map(
+                    replace(param.encoding, l2_promotion=built.variant.promotion), tensor.data_ptr()
+                )
                 for param, tensor in zip(built.spec.params, tensors, strict=True)
                 if isinstance(param, TensorMap)
             ]
@@ -227,6 +239,16 @@ class Loaded:
         value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = spec.cluster
         one.value = value
         config.attrs, config.numAttrs = [one], 1
+        ctas = spec.cluster[0]
+        self.clusters = int(self._call(driver.cuOccupancyMaxActiveClusters(self._function, config)))
+        config.gridDimX = min(spec.grid[0], self.clusters * ctas)  # all at once, or the last ones wait
+        if built.variant.early:
+            early = driver.CUlaunchAttribute()
+            early.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            value = driver.CUlaunchAttributeValue()
+            value.programmaticStreamSerializationAllowed = 1
+            early.value = value
+            config.attrs, config.numAttrs = [one, early], 2
 
     def _call(self, answer: tuple[Any, ...]) -> Any:
         status, *values = answer
@@ -263,13 +285,15 @@ def prepare(number: int, folder: str) -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.zeros(1, device="cuda")
     found = {}
-    for mnk in (ODD, *SIZES):
+    for mnk in (ODD, *(size for size in SIZES if size[0] in TRIALS[number].predicted)):
         spec = TRIALS[number].variant.spec(mnk)
         compiled = runtime.compile(spec)
         one = assembled(
             re.sub(r"(?m)^\.version .*", ".version 8.8", compiled.ptx), spec, compiled.entry, "sm_90a"
         )
-        found[mnk] = Built(bare(spec), one.cubin, one.entry, one.registers, one.spill_bytes)
+        found[mnk] = Built(
+            bare(spec), one.cubin, one.entry, one.registers, one.spill_bytes, TRIALS[number].variant
+        )
         sets = matrices(mnk, 1, integers=True)
         launch = Loaded(found[mnk], sets)
         ((a, b, c),) = sets
@@ -319,20 +343,20 @@ def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], 
     return right, {number: why for number, why in answers.items() if why}
 
 
-def rounds(cases: dict[str, Callable[[int], None]], launches: int) -> dict[str, list[float]]:
+def rounds(cases: dict[str, Callable[[int], None]], launches: int, number: int) -> dict[str, list[float]]:
     """Seconds of one launch of each case in each round; the cases take turns in an order of chance."""
     import torch
 
     seconds: dict[str, list[float]] = {name: [] for name in cases}
-    for turn in range(ROUNDS + 3):
+    for turn in range(number + 3):
         order = list(cases)
         random.Random(turn).shuffle(order)
         events = {}
         for name in order:
             before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             before.record()
-            for number in range(launches):
-                cases[name](number)
+            for one in range(launches):
+                cases[name](one)
             after.record()
             events[name] = before, after
         torch.cuda.synchronize()
@@ -363,6 +387,12 @@ class Meter:
         self._nvml.nvmlDeviceGetClockInfo(self._gpu, 1, ctypes.byref(value))
         return value.value
 
+    def reasons(self) -> int:
+        """Why the clock is lower than it could be: NVML's bits."""
+        value = ctypes.c_ulonglong()
+        self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._gpu, ctypes.byref(value))
+        return value.value
+
 
 def sustained(launch: Callable[[int], None], work: float, meter: Meter, seconds: float) -> dict[str, float]:
     """What a case reaches on end, after a quarter of the time to settle; with clock and power."""
@@ -376,7 +406,7 @@ def sustained(launch: Callable[[int], None], work: float, meter: Meter, seconds:
         return event
 
     count = max(1, int(0.03 / (work / 600e12)))
-    waiting, clocks, marks = [chunk(count), chunk(count)], [], []
+    waiting, clocks, marks, reasons = [chunk(count), chunk(count)], [], [], 0
     start = time.monotonic()
     while time.monotonic() - start < seconds:
         event = waiting.pop(0)
@@ -385,6 +415,7 @@ def sustained(launch: Callable[[int], None], work: float, meter: Meter, seconds:
         if time.monotonic() - start > seconds / 4:
             marks.append((event, time.monotonic(), meter.joules()))
             clocks.append(meter.megahertz())
+            reasons |= meter.reasons()
     torch.cuda.synchronize()
     (first, began, at), (last, ended, then) = marks[0], marks[-1]
     done = work * count * (len(marks) - 1)
@@ -395,6 +426,7 @@ def sustained(launch: Callable[[int], None], work: float, meter: Meter, seconds:
         "clock_mhz": statistics.median(clocks),
         "watts": watts,
         "joules_per_tflop": watts / tflops,
+        "reasons": reasons,
     }
 
 
@@ -404,6 +436,7 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
 
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     meter, rows = Meter(), []
+    clusters: dict[str, int] = {}
     for mnk in SIZES:
         sets = matrices(mnk, SETS, integers=False)
 
@@ -412,33 +445,38 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
             torch.mm(a, b.T, out=c)
 
         cases: dict[str, Callable[[int], None]] = {"cuBLAS": cublas}
-        cases |= {TRIALS[number].variant.name: Loaded(built[mnk], sets) for number, built in right.items()}
+        for number, built in right.items():
+            if mnk in built:
+                loaded = Loaded(built[mnk], sets)
+                cases[TRIALS[number].variant.name] = loaded
+                clusters[TRIALS[number].variant.name] = loaded.clusters
         work = 2.0 * mnk[0] * mnk[1] * mnk[2]
-        spent = rounds(cases, launches=8 if mnk[0] <= 4096 else 4)
+        spent = rounds(cases, launches=8 if mnk[0] <= 4096 else 3, number=101 if mnk[0] <= 4096 else 61)
         base = statistics.median(spent["cuBLAS"])
         found = {}
         for name, values in spent.items():
             low, middle, high = statistics.quantiles(values, n=4)
-            ratio = statistics.median(c / v for c, v in zip(spent["cuBLAS"], values, strict=True))
             found[name] = {
                 "name": name,
                 "mnk": list(mnk),
                 "tflops": work / middle / 1e12,
                 "quartiles": [work / high / 1e12, work / low / 1e12],
                 "ratio": base / middle,
-                "ratio_of_rounds": ratio,
+                "clusters": clusters.get(name),
             }
         order = sorted(found, key=lambda name: -found[name]["ratio"])
         chosen = [name for name in order if name != "cuBLAS"][:best]
-        for name in ["cuBLAS", *chosen, "cuBLAS"]:
-            steady = sustained(cases[name], work, meter, seconds)
-            if "sustained" in found[name]:
-                steady = {key: (value + found[name]["sustained"][key]) / 2 for key, value in steady.items()}
-            found[name]["sustained"] = steady
-        for name in chosen:
-            found[name]["sustained_ratio"] = (
-                found[name]["sustained"]["tflops"] / found["cuBLAS"]["sustained"]["tflops"]
-            )
+        # cuBLAS in between, again and again: the GPU warms up.
+        turns = ["cuBLAS"]
+        for at, name in enumerate(chosen):
+            turns += [name, "cuBLAS"] if at % 6 == 5 else [name]
+        steady = [sustained(cases[name], work, meter, seconds) for name in turns]
+        ours = [one for name, one in zip(turns, steady, strict=True) if name == "cuBLAS"]
+        mean = {key: statistics.fmean(one[key] for one in ours) for key in ours[0]}
+        found["cuBLAS"]["sustained"] = mean
+        for name, one in zip(turns, steady, strict=True):
+            if name != "cuBLAS":
+                found[name] |= {"sustained": one, "sustained_ratio": one["tflops"] / mean["tflops"]}
         rows += [found[name] for name in order]
         del sets, cases
     return rows
@@ -454,9 +492,10 @@ def report(result: dict[str, Any]) -> str:
         if steady:
             text += (
                 f" | {row.get('sustained_ratio', 1.0):.3f} {steady['tflops']:6.1f} "
-                f"{steady['clock_mhz']:.0f} MHz {steady['watts']:.0f} W {steady['joules_per_tflop']:.3f} J"
+                f"{steady['clock_mhz']:.0f} MHz {steady['watts']:.0f} W {steady['joules_per_tflop']:.3f} J "
+                f"{int(steady['reasons']):#x}"
             )
-        lines.append(f"{text}  {row['name']}")
+        lines.append(f"{text}  {row['name']} {row['clusters'] or ''}")
     lines += [f"refused {name}: {why[-300:]}" for name, why in result["refused"].items()]
     return "\n".join(lines)
 
@@ -486,7 +525,11 @@ def main() -> int:
         if row["name"] in known:
             number, one = known[row["name"]]
             built = right[number][tuple(row["mnk"])]
-            row |= {"why": one.why, "predicted": one.predicted, "constants": asdict(one.variant)}
+            row |= {
+                "why": one.why,
+                "predicted": one.predicted[row["mnk"][0]],
+                "constants": asdict(one.variant),
+            }
             row |= {"spill_bytes": built.spill_bytes}
     result = {
         "recorded": {**of_this_machine(), "torch": torch.__version__},
