@@ -160,6 +160,7 @@ CHAPTERS = (
             "hopper_clusters",
             "hopper_persistent",
             "hopper_pingpong",
+            "hopper_last",
             "hopper_broken",
             "hopper_store_broken",
         ),
