@@ -26,6 +26,8 @@ PREFETCH = False
 EARLY = False
 STAGGER = 0
 PROMOTION = "128B"
+LATE = False
+ROW_MAJOR = False
 SMS = 132
 
 CTAS = CLUSTER[0] * CLUSTER[1]
@@ -48,6 +50,67 @@ def tile_of(index: cutlass.Int32, tiles: cutlass.Constexpr):
     if cutlass.const_expr(ALONG == "n"):
         row, column = column, row
     return row, column
+
+
+@cute.jit
+def multiply(
+    tiled_mma: cute.TiledMma,
+    acc: cute.Tensor,
+    tCrA: cute.Tensor,
+    tCrB: cute.Tensor,
+    stage: cutlass.Int32,
+    clear: cutlass.Constexpr,
+):
+    """One k-tile: the MMAs of one 16 of K after the other, or those of one 64 rows after the other."""
+    rows, blocks = cute.size(tCrA, mode=[1]), cute.size(tCrA, mode=[2])
+    if cutlass.const_expr(ROW_MAJOR):
+        for row in cutlass.range_constexpr(rows):
+            tiled_mma.set(warpgroup.Field.ACCUMULATE, not clear)
+            for block in cutlass.range_constexpr(blocks):
+                part = cute.append_ones(acc[None, row, 0], up_to_rank=3)
+                now_a = cute.append_ones(tCrA[None, row, block, stage], up_to_rank=2)
+                now_b = cute.append_ones(tCrB[None, 0, block, stage], up_to_rank=2)
+                cute.gemm(tiled_mma, part, now_a, now_b, part)
+                tiled_mma.set(warpgroup.Field.ACCUMULATE, True)
+    else:
+        tiled_mma.set(warpgroup.Field.ACCUMULATE, not clear)
+        for block in cutlass.range_constexpr(blocks):
+            at = (None, None, block, stage)
+            cute.gemm(tiled_mma, acc, tCrA[at], tCrB[at], acc)
+            tiled_mma.set(warpgroup.Field.ACCUMULATE, True)
+
+
+@cute.jit
+def store_piece(
+    tma_c: cute.CopyAtom,
+    stmatrix: cute.CopyAtom,
+    tRrC: cute.Tensor,
+    tRsC: cute.Tensor,
+    tCsC: cute.Tensor,
+    tCgC: cute.Tensor,
+    inside: cutlass.Constexpr,
+    buffer: cutlass.Int32,
+    own: cutlass.Int32,
+    consumer: cutlass.Int32,
+    row: cutlass.Int32,
+    column: cutlass.Int32,
+):
+    """A warpgroup writes rounded columns to a buffer, and one thread stores them."""
+    if own < 32:
+        with cute.arch.elect_one():
+            cute.arch.cp_async_bulk_wait_group(STORES - 1, read=True)
+    cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
+    cute.copy(stmatrix, tRrC, tRsC[None, None, None, buffer])
+    cute.arch.fence_proxy("async.shared", space="cta")
+    cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
+    if own < 32:
+        with cute.arch.elect_one():
+            options_c = {}
+            if cutlass.const_expr(POLICIES[2] != 0):
+                options_c["cache_policy"] = cutlass.Int64(POLICIES[2])
+            if cute.elem_less((row, column), inside):
+                cute.copy(tma_c, tCsC[None, buffer], tCgC[None, row, column], **options_c)
+            cute.arch.cp_async_bulk_commit_group()
 
 
 @cute.kernel
@@ -234,6 +297,19 @@ def hopper_variant(
         if cutlass.const_expr(PINGPONG):
             stage, parity = (consumer * k_tiles) % STAGES, (consumer * k_tiles) // STAGES % 2
         slot = cutlass.Int32(0)
+        unrolled = min(pieces, k_tiles) if LATE else 1
+        packed = cute.make_fragment_like(acc, dtype)
+        packed_pieces = cute.make_tensor(packed.iterator, in_pieces.layout)
+        row_before, column_before = cutlass.Int32(0), cutlass.Int32(0)
+        to_store = (
+            tma_c,
+            stmatrix,
+            thr_store.retile(rounded),
+            tRsC,
+            tCsC,
+            tCgC,
+            cutlass.const_expr(gC.shape[2:]),
+        )
         for index in cutlass.range(start, count, stride, unroll=1):
             row, column = tile_of(index, tiles)
             row, column = row * CLUSTER[0] + rank_m, column * CLUSTER[1] + rank_n
@@ -241,25 +317,34 @@ def hopper_variant(
                 slot = 0
             if cutlass.const_expr(PINGPONG):
                 cute.arch.barrier(barrier_id=ORDER + consumer, number_of_threads=256)
-            tiled_mma.set(warpgroup.Field.ACCUMULATE, False)
-            cute.arch.mbarrier_wait(full + stage, parity)
-            warpgroup.fence()
-            for k_block in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):
-                at = (None, None, k_block, stage)
-                cute.gemm(tiled_mma, acc, tCrA[at], tCrB[at], acc)
-                tiled_mma.set(warpgroup.Field.ACCUMULATE, True)
-            warpgroup.commit_group()
-            previous = stage
-            stage += 1
-            if stage == STAGES:
-                stage = cutlass.Int32(0)
-                parity = parity ^ 1
-            for _ in cutlass.range(1, k_tiles, unroll=1):
+            for k in cutlass.range_constexpr(unrolled):
                 cute.arch.mbarrier_wait(full + stage, parity)
                 warpgroup.fence()
-                for k_block in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):
-                    at = (None, None, k_block, stage)
-                    cute.gemm(tiled_mma, acc, tCrA[at], tCrB[at], acc)
+                multiply(tiled_mma, acc, tCrA, tCrB, stage, k == 0)
+                warpgroup.commit_group()
+                if cutlass.const_expr(k > 0):
+                    warpgroup.wait_group(1)
+                    if tells:
+                        if cutlass.const_expr(CTAS > 1):
+                            cute.arch.mbarrier_arrive(empty + previous, peer)
+                        else:
+                            cute.arch.mbarrier_arrive(empty + previous)
+                previous = stage
+                stage += 1
+                if stage == STAGES:
+                    stage = cutlass.Int32(0)
+                    parity = parity ^ 1
+                if cutlass.const_expr(LATE):
+                    # The tile before this one leaves while this one's first k-tiles are multiplied.
+                    if index > start:
+                        for piece in cutlass.range_constexpr(k, pieces if k == unrolled - 1 else k + 1):
+                            rounded.store(packed_pieces[None, None, piece].load())
+                            buffer = consumer * STORES + piece % STORES
+                            store_piece(*to_store, buffer, own, consumer, row_before, column_before + piece)
+            for _ in cutlass.range(unrolled, k_tiles, unroll=1):
+                cute.arch.mbarrier_wait(full + stage, parity)
+                warpgroup.fence()
+                multiply(tiled_mma, acc, tCrA, tCrB, stage, False)
                 warpgroup.commit_group()
                 warpgroup.wait_group(1)
                 if tells:
@@ -287,26 +372,21 @@ def hopper_variant(
                 stage = skipped % STAGES
 
             row_c = row if PINGPONG else row * CONSUMERS + consumer
-            for piece in cutlass.range_constexpr(pieces):
-                buffer = consumer * STORES + slot
-                slot = (slot + 1) % STORES
-                rounded.store(in_pieces[None, None, piece].load().to(dtype))
-                if own < 32:
-                    with cute.arch.elect_one():
-                        cute.arch.cp_async_bulk_wait_group(STORES - 1, read=True)
-                cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
-                cute.copy(stmatrix, thr_store.retile(rounded), tRsC[None, None, None, buffer])
-                cute.arch.fence_proxy("async.shared", space="cta")
-                cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
-                place = row_c, column * pieces + piece
-                if own < 32:
-                    with cute.arch.elect_one():
-                        options_c = {}
-                        if cutlass.const_expr(POLICIES[2] != 0):
-                            options_c["cache_policy"] = cutlass.Int64(POLICIES[2])
-                        if cute.elem_less(place, gC.shape[2:]):
-                            cute.copy(tma_c, tCsC[None, buffer], tCgC[None, *place], **options_c)
-                        cute.arch.cp_async_bulk_commit_group()
+            if cutlass.const_expr(LATE):
+                packed.store(acc.load().to(dtype))
+                row_before, column_before = row_c, column * pieces
+            else:
+                for piece in cutlass.range_constexpr(pieces):
+                    buffer = consumer * STORES + slot
+                    slot = (slot + 1) % STORES
+                    rounded.store(in_pieces[None, None, piece].load().to(dtype))
+                    store_piece(*to_store, buffer, own, consumer, row_c, column * pieces + piece)
+        if cutlass.const_expr(LATE):
+            if start < count:
+                for piece in cutlass.range_constexpr(pieces):
+                    rounded.store(packed_pieces[None, None, piece].load())
+                    buffer = consumer * STORES + piece % STORES
+                    store_piece(*to_store, buffer, own, consumer, row_before, column_before + piece)
         if own < 32:
             with cute.arch.elect_one():
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
