@@ -16,7 +16,7 @@ from cutecourse.kernels.hopper_ladder import RUNGS
 DEVICES = pytest.mark.parametrize(
     "device", ["emulator", pytest.param("cuda:0", marks=pytest.mark.gpu("sm_90a"), id="gpu")]
 )
-PERSISTENT = ("hopper_persistent", "hopper_pingpong")
+PERSISTENT = ("hopper_persistent", "hopper_pingpong", "hopper_last")
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 # Cut off along M, along N and along K; less than a tile; a k-tile of which one MMA in four has something.
 RAGGED = [(200, 136, 72), (2, 8, 8), (130, 264, 200)]

@@ -15,6 +15,7 @@ RUNGS = (
     "hopper_clusters",
     "hopper_persistent",
     "hopper_pingpong",
+    "hopper_last",
 )
 """The rungs from the first to the last; each is a module with `spec(m, n, k, dtype="f16")`."""
 

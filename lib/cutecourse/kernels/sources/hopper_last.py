@@ -1,15 +1,13 @@
-"""The last GEMM for Hopper: C = A * B^T for row-major A (M, K), B (N, K) and C (M, N) of 16 bits, sums in f32.
+"""The last GEMM for Hopper: C = A * B^T, row-major A (M, K), B (N, K), C (M, N) of 16 bits, sums in f32.
 
-It joins the rungs below it. A warp loads with TMA; warpgroups multiply and store. Clusters share what they
-load, and go from tile to tile in an order that keeps L2 warm. `How` chooses the rest for each size:
+It joins the rungs before it. One warp loads with TMA, two warpgroups multiply and store. Clusters share what
+they load, and go from tile to tile in an order that keeps L2 warm. No tensor core waits while C is stored:
 
-    pingpong  False: the warpgroups have 64 rows each of one tile. True: each has a tile of its own, and one
-              stores while the other multiplies.
-    tile      of C and along K.
-    cluster   CTAs along M, which share a tile of B, and along N, which share a tile of A.
-    stages    of shared memory, for tiles of A and B.
-    piece     columns of C that are stored at once, and `buffers` for such pieces in each warpgroup.
-    group     rows of clusters' tiles that are computed together; columns, if `along_n`.
+    ping-pong    each warpgroup has a whole tile, and one stores while the other multiplies.
+    cooperative  both have rows of one tile. They round their sums to 16 bits, which takes half the registers,
+                 and begin the next tile. While its first k-tiles are multiplied, the rounded ones are stored.
+
+Ping-pong needs registers for a whole tile in each warpgroup. So its tiles are smaller, and more is loaded.
 """
 
 from typing import NamedTuple
@@ -29,7 +27,14 @@ SMS = 132
 
 
 class How(NamedTuple):
-    """What is chosen for a size."""
+    """What is chosen for a size.
+
+    tile     of C and along K.
+    cluster  CTAs along M, which share a tile of B, and along N, which share a tile of A.
+    stages   of shared memory, for tiles of A and B.
+    piece    columns of C that are stored at once, and `buffers` for such pieces in each warpgroup.
+    group    rows of clusters' tiles that are computed together; columns, if `along_n`.
+    """
 
     pingpong: bool
     tile: tuple
@@ -73,6 +78,73 @@ def tile_of(number: cutlass.Int32, tiles: cutlass.Constexpr, how: cutlass.Conste
     rows = cutlass.min(how.group, down - group * how.group)  # the last group may have fewer
     row, column = group * how.group + within % rows, within // rows
     return (column, row) if how.along_n else (row, column)
+
+
+@cute.jit
+def free(barrier: cute.Pointer, loaders: list):
+    """A thread of the warpgroup tells each CTA that loads into a stage that the warpgroup has read it."""
+    if cute.arch.make_warp_uniform(cute.arch.warp_idx()) % 4 == 0:
+        with cute.arch.elect_one():
+            for cta in cutlass.range_constexpr(len(loaders)):
+                cute.arch.mbarrier_arrive(barrier, loaders[cta])
+
+
+@cute.jit
+def multiply(
+    tiled_mma: cute.TiledMma,
+    acc: cute.Tensor,
+    tCrA: cute.Tensor,
+    tCrB: cute.Tensor,
+    full: cute.Pointer,
+    empty: cute.Pointer,
+    at: cutlass.Int32,
+    loaders: list,
+    first: cutlass.Constexpr,
+):
+    """Issue the MMAs of a k-tile and free the stage of the one before. The first one of a tile clears."""
+    stages = cute.size(tCrA, mode=[3])
+    stage, turn = at % stages, at // stages
+    cute.arch.mbarrier_wait(full + stage, turn % 2)
+    warpgroup.fence()
+    tiled_mma.set(warpgroup.Field.ACCUMULATE, not first)
+    for block in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):
+        now = (None, None, block, stage)
+        cute.gemm(tiled_mma, acc, tCrA[now], tCrB[now], acc)
+        tiled_mma.set(warpgroup.Field.ACCUMULATE, True)
+    warpgroup.commit_group()
+    if cutlass.const_expr(not first):
+        warpgroup.wait_group(1)  # my warpgroup has read the k-tile before
+        free(empty + (at - 1) % stages, loaders)
+
+
+@cute.jit
+def store(
+    tma_c: cute.CopyAtom,
+    stmatrix: cute.CopyAtom,
+    tRrC: cute.Tensor,
+    tRsC: cute.Tensor,
+    tCsC: cute.Tensor,
+    tCgC: cute.Tensor,
+    consumer: cutlass.Int32,
+    number: cutlass.Int32,
+    place: cute.Coord,
+    how: cutlass.Constexpr,
+):
+    """A warpgroup writes a rounded piece of C to shared memory; one of its threads has TMA store it."""
+    first_warp = cute.arch.make_warp_uniform(cute.arch.warp_idx()) % 4 == 0
+    buffer = consumer * how.buffers + number % how.buffers
+    if first_warp:
+        with cute.arch.elect_one():  # the thread that stores: TMA has read what this buffer held
+            cute.arch.cp_async_bulk_wait_group(how.buffers - 1, read=True)
+    cute.arch.barrier(barrier_id=STORED + consumer, number_of_threads=128)
+    cute.copy(stmatrix, tRrC, tRsC[None, None, None, buffer])
+    cute.arch.fence_proxy("async.shared", space="cta")
+    cute.arch.barrier(barrier_id=STORED + consumer, number_of_threads=128)
+    if first_warp:
+        with cute.arch.elect_one():
+            if cute.elem_less(place, tCgC.shape[1:]):  # a last tile may lie outside of C
+                cute.copy(tma_c, tCsC[None, buffer], tCgC[None, *place])
+            cute.arch.cp_async_bulk_commit_group()
 
 
 @cute.kernel
@@ -129,10 +201,18 @@ def hopper_last(
         if warp == 0:
             # Each of the CTAs that share a tile loads a slice of it for all of them.
             tAsA, tAgA = cpasync.tma_partition(
-                tma_a, rank_n, cute.make_layout(ctas_n), cute.group_modes(sA, 0, 2), cute.group_modes(gA, 0, 2)
+                tma_a,
+                rank_n,
+                cute.make_layout(ctas_n),
+                cute.group_modes(sA, 0, 2),
+                cute.group_modes(gA, 0, 2),
             )
             tBsB, tBgB = cpasync.tma_partition(
-                tma_b, rank_m, cute.make_layout(ctas_m), cute.group_modes(sB, 0, 2), cute.group_modes(gB, 0, 2)
+                tma_b,
+                rank_m,
+                cute.make_layout(ctas_m),
+                cute.group_modes(sB, 0, 2),
+                cute.group_modes(gB, 0, 2),
             )
             same_row = sum(1 << ctas_m * other for other in range(ctas_n))  # of rank 0
             same_column = (1 << ctas_m) - 1
@@ -166,33 +246,29 @@ def hopper_last(
         tCrB = tiled_mma.make_fragment_B(thr_mma.partition_B(sB))
         acc = tiled_mma.make_fragment_C(tiled_mma.partition_shape_C((how.rows, how.tile[1])))
 
-        # The same registers in pieces of some columns, which an instruction gives in blocks of 8.
+        # The sums, rounded, in pieces of some columns; an instruction gives columns in blocks of 8.
         pieces, blocks = how.tile[1] // how.piece, how.piece // 8
+        rounded = cute.make_fragment_like(acc, dtype)
         in_pieces = cute.make_tensor(
-            acc.iterator,
+            rounded.iterator,
             cute.make_layout(
                 ((2, 2, blocks), how.rows // 64, pieces),
                 stride=((1, 2, 4), 4 * blocks * pieces, 4 * blocks),
             ),
         )
         piece_mma = make_mma(dtype, how.piece)
-        rounded = cute.make_rmem_tensor(piece_mma.partition_shape_C((how.rows, how.piece)), dtype)
+        tCrC = cute.make_rmem_tensor(piece_mma.partition_shape_C((how.rows, how.piece)), dtype)
         stmatrix = StMatrix8x8x16bOp(transpose=False, num_matrices=4 if blocks % 2 == 0 else 2)
         stmatrix = cute.make_copy_atom(stmatrix, dtype)
         thr_store = cute.make_tiled_copy_C(stmatrix, piece_mma).get_slice(tid % 128)
-        tRrC, tRsC = thr_store.retile(rounded), thr_store.partition_D(sC)
         tCsC, tCgC = cpasync.tma_partition(
             tma_c, 0, cute.make_layout(1), cute.group_modes(sC, 0, 2), cute.group_modes(gC, 0, 2)
         )
-        first_warp = warp % 4 == 0
+        to_c = tma_c, stmatrix, thr_store.retile(tCrC), thr_store.partition_D(sC), tCsC, tCgC, consumer
 
-        # When a stage has been read, lane r of a warpgroup's first warp tells the r-th of the readers.
-        lane = tid % 32
-        other_m = lane - ctas_n
-        if other_m >= rank_m:
-            other_m += 1  # the readers with my columns: all but me
-        reader = rank_m + ctas_m * lane if lane < ctas_n else other_m + ctas_m * rank_n
-        tells = first_warp and lane < readers
+        # Who loads what I read: the CTAs with my rows, me among them, then the others with my columns.
+        loaders = [rank_m + ctas_m * other for other in range(ctas_n)]
+        loaders += [(rank_m + other) % ctas_m + ctas_m * rank_n for other in range(1, ctas_m)]
 
         step = clusters
         if cutlass.const_expr(how.pingpong):
@@ -200,54 +276,47 @@ def hopper_last(
             at = consumer * k_tiles
             if consumer == 1:
                 cute.arch.barrier_arrive(barrier_id=TURN, number_of_threads=256)  # the other one begins
-        stores = cutlass.Int32(0)
+        k_tile = tiled_mma, acc, tCrA, tCrB, full, empty
+        # In the shadow of these k-tiles the tile before is stored.
+        shadow = 1 if how.pingpong else min(pieces, k_tiles)
+        stored = cutlass.Int32(0)  # pieces, before those of the tile that is rounded
+        row, column = cutlass.Int32(0), cutlass.Int32(0)
         for number in cutlass.range(first, count, step, unroll=1):
             if cutlass.const_expr(how.pingpong):
                 cute.arch.barrier(barrier_id=TURN + consumer, number_of_threads=256)  # my turn
-            tiled_mma.set(warpgroup.Field.ACCUMULATE, False)
-            for k in cutlass.range(k_tiles, unroll=1):
-                stage, turn = at % stages, at // stages
-                cute.arch.mbarrier_wait(full + stage, turn % 2)
-                warpgroup.fence()
-                for block in cutlass.range_constexpr(cute.size(tCrA, mode=[2])):
-                    now = (None, None, block, stage)
-                    cute.gemm(tiled_mma, acc, tCrA[now], tCrB[now], acc)
-                    tiled_mma.set(warpgroup.Field.ACCUMULATE, True)
-                warpgroup.commit_group()
-                warpgroup.wait_group(1)  # my warpgroup has read k-tile k - 1
-                if k > 0 and tells:
-                    cute.arch.mbarrier_arrive(empty + (at - 1) % stages, reader)
+            for k in cutlass.range_constexpr(shadow):
+                multiply(*k_tile, at, loaders, k == 0)
+                at += 1
+                if cutlass.const_expr(not how.pingpong):
+                    if number > first:
+                        for piece in cutlass.range_constexpr(k, pieces if k == shadow - 1 else k + 1):
+                            tCrC.store(in_pieces[None, None, piece].load())
+                            store(*to_c, stored + piece, (row, column + piece), how)
+            for _ in cutlass.range(shadow, k_tiles, unroll=1):
+                multiply(*k_tile, at, loaders, False)
                 at += 1
             if cutlass.const_expr(how.pingpong):
                 cute.arch.barrier_arrive(barrier_id=TURN + 1 - consumer, number_of_threads=256)
             warpgroup.wait_group(0)
-            if tells:
-                cute.arch.mbarrier_arrive(empty + (at - 1) % stages, reader)
+            free(empty + (at - 1) % stages, loaders)
+
+            rounded.store(acc.load().to(dtype))
+            stored += pieces
+            row, column = tile_of(number, tiles, how)
+            row, column = row * ctas_m + rank_m, (column * ctas_n + rank_n) * pieces
             if cutlass.const_expr(how.pingpong):
                 at += k_tiles  # those of the other one's tile
-
-            row, column = tile_of(number, tiles, how)
-            row, column = row * ctas_m + rank_m, column * ctas_n + rank_n
-            if cutlass.const_expr(not how.pingpong):
+                for piece in cutlass.range_constexpr(pieces):
+                    tCrC.store(in_pieces[None, None, piece].load())
+                    store(*to_c, stored + piece, (row, column + piece), how)
+            else:
                 row = row * CONSUMERS + consumer
-            for piece in cutlass.range_constexpr(pieces):
-                buffer = consumer * how.buffers + stores % how.buffers
-                stores += 1
-                rounded.store(in_pieces[None, None, piece].load().to(dtype))
-                if first_warp:
-                    with cute.arch.elect_one():  # the thread that stores: TMA has read what this buffer held
-                        cute.arch.cp_async_bulk_wait_group(how.buffers - 1, read=True)
-                cute.arch.barrier(barrier_id=STORED + consumer, number_of_threads=128)
-                cute.copy(stmatrix, tRrC, tRsC[None, None, None, buffer])
-                cute.arch.fence_proxy("async.shared", space="cta")
-                cute.arch.barrier(barrier_id=STORED + consumer, number_of_threads=128)
-                if first_warp:
-                    with cute.arch.elect_one():
-                        place = row, column * pieces + piece
-                        if cute.elem_less(place, gC.shape[2:]):  # a last tile may lie outside of C
-                            cute.copy(tma_c, tCsC[None, buffer], tCgC[None, *place])
-                        cute.arch.cp_async_bulk_commit_group()
-        if first_warp:
+        if cutlass.const_expr(not how.pingpong):
+            if first < count:
+                for piece in cutlass.range_constexpr(pieces):
+                    tCrC.store(in_pieces[None, None, piece].load())
+                    store(*to_c, stored + piece, (row, column + piece), how)
+        if warp % 4 == 0:
             with cute.arch.elect_one():
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
     # Nobody leaves while its shared memory may still be written to, or its barriers arrived at.
@@ -278,8 +347,8 @@ def host_for(*chosen):
             share if how.cluster[0] > 1 else load, mB, layout_b, (how.tile[1], how.tile[2]), how.cluster[0]
         )
         one = cute.select(layout_c, mode=[0, 1])
-        store = cpasync.CopyBulkTensorTileS2GOp()
-        tma_c, tensor_c = cpasync.make_tiled_tma_atom(store, mC, one, (how.rows, how.piece))
+        leave = cpasync.CopyBulkTensorTileS2GOp()
+        tma_c, tensor_c = cpasync.make_tiled_tma_atom(leave, mC, one, (how.rows, how.piece))
         of_cluster = how.tile[0] * how.cluster[0], how.tile[1] * how.cluster[1]
         tiles = cute.ceil_div(mC.shape, of_cluster)
         ctas = min(SMS // how.ctas, tiles[0] * tiles[1]) * how.ctas
