@@ -1,8 +1,12 @@
 """wgmma_one with one thing wrong at a time: each fence and each wait left out once.
 
-The right kernel clears B's stage as soon as the stage is free. The next copy would fill it anyway, but the
-copy comes late, and a mistake could stay unseen. A and B hold small integers, whose sums are exact.
-`MEASURED` is the size for a GPU: with three CTAs on each SM, a missing proxy fence shows.
+The right kernel differs from `wgmma_one` in two ways that let a mistake show. It clears B's stage as soon as
+the stage is free: the next copy would fill it anyway, but late. And it waits once more before it stores C.
+Without that wait, ptxas injects one into the loop for the sake of C's registers, wherever the loop's own wait
+is missing or lets a group stay at work. The injected wait protects the stage too, by luck.
+
+A and B hold small integers, whose sums are exact. `MEASURED` is the size for a GPU: with three CTAs on each
+SM, a missing proxy fence shows.
 """
 
 from __future__ import annotations
@@ -20,18 +24,25 @@ MEASURED = (64 * 396, 512)
 
 _FENCE = "        warpgroup.fence()\n"
 _COMMIT = "        warpgroup.commit_group()\n"
-_WAIT = "        warpgroup.wait_group(0)\n"
+_WAIT = "            warpgroup.wait_group(0)\n"
 _PROXY = '        cute.arch.fence_proxy("async.shared", space="cta")\n'
-_BARRIER = "        cute.arch.sync_threads()  # all four warps have waited: the stage is free\n"
+_LAST_WAIT = "    warpgroup.wait_group(0)  # C's registers may be used\n"
+_FREE = """\
+        warpgroup.wait_group(0)
+        cute.arch.sync_threads()  # all four warps have waited: the stage is free
+
+"""
 CLEAR = """\
         if k + 1 < cute.size(gA, mode=[2]):
+            warpgroup.wait_group(0)
+            cute.arch.sync_threads()  # all four warps have waited: the stage is free
             zeros = cute.make_rmem_tensor(8, cutlass.Float16)
             zeros.fill(0.0)
             for i in cutlass.range_constexpr(16):
                 cute.autovec_copy(zeros, tBsB[None, 15 - i, 0])
 """
 
-_CLEARING = changed_module(wgmma_one, "clearing", ((_BARRIER, _BARRIER + CLEAR),))
+_CLEARING = changed_module(wgmma_one, "clearing", ((_FREE, CLEAR + "\n" + _LAST_WAIT),))
 
 FAULTS = by_name(
     _CLEARING,
@@ -48,12 +59,7 @@ FAULTS = by_name(
             _WAIT.replace("0", "1"),
             "one group may be under way, and it reads the stage that is filled next",
         ),
-        Fault(
-            "no_last_wait",
-            _WAIT,
-            "        if k + 1 < cute.size(gA, mode=[2]):\n    " + _WAIT,
-            "C is stored while the wgmma of the last k-tile still work",
-        ),
+        Fault("no_last_wait", _LAST_WAIT, "", "C is stored while the wgmma of the last k-tile still work"),
     ),
 )
 
