@@ -33,6 +33,7 @@ from cutecourse.kernels import (
     transpose_swizzled,
     transpose_wide,
     twin,
+    wgmma_one,
 )
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.twinning import twins
@@ -56,6 +57,7 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "transpose_padded": lambda: [transpose_padded.spec(96, 32)],
     "transpose_swizzled": lambda: [transpose_swizzled.spec(32, 128)],
     "transpose_wide": lambda: [transpose_wide.spec(64, 64)],
+    "wgmma_one": lambda: [wgmma_one.spec(128, 192)],
 }
 INSTEAD: dict[str, Callable[[], list[LaunchSpec]]] = {}
 

@@ -186,6 +186,18 @@ def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, fi
         np.testing.assert_array_equal(received.view(np.uint16), a.view(np.uint16))
 
 
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/wgmma_one.cu")
+@pytest.mark.program("nvcc")
+def test_wgmma_one_cu__multiplies_on_the_emulator(tmp_path, find_program):
+    nvcc(find_program, KERNELS / "cpp" / "wgmma_one.cu", tmp_path / "one.ptx", "-arch=sm_90a", "-ptx")
+    rng = np.random.default_rng(9)
+    a, b = (rng.integers(-4, 5, (rows, 256)).astype(np.float16) for rows in (64, 256))
+    c = np.full((64, 256), np.nan, np.float32)
+    text = (tmp_path / "one.ptx").read_text()
+    emulator.launch(text, grid=(1, 1, 1), block=(128, 1, 1), dynamic_smem=40 * 1024, args=[a, b, c])
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
 @pytest.mark.inputs("lib/cutecourse/kernels/cpp")
 @pytest.mark.program("nvcc")
 def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
