@@ -49,7 +49,7 @@ from cutecourse import runtime
 from cutecourse.errors import CourseError
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.hopper_ladder import RUNGS
-from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.kernels.spec import LaunchSpec, TensorMap
 from tools.facts import of_this_machine
 
 Size = tuple[int, int, int]
@@ -61,6 +61,9 @@ PREDICTIONS = {
     "hopper_stages": 560.0,
     "hopper_roles": 620.0,
     "hopper_clusters": 635.0,
+    "hopper_persistent": 654.0,
+    "hopper_pingpong": 588.0,
+    "hopper_last": 667.0,
 }
 """TFLOP/s at 4096 cubed in f16, written down before anything was measured."""
 SETS = 4
@@ -178,7 +181,10 @@ def rung(name: str, case: Case, built: Built, sms: int, sets: Sets) -> Contestan
     values = [
         parameters(spec, dict(zip("abc", (one.data_ptr() for one in three), strict=True))) for three in sets
     ]
-    config = f"grid {'x'.join(map(str, built.grid))}, cluster {'x'.join(map(str, built.cluster))}"
+    tiles = [str(param.cta_tiler[0]) for param in spec.params[:2] if isinstance(param, TensorMap)]
+    config = f"{'x'.join(tiles) or '256x128'}, cluster {'x'.join(map(str, built.cluster[:2]))}"
+    if best := getattr(kernel_module(name), "best", None):
+        config += ", ping-pong" if best(*case.mnk).pingpong else ", cooperative"
 
     def launch(number: int) -> None:
         kernel.launch(*values[number % len(values)])
@@ -388,7 +394,7 @@ def profiled(
         command = [ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none"]
         command += ["--print-units", "base", "--metrics", ",".join(COUNTERS.values())]
         command += [sys.executable, "-m", "benchmarks.hopper_gemm", "--launch-only", place]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise runtime.GpuError(f"ncu failed: {done.stdout[-1500:]}{done.stderr[-500:]}")
     return counted(done.stdout)
@@ -442,6 +448,20 @@ def launch_only(place: str, sms: int) -> None:
         print(f"launched {one.name}", flush=True)
 
 
+def with_counters(
+    result: dict[str, Any], case: Case, rungs: dict[str, Built], rivals: dict[str, str], folder: Path | None
+) -> None:
+    """Put the counters beside a case's rows, or say why there are none."""
+    counters: dict[str, tuple[str, dict[str, float]]] = {}
+    try:
+        counters = profiled(case, rungs, rivals, folder)
+    except (runtime.GpuError, subprocess.TimeoutExpired) as error:
+        result["refused"][f"{case}: counters"] = str(error)[-2000:]
+    for row in result["rows"]:
+        if _of(row, case) and row["name"] in counters:
+            row["kernel"], row["counters"] = counters[row["name"]]
+
+
 # --- everything -------------------------------------------------------------------------------------------
 
 
@@ -491,12 +511,11 @@ def measure(
     sms: int,
     keep: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
-    """Measure the cases; `keep` is given what there is after each. At last the counters of the full cases."""
+    """Measure the cases; `keep` is given what there is after each."""
     built = prepared(cases, folder, search, sms)
     top = wgmma_rate.ceiling(sms)
     result: dict[str, Any] = {"rows": [], "sustained": [], "search": list(search), "refused": {}}
     result["ceiling"] = {"short": None, "sustained": None, "by_size": [], "sustained_by_size": []}
-    profiles = []
     for case in cases:
         bench = Bench(case)
         contestants = [bench.ready(bench.cublas)]
@@ -525,22 +544,13 @@ def measure(
             result["ceiling"]["sustained_by_size"].append(ceiling)
             result["ceiling"]["sustained"] = ceiling
         result["refused"] |= {f"{case}: {what}": why for what, why in bench.refused.items()}
+        keep(result)
+        print(table(result, case), flush=True)
         if case.everybody:
             rivals = {one.name: one.config for one in contestants if one.name in PROFILED_RIVALS}
-            profiles.append((case, rungs, rivals))
-        keep(result)
-        print(table({**result, "rows": measured["rows"]}, case), flush=True)
+            with_counters(result, case, rungs, rivals, folder)
+            keep(result)
         del bench, contestants
-    for case, rungs, rivals in profiles:
-        try:
-            counters = profiled(case, rungs, rivals, folder)
-        except (runtime.GpuError, subprocess.TimeoutExpired) as error:
-            result["refused"][f"{case}: counters"] = str(error)[-2000:]
-            counters = {}
-        for row in result["rows"]:
-            if _of(row, case):
-                row["kernel"], row["counters"] = counters.get(row["name"], (None, None))
-        keep(result)
     return result
 
 
