@@ -50,7 +50,7 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "gemm_first": lambda: [gemm_first.spec(128, 256, 32)],
     "gemm_stages": lambda: [gemm_stages.spec(128, 128, 32), gemm_stages.spec(128, 256, 160)],
     "gemm_late": lambda: [gemm_late.spec(264, 8, 8), gemm_late.spec(520, 264, 136)],
-    "hopper_last": lambda: [hopper_last.spec(200, 264, 200, sms=4), hopper_last.spec(520, 520, 328, sms=2)],
+    "hopper_last": lambda: [hopper_last.spec(200, 264, 200, sms=4), hopper_last.spec(400, 520, 328, sms=2)],
     "hopper_one": lambda: [hopper_one.spec(200, 136, 72), hopper_one.spec(2, 8, 8)],
     "hopper_stages": lambda: [hopper_stages.spec(200, 136, 72), hopper_stages.spec(128, 128, 576)],
     "micro_gemm_swizzled": lambda: [micro_gemm_swizzled.PLAIN],
