@@ -329,7 +329,8 @@ def facts(case: Case, one: Contestant) -> dict[str, Any]:
 
 def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner) -> dict[str, Any]:
     """The alternating rounds: rows, and the ceiling of these rounds."""
-    turns = top.loop.turns(4 * wgmma_rate.FMAS)
+    # As much work as the others do in a turn, so that the clock has as long to fall.
+    turns = top.loop.turns(round(bench.case.flops * bench.launches / 2 / top.blocks))
     cases: dict[str, Callable[[], object]] = {one.name: one.run for one in contestants}
     warm = time.monotonic()
     while time.monotonic() - warm < WARM_S:
@@ -470,9 +471,8 @@ Search = list[dict[str, Any]]
 
 
 def known(search: Search, case: Case, rival: str) -> list[str]:
-    """A rival's two best configurations for a size in an earlier search; none if it was not searched."""
-    rows = [row for row in search if (row["name"], tuple(row["mnk"])) == (rival, case.mnk)]
-    rows = [row for row in rows if row["dtype"] == case.dtype] or rows
+    """A rival's two best configurations for a case in an earlier search; none if it was not searched."""
+    rows = [row for row in search if row["name"] == rival and _of(row, case)]
     return [row["config"] for row in sorted(rows, key=lambda row: -row["tflops"])[:2]]
 
 
@@ -516,6 +516,7 @@ def measure(
     top = wgmma_rate.ceiling(sms)
     result: dict[str, Any] = {"rows": [], "sustained": [], "search": list(search), "refused": {}}
     result["ceiling"] = {"short": None, "sustained": None, "by_size": [], "sustained_by_size": []}
+    profiles = []
     for case in cases:
         bench = Bench(case)
         contestants = [bench.ready(bench.cublas)]
@@ -548,9 +549,11 @@ def measure(
         print(table(result, case), flush=True)
         if case.everybody:
             rivals = {one.name: one.config for one in contestants if one.name in PROFILED_RIVALS}
-            with_counters(result, case, rungs, rivals, folder)
-            keep(result)
+            profiles.append((case, rungs, rivals))
         del bench, contestants
+    for case, rungs, rivals in profiles:
+        with_counters(result, case, rungs, rivals, folder)
+        keep(result)
     return result
 
 
