@@ -62,10 +62,35 @@ def test_rung__multiplies_in_any_order_of_the_warps(rung, seed):
     check(rung, (200, 136, 320), seed=seed)
 
 
-@pytest.mark.parametrize("mnk", [(512, 768, 192), (300, 1040, 328)])
+@pytest.mark.parametrize("mnk", [(512, 768, 192), (300, 520, 200)])
 @pytest.mark.parametrize("rung", PERSISTENT)
 def test_rung__goes_from_tile_to_tile(rung, mnk):
     check(rung, mnk, seed=5, sms=2)
+
+
+@pytest.mark.parametrize("choice", range(1, len(kernel_module("hopper_last").CHOICES)))
+def test_last_rung__multiplies_with_every_choice(choice):
+    how, _ = kernel_module("hopper_last").CHOICES[choice]
+    check("hopper_last", (264, 424, 136), seed=6, sms=2, how=how)
+
+
+def test_last_rung__multiplies_with_a_shared_tile_of_a():
+    how = kernel_module("hopper_last").COOPERATIVE._replace(cluster=(1, 2), along_n=True)
+    check("hopper_last", (200, 776, 136), seed=7, sms=2, how=how)
+
+
+@pytest.mark.parametrize(
+    ("mn", "tile"),
+    [
+        ((4096, 4096), (128, 256, 64)),
+        ((8192, 8192), (128, 192, 64)),
+        ((4000, 4104), (128, 208, 64)),
+        ((256, 8192), (128, 128, 64)),
+        ((64, 8192), (128, 64, 64)),
+    ],
+)
+def test_best__leaves_few_multiprocessors_idle(mn, tile):
+    assert kernel_module("hopper_last").best(*mn, 132).tile == tile
 
 
 @pytest.mark.gpu("sm_90a")

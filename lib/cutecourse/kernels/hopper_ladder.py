@@ -65,12 +65,13 @@ def hopper_spec(
         grid = (min(sms // ctas * ctas, tiles[0] * tiles[1]), 1, 1)
 
     def operand(name: str, extents: tuple[int, int], box: tuple[int, int], receivers: int = 1) -> TensorMap:
+        bits = {64: 3, 32: 2}.get(box[1], 0)  # rows of 128 or 64 bytes are swizzled
         return TensorMap(
             name,
             dtype,
             extents,
             (extents[1], 1),
-            smem_layout=parse(f"S<3,4,3> o 0 o ({box[0]},{box[1]}):({box[1]},1)"),
+            smem_layout=parse(f"S<{bits},4,3> o 0 o ({box[0]},{box[1]}):({box[1]},1)"),
             cta_tiler=box,
             num_multicast=receivers,
         )

@@ -1,10 +1,11 @@
 """How `hopper_last` is launched; the kernel is in `sources/hopper_last.py`."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.hopper_ladder import hopper_spec
-from cutecourse.kernels.spec import LaunchSpec
+from cutecourse.kernels.spec import LaunchSpec, TensorMap
 
 FILE = kernel_file("hopper_last")
 __getattr__ = FILE.attribute  # the kernel's constants and functions
@@ -35,12 +36,38 @@ class How(NamedTuple):
 
 
 COOPERATIVE = How()
-PINGPONG = How(pingpong=True, tile=(128, 192, 64))
+CHOICES = (
+    (COOPERATIVE, 1.0),
+    (How(pingpong=True, tile=(128, 192, 64), stages=5, piece=32, buffers=1), 1.01),
+    (How(tile=(128, 208, 64), piece=104, buffers=1), 0.99),
+    (How(tile=(128, 128, 64), stages=6), 0.93),
+    (How(tile=(128, 64, 64), cluster=(1, 1), stages=8, buffers=1), 0.8),
+)
+"""Each with its speed while all multiprocessors have a tile, as a part of the first one's (an H200's)."""
 
 
-def best(m: int, n: int, k: int) -> How:
-    """The choice that was fastest on an H200 for this size."""
-    return PINGPONG if m * n >= 8192 * 8192 else COOPERATIVE
+def best(m: int, n: int, sms: int) -> How:
+    """The choice for C (M, N): fast, and with few multiprocessors idle while the last tiles are computed."""
+    if max(m, n) <= 1024:
+        return COOPERATIVE
+    if m == n == 2048:  # one tile each: nothing that a pair of CTAs shares comes twice
+        return COOPERATIVE._replace(cluster=(1, 1))
+
+    def speed(choice: tuple[How, float]) -> float:
+        how, full_speed = choice
+        area = how.tile[0] * how.cluster[0] * how.tile[1] * how.cluster[1]
+        tiles = -(-m // (how.tile[0] * how.cluster[0])) * -(-n // (how.tile[1] * how.cluster[1]))
+        clusters = sms // (how.cluster[0] * how.cluster[1])
+        return full_speed * m * n / (-(-tiles // clusters) * clusters * area)
+
+    return max(CHOICES, key=speed)[0]
+
+
+def asks_for_256_bytes(operand: TensorMap) -> TensorMap:
+    """The same tensor map, except that a load that misses L2 brings 256 bytes: two k-tiles of a row."""
+    encoding = replace(operand.encoding, l2_promotion="256B")
+    assert operand.stride is not None
+    return TensorMap.encoded(operand.name, operand.dtype, operand.shape, operand.stride, encoding)
 
 
 def spec(
@@ -51,8 +78,8 @@ def spec(
     how  tile, roles and order; `best` for the size unless given.
     sms  how many CTAs share the tiles, at most: as many as the GPU has multiprocessors.
     """
-    how = how or best(m, n, k)
-    return hopper_spec(
+    how = how or best(m, n, sms)
+    launch = hopper_spec(
         FILE,
         (m, n, k),
         dtype,
@@ -63,6 +90,10 @@ def spec(
         sms=sms,
         given=tuple(how),
     )
+    a, b, c = launch.params
+    assert isinstance(a, TensorMap)
+    assert isinstance(b, TensorMap)
+    return replace(launch, params=(asks_for_256_bytes(a), asks_for_256_bytes(b), c))
 
 
-LAUNCH = spec(*FILE.constant("MNK"), sms=4)
+LAUNCH = spec(*FILE.constant("MNK"), how=COOPERATIVE, sms=4)

@@ -225,7 +225,10 @@ def hopper_last(
                 row, column = tile_of(number, tiles, how)
                 from_a = tAgA[None, row * ctas_m + rank_m, None]
                 from_b = tBgB[None, column * ctas_n + rank_n, None]
-                for k in cutlass.range(k_tiles, unroll=1):
+                # Every other tile goes backwards along K: L2 still has the end of the rows that stay.
+                backwards = at // k_tiles % 2 == 1
+                for step in cutlass.range(k_tiles, unroll=1):
+                    k = k_tiles - 1 - step if backwards else step
                     stage, turn = at % stages, at // stages
                     cute.arch.mbarrier_wait(empty + stage, turn % 2 ^ 1)
                     with cute.arch.elect_one():
