@@ -49,7 +49,7 @@ from cutecourse import runtime
 from cutecourse.errors import CourseError
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.hopper_ladder import RUNGS
-from cutecourse.kernels.spec import LaunchSpec, TensorMap
+from cutecourse.kernels.spec import LaunchSpec
 from tools.facts import of_this_machine
 
 Size = tuple[int, int, int]
@@ -181,10 +181,12 @@ def rung(name: str, case: Case, built: Built, sms: int, sets: Sets) -> Contestan
     values = [
         parameters(spec, dict(zip("abc", (one.data_ptr() for one in three), strict=True))) for three in sets
     ]
-    tiles = [str(param.cta_tiler[0]) for param in spec.params[:2] if isinstance(param, TensorMap)]
-    config = f"{'x'.join(tiles) or '256x128'}, cluster {'x'.join(map(str, built.cluster[:2]))}"
-    if best := getattr(kernel_module(name), "best", None):
-        config += ", ping-pong" if best(*case.mnk).pingpong else ", cooperative"
+    module = kernel_module(name)
+    how = module.best(*case.mnk[:2], sms) if hasattr(module, "best") else None
+    tile = how.tile if how else module.TILE
+    config = f"{tile[0]}x{tile[1]}, cluster {'x'.join(map(str, how.cluster if how else built.cluster[:2]))}"
+    if how:
+        config += ", ping-pong" if how.pingpong else ", cooperative"
 
     def launch(number: int) -> None:
         kernel.launch(*values[number % len(values)])
