@@ -11,7 +11,7 @@ def spec(n: int = 16, source: str = "SMEM") -> LaunchSpec:
     """The launch of one m64nNk16, with A from "SMEM", a matrix, or from "RMEM", a row for each thread."""
     threads, k = FILE.constant("THREADS"), FILE.constant("K")
     return LaunchSpec(
-        name=f"wgmma_map_{n}_{source}".lower(),
+        name="wgmma_map" if source == "SMEM" else "wgmma_map_registers",
         front="cutedsl",
         kernel=FILE.function("wgmma_map"),
         host=FILE.function("host_for").given(n, source),

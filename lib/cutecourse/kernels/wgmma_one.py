@@ -16,7 +16,7 @@ def spec(m: int = 64, k: int = 256, major_a: str = "K", major_b: str = "K") -> L
     if m % rows or k % k_tile:
         raise SpecError(f"wgmma_one: M must be a multiple of {rows} and K of {k_tile}; got {m} and {k}.")
     return LaunchSpec(
-        name="wgmma_one" if (major_a, major_b) == ("K", "K") else f"wgmma_one_{major_a}_{major_b}".lower(),
+        name="wgmma_one",
         front="cutedsl",
         kernel=FILE.function("wgmma_one"),
         host=FILE.function("host_for").given(major_a, major_b),
