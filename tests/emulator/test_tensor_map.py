@@ -1,10 +1,13 @@
 """Tensor maps: cuTensorMapEncodeTiled's rules against the driver's answers, and what follows from fields."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from cutecourse.emulator import TensorMap, TensorMapError, launch
-from cutecourse.emulator.errors import LaunchError
+from cutecourse.emulator.errors import InvalidOperand, LaunchError
+from support import ptx_cases
 from support import tensor_map_rules as rules
 
 ROWS = {row.name: row for row in rules.ENCODINGS}
@@ -34,6 +37,17 @@ def test_tensor_map__refuses_what_the_recorded_driver_refused(name):
         assert answer == 0, "the driver refuses it too: it is not only ours"
         return
     assert (row.rule is not None) == (answer != 0)
+
+
+def test_tensor_map__is_named_by_a_generic_address():
+    """An H200 faults without cvta.param: CUDA_ERROR_MISALIGNED_ADDRESS."""
+    case = ptx_cases.load(ptx_cases.FOLDER / "tensor" / "load_2d.ptx")
+    text = case.ptx.replace("cvta.param.u64 %map, %map;", "")
+    assert text != case.ptx
+    with pytest.raises(
+        InvalidOperand, match=r"an address in \.param, which cvta\.param\.u64 must make a generic"
+    ):
+        ptx_cases.run_on_emulator(replace(case, ptx=text))
 
 
 def test_recording__tells_what_was_asked():

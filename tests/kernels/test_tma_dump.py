@@ -89,7 +89,8 @@ def test_load__finds_its_tensor_map_in_a_struct():
     spec = tma_dump.LAUNCH
     wider = spec.ptx.replace(".b8 map[128]", ".b8 map[320]").replace("mov.b64             %map, map;", "")
     moved = wider.replace(
-        "cvta.param.u64      %map, %map;", "mov.b64 %map, map;\n    add.u64 %map, %map, 64;"
+        "cvta.param.u64      %map, %map;",
+        "mov.b64 %map, map;\n    cvta.param.u64 %map, %map;\n    add.u64 %map, %map, 64;",
     )
     assert moved.count("map[320]") == moved.count("add.u64 %map, %map, 64;") == 1
     source = np.arange(64 * 128, dtype=np.uint16).reshape(64, 128).view(np.float16)

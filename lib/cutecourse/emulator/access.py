@@ -24,6 +24,7 @@ from cutecourse.emulator.errors import (
 from cutecourse.emulator.hazards import report
 from cutecourse.emulator.memory import (
     LOCAL_WINDOW,
+    PARAM_WINDOW,
     RANK_SHIFT,
     SHARED_WINDOW,
     WINDOW_BITS,
@@ -45,6 +46,7 @@ def _number(value: int) -> NDArray[np.uint64]:
 
 
 _NONE = _number(0)
+_IN_PARAM = _number(PARAM_WINDOW)
 
 
 class Part:
@@ -177,6 +179,8 @@ class Access:
         space = self.space
         if space == "shared":
             return [self._shared(bundle, address, lanes)]
+        if space == "param":
+            address = address | _IN_PARAM
         if space in {"global", "const", "param"}:
             return self._allocated(bundle, address, lanes)
         if space == "local":

@@ -33,6 +33,7 @@ from cutecourse.emulator.bulk_groups import BulkGroups
 from cutecourse.emulator.bulk_reduce import OPERATIONS, Reduction, reduction
 from cutecourse.emulator.bundle import CHUNK, CHUNK_TYPE, Bundle, Mask
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
+from cutecourse.emulator.memory import PARAM_WINDOW
 from cutecourse.emulator.numerics import FORMATS
 from cutecourse.emulator.origin import Origin
 from cutecourse.emulator.provenance import follow
@@ -335,6 +336,8 @@ def _find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTenso
         where = f"in {found.name}"
     else:
         where = "in no .param, .const or .global memory"
+        if memory.find(address | PARAM_WINDOW) is not None:
+            where = "an address in .param, which cvta.param.u64 must make a generic one"
     raise site.error(
         InvalidOperand,
         f"there is no tensor map at 0x{address:x} ({where}): pass an emulator.TensorMap as the kernel's"

@@ -294,8 +294,8 @@ def cvta(site: Site) -> Step:
     Shapes:     one address in each lane.
     Units:      bytes.
     Errors:     none; a generic address outside the space's window gives an address outside the space.
-    Simplified: the windows lie at fixed addresses. A kernel parameter's address keeps its low 32 bits when a
-                32-bit register carries it, and `cvta.param` brings back the others.
+    Simplified: the windows lie at fixed addresses. A kernel parameter's address has 32 bits, and `cvta.param`
+                adds the others.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: cvta
                 (#data-movement-and-conversion-instructions-cvta).
     """

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.bundle import KINDS, Bundle, Mask, Split
 from cutecourse.emulator.errors import EmulatorError, LaunchError, UnsupportedInstruction
+from cutecourse.emulator.memory import PARAM_WINDOW
 from cutecourse.emulator.order import weak_topological_order
 from cutecourse.emulator.placement import Placement
 from cutecourse.emulator.registry import Step, lookup
@@ -250,7 +251,10 @@ class Program:
     def _symbol_slot(self, site: Site, variable: Variable, offset: int, kind: str) -> int:
         if variable.space == "shared":
             return self._slot(kind, ("shared", self._shared_offset(site, variable) + offset))
-        return self._slot(kind, ("const", self.variable_address(site, variable) + offset))
+        address = self.variable_address(site, variable)
+        if variable in self.entry.params:
+            address -= PARAM_WINDOW  # an address in .param: cvta.param makes it a generic one
+        return self._slot(kind, ("const", address + offset))
 
     def _shared_offset(self, site: Site, variable: Variable) -> int:
         found = self.placement.shared(self._function_now, variable)
