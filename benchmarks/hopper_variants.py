@@ -1,6 +1,6 @@
 """Variants of the last rung for Hopper: each is predicted, built, checked and timed beside cuBLAS.
 
-    python -m benchmarks.hopper_variants --output F [--sustained 8] [--seconds 1.5]
+    python -m benchmarks.hopper_variants --output F     adds a round to F
 
 `hopper_variant_kernel.py` is the kernel; a variant changes its constants. Each variant is built, launched and
 checked in a process of its own first, which is ended if the kernel hangs. Then all take turns in short rounds
@@ -89,7 +89,8 @@ class Variant:
             for one in fields(self)
             if getattr(self, one.name) != one.default
         ]
-        return " ".join(given).replace(", ", ",") or "base"
+        text = " ".join(given).replace(", ", ",").replace(str(FIRST), "first").replace(str(LAST), "last")
+        return text.replace("policies=(0,0,", "policies=(-,-,") or "base"
 
     def spec(self, mnk: tuple[int, int, int], dtype: str = "f16") -> LaunchSpec:
         """The launch."""
@@ -475,10 +476,10 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
     return rows
 
 
-def report(result: dict[str, Any]) -> str:
+def report(rows: list[dict[str, Any]], refused: dict[str, str]) -> str:
     """The table."""
     lines = []
-    for row in result["rows"]:
+    for row in rows:
         steady = row.get("sustained")
         low, high = row["quartiles"]
         text = f"{row['mnk'][0]:>5} {row['ratio']:.3f} {row['tflops']:6.1f} [{low:.0f}-{high:.0f}]"
@@ -489,7 +490,7 @@ def report(result: dict[str, Any]) -> str:
                 f"{int(steady['reasons']):#x}"
             )
         lines.append(f"{text}  {row['name']} {row['clusters'] or ''}")
-    lines += [f"refused {name}: {why[-300:]}" for name, why in result["refused"].items()]
+    lines += [f"refused {name}: {why[-300:]}" for name, why in refused.items()]
     return "\n".join(lines)
 
 
@@ -524,17 +525,21 @@ def main() -> int:
                 "constants": asdict(one.variant),
             }
             row |= {"spill_bytes": built.spill_bytes}
-    result = {
+    result: dict[str, Any] = {
         "recorded": {**of_this_machine(), "torch": torch.__version__},
-        "rows": rows,
-        "refused": {TRIALS[number].variant.name: why for number, why in refused.items()},
+        "rounds": [],
+        "rows": [],
     }
     if options.output and options.output.exists():
-        earlier = json.loads(options.output.read_text())
-        result["earlier"] = [*earlier.pop("earlier", []), earlier]
+        result = {**json.loads(options.output.read_text()), "recorded": result["recorded"]}
+    number = len(result["rounds"]) + 1
+    names = {TRIALS[one].variant.name: why for one, why in refused.items()}
+    this = {"round": number, "recorded": result["recorded"], "refused": names}
+    result["rounds"].append(this)
+    result["rows"] += [{"round": number, **row} for row in rows]
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(report(result))
+    print(report(rows, names))
     print(f"{time.monotonic() - start:.0f} s")
     return 0
 
