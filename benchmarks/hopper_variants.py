@@ -525,18 +525,15 @@ def main() -> int:
                 "constants": asdict(one.variant),
             }
             row |= {"spill_bytes": built.spill_bytes}
+    names = {TRIALS[one].variant.name: why for one, why in refused.items()}
     result: dict[str, Any] = {
         "recorded": {**of_this_machine(), "torch": torch.__version__},
-        "rounds": [],
-        "rows": [],
+        "rows": rows,
+        "refused": names,
     }
     if options.output and options.output.exists():
-        result = {**json.loads(options.output.read_text()), "recorded": result["recorded"]}
-    number = len(result["rounds"]) + 1
-    names = {TRIALS[one].variant.name: why for one, why in refused.items()}
-    this = {"round": number, "recorded": result["recorded"], "refused": names}
-    result["rounds"].append(this)
-    result["rows"] += [{"round": number, **row} for row in rows]
+        before = json.loads(options.output.read_text())
+        result["earlier"] = [before, *before.pop("earlier", [])]
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
     print(report(rows, names))
