@@ -2,6 +2,7 @@
 
     python -m benchmarks.hopper_gemm                   writes benchmarks/results/hopper_gemm_<gpu>.json
     python -m benchmarks.hopper_gemm --rivals FOLDER   where the rivals' files are; else $RIVALS
+    python -m benchmarks.hopper_gemm --search F        only the two best of F's search for each size
     python -m benchmarks.hopper_gemm --only 4096x4096x4096:f16 --output F   some of the cases
 
 C = A times B transposed, 16 bits in and out, sums in f32. A and B hold normally distributed numbers, in sets
