@@ -68,10 +68,10 @@ PREDICTIONS = {
 }
 """TFLOP/s at 4096 cubed in f16, written down before anything was measured."""
 SETS = 4
-ROUNDS = 31
-TUNING_ROUNDS = 5
+ROUNDS = 21
+TUNING_ROUNDS = 9
 WARM_S = 1.0
-SETTLE_S = 0.3
+SETTLE_S = 0.25
 LAUNCHES_S = 3e-3
 """A graph holds at least so many seconds of launches, and every set once."""
 ROWS_CHECKED = 48
@@ -81,12 +81,13 @@ TOLERANCES = {"f16": 2.0**-10, "bf16": 2.0**-7}
 
 @dataclass(frozen=True)
 class Case:
-    """A size and a type: who takes part, and whether it is also sustained."""
+    """A size and a type: who takes part, and whether it is also sustained and given to the profiler."""
 
     mnk: Size
     dtype: str = "f16"
     everybody: bool = False
     sustained: bool = True
+    counters: bool = False
 
     def __str__(self) -> str:
         return "x".join(map(str, self.mnk)) + f":{self.dtype}"
@@ -98,14 +99,14 @@ class Case:
 
 
 CASES = (
-    Case((4096, 4096, 4096), everybody=True),
+    Case((4096, 4096, 4096), everybody=True, counters=True),
     Case((8192, 8192, 8192), everybody=True),
+    Case((4000, 4104, 4056)),
     Case((2048, 2048, 2048)),
     Case((6144, 6144, 6144)),
-    Case((16384, 16384, 16384)),
-    Case((4000, 4104, 4056)),
     Case((4096, 4096, 4096), "bf16"),
     Case((8192, 8192, 8192), "bf16"),
+    Case((16384, 16384, 16384)),
     Case((64, 8192, 8192), sustained=False),
     Case((256, 8192, 8192), sustained=False),
 )
@@ -172,8 +173,8 @@ def build(name: str, case: Case, sms: int) -> Built | str:
     """Compile a rung; why not, where it does not take the case."""
     try:
         return compiled(rung_spec(name, case, sms), "sm_90a")
-    except CourseError as error:
-        return str(error)
+    except Exception as error:  # noqa: BLE001 - one rung that does not compile stops no other
+        return f"{type(error).__name__}: {error}"
 
 
 def rung(name: str, case: Case, built: Built, sms: int, sets: Sets) -> Contestant:
@@ -459,7 +460,7 @@ def with_counters(
     counters: dict[str, tuple[str, dict[str, float]]] = {}
     try:
         counters = profiled(case, rungs, rivals, folder)
-    except (runtime.GpuError, subprocess.TimeoutExpired) as error:
+    except Exception as error:  # noqa: BLE001 - the times stand without them
         result["refused"][f"{case}: counters"] = str(error)[-2000:]
     for row in result["rows"]:
         if _of(row, case) and row["name"] in counters:
@@ -519,45 +520,56 @@ def measure(
     top = wgmma_rate.ceiling(sms)
     result: dict[str, Any] = {"rows": [], "sustained": [], "search": list(search), "refused": {}}
     result["ceiling"] = {"short": None, "sustained": None, "by_size": [], "sustained_by_size": []}
-    profiles = []
     for case in cases:
-        bench = Bench(case)
-        contestants = [bench.ready(bench.cublas)]
-        for rival in hopper_rivals.RIVALS if case.everybody else ("quack",):
-            found, rows = bench.best(rival, folder, chosen := known(search, case, rival))
-            contestants += [found] if found else []
-            result["search"] += [] if chosen else rows
-        rungs = {}
-        for name in LADDER if case.everybody else LADDER[-1:]:
-            one = built[name, case]
-            try:
-                if isinstance(one, str):
-                    raise runtime.GpuError(one)
-                contestants.append(bench.ready(rung(name, case, one, sms, bench.sets)))
-                rungs[name] = one
-            except (CourseError, RuntimeError) as error:
-                bench.refused[name] = str(error)[:600]
-        measured = short(bench, contestants, top)
-        result["rows"] += measured["rows"]
-        result["ceiling"]["by_size"].append(measured["ceiling"])
-        result["ceiling"]["short"] = measured["ceiling"]["tflops"]
-        if case.sustained and seconds:
-            result["sustained"] += steady(bench, contestants, seconds)
-        if case.everybody and seconds:
-            ceiling = {"mnk": list(case.mnk), "dtype": case.dtype, **top.sustained(SETTLE_S, seconds)}
-            result["ceiling"]["sustained_by_size"].append(ceiling)
-            result["ceiling"]["sustained"] = ceiling
-        result["refused"] |= {f"{case}: {what}": why for what, why in bench.refused.items()}
+        rungs = {name: built[name, case] for name in (LADDER if case.everybody else LADDER[-1:])}
+        try:
+            rivals = one_case(result, case, rungs, top, folder, search, seconds)
+        except Exception as error:  # noqa: BLE001 - the other cases are measured all the same
+            result["refused"][f"{case}: everything"] = f"{type(error).__name__}: {error}"[:2000]
+        else:
+            mine = {name: one for name, one in rungs.items() if isinstance(one, Built)}
+            if case.counters:
+                with_counters(result, case, mine, rivals, folder)
         keep(result)
         print(table(result, case), flush=True)
-        if case.everybody:
-            rivals = {one.name: one.config for one in contestants if one.name in PROFILED_RIVALS}
-            profiles.append((case, rungs, rivals))
-        del bench, contestants
-    for case, rungs, rivals in profiles:
-        with_counters(result, case, rungs, rivals, folder)
-        keep(result)
     return result
+
+
+def one_case(
+    result: dict[str, Any],
+    case: Case,
+    rungs: dict[str, Built | str],
+    top: wgmma_rate.Runner,
+    folder: Path | None,
+    search: Search,
+    seconds: float,
+) -> dict[str, str]:
+    """Measure one case and put it into the result; return the choices of the rivals to be profiled."""
+    bench = Bench(case)
+    contestants = [bench.ready(bench.cublas)]
+    for rival in hopper_rivals.RIVALS if case.everybody else ("quack",):
+        found, rows = bench.best(rival, folder, chosen := known(search, case, rival))
+        contestants += [found] if found else []
+        result["search"] += [] if chosen else rows
+    for name, one in rungs.items():
+        try:
+            if isinstance(one, str):
+                raise runtime.GpuError(one)
+            contestants.append(bench.ready(rung(name, case, one, top.blocks, bench.sets)))
+        except Exception as error:  # noqa: BLE001 - the other rungs are measured all the same
+            bench.refused[name] = f"{type(error).__name__}: {error}"[:600]
+    result["refused"] |= {f"{case}: {what}": why for what, why in bench.refused.items()}
+    measured = short(bench, contestants, top)
+    result["rows"] += measured["rows"]
+    result["ceiling"]["by_size"].append(measured["ceiling"])
+    result["ceiling"]["short"] = measured["ceiling"]["tflops"]
+    if case.sustained and seconds:
+        result["sustained"] += steady(bench, contestants, seconds)
+    if case.everybody and seconds:
+        ceiling = {"mnk": list(case.mnk), "dtype": case.dtype, **top.sustained(SETTLE_S, seconds)}
+        result["ceiling"]["sustained_by_size"].append(ceiling)
+        result["ceiling"]["sustained"] = ceiling
+    return {one.name: one.config for one in contestants if one.name in PROFILED_RIVALS}
 
 
 def table(result: dict[str, Any], case: Case) -> str:
