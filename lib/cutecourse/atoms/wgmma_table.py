@@ -44,7 +44,8 @@ _A_STRIDES = {32: "((64,1,16),(8,256))", 16: "((128,1,16),(64,8,512))", 8: "((25
 
 
 def _in_shared_memory(rows: int, k: int) -> Layout:
-    return Layout.parse(f"(128,({rows},{k})):(0,(1,{rows}))")
+    layout: Layout = Layout.parse(f"(128,({rows},{k})):(0,(1,{rows}))")
+    return layout
 
 
 def _atoms() -> Iterator[MmaAtom]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cutecourse.atoms import mma_atom
@@ -9,7 +10,7 @@ from cutecourse.checks.accumulators import UNWRITTEN, require_cleared
 from cutecourse.checks.compare import on_many, returned, same_int, same_outputs
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
-from cutecourse.descriptors import SMEM_SM90
+from cutecourse.descriptors import SMEM_SM90, DescriptorError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +43,7 @@ def check_owner(answer: object) -> str:
         return (thread, *atom.register_of("C", value))
 
     got = returned(answer, cells, what="the thread, register and half that hold C[m, n]")
-    wrong = {
+    wrong: dict[str, Callable[[int, int], object]] = {
         "You have the lane. The warp is missing: each warp has 16 rows.": lambda m, n: (
             held(m, n)[0] % 32,
             *held(m, n)[1:],
@@ -79,8 +80,11 @@ def check_descriptor(answer: object) -> str:
         raise WrongAnswer("The answer is to be one number of 64 bits.", got=repr(answer))
     if word == right:
         return "The swizzle's name and the step of 8 rows change with the width of a row. The k-block moves the start by 2."
-    fields = SMEM_SM90.decode(word)
-    explained = {
+    try:
+        fields = SMEM_SM90.decode(word)
+    except DescriptorError as error:
+        raise WrongAnswer(f"Bits that belong to no field must be 0: {error}", got=f"{word:#018x}") from None
+    explained: dict[str, dict[object, str]] = {
         "start_address": {
             4096: "That is the start of k-block 0. K-block 1 starts 32 bytes further.",
             (4096 + 32) * 16: "The start address counts units of 16 bytes.",
