@@ -32,7 +32,7 @@ _FREE = """\
         cute.arch.sync_threads()  # all four warps have waited: the stage is free
 
 """
-CLEAR = """\
+_CLEAR = """\
         if k + 1 < cute.size(gA, mode=[2]):
             warpgroup.wait_group(0)
             cute.arch.sync_threads()  # all four warps have waited: the stage is free
@@ -42,7 +42,9 @@ CLEAR = """\
                 cute.autovec_copy(zeros, tBsB[None, 15 - i, 0])
 """
 
-_CLEARING = changed_module(wgmma_one, "clearing", ((_FREE, CLEAR + "\n" + _LAST_WAIT),))
+_CLEARING = changed_module(wgmma_one, "clearing", ((_FREE, _CLEAR + "\n" + _LAST_WAIT),))
+TEXT = _CLEARING.FILE.text
+"""The right kernel's text."""
 
 FAULTS = by_name(
     _CLEARING,
@@ -66,7 +68,7 @@ FAULTS = by_name(
 
 def right(m: int = M, k: int = K) -> LaunchSpec:
     """The launch without a fault."""
-    return wgmma_one.spec(m, k).with_text(_CLEARING.FILE.text, "wgmma_clearing")
+    return wgmma_one.spec(m, k).with_text(TEXT, "wgmma_clearing")
 
 
 def broken(fault: str, m: int = M, k: int = K) -> LaunchSpec:
