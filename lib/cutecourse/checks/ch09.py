@@ -53,6 +53,11 @@ def check_owner(answer: object) -> str:
             2 * held(m, n)[1] + held(m, n)[2],
             held(m, n)[2],
         ),
+        "You have the thread. The two values that share a register are neighbours in a row, not 8 rows apart.": lambda m, n: (
+            held(m, n)[0],
+            n // 8 * 2 + n % 2,
+            m % 16 // 8,
+        ),
     }
     for message, mistake in wrong.items():
         if got == [mistake(*cell) for cell in cells]:
@@ -158,6 +163,7 @@ def check_left(answer: object) -> str:
             64: "You counted B alone. A comes from shared memory too.",
             96 + 32: "The instruction reads its operands from shared memory each time.",
             80: "Bytes, not elements: a half has two.",
+            2048: "That is for the whole instruction. How many cycles does it take?",
         },
     )
     return "6144 bytes in 64 cycles are 96 bytes in a cycle. A larger N leaves more, because A is read less often."
@@ -266,10 +272,20 @@ def check_two_products(answer: object) -> str:
                     np.maximum(first @ wide_v.T, 0),
                     "The relu comes between the two products, not behind them.",
                 ),
+                (
+                    np.maximum(first, 0)[:, 48:] @ wide_v[:, 48:].T,
+                    "That is the product of the last k-block of P alone. When does the second MMA accumulate?",
+                ),
             ]
         },
     )
-    text = str(run(answer, device="emulator", **{k: x.copy() for k, x in inputs.items()}).ptx)  # type: ignore[arg-type]
+    outcome = run(answer, device="emulator", **{k: x.copy() for k, x in inputs.items()})  # type: ignore[arg-type]
+    if any(note.hazard.name == "no wgmma fence" for note in outcome.notes):
+        raise WrongAnswer(
+            "D is right, but only by luck: ptxas adds a wgmma.fence that the kernel lacks. The threads write the "
+            "registers of P, and then a wgmma reads them."
+        )
+    text = str(outcome.ptx)
     after = text.partition("wgmma.wait_group")[2]
     if "st.shared" in after or "stmatrix" in after:
         raise WrongAnswer(
