@@ -408,7 +408,8 @@ def profiled(
 def counted(printed: str) -> dict[str, tuple[str, dict[str, float]]]:
     """The kernel and the counters of each contestant, from what ncu and `launch_only` print.
 
-    Errors: GpuError where there is no table.
+    Of several kernels of a contestant the longest counts.
+    Errors: GpuError where there is no table, or another number of contestants in it.
     """
     lines = printed.splitlines()
     start = next((index for index, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -426,11 +427,16 @@ def counted(printed: str) -> dict[str, tuple[str, dict[str, float]]]:
     for counters in found.values():
         if "l2_sectors_read" in counters:
             counters["l2_bytes_read"] = 32 * counters.pop("l2_sectors_read")
-    launches = sorted(found)
-    if len(order) != len(found):  # somebody launched two kernels: those that bear a contestant's name remain
-        by_name = {name: one for name in order for one in launches if kernels[one].startswith(f"{name}_")}
-        return {name: (kernels[one], found[one]) for name, one in by_name.items()}
-    return {name: (kernels[one], found[one]) for name, one in zip(order, launches, strict=True)}
+    groups: list[list[int]] = []
+    for launch in sorted(found):
+        if kernels[launch] == kernels[min(found)]:  # PyTorch fills a tensor before each contestant
+            groups.append([])
+        elif groups:
+            groups[-1].append(launch)
+    if len(order) != len(groups) or not all(groups):
+        raise runtime.GpuError(f"ncu saw {len(groups)} contestants, not {', '.join(order)}.")
+    longest = [max(group, key=lambda launch: found[launch].get("seconds", 0)) for group in groups]
+    return {name: (kernels[one], found[one]) for name, one in zip(order, longest, strict=True)}
 
 
 def launch_only(place: str, sms: int) -> None:
@@ -445,10 +451,12 @@ def launch_only(place: str, sms: int) -> None:
         (best,) = (one for one in hopper_rivals.candidates(rival, folder) if one.config == config)
         contestants.append(Contestant(rival, "rival", config, best.prepare(bench.sets)))
     contestants += [rung(name, case, built, sms, bench.sets) for name, built in rungs.items()]
+    mark = torch.empty(1 << 20, device="cuda")
     for one in contestants:
         one.launch(0)
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
+        mark.fill_(1.0)
         one.launch(1)
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStop()

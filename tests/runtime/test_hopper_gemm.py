@@ -86,23 +86,26 @@ def test_rung_spec__passes_on_what_the_rung_takes():
         bench.rung_spec("gemm_late", case, 8)
 
 
-def test_counted__reads_a_kernel_for_each_contestant():
+def test_counted__takes_the_longest_kernel_of_each_contestant():
     cycles, seconds = bench.COUNTERS["cycles"], bench.COUNTERS["seconds"]
+    mark = "vectorized_elementwise_kernel"
     table = f"""launched cublas
 launched hopper_one
 ==PROF== Disconnected
 "ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
-"0","nvjet","{cycles}","cycle","1,064"
-"0","nvjet","{seconds}","ns","12.5"
-"1","hopper","{cycles}","cycle","900"
+"0","{mark}","{seconds}","ns","90"
+"1","nvjet","{cycles}","cycle","1,064"
+"1","nvjet","{seconds}","ns","12.5"
+"2","splitK","{seconds}","ns","3"
+"3","{mark}","{seconds}","ns","90"
+"4","hopper","{cycles}","cycle","900"
 """
-    found = bench.counted(table)
-    assert found["cublas"] == ("nvjet", {"cycles": 1064, "seconds": 12.5})
-    assert found["hopper_one"] == ("hopper", {"cycles": 900})
-    twice = table.replace('"0","nvjet"', '"7","splitK_reduce"', 1).replace(
-        '"1","hopper"', '"1","hopper_one_0"'
-    )
-    assert bench.counted(twice) == {"hopper_one": ("hopper_one_0", {"cycles": 900})}
+    assert bench.counted(table) == {
+        "cublas": ("nvjet", {"cycles": 1064, "seconds": 12.5}),
+        "hopper_one": ("hopper", {"cycles": 900}),
+    }
+    with pytest.raises(runtime.GpuError, match="saw 2 contestants, not cublas"):
+        bench.counted(table.replace("launched hopper_one\n", ""))
     with pytest.raises(runtime.GpuError, match="no table"):
         bench.counted("launched cublas")
 
