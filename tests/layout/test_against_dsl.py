@@ -242,13 +242,15 @@ LOCAL_TILES = (
 )
 
 
-@pytest.mark.parametrize(("shape", "operands"), LOCAL_TILES)
-def test_local_tile__agrees_with_the_cute_dsl(shape: str, operands: str) -> None:
-    (answer,) = ask([f"local_tile(make_identity_tensor({shape}),{operands})"])
-    expression = f"local_tile(identity({shape}),{operands})"
-    status, _ = evaluate(expression)
-    assert (status == "ok") == (answer.status == "ok"), answer
-    if status == "ok":
-        tile, offset = value(expression)
-        assert isinstance(tile, Layout)
-        assert answer.text == f"tensor<{offset} o {tile}>"
+def test_local_tile__agrees_with_the_cute_dsl() -> None:
+    answers = ask(
+        [f"local_tile(make_identity_tensor({shape}),{operands})" for shape, operands in LOCAL_TILES]
+    )
+    for (shape, operands), answer in zip(LOCAL_TILES, answers, strict=True):
+        expression = f"local_tile(identity({shape}),{operands})"
+        status, _ = evaluate(expression)
+        assert (status == "ok") == (answer.status == "ok"), (expression, answer)
+        if status == "ok":
+            tile, offset = value(expression)
+            assert isinstance(tile, Layout)
+            assert answer.text == f"tensor<{offset} o {tile}>", expression

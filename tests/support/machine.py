@@ -51,6 +51,11 @@ def everything() -> bool:
     return os.environ.get("CUTECOURSE_TEST_ALL", "") == "1"
 
 
+def amount(usual: int, of_all: int) -> int:
+    """How many random cases a test takes: in `make test`, and in `make test-all`."""
+    return of_all if everything() else usual
+
+
 def find_chromium() -> Path | None:
     """Return Chromium's path, or None.
 

@@ -272,6 +272,7 @@ def test_jupyterlab__clicks_compute_and_python_gets_what_was_said(notebook: Any)
     assert re.search(r"and of step \d+ CTA 0, warp 0 issues a load of a: the box 64×128 at \(64, 0\)", said)
 
 
+@pytest.mark.long
 def test_jupyterlab__a_prediction_is_there_again_for_python_after_a_restart(notebook: Any) -> None:
     page = notebook  # a new browser profile: nothing is stored yet
     assert _cc(page, "reveal").get_attribute("data-agrees") in {"none", "no"}
