@@ -47,6 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build(output: Path, *, everything: bool = False) -> int:
     """Run Jupyter Book on the book's folder: warnings are errors, missing references warnings."""
+    # A build that ends before it writes pages copies a file to `_static`, and where no such folder is yet, the
+    # copy gets that name: every later build would fail.
+    static = output / "_build" / "html" / "_static"
+    if static.is_file():
+        static.unlink()
+    static.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(BOOK), "--path-output", str(output)]
     flags = ["-W", "-n", "--keep-going", "-q", *(["--all"] if everything else [])]
     # Its closing message repeats ours, with a path of this machine.

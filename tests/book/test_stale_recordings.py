@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.pages import ROOT, build_book
+from tools import book
 from tools.paths import chapter_pages
 
 CHAPTERS = [source.stem for source in chapter_pages()]
@@ -103,3 +104,21 @@ def test_build__says_in_a_line_what_is_wrong_with_the_errata(tree: Path, tmp_pat
     assert built.returncode == 1
     assert built.stderr.startswith("error: E01-1: missing fields")
     assert len(built.stderr.splitlines()) == 1
+
+
+def test_build__has_a_folder_for_assets_after_a_build_that_left_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    static = tmp_path / "_build" / "html" / "_static"
+    static.parent.mkdir(parents=True)
+    static.write_text("left by a build that failed")
+
+    def run(*_: object, **__: object) -> subprocess.CompletedProcess[bytes]:
+        assert static.is_dir()
+        return subprocess.CompletedProcess([], 0)
+
+    monkeypatch.setattr(book.subprocess, "run", run)
+    assert book.build(tmp_path) == 0
+    (static / "kept.css").write_text("")
+    assert book.build(tmp_path) == 0
+    assert (static / "kept.css").exists()
