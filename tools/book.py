@@ -47,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build(output: Path, *, everything: bool = False) -> int:
     """Run Jupyter Book on the book's folder: warnings are errors, missing references warnings."""
-    # A build that ends before it writes pages copies a file to `_static`, and where no such folder is yet, the
-    # copy gets that name: every later build would fail.
+    # A build that ends before it writes pages copies a file to `_static`. Where there is no such folder yet,
+    # the copy gets that name, and every later build would fail.
     static = output / "_build" / "html" / "_static"
     if static.is_file():
         static.unlink()
