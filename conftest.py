@@ -6,7 +6,11 @@ from support.kernels import patient
 
 # Kernels with a wrong line are read as texts; as modules they are not to be imported.
 # The DSL's workers have no doctests, and a process that imports them imports the DSL.
-collect_ignore_glob = ["lib/cutecourse/kernels/hunts/*", "lib/cutecourse/kernels/sources/*", "tests/*/dsl_worker.py"]
+collect_ignore_glob = [
+    "lib/cutecourse/kernels/hunts/*",
+    "lib/cutecourse/kernels/sources/*",
+    "tests/*/dsl_worker.py",
+]
 
 with contextlib.suppress(ImportError):  # nbval is an extra of the tests
     from nbval import kernel

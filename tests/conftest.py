@@ -49,13 +49,30 @@ def _reason_to_leave_out(item: pytest.Item) -> str | None:
     return None
 
 
+def _outside_the_samples(items: list[pytest.Item]) -> set[str]:
+    """The cases of tests marked `sample(n)` that are not among the n, which are spread over all cases."""
+    cases: dict[str, list[str]] = defaultdict(list)
+    wanted: dict[str, int] = {}
+    for item in items:
+        if (marker := item.get_closest_marker("sample")) is not None:
+            function = item.nodeid.partition("[")[0]
+            cases[function].append(item.nodeid)
+            wanted[function] = marker.args[0]
+    outside = set()
+    for function, names in cases.items():
+        step = max(1, len(names) // wanted[function])
+        outside.update(set(names) - set(names[::step][: wanted[function]]))
+    return outside
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not for this machine or this run; the summary counts it all the same."""
     left_out: Counter[tuple[str, str]] = Counter()
     kept = []
+    sampled = set() if machine.everything() else _outside_the_samples(items)
     for item in items:
-        reason = _reason_to_leave_out(item)
+        reason = _REASONS["long"] if item.nodeid in sampled else _reason_to_leave_out(item)
         if reason is None:
             kept.append(item)
         else:

@@ -21,11 +21,6 @@ PAGES = ["intro", "status", "emulator_coverage", "credits"] + [
     source.relative_to(BOOK).with_suffix("").as_posix() for source in notebook_sources()
 ]
 CHAPTERS = [name for name in PAGES if name.startswith("chapters/")]
-# Pages are built alike: the first and the last chapter stand for the others, except in `make test-all`.
-SOME_CHAPTERS = [
-    pytest.param(name, marks=[] if name in (CHAPTERS[0], CHAPTERS[-1]) else [pytest.mark.long])
-    for name in CHAPTERS
-]
 READY = "html[data-cc-widgets=ready]"
 
 
@@ -210,7 +205,8 @@ def test_panels__stand_side_by_side_on_a_wide_screen_and_stacked_on_a_phone(
             assert (boxes[1]["y"] >= boxes[0]["y"] + boxes[0]["height"]) == stacked
 
 
-@pytest.mark.parametrize("name", SOME_CHAPTERS)
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", CHAPTERS)
 def test_page__works_when_opened_from_a_file(book: Path, browser_context: Any, name: str) -> None:
     page = browser_context.new_page()
     page.goto((book / f"{name}.html").as_uri())
@@ -218,7 +214,8 @@ def test_page__works_when_opened_from_a_file(book: Path, browser_context: Any, n
     assert page.locator(".cc-mount .cc-widget").count() == len(_widgets(name))
 
 
-@pytest.mark.parametrize("name", SOME_CHAPTERS)
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", CHAPTERS)
 def test_page__shows_the_figures_without_javascript(browser: Any, address: str, name: str) -> None:
     with guarded_context(browser, java_script_enabled=False) as context:
         page = context.new_page()

@@ -59,6 +59,8 @@ def _ids(source: Path) -> list[str]:
     return [exercise.id for exercise in exercises_in(source)]
 
 
+# nbval runs the same cells in a kernel of their own.
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_solution__passes_every_check(source: Path, tmp_path: Path) -> None:
     results = run_cells(solution_notebook(source), tmp_path)

@@ -28,6 +28,10 @@ def test_on_a_gpu__runs(): pass
 @pytest.mark.long
 def test_of_many_cases__runs(): pass
 
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("case", range(7))
+def test_of_cases_alike__runs(case): assert case in (0, 3)
+
 def test_anywhere__runs(): pass
 """
 
@@ -38,7 +42,7 @@ def run_probe(
     """Run the probe under this repository's conftest.py with a Chromium that is not there and no GPU."""
     (folder / "test_probe.py").write_text(PROBE)
     (folder / "conftest.py").write_text((repository / "tests" / "conftest.py").read_text())
-    markers = "markers =\n  gpu\n  long\n  inputs\n  browser\n  program"
+    markers = "markers =\n  gpu\n  long\n  sample\n  inputs\n  browser\n  program"
     settings = f"[pytest]\npythonpath = {repository / 'tests'}\n{markers}\n"
     (folder / "pytest.ini").write_text(settings)
     clean = {
@@ -75,15 +79,16 @@ def test_summary__names_every_test_that_did_not_run(
     assert "1 did not run: no NVIDIA GPU" in summary
     # Nothing but pytest's closing line stands below it.
     assert "    test_probe.py: 1" in summary
-    assert "1 did not run: it takes long: 'make test-all' runs it" in summary
-    assert "1 passed, 2 skipped" in summary.splitlines()[-1]
+    assert "6 did not run: it takes long: 'make test-all' runs it" in summary
+    assert "    test_probe.py: 6" in summary
+    assert "3 passed, 2 skipped" in summary.splitlines()[-1]
 
 
 def test_missing_chromium__fails_in_ci(repository: Path, tmp_path: Path) -> None:
     result = run_probe(repository, tmp_path, CI="true")
     assert result.returncode == 1
     assert "no Chromium on this machine" in result.stdout
-    assert "1 passed, 1 skipped, 1 error" in result.stdout
+    assert "3 passed, 1 skipped, 1 error" in result.stdout
 
 
 def test_missing_gpu__fails_when_required(repository: Path, tmp_path: Path) -> None:
