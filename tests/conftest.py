@@ -68,16 +68,14 @@ def _outside_the_samples(items: list[pytest.Item]) -> set[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not for this machine or this run; the summary counts it all the same."""
-    left_out: Counter[tuple[str, str]] = Counter()
-    kept = []
-    sampled = set() if machine.everything() else _outside_the_samples(items)
-    for item in items:
-        reason = _REASONS["long"] if item.nodeid in sampled else _reason_to_leave_out(item)
-        if reason is None:
-            kept.append(item)
-        else:
-            left_out[reason, item.nodeid.partition("::")[0]] += 1
-    items[:] = kept
+    reasons = {item.nodeid: _reason_to_leave_out(item) for item in items}
+    if not machine.everything():
+        cases = [item for item in items if reasons[item.nodeid] is None]
+        reasons |= dict.fromkeys(_outside_the_samples(cases), _REASONS["long"])
+    left_out = Counter(
+        (reason, name.partition("::")[0]) for name, reason in reasons.items() if reason is not None
+    )
+    items[:] = [item for item in items if reasons[item.nodeid] is None]
     config.stash[_LEFT_OUT] = left_out
 
 

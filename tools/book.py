@@ -16,7 +16,7 @@ from cutecourse.errors import CourseError
 from tools.notebooks import check_pages
 from tools.paths import BOOK, relative
 
-_JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
+_JUPYTER_BOOK = "import tools; from jupyter_book.cli.main import main; main()"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -70,6 +70,7 @@ def test_build__refuses_every_stale_recording(tree: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "out" / "_build" / "html" / "intro.html").exists()
 
 
+@pytest.mark.long
 def test_jupyter_books_own_command__refuses_a_stale_recording_too(tree: Path) -> None:
     expected = _change_page(tree, CHAPTERS[-1])
     command = "from jupyter_book.cli.main import main; main()"

@@ -53,6 +53,7 @@ def assemble(ptx, arch, folder):
     assert done.returncode == 0, f"{arch}: {done.stderr or done.stdout}"
 
 
+@pytest.mark.sample(50)
 @pytest.mark.parametrize(("chapter", "name", "capability"), CELLS)
 def test_column__that_says_native_compiles(chapter, name, capability):
     arch = architecture(capability, chapter.target)

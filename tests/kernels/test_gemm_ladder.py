@@ -49,6 +49,7 @@ def test_rung__has_fewer_k_tiles_than_stages(rung, device):
     check(rung, (128, 128, 32), seed=2, device=device)
 
 
+@pytest.mark.sample(3)
 @DEVICES
 @pytest.mark.parametrize(
     ("rung", "mnk"), [("gemm_any", RAGGED_SHAPES[0]), *(("gemm_late", mnk) for mnk in RAGGED_SHAPES)]

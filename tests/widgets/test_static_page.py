@@ -163,6 +163,7 @@ def test_explorer__editing_redraws_and_bad_input_keeps_the_last_good_picture(mou
     assert cc(page, "cell", index=2).inner_text() == "16"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_explorer__steps_lead_to_pythons_result(operation: str, mount: Any) -> None:
     page = mount(LayoutExplorer("(4,6):(6,1)"))
