@@ -75,6 +75,7 @@ def test_wgmma_map__finds_a_in_the_registers_that_hold_16_columns_of_c(device):
         ("no_commit", emulator.OverwrittenSource),
         ("no_wait", emulator.OverwrittenSource),
         ("one_group_too_many", emulator.OverwrittenSource),
+        ("cleared_too_early", emulator.OverwrittenSource),
         ("no_proxy_fence", emulator.MissingProxyFence),
         ("no_last_wait", emulator.AccumulatorInFlight),
     ],
