@@ -10,11 +10,8 @@ with `torch.mm`, and the best are run for seconds on end, with the energy that N
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import pickle
-import random
-import re
 import statistics
 import subprocess
 import sys
@@ -26,18 +23,19 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gemm_ladder import assembled
-from cutecourse import runtime
+from benchmarks.gemm_ladder import Size, matrices
+from benchmarks.launching import Built, Loaded, alternating, compiled
+from benchmarks.power import sustain
 from cutecourse.kernels.files import KernelFile
 from cutecourse.kernels.spec import LaunchSpec, TensorMap
 from cutecourse.layout import parse
-from cutecourse.runtime.gpu import parameter_block
 from cutecourse.runtime.tensor_map import driver_tensor_map
+from cutecourse.tma.encoding import L2Promotion
 from tools.facts import of_this_machine
 
 TEXT = Path(__file__).with_name("hopper_variant_kernel.py").read_text(encoding="utf-8")
 ODD = (1000, 1032, 200)
-SIZES = ((4096, 4096, 4096), (8192, 8192, 8192))
+SIZES: tuple[Size, ...] = ((4096, 4096, 4096), (8192, 8192, 8192))
 SETS = 4
 FIRST, LAST = 0x12F0000000000000, 0x14F0000000000000
 """L2 evicts this first, or last."""
@@ -64,7 +62,7 @@ class Variant:
     prefetch: bool = False
     early: bool = False
     stagger: int = 0
-    promotion: str = "128B"
+    promotion: L2Promotion = "128B"
     late: bool = False
     row_major: bool = False
     sms: int = 132
@@ -189,87 +187,38 @@ TRIALS = (
 )
 
 
-@dataclass(frozen=True)
-class Built:
-    """A kernel's machine code for one size, its launch, and what ptxas said."""
+class Fitted(Loaded):
+    """A variant on the GPU, with as many clusters as fit at once: others would wait until one has ended."""
 
-    spec: LaunchSpec
-    cubin: bytes
-    entry: str
-    registers: int
-    spill_bytes: int
-    variant: Variant
-
-
-class Loaded:
-    """A kernel on the GPU with the parameters of each set of buffers, launched on PyTorch's stream."""
-
-    def __init__(self, built: Built, sets: list[tuple[Any, Any, Any]]) -> None:
-        from cuda.bindings import driver
-
-        self._driver, self._spec = driver, built.spec
-        module = self._call(driver.cuModuleLoadData(built.cubin))
-        self._function = self._call(driver.cuModuleGetFunction(module, built.entry.encode()))
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        self._call(driver.cuFuncSetAttribute(self._function, attribute, built.spec.dynamic_smem))
-        self._blocks = []
-        for tensors in sets:
-            maps: list[Any] = [
-                driver_tensor_map(
-                    replace(param.encoding, l2_promotion=built.variant.promotion), tensor.data_ptr()
-                )
-                for param, tensor in zip(built.spec.params, tensors, strict=True)
-                if isinstance(param, TensorMap)
-            ]
-            self._blocks.append(parameter_block(maps))
-        self._config = driver.CUlaunchConfig()
-        config, spec = self._config, built.spec
-        config.gridDimX, config.gridDimY, config.gridDimZ = spec.grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = spec.block
-        config.sharedMemBytes, config.hStream = spec.dynamic_smem, 0
-        one = driver.CUlaunchAttribute()
-        one.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        value = driver.CUlaunchAttributeValue()
-        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = spec.cluster
-        one.value = value
-        config.attrs, config.numAttrs = [one], 1
-        ctas = spec.cluster[0]
-        self.clusters = int(self._call(driver.cuOccupancyMaxActiveClusters(self._function, config)))
-        config.gridDimX = min(spec.grid[0], self.clusters * ctas)  # all at once, or the last ones wait
-        if built.variant.early:
-            early = driver.CUlaunchAttribute()
-            early.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    def __init__(self, built: Built, early: bool) -> None:
+        super().__init__(built)
+        driver, config, ctas = self._driver, self._config, built.cluster[0]
+        self.clusters = built.grid[0] // ctas
+        if ctas > 1:
+            fit = int(self._call(driver.cuOccupancyMaxActiveClusters(self._function, config)))
+            self.clusters = min(self.clusters, fit)
+            config.gridDimX = self.clusters * ctas
+        if early:
+            allowed = driver.CUlaunchAttribute()
+            allowed.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             value = driver.CUlaunchAttributeValue()
             value.programmaticStreamSerializationAllowed = 1
-            early.value = value
-            config.attrs, config.numAttrs = [one, early], 2
-
-    def _call(self, answer: tuple[Any, ...]) -> Any:
-        status, *values = answer
-        if status != self._driver.CUresult.CUDA_SUCCESS:
-            raise runtime.GpuError(f"{self._spec.name}: {status.name}")
-        return values[0] if values else None
-
-    def __call__(self, number: int) -> None:
-        """Launch it on set `number`, counted round."""
-        pointers, _ = self._blocks[number % len(self._blocks)]
-        self._call(self._driver.cuLaunchKernelEx(self._config, self._function, ctypes.addressof(pointers), 0))
+            allowed.value = value
+            config.attrs, config.numAttrs = [*config.attrs[: config.numAttrs], allowed], config.numAttrs + 1
 
 
-def matrices(mnk: tuple[int, int, int], sets: int, integers: bool) -> list[tuple[Any, Any, Any]]:
-    """Sets of A, B and C on the GPU."""
-    import torch
-
-    m, n, k = mnk
-    made = []
-    for seed in range(sets):
-        given: dict[str, Any] = {"device": "cuda", "generator": torch.Generator("cuda").manual_seed(seed)}
-        if integers:
-            a, b = (torch.randint(-3, 4, (rows, k), **given).half() for rows in (m, n))
-        else:
-            a, b = (torch.randn((rows, k), dtype=torch.float16, **given) for rows in (m, n))
-        made.append((a, b, torch.full((m, n), float("nan"), dtype=torch.float16, device="cuda")))
-    return made
+def launcher(variant: Variant, built: Built, mnk: Size, sets: list[Any]) -> tuple[Callable[[int], None], int]:
+    """What launches a variant on set `number`, counted round, and how many clusters that starts."""
+    kernel = Fitted(built, variant.early)
+    maps = [
+        [
+            driver_tensor_map(replace(param.encoding, l2_promotion=variant.promotion), tensor.data_ptr())
+            for param, tensor in zip(variant.spec(mnk).params, tensors, strict=True)
+            if isinstance(param, TensorMap)
+        ]
+        for tensors in sets
+    ]
+    return lambda number: kernel.launch(*maps[number % len(maps)]), kernel.clusters
 
 
 def prepare(number: int, folder: str) -> None:
@@ -278,18 +227,11 @@ def prepare(number: int, folder: str) -> None:
 
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.zeros(1, device="cuda")
-    found = {}
+    found, variant = {}, TRIALS[number].variant
     for mnk in (ODD, *(size for size in SIZES if size[0] in TRIALS[number].predicted)):
-        spec = TRIALS[number].variant.spec(mnk)
-        compiled = runtime.compile(spec)
-        one = assembled(
-            re.sub(r"(?m)^\.version .*", ".version 8.8", compiled.ptx), spec, compiled.entry, "sm_90a"
-        )
-        found[mnk] = Built(
-            bare(spec), one.cubin, one.entry, one.registers, one.spill_bytes, TRIALS[number].variant
-        )
-        sets = matrices(mnk, 1, integers=True)
-        launch = Loaded(found[mnk], sets)
+        found[mnk] = compiled(variant.spec(mnk), "sm_90a")
+        sets = matrices(mnk, integers=True, sets=1)
+        launch, _ = launcher(variant, found[mnk], mnk, sets)
         ((a, b, c),) = sets
         for _ in range(3):
             launch(0)
@@ -299,21 +241,6 @@ def prepare(number: int, folder: str) -> None:
                 raise SystemExit(f"{mnk}: {int((c != expected).sum())} of {c.numel()} elements are wrong")
             c.fill_(float("nan"))
     Path(folder, f"{number}.pickle").write_bytes(pickle.dumps(found))
-
-
-def bare(spec: LaunchSpec) -> LaunchSpec:
-    """The launch without the kernel's text."""
-    return LaunchSpec(
-        name=spec.name,
-        front="ptx",
-        ptx=".version 8.8",
-        grid=spec.grid,
-        block=spec.block,
-        cluster=spec.cluster,
-        dynamic_smem=spec.dynamic_smem,
-        params=spec.params,
-        target=spec.target,
-    )
 
 
 def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], dict[int, str]]:
@@ -337,90 +264,26 @@ def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], 
     return right, {number: why for number, why in answers.items() if why}
 
 
-def rounds(cases: dict[str, Callable[[int], None]], launches: int, number: int) -> dict[str, list[float]]:
-    """Seconds of one launch of each case in each round; the cases take turns in an order of chance."""
-    import torch
+def several(launch: Callable[[int], None], launches: int) -> Callable[[], None]:
+    """So many launches, one set of buffers after the other."""
 
-    seconds: dict[str, list[float]] = {name: [] for name in cases}
-    for turn in range(number + 3):
-        order = list(cases)
-        random.Random(turn).shuffle(order)
-        events = {}
-        for name in order:
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            before.record()
-            for one in range(launches):
-                cases[name](one)
-            after.record()
-            events[name] = before, after
-        torch.cuda.synchronize()
-        if turn >= 3:
-            for name, (before, after) in events.items():
-                seconds[name].append(before.elapsed_time(after) / 1e3 / launches)
-    return seconds
-
-
-class Meter:
-    """NVML's counters of the first GPU."""
-
-    def __init__(self) -> None:
-        self._nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        self._nvml.nvmlInit_v2()
-        self._gpu = ctypes.c_void_p()
-        self._nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._gpu))
-
-    def joules(self) -> float:
-        """The energy spent so far."""
-        value = ctypes.c_ulonglong()
-        self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._gpu, ctypes.byref(value))
-        return value.value / 1e3
-
-    def megahertz(self) -> int:
-        """The SMs' clock now."""
-        value = ctypes.c_uint()
-        self._nvml.nvmlDeviceGetClockInfo(self._gpu, 1, ctypes.byref(value))
-        return value.value
-
-    def reasons(self) -> int:
-        """Why the clock is lower than it could be: NVML's bits."""
-        value = ctypes.c_ulonglong()
-        self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._gpu, ctypes.byref(value))
-        return value.value
-
-
-def sustained(launch: Callable[[int], None], work: float, meter: Meter, seconds: float) -> dict[str, float]:
-    """What a case reaches on end, after a quarter of the time to settle; with clock and power."""
-    import torch
-
-    def chunk(count: int) -> Any:
-        for number in range(count):
+    def all_of_them() -> None:
+        for number in range(launches):
             launch(number)
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
 
-    count = max(1, int(0.03 / (work / 600e12)))
-    waiting, clocks, marks, reasons = [chunk(count), chunk(count)], [], [], 0
-    start = time.monotonic()
-    while time.monotonic() - start < seconds:
-        event = waiting.pop(0)
-        event.synchronize()
-        waiting.append(chunk(count))
-        if time.monotonic() - start > seconds / 4:
-            marks.append((event, time.monotonic(), meter.joules()))
-            clocks.append(meter.megahertz())
-            reasons |= meter.reasons()
-    torch.cuda.synchronize()
-    (first, began, at), (last, ended, then) = marks[0], marks[-1]
-    done = work * count * (len(marks) - 1)
-    tflops = done / (first.elapsed_time(last) / 1e3) / 1e12
-    watts = (then - at) / (ended - began)
+    return all_of_them
+
+
+def sustained(launch: Callable[[int], None], work: float, seconds: float) -> dict[str, float]:
+    """What a case reaches on end, with clock and power."""
+    launches = max(1, int(0.03 / (work / 600e12)))
+    found = sustain(several(launch, launches), launches, seconds / 4, seconds)
+    tflops = work / found.seconds / 1e12
     return {
         "tflops": tflops,
-        "clock_mhz": statistics.median(clocks),
-        "watts": watts,
-        "joules_per_tflop": watts / tflops,
-        "reasons": reasons,
+        "clock_mhz": found.clock_mhz,
+        "watts": found.watts,
+        "joules_per_tflop": found.watts / tflops,
     }
 
 
@@ -429,10 +292,10 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
     import torch
 
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    meter, rows = Meter(), []
+    rows = []
     clusters: dict[str, int] = {}
     for mnk in SIZES:
-        sets = matrices(mnk, SETS, integers=False)
+        sets = matrices(mnk, integers=False, sets=SETS)
 
         def cublas(number: int, sets: Any = sets) -> None:
             a, b, c = sets[number % SETS]
@@ -441,11 +304,12 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
         cases: dict[str, Callable[[int], None]] = {"cuBLAS": cublas}
         for number, built in right.items():
             if mnk in built:
-                loaded = Loaded(built[mnk], sets)
-                cases[TRIALS[number].variant.name] = loaded
-                clusters[TRIALS[number].variant.name] = loaded.clusters
+                variant = TRIALS[number].variant
+                cases[variant.name], clusters[variant.name] = launcher(variant, built[mnk], mnk, sets)
         work = 2.0 * mnk[0] * mnk[1] * mnk[2]
-        spent = rounds(cases, launches=8 if mnk[0] <= 4096 else 3, number=101 if mnk[0] <= 4096 else 61)
+        launches, number = (8, 101) if mnk[0] <= 4096 else (3, 61)
+        turns = alternating({name: several(one, launches) for name, one in cases.items()}, number)
+        spent = {name: [value / launches for value in values] for name, values in turns.items()}
         base = statistics.median(spent["cuBLAS"])
         found = {}
         for name, values in spent.items():
@@ -461,14 +325,14 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
         order = sorted(found, key=lambda name: -found[name]["ratio"])
         chosen = [name for name in order if name != "cuBLAS"][:best]
         # cuBLAS in between, again and again: the GPU warms up.
-        turns = ["cuBLAS"]
+        order_of_turns = ["cuBLAS"]
         for at, name in enumerate(chosen):
-            turns += [name, "cuBLAS"] if at % 6 == 5 else [name]
-        steady = [sustained(cases[name], work, meter, seconds) for name in turns]
-        ours = [one for name, one in zip(turns, steady, strict=True) if name == "cuBLAS"]
+            order_of_turns += [name, "cuBLAS"] if at % 6 == 5 else [name]
+        steady = [sustained(cases[name], work, seconds) for name in order_of_turns]
+        ours = [one for name, one in zip(order_of_turns, steady, strict=True) if name == "cuBLAS"]
         mean = {key: statistics.fmean(one[key] for one in ours) for key in ours[0]}
         found["cuBLAS"]["sustained"] = mean
-        for name, one in zip(turns, steady, strict=True):
+        for name, one in zip(order_of_turns, steady, strict=True):
             if name != "cuBLAS":
                 found[name] |= {"sustained": one, "sustained_ratio": one["tflops"] / mean["tflops"]}
         rows += [found[name] for name in order]
@@ -486,8 +350,7 @@ def report(rows: list[dict[str, Any]], refused: dict[str, str]) -> str:
         if steady:
             text += (
                 f" | {row.get('sustained_ratio', 1.0):.3f} {steady['tflops']:6.1f} "
-                f"{steady['clock_mhz']:.0f} MHz {steady['watts']:.0f} W {steady['joules_per_tflop']:.3f} J "
-                f"{int(steady['reasons']):#x}"
+                f"{steady['clock_mhz']:.0f} MHz {steady['watts']:.0f} W {steady['joules_per_tflop']:.3f} J"
             )
         lines.append(f"{text}  {row['name']} {row['clusters'] or ''}")
     lines += [f"refused {name}: {why[-300:]}" for name, why in refused.items()]

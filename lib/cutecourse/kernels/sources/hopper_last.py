@@ -1,7 +1,7 @@
 """The last GEMM for Hopper: C = A * B^T, row-major A (M, K), B (N, K), C (M, N) of 16 bits, sums in f32.
 
 It joins the rungs before it. One warp loads with TMA, two warpgroups multiply and store. Clusters share what
-they load, and go from tile to tile in an order that keeps L2 warm. No tensor core waits while C is stored:
+they load, and go from tile to tile in an order that keeps L2 warm. The tensor cores go on while C is stored:
 
     ping-pong    each warpgroup has a whole tile, and one stores while the other multiplies.
     cooperative  both have rows of one tile. They round their sums to 16 bits, which takes half the registers,
