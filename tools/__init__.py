@@ -2,6 +2,6 @@
 
 import sys
 
-# jsonschema checks IRIs with this package where it is installed. No notebook has any, and importing the package
-# builds a grammar, which takes two seconds of every command here.
+# jsonschema checks IRIs with this package where it is installed. No notebook has any, and an import of the
+# package builds a grammar: two seconds of every command here.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
