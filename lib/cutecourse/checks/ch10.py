@@ -146,7 +146,7 @@ def check_deadlock(answer: object) -> str:
     hints=[
         "A group has height * columns tiles, except the last one. divmod gives the group and the place in it.",
         "In the group, divide by the number of its rows. In odd columns, count down from its last row.",
-        "read(lambda number: tile_of(number, 64, 32, height), 64, 32) is the model for one height.",
+        "read(lambda number: tile_of(number, 32, 64, height), 32, 64) is the model for one height.",
     ],
 )
 def check_order(answer: object) -> str:
@@ -172,18 +172,18 @@ def check_order(answer: object) -> str:
     on_many(function, cases, _snake, what=what)
     same_int(
         best,
-        min((2**i for i in range(7)), key=_read),
+        min((2**i for i in range(6)), key=_read),
         meaning="the height that reads least",
         mistakes={
-            1: "With a height of 1, the 132 tiles are whole rows, and all of B is read for four rows.",
-            8: "8 is better than 1 and than 64, but another height reads less still.",
-            32: "The tiles are twice as wide as high. Which rectangle of 132 such tiles is most like a square?",
-            64: "Down whole columns: 64 rows of tiles are read for two columns and a bit.",
+            1: "With a height of 1, the 132 tiles are whole rows, and all of B is read for two rows and a bit.",
+            4: "Groups of 4 are too flat: 132 tiles are 1024 rows of C and more than 4096 columns.",
+            16: "16 is the best height for the page's tiles of 128x256. These are twice as tall as wide, so fewer rows of tiles make a square.",
+            32: "Down whole columns: all 32 rows of tiles are read for four columns and a bit.",
         },
     )
     return (
         "The rectangle of 132 tiles that is most like a square needs the fewest rows of A and B: "
-        f"{_read(16):,} of them are read with groups of 16 and {_read(64):,} with columns."
+        f"{_read(8):,} of them are read with groups of 8 and {_read(32):,} with columns."
     )
 
 
@@ -389,9 +389,9 @@ def _snake(number: int, rows: int, columns: int, height: int) -> tuple[int, int]
 
 
 def _read(height: int) -> int:
-    """The rows of A and B that waves of 132 tiles of 128x256 read for C of 8192x8192."""
-    tiles = [_snake(number, 64, 32, height) for number in range(64 * 32)]
+    """The rows of A and B that waves of 132 tiles of 256x128 read for C of 8192x8192."""
+    tiles = [_snake(number, 32, 64, height) for number in range(32 * 64)]
     waves = [tiles[first : first + _AT_ONCE] for first in range(0, len(tiles), _AT_ONCE)]
     return sum(
-        128 * len({row for row, _ in wave}) + 256 * len({column for _, column in wave}) for wave in waves
+        256 * len({row for row, _ in wave}) + 128 * len({column for _, column in wave}) for wave in waves
     )
