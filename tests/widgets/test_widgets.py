@@ -68,6 +68,7 @@ def test_repr__is_the_same_for_two_equal_widgets_and_holds_no_address(make: Any)
     assert not re.search(r"0x[0-9a-f]{6,}", repr(make()))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("make", ALL)
 def test_mimebundle__shows_a_view_and_the_repr(make: Any) -> None:
     widget = make()
