@@ -297,6 +297,10 @@ def check_fp8(answer: object) -> str:
             re.compile("bytes are missing|lacks \\d+ bytes"): "`full` waits for more bytes than TMA brings. "
             "An e4m3 has one byte.",
             "expects the 'ab_dtype'": "MmaF16BF16Op takes f16 and bf16 alone.",
+            "expects the 'a_dtype'": "`dtype` is still C's type, f16. A and B have another one now.",
+            "equal source and destination element type": "The rounded sums have the type of A and B, and C is f16. "
+            "Which lines of the epilogue use `dtype`?",
+            "make_gmma_smem_desc": "A row of shared memory has to fill 128 bytes. How many elements of e4m3 are that?",
         },
     )
     return "A k-tile of 128 bytes stays one: twice the elements, the same bytes, the same barriers."
@@ -335,6 +339,12 @@ def check_rung(answer: object) -> str:
         },
         reports={
             "elect.sync": ELECTS,
+            "waits at barrier 0": "sync_threads waits for all 160 threads, and the loading warp does not come there. In the "
+            "main loop `full` and `empty` are enough.",
+            re.compile(
+                r"warps 0-3: [^\n]*mbarrier[^\n]*lacks \d+ of (4|128|160) arrivals"
+            ): "The warps that multiply wait for `full`, which counts too many arrivals. Only one comes: that of the "
+            "thread that expects the bytes.",
             re.compile(
                 r"lacks [123] of 4 arrivals"
             ): "The loading warp waits for `empty`, which counts four warps, "
@@ -342,7 +352,8 @@ def check_rung(answer: object) -> str:
             re.compile(
                 r"lacks 4 of 4 arrivals"
             ): "The loading warp waits for `empty`, and nobody has arrived there. "
-            "In the first turn it must not wait: what is the parity of the phase before the first?",
+            "In the first turn it must not wait: what is the parity of the phase before the first? If that is right, do the "
+            "warps that multiply arrive, or do they wait for `full` with a wrong parity?",
             "BarrierCountError": "A barrier gets more arrivals than it counts. In each warp, one thread arrives.",
             AGAIN: "A stage is filled again while wgmma may still read it. What comes between commit_group and the "
             "arrival at `empty`?",
