@@ -183,9 +183,7 @@ def hopper_pingpong(
                 stores += 1
                 rounded.store(in_pieces[None, None, piece].load().to(dtype))
                 if first_warp:
-                    with (
-                        cute.arch.elect_one()
-                    ):  # the thread that stores: TMA has read what was in this buffer
+                    with cute.arch.elect_one():  # this thread stores: TMA has read what the buffer held
                         cute.arch.cp_async_bulk_wait_group(BUFFERS - 1, read=True)
                 cute.arch.barrier(barrier_id=1 + consumer, number_of_threads=128)
                 cute.copy(stmatrix, tRrC, tRsC[None, None, None, buffer])
