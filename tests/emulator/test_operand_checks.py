@@ -368,7 +368,7 @@ def test_loaded_and_never_read__what_another_copy_overwrites(ab):
     again = (
         "bar.sync 0;\n"
         f"@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {N * 128};\n"
-        "mov.b64 %m, map1;\n"
+        "mov.b64 %m, map1;\ncvta.param.u64 %m, %m;\n"
         f"add.u32 %x, %box, {AT_B};\n"
         "@%first cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
         " [%x], [%m, {0, 64}], [bar];\n"

@@ -23,6 +23,7 @@ COPY = """
     mov.u32 %bar, full;
     mov.u32 %tile, tile;
     mov.b64 %map, source;
+    cvta.param.u64 %map, %map;
     setp.ne.u32 %p, %tid, 0;
     @%p bra WAIT;
     mbarrier.init.shared::cta.b64 [%bar], 1;

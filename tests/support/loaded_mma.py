@@ -47,7 +47,7 @@ def loads(dims: Sequence[int], boxes: Sequence[Box]) -> list[str]:
     for box in boxes:
         coords = ", ".join(str(at) for at in box.coords)
         found.append(
-            f"mov.b64 %m, map{box.map};\nadd.u32 %x, %box, {box.to};\n"
+            f"mov.b64 %m, map{box.map};\ncvta.param.u64 %m, %m;\nadd.u32 %x, %box, {box.to};\n"
             f"@%first cp.async.bulk.tensor.{dims[box.map]}d.shared::cta.global.tile"
             f".mbarrier::complete_tx::bytes [%x], [%m, {{{coords}}}], [bar];\n"
         )
