@@ -184,7 +184,7 @@ def test_bulk__each_active_lane_copies():
         ("tensor/load_2d", ("[tile+512]", "[tile+1024]"), AddressError, r"bytes past the end"),
         ("tensor/load_2d", ("[%map, ", "[%map+64, "), InvalidOperand, r"no tensor map at .*in kernel para"),
         ("tensor/load_2d", ("[%map, ", "[%map+32, "), AlignmentError, r"tensor map is at .*multiple of 64"),
-        ("tensor/load_2d", ("[%map, ", "[4096, "), InvalidOperand, r"no tensor map at 0x1000 \(in no \.param"),
+        ("tensor/load_2d", ("[%map, ", "[4096, "), InvalidOperand, r"map at 0x1000 \(in no \.param"),
         (STORE, ("{8, 3}", "{8, -1}"), InvalidOperand, r"starts at \(8, -1\): only a load may start below 0"),
         ("tensor/load_2d", ("], [%bar];", "], [%bar+4];"), AlignmentError, r"mbarrier is at .*multiple of 8"),
         ("tensor/load_2d", ("    @%first mbarrier.init.shared::cta.b64 [%bar], 1;\n", ""), BarrierError,
