@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from cutecourse import emulator
-from cutecourse.emulator.registry import InstructionInfo, lookup, supported_instructions
+from cutecourse.emulator.core.registry import InstructionInfo, lookup, supported_instructions
 from cutecourse.ptx import parse
 from cutecourse.ptx.scopes import flatten
 from tools.paths import ROOT, AuthoringError, relative

@@ -1,7 +1,7 @@
 """What reports name which kind of mistake: the words that the rules' expected sets are made of.
 
 Each set follows from what the mistake makes a kernel do and from the hazards' definitions
-(cutecourse.emulator.hazards, errors). It holds what a report may truthfully say of this mistake, and nothing
+(emulator.core.hazards, errors). It holds what a report may truthfully say of this mistake, and nothing
 that merely may happen later: a set is no list of everything that a broken kernel can end in.
 """
 

@@ -14,8 +14,8 @@ import pytest
 
 from cutecourse.cli import emulate
 from cutecourse.emulator import HAZARDS, UnsupportedInstruction, launch
+from cutecourse.emulator.core.registry import lookup, supported_instructions
 from cutecourse.emulator.launch import DEFAULT_BUDGET
-from cutecourse.emulator.registry import lookup, supported_instructions
 from support.pages import parse
 from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, markdown, measure
 from tools.paths import BOOK

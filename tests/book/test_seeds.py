@@ -13,7 +13,7 @@ import pytest
 import yaml
 from myst_parser.mdit_to_docutils.base import default_slugify
 
-from cutecourse.emulator.registry import supported_instructions
+from cutecourse.emulator.core.registry import supported_instructions
 from support.pages import parse
 from tools import errata, seeds
 from tools.paths import BOOK, CHAPTERS

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator import UnsupportedInstruction, launch
-from cutecourse.emulator.numerics import FORMATS, FloatFormat, to_float64
-from cutecourse.emulator.numerics_arithmetic import fraction_to_bits
+from cutecourse.emulator.numbers.exact import fraction_to_bits
+from cutecourse.emulator.numbers.formats import FORMATS, FloatFormat, to_float64
 from support.collectives import CASES, names, run
 
 INTEGER = re.compile(r"[us]\d+")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator import DeadlockError, DivergedWarp, InvalidOperand, launch
-from cutecourse.emulator.order import weak_topological_order
+from cutecourse.emulator.core.order import weak_topological_order
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

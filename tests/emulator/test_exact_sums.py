@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cutecourse.emulator.tcgen05_numbers import (
+from cutecourse.emulator.numbers.tcgen05_sums import (
     Factors,
     Magnitudes,
     accumulate,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cutecourse.emulator.fragments import Fragment, ldmatrix_fragment, mma_fragment
-from cutecourse.emulator.mma import MMA_FORMS, MmaForm
+from cutecourse.emulator.instructions.mma.fragments import Fragment, ldmatrix_fragment, mma_fragment
+from cutecourse.emulator.instructions.mma.mma import MMA_FORMS, MmaForm
 
 Formula = Callable[[int, int, int], int]
 """(groupID, threadID_in_group, i) -> row or column, as the PTX ISA writes it for element i."""

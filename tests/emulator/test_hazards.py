@@ -6,8 +6,8 @@ import pytest
 
 from cutecourse import emulator
 from cutecourse.emulator import HAZARDS, EmulatorError
+from cutecourse.emulator.core.hazards import SEVERITIES
 from cutecourse.emulator.errors import __all__ as all_errors
-from cutecourse.emulator.hazards import SEVERITIES
 from support.hazard_kernels import SCENES, Product, Warpgroup, met
 
 NO_MISTAKE_OF_A_KERNEL = {"LaunchError", "UnsupportedInstruction"}

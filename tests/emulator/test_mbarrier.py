@@ -23,9 +23,9 @@ from cutecourse.emulator import (
     UnsupportedInstruction,
     launch,
 )
-from cutecourse.emulator.mbarrier_state import MBarrier
-from cutecourse.emulator.phase_wait import PhaseWait
-from cutecourse.emulator.shared_address import SharedTargets
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
+from cutecourse.emulator.instructions.sync.phase_wait import PhaseWait
+from cutecourse.emulator.memory.shared_address import SharedTargets
 from cutecourse.trace import Recorder
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"

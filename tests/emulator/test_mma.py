@@ -15,7 +15,7 @@ from cutecourse.emulator import (
     launch,
     supported_instructions,
 )
-from cutecourse.emulator.mma import MMA_FORMS, MmaForm
+from cutecourse.emulator.instructions.mma.mma import MMA_FORMS, MmaForm
 from support.collectives import CASES, matrix_of, names, run
 
 

@@ -6,8 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cutecourse.emulator import numerics
-from cutecourse.emulator.mma_arithmetic import (
+from cutecourse.emulator.numbers import formats as numerics
+from cutecourse.emulator.numbers.exact import fraction_to_bits
+from cutecourse.emulator.numbers.formats import FORMATS, FloatFormat
+from cutecourse.emulator.numbers.mma_sums import (
     DEFAULT_ARITHMETIC,
     TENSOR_CORES,
     TensorCore,
@@ -16,8 +18,6 @@ from cutecourse.emulator.mma_arithmetic import (
     integer_products,
     sequential_f64_products,
 )
-from cutecourse.emulator.numerics import FORMATS, FloatFormat
-from cutecourse.emulator.numerics_arithmetic import fraction_to_bits
 
 F32, F16, F64 = FORMATS["f32"], FORMATS["f16"], FORMATS["f64"]
 PAIRS = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")]

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cutecourse.emulator.mma_arithmetic import TENSOR_CORES, fused_float_products, rounded_once_bound
-from cutecourse.emulator.numerics import FORMATS, to_float64
-from cutecourse.emulator.tcgen05_numbers import accumulate
+from cutecourse.emulator.numbers.formats import FORMATS, to_float64
+from cutecourse.emulator.numbers.mma_sums import TENSOR_CORES, fused_float_products, rounded_once_bound
+from cutecourse.emulator.numbers.tcgen05_sums import accumulate
 
 RECORDING = Path(__file__).resolve().parent / "recordings" / "mmasim.npz"
 GPUS = {

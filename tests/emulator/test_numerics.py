@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cutecourse.emulator import numerics, numerics_arithmetic
-from cutecourse.emulator.numerics import FORMATS
+from cutecourse.emulator.numbers import exact as numerics_arithmetic
+from cutecourse.emulator.numbers import formats as numerics
+from cutecourse.emulator.numbers.formats import FORMATS
 
 F16, BF16, F32, F64 = (FORMATS[name] for name in ("f16", "bf16", "f32", "f64"))
 TF32, E4M3, E5M2 = (FORMATS[name] for name in ("tf32", "e4m3", "e5m2"))

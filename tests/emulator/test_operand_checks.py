@@ -16,8 +16,8 @@ from cutecourse.emulator import (
     UnreadLoad,
     UnreadSum,
 )
-from cutecourse.emulator.provenance import Provenance, Tags, ranges
-from cutecourse.emulator.tensor_map import BoundTensorMap
+from cutecourse.emulator.checks.provenance import Provenance, Tags, ranges
+from cutecourse.emulator.memory.tensor_map import BoundTensorMap
 from cutecourse.kernels import umma_tile
 from support.loaded_mma import MMA, Box, run
 from support.loaded_mma import text as loaded_text

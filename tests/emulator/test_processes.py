@@ -18,8 +18,8 @@ from cutecourse.emulator import (
     processes,
     scheduler,
 )
-from cutecourse.emulator.processes import _Team
-from cutecourse.emulator.scheduler import Scheduler
+from cutecourse.emulator.core.scheduler import Scheduler
+from cutecourse.emulator.tools.processes import _Team
 from cutecourse.trace import Recorder
 
 BLOCKS, THREADS = 300, 64

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from cutecourse.emulator.mma import MMA_FORMS
+from cutecourse.emulator.instructions.mma.mma import MMA_FORMS
 from support.collectives import PRODUCT, matrix_of, product
 
 

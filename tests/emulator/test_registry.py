@@ -6,14 +6,14 @@ import re
 import pytest
 
 from cutecourse.emulator import supported_instructions
-from cutecourse.emulator.registry import FAMILIES, instruction, lookup
+from cutecourse.emulator.core.registry import instruction, lookup
+from cutecourse.emulator.instructions.families import FAMILIES
 
 INSTRUCTIONS = supported_instructions()
 
 
 def test_registry__lists_the_instructions_of_every_family():
-    modules = {info.module.rsplit(".", 1)[1] for info in INSTRUCTIONS}
-    assert modules == set(FAMILIES)
+    assert {info.module for info in INSTRUCTIONS} == {family.__name__ for family in FAMILIES}
     names = [info.name for info in INSTRUCTIONS]
     assert names == sorted(set(names))
     assert {"add", "bar.sync", "cvt", "ld", "mma.sync", "shfl.sync"} <= set(names)

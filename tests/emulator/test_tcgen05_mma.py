@@ -16,9 +16,9 @@ from cutecourse.emulator import (
     UninitializedRead,
     UnsupportedInstruction,
 )
-from cutecourse.emulator.mma_arithmetic import TENSOR_CORES, fused_float_products, rounded_once_bound
-from cutecourse.emulator.numerics import FORMATS
-from cutecourse.emulator.tcgen05_numbers import accumulate
+from cutecourse.emulator.numbers.formats import FORMATS
+from cutecourse.emulator.numbers.mma_sums import TENSOR_CORES, fused_float_products, rounded_once_bound
+from cutecourse.emulator.numbers.tcgen05_sums import accumulate
 from cutecourse.layout import Layout
 from cutecourse.trace import Recorder
 from support import tcgen05

@@ -5,7 +5,7 @@ import pytest
 
 from cutecourse import emulator, runtime
 from cutecourse.emulator import HAZARDS, TensorMemoryHazard
-from cutecourse.emulator.hazards import SEVERITIES
+from cutecourse.emulator.core.hazards import SEVERITIES
 from cutecourse.kernels import umma_one, umma_two_sm_pipeline
 from support import tcgen05
 from support.tcgen05 import SETUP, done, multiply

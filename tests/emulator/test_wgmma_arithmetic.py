@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator.mma_arithmetic import TENSOR_CORES, fused_float_products
-from cutecourse.emulator.numerics import FORMATS
-from cutecourse.emulator.wgmma_arithmetic import fused_sums
+from cutecourse.emulator.numbers.formats import FORMATS
+from cutecourse.emulator.numbers.mma_sums import TENSOR_CORES, fused_float_products
+from cutecourse.emulator.numbers.wgmma_sums import fused_sums
 
 WIDTHS = {"f16": 16, "bf16": 16, "tf32": 32}
 FORMS = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")]

@@ -7,7 +7,9 @@ import pytest
 from kernels import test_umma_tile_broken, test_umma_tma_broken
 
 from cutecourse import dtypes
-from cutecourse.emulator import bulk_copies, tcgen05_completion, tcgen05_queue
+from cutecourse.emulator.instructions.bulk import pieces as bulk_copies
+from cutecourse.emulator.instructions.tcgen05 import completion as tcgen05_completion
+from cutecourse.emulator.instructions.tcgen05 import queue as tcgen05_queue
 from cutecourse.kernels import umma_tile_broken, umma_tma_broken
 from cutecourse.kernels.umma_gemm import gemm_spec
 from cutecourse.runtime import run

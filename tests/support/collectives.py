@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from cutecourse.emulator import launch
-from cutecourse.emulator.fragments import Fragment
+from cutecourse.emulator.instructions.mma.fragments import Fragment
 from support import ptx_cases
 
 __all__ = ["CASES", "PRODUCT", "matrix_of", "names", "product", "run"]

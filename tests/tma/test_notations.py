@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from cutecourse.descriptors import SMEM_SM90, SMEM_SM100
-from cutecourse.emulator import matrix_descriptor, wgmma_descriptor
-from cutecourse.emulator.swizzle import swizzled
+from cutecourse.emulator.instructions.wgmma import descriptor as wgmma_descriptor
+from cutecourse.emulator.memory import matrix_descriptor
+from cutecourse.emulator.memory.swizzle import swizzled
 from cutecourse.layout import Swizzle, recast_layout
 from cutecourse.tma import swizzle_notations
 from support.cutlass_cpp import include_folder

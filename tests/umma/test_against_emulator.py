@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cutecourse.emulator.tcgen05_fragments import fragment
+from cutecourse.emulator.instructions.tcgen05.fragments import fragment
 from cutecourse.layout import get_nonswizzle_portion, get_swizzle_portion, make_identity_layout, size
 from cutecourse.umma import (
     TMEM_LOADS,

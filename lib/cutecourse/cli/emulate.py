@@ -36,7 +36,7 @@ from cutecourse.emulator import (
     launch,
 )
 from cutecourse.emulator.launch import DEFAULT_BUDGET
-from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.errors import CourseError
 from cutecourse.memory_report import memory_report
 from cutecourse.ptx import Function, Module, PtxError, check, parse

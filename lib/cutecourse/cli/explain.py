@@ -22,13 +22,13 @@ from cutecourse.descriptors import (
     DescriptorFormat,
     instr_format,
 )
+from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
+from cutecourse.emulator.core.machine import Machine
+from cutecourse.emulator.core.placement import Placement
+from cutecourse.emulator.core.program import Program
+from cutecourse.emulator.core.registry import lookup
 from cutecourse.emulator.errors import EmulatorError
-from cutecourse.emulator.frame import align_up, alignment_of, size_of
 from cutecourse.emulator.launch import Parameters
-from cutecourse.emulator.machine import Machine
-from cutecourse.emulator.placement import Placement
-from cutecourse.emulator.program import Program
-from cutecourse.emulator.registry import lookup
 from cutecourse.ptx import Function, Instruction, Module, check, parse
 from cutecourse.ptx.scopes import FlatFunction, flatten
 from cutecourse.ptx.sources import source_at

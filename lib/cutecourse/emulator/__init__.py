@@ -6,6 +6,8 @@ for the coverage table, `HAZARDS` with their severities, and the errors.
 
 from __future__ import annotations
 
+from cutecourse.emulator.core.hazards import HAZARDS, Hazard, Note
+from cutecourse.emulator.core.registry import InstructionInfo, supported_instructions
 from cutecourse.emulator.errors import (
     AccumulatorInFlight,
     AddressError,
@@ -66,11 +68,9 @@ from cutecourse.emulator.errors import (
     UnreadSum,
     UnsupportedInstruction,
 )
-from cutecourse.emulator.explore import Difference, Exploration, Outcome, explore
-from cutecourse.emulator.hazards import HAZARDS, Hazard, Note
 from cutecourse.emulator.launch import LaunchResult, launch
-from cutecourse.emulator.registry import InstructionInfo, supported_instructions
-from cutecourse.emulator.tensor_map import TensorMap, TensorMapError
+from cutecourse.emulator.memory.tensor_map import TensorMap, TensorMapError
+from cutecourse.emulator.tools.explore import Difference, Exploration, Outcome, explore
 
 __all__ = [
     "HAZARDS",

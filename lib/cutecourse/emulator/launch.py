@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+import cutecourse.emulator.instructions.families  # noqa: F401 - registers every instruction
+from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
+from cutecourse.emulator.core.hazards import severities
+from cutecourse.emulator.core.machine import Machine
+from cutecourse.emulator.core.program import Program
+from cutecourse.emulator.core.scheduler import Scheduler
 from cutecourse.emulator.errors import EmulatorError, LaunchError
-from cutecourse.emulator.frame import align_up, alignment_of, size_of
-from cutecourse.emulator.hazards import severities
-from cutecourse.emulator.machine import Machine
-from cutecourse.emulator.memory import Allocation, Memory
-from cutecourse.emulator.mma_arithmetic import DEFAULT_ARITHMETIC, TENSOR_CORES
-from cutecourse.emulator.processes import run_parts
-from cutecourse.emulator.program import Program
-from cutecourse.emulator.replay import record
-from cutecourse.emulator.scheduler import Scheduler
-from cutecourse.emulator.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
+from cutecourse.emulator.memory.space import Allocation, Memory
+from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
+from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.tools.processes import run_parts
+from cutecourse.emulator.tools.replay import record
 from cutecourse.ptx.checks import check
 from cutecourse.ptx.parser import parse
 from cutecourse.ptx.scopes import type_bits
@@ -32,7 +33,7 @@ from cutecourse.ptx.syntax import Function, Module, Variable
 from cutecourse.trace import AccessLog, Recorder
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.hazards import Note
+    from cutecourse.emulator.core.hazards import Note
 
 __all__ = ["DEFAULT_BUDGET", "LaunchResult", "Parameters", "launch"]
 
@@ -69,7 +70,7 @@ class LaunchResult:
     printed: str = ""
     """What the kernel printed."""
     notes: tuple[Note, ...] = field(default=(), repr=False)
-    """Hazards that did not end the launch (cutecourse.emulator.hazards), in the order of the PTX lines."""
+    """Hazards that did not end the launch (emulator.core.hazards), in the order of the PTX lines."""
 
     @property
     def total(self) -> int:
@@ -119,7 +120,7 @@ def launch(
     a field may be a `TensorMap` as well.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
-    cutecourse.emulator.mma_arithmetic); the PTX's target does not. `recorder` is told what barriers, waits
+    emulator.numbers.mma_sums); the PTX's target does not. `recorder` is told what barriers, waits
     and asynchronous copies do, as events; it keeps copies of the arrays, for the trace's snapshots. `hazards`
     gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names` gives
     ranges of shared memory, (offset, bytes), names for reports and events, such as {"full": (98304, 24)}.

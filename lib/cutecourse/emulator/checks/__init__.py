@@ -1,0 +1,1 @@
+"""What a correct kernel must keep to, checked while it runs: races, order, operands, provenance."""

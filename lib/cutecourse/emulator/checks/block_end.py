@@ -1,0 +1,107 @@
+"""What a block leaves behind when it ends: mbarriers in the middle of a phase, and loads under way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.errors import MulticastError
+from cutecourse.trace.words import number
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.bundle import Bundle
+    from cutecourse.emulator.core.origin import Origin
+    from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
+
+__all__ = ["block_ended", "check_landing", "unexpected", "unexpected_multicast"]
+
+
+def block_ended(barriers: MBarriers, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+    """Look at the mbarriers of blocks that end with these lanes.
+
+    Bytes that nobody expects, or that are expected and never come, are a mistake; a part of a phase's
+    arrivals is left by right kernels too, and is nothing to report. Bytes of a phase that nobody has waited
+    for may be under way at the end, whether or not they are on this machine.
+
+    Errors: OpenPhase, MulticastError, UnfinishedLoad.
+    """
+    gone = ~bundle.cohort.alive(bundle.rank) & mask.any(axis=1)
+    if not gone.any():
+        return
+    for (cluster, rank, _), barrier in list(barriers.live.items()):
+        if rank == bundle.rank and gone[cluster] and barriers.holds(barrier):
+            _look(barrier)
+
+
+def _look(barrier: MBarrier) -> None:
+    if barrier.tx < 0:
+        if (multicast := unexpected_multicast(barrier)) is not None:
+            raise multicast.error(MulticastError, unexpected(barrier))
+        origin = _last(barrier, "complete_tx")
+        problem = (
+            f"the block ended, but phase {barrier.phase} of {barrier.where()} received"
+            f" {number(-barrier.tx, 'byte')} more than were expected. Is an expect_tx missing, or too small?"
+        )
+        report("open phase", problem, origin)
+    elif barrier.loaded > barrier.seen or (barrier.tx > 0 and _under_way(barrier) is not None):
+        origin = _under_way(barrier) or _last(barrier, "complete_tx")
+        phase = barrier.loaded - 1 if barrier.loaded > barrier.seen else barrier.phase
+        problem = (
+            f"the block ended, but no thread had waited for phase {phase} of {barrier.where()}, to"
+            " which this copy brings bytes. Add a wait for that phase before the kernel's end."
+        )
+        report("unfinished load", problem, origin)
+    elif barrier.tx > 0:
+        origin = _last(barrier, "expect_tx")
+        problem = (
+            f"the block ended, but phase {barrier.phase} of {barrier.where()} expected"
+            f" {number(barrier.tx, 'byte')} that never came. Is a copy missing, or a wait before the end?"
+        )
+        report("open phase", problem, origin)
+
+
+def _under_way(barrier: MBarrier) -> Origin | None:
+    """Who has asked for a copy that has still to bring bytes to it; None for nobody."""
+    from cutecourse.emulator.instructions.bulk.pieces import origins_under_way
+
+    return next(origins_under_way(barrier.cohort, barrier.cluster, barrier.rank, barrier.offset), None)
+
+
+def check_landing(origin: Origin, rank: int) -> None:
+    """Report bytes that come to the own block of a copy, which has ended. Errors: UnfinishedLoad."""
+    bundle = origin.bundle
+    if rank == bundle.rank and not bundle.cohort.alive(rank)[origin.lane // WARP_SIZE]:
+        problem = (
+            "the block ended before this copy had brought all its bytes. Add a wait for the copy's mbarrier"
+            " before the kernel's end."
+        )
+        report("unfinished load", problem, origin)
+
+
+def _last(barrier: MBarrier, what: str) -> Origin:
+    """Who did something to it last."""
+    return next(origin for (did, *_), (_, origin) in reversed(barrier.history.items()) if did == what)
+
+
+def unexpected_multicast(barrier: MBarrier) -> Origin | None:
+    """Who has sent bytes by a multicast to a phase in which the CTA expects none at all; None for nobody."""
+    came = barrier.came(barrier.phase)
+    if barrier.tx >= 0 or any(what == "expect_tx" for what, _, _ in came):
+        return None
+    origins = [origin for what, _, origin in came if what == "complete_tx"]
+    if origins and all("multicast::cluster" in origin.site.instruction.modifiers for origin in origins):
+        return origins[0]
+    return None
+
+
+def unexpected(barrier: MBarrier) -> str:
+    """What is wrong where `unexpected_multicast` finds somebody."""
+    return (
+        f"the multicast brought {number(-barrier.tx, 'byte')} to {barrier.where()}, but its phase"
+        f" {barrier.phase} expects none. Does the mask name one CTA too many, or does that CTA lack an"
+        " expect_tx?"
+    )

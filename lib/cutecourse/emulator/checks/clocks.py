@@ -1,0 +1,271 @@
+"""What each warp knows of the others: vector clocks, which barriers, mbarriers and waits carry on.
+
+A *component* is something whose deeds come one after another: a warp, an mbarrier (its phases), the
+tcgen05.mma of a warp, the bulk groups of a thread. Each component counts. A warp's clock tells for each
+component how far it has heard of it: what a component did before that is over for the warp, what it did
+later may still be under way. Who arrives at a barrier leaves its clock there, who has waited takes it.
+
+Numbers are kept as they are compared. A deed's *tag* is its count, shifted left, with the PTX line in the
+low bits; a clock's entry is the count behind the last known one, shifted alike. So a deed is known where its
+tag is less than the entry. Count 0 is that of no deed, and known to all.
+
+Simplified: a warp has one clock: what one lane has waited for counts for all of them. Counts stop at the
+            largest that fits, from which on all is taken for known.
+Source:     Flanagan and Freund, FastTrack: Efficient and Precise Dynamic Race Detection (PLDI 2009);
+            PTX ISA 9.0, Memory Consistency Model, Causality order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+
+__all__ = ["BarrierClock", "Carried", "Clocks", "Component", "Row"]
+
+Row = NDArray[np.uint32]
+"""A clock: one entry for each component."""
+_BITS = 32
+_ROOM = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """Something that counts its deeds: `kind` is "warp", "mbarrier", "mma", "wgmma" or "bulk".
+
+    `number` is the warp in its CTA, for "wgmma" the warpgroup, or an mbarrier's offset in shared memory;
+    `lane` that of a bulk group.
+    """
+
+    kind: str
+    rank: int
+    number: int
+    lane: int = 0
+
+
+class BarrierClock:
+    """The clocks that have come to one mbarrier, and what who waits for a phase of it learns."""
+
+    __slots__ = ("base", "clocks", "component", "done", "gathered", "heard", "made", "phase")
+
+    def __init__(self, clocks: Clocks, component: int, base: int) -> None:
+        self.clocks = clocks
+        self.component = component
+        self.base = base
+        """Phases of the objects that were at the same place before."""
+        self.phase = 0
+        self.gathered: Row | None = None
+        self.done: Row | None = None
+        """All that came before the last phase was complete."""
+        self.made = (0, 0)
+        """The component and the tag of its mbarrier.init."""
+        self.heard: set[Bundle] = set()
+        """Whose warps are known to know of it."""
+
+    def arrive(self, row: Row) -> None:
+        """Something comes to the barrier that knows what `row` tells."""
+        self.gathered = self.clocks.merged(self.gathered, row)
+
+    def complete(self) -> None:
+        """A phase is complete."""
+        self.phase += 1
+        if self.gathered is None or len(self.gathered) < self.clocks.known.shape[2]:
+            self.gathered = self.clocks.merged(self.gathered, self.clocks.nothing())
+        self.gathered[self.component] = self.clocks.entry(self.base + self.phase)
+        self.done = self.gathered.copy()
+
+    def tag(self, line: int) -> int:
+        """That of bytes that come in the current phase."""
+        return self.clocks.tag(self.base + self.phase + 1, line)
+
+
+@dataclass(slots=True)
+class Carried:
+    """A clock that comes to an mbarrier with bytes, as a thread's st.async carries it."""
+
+    row: Row
+    left: int = 1
+
+    def landed(self, clock: BarrierClock) -> None:
+        """The bytes have come, just before the mbarrier counts them."""
+        clock.arrive(self.row)
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """Clocks that have come to a barrier of warps, and those of its last completion: shape (n, entries)."""
+
+    gathered: NDArray[np.uint32]
+    done: NDArray[np.uint32]
+
+
+class Clocks:
+    """The clocks of a cohort's warps: `known[w, c]` is that of warp w of cluster c.
+
+    The warps of a cluster are numbered block by block; warp w counts in component w.
+    """
+
+    def __init__(self, cohort: Cohort, line_bits: int) -> None:
+        per_block = cohort.machine.warps_per_block
+        self.cohort = cohort
+        self.per_block = per_block
+        self.warps = per_block * cohort.size
+        self.shift = line_bits
+        self.line_mask = (1 << line_bits) - 1
+        self.step = 1 << line_bits
+        self.most = (1 << (_BITS - line_bits)) - 3
+        """The largest count."""
+        self.never = (self.most + 2) << line_bits
+        """A tag that is known to nobody."""
+        self.components = [
+            Component("warp", rank, warp) for rank in range(cohort.size) for warp in range(per_block)
+        ]
+        self._numbers: dict[Component, int] = {c: i for i, c in enumerate(self.components)}
+        self.known = self._fresh(self.warps, cohort.n, self.warps + _ROOM)
+        every = np.arange(self.warps)
+        self.known[every, :, every] = 2 * self.step
+        self._ticks = [1] * self.warps
+        self.changed = [True] * self.warps
+        """Whether a warp's clock has changed since somebody looked at it and said so."""
+        self._meetings: dict[Hashable, _Meeting] = {}
+        self._phases: dict[tuple[int, int], BarrierClock] = {}
+
+    # --- numbers --------------------------------------------------------------------------------------------
+
+    def _fresh(self, *shape: int) -> NDArray[np.uint32]:
+        return np.full(shape, self.step, dtype=np.uint32)
+
+    def nothing(self) -> Row:
+        """A clock that knows of nothing."""
+        return self._fresh(self.known.shape[2])
+
+    def entry(self, count: int) -> int:
+        """A clock's entry of a component whose first `count` deeds are known."""
+        return (min(count, self.most) + 1) << self.shift
+
+    def tag(self, count: int, line: int) -> int:
+        """The tag of a component's deed number `count`."""
+        return min(count, self.most) << self.shift | line
+
+    def component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
+        """The number of a component, which is made when first asked for."""
+        wanted = Component(kind, rank, number, lane)
+        found = self._numbers.get(wanted)
+        if found is None:
+            found = self._numbers[wanted] = len(self.components)
+            self.components.append(wanted)
+            width = self.known.shape[2]
+            if found >= width:
+                more = self._fresh(self.warps, self.cohort.n, 2 * width)
+                more[:, :, :width] = self.known
+                self.known = more
+                self.changed = [True] * self.warps
+        return found
+
+    def number(self, bundle: Bundle) -> int:
+        """A bundle's warp among the cluster's."""
+        return bundle.rank * self.per_block + bundle.warp
+
+    # --- single clocks --------------------------------------------------------------------------------------
+
+    def merged(self, row: Row | None, other: Row) -> Row:
+        """A clock that knows what both know; `row` itself where it is long enough."""
+        if row is None:
+            return other.copy()
+        if len(row) < len(other):
+            row, other = other.copy(), row
+        part = row if len(row) == len(other) else row[: len(other)]
+        np.maximum(part, other, out=part)
+        return row
+
+    def row(self, bundle: Bundle, cluster: int) -> Row:
+        """A warp's clock."""
+        found: Row = self.known[self.number(bundle), cluster]
+        return found
+
+    def tick(self, bundle: Bundle, rows: Any) -> None:
+        """The warps of some clusters (a number, a mask or a slice) begin a new count."""
+        warp = self.number(bundle)
+        if self._ticks[warp] < self.most:
+            self._ticks[warp] += 1
+            self.known[warp, rows, warp] += self.step
+        self.changed[warp] = True
+
+    def release(self, bundle: Bundle, cluster: int, to: BarrierClock) -> None:
+        """A warp leaves its clock at an mbarrier."""
+        to.arrive(self.row(bundle, cluster))
+        self.tick(bundle, cluster)
+
+    def learn(self, bundle: Bundle, cluster: int, row: Row | None) -> None:
+        """A warp takes a clock."""
+        if row is not None:
+            own = self.row(bundle, cluster)[: len(row)]
+            np.maximum(own, row, out=own)
+            self.changed[self.number(bundle)] = True
+
+    def barrier(self, cluster: int, rank: int, offset: int) -> BarrierClock:
+        """The clock of a new mbarrier."""
+        component = self.component("mbarrier", rank, offset)
+        before = self._phases.get((cluster, component))
+        base = 0 if before is None else before.base + before.phase
+        made = self._phases[cluster, component] = BarrierClock(self, component, base)
+        return made
+
+    # --- barriers of warps ----------------------------------------------------------------------------------
+
+    def _meeting(self, key: Hashable) -> _Meeting:
+        found = self._meetings.get(key)
+        shape = self.known.shape[1:]
+        if found is None:
+            found = self._meetings[key] = _Meeting(self._fresh(*shape), self._fresh(*shape))
+        elif found.gathered.shape != shape:
+            for name in ("gathered", "done"):
+                wide = self._fresh(*shape)
+                old = getattr(found, name)
+                wide[:, : old.shape[1]] = old
+                setattr(found, name, wide)
+        return found
+
+    def arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
+        """Warps of the clusters `rows` leave their clocks at a barrier."""
+        gathered = self._meeting(key).gathered
+        own = self.known[self.number(bundle)]
+        if b"\x00" not in rows.tobytes():
+            np.maximum(gathered, own, out=gathered)
+            self.tick(bundle, slice(None))
+        else:
+            gathered[rows] = np.maximum(gathered[rows], own[rows])
+            self.tick(bundle, rows)
+
+    def complete(self, key: Hashable, rows: NDArray[np.bool_], *, also: tuple[Hashable, ...] = ()) -> None:
+        """The barriers of the clusters `rows` are complete; `also` are clocks that count as come there."""
+        meeting = self._meeting(key)
+        done = meeting.gathered[rows]
+        for other in also:
+            if other in self._meetings:
+                np.maximum(done, self._meeting(other).gathered[rows], out=done)
+        meeting.done[rows] = done
+        meeting.gathered[rows] = self.step
+
+    def leave(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
+        """Warps of the clusters `rows` go on from a barrier that is complete."""
+        done = self._meeting(key).done
+        warp = self.number(bundle)
+        own = self.known[warp]
+        if b"\x00" not in rows.tobytes():
+            np.maximum(own, done, out=own)
+        else:
+            own[rows] = np.maximum(own[rows], done[rows])
+        self.changed[warp] = True
+
+    def pass_on(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
+        """Warps take what is left at a place, and leave there what they know."""
+        self.tick(bundle, rows)
+        meeting = self._meeting(key)
+        own = self.known[self.number(bundle)]
+        own[rows] = meeting.gathered[rows] = np.maximum(own[rows], meeting.gathered[rows])

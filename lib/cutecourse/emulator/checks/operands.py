@@ -1,0 +1,306 @@
+"""What an MMA makes of the bytes in shared memory: whether its operands are what copies have brought.
+
+Every byte that it reads is defined; these checks find what is then multiplied and can hardly be meant.
+
+another layout      A matrix comes from one tensor, and the tensor's coordinates at (row, column) are no sum
+                    of one that the row and one that the column gives: the descriptor's swizzle or stride is
+                    not that of the tensor map, and the matrix is shuffled. Any sum will do: rows may be
+                    gathered, and columns come in any order; but the 8 rows that a swizzle shuffles together
+                    have one innermost coordinate, or without a swizzle the same ones as any other 8, and
+                    where the tensor map has another swizzle they are neighbours.
+                    A matrix whose rows are of several tensors, or of several k, has each 8 rows beside
+                    others of the tensor: those of a stride that is too large skip rows, and end in what lies
+                    behind their tile. And a stride that is too small makes rows overlap.
+another type        The tensor map's elements are floating-point numbers of another type than the MMA's.
+fill multiplied     A matrix begins in a box that lies wholly behind its tensor's end. A box that only
+                    reaches past the end may have zeros for its last k or rows.
+operand read twice  A stride of 0 in the descriptor puts the same chunk at several places of one matrix.
+
+Nothing more is said of matrices that come from several tensors, or in part from threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.provenance import BY_MMA, NUMBER, Provenance, Steps, Tags
+from cutecourse.emulator.core.bundle import CHUNK
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.memory.matrix_descriptor import MatrixDescriptor, chunk_offsets, decode_matrix
+
+__all__ = ["Found", "check_operand", "good_operands", "has_repeats"]
+
+Found = tuple[int, Steps | None]
+"""The tag of a matrix's first chunk, and how k goes on from there where that is known."""
+
+_MANY = 4
+"""Groups of rows that are enough to tell a stride from chance."""
+_ATOM = 8
+"""Rows that a swizzle shuffles together."""
+_OF_MAPS = ("none", "32B", "64B", "128B")
+_READ_AS = {
+    "f16": {"f16"},
+    "bf16": {"bf16"},
+    "f32": {"tf32"},
+    "f32_ftz": {"tf32"},
+    "tf32": {"tf32"},
+    "tf32_ftz": {"tf32"},
+    "f64": {"f64"},
+}
+"""As what an MMA may read the elements of a tensor map; bytes of any type travel as integers."""
+
+
+def check_operand(
+    origin: Origin,
+    name: str,
+    bits: int,
+    places: list[NDArray[np.int64]],
+    kind: str,
+    item: int,
+    *,
+    k_major: bool,
+    decode: Callable[[int], MatrixDescriptor] = decode_matrix,
+) -> list[Found]:
+    """Look at the matrix that a descriptor stands for, in each CTA that has a part of it.
+
+    `places` are the numbers of its chunks among the cohort's, shape (rows, chunks): by row of M or N where it
+    is K-major, else by row of K; `kind` is the type of its elements and `item` their bytes; `decode` reads
+    the descriptor's bits.
+    """
+    provenance: Provenance | None = origin.bundle.cohort.provenance
+    if provenance is None:
+        return []
+    descriptor = decode(bits)
+    twice = _twice(descriptor, places[0].shape, k_major, item)
+    if twice is not None:
+        report(
+            "operand read twice" if not (descriptor.stride and descriptor.leading) else "another layout",
+            partial(_read_twice, name, bits, descriptor, twice, item, k_major=k_major),
+            origin,
+        )
+    found: list[Found] = []
+    for chunks in places:
+        tags = provenance.tag[chunks]
+        provenance.owner[chunks] = BY_MMA
+        first = int(tags[0, 0])
+        if not first or twice is not None:
+            continue
+        outside = _outside(provenance, first) if provenance.beyond[chunks[0, 0]] else ""
+        if outside:
+            report("fill multiplied", f"{name} lies outside its tensor: {outside}", origin)
+        tags -= first
+        key = (first >> NUMBER, descriptor.swizzle, kind, k_major, tags.tobytes())
+        if key not in provenance.good:
+            source = provenance.tags_by(first)
+            assert source is not None
+            tensor_map = source.bound.map
+            if kind not in _READ_AS.get(tensor_map.dtype, {kind}):
+                report(
+                    "another type",
+                    f"{name} is read as .{kind}, but comes from {tensor_map.name}, whose elements are"
+                    f" .{tensor_map.dtype}. The type in the instruction descriptor, or the map's, is wrong.",
+                    origin,
+                )
+            if abs(tags).max() >> NUMBER:
+                wrong = _in_pieces(tags + first, provenance) if k_major else None
+            else:
+                wrong = _shuffled(tags, source, descriptor.swizzle, k_major=k_major)
+                wrong = wrong or (_in_pieces(tags + first, provenance) if k_major else None)
+            if wrong is None:
+                provenance.good[key] = Steps.of(source, tags, first, item, k_major=k_major)
+            else:
+                problem = partial(
+                    _another_layout,
+                    provenance,
+                    name,
+                    bits,
+                    descriptor,
+                    tags + first,
+                    wrong,
+                    item,
+                    k_major=k_major,
+                )
+                report("another layout", problem, origin)
+                continue
+        found.append((first, provenance.good[key]))
+    return found
+
+
+def has_repeats(bits: int, shape: tuple[int, ...], item: int, *, k_major: bool) -> bool:
+    """Whether a matrix of tcgen05.mma has a chunk twice; `shape` as `check_operand`'s places have it."""
+    return _twice(decode_matrix(bits), shape, k_major, item) is not None
+
+
+def good_operands(
+    provenance: Provenance, bits: int, places: NDArray[np.int64], kind: str, *, k_major: bool
+) -> list[Found] | None:
+    """What `check_operand` finds in equal matrices of several CTAs; None where it may have to report.
+
+    `places` has the shape (CTAs, rows, chunks), and no chunk is in a matrix twice. Who has read the chunks is
+    not noted.
+    """
+    tags = provenance.tag[places]
+    starts = tags[:, :1, :1].copy()
+    firsts: list[int] = starts[:, 0, 0].tolist()
+    first = firsts[0]
+    if not first:
+        return None if any(firsts) else []
+    tags -= starts
+    relative = tags[0].tobytes()
+    number = first >> NUMBER
+    key = (number, decode_matrix(bits).swizzle, kind, k_major, relative)
+    if key not in provenance.good or tags.tobytes() != relative * len(firsts):
+        return None
+    for tag in firsts:
+        if tag >> NUMBER != number or _outside(provenance, tag):
+            return None
+    steps = provenance.good[key]
+    return [(tag, steps) for tag in firsts]
+
+
+def _outside(provenance: Provenance, tag: int) -> str:
+    """Where a chunk lies behind its tensor's end, in words; nothing for one inside."""
+    found = provenance.outside.get(tag)
+    if found is None:
+        found = provenance.outside[tag] = _say_outside(provenance, tag)
+    return found
+
+
+def _say_outside(provenance: Provenance, tag: int) -> str:
+    source = provenance.tags_by(tag)
+    assert source is not None
+    tensor_map = source.bound.map
+    coords = source.coords(tag)
+    for axis, (at, extent) in enumerate(zip(coords, tensor_map.dims, strict=True)):
+        if at >= extent:
+            return (
+                f"it begins at {coords} of {tensor_map.name}, which has {extent} elements along dimension"
+                f" {axis}. Is it the right tile?"
+            )
+    return ""
+
+
+def _shuffled(
+    tags: NDArray[np.int64], source: Tags, swizzle: str, *, k_major: bool
+) -> tuple[int, int] | None:
+    """A place of one tensor's chunks, by their tags less the first, that shows that they are shuffled."""
+    wrong = tags != tags[:, :1] + tags[:1, :]
+    if not wrong.any():
+        mode = source.bound.map.swizzle
+        rows = tags[: len(tags) // _ATOM * _ATOM, 0].reshape(-1, _ATOM)
+        along = source.innermost(rows)
+        steps = along - along[:, :1]
+        wrong = (steps != (steps[:1] if mode == "none" else 0)).reshape(-1, 1)
+        if swizzle in _OF_MAPS and swizzle != mode and not wrong.any():
+            steps = np.diff(rows)
+            wrong[1:] = (steps != steps[:, :1]).any(axis=1).repeat(_ATOM)[1:, None]
+    if not wrong.any():
+        # Where M or N goes on, k stays, or is another box's.
+        along, across = (tags[0], tags[:, 0]) if k_major else (tags[:, 0], tags[0])
+        other = np.zeros(len(across), dtype=np.bool_)
+        for axis in source.moving(along):
+            other |= source.steps(across, axis) % source.box(axis) != 0
+        wrong = other[:, None] if k_major else other[None, :]
+    if not wrong.any():
+        return None
+    row, chunk = np.argwhere(wrong)[0].tolist()
+    return row, chunk
+
+
+def _in_pieces(tags: NDArray[np.int64], provenance: Provenance) -> tuple[int, int] | None:
+    """Where a matrix of several tensors or k skips rows: 8 rows none of which are beside others of 8."""
+    firsts = tags[: len(tags) // _ATOM * _ATOM : _ATOM, 0].tolist()
+    skipped: set[int] = set()
+    pieces = set()
+    for place, tag in enumerate(firsts):
+        source = provenance.tags_by(tag)
+        if source is None:
+            pieces.add((0, 0))
+            continue
+        piece = (source.number, source.innermost_of(tag))
+        pieces.add(piece)
+        before = firsts[place - 1] if place else 0
+        if before >> NUMBER != tag >> NUMBER or source.innermost_of(before) != piece[1]:
+            continue
+        if source.neighbours(before, tag, _ATOM):
+            return None
+        skipped.add(tag - before)
+    if len(pieces) > 1 and len(skipped) == 1 and len(firsts) >= _MANY and skipped != {0}:
+        return _ATOM, 0
+    return None
+
+
+_Twice = tuple[tuple[int, int], tuple[int, int], int]
+
+
+@lru_cache(maxsize=1024)
+def _twice(descriptor: MatrixDescriptor, shape: tuple[int, ...], k_major: bool, item: int) -> _Twice | None:
+    """Two places (row, chunk) of a matrix that are the same chunk, and how many others are; None for none."""
+    rows, chunks = shape
+    flat = chunk_offsets(descriptor, chunks, rows, k_major=k_major, item=item).reshape(-1)
+    _, index, inverse = np.unique(flat, return_index=True, return_inverse=True)
+    if len(index) == len(flat):
+        return None
+    again = int(np.flatnonzero(index[inverse] != np.arange(len(flat)))[0])
+    before = int(index[inverse[again]])
+    return divmod(before, chunks), divmod(again, chunks), len(flat) - len(index)
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+
+def _layout(descriptor: MatrixDescriptor) -> str:
+    return (
+        f"swizzle {descriptor.swizzle}, leading dimension {descriptor.leading} and stride dimension"
+        f" {descriptor.stride} bytes"
+    )
+
+
+def _element(name: str, place: tuple[int, int], item: int, *, k_major: bool) -> str:
+    """A chunk of a matrix by its first element: A[m, k] or B[n, k]."""
+    row, chunk = place
+    unit = CHUNK // item
+    along, k = (row, chunk * unit) if k_major else (chunk * unit, row)
+    return f"{name}[{along}, {k}]"
+
+
+def _read_twice(
+    name: str, bits: int, descriptor: MatrixDescriptor, twice: _Twice, item: int, *, k_major: bool
+) -> str:
+    before, again, count = twice
+    return (
+        f"{name} has the same 16 bytes at {_element(name, before, item, k_major=k_major)} and at"
+        f" {_element(name, again, item, k_major=k_major)}, and the same happens {count} times. Its descriptor"
+        f" 0x{bits:016x} has {_layout(descriptor)}"
+    )
+
+
+def _another_layout(
+    provenance: Provenance,
+    name: str,
+    bits: int,
+    descriptor: MatrixDescriptor,
+    tags: NDArray[np.int64],
+    wrong: tuple[int, int],
+    item: int,
+    *,
+    k_major: bool,
+) -> str:
+    source = provenance.tags_by(int(tags[0, 0]))
+    assert source is not None
+    row, chunk = wrong
+    seen = [
+        f"{_element(name, place, item, k_major=k_major)} is {source.coords(int(tags[place]))}"
+        for place in dict.fromkeys(((0, 0), (1, 0), (0, chunk), (row, 0), (row, chunk)))
+    ]
+    tensor_map = source.bound.map
+    return (
+        f"{name} is a shuffled tile of {tensor_map.name}. By its descriptor 0x{bits:016x}"
+        f" ({_layout(descriptor)}), {', '.join(seen[:-1])}, and {seen[-1]}. The tensor map has"
+        f" swizzle {tensor_map.swizzle} and rows of {tensor_map.pitch_bytes} bytes"
+    )

@@ -1,0 +1,540 @@
+"""Where the bytes in shared memory come from, and whether anybody has read them.
+
+Each 16-byte chunk of a cohort's shared memory has two numbers. Its `tag` says which chunk of a tensor a
+tensor copy put there: a number for the tensor map and, below that, a field for each coordinate of the chunk's
+first element, wide enough that differences of tags are differences of coordinates; 0 where that is not known.
+Its `owner` says who wrote it and that nobody has read it since: a copy (1 and up) or a store of threads (-2
+and down); 0 for nobody, and `BY_MMA` where a tcgen05.mma or wgmma has read it.
+
+Tags and owners are set where a copy is asked for and not where it lands: in between nobody may read there.
+What lies outside of the tensor is nobody's: a box past the end need not be read. A cohort has such numbers
+only where its kernel has copies into shared memory, tcgen05.mma or wgmma.
+
+A tensor map without a swizzle whose boxes are one piece of global memory may hold tiles that were put in
+order before: its coordinates say nothing, and its chunks have no tags; nor have those of plain bulk copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import CHUNK, Bundle, Cohort
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.origin import Origin
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.checks.reductions import Sum
+    from cutecourse.emulator.core.machine import Machine
+    from cutecourse.emulator.instructions.bulk.pieces import Arrival, Chunks, Place
+    from cutecourse.emulator.memory.access import Access
+    from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window
+
+__all__ = ["BY_MMA", "NUMBER", "Load", "Provenance", "Tags", "follow", "ranges"]
+
+BY_MMA = -1
+_ALL_READ = np.int32(BY_MMA).tobytes()
+_MARGIN = 4
+"""A coordinate may be so many boxes outside of the tensor."""
+NUMBER = 48
+"""The bit of a tag at which the tensor map's number begins."""
+_LEAST, _LEAST_OF_TILES = 32, 1024
+"""Of what a copy brings, one part in so many may stay unread: corners of a halo, say; of a tile, none."""
+_ROWS = 8
+_GRANULE = 1024 // CHUNK
+"""Chunks after which every swizzle repeats: so much is one tile's where threads store tiles."""
+_MOST_RANGES = 4
+_CHECKS = ("another layout", "operand read twice", "another k", "loaded and never read")
+
+
+def follow(machine: Machine, *, stores: bool = False) -> None:
+    """A kernel has an instruction that asks who reads what copies, or threads' stores too, have written."""
+    if any(machine.severities[name] != "off" for name in _CHECKS) and machine.follows_bytes != "stores":
+        machine.follows_bytes = "stores" if stores else "copies"
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """How a tensor map's chunks are numbered: its number, and of each coordinate the field's place and bias.
+
+    The innermost coordinate counts chunks of 16 bytes, the others elements.
+    """
+
+    bound: BoundTensorMap
+    number: int
+    shifts: tuple[int, ...]
+    biases: tuple[int, ...]
+    extents: tuple[int, ...]
+    """Of the tensor."""
+    relative: NDArray[np.int64]
+    """From the box's first chunk, outermost dimension first."""
+    _in_place: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, bound: BoundTensorMap, number: int) -> Tags | None:
+        """Those of a map; None where its coordinates say nothing, or do not fit."""
+        tensor_map = bound.map
+        item, dims, box = tensor_map.item_bytes, list(tensor_map.dims), list(tensor_map.box)
+        dense = len(dims) == 1 or (box[0] == dims[0] and tensor_map.strides[0] == dims[0] * item)
+        if tensor_map.swizzle == "none" and dense:
+            return None
+        unit = CHUNK // item
+        dims[0], box[0] = -(-dims[0] // unit), box[0] // unit
+        shifts, biases, at = [], [], 0
+        for dim, extent in zip(dims, box, strict=True):
+            shifts.append(at)
+            biases.append(_MARGIN * extent)
+            # One bit more than the number takes, so that sums of differences do not meet the next field.
+            at += (dim + 2 * _MARGIN * extent).bit_length() + 1
+        if at > NUMBER:
+            return None
+        relative = np.zeros((), dtype=np.int64)
+        counts = [tensor_map.counts[0] // unit, *tensor_map.counts[1:]]
+        steps = [1, *tensor_map.element_strides[1:]]
+        for count, step, shift in zip(counts, steps, shifts, strict=True):
+            relative = (np.arange(count, dtype=np.int64) * step << shift).reshape(
+                -1, *[1] * relative.ndim
+            ) + relative
+        return cls(bound, number, tuple(shifts), tuple(biases), tuple(dims), relative)
+
+    def first(self, coords: Sequence[int]) -> int | None:
+        """The tag of a box's first chunk; None where it is too far outside of the tensor."""
+        tensor_map = self.bound.map
+        places = (coords[0] * tensor_map.item_bytes // CHUNK, *coords[1:])
+        tag = self.number << NUMBER
+        for place, shift, bias, extent in zip(places, self.shifts, self.biases, self.extents, strict=True):
+            if not -bias <= place < extent + bias:
+                return None
+            tag += place + bias << shift
+        return tag
+
+    def in_place(self, offset: int) -> NDArray[np.int64]:
+        """`relative` in the order of the chunks of shared memory, for a box at an offset that has no gaps."""
+        found = self._in_place.get(offset & 1023)
+        if found is None:
+            chunks = self.bound.chunks(offset)
+            found = self._in_place[offset & 1023] = np.empty(chunks.size, dtype=np.int64)
+            found[chunks - chunks.min()] = self.relative
+        return found
+
+    def innermost(self, tags: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The innermost coordinate, in chunks, of differences of tags."""
+        return _signed(tags, self._width(0))
+
+    def steps(self, tags: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
+        """One coordinate of differences of tags, the innermost in chunks."""
+        return _signed(tags >> self.shifts[axis], self._width(axis)) + (
+            _signed(tags, self.shifts[axis]) < 0 if axis else 0
+        )
+
+    def moving(self, tags: NDArray[np.int64]) -> list[int]:
+        """The coordinates in which differences of tags are not 0."""
+        return [axis for axis in range(len(self.shifts)) if self.steps(tags, axis).any()]
+
+    def box(self, axis: int) -> int:
+        """How far a box reaches along a coordinate, in its steps."""
+        extent = self.bound.map.box[axis]
+        return extent if axis else extent * self.bound.map.item_bytes // CHUNK
+
+    def coord(self, tag: int, axis: int) -> int:
+        """One coordinate of a chunk, the innermost in chunks."""
+        return (tag >> self.shifts[axis] & (1 << self._width(axis)) - 1) - self.biases[axis]
+
+    def stride(self, axis: int) -> int:
+        """Bytes of global memory from one step of a coordinate to the next."""
+        return self.bound.map.strides[axis - 1] if axis else CHUNK
+
+    def extent(self, axis: int) -> int:
+        """The tensor's extent along a coordinate, in its steps."""
+        return self.extents[axis]
+
+    def neighbours(self, before: int, tag: int, rows: int) -> bool:
+        """Whether a chunk is so many rows behind another along one of the outer coordinates."""
+        steps = zip(self.shifts[1:], self.bound.map.element_strides[1:], strict=True)
+        return any(tag - before == rows * step << shift for shift, step in steps)
+
+    def innermost_of(self, tag: int) -> int:
+        """The innermost coordinate of a chunk, in chunks."""
+        return self.coord(tag, 0)
+
+    def _width(self, axis: int) -> int:
+        return (*self.shifts[1:], NUMBER)[axis] - self.shifts[axis]
+
+    def coords(self, tag: int) -> tuple[int, ...]:
+        """The coordinates of a chunk's first element."""
+        found = [self.coord(tag, axis) for axis in range(len(self.shifts))]
+        found[0] *= CHUNK // self.bound.map.item_bytes
+        return tuple(found)
+
+
+def _signed(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """The lowest bits of numbers, as numbers with a sign."""
+    half = 1 << bits - 1
+    return (numbers + half) % (2 * half) - half
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How k goes on in a matrix: along which coordinate of its tensor, and how.
+
+    `relative` are the k of the matrix less the first; a step of the coordinate is `per_step` k.
+    """
+
+    source: Tags
+    axis: int
+    per_step: int
+    relative: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, source: Tags, tags: NDArray[np.int64], first: int, item: int, *, k_major: bool
+    ) -> Steps | None:
+        """Those of a matrix's chunks, by their tags less the first; None where k has no one coordinate."""
+        if abs(tags).max() >> NUMBER:
+            return None
+        along = tags[0] if k_major else tags[:, 0]
+        axes = source.moving(along)
+        if len(axes) != 1:
+            return None
+        (axis,) = axes
+        steps = source.steps(along, axis)
+        # A K-major matrix's k are neighbours in a chunk; else the first two rows are, whatever they are.
+        unit = item if k_major else int(steps[1]) * source.stride(axis)
+        if unit <= 0 or source.stride(axis) % unit:
+            return None
+        per_step = source.stride(axis) // unit
+        inside = range(CHUNK // item) if k_major else range(1)
+        relative = tuple(int(step) * per_step + i for step in steps for i in inside)
+        return cls(source, axis, per_step, relative)
+
+    def k(self, tag: int) -> int:
+        """The k of a matrix's first chunk, counted from the tensor's start."""
+        return self.source.coord(tag, self.axis) * self.per_step
+
+    def others(self, tag: int) -> int:
+        """The chunk's tag without its k."""
+        shift = self.source.shifts[self.axis]
+        return tag - (self.source.coord(tag, self.axis) << shift)
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether the k of the matrix are neighbours."""
+        return self.relative == tuple(range(len(self.relative)))
+
+    @property
+    def extent(self) -> int:
+        """The tensor's k."""
+        return self.source.extent(self.axis) * self.per_step
+
+    @property
+    def box(self) -> int:
+        """The k of one box."""
+        return self.source.box(self.axis) * self.per_step
+
+
+@dataclass(eq=False, slots=True)
+class Load:
+    """A copy into shared memory that was asked for."""
+
+    origin: Origin
+    offset: int
+    """Where it begins in each block's shared memory, in bytes."""
+    n_bytes: int
+    tags: Tags | None
+    bound: BoundTensorMap | None = None
+    coords: tuple[int, ...] = ()
+
+    def chunks_of(self, block: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Of a block's chunks those that it fills, in the order of the box."""
+        if self.bound is None:
+            return block[self.offset // CHUNK :][: self.n_bytes // CHUNK]
+        return block[self.bound.chunks(self.offset) + (self.offset & ~1023) // CHUNK]
+
+
+@dataclass(eq=False, slots=True)
+class _Site:
+    """What one instruction has brought into a cohort's shared memory, in chunks."""
+
+    brought: int = 0
+    unread: int = 0
+    left: str = ""
+    """Says what was left the first time."""
+    scattered: bool = False
+    """Whether that are several rows between others."""
+    tile: bool = False
+    """Whether a tcgen05.mma or wgmma has read of it."""
+    origin: Origin | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Provenance:
+    """The tags and owners of a cohort's shared memory."""
+
+    cohort: Cohort
+    stores_count: bool
+    """Whether tiles that threads store are looked at: the kernel has tcgen05.mma or wgmma."""
+    tag: NDArray[np.int64] = field(init=False)
+    owner: NDArray[np.int32] = field(init=False)
+    beyond: NDArray[np.bool_] = field(init=False)
+    """Chunks of boxes that hold nothing of their tensor."""
+    loads: list[Load] = field(default_factory=list)
+    good: dict[tuple[int, str, str, bool, bytes], Steps | None] = field(default_factory=dict)
+    """How k goes on in operands that are right, by tensor map, the descriptor's swizzle, an element's bytes,
+    whether they are K-major, and tags less the first."""
+    outside: dict[int, str] = field(default_factory=dict)
+    """Of the tags of operands' first chunks, where they lie outside of the tensor, in words."""
+    sums: dict[tuple[int, ...], Sum] = field(default_factory=dict)
+    """What is being added up, by accumulator."""
+    _sites: dict[int, _Site] = field(default_factory=dict)
+    _stores: list[Origin] = field(default_factory=list)
+    _store_numbers: dict[int, int] = field(default_factory=dict)
+    _tags: dict[int, Tags | None] = field(default_factory=dict)
+    _by_number: list[Tags] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n_chunks = self.cohort.shared.size // CHUNK
+        self.tag = np.zeros(n_chunks, dtype=np.int64)
+        self.owner = np.zeros(n_chunks, dtype=np.int32)
+        self.beyond = np.zeros(n_chunks, dtype=np.bool_)
+        self.cohort.state.setdefault("on end", []).append(self.at_end)
+
+    # --- what is written ------------------------------------------------------------------------------------
+
+    def box(self, arrival: Arrival, bound: BoundTensorMap, coords: tuple[int, ...], inside: Window) -> None:
+        """A tensor copy will put a box into each of its places."""
+        offset = arrival.to.places[0].offset
+        tags = self._tags_of(bound)
+        first = None if tags is None else tags.first(coords)
+        load = Load(arrival.origin, offset, bound.map.box_bytes, tags, bound, coords)
+        inner = _chunks_inside(bound, inside)
+        chunks: Chunks = bound.covered(offset)
+        in_place = inner is None and isinstance(chunks, slice)
+        if not in_place:
+            chunks = bound.chunks(offset)
+        values: NDArray[np.int64] | int = 0
+        if tags is not None and first is not None:
+            values = (tags.in_place(offset) if in_place else tags.relative) + first
+        self._land(load, chunks, values, inner, arrival.to.firsts)
+
+    def bytes(self, origin: Origin, n_bytes: int, places: list[Place], *, tracked: bool = True) -> None:
+        """A bulk copy will put contiguous bytes into each of these places.
+
+        `tracked` tells whether they have to be read: what is combined with other bytes need not.
+        """
+        if not n_bytes:
+            return
+        load = Load(origin, places[0].offset, n_bytes, None)
+        inside = None if tracked else False
+        starts = [place.chunk(place.offset) for place in places]
+        self._land(load, slice(0, n_bytes // CHUNK), 0, inside, starts)
+
+    def _land(
+        self,
+        load: Load,
+        chunks: Chunks,
+        tags: NDArray[np.int64] | int,
+        inside: NDArray[np.bool_] | bool | None,
+        starts: list[int],
+    ) -> None:
+        """`inside` tells which chunks hold something of the tensor; None for all."""
+        self.loads.append(load)
+        number = len(self.loads)
+        site = self._sites.get(id(load.origin.site))
+        if site is None:
+            site = self._sites[id(load.origin.site)] = _Site(origin=load.origin)
+        marks = number if inside is None else np.where(inside, number, 0).astype(np.int32)
+        brought = load.n_bytes // CHUNK if inside is None else int(np.count_nonzero(marks))
+        site.brought += brought * len(starts)
+        all_read = _ALL_READ * (load.n_bytes // CHUNK)
+        for start in starts:
+            at = (
+                slice(start + chunks.start, start + chunks.stop)
+                if isinstance(chunks, slice)
+                else chunks + start
+            )
+            old = self.owner[at]
+            # Mostly an MMA has read all of it.
+            if old.tobytes() != all_read and old.max() > 0:
+                self._lost(old, start)
+            self.owner[at] = marks
+            self.tag[at] = tags
+            self.beyond[at] = not brought
+
+    def accessed(
+        self, access: Access, bundle: Bundle, index: NDArray[np.int64], lanes: NDArray[np.int64] | None
+    ) -> None:
+        """Threads read or write shared memory; `index` counts the access's own size."""
+        at = index.reshape(-1)
+        chunks = at * access.size // CHUNK
+        if access.size > CHUNK:
+            chunks = np.concatenate([chunks, chunks + 1])
+        if access.reads or not self.stores_count or not at.size:
+            self.owner[chunks] = 0
+        else:
+            number = self._store_numbers.get(id(access))
+            if number is None:
+                lane = 0 if lanes is None else int(lanes[0])
+                self._stores.append(Origin(access.site, bundle, lane))
+                number = self._store_numbers[id(access)] = BY_MMA - len(self._stores)
+            self.owner[chunks] = number
+        if access.writes:
+            self.tag[chunks] = 0
+
+    def _tags_of(self, bound: BoundTensorMap) -> Tags | None:
+        key = id(bound)
+        if key not in self._tags:
+            found = Tags.of(bound, len(self._by_number) + 1)
+            self._tags[key] = found
+            if found is not None:
+                self._by_number.append(found)
+        return self._tags[key]
+
+    def tags_by(self, tag: int) -> Tags | None:
+        """How the tensor map of a chunk's tag numbers its chunks; None for no tag."""
+        return self._by_number[(tag >> NUMBER) - 1] if tag else None
+
+    # --- what is read ---------------------------------------------------------------------------------------
+
+    def read(self, chunks: Chunks) -> None:
+        """Threads or a copy have read these chunks."""
+        self.owner[chunks] = 0
+
+    # --- what is not read -----------------------------------------------------------------------------------
+
+    def _lost(self, owners: NDArray[np.int32], start: int) -> None:
+        """Of some chunks, those that a copy has brought will never be read."""
+        for number in np.unique(owners[owners > 0]).tolist():
+            load = self.loads[number - 1]
+            site = self._sites[id(load.origin.site)]
+            site.unread += int((owners == number).sum())
+            if not site.left:
+                stride = self.cohort.shared_stride // CHUNK
+                held = load.chunks_of(self.owner[start // stride * stride :][:stride])
+                site.left, site.scattered = _left(load, held == number)
+                site.tile = bool((held == BY_MMA).any())
+                site.origin = load.origin
+
+    def at_end(self, cohort: Cohort) -> None:
+        """All blocks have ended: see what nobody has read."""
+        for found in self.sums.values():
+            found.close()
+        stride = cohort.shared_stride // CHUNK
+        for start in range(0, len(self.owner), stride):
+            owners = self.owner[start : start + stride]
+            if owners.max() > 0:
+                written = cohort.shared_chunks[1][start : start + stride]
+                landed = written.view(np.uint8).reshape(-1, CHUNK).all(axis=1)
+                self._lost(np.where(landed, owners, 0), start)
+            if self._stores and owners.min() < BY_MMA:
+                self._check_stores(owners, start)
+        sites = [site for site in self._sites.values() if site.unread]
+        if all(site.unread == site.brought for site in self._sites.values()):
+            return  # a kernel that loads for the sake of loading
+        for site in sites:
+            least = _LEAST_OF_TILES if site.tile else _LEAST
+            if site.unread * least >= site.brought and site.origin is not None:
+                name = "another layout" if site.tile and site.scattered else "loaded and never read"
+                report(name, partial(_unread, site), site.origin)
+
+    def _check_stores(self, owners: NDArray[np.int32], start: int) -> None:
+        """Tiles that threads have stored, and of which a tcgen05.mma or wgmma has read a part only.
+
+        Zeros need not be read, they may fill up a tile.
+        """
+        owners = owners[: len(owners) // _GRANULE * _GRANULE].reshape(-1, _GRANULE)
+        held = self.cohort.shared_chunks[0][start : start + owners.size].view(np.uint64).reshape(-1, 2)
+        unread = (owners < BY_MMA) & held.any(axis=1).reshape(owners.shape)
+        unread &= (owners == BY_MMA).any(axis=1)[:, None]
+        scattered = _scattered(unread, owners)
+        for number in np.unique(owners[unread]).tolist():
+            origin = self._stores[BY_MMA - number - 1]
+            which = np.flatnonzero(unread & (owners == number))
+            offset = int(which[0]) * CHUNK
+
+            def problem(n_bytes: int = CHUNK * len(which), offset: int = offset) -> str:
+                return (
+                    f"{n_bytes} bytes that threads stored here are in a tile that an MMA reads, but"
+                    f" no MMA has read them, first at shared offset 0x{offset:x}. Does the"
+                    " descriptor's layout, M or N leave them out?"
+                )
+
+            report("another layout" if scattered else "loaded and never read", problem, origin)
+
+
+def _scattered(unread: NDArray[np.bool_], owners: NDArray[np.int32]) -> bool:
+    """Whether the unread chunks of tiles are no k, or neighbouring rows: of 128 bytes, and of groups of 8.
+
+    Shapes: (groups, 64 chunks).
+    """
+    rows = unread.reshape(len(unread), _ROWS, -1).sum(axis=2)
+    if (rows != rows[:, :1]).any():
+        return True
+    which = np.flatnonzero(rows[:, 0])
+    return any(
+        bool((owners[low + 1 : high] == BY_MMA).any()) for low, high in pairwise(which) if high > low + 1
+    )
+
+
+def _chunks_inside(bound: BoundTensorMap, inside: Window) -> NDArray[np.bool_] | None:
+    """Which chunks of a box hold something of the tensor; None for all."""
+    counts = bound.map.counts
+    if inside.stop == counts and not any(inside.first):
+        return None
+    unit = CHUNK // bound.map.item_bytes
+    found = np.zeros((*counts[:0:-1], counts[0] // unit), dtype=np.bool_)
+    if not inside.empty:
+        outer = [slice(low, high) for low, high in zip(inside.first[1:], inside.stop[1:], strict=True)]
+        found[(*outer[::-1], slice(inside.first[0] // unit, -(-inside.stop[0] // unit)))] = True
+    return found
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+
+def ranges(numbers: Sequence[int], unit: int = 1) -> str:
+    """Ascending numbers as ranges: "0..7, 16..23, ..."; each stands for `unit` neighbours.
+
+    >>> ranges([0, 1, 2, 5], 8)
+    '0..23, 40..47'
+    """
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number * unit:
+            parts[-1][1] += unit
+        else:
+            parts.append([number * unit, (number + 1) * unit])
+    shown = [f"{low}..{high - 1}" if high - low > 1 else f"{low}" for low, high in parts]
+    return ", ".join(shown[:_MOST_RANGES] + ["..."] * (len(shown) > _MOST_RANGES))
+
+
+def _left(load: Load, box: NDArray[np.bool_]) -> tuple[str, bool]:
+    """What of a copy was not read, and whether it is between others; `box` are its chunks."""
+    bound = load.bound
+    if bound is None:
+        return f"bytes {ranges(np.flatnonzero(box).tolist(), CHUNK)} of {load.n_bytes}", False
+    scattered = False
+    tensor_map, unit = bound.map, CHUNK // bound.map.item_bytes
+    parts = []
+    for axis, count in enumerate(tensor_map.counts):
+        own = box.ndim - 1 - axis
+        seen = np.flatnonzero(box.any(axis=tuple(i for i in range(box.ndim) if i != own)))
+        if len(seen) * (1 if axis else unit) < count:
+            parts.append(f"{ranges(seen.tolist(), 1 if axis else unit)} along dimension {axis}")
+            scattered |= axis > 0 and bool((np.diff(seen) > 1).any())
+    where = f"the box at {load.coords} ({tensor_map.describe()})"
+    shown = f"{', '.join(parts)} of {where}" if parts else f"chunks along all dimensions of {where}"
+    return shown, scattered
+
+
+def _unread(site: _Site) -> str:
+    return (
+        f"{site.unread * CHUNK} of the {site.brought * CHUNK} bytes that this copy brought were overwritten,"
+        f" or their block ended, before anything had read them. The first time it was {site.left}"
+        + (". Does a descriptor's stride or swizzle skip rows?" if site.tile and site.scattered else "")
+    )

@@ -1,0 +1,584 @@
+"""Asynchronous operations on shared memory, as the record of races knows them: copies into it, and readers.
+
+Each chunk of 16 bytes knows the copy that was issued into it last, and each copy who reads what it brought.
+A copy is over for a warp that knows the phase of the mbarrier in which its last bytes have come; a reader for
+one that knows of a tcgen05.commit, a bulk group or a wgmma group behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
+from cutecourse.emulator.checks.race_threads import Lanes, Threads, nth_chunk
+from cutecourse.emulator.checks.race_words import (
+    Use,
+    describe_reuse,
+    describe_thread,
+    describe_wait,
+    place_of,
+)
+from cutecourse.emulator.core.bundle import CHUNK, WARP_SIZE, Bundle, Cohort
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.instructions.bulk.pieces import Arrival, Chunks
+    from cutecourse.emulator.memory.access import Access
+
+__all__ = ["Operation", "Operations"]
+
+_CHUNK_SHIFT = 4
+_SECTOR_SHIFT = 6
+_SECTOR = 1 << _SECTOR_SHIFT
+"""Chunks that mostly belong to one copy, and are looked at as one then."""
+_MIXED = -1
+_SPANS = 8192
+
+
+class Operation:
+    """A copy into shared memory, or one or more operations that read it and end together."""
+
+    __slots__ = (
+        "component",
+        "last",
+        "left",
+        "number",
+        "owner",
+        "readers",
+        "row",
+        "size",
+        "tag",
+        "use",
+        "used",
+        "written",
+    )
+
+    def __init__(
+        self, owner: Operations, number: int, use: Use, component: int, tag: int, row: Row | None = None
+    ) -> None:
+        self.owner = owner
+        self.number = number
+        self.use = use
+        self.component = component
+        self.tag = tag
+        """Its component's deed with which it is over; larger than any while that is not known."""
+        self.row = row
+        """Of a copy what its issuer knew."""
+        self.left = 0
+        """Pieces of a copy that have not come."""
+        self.size = 0
+        """How many chunks a copy goes to."""
+        self.written = False
+        """Whether threads have written to what a copy brought."""
+        self.readers: list[tuple[Operation, NDArray[np.int64]]] = []
+        """Who reads what a copy brought, and where."""
+        self.last: dict[int, Operation] = {}
+        """The last of them, by component."""
+        self.used: dict[int, int] = {}
+        """The first tag of each component that reads what a copy brought."""
+
+    def landed(self, clock: BarrierClock) -> None:
+        """The last piece of a copy has come, just before its mbarrier counts it."""
+        if self.row is not None:
+            clock.arrive(self.row)
+            self.tag = clock.tag(self.use.line)
+            self.owner.tags[self.number] = self.tag
+            self.row = None
+
+
+class Operations:
+    """The asynchronous part of a cohort's record."""
+
+    def __init__(self, cohort: Cohort, clocks: Clocks, threads: Threads, *, by_threads: bool) -> None:
+        self.cohort = cohort
+        self.clocks = clocks
+        self.threads = threads
+        self.by_threads = by_threads
+        n_chunks = len(cohort.shared) // CHUNK
+        self.block_chunks = n_chunks // cohort.size
+        n_sectors = -(-n_chunks // _SECTOR)
+        self._into = np.zeros(n_sectors * _SECTOR, dtype=np.int32)
+        """The number of the last copy into each chunk, 0 for none; of mixed sectors only."""
+        self._sectors = np.zeros(n_sectors, dtype=np.int32)
+        """The same of each sector, where all its chunks have the same."""
+        self.touched = np.zeros(n_sectors, dtype=np.uint8)
+        """Whether threads have used a sector."""
+        self._few_sectors, self._few_touched = self._sectors.data, self.touched.data
+        """The same two, for who asks for a few sectors."""
+        self.every: list[Operation | None] = [None]
+        self.tags = np.zeros(64, dtype=np.uint32)
+        self._components = np.zeros(64, dtype=np.int64)
+        self._readers: dict[int, dict[int, NDArray[np.int32]]] = {}
+        """Of each rank, by component, the last reader of chunks that no single copy has brought."""
+        self._open: dict[tuple[int, int], tuple[int, Operation]] = {}
+        """What a (component, cluster) issues now, and the number of its group."""
+        self._counts: dict[tuple[int, int], int] = {}
+        self._spans: dict[int, tuple[NDArray[np.int64], slice]] = {}
+        """The sectors of chunks that stay as they are, by the array's identity."""
+        self._reads: dict[tuple[int, bytes], list[Operation]] = {}
+        """What a reader reads of copies that are over for its issuer, by their numbers in each sector."""
+        self._numbers: dict[tuple[str, int, int, int], int] = {}
+
+    def _component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
+        key = (kind, rank, number, lane)
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = self.clocks.component(*key)
+        return found
+
+    def _new(self, use: Use, component: int, tag: int, row: Row | None = None) -> Operation:
+        made = Operation(self, len(self.every), use, component, tag, row)
+        self.every.append(made)
+        if made.number >= len(self.tags):
+            self.tags = np.concatenate([self.tags, np.zeros_like(self.tags)])
+            self._components = np.concatenate([self._components, np.zeros_like(self._components)])
+        self.tags[made.number] = tag
+        self._components[made.number] = component
+        return made
+
+    # --- which copy was issued last into which chunks -------------------------------------------------------
+
+    def _copies_at(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The numbers of the last copies into some chunks."""
+        sectors = chunks >> _SECTOR_SHIFT
+        found: NDArray[np.int32] = self._sectors[sectors]
+        mixed = found == _MIXED
+        if b"\x01" in mixed.tobytes():
+            found = np.where(mixed, self._into[chunks], found)
+        return found
+
+    def _numbers_at(self, chunks: NDArray[np.int64] | range) -> set[int]:
+        """Which numbers the last copies into some chunks have."""
+        if isinstance(chunks, range) and not (chunks.start | chunks.stop) % _SECTOR:
+            sectors = self._few_sectors[chunks.start >> _SECTOR_SHIFT : chunks.stop >> _SECTOR_SHIFT]
+            numbers = set(sectors.tolist())
+            if _MIXED not in numbers:
+                return numbers
+        return set(self._copies_at(np.asarray(chunks)).tolist())
+
+    def _spread(self, sectors: NDArray[np.int64]) -> None:
+        """Let sectors tell of each chunk."""
+        whole = sectors[self._sectors[sectors] != _MIXED]
+        self._into.reshape(-1, _SECTOR)[whole] = self._sectors[whole][:, None]
+        self._sectors[whole] = _MIXED
+
+    def _issue(self, number: int, chunks: NDArray[np.int64] | range) -> None:
+        """A copy into chunks is issued."""
+        if isinstance(chunks, range):
+            low, high = -(-chunks.start >> _SECTOR_SHIFT), chunks.stop >> _SECTOR_SHIFT
+            if not (chunks.start | chunks.stop) % _SECTOR:
+                self._sectors[low:high] = number
+                return
+            if low < high:
+                self._sectors[low:high] = number
+            first = range(chunks.start, min(low * _SECTOR, chunks.stop))
+            for edge in (first, range(max(high * _SECTOR, first.stop), chunks.stop)):
+                if edge:
+                    self._issue(number, np.arange(edge.start, edge.stop))
+            return
+        self._spread(np.unique(chunks >> _SECTOR_SHIFT))
+        self._into[chunks] = number
+
+    def _touched_at(self, chunks: NDArray[np.int64] | range) -> bool:
+        """Whether threads may have used some chunks."""
+        if not self.by_threads:
+            return False
+        if isinstance(chunks, range):
+            first, last = chunks.start >> _SECTOR_SHIFT, chunks.stop - 1 >> _SECTOR_SHIFT
+            return b"\x01" in self._few_touched[first : last + 1].tobytes()
+        return b"\x01" in self.touched[chunks >> _SECTOR_SHIFT].tobytes()
+
+    # --- copies into shared memory --------------------------------------------------------------------------
+
+    def copies(
+        self, arrival: Arrival, wholes: Sequence[Chunks], pieces: int, *, adds: bool
+    ) -> list[Operation]:
+        """A copy is issued; one operation for each of its destinations.
+
+        `wholes` are its chunks, counted from the arrival's first. `adds` tells that it combines with what is
+        there, as other copies may at the same time.
+        """
+        origin, to, clocks = arrival.origin, arrival.to, self.clocks
+        row = clocks.row(origin.bundle, origin.lane // WARP_SIZE).copy()
+        if not to.components:
+            to.components = [self._component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
+        live = MBarriers.of(self.cohort).live
+        line, never = origin.site.line, clocks.never
+        made = []
+        for place, first, key, component in zip(
+            to.places, to.firsts, to.barriers, to.components, strict=True
+        ):
+            barrier = live.get(key)
+            phase = None if barrier is None else barrier.phase
+            use = Use(clocks.components[component], line, "copy", origin, phase)
+            copy = self._new(use, component, never, row)
+            copy.left = pieces
+            for whole in wholes:
+                self._copy_over(copy, row, place.rank, first, whole, adds=adds)
+            made.append(copy)
+        return made
+
+    def _copy_over(
+        self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks, *, adds: bool
+    ) -> None:
+        """A copy is issued over some chunks of a rank's."""
+        every: NDArray[np.int64] | range
+        if isinstance(chunks, slice):
+            every = range(first + chunks.start, first + chunks.stop)
+        else:
+            every = chunks.reshape(-1) + first
+        size = len(every)
+        copy.size += size
+        numbers = self._numbers_at(every)
+        if self._touched_at(every):
+            self._over_threads(copy, row, rank, first, chunks)
+        for number in sorted(numbers):
+            other = self.every[number]
+            if other is None:
+                continue
+            if other.tag >= row.item(other.component) and not adds:
+                at = int(np.argmax(self._copies_at(np.asarray(every)) == number))
+                self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
+            if other.last:
+                self._over_readers(copy, row, other, every)
+            if other.size == size and len(numbers) == 1:
+                self.every[number] = None
+        for readers in self._readers.get(rank, {}).values():
+            last = readers[first - rank * self.block_chunks :][chunks]
+            wrong = self.tags[last] >= row[self._components[last]]
+            if b"\x01" in wrong.tobytes():
+                at = int(np.argmax(wrong.reshape(-1)))
+                reader = self.every[int(last.flat[at])]
+                assert reader is not None
+                self._report_reader(copy, row, reader, (first + nth_chunk(chunks, at)) * CHUNK)
+        self._issue(copy.number, every)
+
+    def _over_readers(
+        self, copy: Operation, row: Row, before: Operation, chunks: NDArray[np.int64] | range
+    ) -> None:
+        """Look at who reads what an earlier copy has brought."""
+        for number, last in before.last.items():
+            if last.tag >= row.item(number):
+                break
+        else:
+            return
+        for reader, where in before.readers:
+            if reader.tag >= int(row[reader.component]):
+                shared = np.intersect1d(where, np.asarray(chunks))
+                if shared.size:
+                    self._report_reader(copy, row, reader, int(shared[0]) * CHUNK)
+                    return
+
+    def _over_threads(self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks) -> None:
+        """A copy is issued over chunks that threads have used."""
+        origin = copy.use.origin
+        assert origin is not None
+        met = self.threads.unknown_read(row, rank, first, chunks)
+        if met is not None:
+            thread = self.threads.thread(met.warp, met.line, origin.lane // WARP_SIZE)
+            if thread is not None and self._has_waited(met.byte, met.warp, row):
+                self._report_early(*thread, met.byte, copy.use)
+            else:
+                self._report_reuse(copy, Use(self.clocks.components[met.warp], met.line, "read"), met.byte)
+            return
+        met = self.threads.unknown_write(row, first, chunks)
+        if met is not None:
+            other = Use(self.clocks.components[met.warp], met.line, "write")
+            self._report_race(origin, other, met.byte)
+
+    def _has_waited(self, byte: int, component: int, row: Row) -> bool:
+        """Whether an issuer knows of a use of what the last copy brought, by one who uses it again.
+
+        Then it has waited, and who uses it again has not.
+        """
+        brought = self.every[int(self._copies_at(np.array([byte // CHUNK]))[0])]
+        first = None if brought is None else brought.used.get(component)
+        return first is not None and first < int(row[component])
+
+    # --- operations that read shared memory -----------------------------------------------------------------
+
+    def reads(
+        self, origin: Origin, rank: int, chunks: NDArray[np.int64], what: str, row: Row, reader: Operation
+    ) -> None:
+        """An operation is issued that reads chunks of a rank's; `row` is what its issuer knows."""
+        # The sectors between may be more than are read; those that are all known need no closer look.
+        sectors = self._sectors[self._span(chunks)]
+        key = (reader.number, sectors.tobytes())
+        again = self._reads.get(key)
+        if again is not None:
+            # The same copies as a moment ago: what the issuer knew of them it knows still.
+            for brought in again:
+                brought.readers.append((reader, chunks))
+            if any(brought.written for brought in again):
+                self._read_of_threads(origin, row, chunks, reader)
+            return
+        numbers = set(sectors.tolist())
+        if 0 in numbers or _MIXED in numbers or not self._are_known(numbers, row):
+            into = self._copies_at(chunks)
+            numbers = set(into.reshape(-1).tolist())
+            if not self._are_known(numbers, row):
+                wrong = self.tags[into] >= row[self._components[into]]
+                at = int(np.argmax(wrong.reshape(-1)))
+                early = self.every[int(into.flat[at])]
+                assert early is not None
+                self._report_early(origin, what, int(chunks.flat[at]) * CHUNK, early.use)
+        else:
+            if len(self._reads) >= _SPANS:
+                self._reads.clear()
+            self._reads[key] = [copy for number in numbers if (copy := self.every[number])]
+        written = 0 in numbers and self._touched_at(chunks)
+        for number in sorted(numbers):
+            brought = self.every[number]
+            if brought is not None:
+                brought.readers.append((reader, chunks))
+                brought.last[reader.component] = reader
+                brought.used.setdefault(reader.component, reader.tag)
+                written = written or brought.written
+        if written:
+            self._read_of_threads(origin, row, chunks, reader)
+        if 0 in numbers:
+            readers = self._readers.setdefault(rank, {})
+            found = readers.get(reader.component)
+            if found is None:
+                found = readers[reader.component] = np.zeros(self.block_chunks, dtype=np.int32)
+            found[chunks - rank * self.block_chunks] = reader.number
+
+    def _span(self, chunks: NDArray[np.int64]) -> slice:
+        """The sectors from the first of some chunks to the last."""
+        known = self._spans.get(id(chunks))
+        if known is not None and known[0] is chunks:
+            return known[1]
+        span = slice(int(chunks.min()) >> _SECTOR_SHIFT, (int(chunks.max()) >> _SECTOR_SHIFT) + 1)
+        if not chunks.flags.writeable:  # those of an MMA's matrices, which are asked for again
+            if len(self._spans) >= _SPANS:
+                self._spans.clear()
+            self._spans[id(chunks)] = (chunks, span)
+        return span
+
+    def _are_known(self, numbers: set[int], row: Row) -> bool:
+        """Whether a clock knows that all of some copies are over."""
+        for number in numbers:
+            copy = self.every[number]
+            if copy is not None and copy.tag >= int(row[copy.component]):
+                return False
+        return True
+
+    def of_tensor_core(self, origin: Origin) -> Operation:
+        """What a thread's tcgen05.mma and cp until its warp's next tcgen05.commit are to the record."""
+        bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
+        component = self._component("mma", bundle.rank, bundle.warp)
+        now = self._open.get((component, cluster))
+        if now is None:
+            count = self._counts[component, cluster] = self._counts.get((component, cluster), 0) + 1
+            now = self._open[component, cluster] = (count, self._reader(origin, component, count))
+        return now[1]
+
+    def of_group(self, origin: Origin, group: int) -> Operation:
+        """What a thread's copies out of shared memory of one bulk group are to the record."""
+        bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
+        component = self._component("bulk", bundle.rank, bundle.warp, origin.lane % WARP_SIZE)
+        now = self._open.get((component, cluster))
+        if now is None or now[0] != group:
+            now = self._open[component, cluster] = (group, self._reader(origin, component, group + 1))
+        return now[1]
+
+    def of_warpgroup(self, origin: Origin, number: int) -> Operation:
+        """What one wgmma.mma_async of a warpgroup is to the record."""
+        component = self._component("wgmma", origin.bundle.rank, number)
+        key = (component, origin.lane // WARP_SIZE)
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        return self._reader(origin, component, count)
+
+    def _reader(self, origin: Origin, component: int, count: int) -> Operation:
+        line = origin.site.line
+        use = Use(self.clocks.components[component], line, "operation", origin)
+        return self._new(use, component, self.clocks.tag(count, line))
+
+    def committed(self, bundle: Bundle, cluster: int, row: Row) -> Row:
+        """A clock that tells besides that what a warp's tensor core was given so far is over."""
+        component = self._component("mma", bundle.rank, bundle.warp)
+        count = self._counts.get((component, cluster), 0)
+        if count:
+            if component >= len(row):
+                row = self.clocks.merged(self.clocks.nothing(), row)
+            row[component] = self.clocks.entry(count)
+            self._open.pop((component, cluster), None)
+        return row
+
+    def over(self, bundle: Bundle, cluster: int, reader: Operation) -> None:
+        """A warp has waited for an operation."""
+        row = self.clocks.row(bundle, cluster)
+        row[reader.component] = max(int(row[reader.component]), (reader.tag | self.clocks.line_mask) + 1)
+
+    def groups_done(self, bundle: Bundle, lanes: NDArray[np.bool_], committed: Lanes, newest: int) -> None:
+        """Threads have waited for all of their bulk groups but the newest ones."""
+        for lane in np.flatnonzero(lanes).tolist():
+            number = self._numbers.get(("bulk", bundle.rank, bundle.warp, lane % WARP_SIZE))
+            if number is not None:
+                known = max(int(committed.reshape(-1)[lane]) - newest, 0)
+                row = self.clocks.row(bundle, lane // WARP_SIZE)
+                row[number] = max(int(row[number]), self.clocks.entry(known))
+
+    def _read_of_threads(
+        self, origin: Origin, row: Row, chunks: NDArray[np.int64], reader: Operation
+    ) -> None:
+        """An operation reads what threads have written."""
+        met = self.threads.unknown_write(row, 0, chunks)
+        if met is None:
+            return
+        thread = self.threads.thread(met.warp, met.line, origin.lane // WARP_SIZE)
+        if thread is not None and 0 < met.before < int(row[met.warp]):
+            # The bytes that are meant had been written before, and are overwritten too early.
+            writer, access = thread
+            use = Use(reader.use.component, origin.site.line, "operation", origin)
+            self._report_overwritten(writer, access, met.byte, use)
+        else:
+            other = Use(self.clocks.components[met.warp], met.line, "write")
+            self._report_race(origin, other, met.byte)
+
+    # --- threads' accesses ----------------------------------------------------------------------------------
+
+    def meet(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, *, away: bool) -> None:
+        """A warp's lanes use chunks: report copies that are not over for it, and for a write readers."""
+        shift = _CHUNK_SHIFT - access.shift
+        chunks = index >> shift if shift >= 0 else (index << -shift)[:, None] + np.arange(1 << -shift)
+        self.touched[chunks >> _SECTOR_SHIFT] = 1
+        if len(self.every) == 1:
+            return
+        clusters = self.threads.clusters(lanes)
+        if shift < 0 and bundle.n > 1:
+            clusters = clusters[:, None]
+        known = self.clocks.known[self.clocks.number(bundle)]
+        numbers = self._copies_at(chunks)
+        if numbers.any():
+            self._meet_copies(access, bundle, lanes, clusters, known, chunks, numbers)
+        if not access.writes:
+            return
+        ranks = np.unique(chunks // self.block_chunks).tolist() if away else [bundle.rank]
+        for rank in ranks:
+            for readers in self._readers.get(rank, {}).values():
+                inside = chunks - rank * self.block_chunks
+                if away:
+                    here = chunks // self.block_chunks == rank
+                    held = np.where(here, readers[np.where(here, inside, 0)], 0)
+                else:
+                    held = readers[inside]
+                bad = self.tags[held] >= known[clusters, self._components[held]]
+                if b"\x01" in bad.tobytes():
+                    place = tuple(np.argwhere(bad)[0])
+                    reader = self.every[int(held[place])]
+                    assert reader is not None
+                    origin = self._lane(access, bundle, lanes, place)
+                    self._report_overwritten(origin, access, int(chunks[place]) * CHUNK, reader.use)
+
+    def _meet_copies(
+        self,
+        access: Access,
+        bundle: Bundle,
+        lanes: Lanes | None,
+        clusters: Any,
+        known: NDArray[np.uint32],
+        chunks: Lanes,
+        numbers: NDArray[np.int32],
+    ) -> None:
+        bad = self.tags[numbers] >= known[clusters, self._components[numbers]]
+        if b"\x01" in bad.tobytes():
+            place = tuple(np.argwhere(bad)[0])
+            copy = self.every[int(numbers[place])]
+            assert copy is not None
+            origin = self._lane(access, bundle, lanes, place)
+            self._report_early(origin, access, int(chunks[place]) * CHUNK, copy.use)
+        warp = self.clocks.number(bundle)
+        flat = numbers.reshape(-1)
+        for number in set(flat.tolist()):
+            copy = self.every[number]
+            if copy is None:
+                continue
+            cluster = copy.use.cluster
+            if not access.writes:
+                copy.used.setdefault(warp, int(known[cluster, warp]) - self.clocks.step)
+                continue
+            copy.written = True
+            if any(reader.tag >= int(known[cluster, n]) for n, reader in copy.last.items()):
+                for reader, where in copy.readers:
+                    if reader.tag < int(known[cluster, reader.component]):
+                        continue
+                    met = np.isin(chunks, where)
+                    if met.any():
+                        place = tuple(np.argwhere(met)[0])
+                        origin = self._lane(access, bundle, lanes, place)
+                        self._report_overwritten(origin, access, int(chunks[place]) * CHUNK, reader.use)
+                        break
+
+    @staticmethod
+    def _lane(access: Access, bundle: Bundle, lanes: Lanes | None, place: tuple[Any, ...]) -> Origin:
+        position = int(place[0])
+        return Origin(access.site, bundle, position if lanes is None else int(lanes[position]))
+
+    # --- reports --------------------------------------------------------------------------------------------
+
+    def _report_early(self, origin: Origin, what: str | Access, byte: int, copy: Use) -> None:
+        """Somebody uses bytes of a copy for which they have not waited."""
+        name = "read before its wait" if isinstance(what, str) or what.reads else "race"
+        report(
+            name,
+            lambda: describe_wait(origin, what, byte, copy, self.cohort),
+            origin,
+            copy.line,
+            **place_of(origin, byte),
+        )
+
+    def _report_overwritten(self, origin: Origin, access: Access, byte: int, reader: Use) -> None:
+        """A thread writes what an operation may have still to read."""
+        report(
+            "source overwritten",
+            lambda: describe_wait(origin, access, byte, reader, self.cohort),
+            origin,
+            reader.line,
+            **place_of(origin, byte),
+        )
+
+    def _report_race(self, origin: Origin, other: Use, byte: int) -> None:
+        """An operation is issued on bytes that a thread has written, and nothing orders them."""
+        report(
+            "race",
+            lambda: describe_thread(origin, None, byte, other),
+            origin,
+            other.line,
+            **place_of(origin, byte),
+        )
+
+    def _report_copies(self, copy: Operation, other: Operation, byte: int) -> None:
+        """A copy is issued over bytes to which another one may still copy."""
+        origin, before = copy.use.origin, other.use.origin
+        assert origin is not None
+        assert before is not None
+        if before.bundle is origin.bundle and before.site is origin.site and before.lane != origin.lane:
+            return  # lanes of one warp that copy the same bytes
+        self._report_reuse(copy, other.use, byte, race=before.bundle is not origin.bundle)
+
+    def _report_reader(self, copy: Operation, row: Row, reader: Operation, byte: int) -> None:
+        """A copy is issued over bytes that an operation may have still to read."""
+        origin = reader.use.origin
+        assert origin is not None
+        if self._has_waited(byte, reader.component, row):
+            self._report_early(origin, reader.use.name, byte, copy.use)
+        else:
+            self._report_reuse(copy, reader.use, byte)
+
+    def _report_reuse(self, copy: Operation, other: Use, byte: int, *, race: bool = False) -> None:
+        origin = copy.use.origin
+        assert origin is not None
+        report(
+            "race" if race else "stage reused early",
+            lambda: describe_reuse(origin, byte, other, self.cohort),
+            origin,
+            other.line,
+            **place_of(origin, byte),
+        )

@@ -1,0 +1,250 @@
+"""Which warps have written and read a unit of shared memory last: the threads' part of a record of races."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.clocks import Clocks, Row
+from cutecourse.emulator.checks.race_words import Use, describe_thread, place_of
+from cutecourse.emulator.checks.sparse import sparse_zeros
+from cutecourse.emulator.core.bundle import CHUNK, WARP_SIZE, Bundle, Cohort
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.origin import Origin
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.checks.race_plan import Plan
+    from cutecourse.emulator.instructions.bulk.pieces import Chunks
+    from cutecourse.emulator.memory.access import Access
+
+__all__ = ["Lanes", "Met", "Threads", "nth_chunk"]
+
+Lanes = NDArray[np.int64]
+
+
+class Met(NamedTuple):
+    """A thread's use of which an issuer does not know."""
+
+    byte: int
+    """Where, in the cohort's shared memory."""
+    warp: int
+    line: int
+    before: int
+    """Of a write the tag of the writer's write before it, 0 for none."""
+
+
+def nth_chunk(chunks: Chunks, position: int) -> int:
+    """The number of the chunk at a position."""
+    if isinstance(chunks, slice):
+        return int(chunks.start or 0) + position
+    return int(chunks.reshape(-1)[position])
+
+
+class Threads:
+    """The last writer of each unit, and each warp's last read of it."""
+
+    def __init__(self, cohort: Cohort, clocks: Clocks, plan: Plan) -> None:
+        self.cohort = cohort
+        self.clocks = clocks
+        self.plan = plan
+        self.per_block = cohort.machine.warps_per_block
+        units = len(cohort.shared) // plan.unit if plan.by_threads else 0
+        # Kernels whose bytes asynchronous operations move have threads use a small part of shared memory.
+        self.write_tag = sparse_zeros((units,), np.uint32)
+        self.write_by = sparse_zeros((units,), np.uint16)
+        columns = clocks.warps if plan.remote else self.per_block
+        self.read_tag = sparse_zeros((columns, units), np.uint32)
+        self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
+        """The tag of its writer's write before the last."""
+        self.accesses: dict[int, Access] = {}
+        """The last access of each line, where operations may have to name it."""
+        self._views: dict[int, tuple[NDArray[Any], ...]] = {}
+        self._cached: list[tuple[Any, Any]] = [(0, 0)] * clocks.warps
+        self._cluster_of = np.arange(cohort.n * WARP_SIZE) // WARP_SIZE
+
+    # --- accesses -------------------------------------------------------------------------------------------
+
+    def clusters(self, lanes: Lanes | None) -> Any:
+        """The cluster of each lane of an access; 0 where there is only one."""
+        if self.cohort.n == 1:
+            return 0
+        return self._cluster_of if lanes is None else self._cluster_of[lanes]
+
+    def check(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
+        """Report what a warp's access meets: writes of others, and for a write reads of others too."""
+        clocks = self.clocks
+        warp = clocks.number(bundle)
+        if clocks.changed[warp]:
+            self._look_at(warp, bundle.rank)
+        low, _ = self._cached[warp]
+        per = access.size // self.plan.unit
+        written, by, read = self._words(per)
+        tags = written[index]
+        clusters = self.clusters(lanes)
+        if bundle.n > 1:
+            low = low[clusters] if per == 1 else low[clusters][:, None]
+        if b"\x01" in (tags >= low).tobytes():
+            known = clocks.known[warp]
+            writers = by[index]
+            bad = tags >= known[clusters if per == 1 or bundle.n == 1 else clusters[:, None], writers]
+            if b"\x01" in bad.tobytes():
+                place = tuple(np.argwhere(bad)[0])
+                found = int(writers[place]), int(tags[place]), "write"
+                same = self._writes_the_same(access, index, bad)
+                self._report(access, bundle, index, lanes, place, *found, same=same)
+        if access.writes:
+            self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
+
+    def _writes_the_same(self, access: Access, index: Lanes, bad: NDArray[np.bool_]) -> bool:
+        """Whether a store meets only writes that have left the bytes that it stores itself."""
+        if access.reads or access.stores is None or access.stores.size != len(index) * access.count:
+            return False
+        words = self.cohort.shared_words(access.bytes, access.count)[0]
+        there = words[index].reshape(len(index), -1)
+        differs = there != access.stores.reshape(len(index), -1).astype(there.dtype, copy=False)
+        met = bad.reshape(len(index), -1).any(axis=1)
+        return not differs[met].any()
+
+    def remember(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
+        """A warp's access takes place."""
+        warp = self.clocks.number(bundle)
+        if self.clocks.changed[warp]:
+            self._look_at(warp, bundle.rank)
+        _, stamp = self._cached[warp]
+        line = access.site.line
+        per = access.size // self.plan.unit
+        written, by, read = self._words(per)
+        if bundle.n > 1:
+            stamp = stamp[self.clusters(lanes)] | np.uint32(line)
+            if per > 1:
+                stamp = stamp[:, None]
+        else:
+            stamp = stamp | line
+        if self.plan.asynchronous:
+            self.accesses[line] = access
+            if access.writes:
+                before = self.write_before if per == 1 else self.write_before.reshape(-1, per)
+                before[index] = np.where(by[index] == warp, written[index], 0)
+        if access.writes:
+            written[index] = stamp
+            by[index] = warp
+        else:
+            read[warp if self.plan.remote else bundle.warp][index] = stamp
+
+    def _words(self, per: int) -> tuple[NDArray[Any], ...]:
+        """Tags and numbers of the last writers, and the readers' tags, for accesses of `per` units."""
+        found = self._views.get(per)
+        if found is None:
+            found = (self.write_tag, self.write_by, self.read_tag)
+            if per > 1:
+                found = (*(a.reshape(-1, per) for a in found[:2]), found[2].reshape(len(found[2]), -1, per))
+            self._views[per] = found
+        return found
+
+    def _look_at(self, warp: int, rank: int) -> None:
+        """Keep of a warp's clock what each access needs: the least entry of its block, its own tag.
+
+        Where warps of other blocks may have written too, the least entry is 0.
+        """
+        known = self.clocks.known[warp]
+        first = rank * self.per_block
+        self.clocks.changed[warp] = False
+        if self.cohort.n == 1:
+            low = 0 if self.plan.remote else min(known[0, first : first + self.per_block].tolist())
+            self._cached[warp] = (low, int(known[0, warp]) - self.clocks.step)
+            return
+        own = known[:, warp] - np.uint32(self.clocks.step)
+        lows = known[:, first : first + self.per_block].min(axis=1)
+        self._cached[warp] = (np.zeros_like(lows) if self.plan.remote else lows, own)
+
+    def _check_readers(
+        self,
+        access: Access,
+        bundle: Bundle,
+        index: Lanes,
+        lanes: Lanes | None,
+        clusters: Any,
+        tags: NDArray[Any],
+    ) -> None:
+        first = 0 if self.plan.remote else bundle.rank * self.per_block
+        known = self.clocks.known[self.clocks.number(bundle)][:, first : first + len(tags)]
+        limit = known[clusters].T if bundle.n > 1 else known[0][:, None]
+        bad = tags >= (limit if tags.ndim == 2 else limit[..., None])
+        if b"\x01" in bad.tobytes():
+            reader, *place = np.argwhere(bad)[0]
+            found = first + int(reader), int(tags[bad][0]), "read"
+            self._report(access, bundle, index, lanes, place, *found)
+
+    def _report(
+        self,
+        access: Access,
+        bundle: Bundle,
+        index: Lanes,
+        lanes: Lanes | None,
+        place: Sequence[Any],
+        by: int,
+        tag: int,
+        deed: str,
+        *,
+        same: bool = False,
+    ) -> None:
+        """A warp's access meets one of another warp, of which its clock does not know.
+
+        `same` tells that both write the same bytes.
+        """
+        position = int(place[0])
+        lane = position if lanes is None else int(lanes[position])
+        byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
+        other = Use(self.clocks.components[by], tag & self.clocks.line_mask, deed)
+        origin = Origin(access.site, bundle, lane)
+        report(
+            "same value written" if same else "race",
+            lambda: (
+                describe_thread(origin, access, byte, other) + (" Both write the same value." if same else "")
+            ),
+            origin,
+            other.line,
+            **place_of(origin, byte),
+        )
+
+    # --- for operations -------------------------------------------------------------------------------------
+
+    def thread(self, warp: int, line: int, cluster: int) -> tuple[Origin, Access] | None:
+        """A warp that executed an access, for a report that names it; None where it is not known."""
+        access = self.accesses.get(line)
+        if access is None or warp >= len(self.cohort.bundles):
+            return None
+        return Origin(access.site, self.cohort.bundles[warp], cluster * WARP_SIZE), access
+
+    def unknown_write(self, row: Row, first: int, chunks: Chunks) -> Met | None:
+        """A write to some chunks, counted from `first`, of which a clock does not know."""
+        per = CHUNK // self.plan.unit
+        tags = self.write_tag.reshape(-1, per)[first:][chunks]
+        writers = self.write_by.reshape(-1, per)[first:][chunks]
+        bad = tags >= row[writers]
+        if b"\x01" not in bad.tobytes():
+            return None
+        place = tuple(np.argwhere(bad)[0])
+        byte = self._byte(place, tags.shape, first, chunks)
+        before = int(self.write_before[byte // self.plan.unit])
+        return Met(byte, int(writers[place]), int(tags[place]) & self.clocks.line_mask, before)
+
+    def unknown_read(self, row: Row, rank: int, first: int, chunks: Chunks) -> Met | None:
+        """A read of some chunks of a rank's of which a clock does not know."""
+        per = CHUNK // self.plan.unit
+        start = 0 if self.plan.remote else rank * self.per_block
+        tags = self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks]
+        limit = row[start : start + len(tags)].reshape(-1, *([1] * (tags.ndim - 1)))
+        bad = tags >= limit
+        if b"\x01" not in bad.tobytes():
+            return None
+        reader, *place = np.argwhere(bad)[0]
+        byte = self._byte(tuple(place), tags.shape[1:], first, chunks)
+        return Met(byte, start + int(reader), int(tags[bad][0]) & self.clocks.line_mask, 0)
+
+    def _byte(self, place: tuple[Any, ...], shape: tuple[int, ...], first: int, chunks: Chunks) -> int:
+        at = int(np.ravel_multi_index(place[:-1], shape[:-1]))
+        return (first + nth_chunk(chunks, at)) * CHUNK + int(place[-1]) * self.plan.unit

@@ -1,0 +1,233 @@
+"""Races in shared memory: uses of the same bytes that nothing orders, whichever came first in this run.
+
+Beside shared memory there is a record of who used it last. It has for each *unit*, the smallest access of
+the kernel, the warp that wrote it last and when, and when each warp has read it last
+(emulator.checks.race_threads), and for each chunk of 16 bytes the last asynchronous copy into it with its
+readers (emulator.checks.race_operations). When something was is told by vector clocks
+(emulator.checks.clocks): a use is right where the clock of its warp knows of all uses before it that it
+could be in conflict with. So what is reported does not depend on the order in which the seed lets warps run.
+
+An asynchronous operation knows what its issuer knew. It is over for a warp that has waited for what tells
+its end: the phase of an mbarrier that counts a copy's bytes, a tcgen05.commit behind a tcgen05.mma, a bulk
+group, a wgmma group.
+
+Simplified: lanes of one warp are not compared with each other. Atomics, volatile, relaxed, acquire and
+            release accesses and fences of threads order everything that their cluster's warps do before and
+            behind them in this run, since the emulator does not know which of them hands something over:
+            races that this hides are not found.
+Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.clocks import BarrierClock, Carried, Clocks, Row
+from cutecourse.emulator.checks.race_operations import Operation, Operations
+from cutecourse.emulator.checks.race_plan import Plan
+from cutecourse.emulator.checks.race_threads import Lanes, Threads
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Mask, warps_of
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.errors import NoBarrierError
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.instructions.bulk.pieces import Arrival, Chunks
+    from cutecourse.emulator.memory.access import Access
+
+__all__ = ["Races"]
+
+_FLAGS = "flags"
+
+
+class Races:
+    """The record of a cohort's shared memory, and the clocks of its warps."""
+
+    def __init__(self, cohort: Cohort, plan: Plan) -> None:
+        self.cohort = cohort
+        self.clocks = Clocks(cohort, plan.line_bits)
+        self.threads = Threads(cohort, self.clocks, plan)
+        self.operations = (
+            Operations(cohort, self.clocks, self.threads, by_threads=plan.by_threads)
+            if plan.asynchronous
+            else None
+        )
+        cohort.state.setdefault("on exit", []).insert(0, self._ended)
+
+    @classmethod
+    def of(cls, cohort: Cohort) -> Races | None:
+        """A cohort's record; None where nothing in the kernel could race, or nobody wants to know."""
+        plan = Plan.of(cohort.machine)
+        return None if plan is None else cls(cohort, plan)
+
+    # --- barriers of warps ----------------------------------------------------------------------------------
+
+    def _ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Who waits at a barrier for warps that end learns what they knew."""
+        rows = warps_of(mask) & ~warps_of(bundle.live)
+        if rows.any():
+            self.clocks.arrive(("ended", bundle.rank), bundle, rows)
+
+    def barrier_arrive(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
+        """Warps come to a barrier of their block."""
+        self.clocks.arrive((bundle.rank, number), bundle, rows)
+
+    def barrier_complete(self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool) -> None:
+        """A barrier is complete in some clusters' block of a rank.
+
+        Where it is one of all threads, those that have ended count as come.
+        """
+        if rows.any():
+            self.clocks.complete((rank, number), rows, also=(("ended", rank),) if all_threads else ())
+
+    def barrier_leave(self, bundle: Bundle, number: int, mask: Mask) -> None:
+        """Warps that have waited at it go on."""
+        rows = warps_of(bundle.full if mask is None else mask)
+        self.clocks.leave((bundle.rank, number), bundle, rows)
+
+    def cluster_arrive(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Warps come to the barrier of their cluster."""
+        self.clocks.arrive("cluster", bundle, warps_of(mask))
+
+    def cluster_complete(self, rows: NDArray[np.bool_]) -> None:
+        """It is complete in some clusters."""
+        ended = tuple(("ended", rank) for rank in range(self.cohort.size))
+        self.clocks.complete("cluster", rows, also=ended)
+
+    def cluster_leave(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Warps that have waited at it go on."""
+        rows = warps_of(mask)
+        if rows.any():
+            self.clocks.leave("cluster", bundle, rows)
+
+    def flag(self, bundle: Bundle, mask: Mask) -> None:
+        """Warps use memory in a way that may hand over what they did, or take what others hand over."""
+        rows = warps_of(bundle.full if mask is None else mask)
+        self.clocks.pass_on(_FLAGS, bundle, rows)
+
+    # --- mbarriers ------------------------------------------------------------------------------------------
+
+    def new_barrier(self, cluster: int, rank: int, offset: int) -> BarrierClock:
+        """The clock of an mbarrier that is made."""
+        return self.clocks.barrier(cluster, rank, offset)
+
+    def barrier_made(self, barrier: MBarrier, origin: Origin) -> None:
+        """A thread has initialised an mbarrier."""
+        if barrier.clock is not None:
+            warp = self.clocks.number(origin.bundle)
+            own = int(self.clocks.known[warp, barrier.cluster, warp]) - self.clocks.step
+            barrier.clock.made = (warp, own | origin.site.line)
+
+    def check_made(self, barrier: MBarrier, origin: Origin) -> None:
+        """Refuse the use of an mbarrier that nothing orders behind its mbarrier.init.
+
+        Errors: NoBarrierError, as where the init has not run at all.
+        """
+        clock = barrier.clock
+        if clock is None:
+            return
+        warp = self.clocks.number(origin.bundle)
+        maker, tag = clock.made
+        if tag < int(self.clocks.known[warp, barrier.cluster, maker]):
+            clock.heard.add(origin.bundle)
+        elif self.cohort.machine.severities["race"] == "error":
+            raise origin.error(
+                NoBarrierError,
+                f"{barrier.where()} is used, but nothing orders this use after its mbarrier.init at line"
+                f" {tag & self.clocks.line_mask}. The init may not have run yet. Put a barrier of both warps"
+                " between them, or the cluster's barrier if the warps are in different CTAs.",
+            )
+
+    def barrier_told(self, barrier: MBarrier, origin: Origin) -> None:
+        """A thread arrives at an mbarrier."""
+        if barrier.clock is not None:
+            self.clocks.release(origin.bundle, barrier.cluster, barrier.clock)
+
+    def phase_seen(self, bundle: Bundle, barrier: MBarrier) -> None:
+        """A warp has waited for the last phase of an mbarrier."""
+        if barrier.clock is not None:
+            self.clocks.learn(bundle, barrier.cluster, barrier.clock.done)
+
+    def committed(self, origin: Origin) -> Row:
+        """What a tcgen05.commit tells: its thread's clock, and that its tcgen05.mma and cp are over."""
+        bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
+        row = self.clocks.row(bundle, cluster).copy()
+        self.clocks.tick(bundle, cluster)
+        return row if self.operations is None else self.operations.committed(bundle, cluster, row)
+
+    def carried(self, origin: Origin) -> Carried:
+        """What a thread knows, for an operation that tells an mbarrier of it later."""
+        cluster = origin.lane // WARP_SIZE
+        row = self.clocks.row(origin.bundle, cluster).copy()
+        self.clocks.tick(origin.bundle, cluster)
+        return Carried(row)
+
+    # --- uses of shared memory ------------------------------------------------------------------------------
+
+    def access(
+        self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, *, away: bool
+    ) -> None:
+        """A warp's lanes read or write words: `index` in units of the access, `lanes` flattened or None.
+
+        `away` tells that some of them lie in other CTAs.
+        """
+        index = index.reshape(-1)
+        self.threads.check(access, bundle, index, lanes)
+        if self.operations is not None:
+            self.operations.meet(access, bundle, index, lanes, away=away)
+        self.threads.remember(access, bundle, index, lanes)
+
+    def copies(
+        self, arrival: Arrival, wholes: Sequence[Chunks], pieces: int, *, adds: bool
+    ) -> list[Operation] | None:
+        """A copy into shared memory is issued; see `Operations.copies`."""
+        if self.operations is None:
+            return None
+        return self.operations.copies(arrival, wholes, pieces, adds=adds)
+
+    def multiplies(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
+        """A tcgen05.mma or cp is issued that reads chunks of ranks': whose, what they are, and which."""
+        if self.operations is not None:
+            row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
+            reader = self.operations.of_tensor_core(origin)
+            for rank, what, chunks in operands:
+                self.operations.reads(origin, rank, chunks, what, row, reader)
+
+    def copies_out(self, origin: Origin, chunks: NDArray[np.int64], group: int) -> None:
+        """A bulk copy of a group is issued that reads chunks of its own block."""
+        if self.operations is not None:
+            row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
+            reader = self.operations.of_group(origin, group)
+            name = origin.site.instruction.name
+            self.operations.reads(origin, origin.bundle.rank, chunks, name, row, reader)
+
+    def groups_done(self, bundle: Bundle, lanes: NDArray[np.bool_], committed: Lanes, newest: int) -> None:
+        """Threads have waited for all of their bulk groups but the newest ones."""
+        if self.operations is not None:
+            self.operations.groups_done(bundle, lanes, committed, newest)
+
+    def warpgroup_multiplies(
+        self,
+        origin: Origin,
+        warps: Sequence[Bundle],
+        number: int,
+        operands: Sequence[tuple[str, NDArray[np.int64]]],
+    ) -> Operation | None:
+        """A wgmma.mma_async of four warps, the warpgroup `number` of its block, is issued."""
+        if self.operations is None:
+            return None
+        cluster = origin.lane // WARP_SIZE
+        row = np.max([self.clocks.row(warp, cluster) for warp in warps], axis=0)
+        reader = self.operations.of_warpgroup(origin, number)
+        for what, chunks in operands:
+            self.operations.reads(origin, origin.bundle.rank, chunks, what, row, reader)
+        return reader
+
+    def waited(self, bundle: Bundle, cluster: int, reader: Operation | None) -> None:
+        """A warp has waited for a wgmma.mma_async."""
+        if self.operations is not None and reader is not None:
+            self.operations.over(bundle, cluster, reader)

@@ -1,0 +1,254 @@
+"""What orders the accesses to tensor memory: loads that nobody has waited for, and tcgen05's fences.
+
+The values that a launch gives do not depend on this order. A missing fence is a note. A missing
+tcgen05.wait::ld is a note where the thread has used what it loaded before it told anybody, and an error where
+it has not. The wait orders the load before whoever takes its cells next; registers need no wait.
+
+Times are numbers that grow by one with each fence, completion and wait of a cohort. Cells are told apart by
+groups of 16 lanes, and threads by their warp.
+
+Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations: Canonical
+        synchronization patterns, Register dependencies (#tcgen05-memory-consistency-model).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.tcgen05_uses import end_of_load
+from cutecourse.emulator.core.hazards import report
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.origin import Origin
+    from cutecourse.emulator.memory.tensor_memory import Region
+
+__all__ = ["GROUP", "Clock", "Order", "Who", "groups", "who"]
+
+Who = tuple[int, int, int]
+"""A warp: its cluster's position in the cohort, its CTA's rank, its own rank."""
+GROUP = 16
+"""Lanes that are told apart together."""
+
+
+def who(origin: Origin) -> Who:
+    """The warp that executes."""
+    bundle = origin.bundle
+    return origin.lane // 32, bundle.rank, bundle.warp
+
+
+@dataclass(eq=False)
+class Clock:
+    """The time of a cohort, and when each warp has executed each fence last."""
+
+    now: int = 0
+    before: dict[Who, int] = field(default_factory=dict)
+    after: dict[Who, int] = field(default_factory=dict)
+
+    def tick(self) -> int:
+        """A later time than any before."""
+        self.now += 1
+        return self.now
+
+
+@dataclass(eq=False, slots=True)
+class _Load:
+    origin: Origin
+    region: Region
+
+
+class _Times:
+    """When cells were last written or read, by which line and warp.
+
+    `time`, `line` and `warp` have shape (8, columns), and are there once something has been.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self._shape = (128 // GROUP, columns)
+        self.last = 0
+        """The time of the last one."""
+        self.names: dict[int, str] = {}
+        """The instructions by their lines."""
+
+    def set(self, region: Region, time: int, origin: Origin, warp: Who) -> None:
+        if not self.last:
+            self.time: NDArray[np.int64] = np.zeros(self._shape, dtype=np.int64)
+            self.line: NDArray[np.int32] = np.zeros(self._shape, dtype=np.int32)
+            self.warp: NDArray[np.int32] = np.zeros(self._shape, dtype=np.int32)
+        rows, columns = groups(region), slice(region.first, region.stop)
+        self.time[rows, columns] = time
+        self.line[rows, columns] = origin.site.line
+        self.warp[rows, columns] = _number(warp)
+        self.last = time
+        if origin.site.line not in self.names:
+            self.names[origin.site.line] = _short(origin)
+
+    def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
+        """(time, line, warp) of the last one in a region, (0, 0, 0) where there is none; `but` one warp's."""
+        rows, columns = groups(region), slice(region.first, region.stop)
+        times = self.time[rows, columns]
+        if but is not None:
+            times = np.where(self.warp[rows, columns] == _number(but), 0, times)
+        at = int(times.argmax())
+        if not times.flat[at]:
+            return 0, 0, 0
+        return (
+            int(times.flat[at]),
+            int(self.line[rows, columns].flat[at]),
+            int(self.warp[rows, columns].flat[at]),
+        )
+
+    def forget(self, start: int, columns: int) -> None:
+        if self.last:
+            self.time[:, start : start + columns] = 0
+
+
+def groups(region: Region) -> slice:
+    """The groups of 16 lanes of which a region has some."""
+    return _groups_of(region.bits)
+
+
+@cache
+def _groups_of(bits: int) -> slice:
+    """The same for lanes as bits; regions have neighbouring groups, or every other one as with M = 64."""
+    found = [group for group in range(128 // GROUP) if bits >> GROUP * group & (1 << GROUP) - 1]
+    step = found[1] - found[0] if len(found) > 1 else 1
+    return slice(found[0], found[-1] + 1, step)
+
+
+def _short(origin: Origin) -> str:
+    """tcgen05.ld for tcgen05.ld.sync.aligned.32x32b.x32.b32."""
+    return ".".join(origin.site.instruction.name.split(".")[:2])
+
+
+def _number(warp: Who) -> int:
+    return warp[1] << 6 | warp[2]
+
+
+class Order:
+    """The order of accesses to the tensor memory of one CTA."""
+
+    def __init__(self, clock: Clock, columns: int) -> None:
+        self.clock = clock
+        self.loads: dict[Who, list[_Load]] = {}
+        """What warps have loaded and not waited for."""
+        self._completed = _Times(columns)
+        self._stored = _Times(columns)
+        self._loaded = _Times(columns)
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def completed(self, region: Region, origin: Origin) -> None:
+        """A tcgen05.mma or cp has written a region."""
+        self._completed.set(region, self.clock.tick(), origin, who(origin))
+
+    def stored(self, region: Region, origin: Origin) -> None:
+        """A warp has waited for its tcgen05.st."""
+        self._stored.set(region, self.clock.tick(), origin, who(origin))
+
+    def load(self, regions: list[Region], origin: Origin) -> None:
+        """A warp loads regions; it has not waited yet."""
+        held = self.loads.setdefault(who(origin), [])
+        if len(held) >= 2 * len(regions) and held[-1].origin.site is origin.site:
+            # A loop that never waits: keep the regions that are new.
+            regions = [r for r in regions if not any(r.same(load.region) for load in held)]
+        held.extend(_Load(origin, region) for region in regions)
+
+    def waited_for_loads(self, warp: Who) -> None:
+        """A warp has executed tcgen05.wait::ld."""
+        for load in self.loads.pop(warp, ()):
+            self._loaded.set(load.region, self.clock.tick(), load.origin, warp)
+
+    def forget(self, start: int, columns: int) -> None:
+        """Columns are allocated or freed: what was in them does not count."""
+        for times in (self._completed, self._stored, self._loaded):
+            times.forget(start, columns)
+        for warp, loads in list(self.loads.items()):
+            kept = [x for x in loads if x.region.stop <= start or start + columns <= x.region.first]
+            if kept:
+                self.loads[warp] = kept
+            else:
+                del self.loads[warp]
+
+    # --- what is checked ------------------------------------------------------------------------------------
+
+    def check_loads(self, region: Region, what: str, origin: Origin) -> None:
+        """A region is written or freed: see who has loaded it and not waited.
+
+        Errors: TensorMemoryLoadUnderWay where the warp will wait for its load, and where it neither waits
+                nor uses what it has loaded before it tells others.
+        """
+        for warp, loads in self.loads.items():
+            for load in loads:
+                if not load.region.meets(region):
+                    continue
+                site = load.origin.site
+                problem = f"{what} uses {region}, which warp {warp[2]} loaded at line {site.line}"
+                end = end_of_load(site)
+                if end == "wait":
+                    report(
+                        "load under way",
+                        f"{problem}, but that warp has not reached its tcgen05.wait::ld. Nothing"
+                        " makes one wait for"
+                        " the other.",
+                        origin,
+                        site.line,
+                    )
+                    break
+                problem += " with no tcgen05.wait::ld since"
+                if end == "nothing":
+                    report(
+                        "load under way",
+                        f"{problem}, and without using what it loaded. The load can still be under way.",
+                        origin,
+                        site.line,
+                    )
+                    break
+                report("load not waited for", problem, origin, site.line)
+                break
+
+    def check_fences(
+        self, region: Region, what: str, origin: Origin, *, writes: bool, pipelined: bool
+    ) -> None:
+        """Take notes of the fences that are missing between earlier accesses to a region and this one.
+
+        `pipelined` is for a tcgen05.mma or cp, which take their turn behind others of their kind.
+        """
+        own = who(origin)
+        after = self.clock.after.get(own, 0)
+        if not pipelined and self._completed.last > after:
+            time, line, _ = self._completed.latest(region)
+            if time > after:
+
+                def completed() -> str:
+                    how = f"the {self._completed.names[line]} of line {line} wrote"
+                    return _no_fence_after(region, what, own, how)
+
+                report("no fence after", completed, origin, line)
+        for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
+            if not times.last or (times is self._loaded and not writes):
+                continue
+            time, line, other = times.latest(region, but=own)
+            if not time:
+                continue
+            their = (own[0], other >> 6, other & 63)
+            how = f"warp {their[2]} {verb} at line {line}"
+            if self.clock.before.get(their, 0) < time:
+                problem = (
+                    f"{what} uses {region}, which {how}, but that warp has executed no"
+                    " tcgen05.fence::before_thread_sync since"
+                )
+                report("no fence before", problem, origin, line)
+            if after < time:
+                report("no fence after", _no_fence_after(region, what, own, how), origin, line)
+
+
+def _no_fence_after(region: Region, what: str, own: Who, how: str) -> str:
+    return (
+        f"{what} uses {region}, which {how}, but warp {own[2]} has executed no"
+        " tcgen05.fence::after_thread_sync since"
+    )

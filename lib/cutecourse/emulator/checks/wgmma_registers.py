@@ -1,0 +1,195 @@
+"""The registers that wgmma uses beside the thread: which are in flight, and which a fence has not ordered.
+
+From its issue to the wait for its group the registers of D belong to a wgmma.mma_async, and those of A must
+not be written. An instruction that names such a register is wrapped while the kernel is decoded; kernels
+without wgmma have no such registers and pay nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.ptx.checks import registers
+from cutecourse.ptx.scopes import Register, Scope
+from cutecourse.ptx.syntax import Vector
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.checks.race_operations import Operation
+    from cutecourse.emulator.core.machine import PendingWork
+    from cutecourse.emulator.core.program import Program
+    from cutecourse.emulator.core.registry import Step
+    from cutecourse.emulator.core.site import Site
+    from cutecourse.emulator.instructions.wgmma.group import Warpgroup
+    from cutecourse.ptx.syntax import Operand
+
+__all__ = ["Flight", "InFlight", "Watched", "share", "watch"]
+
+_NO_RESULT = frozenset({"st", "red", "call", "bra", "ret", "prefetch", "bar", "barrier", "stmatrix"})
+"""Instructions whose first operand is no destination."""
+
+
+class InFlight(Protocol):
+    """An operation that a warp has issued and not waited for."""
+
+    site: Site
+    group: Warpgroup
+    shape: tuple[int, int, str]
+    """N, K and the type of D."""
+    writes: NDArray[np.int64]
+    reads: NDArray[np.int64]
+    work: PendingWork | None
+    """None until all four warps have come to it."""
+    reading: Operation | None
+    """What it is to the record of races."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has still to complete."""
+
+    def settle(self) -> None:
+        """Complete it now, where it can be."""
+
+
+class Watched:
+    """The registers that the wgmma.mma_async of a program name, numbered."""
+
+    def __init__(self, program: Program) -> None:
+        self.numbers: dict[tuple[str, int], int] = {}
+        for function, flat in program.flat.items():
+            for found, scope in zip(flat.instructions, flat.scopes, strict=True):
+                if found.opcode == "wgmma" and found.operands:
+                    for register in _vector(found.operands, scope):
+                        self.numbers.setdefault((function, register.index), len(self.numbers))
+
+    def of(self, function: str, scope: Scope, *operands: Operand) -> NDArray[np.int64]:
+        """The numbers of those registers that operands name."""
+        found = {
+            self.numbers[key]
+            for operand in operands
+            for register in registers(operand, scope)
+            if (key := (function, register.index)) in self.numbers
+        }
+        return np.array(sorted(found), dtype=np.int64)
+
+
+def _vector(operands: tuple[Operand, ...], scope: Scope) -> Iterator[Register]:
+    """The registers of D, and those of A where it is in registers."""
+    for operand in operands[:2]:
+        if isinstance(operand, Vector):
+            yield from registers(operand, scope)
+
+
+def share(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    """Whether two sets of watched registers have one in common."""
+    return bool(len(one) and len(other)) and _share(one.tobytes(), other.tobytes())
+
+
+@lru_cache(maxsize=1024)
+def _share(one: bytes, other: bytes) -> bool:
+    # An instruction meets the same few sets again and again.
+    return one == other or not set(memoryview(one).cast("q")).isdisjoint(memoryview(other).cast("q"))
+
+
+class Flight:
+    """Of one bundle: the watched registers' uses by wgmma, for each of its warps (one of each block)."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        count = len(bundle.program.watched.numbers)
+        self.written = np.zeros((count, bundle.n), dtype=np.int32)
+        """How many operations in flight have a register in D."""
+        self.read = np.zeros((count, bundle.n), dtype=np.int32)
+        """How many have it in A."""
+        self.touched = np.ones((count, bundle.n), dtype=np.bool_)
+        """Used by other instructions with no wgmma.fence since; so are all before the first."""
+        self.changed = np.zeros((count, bundle.n), dtype=np.bool_)
+        """Written by other instructions since the last wgmma.mma_async that has a register in D."""
+        self.open: list[deque[tuple[InFlight, int]]] = [deque() for _ in range(bundle.n)]
+        """Of each warp, oldest first: its operations that it has not waited for, and each one's group."""
+        self.committed = [0] * bundle.n
+        """How many groups each warp has committed."""
+        self.total = 0
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> Flight:
+        """The bundle's, made when first asked for."""
+        found: Flight | None = bundle.state.get("wgmma")
+        if found is None:
+            found = bundle.state["wgmma"] = cls(bundle)
+        return found
+
+    def begin(self, cluster: int, operation: InFlight) -> None:
+        """A warp has issued an operation."""
+        self.open[cluster].append((operation, self.committed[cluster]))
+        self.written[operation.writes, cluster] += 1
+        self.read[operation.reads, cluster] += 1
+        self.total += 1
+
+    def due(self, cluster: int, newest: int) -> list[InFlight]:
+        """The operations of all groups that a warp has committed but the newest few."""
+        limit = self.committed[cluster] - newest
+        return [operation for operation, group in self.open[cluster] if group < limit]
+
+    def end(self, cluster: int, newest: int) -> None:
+        """A warp has waited for those operations."""
+        limit = self.committed[cluster] - newest
+        waiting = self.open[cluster]
+        while waiting and waiting[0][1] < limit:
+            operation, _ = waiting.popleft()
+            self.written[operation.writes, cluster] -= 1
+            self.read[operation.reads, cluster] -= 1
+            self.total -= 1
+
+    def check(
+        self, site: Site, bundle: Bundle, cluster: int, used: NDArray[np.int64], written: NDArray[np.int64]
+    ) -> None:
+        """Report registers that an operation in flight still uses. Errors: AccumulatorInFlight."""
+        in_d = used[self.written[used, cluster] > 0]
+        in_a = written[self.read[written, cluster] > 0]
+        if not (len(in_d) or len(in_a)):
+            return
+        conflict, what, done = (in_d, "D", "used") if len(in_d) else (in_a, "A", "written")
+        for operation, _ in list(self.open[cluster]):
+            if share(conflict, operation.writes if what == "D" else operation.reads):
+                report(
+                    "accumulator in flight",
+                    f"a register of {what} of the wgmma.mma_async at line {operation.site.line} is {done},"
+                    " but this warp has not waited for it. Put wgmma.commit_group after it, and"
+                    " wgmma.wait_group before the registers are used.",
+                    Origin(site, bundle, cluster * WARP_SIZE),
+                    operation.site.line,
+                )
+                operation.settle()
+
+
+def watch(site: Site, step: Step) -> Step:
+    """Have an instruction that names watched registers look after them; another is returned as it is."""
+    watched = site.program.watched
+    if not watched.numbers or site.instruction.opcode == "wgmma":
+        return step
+    function = site.program.function_now
+    operands = site.operands
+    used = watched.of(function, site.scope, *operands)
+    if not len(used):
+        return step
+    no_result = site.instruction.opcode in _NO_RESULT
+    written = used[:0] if no_result else watched.of(function, site.scope, operands[0])
+
+    def watching(bundle: Bundle, mask: Mask) -> None:
+        flight = Flight.of(bundle)
+        for cluster in bundle.clusters(mask):
+            if flight.total:
+                flight.check(site, bundle, cluster, used, written)
+            flight.touched[used, cluster] = True
+            flight.changed[written, cluster] = True
+        step(bundle, mask)
+
+    return watching

@@ -1,0 +1,42 @@
+"""Whether the clusters of a grid can learn anything from each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cutecourse.ptx.syntax import Instruction, Name
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.program import Program
+
+__all__ = ["clusters_are_independent"]
+
+_OWN_SPACES = {"shared", "shared::cluster", "shared::cta", "local", "param", "const"}
+
+
+def clusters_are_independent(program: Program) -> bool:
+    """Whether no cluster does anything else because of what another one does.
+
+    That is so where global memory is read by asynchronous copies and non-coherent loads alone: what another
+    cluster has written there in the same launch is not theirs to see. Other loads may wait for a flag, atomic
+    operations hand out numbers or add in an order, clocks count everybody's instructions, and what is printed
+    has an order as well.
+    """
+    if program.rows.reads_clocks:
+        return False
+    return not any(_learns(i, program) for block in program.blocks for i in block.instructions)
+
+
+def _learns(instruction: Instruction, program: Program) -> bool:
+    """Whether an instruction may show its thread, or leave in memory, what depends on other clusters."""
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    own = any(modifier in _OWN_SPACES for modifier in modifiers)
+    if opcode in {"ld", "ldu"}:
+        return not own and "nc" not in modifiers
+    if opcode in {"atom", "red"}:
+        return not own
+    if opcode == "cp":
+        return modifiers[:1] == ("reduce",) and "global" in modifiers
+    if opcode == "call":
+        return not any(isinstance(o, Name) and o.text in program.flat for o in instruction.operands)
+    return False

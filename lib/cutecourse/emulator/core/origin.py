@@ -1,0 +1,33 @@
+"""Who asked for an operation: asynchronous work, barriers and reports all name it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.bundle import Bundle
+    from cutecourse.emulator.core.site import Site
+    from cutecourse.emulator.errors import EmulatorError
+
+__all__ = ["Origin"]
+
+
+@dataclass(eq=False, slots=True)
+class Origin:
+    """Who asked for an operation: the instruction, and the lane (flattened, as `bundle.lanes` gives them)."""
+
+    site: Site
+    bundle: Bundle
+    lane: int
+
+    def error(
+        self,
+        kind: type[EmulatorError],
+        problem: str,
+        *,
+        address: int | None = None,
+        allocation: str | None = None,
+    ) -> EmulatorError:
+        """An error at this instruction and thread."""
+        return self.site.error(kind, problem, self.bundle, self.lane, address=address, allocation=allocation)

@@ -1,0 +1,174 @@
+"""Where the variables of a kernel and of its device functions lie: offsets in shared and in local memory.
+
+Calls never recur, so each function's local variables, parameters and call arguments have one place in each
+thread's memory.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+
+from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
+from cutecourse.emulator.errors import LaunchError
+from cutecourse.ptx.checks import names
+from cutecourse.ptx.scopes import FlatFunction
+from cutecourse.ptx.syntax import Function, Module, Variable
+
+__all__ = ["Placement"]
+
+_DYNAMIC_ALIGNMENT = 1024
+_MAX_LOCAL_BYTES = 512 << 10
+_MAX_MEMBERS = 1 << 16
+
+Key = tuple[str, str, int, int]
+
+
+class Placement:
+    """Offsets of the variables that an entry can reach."""
+
+    def __init__(
+        self, module: Module, entry: Function, flat: Mapping[str, FlatFunction], dynamic_smem: int
+    ) -> None:
+        self._offsets: dict[Key, int] = {}
+        self._names: list[tuple[int, int, str]] = []
+        self.local_bytes = 0
+        self.shared_static = 0
+        self.shared_bytes = 0
+        self._place_local_variables(entry, flat)
+        self._place_shared_variables(module, flat, dynamic_smem)
+        self.local_stride = align_up(max(self.local_bytes, 1), 16)
+
+    def local(self, function: str, variable: Variable) -> int | None:
+        """Where a local or parameter variable of a function lies in each thread's memory."""
+        return self._offsets.get(_key(function, variable))
+
+    def shared(self, function: str, variable: Variable) -> int | None:
+        """Where a shared variable of a function or of the module lies."""
+        found = self._offsets.get(_key(function, variable))
+        return self._offsets.get(_key("", variable)) if found is None else found
+
+    def shared_name(self, offset: int) -> str | None:
+        """The shared variable at or nearest before an offset."""
+        best = None
+        for start, end, name in self._names:
+            if start <= offset < end:
+                return name
+            if start <= offset:
+                best = name
+        return best
+
+    def shared_label(self, offset: int) -> str | None:
+        """The shared variable at an offset, with the distance from its start: "full", "full+8"."""
+        for start, end, name in self._names:
+            if start <= offset < end:
+                return name if offset == start else f"{name}+{offset - start}"
+        return None
+
+    @property
+    def shared_variables(self) -> dict[str, tuple[int, int]]:
+        """Where the named parts of shared memory lie: name to (first byte, byte behind the last)."""
+        named = {name: (first, stop) for first, stop, name in reversed(self._names)}
+        return dict(sorted(named.items(), key=lambda item: item[1]))
+
+    def name_shared(self, names: Mapping[str, tuple[int, int]], kernel: str) -> None:
+        """Give ranges of shared memory names that reports and events use instead of the variables'.
+
+        names    (offset, bytes) by name, such as {"full": (98304, 24)}; a kernel of the CuTe DSL has one
+                 variable for all it allocates.
+        Errors:  LaunchError for a range that is not in shared memory.
+        """
+        ranges = []
+        for name, place in names.items():
+            try:
+                offset, size = (operator.index(part) for part in place)
+            except (TypeError, ValueError):
+                raise LaunchError(
+                    f"names={{{name!r}: {place!r}}}: give (offset, bytes) in shared memory", kernel=kernel
+                ) from None
+            if not (offset >= 0 and size > 0 and offset + size <= self.shared_bytes):
+                raise LaunchError(
+                    f"names={{{name!r}: {place!r}}}: bytes {offset} to {offset + size} are not all in shared"
+                    f" memory, which has {self.shared_bytes}",
+                    kernel=kernel,
+                )
+            ranges.append((offset, offset + size, name))
+        # The smallest range that holds an offset names it.
+        self._names[:0] = sorted(ranges, key=lambda place: place[1] - place[0])
+
+    def _place_local_variables(self, entry: Function, flat: Mapping[str, FlatFunction]) -> None:
+        for name, function in flat.items():
+            formal: tuple[Variable, ...] = ()
+            if function.function is not entry:
+                formal = (*function.function.returns, *function.function.params)
+            for variable in (*formal, *function.variables):
+                if variable.space not in {"local", "param"}:
+                    continue
+                for member in _members(variable):
+                    offset = align_up(self.local_bytes, max(alignment_of(member), 1))
+                    self._offsets[_key(name, member)] = offset
+                    self.local_bytes = offset + size_of(member)
+                    if self.local_bytes > _MAX_LOCAL_BYTES:
+                        raise LaunchError(
+                            f"variable {member.name} takes a thread's local memory past"
+                            f" {_MAX_LOCAL_BYTES >> 10} KiB",
+                            kernel=entry.name,
+                            line=member.line,
+                        )
+
+    def _place_shared_variables(
+        self, module: Module, flat: Mapping[str, FlatFunction], dynamic_smem: int
+    ) -> None:
+        used = _used_names(flat.values())
+        shared = [("", v) for v in module.variables if v.space == "shared" and _is_used(v, used)]
+        for name, function in flat.items():
+            shared += [(name, v) for v in function.variables if v.space == "shared"]
+        offset = 0
+        for name, variable in shared:
+            if "extern" in variable.linkage:
+                continue
+            for member in _members(variable):
+                offset = align_up(offset, alignment_of(member))
+                self._offsets[_key(name, member)] = offset
+                self._names.append((offset, offset + size_of(member), member.name))
+                offset += size_of(member)
+        self.shared_static = self.shared_bytes = offset
+        dynamic = [(name, v) for name, v in shared if "extern" in v.linkage]
+        if dynamic or dynamic_smem:
+            # LLVM folds masks that assume the alignment that the CuTe DSL declares: 1024.
+            start = align_up(offset, _DYNAMIC_ALIGNMENT)
+            for name, variable in dynamic:
+                self._offsets[_key(name, variable)] = start
+            self.shared_bytes = start + dynamic_smem
+            shown = dynamic[0][1].name if dynamic else "dynamic shared memory"
+            self._names.append((start, self.shared_bytes, shown))
+
+
+def _key(function: str, variable: Variable) -> Key:
+    return (function, variable.name, variable.line, variable.column)
+
+
+def _members(variable: Variable) -> list[Variable]:
+    """The variables that `x<4>` declares, or the one variable."""
+    if variable.count is None:
+        return [variable]
+    if variable.count > _MAX_MEMBERS:
+        raise LaunchError(f"{variable.name}<{variable.count}>: too many variables", line=variable.line)
+    return [variable.member(number) for number in range(variable.count)]
+
+
+def _used_names(functions: Iterable[FlatFunction]) -> set[str]:
+    """Every name that an instruction mentions."""
+    return {
+        name.text
+        for function in functions
+        for instruction in function.instructions
+        for operand in instruction.operands
+        for name in names(operand)
+    }
+
+
+def _is_used(variable: Variable, used: set[str]) -> bool:
+    if variable.count is None:
+        return variable.name in used
+    return any(name.startswith(variable.name) for name in used)

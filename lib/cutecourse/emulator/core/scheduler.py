@@ -1,0 +1,311 @@
+"""Which warps run, in which order, for how long: all chosen by the launch's seed.
+
+Warps of one block never run in lockstep: one runs until it waits or until its turn is over, so an order in
+which a missing barrier shows is tried. The warps of equal rank in independent blocks run together (a
+bundle), since nothing but global memory lies between them.
+
+A large grid whose clusters cannot learn from each other runs in parts, one behind the other, each in an order
+of its own; what a part does is then the same wherever it runs (emulator.tools.processes).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from operator import length_hint
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
+from cutecourse.emulator.core.independence import clusters_are_independent
+from cutecourse.emulator.core.machine import WAIT, Machine
+from cutecourse.emulator.core.stuck import over_budget, stuck
+from cutecourse.emulator.errors import EmulatorError
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.program import BasicBlock
+
+__all__ = ["Scheduler"]
+
+_TURNS = (30, 100, 400, 2000)
+"""Instructions that a bundle may run before another has its turn; the seed picks."""
+_STARVED = 2000
+_RESCUE = 400
+_RESIDENT_WARPS = 2048
+_COMPLETES = 4
+"""One time of so many a piece of asynchronous work completes where a bundle could run instead."""
+_WAKES_SOME = 64
+"""One time of so many clusters of a bundle go on without those that still have to wait."""
+_COHORT_CLUSTERS = 64
+_WARP_BYTES = 8 << 10  # registers of a warp, about
+_COHORT_BYTES = 32 << 20
+_PART_WARPS = 256
+"""Warps that a part of a grid of independent clusters has at least: enough to keep the bundles wide."""
+
+
+class Scheduler:
+    """Runs a machine's grid to its end."""
+
+    def __init__(self, machine: Machine, budget: int) -> None:
+        self.machine = machine
+        self.budget = budget
+        self.block_runs: Counter[int] = Counter()
+        self.ready: list[Bundle] = []
+        self._is_ready: set[int] = set()
+        self._cohorts: list[Cohort] = []
+        self._resident_warps = 0
+        self.made_bytes = 0
+        """About how much memory the blocks have had until now."""
+        self._timed_out: set[tuple[int, ...]] = set()
+        self._timed_out_at = -1
+        machine.wake = self._wake
+        n_clusters = 1
+        for g, c in zip(machine.grid, machine.cluster, strict=True):
+            n_clusters *= g // c
+        self._next_cluster = self._end_cluster = 0
+        generator = np.random.default_rng(machine.random.getrandbits(64))
+        self._order = generator.permutation(n_clusters)
+        size = machine.cluster[0] * machine.cluster[1] * machine.cluster[2]
+        per_cluster = size * (machine.program.shared_bytes * 2 + 4096)
+        per_cluster += size * machine.threads_per_block * machine.program.local_stride * 2
+        self._cohort_clusters = max(1, min(_COHORT_CLUSTERS, _COHORT_BYTES // max(per_cluster, 1)))
+        self._warps_per_cluster = size * machine.warps_per_block
+        self.parts = self._parts(n_clusters)
+        """The grid's parts, as ranges of its clusters in the order in which they start."""
+        self.alarm: tuple[float, Callable[[], None]] | None = None
+        """What to do once, when it is so late."""
+
+    @property
+    def cohorts(self) -> tuple[Cohort, ...]:
+        """The blocks that have started and not ended."""
+        return tuple(self._cohorts)
+
+    # --- the grid -----------------------------------------------------------------------------------------
+
+    def _parts(self, n_clusters: int) -> list[range]:
+        count = min(n_clusters, n_clusters * self._warps_per_cluster // _PART_WARPS)
+        if count < 2 or not clusters_are_independent(self.machine.program):
+            return [range(n_clusters)]
+        return [range(n_clusters * i // count, n_clusters * (i + 1) // count) for i in range(count)]
+
+    def forget(self) -> None:
+        """Drop the part that is under way, for who goes on with others."""
+        self.ready.clear()
+        self._is_ready.clear()
+        self._cohorts.clear()
+        self._resident_warps = 0
+        self.block_runs.clear()
+        self.made_bytes = 0
+        self.alarm = None
+
+    def run(self, part: range) -> None:
+        """Run until every block of a part has ended."""
+        machine = self.machine
+        if len(self.parts) > 1:
+            machine.begin_part(part.start)
+        self._next_cluster, self._end_cluster = part.start, part.stop
+        pending, below = machine.pending, _below(machine.random)
+        # Lanes that do not take part compute garbage, which is no reason to warn.
+        with np.errstate(all="ignore"):
+            self._admit()
+            while True:
+                if self.alarm is not None and perf_counter() > self.alarm[0]:
+                    _, ring = self.alarm
+                    self.alarm = None
+                    ring()
+                if pending and (not self.ready or not below(_COMPLETES)):
+                    pending[below(len(pending))].finish()
+                    continue
+                if machine.half_awake and (not self.ready or not below(_WAKES_SOME)):
+                    # Clusters of a bundle that wait together go on together where nothing speaks against it.
+                    for wait in list(machine.half_awake):
+                        wait.wake_some()
+                    continue
+                if not self.ready:
+                    if not self._cohorts:
+                        return
+                    self._let_time_pass()
+                    continue
+                position = below(len(self.ready))
+                bundle = self.ready[position]
+                if not self._run_bundle(bundle, _TURNS[below(len(_TURNS))]):
+                    self.ready[position] = self.ready[-1]
+                    self.ready.pop()
+                    self._is_ready.discard(id(bundle))
+                    if any(s.waiting is None for s in bundle.splits):
+                        self._wake(bundle)
+                    elif not bundle.splits:
+                        self._ended(bundle)
+
+    def _let_time_pass(self) -> None:
+        """Nothing else can go on: waits with a limit give up, unless each of them did so just before."""
+        machine = self.machine
+        if machine.changes != self._timed_out_at:
+            self._timed_out_at = machine.changes
+            self._timed_out.clear()
+        keys = {wait.key() for wait in machine.sleeping}
+        if keys <= self._timed_out:
+            raise stuck(machine, self._cohorts, self.block_runs)
+        self._timed_out |= keys
+        for wait in list(machine.sleeping):
+            wait.time_out()
+
+    def _wake(self, bundle: Bundle) -> None:
+        if id(bundle) not in self._is_ready:
+            self._is_ready.add(id(bundle))
+            self.ready.append(bundle)
+
+    def _admit(self) -> None:
+        """Start more blocks while there is room for them."""
+        while self._next_cluster < self._end_cluster:
+            left = self._end_cluster - self._next_cluster
+            room = (_RESIDENT_WARPS - self._resident_warps) // self._warps_per_cluster
+            if room < 1 and self._cohorts:
+                return
+            count = max(1, min(left, room, self._cohort_clusters))
+            if room > 4 and left > 1:
+                # Different cohorts end up at different places: blocks are not all in step.
+                count = self.machine.random.randint(1 + count // 2, count)
+            numbers = self._order[self._next_cluster : self._next_cluster + count]
+            self._next_cluster += count
+            cohort = self.machine.make_cohort(np.asarray(numbers, dtype=np.int64))
+            self._cohorts.append(cohort)
+            self.made_bytes += cohort.shared.nbytes + cohort.shared_written.nbytes
+            self.made_bytes += count * self._warps_per_cluster * _WARP_BYTES
+            self._resident_warps += count * self._warps_per_cluster
+            for bundle in cohort.bundles:
+                self._wake(bundle)
+
+    def _ended(self, bundle: Bundle) -> None:
+        cohort = bundle.cohort
+        # A bundle that ended with its turn has another turn, and may find the cohort gone already.
+        if cohort in self._cohorts and all(not b.splits for b in cohort.bundles):
+            for hook in cohort.state.get("on end", ()):
+                hook(cohort)
+            self._cohorts.remove(cohort)
+            self._resident_warps -= cohort.n * self._warps_per_cluster
+            if not self.machine.pending:
+                cohort.release()
+            self._admit()
+
+    # --- one bundle -----------------------------------------------------------------------------------------
+
+    def _pick(self, bundle: Bundle) -> tuple[Split, list[tuple[int, ...]], int] | None:
+        """The split to run, the places of the other runnable ones, and for how many instructions at most."""
+        splits = bundle.splits
+        if len(splits) == 1:
+            only = splits[0]
+            return None if only.waiting is not None else (only, [], 1 << 60)
+        runnable = [s for s in splits if s.waiting is None]
+        if not runnable:
+            return None
+        if len(runnable) == 1:
+            return runnable[0], [], 1 << 60
+        places = bundle.program.places
+        keyed = sorted((_place(s, places), i) for i, s in enumerate(runnable))
+        first = runnable[keyed[0][1]]
+        best = keyed[0][0]
+        kept = [first]
+        others: list[tuple[int, ...]] = []
+        for place, i in keyed[1:]:
+            other = runnable[i]
+            if place == best and other.at == first.at and other.stack == first.stack:
+                self.machine.join(bundle, first, other)
+            else:
+                kept.append(other)
+                others.append(place)
+        oldest = min(kept, key=lambda s: s.turn)
+        if oldest is not first and self.machine.issued - oldest.turn > _STARVED:
+            # Lanes that spin must not keep away the lane that they wait for.
+            return oldest, [], _RESCUE
+        return first, others, 1 << 60
+
+    def _run_bundle(self, bundle: Bundle, turn: int) -> bool:
+        """Run a bundle for about `turn` instructions; False if it has nothing left to run."""
+        machine = self.machine
+        blocks, places = bundle.program.blocks, bundle.program.places
+        runs = self.block_runs
+        while turn > 0:
+            picked = self._pick(bundle)
+            if picked is None:
+                return False
+            split, others, limit = picked
+            limit = min(limit, turn)
+            front = others[0] if others else None
+            started = machine.issued
+            count = len(bundle.splits)
+            at = split.at
+            while True:
+                block = blocks[at]
+                gate = block.gate
+                if gate is not None:
+                    split.at = at
+                    if not machine.pass_gate(bundle, split, gate):
+                        break
+                mask = split.mask
+                steps = iter(block.steps)
+                try:
+                    for step in steps:
+                        step(bundle, mask)
+                    machine.issued += block.count
+                    runs[at] += split.warps
+                    control = block.control
+                    if control is None:
+                        at = block.next
+                    else:
+                        split.at = at
+                        at = control(bundle, split, block.next)
+                        if at == WAIT:
+                            break
+                except EmulatorError:
+                    raise
+                except Exception as failure:
+                    failure.add_note(self._now(block, length_hint(steps)))
+                    raise
+                if machine.issued - started >= limit:
+                    split.at = at
+                    break
+                if len(bundle.splits) != count:
+                    split.at = at
+                    break
+                if front is not None:
+                    split.at = at
+                    if _place(split, places) >= front:
+                        break
+            used = machine.issued - started
+            split.turn = machine.issued
+            turn -= used + 1
+            if machine.issued > self.budget:
+                raise over_budget(machine, self.block_runs, self.budget)
+        return True
+
+    @staticmethod
+    def _now(block: BasicBlock, left: int) -> str:
+        position = max(0, len(block.steps) - left - 1)
+        if position < len(block.instructions):
+            found = block.instructions[position]
+            return f"while the emulator ran PTX line {found.line}: {found}"
+        return f"while the emulator ran block {block.index} of {block.function}"
+
+
+def _below(generator: random.Random) -> Callable[[int], int]:
+    """`generator.randrange` for a number above 0, which the scheduler asks for at every turn."""
+    getrandbits = generator.getrandbits
+
+    def below(stop: int) -> int:
+        bits = stop.bit_length()
+        found = getrandbits(bits)
+        while found >= stop:
+            found = getrandbits(bits)
+        return found
+
+    return below
+
+
+def _place(split: Split, places: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Where a split stands in the order of blocks; inside a call it stands before the place to return to."""
+    own = places[split.at]
+    return (*(places[frame][0] - 1 for frame in split.stack), *own) if split.stack else own

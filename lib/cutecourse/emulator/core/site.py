@@ -1,0 +1,312 @@
+"""One instruction of a kernel as its definition sees it before the kernel runs.
+
+A `Site` hands out *slots*: positions in the lists `bundle.rows[kind]`, where registers, constants and special
+registers all look alike. It also keeps account of the modifiers, so that a form nobody modelled is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask
+from cutecourse.emulator.errors import EmulatorError, InvalidOperand, UnsupportedInstruction
+from cutecourse.ptx.scopes import LabelSymbol, Register, Scope, type_bits
+from cutecourse.ptx.syntax import (
+    Address,
+    Function,
+    Instruction,
+    IntLiteral,
+    Name,
+    Negated,
+    Operand,
+    Pair,
+    Sink,
+    Variable,
+    Vector,
+)
+from cutecourse.trace.words import number
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.machine import Machine
+    from cutecourse.emulator.core.program import Program
+
+__all__ = ["AddressSource", "Site"]
+
+_ErrorKind = type[EmulatorError]
+"""Named here because `Site.type` hides the builtin inside of the class."""
+_Word = TypeVar("_Word", bound=str)
+
+
+class AddressSource:
+    """An address operand: `lanes(bundle)` gives each lane's address, uint32 or uint64, shape (n, 32)."""
+
+    __slots__ = ("constant", "kind", "lanes", "symbol")
+
+    def __init__(
+        self,
+        lanes: Callable[[Bundle], NDArray[Any]],
+        symbol: Variable | None,
+        constant: int | None,
+    ) -> None:
+        self.lanes = lanes
+        self.symbol = symbol
+        """The variable named in the brackets, if one is."""
+        self.constant = constant
+        """The address itself where it is known before the launch (symbol or number plus offset)."""
+
+
+class Site:
+    """An instruction, its operands and its place, while it is being translated."""
+
+    def __init__(self, program: Program, instruction: Instruction, scope: Scope, used: int) -> None:
+        self.program = program
+        self.machine: Machine = program.machine
+        self.instruction = instruction
+        self.scope = scope
+        self.line = instruction.line
+        self._operands = instruction.operands
+        self._looked_at: set[int] | None = set()
+        """The operands that the definition has asked for one by one; None where it has taken all of them."""
+        self.modifiers = list(instruction.modifiers[used:])
+        """Those not taken yet."""
+        self.convergence: tuple[str, int | None, int | None] | None = None
+        self.refresh: list[tuple[str, int, str]] = []
+        self.written: set[tuple[str, int]] = set()
+
+    # --- modifiers --------------------------------------------------------------------------------------
+
+    def has(self, *names: str) -> bool:
+        """Take a modifier (or each of several, in any order) if it is there."""
+        found = False
+        for name in names:
+            if name in self.modifiers:
+                self.modifiers.remove(name)
+                found = True
+        return found
+
+    @overload
+    def one_of(self, *names: _Word) -> _Word | None: ...
+
+    @overload
+    def one_of(self, *names: _Word, default: _Word) -> _Word: ...
+
+    def one_of(self, *names: _Word, default: _Word | None = None) -> _Word | None:
+        """Take the first modifier that is one of the names and return it."""
+        for modifier in self.modifiers:
+            if modifier in names:
+                self.modifiers.remove(modifier)
+                return names[names.index(modifier)]
+        return default
+
+    def expect(self, *names: _Word) -> _Word:
+        """Take one of the modifiers; it is an error that none is there."""
+        found = self.one_of(*names)
+        if found is None:
+            self.unsupported(f"it needs one of the modifiers {', '.join('.' + n for n in names)}")
+        return found
+
+    def type(self, *allowed: str) -> str:  # noqa: RET503 - what it ends in raises
+        """Take the first modifier that is a type, such as "s32"; only one of `allowed` if any are given."""
+        for modifier in self.modifiers:
+            if type_bits(modifier) is not None or modifier in KINDS or modifier in allowed:
+                if allowed and modifier not in allowed:
+                    self.unsupported(f"type .{modifier} is not one of {', '.join('.' + a for a in allowed)}")
+                self.modifiers.remove(modifier)
+                return modifier
+        self.unsupported("no type modifier")
+
+    # --- operands ---------------------------------------------------------------------------------------
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All of them, for a definition that sees to their number itself."""
+        self._looked_at = None
+        return self._operands
+
+    def operand(self, index: int) -> Operand:
+        """The operand as written; it is an error that there are fewer."""
+        if index >= len(self._operands):
+            self.invalid(
+                f"{self.instruction.name} has {number(len(self._operands), 'operand')} here, but operand"
+                f" {index + 1} is missing"
+            )
+        if self._looked_at is not None:
+            self._looked_at.add(index)
+        return self._operands[index]
+
+    def source(self, index: int, kind: str) -> int:
+        """The slot in `bundle.rows[kind]` of an operand that is read: a register, a constant, ..."""
+        return self.read(self.operand(index), kind)
+
+    def sources(self, index: int, kind: str) -> list[int]:
+        """The slots of a vector operand `{a, b}`, or of a single operand as a list of one."""
+        operand = self.operand(index)
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        return [self.read(item, kind) for item in items]
+
+    def destination(self, index: int, kind: str) -> int:
+        """The slot in `bundle.rows[kind]` of a register that is written; `_` gives a row nobody reads."""
+        return self.write(self.operand(index), kind)
+
+    def destinations(self, index: int, kind: str) -> list[int]:
+        """The slots of a vector of destinations."""
+        operand = self.operand(index)
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        return [self.write(item, kind) for item in items]
+
+    def pair(self, index: int, kind: str) -> tuple[int, int | None]:
+        """The slots of `%r|%p`: the value's, and the predicate's or None where there is none."""
+        operand = self.operand(index)
+        if isinstance(operand, Pair):
+            return self.write(operand.first, kind), self.write(operand.second, "pred")
+        return self.write(operand, kind), None
+
+    def negated(self, index: int) -> bool:
+        """Whether the operand is written `!%p`; `source(index, "pred")` takes the negation into account."""
+        return isinstance(self.operand(index), Negated)
+
+    def constant(self, index: int) -> int | None:
+        """The integer that an operand is, or None where it is no integer constant."""
+        operand = self.operand(index)
+        return operand.value if isinstance(operand, IntLiteral) else None
+
+    def is_sink(self, index: int) -> bool:
+        """Whether an operand is `_`."""
+        return isinstance(self.operand(index), Sink)
+
+    def register(self, operand: Operand) -> Register | None:
+        """The register that an operand names, or None."""
+        if isinstance(operand, Name):
+            found = self.scope.lookup(operand.text)
+            if isinstance(found, Register):
+                return found
+        return None
+
+    def width(self, index: int) -> int | None:
+        """How many bits an operand's register has (in a vector, the first one's); None for no register."""
+        operand = self.operand(index)
+        if isinstance(operand, Vector):
+            widths = [r.bits for r in map(self.register, operand.items) if r is not None]
+            return widths[0] if widths else None
+        found = self.register(operand)
+        return found.bits if found else None
+
+    def address(self, index: int) -> AddressSource:
+        """The address in brackets."""
+        operand = self.operand(index)
+        if not isinstance(operand, Address):
+            self.invalid(f"operand {index + 1} must be an address in brackets, but is {operand}")
+        return self.program.address_source(self, operand)
+
+    def label(self, index: int) -> LabelSymbol:
+        """The label that a branch names."""
+        operand = self.operand(index)
+        found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
+        if not isinstance(found, LabelSymbol):
+            self.invalid(f"{operand} is not a label of this function")
+        return found
+
+    def function(self, index: int) -> Function:
+        """The function that a call names."""
+        operand = self.operand(index)
+        found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
+        if not isinstance(found, Function):
+            self.invalid(f"{operand} is not a function of this module; indirect calls are not supported")
+        return found
+
+    def read(self, operand: Operand, kind: str) -> int:
+        """As `source`, for an operand found inside another."""
+        self._known(kind, operand)
+        return self.program.source_slot(self, operand, kind)
+
+    def write(self, operand: Operand, kind: str) -> int:
+        """As `destination`, for an operand found inside another."""
+        self._known(kind, operand)
+        return self.program.destination_slot(self, operand, kind)
+
+    def _known(self, kind: str, operand: Operand) -> None:
+        """Refuse a width that no row of registers has."""
+        if kind not in KINDS:
+            self.unsupported(f"{operand} as .{kind}, that is with {kind.lstrip('usbf')} bits")
+
+    # --- convergence ------------------------------------------------------------------------------------
+
+    def converge(self, mask_operand: int | None = None) -> None:
+        """Run only when lanes have come together: all of the warp, or those that a membermask operand names.
+
+        The machine makes lanes wait in front of the instruction. With a mask operand, each active lane then
+        finds every live lane that its mask names among the active lanes.
+        """
+        if mask_operand is None:
+            self.convergence = ("warp", None, None)
+        else:
+            constant = self.constant(mask_operand)
+            self.convergence = (
+                "mask",
+                self.source(mask_operand, "u32"),
+                None if constant is None else constant & 0xFFFFFFFF,
+            )
+
+    # --- errors -----------------------------------------------------------------------------------------
+
+    def unsupported(self, why: str) -> NoReturn:
+        """Refuse a form of the instruction while translating."""
+        raise UnsupportedInstruction(
+            f"{self.instruction.name} is not supported: {why}",
+            kernel=self.program.kernel,
+            line=self.line,
+            text=self.program.module.line_text(self.line),
+        )
+
+    def invalid(self, why: str) -> NoReturn:
+        """Refuse operands while translating."""
+        raise InvalidOperand(
+            why,
+            kernel=self.program.kernel,
+            line=self.line,
+            text=self.program.module.line_text(self.line),
+        )
+
+    def error(
+        self,
+        kind: _ErrorKind,
+        problem: str,
+        bundle: Bundle,
+        lane: int | np.integer[Any] | None = None,
+        *,
+        address: int | None = None,
+        allocation: str | None = None,
+    ) -> EmulatorError:
+        """An error met while running; `lane` is a flattened lane, as `bundle.lanes(mask)` gives them."""
+        block, warp, in_warp = bundle.where(int(lane)) if lane is not None else (None, bundle.warp, None)
+        return kind(
+            problem,
+            kernel=self.program.kernel,
+            line=self.line,
+            text=self.program.module.line_text(self.line),
+            block=block,
+            rank=bundle.rank if lane is not None and bundle.cohort.size > 1 else None,
+            warp=warp,
+            lane=in_warp,
+            address=address,
+            allocation=allocation,
+        )
+
+    def finish(self) -> None:
+        """Refuse the instruction if a modifier or an operand is left that its definition did not take."""
+        if self.modifiers:
+            self.unsupported(f"no model of {', '.join('.' + m for m in self.modifiers)}")
+        if self._looked_at is not None and len(self._looked_at) < len(self._operands):
+            taken = number(len(self._looked_at), "operand")
+            self.invalid(f"{self.instruction.name} takes {taken} here, not {len(self._operands)}")
+
+    # --- small conveniences -----------------------------------------------------------------------------
+
+    @staticmethod
+    def active(bundle: Bundle, mask: Mask) -> NDArray[np.bool_]:
+        """The mask as an array, also when all lanes are active."""
+        return bundle.full if mask is None else mask

@@ -1,0 +1,363 @@
+"""Why a launch cannot go on: who waits for what, what has come, and who could have delivered the rest.
+
+Waits of several blocks that are alike are one row, and so are barriers: a grid of a thousand blocks that
+hangs in one place gives a report as short as one block's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cutecourse.emulator.checks.block_end import unexpected, unexpected_multicast
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split
+from cutecourse.emulator.errors import (
+    BudgetExceeded,
+    DeadlockError,
+    DivergedWarp,
+    EmulatorError,
+    MulticastError,
+    TransactionBytesError,
+)
+from cutecourse.ptx.sources import line_in_words
+from cutecourse.trace.words import number, runs
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.machine import Machine
+    from cutecourse.emulator.core.origin import Origin
+    from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
+    from cutecourse.ptx.syntax import Instruction
+
+__all__ = ["over_budget", "stuck"]
+
+_ROWS, _TOLD, _DEEDS, _SITES = 8, 12, 4, 3
+"""How much a report shows: groups of waits, lines about barriers, and of each barrier the lines of the kernel
+that have brought something, and that could bring the rest."""
+_HOTTEST = 4
+Block = tuple[int, int, int]
+
+
+def over_budget(machine: Machine, runs: Mapping[int, int], budget: int) -> EmulatorError:
+    """The error of a launch that has issued too many instructions; `runs` counts each basic block's."""
+    program = machine.program
+    hot: Counter[int] = Counter()
+    for index, times in runs.items():
+        for instruction in program.blocks[index].instructions:
+            hot[instruction.line] += times
+    hottest = hot.most_common(_HOTTEST)
+    lines = "\n".join(
+        f"    line {line_in_words(program.module, line)}, {count} times: "
+        + program.module.line_text(line).strip()
+        for line, count in hottest
+    )
+    return machine.error(
+        BudgetExceeded,
+        f"the kernel did not end within {budget} instructions. These lines ran most often:\n{lines}\n"
+        "  Does a loop wait for something that never comes? If not, raise max_instructions.",
+        hottest[0][0] if hottest else None,
+    )
+
+
+def stuck(machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) -> EmulatorError:
+    """The error of a launch in which no warp can go on."""
+    waits = [wait for cohort in cohorts for wait in _waits(cohort)]
+    rows = _rows(machine, waits)
+    apart = [wait for wait in waits if hasattr(wait.split.waiting, "needs")]
+    if apart and not any(hasattr(wait.split.waiting, "time_out") for wait in waits):
+        needs = apart[0].split.waiting.needs
+        return _error(
+            DivergedWarp, f"{needs}, but some of them wait elsewhere:\n" + "\n".join(rows), apart[0]
+        )
+    history = _Histories(machine, runs, waits)
+    short = [wait for wait in waits for barrier in wait.barriers if history.bytes_are_wrong(barrier)]
+    barriers = _barriers([*short, *waits])
+    told = list(history.rows(barriers))
+    if short:
+        barrier = next(b for b in short[0].barriers if history.bytes_are_wrong(b))
+        first = (
+            f"{number(abs(barrier.tx), 'byte')} {'are missing at' if barrier.tx > 0 else 'too many reached'}"
+            f" {barrier.label()}: "
+        )
+        if (multicast := unexpected_multicast(barrier)) is not None:
+            return multicast.error(MulticastError, "\n".join([unexpected(barrier), *rows]))
+        advice = (
+            "  Compare the bytes that expect_tx announces with the boxes, and with the CTAs, of the copies."
+        )
+        problem = first + "no warp can go on:\n" + "\n".join([*rows, *told, advice])
+        return _error(TransactionBytesError, problem, short[0])
+    return _error(DeadlockError, "no warp can go on:\n" + "\n".join([*rows, *told]), waits[0])
+
+
+# --- who waits ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """A warp, or lanes of it, that cannot go on."""
+
+    bundle: Bundle
+    split: Split
+    warp: int
+    """The block's position in the bundle."""
+    lanes: str
+    """Which, where they are not all of the warp."""
+
+    @property
+    def block(self) -> Block:
+        return self.bundle.where(self.warp * WARP_SIZE)[0]
+
+    @property
+    def line(self) -> int | None:
+        return _line(self.bundle, self.split)
+
+    @property
+    def barriers(self) -> list[MBarrier]:
+        """The mbarriers that it waits for."""
+        return list(getattr(self.split.waiting, "barriers", _none)(self.warp))
+
+    def why(self) -> str:
+        """What it waits for."""
+        waiting = self.split.waiting
+        return "could run" if waiting is None else str(waiting.describe(self.warp))
+
+
+def _none(warp: int) -> list[MBarrier]:
+    """The mbarriers of a wait that is for none."""
+    return []
+
+
+def _waits(cohort: Cohort) -> Iterator[_Wait]:
+    for bundle in cohort.bundles:
+        for split in bundle.splits:
+            mask = bundle.full if split.mask is None else split.mask
+            for warp in bundle.clusters(mask):
+                active = np.flatnonzero(mask[warp]).tolist()
+                live = np.flatnonzero(bundle.live[warp]).tolist()
+                yield _Wait(bundle, split, warp, "" if active == live else f" lanes {_ranges(active)}")
+
+
+def _line(bundle: Bundle, split: Split) -> int | None:
+    line = getattr(split.waiting, "line", None)
+    if line is not None:
+        return int(line)
+    block = bundle.program.blocks[split.at]
+    return block.instructions[0].line if block.instructions else None
+
+
+def _error(kind: type[EmulatorError], problem: str, wait: _Wait) -> EmulatorError:
+    mask = wait.bundle.full if wait.split.mask is None else wait.split.mask
+    lane = wait.warp * WARP_SIZE + int(np.flatnonzero(mask[wait.warp])[0])
+    return wait.bundle.machine.error(kind, problem, wait.line, wait.bundle, lane)
+
+
+def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:
+    """One row for waits that differ in their blocks and warps alone."""
+    module = machine.module
+    alike: dict[tuple[int | None, str, str], dict[int, list[Block]]] = {}
+    for wait in waits:
+        warps = alike.setdefault((wait.line, wait.lanes, wait.why()), defaultdict(list))
+        warps[wait.bundle.warp].append(wait.block)
+    rows: list[str] = []
+    left_out = 0
+    for (line, lanes, why), warps in alike.items():
+        together: dict[tuple[Block, ...], list[int]] = {}
+        for warp, blocks in warps.items():
+            together.setdefault(tuple(sorted(blocks, key=_order)), []).append(warp)
+        for at, numbers in together.items():
+            if len(rows) < _ROWS:
+                who = f"{_blocks(at)} {_warps(numbers)}{lanes}"
+                rows.append(f"  {who}: line {line_in_words(module, line)}, {why}")
+            else:
+                left_out += len(at) * len(numbers)
+    if left_out:
+        rows.append(f"  and {number(left_out, 'warp')} more")
+    return rows
+
+
+def _order(block: Block) -> Block:
+    return block[::-1]
+
+
+def _blocks(blocks: tuple[Block, ...]) -> str:
+    """(0, 0, 0), (1, 0, 0) as "blocks (0, 0, 0) to (1, 0, 0)", where they fill that box."""
+    if len(blocks) == 1:
+        return f"block {blocks[0]}"
+    low = tuple(min(block[axis] for block in blocks) for axis in range(3))
+    high = tuple(max(block[axis] for block in blocks) for axis in range(3))
+    if prod(b - a + 1 for a, b in zip(low, high, strict=True)) == len(blocks):
+        return f"blocks {low} to {high}"
+    shown = ", ".join(map(str, blocks[:2]))
+    return f"blocks {shown}" + (f" and {len(blocks) - 2} more" if len(blocks) > 2 else "")
+
+
+def _warps(warps: list[int]) -> str:
+    return f"warp {warps[0]}" if len(warps) == 1 else f"warps {_ranges(sorted(warps))}"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """[0, 1, 2, 5] as "0-2, 5"."""
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs(numbers))
+
+
+_DEED = {
+    "expect_tx": "{} expected",
+    "complete_tx": "{} landed, asked for",
+    "arrive": "{}",
+    "arrive_drop": "{}, dropping out,",
+}
+"""What is done to an mbarrier, in words that a line number follows."""
+
+
+def _who(origins: list[Origin]) -> str:
+    """The warps of some threads, in a cluster each with its CTA: "warp 0 of CTAs 0, 2"."""
+    ranks: dict[int, list[int]] = {}
+    for origin in origins:
+        ranks.setdefault(origin.bundle.warp, []).append(origin.bundle.rank)
+    if origins[0].bundle.cohort.size == 1:
+        return _warps(list(ranks))
+    return " and ".join(
+        f"warp {warp} of CTA{'s' if len(of) > 1 else ''} {_ranges(sorted(set(of)))}"
+        for warp, of in ranks.items()
+    )
+
+
+# --- what they wait for -------------------------------------------------------------------------------------
+
+
+def _barriers(waits: list[_Wait]) -> list[MBarrier]:
+    """The mbarriers that somebody waits for, each once."""
+    return list(dict.fromkeys(barrier for wait in waits for barrier in wait.barriers))
+
+
+def _brings(instruction: Instruction) -> str | None:
+    """What an instruction brings to an mbarrier: "arrivals", "bytes", or None for nothing."""
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    if opcode in {"cp", "st", "red"} and "mbarrier::complete_tx::bytes" in modifiers:
+        return "bytes"
+    if opcode == "mbarrier":
+        return {"complete_tx": "bytes", "arrive": "arrivals", "arrive_drop": "arrivals"}.get(modifiers[0])
+    if opcode == "tcgen05" and modifiers[:1] == ("commit",):
+        return "arrivals"
+    return "arrivals" if opcode == "cp" and modifiers[:3] == ("async", "mbarrier", "arrive") else None
+
+
+class _Histories:
+    """What mbarriers have got, and who could bring them more."""
+
+    def __init__(self, machine: Machine, runs: Mapping[int, int], waits: list[_Wait]) -> None:
+        self.machine = machine
+        self.standing: dict[tuple[int, int], _Wait] = {}
+        """Where the warps of a bundle stand."""
+        for wait in waits:
+            self.standing.setdefault((id(wait.bundle), wait.warp), wait)
+        self.never: dict[str, list[Instruction]] = {"arrivals": [], "bytes": []}
+        """Instructions that could bring something, and that no warp has executed."""
+        for block in machine.program.blocks:
+            if not runs[block.index]:
+                for instruction in block.instructions:
+                    if brings := _brings(instruction):
+                        self.never[brings].append(instruction)
+
+    def bytes_are_wrong(self, barrier: MBarrier) -> bool:
+        """Whether all arrivals have come and all that brings bytes has run, and the bytes do not add up.
+
+        Where somebody has brought bytes to an earlier phase and none to this one, its wait is the cause.
+        """
+        if barrier.pending or not barrier.tx:
+            return False
+        return barrier.tx < 0 or not any(what == "complete_tx" for what, _, _ in self._late(barrier))
+
+    @staticmethod
+    def _late(barrier: MBarrier) -> list[tuple[str, int, Origin]]:
+        """Who has brought something to an earlier phase and nothing to this one: what, last phase, who."""
+        last: dict[tuple[str, int, int], tuple[int, Origin]] = {}
+        for (what, phase, *who), (_, origin) in barrier.history.items():
+            last[what, who[0], who[1]] = (phase, origin)
+        return [
+            (what, phase, origin)
+            for (what, *_), (phase, origin) in last.items()
+            if phase < barrier.phase and what in {"arrive", "complete_tx"}
+        ]
+
+    def rows(self, barriers: list[MBarrier]) -> Iterator[str]:
+        """What each has got and lacks; those that are alike are one."""
+        alike: dict[tuple[str, ...], list[MBarrier]] = {}
+        for barrier in barriers:
+            alike.setdefault((barrier.label(), *self._of(barrier)), []).append(barrier)
+        lines = 0
+        for count, ((_, *rows), found) in enumerate(alike.items()):
+            lines += len(rows)
+            if count and lines > _TOLD:
+                yield f"  and {number(len(alike) - count, 'mbarrier')} more"
+                return
+            others = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
+            yield f"  {found[0].where()}{others}: {rows[0]}"
+            yield from (f"    {row}" for row in rows[1:])
+
+    def _of(self, barrier: MBarrier) -> Iterator[str]:
+        deeds = self._deeds(barrier)
+        before = ""
+        if barrier.phase and not deeds:
+            parity = barrier.phase - 1 & 1
+            before = f"; phase {barrier.phase - 1} is complete, and a wait for parity {parity} would pass"
+        yield f"phase {barrier.phase} has received" + (":" if deeds else " nothing") + before
+        yield from deeds[:_DEEDS]
+        if len(deeds) > _DEEDS:
+            yield f"and from {number(len(deeds) - _DEEDS, 'line')} more"
+        wanted = "arrivals" if barrier.pending else "bytes"
+        kind = {"arrivals": "arrive", "bytes": "complete_tx"}[wanted]
+        late = [row for row in self._late(barrier) if row[0] == kind]
+        for what, phase, origin in late[-_SITES:]:
+            yield (
+                f"phase {phase} received {_DEED[what].format(wanted)} at line {self._line(origin)} by"
+                f" {_who([origin])}{self._stands(origin)}"
+            )
+        if barrier.tx >= 0 and (never := [i for i in self.never[wanted] if self._may_mean(i, barrier)]):
+            lines = ", ".join(
+                f"{line_in_words(self.machine.module, i.line)} ({'.'.join((i.opcode, *i.modifiers[:2]))})"
+                for i in never[:_SITES]
+            )
+            more = f" and {len(never) - _SITES} more" if len(never) > _SITES else ""
+            yield f"could bring {wanted} but was never executed: line {lines}{more}"
+
+    def _deeds(self, barrier: MBarrier) -> list[str]:
+        """What the current phase has got: one row for a line of the kernel, whoever executed it."""
+        sites: dict[tuple[str, str], list[tuple[int, Origin]]] = {}
+        came = sorted(barrier.came(barrier.phase), key=lambda row: row[2].site.line)
+        for what, count, origin in came:
+            sites.setdefault((what, self._line(origin)), []).append((count, origin))
+        rows = []
+        for (what, line), found in sites.items():
+            counts = {count for count, _ in found}
+            each = f" ({counts.pop()} each)" if len(found) > 1 and len(counts) == 1 else ""
+            total = number(sum(count for count, _ in found), "byte" if what.endswith("tx") else "arrival")
+            rows.append(
+                f"{_DEED[what].format(total)} at line {line} by {_who([origin for _, origin in found])}{each}"
+            )
+        return rows
+
+    def _line(self, origin: Origin) -> str:
+        return line_in_words(self.machine.module, origin.site.line)
+
+    def _stands(self, origin: Origin) -> str:
+        """What a warp does now."""
+        wait = self.standing.get((id(origin.bundle), origin.lane // WARP_SIZE))
+        if wait is None:
+            return ", which has ended"
+        return f", which waits at line {line_in_words(self.machine.module, wait.line)}"
+
+    def _may_mean(self, instruction: Instruction, barrier: MBarrier) -> bool:
+        """Whether its operands name no other variable than the one that the barrier lies in."""
+        names = {
+            operand.base.text
+            for operand in instruction.operands
+            if hasattr(operand, "base") and operand.base is not None
+        }
+        places = self.machine.program.placement.shared_variables
+        known = [places[name] for name in names if name in places]
+        return not known or any(first <= barrier.offset < stop for first, stop in known)

@@ -1,0 +1,1 @@
+"""Instructions that compute in registers: arithmetic, logic, comparison, conversion, moves."""

@@ -1,0 +1,238 @@
+"""cvt: conversions between the number types, with every rounding and clamp that the ISA gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask, put
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.numbers import formats as numerics
+from cutecourse.emulator.numbers.formats import FORMATS, Bits, FloatFormat, Rounding
+
+__all__: list[str] = []
+
+_INTEGERS = tuple(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
+_SCALARS = (*_INTEGERS, "f16", "bf16", "f32", "f64", "tf32")
+_PACKED = {"f16x2": "f16", "bf16x2": "bf16", "e4m3x2": "e4m3", "e5m2x2": "e5m2"}
+_TO_INTEGER: dict[str, Rounding] = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi": "rp"}
+_TO_FLOAT: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp", "rna")
+_REGISTER_BITS = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16}
+
+# Casts that round to nearest even, and once: from f64 to bf16, say, ml_dtypes goes through f32.
+_ROUNDED_BY_NUMPY = {
+    *(("f32", source) for source in ("f16", "u32", "s32", "u64", "s64")),
+    *(("f64", source) for source in ("u32", "s32", "u64", "s64")),
+    ("f16", "f32"),
+    ("bf16", "f32"),
+}
+
+Convert = Callable[[NDArray[Any]], Bits]
+
+
+def _bits(name: str) -> int:
+    return _REGISTER_BITS.get(name) or int(name.lstrip("bsuf"))
+
+
+@instruction("cvt")
+def cvt(site: Site) -> Step:
+    """Convert a number to another type: widen, cut, round or clamp it.
+
+    Shapes:     one number, or two for the packed types: the first source goes to the high half. A register
+                wider than the type gives its low bits, and is filled by the sign or by zeros.
+    Units:      integer roundings .rni .rzi .rmi .rpi (to a whole number), float roundings .rn .rz .rm .rp
+                .rna; a float is clamped into an integer type; .sat clamps an integer into the target's range,
+                a float into [0, 1].
+    Errors:     UnsupportedInstruction for a pair of types, a rounding or a clamp that do not go together.
+    Simplified: nothing known. The bits of NaNs, which the ISA leaves open in part, are those of an H200.
+    Source:     PTX ISA 9.0, cvt (#data-movement-and-conversion-instructions-cvt).
+    """
+    whole = site.one_of(*_TO_INTEGER)
+    rounding = site.one_of(*_TO_FLOAT)
+    clamps = {name: site.has(name) for name in ("ftz", "sat", "relu", "satfinite")}
+    target = site.type(*_SCALARS, *_PACKED)
+    source = site.type(*_SCALARS, *_PACKED)
+    if target in _PACKED or source in _PACKED:
+        return _packed(site, target, source, rounding, clamps)
+    if clamps["satfinite"] and target not in ("f16", "bf16", "tf32"):
+        site.unsupported(f".satfinite cannot be combined with .{target}")
+    if clamps["relu"] and (target not in ("f16", "bf16", "tf32") or source != "f32"):
+        site.unsupported(f".relu cannot be combined with .{target}.{source}")
+    convert = _scalar(site, target, source, whole, rounding, clamps)
+    width = site.width(0) or _bits(target)
+    if not any(clamps.values()) and whole is None and rounding in (None, "rn"):
+        cast = _cast(site, target, source, width)
+        if cast is not None:
+            return cast
+    a = site.source(1, f"u{_bits(source)}")
+    d = site.destination(0, f"u{width}")
+    signed = target[0] == "s"
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        result = convert(bundle.rows[f"u{_bits(source)}"][a])
+        if signed and width > _bits(target):
+            result = numerics.integer_to_integer(result, _bits(target), True, width, True)
+        put(bundle.rows[f"u{width}"][d], result, mask)
+
+    return step
+
+
+def _cast(site: Site, target: str, source: str, width: int) -> Step | None:
+    """The conversions that NumPy's casts do exactly, for speed; None for the others."""
+    if target in _INTEGERS and source in _INTEGERS:
+        written = f"{target[0]}{width}"
+        narrow = KINDS[target][1]
+        d, a = site.destination(0, written), site.source(1, source)
+
+        def cast_integer(bundle: Bundle, mask: Mask) -> None:
+            put(bundle.rows[written][d], bundle.rows[source][a].astype(narrow), mask)
+
+        return cast_integer
+    if (target, source) not in _ROUNDED_BY_NUMPY:
+        return None
+    fmt, kind = FORMATS[target], KINDS[target][1]
+    bits = f"u{fmt.bits}"
+    d, a = site.destination(0, bits), site.source(1, source)
+
+    def cast_float(bundle: Bundle, mask: Mask) -> None:
+        held = bundle.rows[source][a]
+        if source in _INTEGERS:
+            put(bundle.rows[bits][d], held.astype(kind).view(f"u{fmt.bits // 8}"), mask)
+        else:
+            put(bundle.rows[bits][d], _cast_bits(held, fmt), mask)
+
+    return cast_float
+
+
+def _cast_bits(held: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
+    """Floats in another format, rounded to the nearest by NumPy; NaN becomes the format's canonical one."""
+    result = held.astype(KINDS[fmt.name][1]).view(f"u{fmt.bits // 8}")
+    nan = np.isnan(held)
+    if b"\x01" in nan.tobytes():
+        result[nan] = fmt.nan
+    return result
+
+
+def _scalar(
+    site: Site,
+    target: str,
+    source: str,
+    whole: str | None,
+    rounding: Rounding | None,
+    clamps: dict[str, bool],
+) -> Convert:
+    to_integer, from_integer = target in _INTEGERS, source in _INTEGERS
+    sat, ftz = clamps["sat"], clamps["ftz"]
+    if ftz and "f32" not in (target, source):
+        site.unsupported(".ftz needs .f32 on one side")
+    if to_integer and from_integer:
+        if whole or rounding:
+            site.unsupported("an integer needs no rounding on its way to an integer")
+        a_bits, a_signed, d_bits, d_signed = _bits(source), source[0] == "s", _bits(target), target[0] == "s"
+        return lambda a: numerics.integer_to_integer(a, a_bits, a_signed, d_bits, d_signed, sat=sat)
+    if to_integer:
+        if whole is None or rounding:
+            site.unsupported("a float becomes an integer with .rni, .rzi, .rmi or .rpi")
+        # The range is clamped with or without .sat.
+        fmt, mode = FORMATS[source], _TO_INTEGER[whole]
+        d_bits, d_signed = _bits(target), target[0] == "s"
+        return lambda a: numerics.float_to_integer(a, fmt, d_bits, d_signed, mode, ftz=ftz)
+    if from_integer:
+        if rounding not in ("rn", "rz", "rm", "rp"):
+            site.unsupported("an integer becomes a float with .rn, .rz, .rm or .rp")
+        fmt, a_bits, a_signed = FORMATS[target], _bits(source), source[0] == "s"
+        return lambda a: numerics.integer_to_float(a, a_bits, a_signed, fmt, rounding, sat=sat)
+    a_fmt, d_fmt = FORMATS[source], FORMATS[target]
+    if whole is not None:
+        if source != target:
+            site.unsupported(f".{whole} rounds a float to a whole number of its own type, or to an integer")
+        mode = _TO_INTEGER[whole]
+        return lambda a: numerics.round_to_integral(a, d_fmt, mode, ftz=ftz, sat=sat)
+    narrows = d_fmt.fraction_bits < a_fmt.fraction_bits or d_fmt.exponent_bits < a_fmt.exponent_bits
+    if narrows and rounding is None:
+        site.unsupported(f"from .{source} to .{target} a rounding modifier is needed")
+    if rounding and not narrows and "bf16" not in (source, target):
+        site.unsupported(f"from .{source} to .{target} there is nothing to round")
+    if (rounding == "rna" and target != "tf32") or source == "tf32" or (target == "tf32" and source != "f32"):
+        site.unsupported(f"no conversion .{rounding}.{target}.{source}")
+    relu, satfinite = clamps["relu"], clamps["satfinite"]
+    if rounding == "rna":
+        return lambda a: numerics.convert_to_tf32_away(a, satfinite=satfinite)
+    return lambda a: numerics.convert_float(
+        a, a_fmt, d_fmt, rounding or "rn", ftz=ftz, sat=sat, relu=relu, satfinite=satfinite
+    )
+
+
+def _packed(site: Site, target: str, source: str, rounding: Rounding | None, clamps: dict[str, bool]) -> Step:
+    """Two numbers at once: f32 pairs into halves, and fp8 pairs from and into f16 pairs."""
+    relu, satfinite = clamps["relu"], clamps["satfinite"]
+    fp8 = target in ("e4m3x2", "e5m2x2")
+    allowed = {
+        "f16x2": ("f32", "e4m3x2", "e5m2x2"),
+        "bf16x2": ("f32",),
+        "e4m3x2": ("f32", "f16x2"),
+        "e5m2x2": ("f32", "f16x2"),
+    }
+    if source not in allowed.get(target, ()) or clamps["ftz"] or clamps["sat"]:
+        site.unsupported(f"no conversion .{target}.{source} with these modifiers")
+    if rounding not in (("rn", "rz") if source == "f32" and not fp8 else ("rn",)) or (fp8 and not satfinite):
+        site.unsupported(f".{target}.{source} takes .rn{'.satfinite' if fp8 else ' or .rz'}")
+    d_fmt = FORMATS[_PACKED[target]]
+    a_fmt = FORMATS[_PACKED.get(source, source)]
+    d_kind, a_kind = f"u{_bits(target)}", f"u{_bits(source)}"
+    d = site.destination(0, d_kind)
+    sources = [site.source(index, a_kind) for index in range(1, 3 if source == "f32" else 2)]
+
+    plain = rounding == "rn" and source == "f32" and not (fp8 or relu or satfinite)
+
+    def convert(values: NDArray[Any]) -> Bits:
+        if plain:
+            return _cast_bits(values.view(np.float32), d_fmt).astype(np.uint64)
+        mode: Rounding = "rz" if rounding == "rz" else "rn"
+        return numerics.convert_float(values, a_fmt, d_fmt, mode, relu=relu, satfinite=satfinite)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        rows = bundle.rows[a_kind]
+        if len(sources) == 2:
+            high, low = (rows[slot] for slot in sources)
+        else:
+            both = rows[sources[0]].astype(np.uint64)
+            high, low = both >> np.uint64(a_fmt.bits), both & np.uint64((1 << a_fmt.bits) - 1)
+        result = (convert(high) << np.uint64(d_fmt.bits)) | convert(low)
+        put(bundle.rows[d_kind][d], result, mask)
+
+    return step
+
+
+@instruction("cvt.pack.sat")
+def cvt_pack(site: Site) -> Step:
+    """Clamp two integers into a narrower type and join them, above or below what came before.
+
+    Shapes:     d = low bits of c shifted up by two results, then a, then b: b is the lowest. Without c (16
+                bits) the two results fill the register.
+    Source:     PTX ISA 9.0, cvt.pack (#data-movement-and-conversion-instructions-cvt-pack).
+    """
+    target = site.type("u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2")
+    source = site.type("s32")
+    bits, signed = int(target[1:]), target[0] == "s"
+    d, a, b = site.destination(0, "u32"), site.source(1, "u32"), site.source(2, "u32")
+    c = None
+    if bits < 16:
+        if site.one_of("b32") is None:
+            site.unsupported(f"cvt.pack.sat.{target}.{source} takes .b32 and a third source")
+        c = site.source(3, "u32")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        rows = bundle.rows["u32"]
+        high = numerics.integer_to_integer(rows[a], 32, True, bits, signed, sat=True)
+        low = numerics.integer_to_integer(rows[b], 32, True, bits, signed, sat=True)
+        result = (high << np.uint64(bits)) | low
+        if c is not None:
+            result |= rows[c].astype(np.uint64) << np.uint64(2 * bits)
+        put(rows[d], result & np.uint64(0xFFFF_FFFF), mask)
+
+    return step

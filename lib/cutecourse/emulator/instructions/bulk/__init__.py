@@ -1,0 +1,1 @@
+"""Bulk and tensor copies: what the Tensor Memory Accelerator does."""

@@ -1,0 +1,104 @@
+"""The element-wise reductions of cp.reduce.async.bulk and cp.reduce.async.bulk.tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.numbers.exact import first_nan
+from cutecourse.emulator.numbers.formats import FORMATS, flush_subnormals
+
+__all__ = ["OPERATIONS", "Reduction", "reduction"]
+
+Words = NDArray[Any]
+Reduction = Callable[[Words, Words], Words]
+"""(what the destination holds, the source) -> what it holds next, as unsigned words."""
+
+OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+_INTEGERS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+_FLOATS: dict[str, Any] = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "f32_ftz": np.float32,
+}
+
+
+def reduction(operation: str, kind: str) -> Reduction:
+    """One operation on elements of a type: "u32", "s64", "f16", "b32", ...
+
+    Floats are added to nearest even; min and max of f16 and bf16 prefer a number to a NaN; a NaN that comes
+    out is the canonical one, but for f64, where it is the source's or else the destination's. inc and dec
+    wrap around at the source's value. "f32_ftz", which only tensor maps have, is f32 without subnormals; the
+    PTX ISA says so of cp.reduce.async.bulk.add.f32 too, and an H200 keeps them there.
+    """
+    if operation == "inc":
+        return lambda old, new: np.where(old >= new, old.dtype.type(0), old + old.dtype.type(1))
+    if operation == "dec":
+        return lambda old, new: np.where((old == 0) | (old > new), new, old - old.dtype.type(1))
+    if kind in _FLOATS:
+        if kind == "f64":
+            return _add_f64
+        return _float_add(kind) if operation == "add" else _float_extreme(kind, operation)
+    function = _INTEGERS[operation]
+    if kind[0] == "s":
+        signed = f"i{int(kind[1:]) // 8}"
+        return lambda old, new: function(old.view(signed), new.view(signed)).view(old.dtype)
+    return function
+
+
+def _float_add(kind: str) -> Reduction:
+    number = np.dtype(_FLOATS[kind])
+    flushes = kind == "f32_ftz"
+    canonical = int(FORMATS["f32" if flushes else kind].nan)
+
+    def add(old: Words, new: Words) -> Words:
+        nan = old.dtype.type(canonical)
+        if flushes:
+            old, new = (flush_subnormals(x, FORMATS["f32"]).astype(x.dtype) for x in (old, new))
+        with np.errstate(all="ignore"):
+            total = old.view(number) + new.view(number)
+        words = np.where(np.isnan(total), nan, total.view(old.dtype))
+        return flush_subnormals(words, FORMATS["f32"]).astype(old.dtype) if flushes else words
+
+    return add
+
+
+def _add_f64(old: Words, new: Words) -> Words:
+    """Add f64; a NaN among the operands comes out as it is, the source's first, as an H200 has it."""
+    with np.errstate(all="ignore"):
+        total = old.view(np.float64) + new.view(np.float64)
+    words = first_nan(total.view(np.uint64), old, new)
+    for operand in (old, new):
+        words = np.where(np.isnan(operand.view(np.float64)), operand, words)
+    return words
+
+
+def _float_extreme(kind: str, operation: str) -> Reduction:
+    number = np.dtype(_FLOATS[kind])
+
+    def extreme(old: Words, new: Words) -> Words:
+        nan = old.dtype.type(int(FORMATS[kind].nan))
+        x, y = old.view(number), new.view(number)
+        sign = old.dtype.type(1 << (8 * old.dtype.itemsize - 1))
+        # Among equal ones -0 is the smaller.
+        if operation == "min":
+            second = (y < x) | ((x == y) & (new & sign != 0))
+        else:
+            second = (y > x) | ((x == y) & (new & sign == 0))
+        chosen = np.where(np.isnan(x) | (second & ~np.isnan(y)), new, old)
+        return np.where(np.isnan(x) & np.isnan(y), nan, chosen)
+
+    return extreme

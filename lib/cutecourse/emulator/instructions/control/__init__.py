@@ -1,0 +1,1 @@
+"""Instructions that decide which lanes run and with what: branches, calls, shuffles, elections."""

@@ -1,0 +1,295 @@
+"""Instructions that decide where lanes go next: branches, calls, return, exit, trap."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask, Split, put
+from cutecourse.emulator.core.frame import size_of
+from cutecourse.emulator.core.machine import WAIT
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import InvalidOperand, KernelTrap
+from cutecourse.emulator.instructions.control.library import LIBRARY
+from cutecourse.ptx.scopes import LabelSymbol, Register
+from cutecourse.ptx.syntax import BranchTargets, Function, Name, Operand, Sequence, Variable
+
+__all__ = ["copy_results"]
+
+
+class _Always:
+    """A control instruction after which no lane goes on to the next block."""
+
+    never_falls = True
+
+    def __init__(self, control: Step) -> None:
+        self.control = control
+
+    def __call__(self, bundle: Bundle, split: Split, following: int) -> int:
+        result: int = self.control(bundle, split, following)
+        return result
+
+
+@instruction("bra", control=True)
+def bra(site: Site) -> Step:
+    """Jump to a label; with a guard, in the lanes where it holds.
+
+    Shapes:     no operands but the label.
+    Errors:     InvalidOperand for what is no label of the function.
+    Simplified: `.uni` is taken as a hint; lanes that differ diverge as with a plain `bra`.
+    Source:     PTX ISA 9.0, Control Flow Instructions: bra (#control-flow-instructions-bra).
+    """
+    site.has("uni")
+    target = site.program.label_block(site.label(0))
+    site.program.edge(target)
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        return target
+
+    return _Always(control)
+
+
+@instruction("brx.idx", control=True)
+def brx_idx(site: Site) -> Step:
+    """Jump to the label that an index picks from a list of branch targets.
+
+    Shapes:     the index is u32 in each lane; lanes with different indices diverge.
+    Units:      the index counts labels from zero.
+    Errors:     InvalidOperand where the index is past the end of the list.
+    Simplified: `.uni` is taken as a hint.
+    Source:     PTX ISA 9.0, Control Flow Instructions: brx.idx (#control-flow-instructions-brx-idx).
+    """
+    site.has("uni")
+    index = site.source(0, "u32")
+    operand = site.operand(1)
+    table = site.scope.lookup(operand.text) if isinstance(operand, Name) else None
+    if not isinstance(table, BranchTargets):
+        site.invalid(f"{operand} is not a list of branch targets")
+    targets = []
+    for label in table.labels:
+        found = site.scope.lookup(label)
+        if not isinstance(found, LabelSymbol):
+            site.invalid(f"{label} is not a label of this function")
+        targets.append(site.program.label_block(found))
+        site.program.edge(targets[-1])
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        row = bundle.rows["u32"][index]
+        lanes = bundle.lanes(split.mask)
+        values = row.reshape(-1)[lanes]
+        past = values >= len(targets)
+        if past.any():
+            position = int(np.argmax(past))
+            raise site.error(
+                InvalidOperand,
+                f"index {int(values[position])} of a list of {len(targets)} branch targets",
+                bundle,
+                lanes[position],
+            )
+        found: list[int] = np.unique(values).tolist()
+        for other in found[1:]:
+            bundle.machine.fork(bundle, split, row == np.uint32(other), targets[other])
+        return targets[found[0]]
+
+    return _Always(control)
+
+
+@instruction("exit", control=True)
+def exit_(site: Site) -> Step:
+    """End the lanes that execute it.
+
+    Shapes:     no operands.
+    Errors:     none.
+    Simplified: barriers that wait for the whole block stop waiting for warps that have ended.
+    Source:     PTX ISA 9.0, Control Flow Instructions: exit (#control-flow-instructions-exit).
+    """
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        return bundle.machine.exit(bundle, split)
+
+    return _Always(control)
+
+
+@instruction("ret", control=True)
+def ret(site: Site) -> Step:
+    """Return from a device function to its caller; in a kernel, end the lanes.
+
+    Shapes:     no operands.
+    Errors:     none.
+    Simplified: `.uni` is taken as a hint.
+    Source:     PTX ISA 9.0, Control Flow Instructions: ret (#control-flow-instructions-ret).
+    """
+    site.has("uni")
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        return bundle.machine.leave(bundle, split)
+
+    return _Always(control)
+
+
+@instruction("trap", control=True)
+def trap(site: Site) -> Step:
+    """Abort the kernel: here, an error that says who executed it.
+
+    Shapes:     no operands.
+    Errors:     KernelTrap, always.
+    Source:     PTX ISA 9.0, Miscellaneous Instructions: trap (#miscellaneous-instructions-trap).
+    """
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        raise site.error(KernelTrap, "the kernel executed trap", bundle, bundle.lanes(split.mask)[0])
+
+    return _Always(control)
+
+
+@instruction("brkpt", control=True)
+def brkpt(site: Site) -> Step:
+    """Suspend for a debugger; without one, as on hardware, the kernel ends with an error.
+
+    Shapes:     no operands.
+    Errors:     KernelTrap, always.
+    Simplified: no debugger can be attached.
+    Source:     PTX ISA 9.0, Miscellaneous Instructions: brkpt (#miscellaneous-instructions-brkpt).
+    """
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        raise site.error(KernelTrap, "the kernel executed brkpt", bundle, bundle.lanes(split.mask)[0])
+
+    return control
+
+
+# --- calls -----------------------------------------------------------------------------------------------
+
+
+def _parts(site: Site) -> tuple[list[Operand], Function, list[Operand]]:
+    """A call's results, its function and its arguments."""
+    operands = list(site.operands)
+    results: list[Operand] = []
+    first = operands[0] if operands else None
+    if isinstance(first, Sequence):
+        results = list(first.items)
+        del operands[0]
+    if not operands or not isinstance(operands[0], Name):
+        site.invalid("a call needs the name of a function")
+    callee = site.scope.lookup(operands[0].text)
+    if isinstance(callee, Register):
+        site.unsupported("indirect calls are not supported")
+    if not isinstance(callee, Function):
+        site.invalid(f"{operands[0]} is not a function")
+    arguments: list[Operand] = []
+    if len(operands) > 1 and isinstance(operands[1], Sequence):
+        arguments = list(operands[1].items)
+    if len(results) != len(callee.returns) or len(arguments) != len(callee.params):
+        site.invalid(
+            f"{callee.name} has {len(callee.returns)} results and {len(callee.params)} parameters,"
+            f" but the call has {len(results)} and {len(arguments)}"
+        )
+    return results, callee, arguments
+
+
+def _copy_bytes(target: int, source: int, size: int) -> Step:
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for memory in (bundle.local, bundle.local_written):
+            lanes = memory.reshape(bundle.n, WARP_SIZE, -1)
+            put(lanes[..., target : target + size], lanes[..., source : source + size], mask)
+
+    return step
+
+
+def _copy_row(kind: str, target: int, source: int) -> Step:
+    def step(bundle: Bundle, mask: Mask) -> None:
+        rows = bundle.rows[kind]
+        put(rows[target], rows[source], mask)
+
+    return step
+
+
+def _pass(site: Site, formal: Variable, actual: Operand, callee: Function, *, back: bool) -> Step:
+    """Copy an argument into a parameter or, with `back`, a result out of one."""
+    program = site.program
+    if formal.space == "reg":
+        bits = {1: "pred", 8: "u8", 16: "u16", 32: "u32", 64: "u64"}
+        register = program.formal_register(callee, formal.name)
+        kind = bits[register.bits]
+        inner = program.formal_slot(callee, register, kind)
+        if back:
+            return _copy_row(kind, site.write(actual, kind), inner)
+        return _copy_row(kind, inner, site.read(actual, kind))
+    variable = site.scope.lookup(actual.text) if isinstance(actual, Name) else None
+    if not isinstance(variable, Variable) or variable.space != "param":
+        site.unsupported(f"{actual} is passed for the parameter {formal.name}, but is not a .param variable")
+    inner_offset = program.local_offset(formal, callee.name)
+    outer_offset = program.local_offset(variable)
+    if inner_offset is None or outer_offset is None:
+        site.invalid(f"{actual} has no place in parameter space")
+    size = size_of(formal)
+    if size_of(variable) != size:
+        site.invalid(f"{actual} has {size_of(variable)} bytes, but the parameter {formal.name} has {size}")
+    if back:
+        return _copy_bytes(outer_offset, inner_offset, size)
+    return _copy_bytes(inner_offset, outer_offset, size)
+
+
+def copy_results(site: Site) -> list[Step]:
+    """The steps at the place a call returns to: the function's results into the call's operands."""
+    results, callee, _ = _parts(site)
+    if callee.body is None:
+        return []
+    return [
+        _pass(site, formal, actual, callee, back=True)
+        for formal, actual in zip(callee.returns, results, strict=True)
+    ]
+
+
+@instruction("call", control=True)
+def call(site: Site) -> Step:
+    """Run a device function and continue after the call.
+
+    Shapes:     arguments and results are .param variables or registers, for each lane.
+    Errors:     UnsupportedInstruction for recursive and indirect calls, and for functions without a body but
+                `vprintf` and `__assertfail`.
+    Simplified: each function has one set of registers for each lane; `.uni` is taken as a hint.
+    Source:     PTX ISA 9.0, Control Flow Instructions: call (#control-flow-instructions-call).
+    """
+    site.has("uni")
+    results, callee, arguments = _parts(site)
+    program = site.program
+    if callee.body is None:
+        builtin = LIBRARY.get(callee.name)
+        if builtin is None:
+            site.unsupported(f"{callee.name} has no body in this module")
+        return builtin(site, results, arguments)
+    steps = [
+        _pass(site, formal, actual, callee, back=False)
+        for formal, actual in zip(callee.params, arguments, strict=True)
+    ]
+    target = program.starts[callee.name]
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        for step in steps:
+            step(bundle, split.mask)
+        split.stack = (*split.stack, following)
+        return target
+
+    return control
+
+
+@instruction("nanosleep", control=True)
+def nanosleep(site: Site) -> Step:
+    """Let other warps run for a while.
+
+    Shapes:     one u32 in each lane.
+    Units:      nanoseconds.
+    Errors:     none.
+    Simplified: the warp's turn ends; no time is kept.
+    Source:     PTX ISA 9.0, Miscellaneous Instructions: nanosleep (#miscellaneous-instructions-nanosleep).
+    """
+    site.type("u32")
+    site.source(0, "u32")
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        split.at = following
+        split.turn = bundle.machine.issued
+        return WAIT
+
+    return control

@@ -1,0 +1,270 @@
+"""setmaxnreg: warps of a block pass registers to each other, by way of the block's pool."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.machine import WAIT
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.warp_values import require_whole_warps
+from cutecourse.emulator.errors import LaunchError, RegisterPoolError
+from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
+from cutecourse.ptx.syntax import IntLiteral
+from cutecourse.trace.words import number, runs
+
+__all__: list[str] = []
+
+_REGISTERS = 1 << 16
+"""Of 32 bits, in an SM."""
+_MOST = 256
+_LEAST = 24
+_STEP = 8
+
+
+@instruction("setmaxnreg.inc", "setmaxnreg.dec", control=True, gated=True)
+def setmaxnreg(site: Site) -> Step:
+    """Raise a warp's number of registers from its block's pool, or lower it and give the rest to the pool.
+
+    Shapes:     one operand, a constant; all four warps of a warpgroup.
+    Units:      registers of a thread, a multiple of 8 from 24 to 256.
+    Blocks:     .inc, while the pool has too few registers for the warp.
+    Errors:     RegisterPoolError (.inc to fewer registers than the warp has, .dec to more, a second
+                setmaxnreg before all warps of the warpgroup have executed the first), DivergedWarp,
+                DeadlockError where the pool never has enough. LaunchError for a block that has more
+                registers at its start than an SM.
+    Simplified: all warps start with what `.maxnreg` says. Without it they start with what `.minnctapersm`
+                and `.reqntid` or `.maxntid` leave: 65536 registers shared out to the threads of so many
+                blocks, whole warpgroups each, rounded down to a multiple of 8. ptxas starts with no more
+                registers than the kernel's largest .inc asks for, and so does the emulator. A kernel that
+                gives neither is noted, and its setmaxnreg do nothing, as with ptxas 13.0. The pool is empty
+                at first, and a warp that ends gives nothing back. Registers keep their values: the emulator
+                does not know which virtual registers a .dec takes away, nor that new ones are undefined.
+    Source:     PTX ISA 9.0, setmaxnreg (#miscellaneous-instructions-setmaxnreg).
+    """
+    site.expect("sync")
+    site.expect("aligned")
+    site.type("u32")
+    count = site.constant(0)
+    if len(site.operands) != 1 or count is None or not _LEAST <= count <= _MOST or count % _STEP:
+        site.invalid(f"{_short(site)} takes a constant: a multiple of {_STEP} from {_LEAST} to {_MOST}")
+    raises = site.instruction.modifiers[0] == "inc"
+    start = _start(site)
+    site.converge()
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        require_whole_warps(site, bundle, split.mask)
+        clusters = bundle.clusters(split.mask)
+        for cluster in clusters:
+            origin = Origin(site, bundle, cluster * WARP_SIZE)
+            group = Warpgroup.of(site, bundle, cluster)
+            _check_order(origin, group)
+            group.come(site, bundle, None)
+            if start is None:
+                report("setmaxnreg ignored", _IGNORED, origin)
+        if start is None:
+            return following
+        pool = _Pool.of(bundle, start)
+        held = pool.held[bundle.warp]
+        for cluster in clusters:
+            if (held[cluster] > count) if raises else (held[cluster] < count):
+                raise site.error(
+                    RegisterPoolError,
+                    f"{_short(site)} {count}, but the warp has {held[cluster]} registers per thread."
+                    f" .{'inc' if raises else 'dec'} must not"
+                    f" {'lower' if raises else 'raise'} their number.",
+                    bundle,
+                    cluster * WARP_SIZE,
+                )
+        if raises:
+            return pool.ask(site, bundle, split, count, following)
+        pool.give(site, bundle, clusters, count)
+        return following
+
+    return control
+
+
+_IGNORED = (
+    "nothing says how many registers the warps start with, so setmaxnreg does nothing. Give the entry"
+    " .maxnreg, or .minnctapersm beside .reqntid (in the CuTe DSL: min_blocks_per_mp=1 at the launch)."
+)
+
+
+def _short(site: Site) -> str:
+    """The instruction without what all its forms share."""
+    return f"setmaxnreg.{site.instruction.modifiers[0]}"
+
+
+def _start(site: Site) -> int | None:
+    """The registers per thread that all warps start with; None where nothing says so."""
+    machine = site.machine
+    entry = machine.entry
+    threads = entry.directive("reqntid") or entry.directive("maxntid")
+    blocks = entry.directive("minnctapersm")
+    most = entry.directive("maxnreg")
+    limits = []
+    if most:
+        limits.append(max(_LEAST, -(-most[0] // _STEP) * _STEP))
+    if threads and blocks:
+        warps = -(-int(np.prod(threads)) // WARP_SIZE)
+        whole = -(-warps // WARPS) * WARPS
+        limits.append(_REGISTERS // (WARP_SIZE * whole * max(blocks[0], 1)) // _STEP * _STEP)
+    if not limits:
+        return None
+    start = min(*limits, _MOST, max(_increases(site), default=_MOST))
+    if start * machine.warps_per_block * WARP_SIZE > _REGISTERS:
+        raise LaunchError(
+            f"{machine.threads_per_block} threads with {start} registers each do not fit: an SM has"
+            f" {_REGISTERS} registers. Lower .maxnreg to"
+            f" {_REGISTERS // (machine.warps_per_block * WARP_SIZE) // _STEP * _STEP}.",
+            kernel=entry.name,
+            line=site.line,
+        )
+    return start
+
+
+def _increases(site: Site) -> list[int]:
+    """What the kernel's setmaxnreg.inc ask for."""
+    found = []
+    for function in site.program.flat.values():
+        for one in function.instructions:
+            if one.opcode == "setmaxnreg" and one.modifiers[:1] == ("inc",):
+                found += [operand.value for operand in one.operands if isinstance(operand, IntLiteral)]
+    return found
+
+
+def _check_order(origin: Origin, group: Warpgroup) -> None:
+    """Refuse a setmaxnreg while other warps have still to execute the warpgroup's one before."""
+    for earlier in group.ahead(origin.bundle):
+        if earlier.instruction.opcode == "setmaxnreg":
+            raise origin.error(
+                RegisterPoolError,
+                f"warp {origin.bundle.warp} executes {_short(origin.site)} before all warps of its"
+                f" warpgroup have executed {_short(earlier)} at line {earlier.line}. Synchronize"
+                " the warpgroup between the two, for example with bar.sync.",
+            )
+
+
+@dataclass(eq=False)
+class _Pool:
+    """The register pool of each block of one rank in a cohort, in registers per thread of one warp."""
+
+    cohort: Cohort
+    rank: int
+    start: int
+    held: NDArray[np.int64] = field(init=False)
+    """How many the threads of each warp have: shape (warps of a block, n)."""
+    free: NDArray[np.int64] = field(init=False)
+    """How many registers are in the pool, for one warp: shape (n,)."""
+    waiting: list[tuple[Bundle, Split]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        shape = (self.cohort.machine.warps_per_block, self.cohort.n)
+        self.held = np.full(shape, self.start, dtype=np.int64)
+        self.free = np.zeros(self.cohort.n, dtype=np.int64)
+
+    @classmethod
+    def of(cls, bundle: Bundle, start: int) -> _Pool:
+        """A warp's, made when first asked for."""
+        pools: dict[int, _Pool] = bundle.cohort.state.setdefault("register pools", {})
+        if bundle.rank not in pools:
+            pools[bundle.rank] = cls(bundle.cohort, bundle.rank, start)
+        return pools[bundle.rank]
+
+    def give(self, site: Site, bundle: Bundle, clusters: list[int], count: int) -> None:
+        """Warps keep `count` registers per thread; who waits for the rest may go on."""
+        self.free[clusters] += self.held[bundle.warp, clusters] - count
+        self.held[bundle.warp, clusters] = count
+        bundle.machine.changes += 1
+        self._tell("registers.release", site, bundle, clusters, registers=count)
+        waiting, self.waiting = self.waiting, []
+        for asleep, split in waiting:
+            reason = split.waiting
+            at = self.ask(reason.site, asleep, split, reason.count, reason.following, again=True)
+            if at != WAIT:
+                asleep.machine.unpark(asleep, split, at)
+
+    def ask(
+        self, site: Site, bundle: Bundle, split: Split, count: int, following: int, *, again: bool = False
+    ) -> int:
+        """Warps take `count` registers per thread where the pool has enough; the others wait."""
+        missing = count - self.held[bundle.warp]
+        clusters = bundle.clusters(split.mask)
+        served = [cluster for cluster in clusters if missing[cluster] <= self.free[cluster]]
+        short = [cluster for cluster in clusters if missing[cluster] > self.free[cluster]]
+        self.free[served] -= missing[served]
+        self.held[bundle.warp, served] = count
+        if again:
+            self._tell("registers.resume", site, bundle, served, registers=count)
+        else:
+            self._tell("registers.wait", site, bundle, served, registers=count, outcome="passed")
+            self._tell("registers.wait", site, bundle, short, registers=count, outcome="blocked")
+        if not short:
+            return following
+        asleep = split
+        if served:
+            away = np.zeros_like(bundle.full)
+            away[short] = True
+            asleep = bundle.machine.fork(bundle, split, away, split.at)
+        asleep.waiting = _PoolWait(site, self, bundle.warp, count, following)
+        self.waiting.append((bundle, asleep))
+        return following if asleep is not split else WAIT
+
+    @staticmethod
+    def _tell(kind: str, site: Site, bundle: Bundle, clusters: list[int], **data: int | str) -> None:
+        if bundle.machine.recorder is not None:
+            for cluster in clusters:
+                bundle.machine.emit(kind, bundle, cluster * WARP_SIZE, site.line, one=False, **data)
+
+    def holders(self, cluster: int) -> str:
+        """Which warps of a block have how many registers per thread."""
+        alike: dict[int, list[int]] = defaultdict(list)
+        for warp, held in enumerate(self.held[:, cluster].tolist()):
+            alike[held].append(warp)
+        return ", ".join(
+            ("warp " if len(warps) == 1 else "warps ")
+            + ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs(warps))
+            + f" {'has' if len(warps) == 1 else 'have'} {held}"
+            for held, warps in alike.items()
+        )
+
+
+@dataclass(frozen=True)
+class _PoolWait:
+    """A warp waits for registers."""
+
+    site: Site
+    pool: _Pool
+    warp: int
+    count: int
+    following: int
+
+    @property
+    def line(self) -> int:
+        """The instruction's line."""
+        return self.site.line
+
+    def describe(self, cluster: int) -> str:
+        """How many registers are missing, and who has them."""
+        missing = self.count - int(self.pool.held[self.warp, cluster])
+        free = int(self.pool.free[cluster])
+        late = []
+        for group in Warpgroup.started(self.pool.cohort, cluster, self.pool.rank):
+            for site, warps in group.behind():
+                if site.instruction.opcode == "setmaxnreg":
+                    who = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs(warps))
+                    late.append(
+                        f"; {number(len(warps), 'warp')} ({who}) of a warpgroup must still execute"
+                        f" {_short(site)} at line {site.line}"
+                    )
+        return (
+            f"waits at {_short(self.site)} for {missing} more registers per thread, but the block's"
+            f" pool has {free or 'none'} left: {self.pool.holders(cluster)} per thread{''.join(late)}"
+        )

@@ -1,0 +1,192 @@
+"""Instructions by which the lanes of a warp see each other's values: shfl, vote, match, redux, activemask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask, put
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.warp_values import LANE_BITS, lane_masks
+from cutecourse.emulator.memory.space import POISON
+
+__all__: list[str] = []
+
+_LANES = np.arange(WARP_SIZE, dtype=np.int64)
+_POISON = np.uint32(int.from_bytes(bytes([POISON]) * 4, "little"))
+
+
+@instruction("shfl.sync")
+def shfl(site: Site) -> Step:
+    """Read another lane's register: up, down or across by a distance, or by its index.
+
+    Shapes:     d, a 32-bit registers; b the distance or index (5 bits count); c holds the clamp in bits 0 to
+                4 and the segment mask in bits 8 to 12. Lane l reads lane j, the predicate says whether j lies
+                in its segment; where it does not, l reads itself.
+    Errors:     DivergedWarp where a lane that the membermask names cannot come.
+    Simplified: a lane that takes no part gives 0xCBCBCBCB; the hardware's value is not defined.
+    Source:     PTX ISA 9.0, shfl.sync (#data-movement-and-conversion-instructions-shfl-sync).
+    """
+    mode = site.expect("up", "down", "bfly", "idx")
+    site.type("b32")
+    d, p = site.pair(0, "u32")
+    a, b, c = (site.source(index, "u32") for index in (1, 2, 3))
+    site.converge(4)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        rows = bundle.rows["u32"]
+        lane = _LANES
+        distance = (rows[b] & 0x1F).astype(np.int64)
+        clamp = (rows[c] & 0x1F).astype(np.int64)
+        segment = ((rows[c] >> 8) & 0x1F).astype(np.int64)
+        top = (lane & segment) | (clamp & ~segment)
+        bottom = lane & segment
+        if mode == "up":
+            other = lane - distance
+            inside = other >= top
+        elif mode == "down":
+            other = lane + distance
+            inside = other <= top
+        elif mode == "bfly":
+            other = lane ^ distance
+            inside = other <= top
+        else:
+            other = bottom | (distance & ~segment)
+            inside = other <= top
+        other = np.where(inside, other, lane)
+        held = rows[a]
+        if mask is not None:
+            held = np.where(mask, held, _POISON)
+        put(rows[d], np.take_along_axis(held, other, axis=1), mask)
+        if p is not None:
+            put(bundle.rows["pred"][p], inside, mask)
+
+    return step
+
+
+def _members(bundle: Bundle, mask: Mask, slot: int) -> NDArray[np.bool_]:
+    """(n, 32, 32): for each lane, which lanes its membermask names among those that take part."""
+    named = (bundle.rows["u32"][slot][..., None] & LANE_BITS) != 0
+    found: NDArray[np.bool_] = named if mask is None else named & mask[:, None, :]
+    return found
+
+
+@instruction("vote.sync")
+def vote(site: Site) -> Step:
+    """Ask whether a predicate holds in all, in any, or in the same way in all lanes; or collect it from each.
+
+    Shapes:     all, any and uni give a predicate, ballot a mask with bit l for lane l.
+    Errors:     DivergedWarp where a lane that the membermask names cannot come.
+    Source:     PTX ISA 9.0, vote.sync (#parallel-synchronization-and-communication-instructions-vote-sync).
+    """
+    mode = site.expect("all", "any", "uni", "ballot")
+    kind = site.type("b32" if mode == "ballot" else "pred")
+    d, a = site.destination(0, "u32" if mode == "ballot" else "pred"), site.source(1, "pred")
+    site.converge(2)
+    members = site.source(2, "u32")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        held = bundle.rows["pred"][a][:, None, :]
+        named = _members(bundle, mask, members)
+        if mode == "ballot":
+            result: NDArray[Any] = lane_masks(held & named)
+        elif mode == "all":
+            result = np.all(held | ~named, axis=-1)
+        elif mode == "any":
+            result = np.any(held & named, axis=-1)
+        else:
+            result = np.all(held | ~named, axis=-1) | ~np.any(held & named, axis=-1)
+        put(bundle.rows["u32" if kind == "b32" else "pred"][d], result, mask)
+
+    return step
+
+
+@instruction("match.any.sync", "match.all.sync")
+def match(site: Site) -> Step:
+    """Find the lanes that hold the same value: any gives a lane's equals, all says whether all agree.
+
+    Shapes:     a of 32 or 64 bits; d a mask of lanes. With `all`, d is the membermask (of the lanes that take
+                part) and p true where all agree, else 0 and false.
+    Errors:     DivergedWarp where a lane that the membermask names cannot come.
+    Source:     PTX ISA 9.0, match.sync (#parallel-synchronization-and-communication-instructions-match-sync).
+    """
+    everyone = "all" in site.instruction.modifiers
+    kind = {"b32": "u32", "b64": "u64"}[site.type("b32", "b64")]
+    d, p = site.pair(0, "u32")
+    if p is not None and not everyone:
+        site.invalid("match.any gives no predicate")
+    a = site.source(1, kind)
+    site.converge(2)
+    members = site.source(2, "u32")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        held = bundle.rows[kind][a]
+        named = _members(bundle, mask, members)
+        equal = (held[:, :, None] == held[:, None, :]) & named
+        if not everyone:
+            put(bundle.rows["u32"][d], lane_masks(equal), mask)
+            return
+        agreed = (equal == named).all(axis=-1)
+        found = np.where(agreed, lane_masks(named), np.uint32(0))
+        put(bundle.rows["u32"][d], found, mask)
+        if p is not None:
+            put(bundle.rows["pred"][p], agreed, mask)
+
+    return step
+
+
+_REDUCTIONS: dict[str, tuple[Callable[..., Any], Callable[[np.dtype[Any]], int]]] = {
+    "add": (np.add.reduce, lambda kind: 0),
+    "min": (np.minimum.reduce, lambda kind: int(np.iinfo(kind).max)),
+    "max": (np.maximum.reduce, lambda kind: int(np.iinfo(kind).min)),
+    "and": (np.bitwise_and.reduce, lambda kind: int(np.iinfo(kind).max)),
+    "or": (np.bitwise_or.reduce, lambda kind: 0),
+    "xor": (np.bitwise_xor.reduce, lambda kind: 0),
+}
+
+
+@instruction("redux.sync")
+def redux(site: Site) -> Step:
+    """Reduce a 32-bit integer over the lanes of a membermask and give each of them the result.
+
+    Shapes:     dst, src 32-bit registers; add, min and max of .u32 and .s32, and, or and xor of .b32.
+    Errors:     DivergedWarp where a lane that the membermask names cannot come.
+    Source:     PTX ISA 9.0, redux.sync (#parallel-synchronization-and-communication-instructions-redux-sync).
+    """
+    name = site.expect(*_REDUCTIONS)
+    kind = site.type("u32", "s32") if name in ("add", "min", "max") else site.type("b32")
+    kind = "u32" if kind == "b32" else kind
+    reduce, neutral = _REDUCTIONS[name]
+    d, a = site.destination(0, kind), site.source(1, kind)
+    site.converge(2)
+    members = site.source(2, "u32")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        held = bundle.rows[kind][a]
+        named = _members(bundle, mask, members)
+        seen = np.where(named, held[:, None, :], held.dtype.type(neutral(held.dtype)))
+        put(bundle.rows[kind][d], reduce(seen, axis=-1, dtype=held.dtype), mask)
+
+    return step
+
+
+@instruction("activemask")
+def activemask(site: Site) -> Step:
+    """Give the mask of the lanes that execute this instruction together.
+
+    Shapes:     d a 32-bit mask with bit l for lane l.
+    Simplified: which lanes come together without a `.sync` instruction is up to the scheduler, here as there.
+    Source:     PTX ISA 9.0, activemask (#parallel-synchronization-and-communication-instructions-activemask).
+    """
+    site.type("b32")
+    d = site.destination(0, "u32")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        here = lane_masks(site.active(bundle, mask))
+        put(bundle.rows["u32"][d], here[:, None], mask)
+
+    return step

@@ -1,0 +1,1 @@
+"""Instructions with which threads read and write memory by themselves."""

@@ -1,0 +1,302 @@
+"""cp.async: copies from global to shared memory that run beside the thread that asked for them.
+
+Nothing is copied when cp.async is executed: the copy takes place when its thread waits for it, in an order
+among the copies of that wait that the launch's seed chooses. From the request to the wait the destination
+counts as never written, so a read of it without the wait is an error and not a matter of luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import AlignmentError, InvalidOperand
+from cutecourse.emulator.memory.access import Access
+from cutecourse.emulator.memory.memory_events import log_lanes
+
+__all__ = ["when_complete"]
+
+_PREFETCH = ("L2::64B", "L2::128B", "L2::256B")
+Lanes = NDArray[np.bool_]
+
+
+class _Copy:
+    """What one cp.async asked for and has not been given yet, lane by lane."""
+
+    def __init__(
+        self,
+        form: _Form,
+        destination: NDArray[Any],
+        source: NDArray[Any],
+        n_bytes: NDArray[np.int64],
+        lanes: Lanes,
+        group: NDArray[np.int64],
+    ) -> None:
+        self.form = form
+        self.destination = destination
+        self.source = source
+        self.n_bytes = n_bytes
+        self.lanes = lanes
+        self.group = group
+        self.watchers: list[_Watcher] = []
+
+    def complete(self, bundle: Bundle, lanes: Lanes) -> None:
+        """Copy for some lanes: read what global memory holds now, fill up with zeros, write."""
+        self.lanes &= ~lanes
+        values = self.form.read(bundle, self.source, self.n_bytes, lanes)
+        self.form.to_shared.store(bundle, self.destination, lanes, values[lanes])
+        for watcher in list(self.watchers):
+            watcher.look(self)
+
+
+class _Watcher:
+    """Something to do when all copies that one thread has asked for so far are complete."""
+
+    def __init__(self, lane: int, copies: list[_Copy], then: Callable[[int], None]) -> None:
+        self.lane = lane
+        self.left = len(copies)
+        self.then = then
+        for copy in copies:
+            copy.watchers.append(self)
+
+    def look(self, copy: _Copy) -> None:
+        """A copy was completed for some lanes."""
+        if not copy.lanes.reshape(-1)[self.lane]:
+            copy.watchers.remove(self)
+            self.left -= 1
+            if not self.left:
+                self.then(self.lane)
+
+
+def when_complete(bundle: Bundle, lanes: NDArray[np.int64], then: Callable[[int], None]) -> None:
+    """Call `then(lane)` for each of some threads when all its copies so far are complete.
+
+    That is at a time that the seed chooses, or when the thread waits for its copies. Lanes are flattened.
+    """
+    queue = _Queue.of(bundle)
+    mask = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
+    mask.reshape(-1)[lanes] = True
+    idle = []
+    for lane in lanes.tolist():
+        copies = [copy for copy in queue.copies if copy.lanes.reshape(-1)[lane]]
+        if copies:
+            _Watcher(lane, copies, then)
+        else:
+            idle.append(lane)
+
+    def complete() -> None:
+        queue.complete(bundle, mask, None)
+        for lane in idle:
+            then(lane)
+
+    bundle.machine.defer(complete)
+
+
+@dataclass
+class _Queue:
+    """The copies of one bundle's threads, and how many groups each thread has committed."""
+
+    committed: NDArray[np.int64]
+    copies: list[_Copy] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> _Queue:
+        """The bundle's queue, made when first asked for."""
+        found = bundle.state.get("cp.async")
+        if found is None:
+            found = bundle.state["cp.async"] = cls(np.zeros((bundle.n, WARP_SIZE), dtype=np.int64))
+        return found
+
+    def under_way(self, block: int, address: int) -> tuple[int, int] | None:
+        """The line and the lane of a copy that is to write a byte of a block's shared memory."""
+        for copy in self.copies:
+            first = copy.destination[block].astype(np.int64)
+            lanes = np.flatnonzero(
+                copy.lanes[block] & (first <= address) & (address < first + copy.form.size)
+            )
+            if lanes.size:
+                return copy.form.site.instruction.line, int(lanes[0])
+        return None
+
+    def complete(self, bundle: Bundle, lanes: Lanes, before: NDArray[np.int64] | None) -> None:
+        """Complete what some threads asked for: in groups with a number below `before`, or all of it."""
+        due = []
+        for copy in self.copies:
+            whose = copy.lanes & lanes
+            if before is not None:
+                whose &= copy.group < before
+            if whose.any():
+                due.append((copy, whose))
+        bundle.machine.random.shuffle(due)
+        for copy, whose in due:
+            copy.complete(bundle, whose)
+        self.copies = [copy for copy in self.copies if copy.lanes.any()]
+
+
+class _Form:
+    """One cp.async of a kernel: its sizes, and its accesses to both memories."""
+
+    def __init__(self, site: Site, size: int) -> None:
+        self.site = site
+        self.size = size
+        word = min(size, 8)
+        self.n_words = size // word
+        self.word = np.dtype(f"u{word}")
+        self.to_shared = Access(site, "shared", word, self.n_words, writes=True, logged=False)
+        self.whole = Access(site, "global", word, self.n_words, reads=True, logged=False)
+        self.one_byte = Access(site, "global", 1, reads=True, logged=False)
+
+    def read(
+        self, bundle: Bundle, source: NDArray[Any], n_bytes: NDArray[np.int64], lanes: Lanes
+    ) -> NDArray[Any]:
+        """(n, 32[, words]) words from global memory: of each lane `n_bytes`, the rest zeros."""
+        read = np.zeros((bundle.n, WARP_SIZE, self.size), dtype=np.uint8)
+        whole = lanes & (n_bytes == self.size)
+        if whole.any():
+            words = self.whole.load(bundle, source, whole)
+            read[whole] = np.ascontiguousarray(words).view(np.uint8).reshape(-1, self.size)
+        part = lanes & (n_bytes < self.size)
+        if (part & (n_bytes > 0) & (source % self.size != 0)).any():
+            lane = int(np.flatnonzero(part & (source % self.size != 0))[0])
+            address = int(source.reshape(-1)[lane])
+            raise self.site.error(
+                AlignmentError,
+                f"{self.site.instruction.name} reads from 0x{address:x}, which is not a multiple"
+                f" of {self.size}",
+                bundle,
+                lane,
+                address=address,
+            )
+        for byte in range(int(n_bytes[part].max()) if part.any() else 0):
+            some = part & (n_bytes > byte)
+            read[some, byte] = self.one_byte.load(bundle, source + source.dtype.type(byte), some)
+        words = read.reshape(-1).view(self.word)
+        tail = (self.n_words,) if self.n_words > 1 else ()
+        return words.reshape(bundle.n, WARP_SIZE, *tail)
+
+
+@instruction("cp.async.ca", "cp.async.cg")
+def cp_async(site: Site) -> Step:
+    """Start a copy from global to shared memory that runs while the thread does something else.
+
+    Shapes:     each lane copies cp-size bytes, 4, 8 or 16 (.cg: 16), between addresses of its own. With
+                src-size only so many bytes are read and the rest is filled with zeros; where the predicate
+                ignore-src is true, nothing is read and all is filled with zeros.
+    Units:      bytes; both addresses multiples of cp-size.
+    Errors:     AddressError, AlignmentError, InvalidOperand for a wrong size.
+    Simplified: the source is read and the destination written when the thread waits; the hardware may do both
+                at any time before. Between request and wait the destination counts as never written. Caching
+                and prefetching have no effect.
+    Source:     PTX ISA 9.0, cp.async (#data-movement-and-conversion-instructions-cp-async).
+    """
+    if not (site.one_of("shared", "shared::cta") and site.has("global")):
+        site.unsupported("it copies from .global to .shared")
+    hinted = site.has("L2::cache_hint")
+    site.one_of(*_PREFETCH)
+    size = site.constant(2)
+    if size not in ({16} if "cg" in site.instruction.modifiers else {4, 8, 16}):
+        site.invalid(f"cp-size must be {'16' if 'cg' in site.instruction.modifiers else '4, 8 or 16'}")
+    destination, source = site.address(0), site.address(1)
+    form = _Form(site, size)
+    given = len(site.operands) - hinted
+    ignore = src_size = None
+    if given == 4:
+        register = site.register(site.operand(3))
+        if register is not None and register.bits == 1:
+            ignore = site.source(3, "pred")
+        else:
+            src_size = site.source(3, "u32")
+    elif given != 3:
+        site.invalid(f"{site.instruction.name} takes two addresses, cp-size, and src-size or ignore-src")
+    check_source = form.read
+    mark = form.to_shared
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        lanes = site.active(bundle, mask).copy()
+        n_bytes = np.full((bundle.n, WARP_SIZE), size, dtype=np.int64)
+        if src_size is not None:
+            n_bytes = bundle.rows["u32"][src_size].astype(np.int64)
+            wrong = lanes & (n_bytes > size)
+            if wrong.any():
+                lane = int(np.flatnonzero(wrong)[0])
+                raise site.error(
+                    InvalidOperand,
+                    f"src-size is {int(n_bytes.reshape(-1)[lane])} but cp-size is only {size}",
+                    bundle,
+                    lane,
+                )
+        elif ignore is not None:
+            n_bytes = np.where(bundle.rows["pred"][ignore], 0, size)
+        to, origin = destination.lanes(bundle).copy(), source.lanes(bundle).astype(np.uint64)
+        # Wrong addresses are reported here, where the kernel gives them.
+        check_source(bundle, origin, n_bytes, lanes)
+        for part in mark.parts(bundle, to, lanes):
+            if part.written is not None:
+                part.written[part.index] = 0
+        if bundle.machine.accesses is not None:
+            given = np.where(lanes, n_bytes, 0).astype(np.uint8)
+            log_lanes(form.whole, bundle, "load", origin, given)
+            log_lanes(mark, bundle, "store", to, np.where(lanes, np.uint8(size), np.uint8(0)), origin)
+        queue = _Queue.of(bundle)
+        queue.copies.append(_Copy(form, to, origin, n_bytes, lanes, queue.committed.copy()))
+
+    return step
+
+
+@instruction("cp.async.commit_group")
+def commit_group(site: Site) -> Step:
+    """Close a group: all copies that the thread asked for since its last commit belong to it.
+
+    Shapes:     each lane for itself; a group may be empty.
+    Source:     PTX ISA 9.0, cp.async.commit_group
+                (#data-movement-and-conversion-instructions-cp-async-commit-group).
+    """
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        _Queue.of(bundle).committed[site.active(bundle, mask)] += 1
+
+    return step
+
+
+@instruction("cp.async.wait_group")
+def wait_group(site: Site) -> Step:
+    """Wait until at most N of the thread's newest groups are still under way.
+
+    Shapes:     each lane for itself.
+    Units:      N counts groups, committed ones.
+    Simplified: the copies take place here. Other threads see them after a barrier, as on the hardware.
+    Source:     PTX ISA 9.0, cp.async.wait_group
+                (#data-movement-and-conversion-instructions-cp-async-wait-group).
+    """
+    newest = site.constant(0)
+    if newest is None or newest < 0:
+        site.invalid("cp.async.wait_group takes the number of groups as a constant, 0 or more")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        queue = _Queue.of(bundle)
+        queue.complete(bundle, site.active(bundle, mask), queue.committed - newest)
+
+    return step
+
+
+@instruction("cp.async.wait_all")
+def wait_all(site: Site) -> Step:
+    """Wait for all copies that the thread asked for, committed or not.
+
+    Shapes:     each lane for itself.
+    Simplified: the copies take place here. Other threads see them after a barrier, as on the hardware.
+    Source:     PTX ISA 9.0, cp.async.wait_all
+                (#data-movement-and-conversion-instructions-cp-async-wait-group).
+    """
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        _Queue.of(bundle).complete(bundle, site.active(bundle, mask), None)
+
+    return step

@@ -1,0 +1,1 @@
+"""Warp-wide matrix instructions: mma.sync and ldmatrix."""

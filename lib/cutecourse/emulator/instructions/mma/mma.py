@@ -1,0 +1,181 @@
+"""mma.sync: a warp multiplies two small matrices, in the shapes and types of SM80's and SM90's atoms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.dtypes import DType, dtype
+from cutecourse.emulator.core.bundle import Bundle, Mask
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.warp_values import require_whole_warps, whole_warps
+from cutecourse.emulator.instructions.mma.fragments import Fragment, mma_fragment
+from cutecourse.emulator.numbers.formats import FORMATS
+from cutecourse.emulator.numbers.mma_sums import (
+    TENSOR_CORES,
+    bit_products,
+    fused_float_products,
+    integer_products,
+    sequential_f64_products,
+)
+
+__all__ = ["MMA_FORMS", "MmaForm", "pack_elements", "unpack_elements"]
+
+
+@dataclass(frozen=True)
+class MmaForm:
+    """One shape and its types: m x n x k, and the types of D, A, B and C by PTX's names."""
+
+    m: int
+    n: int
+    k: int
+    d: str
+    a: str
+    b: str
+    c: str
+
+    @property
+    def shape(self) -> str:
+        """The shape's modifier."""
+        return f"m{self.m}n{self.n}k{self.k}"
+
+    def fragment(self, operand: str) -> Fragment:
+        """The fragment of operand "A", "B", "C" or "D"."""
+        element = dtype({"A": self.a, "B": self.b, "C": self.c, "D": self.d}[operand])
+        return mma_fragment(operand, self.m, self.n, self.k, element.bits)
+
+
+def _forms() -> dict[tuple[str, ...], MmaForm]:
+    found = [
+        *(MmaForm(16, 8, k, acc, "f16", "f16", acc) for k in (8, 16) for acc in ("f16", "f32")),
+        *(MmaForm(16, 8, k, "f32", "bf16", "bf16", "f32") for k in (8, 16)),
+        *(MmaForm(16, 8, k, "f32", "tf32", "tf32", "f32") for k in (4, 8)),
+        MmaForm(8, 8, 4, "f64", "f64", "f64", "f64"),
+        *(MmaForm(16, 8, k, "f64", "f64", "f64", "f64") for k in (4, 8, 16)),
+    ]
+    for bits, shapes in ((8, ((8, 16), (16, 16), (16, 32))), (4, ((8, 32), (16, 32), (16, 64)))):
+        found += [
+            MmaForm(m, 8, k, "s32", f"{a}{bits}", f"{b}{bits}", "s32")
+            for m, k in shapes
+            for a in "su"
+            for b in "su"
+        ]
+    found += [MmaForm(m, 8, k, "s32", "b1", "b1", "s32") for m, k in ((8, 128), (16, 128), (16, 256))]
+    return {(form.shape, form.d, form.a, form.b, form.c): form for form in found}
+
+
+MMA_FORMS = _forms()
+"""Every form by (shape, type of D, of A, of B, of C)."""
+
+_SHAPES = tuple(dict.fromkeys(form.shape for form in MMA_FORMS.values()))
+_TYPES = ("f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s4", "u4", "b1", "s32")
+
+
+def unpack_elements(registers: NDArray[Any], element: DType) -> NDArray[Any]:
+    """Take registers apart into elements: a float's bits as uint64, an integer's value as int64."""
+    if element.bits >= 32:
+        values = registers
+    else:
+        per_register = 32 // element.bits
+        shifts = np.arange(per_register, dtype=np.uint32) * np.uint32(element.bits)
+        values = (registers[..., None] >> shifts) & np.uint32((1 << element.bits) - 1)
+        values = values.reshape(*registers.shape[:-1], -1)
+    if element.kind == "float":
+        return values.astype(np.uint64)
+    whole = values.astype(np.int64)
+    if element.kind == "int":
+        half = 1 << (element.bits - 1)
+        whole = (whole ^ half) - half
+    return whole
+
+
+def pack_elements(elements: NDArray[Any], element: DType) -> NDArray[Any]:
+    """(..., elements) -> (..., registers) as uint32, or as uint64 for elements of 64 bits."""
+    bits = elements.astype(np.uint64)
+    if element.bits == 64:
+        return bits
+    per_register = 32 // element.bits
+    low = bits & np.uint64((1 << element.bits) - 1)
+    grouped = low.reshape(*elements.shape[:-1], -1, per_register)
+    shifts = np.arange(per_register, dtype=np.uint64) * np.uint64(element.bits)
+    packed: NDArray[np.uint32] = (grouped << shifts).sum(axis=-1, dtype=np.uint64).astype(np.uint32)
+    return packed
+
+
+@instruction("mma.sync")
+def mma_sync(site: Site) -> Step:
+    """Multiply two small matrices and add a third: D = A * B + C, each spread over the registers of one warp.
+
+    Shapes:     A is m x k row by row, B is k x n column by column, C and D are m x n; who holds which element
+                is in `emulator.instructions.mma.fragments`.
+    Errors:     UnsupportedInstruction for a shape and types that do not go together, InvalidOperand for a
+                wrong number of registers, DivergedWarp where a warp is not whole.
+    Simplified: nothing for integers and f64. The other floats follow a published model of one GPU
+                generation's tensor cores, `launch(..., arithmetic="sm_90")`, in
+                `emulator.numbers.mma_sums`.
+    Source:     PTX ISA 9.0, mma (#warp-level-matrix-instructions-mma).
+    """
+    site.expect("aligned")
+    shape = site.expect(*_SHAPES)
+    if not (site.has("row") and site.has("col")):
+        site.unsupported("the layouts of A and B must be .row.col")
+    names = [site.type(*_TYPES) for _ in range(4)]
+    form = MMA_FORMS.get((shape, *names))
+    if form is None:
+        known = sorted({f"{f.d}.{f.a}.{f.b}.{f.c}" for f in MMA_FORMS.values() if f.shape == shape})
+        site.unsupported(f".{shape} takes the types {', '.join(known)}")
+    operation = _operation(site, form)
+    site.converge()
+
+    fragments = {operand: form.fragment(operand) for operand in "DABC"}
+    slots = {}
+    for index, operand in enumerate("DABC"):
+        kind = "u64" if dtype(form.d if operand in "CD" else form.a).bits == 64 else "u32"
+        found = site.destinations(index, kind) if operand == "D" else site.sources(index, kind)
+        if len(found) != fragments[operand].n_registers:
+            site.invalid(
+                f"{site.instruction.name} takes {fragments[operand].n_registers} registers for {operand},"
+                f" and {len(found)} are given"
+            )
+        slots[operand] = (kind, found)
+    elements = {"A": dtype(form.a), "B": dtype(form.b), "C": dtype(form.c)}
+    result_element = dtype(form.d)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        require_whole_warps(site, bundle, mask)
+        warps = whole_warps(bundle, mask)
+
+        def matrix(operand: str) -> NDArray[Any]:
+            kind, registers = slots[operand]
+            rows = bundle.rows[kind]
+            held = np.stack([rows[slot][warps] for slot in registers], axis=-1)
+            return fragments[operand].gather(unpack_elements(held, elements[operand]))
+
+        result = operation(matrix("A"), matrix("B"), matrix("C"))
+        packed = pack_elements(fragments["D"].scatter(result), result_element)
+        kind, registers = slots["D"]
+        for index, slot in enumerate(registers):
+            bundle.rows[kind][slot][warps] = packed[..., index]
+
+    return step
+
+
+def _operation(site: Site, form: MmaForm) -> Any:
+    """What computes D from the matrices A, B and C; takes the modifiers that change it."""
+    if form.a == "b1":
+        gate = site.expect("xor", "and")
+        if not site.has("popc"):
+            site.unsupported("single-bit types need .popc")
+        return lambda a, b, c: bit_products(a, b, c, exclusive_or=gate == "xor")
+    if dtype(form.d).kind == "int":
+        satfinite = site.has("satfinite")
+        return lambda a, b, c: integer_products(a, b, c, satfinite=satfinite)
+    if form.d == "f64":
+        site.one_of("rn")
+        return sequential_f64_products
+    source, accumulator, core = FORMATS[form.a], FORMATS[form.d], TENSOR_CORES[site.machine.arithmetic]
+    return lambda a, b, c: fused_float_products(a, b, c, source, accumulator, core)

@@ -1,0 +1,1 @@
+"""Instructions that order threads: barriers, mbarriers, clusters, fences."""

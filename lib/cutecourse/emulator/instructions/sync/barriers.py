@@ -1,0 +1,453 @@
+"""Barriers of a block (bar, barrier) and of a warp (bar.warp.sync)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split, warps_of
+from cutecourse.emulator.core.machine import WAIT
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import BarrierError, InvalidOperand, NonUniformOperand
+
+__all__: list[str] = []
+
+N_BARRIERS = 16
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """Why a split waits at a block's barrier, and where it goes on."""
+
+    line: int
+    barrier: int
+    following: int
+    target: tuple[str, int] | None
+    """For bar.red: the kind and slot of the result."""
+    state: _Barriers
+
+    def describe(self, warp: int) -> str:
+        state, where = self.state, warp
+        arrived = int(state.arrived[self.barrier, where])
+        expected = int(state.expected[self.barrier, where])
+        count = str(expected) if expected else f"all {state.live_threads(where)}"
+        absent = "" if expected else state.absent(self.barrier, where)
+        return f"waits at barrier {self.barrier}: {arrived} of {count} threads have arrived{absent}"
+
+
+@dataclass(eq=False)
+class _WarpPart:
+    """Lanes of warps that have come to a barrier without the rest of their warp."""
+
+    line: int
+    name: str
+    barrier: int
+    following: int
+    aligned: bool
+    sync: bool
+    count: int
+    reduction: _Reduction | None
+
+    @property
+    def needs(self) -> str:
+        return f"{self.name} {self.barrier} must be executed by all lanes of the warp together"
+
+    def describe(self, warp: int) -> str:
+        return f"waits at {self.name} {self.barrier} for the other lanes of its warp"
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    name: str
+    source: int
+    kind: str
+    target: int
+
+
+@dataclass(eq=False)
+class _Barriers:
+    """The sixteen barriers of each block of one rank in a cohort."""
+
+    cohort: Cohort
+    rank: int
+    arrived: NDArray[np.int64] = field(init=False)
+    expected: NDArray[np.int64] = field(init=False)
+    waiting: list[list[tuple[Bundle, Split]]] = field(init=False)
+    sums: NDArray[np.int64] = field(init=False)
+    live: NDArray[np.int64] | None = None
+    """How many warps of each block have not ended; None when a warp has ended since it was counted."""
+
+    def __post_init__(self) -> None:
+        n = self.cohort.n
+        self.arrived = np.zeros((N_BARRIERS, n), dtype=np.int64)
+        self.expected = np.zeros((N_BARRIERS, n), dtype=np.int64)
+        self.sums = np.zeros((N_BARRIERS, n, 2), dtype=np.int64)
+        self.waiting = [[] for _ in range(N_BARRIERS)]
+
+    def live_warps(self) -> NDArray[np.int64]:
+        """How many warps of each block have not ended."""
+        if self.live is None:
+            bundles = [b for b in self.cohort.bundles if b.rank == self.rank]
+            self.live = np.sum([b.live.any(axis=1) for b in bundles], axis=0, dtype=np.int64)
+        return self.live
+
+    def live_threads(self, cluster: int) -> int:
+        return int(self.live_warps()[cluster]) * WARP_SIZE
+
+    def absent(self, barrier: int, cluster: int) -> str:
+        """The warps of a block that do not wait at a barrier for all threads, in words."""
+        here = {
+            bundle.warp
+            for bundle, split in self.waiting[barrier]
+            if (bundle.full if split.mask is None else split.mask)[cluster].any()
+        }
+        bundles = [b for b in self.cohort.bundles if b.rank == self.rank and b.live[cluster].any()]
+        missing = [str(b.warp) for b in bundles if b.warp not in here]
+        return f", but not warp {', '.join(missing)}" if missing else ""
+
+    def settle(self, barrier: int) -> None:
+        """Let go whoever waits at a barrier that is complete."""
+        arrived, expected = self.arrived[barrier], self.expected[barrier]
+        wanted = np.where(expected > 0, expected, self.live_warps() * WARP_SIZE)
+        done = (arrived > 0) & (arrived >= wanted)
+        if not done.any():
+            return
+        races = self.cohort.races
+        if races is not None:
+            races.barrier_complete(self.rank, barrier, done & (expected > 0), all_threads=False)
+            races.barrier_complete(self.rank, barrier, done & (expected == 0), all_threads=True)
+        sums = self.sums[barrier].copy()
+        arrived[done] = 0
+        expected[done] = 0
+        self.sums[barrier][done] = 0
+        still: list[tuple[Bundle, Split]] = []
+        for bundle, split in self.waiting[barrier]:
+            mask = bundle.full if split.mask is None else split.mask
+            if done.all():
+                self._release(bundle, split, sums)
+                continue
+            go = mask & done[:, None]
+            seen = go.tobytes()
+            if b"\x01" not in seen:
+                still.append((bundle, split))
+            elif seen == mask.tobytes():
+                self._release(bundle, split, sums)
+            else:
+                reason = split.waiting
+                other = bundle.machine.fork(bundle, split, ~go, split.at)
+                other.waiting = reason
+                still.append((bundle, other))
+                self._release(bundle, split, sums)
+        self.waiting[barrier] = still
+
+    @staticmethod
+    def _release(bundle: Bundle, split: Split, sums: NDArray[np.int64]) -> None:
+        reason = split.waiting
+        if bundle.cohort.races is not None:
+            bundle.cohort.races.barrier_leave(bundle, reason.barrier, split.mask)
+        if reason.target is not None:
+            name, slot = reason.target
+            ones, total = sums[:, 0:1], sums[:, 1:2]
+            mask = bundle.full if split.mask is None else split.mask
+            if name == "popc":
+                np.copyto(bundle.rows["u32"][slot], ones.astype(np.uint32), where=mask)
+            else:
+                result = ones == total if name == "and" else ones > 0
+                np.copyto(bundle.rows["pred"][slot], np.broadcast_to(result, mask.shape), where=mask)
+        if bundle.machine.recorder is not None:
+            mask = bundle.full if split.mask is None else split.mask
+            _tell(bundle, mask, "barrier.resume", reason.line, reason.barrier)
+        bundle.machine.unpark(bundle, split, reason.following)
+
+
+def _tell(bundle: Bundle, lanes: NDArray[np.bool_], kind: str, line: int, number: int) -> None:
+    """Record one event for each warp that takes part."""
+    for warp in bundle.clusters(lanes):
+        lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
+        bundle.machine.emit(kind, bundle, lane, line, one=False, number=number)
+
+
+def _barriers(bundle: Bundle) -> _Barriers:
+    cohort = bundle.cohort
+    if not cohort.barriers:
+        cohort.barriers = [_Barriers(cohort, rank) for rank in range(cohort.size)]
+
+        def on_exit(gone: Bundle, mask: NDArray[np.bool_]) -> None:
+            state: _Barriers = cohort.barriers[gone.rank]
+            state.live = None
+            for barrier in range(N_BARRIERS):
+                if state.waiting[barrier]:
+                    state.settle(barrier)
+
+        cohort.state.setdefault("on exit", []).append(on_exit)
+    found: _Barriers = cohort.barriers[bundle.rank]
+    return found
+
+
+def _uniform(site: Site, bundle: Bundle, split: Split, row: NDArray[Any], what: str) -> int:
+    """The one value of an operand that all active lanes have to agree on."""
+    lanes = bundle.lanes(split.mask)
+    values = row.reshape(-1)[lanes]
+    if (values != values[0]).any():
+        lane = lanes[int(np.argmax(values != values[0]))]
+        raise site.error(
+            NonUniformOperand,
+            f"{what} of {site.instruction.name} is {int(values[0])} in one lane but"
+            f" {int(row.reshape(-1)[lane])} in another",
+            bundle,
+            lane,
+        )
+    return int(values[0])
+
+
+def _define(site: Site, *, sync: bool, reduction: _Reduction | None, first: int, aligned: bool) -> Step:
+    """What all forms share: gather the warp's lanes, count its arrival, and wait if the form does."""
+    barrier_slot = site.source(first, "u32")
+    counted = len(site.operands) > first + (2 if reduction else 1)
+    count_slot = site.source(first + 1, "u32") if counted else None
+    if not sync and count_slot is None:
+        site.invalid("an arrival must name its number of threads")
+    name = site.instruction.name
+    line = site.line
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        rows = bundle.rows["u32"]
+        barrier = _uniform(site, bundle, split, rows[barrier_slot], "the barrier's number")
+        if barrier >= N_BARRIERS:
+            raise site.error(
+                InvalidOperand,
+                f"barrier {barrier} does not exist: there are {N_BARRIERS} barriers",
+                bundle,
+                bundle.lanes(split.mask)[0],
+            )
+        count = 0
+        if count_slot is not None:
+            count = _uniform(site, bundle, split, rows[count_slot], "the number of threads")
+            if count == 0 or count % WARP_SIZE:
+                raise site.error(
+                    BarrierError,
+                    f"{count} threads at barrier {barrier}: the number must be a multiple of {WARP_SIZE}",
+                    bundle,
+                    bundle.lanes(split.mask)[0],
+                )
+        part = _WarpPart(line, name, barrier, following, aligned, sync, count, reduction)
+        if split.mask is None:
+            return _arrive(site, bundle, [(split, part)], bundle.full, following)
+        return _gather(site, bundle, split, part)
+
+    return control
+
+
+def _gather(site: Site, bundle: Bundle, split: Split, part: _WarpPart) -> int:
+    """Wait until all live lanes of each warp have come to the barrier, then count the warps' arrival."""
+    here = bundle.full if split.mask is None else split.mask
+    together: list[tuple[Split, _WarpPart]] = [(split, part)]
+    union = here.copy()
+    for other in bundle.splits:
+        reason = other.waiting
+        if isinstance(reason, _WarpPart) and reason.barrier == part.barrier and reason.sync == part.sync:
+            same_place = reason.line == part.line and other.stack == split.stack
+            if same_place or not (part.aligned or reason.aligned):
+                together.append((other, reason))
+                union |= bundle.full if other.mask is None else other.mask
+    whole = (union == bundle.live).all(axis=1, keepdims=True) & union.any(axis=1, keepdims=True)
+    ready = union & whole
+    if not ready.any():
+        split.waiting = part
+        return WAIT
+    members: list[tuple[Split, _WarpPart]] = []
+    for member, reason in together:
+        mask = bundle.full if member.mask is None else member.mask
+        if not (mask & ready).any():
+            member.waiting = reason
+            continue
+        if (mask & ~ready).any():
+            rest = bundle.machine.fork(bundle, member, ~ready, member.at)
+            rest.waiting = reason
+        members.append((member, reason))
+    return _arrive(site, bundle, members, ready, part.following, current=split)
+
+
+def _arrive(
+    site: Site,
+    bundle: Bundle,
+    members: list[tuple[Split, _WarpPart]],
+    ready: NDArray[np.bool_],
+    following: int,
+    current: Split | None = None,
+) -> int:
+    """Count whole warps at their barrier and park who waits; returns where the current split goes on."""
+    current = current or members[0][0]
+    part = members[0][1]
+    state = _barriers(bundle)
+    barrier, count = part.barrier, part.count
+    warps = warps_of(ready)
+    expected = state.expected[barrier]
+    arrived = state.arrived[barrier]
+    different = warps & (arrived > 0) & (expected != count)
+    over = warps & (count > 0) & (arrived + WARP_SIZE > count)
+    if different.any() or over.any():
+        warp = int(np.argmax(different if different.any() else over))
+        problem = (
+            f"{count or 'all'} threads at barrier {barrier}, but others wait for"
+            f" {int(expected[warp]) or 'all'}"
+            if different.any()
+            else f"more than {count} threads have arrived at barrier {barrier}"
+        )
+        raise site.error(BarrierError, problem, bundle, warp * WARP_SIZE)
+    expected[warps] = count
+    arrived[warps] += WARP_SIZE
+    bundle.machine.changes += 1
+    if bundle.cohort.races is not None:
+        bundle.cohort.races.barrier_arrive(bundle, barrier, warps)
+    if bundle.machine.recorder is not None:
+        kind = "barrier.wait" if part.sync else "barrier.arrive"
+        _tell(bundle, ready, kind, part.line, barrier)
+    going = WAIT
+    for member, reason in members:
+        if reason.reduction is not None:
+            mask = bundle.full if member.mask is None else member.mask
+            held = bundle.rows["pred"][reason.reduction.source] & mask
+            state.sums[barrier, :, 0] += held.sum(axis=1)
+            state.sums[barrier, :, 1] += mask.sum(axis=1)
+        if reason.sync:
+            red = reason.reduction
+            target = (red.name, red.target) if red else None
+            member.waiting = _Waiting(reason.line, barrier, reason.following, target, state)
+            state.waiting[barrier].append((bundle, member))
+        elif member is current:
+            going = following
+        else:
+            bundle.machine.unpark(bundle, member, reason.following)
+    state.settle(barrier)
+    if part.sync and current in bundle.splits and current.waiting is None:
+        return current.at
+    return going
+
+
+def _form(site: Site, first: int, *, sync: bool, reduction: _Reduction | None = None) -> Step:
+    site.has("cta")
+    aligned = site.instruction.opcode == "bar" or site.has("aligned")
+    site.has("aligned")
+    return _define(site, sync=sync, reduction=reduction, first=first, aligned=aligned)
+
+
+@instruction("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync", control=True)
+def bar_sync(site: Site) -> Step:
+    """Wait until all threads of the block, or the given number of them, have reached the barrier.
+
+    Shapes:     the barrier's number and the number of threads are the same in all lanes.
+    Units:      threads, a multiple of 32; each warp counts as 32.
+    Blocks:     until the count is reached.
+    Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come
+                together; DeadlockError where the count is never reached.
+    Simplified: without a number the warps that have ended are not waited for.
+    Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
+                (#parallel-synchronization-and-communication-instructions-bar).
+    """
+    return _form(site, 0, sync=True)
+
+
+@instruction("bar.arrive", "bar.cta.arrive", "barrier.arrive", "barrier.cta.arrive", control=True)
+def bar_arrive(site: Site) -> Step:
+    """Announce that a warp has reached the barrier, and continue.
+
+    Shapes:     the barrier's number and the number of threads are the same in all lanes.
+    Units:      threads, a multiple of 32; each warp counts as 32.
+    Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come
+                together.
+    Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
+                (#parallel-synchronization-and-communication-instructions-bar).
+    """
+    return _form(site, 0, sync=False)
+
+
+@instruction("bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red", control=True)
+def bar_red(site: Site) -> Step:
+    """Wait as `bar.sync` does, and count the threads whose predicate holds, or ask whether all or any do.
+
+    Shapes:     one predicate in each lane; the result is the same in all lanes: u32 for `.popc`, else a
+                predicate.
+    Units:      threads.
+    Blocks:     until the count is reached.
+    Errors:     as `bar.sync`.
+    Simplified: without a number the warps that have ended are not waited for.
+    Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
+                (#parallel-synchronization-and-communication-instructions-bar).
+    """
+    name = site.expect("popc", "and", "or")
+    kind = site.type("u32") if name == "popc" else site.type("pred")
+    target = site.destination(0, kind)
+    source = site.source(len(site.operands) - 1, "pred")
+    return _form(site, 1, sync=True, reduction=_Reduction(name, source, kind, target))
+
+
+@dataclass(eq=False)
+class _WarpSync:
+    """Lanes that wait at bar.warp.sync."""
+
+    line: int
+    slot: int
+    following: int
+    needs = "bar.warp.sync must be executed by all lanes that its membermask names"
+
+    def describe(self, warp: int) -> str:
+        return "waits at bar.warp.sync for the lanes that its membermask names"
+
+
+@instruction("bar.warp.sync", control=True)
+def bar_warp_sync(site: Site) -> Step:
+    """Wait for the lanes of the warp that a membermask names.
+
+    Shapes:     one membermask in each lane; lanes may come from different instructions with the same mask.
+    Units:      one bit for each lane.
+    Blocks:     until all named lanes that have not ended wait with the same mask.
+    Errors:     InvalidOperand for a lane that its mask does not name; DivergedWarp where a lane never comes.
+    Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar.warp.sync
+                (#parallel-synchronization-and-communication-instructions-bar-warp-sync).
+    """
+    slot = site.source(0, "u32")
+    bit = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        members = bundle.rows["u32"][slot]
+        mask = bundle.full if split.mask is None else split.mask
+        wrong = mask & ((members & bit) == 0)
+        if wrong.any():
+            lane = int(np.flatnonzero(wrong)[0])
+            raise site.error(
+                InvalidOperand,
+                f"membermask 0x{int(members.reshape(-1)[lane]):08x} does not name the lane that executes it",
+                bundle,
+                lane,
+            )
+        split.waiting = _WarpSync(site.line, slot, following)
+        waiting = [s for s in bundle.splits if isinstance(s.waiting, _WarpSync)]
+        named = np.zeros((bundle.n, WARP_SIZE), dtype=np.uint32)
+        for one in waiting:
+            there = bundle.full if one.mask is None else one.mask
+            np.copyto(named, bundle.rows["u32"][one.waiting.slot], where=there)
+        present = named != 0
+        live = (bundle.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
+        # A lane may go on when every live lane that it names waits with the same mask.
+        same = (named[:, :, None] == named[:, None, :]) & present[:, None, :]
+        there_bits = (same * bit).sum(axis=2, dtype=np.uint32)
+        go = present & ((named & live & ~there_bits) == 0)
+        for one in waiting:
+            there = bundle.full if one.mask is None else one.mask
+            free = there & go
+            if not free.any():
+                continue
+            reason = one.waiting
+            if (there & ~go).any():
+                rest = bundle.machine.fork(bundle, one, ~go, one.at)
+                rest.waiting = reason
+            one.waiting = None
+            one.at = reason.following
+        return split.at if split.waiting is None else WAIT
+
+    return control

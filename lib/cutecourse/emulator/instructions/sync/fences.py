@@ -1,0 +1,108 @@
+"""Fences, memory barriers, and instructions that on this machine order or announce nothing.
+
+Accesses of this machine happen in the order in which they are issued, so a fence between them has nothing to
+do, but for one: bulk copies see of shared memory what threads wrote before a fence of the asynchronous proxy.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from cutecourse.emulator.checks.proxies import ORDERING_FENCES, fence_shared
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import InvalidOperand
+
+__all__: list[str] = []
+
+_SCOPE = r"\.(cta|cluster|gpu|sys)"
+_FORMS = re.compile(
+    r"fence(\.(sc|acq_rel|acquire|release))?"
+    + _SCOPE
+    + r"|fence\.acquire\.sync_restrict::shared::cluster\.cluster"
+    r"|fence\.release\.sync_restrict::shared::cta\.cluster"
+    r"|fence\.mbarrier_init\.release\.cluster"
+    r"|fence\.proxy\.(alias|async|async\.global|async\.shared::(cta|cluster))"
+    r"|fence\.proxy\.async::generic\.acquire\.sync_restrict::shared::cluster\.cluster"
+    r"|fence\.proxy\.async::generic\.release\.sync_restrict::shared::cta\.cluster"
+    r"|fence\.proxy\.tensormap::generic\.(acquire|release)" + _SCOPE + r"|membar\.(cta|gl|sys)"
+    r"|membar\.proxy\.alias"
+)
+_OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
+"""Fences behind or before which a plain access of memory may hand something over."""
+_TENSOR_MAP_BYTES = 128
+
+
+@instruction("membar", "fence")
+def fence(site: Site) -> Step:
+    """Order memory accesses around it, also between the proxies through which they reach memory.
+
+    Shapes:     no operands; `.proxy.tensormap::generic.acquire` takes an address in each lane and the size
+                128.
+    Units:      bytes.
+    Errors:     InvalidOperand for another size, and where the address is no multiple of 128.
+    Simplified: accesses of this machine happen in the order in which they are issued, so most forms have no
+                effect. A missing one is seen only where asynchronous copies look for it.
+    Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: membar, fence
+                (#parallel-synchronization-and-communication-instructions-membar-fence).
+    """
+    name = ".".join((site.instruction.opcode, *site.instruction.modifiers))
+    if _FORMS.fullmatch(name) is None:
+        site.unsupported("no such form")
+    site.modifiers.clear()
+    orders_proxies = name in ORDERING_FENCES
+    orders_threads = _OF_THREADS.fullmatch(name) is not None
+    acquires_map = name.startswith("fence.proxy.tensormap::generic.acquire")
+    address = None
+    if acquires_map:
+        address = site.address(0)
+        if site.constant(1) != _TENSOR_MAP_BYTES:
+            site.invalid(f"the size of a tensor map is {_TENSOR_MAP_BYTES}")
+    elif site.operands:
+        site.invalid(f"{name} takes no operands")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        if address is not None:
+            wrong = site.active(bundle, mask) & (address.lanes(bundle) % _TENSOR_MAP_BYTES != 0)
+            if wrong.any():
+                lane = int(np.flatnonzero(wrong)[0])
+                one = int(address.lanes(bundle).reshape(-1)[lane])
+                raise site.error(
+                    InvalidOperand,
+                    f"0x{one:x} is not an address of a tensor map, which is a multiple of"
+                    f" {_TENSOR_MAP_BYTES}",
+                    bundle,
+                    lane,
+                    address=one,
+                )
+        if orders_proxies:
+            fence_shared(bundle, site.active(bundle, mask))
+        if orders_threads and bundle.cohort.races is not None:
+            bundle.cohort.races.flag(bundle, mask)
+        if bundle.machine.recorder is not None:
+            active = site.active(bundle, mask)
+            for warp in bundle.clusters(active):
+                lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
+                one_lane = int(active[warp].sum()) == 1
+                bundle.machine.emit("fence", bundle, lane, site.line, one=one_lane, name=name)
+
+    return step
+
+
+@instruction("griddepcontrol.launch_dependents", "griddepcontrol.wait")
+def griddepcontrol(site: Site) -> Step:
+    """Let the grids that depend on this one start, or wait for those that it depends on.
+
+    Shapes:     no operands.
+    Simplified: a launch here depends on no other grid and no other grid on it, so there is nothing to do.
+    Source:     PTX ISA 9.0, griddepcontrol
+                (#parallel-synchronization-and-communication-instructions-griddepcontrol).
+    """
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        return
+
+    return step

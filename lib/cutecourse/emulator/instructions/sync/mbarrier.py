@@ -1,0 +1,496 @@
+"""mbarrier instructions: barriers in shared memory that count arrivals and bytes, phase after phase.
+
+What a barrier holds is in emulator.instructions.sync.mbarrier_state, who waits for it in
+emulator.instructions.sync.phase_wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask, Split, put
+from cutecourse.emulator.core.machine import WAIT
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
+from cutecourse.emulator.instructions.memory.cp_async import when_complete
+from cutecourse.emulator.instructions.sync.mbarrier_state import MAX_COUNT, MBarrier, MBarriers
+from cutecourse.emulator.instructions.sync.phase_wait import Group, PhaseWait
+from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
+
+__all__: list[str] = []
+
+_SPURIOUS = 32
+"""One in so many try_waits that would wait answers false at once, as the hardware may."""
+_IMPATIENT = 1000
+"""After so many answers of false a loop around test_wait sleeps, so a deadlock is seen."""
+
+# A state token: bit 63 set where .noComplete made it, the phase in bits 40 to 62, the barrier's offset in
+# bits 20 to 39 (in units of 8 bytes), the pending count before the arrival in bits 0 to 19.
+_PHASE_SHIFT, _OFFSET_SHIFT = 40, 20
+_PHASE_MASK, _COUNT_MASK = (1 << 23) - 1, (1 << 20) - 1
+
+
+def _token(barrier: MBarrier, *, no_complete: bool) -> int:
+    return (
+        (no_complete << 63)
+        | ((barrier.phase & _PHASE_MASK) << _PHASE_SHIFT)
+        | ((barrier.offset >> 3) << _OFFSET_SHIFT)
+        | barrier.pending
+    )
+
+
+def _semantics(site: Site, *allowed: str) -> None:
+    """Take order and scope, which come together or not at all."""
+    order = site.one_of(*allowed)
+    scope = site.one_of("cta", "cluster")
+    if (order is None) != (scope is None):
+        site.unsupported("memory order and scope must be given together")
+
+
+@instruction("mbarrier.init")
+def init(site: Site) -> Step:
+    """Initialise an mbarrier: its phase 0 waits for `count` arrivals and no bytes.
+
+    Shapes:     one address and one count in each active lane.
+    Units:      the count in arrivals, 1 to 2^20 - 1; the object has 8 bytes, aligned to 8.
+    Errors:     AddressError, AlignmentError, BarrierCountError; BarrierInUse where a valid mbarrier is.
+    Source:     PTX ISA 9.0, mbarrier.init
+                (#parallel-synchronization-and-communication-instructions-mbarrier-init).
+    """
+    space = take_shared_space(site, cluster=False)
+    site.type("b64")
+    targets = SharedTargets(site, site.address(0), space, 8)
+    count = site.source(1, "u32")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        barriers = MBarriers.of(bundle.cohort)
+        counts = bundle.rows["u32"][count].reshape(-1)
+        machine = bundle.machine
+        for lane, rank, offset in targets.each(bundle, mask):
+            origin = Origin(site, bundle, lane)
+            made = barriers.init(lane // WARP_SIZE, rank, offset, int(counts[lane]), origin)
+            if machine.recorder is not None:
+                machine.emit(
+                    "mbarrier.init", bundle, lane, site.line, barrier=made.about(), count=made.expected
+                )
+
+    return step
+
+
+@instruction("mbarrier.inval")
+def inval(site: Site) -> Step:
+    """End an mbarrier, so that its memory can be used for something else.
+
+    Shapes:     one address in each active lane.
+    Units:      bytes.
+    Errors:     AddressError, AlignmentError, NoBarrierError; BarrierInUse while somebody waits for it.
+    Source:     PTX ISA 9.0, mbarrier.inval
+                (#parallel-synchronization-and-communication-instructions-mbarrier-inval).
+    """
+    space = take_shared_space(site, cluster=False)
+    site.type("b64")
+    targets = SharedTargets(site, site.address(0), space, 8)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        barriers = MBarriers.of(bundle.cohort)
+        machine = bundle.machine
+        for lane, rank, offset in targets.each(bundle, mask):
+            ended = barriers.inval(lane // WARP_SIZE, rank, offset, Origin(site, bundle, lane))
+            if machine.recorder is not None:
+                machine.emit("mbarrier.inval", bundle, lane, site.line, barrier=ended.about())
+
+    return step
+
+
+def _transaction(site: Site, change: Callable[[MBarrier, int, Origin], None]) -> Step:
+    """What expect_tx and complete_tx share: a number of bytes in each active lane."""
+    _semantics(site, "relaxed")
+    space = take_shared_space(site)
+    site.type("b64")
+    targets = SharedTargets(site, site.address(0), space, 8)
+    targets.remote_allowed = space != "shared"
+    n_bytes = site.source(1, "u32")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        barriers = MBarriers.of(bundle.cohort)
+        counts = bundle.rows["u32"][n_bytes].reshape(-1)
+        for lane, rank, offset in targets.each(bundle, mask):
+            origin = Origin(site, bundle, lane)
+            change(barriers.find(lane // WARP_SIZE, rank, offset, origin), int(counts[lane]), origin)
+
+    return step
+
+
+@instruction("mbarrier.expect_tx")
+def expect_tx(site: Site) -> Step:
+    """Make the current phase of an mbarrier wait for more bytes.
+
+    Shapes:     one address and one number in each active lane; each lane counts.
+    Units:      bytes.
+    Errors:     AddressError, AlignmentError, NoBarrierError; BarrierCountError where the tx-count leaves
+                its range.
+    Source:     PTX ISA 9.0, mbarrier.expect_tx
+                (#parallel-synchronization-and-communication-instructions-mbarrier-expect-tx).
+    """
+    return _transaction(site, MBarrier.expect_tx)
+
+
+@instruction("mbarrier.complete_tx")
+def complete_tx(site: Site) -> Step:
+    """Tell an mbarrier that bytes have arrived, as a copy does when it is complete.
+
+    Shapes:     one address and one number in each active lane; each lane counts.
+    Units:      bytes.
+    Errors:     AddressError, AlignmentError, NoBarrierError; BarrierCountError where the tx-count leaves
+                its range.
+    Source:     PTX ISA 9.0, mbarrier.complete_tx
+                (#parallel-synchronization-and-communication-instructions-mbarrier-complete-tx).
+    """
+
+    def change(barrier: MBarrier, n_bytes: int, origin: Origin) -> None:
+        barrier.complete_tx(n_bytes, origin, None, by_thread=True)
+
+    return _transaction(site, change)
+
+
+# --- arrivals -----------------------------------------------------------------------------------------------
+
+
+def _arrival(site: Site, *, drop: bool) -> Step:
+    """What arrive and arrive_drop share."""
+    expects = site.has("expect_tx")
+    no_complete = site.has("noComplete")
+    _semantics(site, "release", "relaxed")
+    space = take_shared_space(site)
+    site.type("b64")
+    sink = site.is_sink(0)
+    if space == "shared::cluster" and not sink:
+        site.invalid("an arrival at a barrier in .shared::cluster gives no state: its destination must be _")
+    token = None if sink else site.destination(0, "u64")
+    targets = SharedTargets(
+        site, site.address(1), space, 8, remote="an arrival there must have the destination _"
+    )
+    targets.remote_allowed = sink and space != "shared"
+    given = len(site.operands) > 2
+    if given is False and (expects or no_complete):
+        site.invalid(f"{site.instruction.name} needs {'a number of bytes' if expects else 'a count'}")
+    number = site.source(2, "u32") if given else None
+    name = site.instruction.name
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        barriers = MBarriers.of(bundle.cohort)
+        numbers = None if number is None else bundle.rows["u32"][number].reshape(-1)
+        tokens = None if token is None else bundle.rows["u64"][token].reshape(-1)
+        for lane, rank, offset, lanes in targets.grouped(bundle, mask, numbers, together=tokens is None):
+            origin = Origin(site, bundle, lane)
+            barrier = barriers.find(lane // WARP_SIZE, rank, offset, origin)
+            value = 1 if numbers is None else int(numbers[lane])
+            count, expect = (1, value) if expects else (value, None)
+            if not 1 <= count <= MAX_COUNT:
+                raise origin.error(
+                    BarrierCountError, f"{count} arrivals at once: the count must be in 1..{MAX_COUNT}"
+                )
+            if tokens is not None:
+                tokens[lane] = _token(barrier, no_complete=no_complete)
+            if no_complete and count * len(lanes) >= barrier.pending and barrier.tx == 0:
+                raise origin.error(
+                    BarrierCountError,
+                    f"{name} would complete phase {barrier.phase} of {barrier.where()}, which is not allowed",
+                )
+            if len(lanes) == 1 or count * len(lanes) <= barrier.pending:
+                barrier.arrive(count, origin, drop=drop, expect=expect, lanes=len(lanes))
+                continue
+            for each in lanes.tolist():
+                barrier.arrive(count, Origin(site, bundle, each), drop=drop, expect=expect)
+
+    return step
+
+
+@instruction("mbarrier.arrive")
+def arrive(site: Site) -> Step:
+    """Arrive at an mbarrier; `.expect_tx` first makes its phase wait for bytes.
+
+    Shapes:     one address in each active lane, and each active lane arrives; the state is what the barrier
+                was before the lane's arrival. A barrier of another CTA takes `_` in its place.
+    Units:      the count in arrivals, 1 if it is left out; with `.expect_tx` the operand counts bytes.
+    Errors:     AddressError, AlignmentError, NoBarrierError; BarrierCountError for more arrivals than the
+                phase waits for, and where `.noComplete` would complete it.
+    Simplified: lanes of a warp arrive in the order of their numbers; the state token is this emulator's own.
+    Source:     PTX ISA 9.0, mbarrier.arrive
+                (#parallel-synchronization-and-communication-instructions-mbarrier-arrive).
+    """
+    return _arrival(site, drop=False)
+
+
+@instruction("mbarrier.arrive_drop")
+def arrive_drop(site: Site) -> Step:
+    """Arrive at an mbarrier for the last time: all later phases wait for fewer arrivals.
+
+    Shapes:     as mbarrier.arrive.
+    Units:      as mbarrier.arrive.
+    Errors:     as mbarrier.arrive; an arrival at a barrier that all have left is one too many.
+    Simplified: as mbarrier.arrive.
+    Source:     PTX ISA 9.0, mbarrier.arrive_drop
+                (#parallel-synchronization-and-communication-instructions-mbarrier-arrive-drop).
+    """
+    return _arrival(site, drop=True)
+
+
+@instruction("mbarrier.pending_count")
+def pending_count(site: Site) -> Step:
+    """Read from a state token how many arrivals were pending before the arrival that gave it.
+
+    Shapes:     one token and one u32 in each lane.
+    Units:      arrivals.
+    Errors:     BarrierStateError for what no `.noComplete` arrival has given.
+    Source:     PTX ISA 9.0, mbarrier.pending_count
+                (#parallel-synchronization-and-communication-instructions-mbarrier-pending-count).
+    """
+    site.type("b64")
+    target, source = site.destination(0, "u32"), site.source(1, "u64")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        state = bundle.rows["u64"][source]
+        wrong = site.active(bundle, mask) & (state >> np.uint64(63) == 0)
+        if wrong.any():
+            lane = int(np.flatnonzero(wrong)[0])
+            raise site.error(
+                BarrierStateError,
+                f"0x{int(state.reshape(-1)[lane]):016x} is not a state that mbarrier.arrive.noComplete or"
+                " mbarrier.arrive_drop.noComplete has given",
+                bundle,
+                lane,
+            )
+        put(bundle.rows["u32"][target], (state & np.uint64(_COUNT_MASK)).astype(np.uint32), mask)
+
+    return step
+
+
+# --- waiting ------------------------------------------------------------------------------------------------
+
+
+class _Look:
+    """How test_wait and try_wait see a phase: by a state token, or by its parity."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.name = f"mbarrier.{site.instruction.modifiers[0]}"
+        self.by_parity = site.has("parity")
+        _semantics(site, "acquire", "relaxed")
+        space = take_shared_space(site, cluster=False)
+        site.type("b64")
+        self.target = site.destination(0, "pred")
+        self.targets = SharedTargets(
+            site, site.address(1), space, 8, remote="a wait must be in the CTA of its barrier"
+        )
+        self.kind = "u32" if self.by_parity else "u64"
+        self.which = site.source(2, self.kind)
+        if len(site.operands) > 3:
+            if self.name == "mbarrier.test_wait":
+                site.invalid("mbarrier.test_wait takes no time limit")
+            site.source(3, "u32")
+
+    def __call__(self, bundle: Bundle, mask: Mask) -> tuple[NDArray[np.bool_], list[Group]]:
+        """Which lanes find their phase complete, shape (n, 32), and the lanes that do not, grouped."""
+        barriers = MBarriers.of(bundle.cohort)
+        which = bundle.rows[self.kind][self.which].reshape(-1)
+        passed = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
+        blocked: dict[tuple[int, int, int], Group] = {}
+        recorder = bundle.machine.recorder
+        # The pending counts in the lanes' tokens differ and do not matter.
+        alike = which if self.by_parity else which >> np.uint64(_OFFSET_SHIFT)
+        for lane, rank, offset, lanes in self.targets.grouped(bundle, mask, alike, together=True):
+            origin = Origin(self.site, bundle, lane)
+            warp = lane // WARP_SIZE
+            barrier = barriers.find(warp, rank, offset, origin)
+            value = int(which[lane])
+            parity = value
+            if self.by_parity:
+                if value > 1:
+                    raise origin.error(BarrierStateError, f"phase parity {value}: it must be 0 or 1")
+                done = barrier.phase & 1 != value
+            else:
+                done = self._is_past(value, barrier, origin)
+                parity = value >> _PHASE_SHIFT & 1
+            if done:
+                barrier.seen = barrier.phase
+                passed.reshape(-1)[lanes] = True
+                if bundle.cohort.races is not None:
+                    bundle.cohort.races.phase_seen(bundle, barrier)
+                if recorder is not None:
+                    self._tell(origin, barrier, parity, "passed", len(lanes))
+                continue
+            inside = (lanes % WARP_SIZE).tolist()
+            group = blocked.get((warp, offset, parity))
+            if group is None:
+                blocked[warp, offset, parity] = Group(barrier, warp, inside, parity)
+            else:
+                group.lanes += inside
+        return passed, list(blocked.values())
+
+    def tell_all(self, bundle: Bundle, groups: list[Group], outcome: str) -> None:
+        """Record what came of waits whose phases are not complete."""
+        if bundle.machine.recorder is not None:
+            for group in groups:
+                origin = Origin(self.site, bundle, group.warp * WARP_SIZE + group.lanes[0])
+                self._tell(origin, group.barrier, group.parity, outcome, len(group.lanes))
+
+    def _tell(self, origin: Origin, barrier: MBarrier, parity: int, outcome: str, n_lanes: int) -> None:
+        origin.bundle.machine.emit(
+            "mbarrier.wait",
+            origin.bundle,
+            origin.lane,
+            self.site.line,
+            one=n_lanes == 1,
+            barrier=barrier.about(),
+            parity=parity,
+            outcome=outcome,
+            name=self.name.removeprefix("mbarrier."),
+        )
+
+    @staticmethod
+    def _is_past(state: int, barrier: MBarrier, origin: Origin) -> bool:
+        if state >> _OFFSET_SHIFT & _COUNT_MASK != barrier.offset >> 3:
+            raise origin.error(
+                BarrierStateError,
+                f"0x{state:016x} is not a state that an arrival at {barrier.where()} has given",
+            )
+        age = barrier.phase - (state >> _PHASE_SHIFT & _PHASE_MASK) & _PHASE_MASK
+        if age > 1:
+            raise origin.error(
+                BarrierStateError,
+                f"the state is of phase {state >> _PHASE_SHIFT & _PHASE_MASK} but {barrier.where()} is in"
+                f" phase {barrier.phase}: a wait can ask for the current phase or the one before",
+            )
+        return age == 1
+
+    def sleep(
+        self, bundle: Bundle, split: Split, groups: list[Group], passed: NDArray[np.bool_], following: int
+    ) -> int:
+        """Let the lanes wait whose phases are not complete; the others go on."""
+        asleep = split
+        if passed.any():
+            asleep = bundle.machine.fork(bundle, split, ~passed, split.at)
+        for group in groups:
+            group.barrier.waiters.append(group)
+        for other in list(bundle.splits):
+            wait = other.waiting
+            if isinstance(wait, PhaseWait) and wait.following == following and other.stack == asleep.stack:
+                # Blocks that have come here one after the other wait, and go on, together.
+                groups = [*wait.dissolve(), *groups]
+                bundle.machine.join(bundle, asleep, other)
+        asleep.waiting = PhaseWait(
+            bundle,
+            asleep,
+            groups,
+            following=following,
+            target=self.target,
+            line=self.site.line,
+            name=self.name,
+        )
+        return following if asleep is not split else WAIT
+
+
+@instruction("mbarrier.test_wait", control=True)
+def test_wait(site: Site) -> Step:
+    """Ask whether a phase of an mbarrier has completed.
+
+    Shapes:     one address in each active lane, with a state token or, with `.parity`, the parity of a phase:
+                the current one, which is not complete, or the one before, which is. On a fresh barrier
+                parity 1 is complete.
+    Errors:     AddressError, AlignmentError, NoBarrierError, BarrierStateError.
+    Simplified: a loop that has asked in vain a thousand times sleeps as try_wait does.
+    Source:     PTX ISA 9.0, mbarrier.test_wait, mbarrier.try_wait
+                (#parallel-synchronization-and-communication-instructions-mbarrier-test-wait-try-wait).
+    """
+    look = _Look(site)
+    asking = f"test_wait at line {site.line}"
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        passed, blocked = look(bundle, split.mask)
+        put(bundle.rows["pred"][look.target], passed, split.mask)
+        if not blocked:
+            bundle.state.pop(asking, None)
+            return following
+        asked = bundle.state.get(asking, 0) + 1
+        bundle.state[asking] = asked
+        if asked > _IMPATIENT:
+            look.tell_all(bundle, blocked, "blocked")
+            return look.sleep(bundle, split, blocked, passed, following)
+        look.tell_all(bundle, blocked, "false")
+        # Who asks in vain lets others run.
+        split.at = following
+        return WAIT
+
+    return control
+
+
+@instruction("mbarrier.try_wait", control=True)
+def try_wait(site: Site) -> Step:
+    """Ask whether a phase of an mbarrier has completed, and wait for it for a while.
+
+    Shapes:     as mbarrier.test_wait; the time limit, if there is one, a u32 in each lane.
+    Units:      the time limit in nanoseconds.
+    Blocks:     until the phase completes or the time is over: true or false.
+    Errors:     AddressError, AlignmentError, NoBarrierError, BarrierStateError; DeadlockError where nothing
+                can complete the phase any more.
+    Simplified: no time is kept: the time is over when nothing else in the launch can go on, and now and then
+                at once, as the seed chooses. When it is over a second time and nothing has changed in
+                between, the launch is deadlocked.
+    Source:     PTX ISA 9.0, mbarrier.test_wait, mbarrier.try_wait
+                (#parallel-synchronization-and-communication-instructions-mbarrier-test-wait-try-wait).
+    """
+    look = _Look(site)
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        passed, blocked = look(bundle, split.mask)
+        put(bundle.rows["pred"][look.target], passed, split.mask)
+        if not blocked:
+            return following
+        if bundle.machine.random.randrange(_SPURIOUS) == 0:
+            look.tell_all(bundle, blocked, "false")
+            split.at = following
+            return WAIT
+        look.tell_all(bundle, blocked, "blocked")
+        return look.sleep(bundle, split, blocked, passed, following)
+
+    return control
+
+
+@instruction("cp.async.mbarrier.arrive")
+def cp_async_mbarrier_arrive(site: Site) -> Step:
+    """Arrive at an mbarrier when the thread's earlier cp.async copies are complete.
+
+    Shapes:     one address in each active lane. Without `.noinc` the phase first waits for one more arrival.
+    Units:      bytes.
+    Errors:     AddressError, AlignmentError, NoBarrierError, BarrierCountError.
+    Source:     PTX ISA 9.0, cp.async.mbarrier.arrive
+                (#parallel-synchronization-and-communication-instructions-cp-async-mbarrier-arrive).
+    """
+    no_increment = site.has("noinc")
+    space = take_shared_space(site, cluster=False)
+    site.type("b64")
+    targets = SharedTargets(site, site.address(0), space, 8)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        barriers = MBarriers.of(bundle.cohort)
+        where: dict[int, tuple[int, int]] = {}
+        for lane, rank, offset in targets.each(bundle, mask):
+            origin = Origin(site, bundle, lane)
+            barrier = barriers.find(lane // WARP_SIZE, rank, offset, origin)
+            if not no_increment:
+                barrier.add_pending(1, origin)
+            where[lane] = rank, offset
+
+        def arrive_now(lane: int) -> None:
+            origin = Origin(site, bundle, lane)
+            barriers.find(lane // WARP_SIZE, *where[lane], origin).arrive(1, origin, asynchronous=True)
+
+        when_complete(bundle, bundle.lanes(mask), arrive_now)
+
+    return step

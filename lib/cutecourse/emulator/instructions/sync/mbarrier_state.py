@@ -1,0 +1,511 @@
+"""mbarrier objects: what each holds, and how asynchronous copies reach it.
+
+The instructions are in mbarrier, and the waits for a phase in phase_wait.
+An object lives in its cohort under (cluster, rank, offset), beside the eight bytes of shared memory that the
+program gave it: while it is valid those bytes count as never written, so an ordinary read of them is an
+error, an ordinary write is seen by the next operation.
+
+Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instructions-mbarrier): contents,
+        phase completion, expect-tx, complete-tx and arrive-on operations.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.block_end import block_ended
+from cutecourse.emulator.core.bundle import WARP_SIZE, Cohort
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
+from cutecourse.trace.words import number
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.checks.clocks import Carried, Row
+    from cutecourse.emulator.checks.race_operations import Operation
+    from cutecourse.emulator.core.origin import Origin
+    from cutecourse.emulator.instructions.sync.phase_wait import Group
+
+__all__ = [
+    "MAX_COUNT",
+    "MBarrier",
+    "MBarriers",
+    "arrive_async",
+    "complete_tx",
+]
+
+MAX_COUNT = (1 << 20) - 1
+"""The largest arrival count, and the largest tx-count in both directions."""
+_KEPT = 24
+"""Things that a barrier remembers, for reports."""
+_UNSORTED = 128
+"""Notes that it gathers before it sorts them."""
+_Key = tuple[int, int, int]
+
+
+class MBarrier:
+    """One mbarrier object.
+
+    phase     how often it has completed
+    pending   arrivals that the current phase still waits for
+    expected  arrivals that the next phase will wait for
+    tx        bytes that the current phase still waits for; negative where bytes came too early
+    """
+
+    __slots__ = (
+        "clock",
+        "cluster",
+        "cohort",
+        "expected",
+        "loaded",
+        "name",
+        "notes",
+        "offset",
+        "pending",
+        "phase",
+        "rank",
+        "seen",
+        "tx",
+        "waiters",
+        "word",
+    )
+
+    def __init__(self, cohort: Cohort, cluster: int, rank: int, offset: int, count: int) -> None:
+        self.cohort = cohort
+        self.cluster = cluster
+        self.rank = rank
+        self.offset = offset
+        races = cohort.races
+        self.clock = None if races is None else races.new_barrier(cluster, rank, offset)
+        """What who waits for it learns of others (emulator.checks.clocks)."""
+        self.name = cohort.machine.program.placement.shared_label(offset)
+        self.word = (cohort.shared_start(cluster, rank) + offset) >> 3
+        self.phase = 0
+        self.pending = count
+        self.expected = count
+        self.tx = 0
+        self.seen = 0
+        """So many phases are complete, as some thread has seen by a wait."""
+        self.loaded = 0
+        """Copies have brought bytes in phases up to this one, counted from 1."""
+        self.waiters: list[Group] = []
+        self.notes: list[tuple[str, int, int, Origin]] = []
+        """What happened, (what, phase, how many, who), oldest first; `history` sorts it."""
+
+    # --- what happens to it ---------------------------------------------------------------------------------
+
+    def expect_tx(self, n_bytes: int, origin: Origin) -> None:
+        """Wait for so many more bytes in the current phase."""
+        tx = self.tx + n_bytes
+        if not -MAX_COUNT <= tx <= MAX_COUNT:
+            raise self._out_of_range(tx, origin)
+        self.tx = tx
+        self.note("expect_tx", n_bytes, origin)
+        done = self._settle()
+        machine = self.cohort.machine
+        if machine.recorder is not None:
+            machine.emit(
+                "mbarrier.expect_tx",
+                origin.bundle,
+                origin.lane,
+                origin.site.line,
+                barrier=self.about(),
+                bytes=n_bytes,
+                state=self.state(),
+            )
+        if done:
+            self._completed()
+
+    def arrive(
+        self,
+        count: int,
+        origin: Origin,
+        *,
+        drop: bool = False,
+        expect: int | None = None,
+        lanes: int = 1,
+        row: Row | None = None,
+        asynchronous: bool = False,
+    ) -> None:
+        """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each.
+
+        `row` is the clock that comes with it, where it is not the thread's of now; `asynchronous` tells that
+        it comes of work that the thread has asked for, at a time that is not the thread's.
+        """
+        if self.clock is not None and self.cohort.races is not None:
+            if row is None:
+                self.cohort.races.barrier_told(self, origin)
+            else:
+                self.clock.arrive(row)
+        if expect is not None:
+            self.expect_tx(expect * lanes, origin)
+        total = count * lanes
+        if total > self.pending:
+            if self.pending == 0:
+                why = f"all arrivals of phase {self.phase} have come"
+                if self.tx:
+                    why += (
+                        f", and it still waits for {self.tx} bytes"
+                        if self.tx > 0
+                        else f"; {-self.tx} bytes too many"
+                    )
+                if self.expected == 0:
+                    why = "all its participants have dropped out"
+            else:
+                why = f"phase {self.phase} waits for {self.pending} more"
+            raise origin.error(
+                BarrierCountError,
+                f"{number(total, 'arrival')} at {self.where()}: {why}. Was it initialised with too few, or "
+                "is this arrival meant for a later phase and came without waiting for this one?",
+            )
+        self.pending -= total
+        if drop:
+            self.expected -= total
+        self.note("arrive_drop" if drop else "arrive", total, origin)
+        done = self._settle()
+        machine = self.cohort.machine
+        if machine.recorder is not None:
+            machine.emit(
+                "mbarrier.arrive",
+                origin.bundle,
+                origin.lane,
+                origin.site.line,
+                one=lanes == 1,
+                barrier=self.about(),
+                count=total,
+                dropped=drop,
+                state=self.state(),
+                **({"asynchronous": True} if asynchronous else {}),
+            )
+        if done:
+            self._completed()
+
+    def add_pending(self, count: int, origin: Origin) -> None:
+        """Let the current phase wait for more arrivals, as cp.async.mbarrier.arrive without .noinc does."""
+        if self.pending + count > MAX_COUNT:
+            raise origin.error(
+                BarrierCountError,
+                f"{self.pending + count} arrivals would be pending at {self.where()}: at most"
+                f" {MAX_COUNT} can be",
+            )
+        self.pending += count
+        self.cohort.machine.changes += 1
+
+    def complete_tx(
+        self,
+        n_bytes: int,
+        origin: Origin,
+        transfer: int | None,
+        *,
+        by_thread: bool = False,
+        copy: Operation | Carried | None = None,
+    ) -> None:
+        """Count bytes that have come; `copy` is what brought them, to the record of races."""
+        tx = self.tx - n_bytes
+        if not -MAX_COUNT <= tx <= MAX_COUNT:
+            raise self._out_of_range(tx, origin)
+        if copy is not None and self.clock is not None:
+            copy.left -= 1
+            if not copy.left:
+                copy.landed(self.clock)
+        elif by_thread and self.cohort.races is not None:
+            self.cohort.races.barrier_told(self, origin)
+        self.tx = tx
+        if not by_thread:
+            self.loaded = self.phase + 1
+        self.note("complete_tx", n_bytes, origin)
+        done = self._settle()
+        machine = self.cohort.machine
+        if machine.recorder is not None:
+            about, state = self.about(), self.state()
+            kind, line = "mbarrier.complete_tx", origin.site.line
+            if by_thread:
+                machine.emit(
+                    kind,
+                    origin.bundle,
+                    origin.lane,
+                    line,
+                    barrier=about,
+                    bytes=n_bytes,
+                    transfer=None,
+                    state=state,
+                )
+            else:
+                machine.emit_at(
+                    kind,
+                    self.cohort,
+                    self.cluster,
+                    self.rank,
+                    line,
+                    barrier=about,
+                    bytes=n_bytes,
+                    transfer=transfer,
+                    state=state,
+                )
+        if done:
+            self._completed()
+
+    def note(self, what: str, number: int, origin: Origin) -> None:
+        """Keep what happened, for reports: few are asked for, so it is sorted when one is."""
+        self.notes.append((what, self.phase, number, origin))
+        if len(self.notes) >= _UNSORTED:
+            self.notes = self._recent()
+            if len(self.notes) > _UNSORTED // 2:  # a phase of many
+                self.notes = [(did, phase, n, who) for (did, phase, *_), (n, who) in self.history.items()]
+
+    @property
+    def history(self) -> dict[tuple[str, int, int, int], tuple[int, Origin]]:
+        """The last things that happened, (what, phase, ...): (how many, who), oldest first.
+
+        What one warp does with one instruction in one phase is one thing.
+        """
+        found: dict[tuple[str, int, int, int], tuple[int, Origin]] = {}
+        for what, phase, count, origin in self._recent():
+            key = (what, phase, id(origin.site), id(origin.bundle))
+            before = found.pop(key, None)
+            if before is None and len(found) >= _KEPT:
+                del found[next(iter(found))]
+            found[key] = (count if before is None else before[0] + count, origin)
+        return found
+
+    def _recent(self) -> list[tuple[str, int, int, Origin]]:
+        """The notes of the last phases, of as many as have enough different things."""
+        things: set[tuple[str, int, int, int]] = set()
+        first = -1
+        for at in range(len(self.notes) - 1, -1, -1):
+            what, phase, _, origin = self.notes[at]
+            if len(things) >= _KEPT and phase != first:
+                return self.notes[at + 1 :]
+            first = phase
+            things.add((what, phase, id(origin.site), id(origin.bundle)))
+        return self.notes
+
+    def _settle(self) -> bool:
+        """Go on to the next phase where nothing is missing any more."""
+        self.cohort.machine.changes += 1
+        if self.pending or self.tx:
+            return False
+        self.phase += 1
+        self.pending = self.expected
+        if self.clock is not None:
+            self.clock.complete()
+        return True
+
+    def _completed(self) -> None:
+        """Tell that a phase has completed, and let go who waits for it."""
+        machine = self.cohort.machine
+        if machine.recorder is not None:
+            machine.emit_at(
+                "mbarrier.phase",
+                self.cohort,
+                self.cluster,
+                self.rank,
+                barrier=self.about(),
+                phase=self.phase - 1,
+            )
+        waiters, self.waiters = self.waiters, []
+        if waiters:
+            self.seen = self.phase
+        for group in waiters:
+            group.done = True
+            wait = group.wait
+            if self.cohort.races is not None:
+                self.cohort.races.phase_seen(wait.bundle, self)
+            wait.left -= 1
+            if wait.left:
+                machine.half_awake[wait] = None
+            else:
+                wait.wake()
+
+    def _out_of_range(self, tx: int, origin: Origin) -> EmulatorError:
+        return origin.error(
+            BarrierCountError,
+            f"the tx-count of {self.where()} would be {tx} in phase {self.phase}, outside of"
+            f" -{MAX_COUNT}..{MAX_COUNT}",
+        )
+
+    # --- how it is told -------------------------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        """Which barrier it is, for events."""
+        return {"rank": self.rank, "offset": self.offset, "name": self.name}
+
+    def state(self) -> dict[str, int]:
+        """What it holds, for events."""
+        return {"phase": self.phase, "pending": self.pending, "tx": self.tx}
+
+    def where(self) -> str:
+        """Which barrier it is, in words."""
+        x, y, z = self.cohort.blocks[self.cluster, self.rank].tolist()
+        cta = f", CTA {self.rank} of its cluster" if self.cohort.size > 1 else ""
+        return f"{self._named()} (block ({x}, {y}, {z}){cta}, shared offset {self.offset})"
+
+    def label(self) -> str:
+        """Which barrier of its CTA it is, in words."""
+        return f"{self._named()} (shared offset {self.offset})"
+
+    def _named(self) -> str:
+        return f"mbarrier {self.name}" if self.name else "the mbarrier"
+
+    def missing(self) -> str:
+        """What the current phase waits for, in words."""
+        what = f"{self.pending} of {self.expected} arrivals" if self.pending else ""
+        if self.tx > 0:
+            what += f"{' and ' if what else ''}{self.tx} bytes"
+        elif self.tx < 0:
+            what += (
+                f"{', while ' if what else 'nothing, but '}{-self.tx} bytes came that no expect_tx announced"
+            )
+        return what
+
+    def came(self, phase: int) -> list[tuple[str, int, Origin]]:
+        """What happened in a phase: what, how many, and who; oldest first."""
+        return [
+            (what, count, origin)
+            for (what, at, *_), (count, origin) in self.history.items()
+            if at == phase and what != "init"
+        ]
+
+
+class MBarriers:
+    """The mbarrier objects of a cohort."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+        self.live: dict[_Key, MBarrier] = {}
+        self.gone: dict[_Key, int] = {}
+        """Those that were invalidated, with the line."""
+        self._written: NDArray[Any] = cohort.shared_words(8)[1]
+
+    @classmethod
+    def of(cls, cohort: Cohort) -> MBarriers:
+        """The cohort's, made when first asked for."""
+        found = cohort.state.get("mbarriers")
+        if found is None:
+            found = cohort.state["mbarriers"] = cls(cohort)
+            cohort.state.setdefault("on exit", []).append(partial(block_ended, found))
+        return found
+
+    def find(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
+        """The valid object at an offset. Errors: NoBarrierError."""
+        found = self.live.get((cluster, rank, offset))
+        if found is None or self._written.item(found.word):
+            raise self._nothing(cluster, rank, offset, found, origin)
+        clock = found.clock
+        if clock is not None and origin.bundle not in clock.heard and self.cohort.races is not None:
+            self.cohort.races.check_made(found, origin)
+        return found
+
+    def holds(self, barrier: MBarrier) -> bool:
+        """Whether an object is still there, and nothing was stored over it."""
+        return not self._written[barrier.word]
+
+    def _nothing(
+        self, cluster: int, rank: int, offset: int, found: MBarrier | None, origin: Origin
+    ) -> EmulatorError:
+        if found is not None:
+            return origin.error(
+                NoBarrierError,
+                f"{found.where()} was overwritten by a store or a copy while it was valid."
+                " Invalidate it with mbarrier.inval before its memory is used for something else.",
+            )
+        x, y, z = self.cohort.blocks[cluster, rank].tolist()
+        name = self.cohort.machine.program.placement.shared_label(offset)
+        at = f"shared offset {offset}" + (f" ({name})" if name else "") + f" of block ({x}, {y}, {z})"
+        line = self.gone.get((cluster, rank, offset))
+        if line is not None:
+            return origin.error(
+                NoBarrierError, f"{at} holds no mbarrier any more: it was invalidated at line {line}"
+            )
+        return origin.error(
+            NoBarrierError,
+            f"{at} holds no mbarrier: mbarrier.init has not run there. Is the address right, and is there a"
+            " barrier between mbarrier.init and the first use in another thread or CTA?",
+        )
+
+    def init(self, cluster: int, rank: int, offset: int, count: int, origin: Origin) -> MBarrier:
+        """Make an object. Errors: BarrierInUse where a valid one is, BarrierCountError."""
+        key = (cluster, rank, offset)
+        found = self.live.get(key)
+        if found is not None and not self._written[found.word]:
+            self._in_use(found, "initialised again", origin)
+        if not 1 <= count <= MAX_COUNT:
+            raise origin.error(
+                BarrierCountError, f"an mbarrier for {count} arrivals: the count must be in 1..{MAX_COUNT}"
+            )
+        made = self.live[key] = MBarrier(self.cohort, cluster, rank, offset, count)
+        self.gone.pop(key, None)
+        self._written[made.word] = 0
+        if self.cohort.races is not None:
+            self.cohort.races.barrier_made(made, origin)
+        made.note("init", count, origin)
+        self.cohort.machine.changes += 1
+        return made
+
+    def inval(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
+        """End an object. Errors: NoBarrierError, BarrierInUse while somebody waits for it."""
+        found = self.find(cluster, rank, offset, origin)
+        if found.waiters:
+            self._in_use(found, "invalidated", origin)
+        del self.live[cluster, rank, offset]
+        self.gone[cluster, rank, offset] = origin.site.line
+        return found
+
+    @staticmethod
+    def _in_use(found: MBarrier, what: str, origin: Origin) -> None:
+        """Report it. Who waits, where the launch goes on, asks again what is there then."""
+        if found.waiters:
+            wait = found.waiters[0].wait
+            (x, y, z), warp, _ = wait.bundle.where(found.cluster * WARP_SIZE)
+            why = f"block ({x}, {y}, {z}) warp {warp} waits for its phase {found.phase} at line {wait.line}"
+        else:
+            why = "it is still valid. Invalidate it with mbarrier.inval first."
+        report("mbarrier in use", f"{found.where()} is {what}, and {why}", origin)
+        for group in list(found.waiters):
+            if group.wait in origin.bundle.machine.half_awake:
+                group.wait.wake_some()
+            if group in found.waiters:
+                group.wait.time_out()
+
+
+# --- what asynchronous work calls ---------------------------------------------------------------------------
+
+
+def complete_tx(
+    cohort: Cohort,
+    cluster: int,
+    rank: int,
+    offset: int,
+    n_bytes: int,
+    *,
+    transfer: int | None,
+    origin: Origin,
+    copy: Operation | Carried | None = None,
+) -> None:
+    """Tell the mbarrier at a shared offset of a CTA that bytes have come, as asynchronous copies do.
+
+    `cluster` is the cluster's position in the cohort, `rank` the CTA's in the cluster, `transfer` the index
+    of the event tma.issue or None, `origin` who asked for the copy.
+
+    Errors: NoBarrierError, BarrierCountError.
+    """
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).complete_tx(n_bytes, origin, transfer, copy=copy)
+
+
+def arrive_async(
+    cohort: Cohort,
+    cluster: int,
+    rank: int,
+    offset: int,
+    count: int = 1,
+    *,
+    origin: Origin,
+    row: Row | None = None,
+) -> None:
+    """Arrive at the mbarrier at a shared offset of a CTA when asynchronous work is complete.
+
+    Arguments and errors as for `complete_tx`; `row` is what the work's issuer knew.
+    """
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(count, origin, row=row, asynchronous=True)

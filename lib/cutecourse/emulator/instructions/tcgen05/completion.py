@@ -1,0 +1,192 @@
+"""What a tcgen05.mma does when it completes: it reads A, B and D as they are then, multiplies, and writes D.
+
+Several that stand behind each other and add to one D may complete at once. Each rounds for itself, so the
+numbers are those of one after the other; what they read is gathered and made numbers once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.proxies import all_in_sight
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.instructions.tcgen05.placement import Matrix, Part, along_k
+from cutecourse.emulator.memory.tensor_memory import Region, TensorMemory
+from cutecourse.emulator.numbers.tcgen05_sums import Factors, accumulate_in_turn, numbers, sums_are_exact
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.instructions.tcgen05.mma import Mma
+
+__all__ = ["complete"]
+
+
+def complete(mmas: Sequence[Mma]) -> None:
+    """Complete one, or several that differ in A and B in shared memory, and in adding to D, alone.
+
+    Errors: OverwrittenSource, UninitializedRead.
+    """
+    machine = mmas[0].origin.bundle.machine
+    if machine.recorder is None:
+        _multiply(mmas)
+        return
+    for mma in mmas:
+        # Each event comes when what it tells has happened, and nothing else.
+        _multiply([mma])
+        machine.emit_at(
+            "mma.complete",
+            mma.origin.bundle.cohort,
+            mma.cluster,
+            mma.origin.bundle.rank,
+            mma.origin.site.line,
+            issue=mma.issued,
+        )
+
+
+def _multiply(mmas: Sequence[Mma]) -> None:
+    """The same without events."""
+    *before, last = mmas
+    for mma in before:
+        # What is written last is what others find there.
+        for memory, moving in mma.moving:
+            memory.moving.remove(moving)
+    for memory, moving in last.moving:
+        memory.end(moving)
+    plan, shape = last.plan, last.plan.shape
+    of_a = [mma.plan.a_matrix for mma in mmas if mma.plan.a_matrix]
+    a_chunks = _chunks(mmas, of_a, k_major=shape.a_k_major) if of_a else None
+    b_chunks = _chunks(mmas, [mma.plan.b_matrix for mma in mmas], k_major=shape.b_k_major)
+    _check_shared(mmas, [b_chunks] if a_chunks is None else [a_chunks, b_chunks])
+    b = _factors(mmas, b_chunks, shape.b, k_major=shape.b_k_major, negate=shape.negate_b)
+    if a_chunks is not None:
+        a = _factors(mmas, a_chunks, shape.a, k_major=shape.a_k_major, negate=shape.negate_a)
+        exact = [sums_are_exact(a, b, index) for index in range(len(mmas))]
+    own = shape.m // plan.group
+    for position, memory in enumerate(last.place.memories):
+        rows = slice(position * own, (position + 1) * own)
+        for part, region in zip(plan.parts, plan.regions, strict=True):
+            if a_chunks is None:
+                a, rows = _in_tensor_memory(last, memory, part), slice(None)
+                exact = [sums_are_exact(a, b)]
+            factors = list(
+                zip(a.values[:, :, rows], b.values[:, :, part.first : part.stop], exact, strict=True)
+            )
+            _write(mmas, memory, part, region, factors, position)
+
+
+# --- A and B ------------------------------------------------------------------------------------------------
+
+
+def _chunks(mmas: Sequence[Mma], matrices: Sequence[Matrix], *, k_major: bool) -> NDArray[np.int64]:
+    """The chunks of a matrix in each CTA's shared memory, of one MMA behind the other along K.
+
+    Numbers among the cohort's, shape (CTAs, rows, chunks).
+    """
+    chunks = along_k(tuple(matrices), k_major=k_major)
+    return chunks + np.array(mmas[0].place.starts, dtype=np.int64)[:, None, None]
+
+
+def _check_shared(mmas: Sequence[Mma], places: list[NDArray[np.int64]]) -> None:
+    """Refuse operands that were changed since the issue, each MMA its own."""
+    _, written = mmas[0].origin.bundle.cohort.shared_chunks
+    for chunks in places:
+        if not all_in_sight(written[chunks]):
+            for mma in mmas:
+                mma.check_shared(issued=True)
+            return
+
+
+def _factors(
+    mmas: Sequence[Mma], chunks: NDArray[np.int64], kind: str, *, k_major: bool, negate: bool
+) -> Factors:
+    """The CTAs' parts of a matrix in shared memory, one behind the other along M or N, for each MMA."""
+    held, _ = mmas[0].origin.bundle.cohort.shared_chunks
+    elements = held[chunks].view(f"u{mmas[0].plan.item}")
+    if k_major:
+        # By rows of K; of elements it is less work than of the numbers made from them.
+        by_k = elements.reshape(-1, elements.shape[2]).T
+    else:
+        by_k = elements.transpose(1, 0, 2).reshape(elements.shape[1], -1)
+    return Factors.of(np.ascontiguousarray(by_k), len(mmas), kind, negate=negate)
+
+
+def _in_tensor_memory(mma: Mma, memory: TensorMemory, part: Part) -> Factors:
+    """A CTA's rows of A in tensor memory."""
+    region = mma.a_region(part)
+    columns = slice(region.first, region.stop)
+    _check_written(mma, memory, part.lanes, part.rows, columns, "A")
+    held = np.ascontiguousarray(memory.cells[part.rows, columns]).view(f"u{mma.plan.item}")
+    return Factors.of(np.ascontiguousarray(held.T), 1, mma.plan.shape.a, negate=mma.plan.shape.negate_a)
+
+
+# --- D ------------------------------------------------------------------------------------------------------
+
+
+def _check_written(
+    mma: Mma,
+    memory: TensorMemory,
+    lanes: NDArray[np.int64],
+    rows: NDArray[np.int64] | slice,
+    columns: slice,
+    what: str,
+) -> None:
+    written = memory.written[rows, columns]
+    if not written.all():
+        row, column = np.argwhere(~written)[0]
+        report(
+            "never written",
+            f"{what} is read from lane {int(lanes[row])}, column {columns.start + int(column)} of tensor"
+            " memory, which has not been written since it was allocated"
+            + (". Should the first tcgen05.mma have enable-input-d false?" if what == "D" else ""),
+            mma.origin,
+        )
+
+
+def _write(
+    mmas: Sequence[Mma],
+    memory: TensorMemory,
+    part: Part,
+    region: Region,
+    factors: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], bool]],
+    position: int,
+) -> None:
+    """Add the products to a part of D in the CTA at a position in the pair.
+
+    `factors` are those of each MMA, by rows of K, and whether their sums are exact.
+    """
+    first = mmas[0]
+    scale = first.plan.scale
+    rows, lanes, kind = part.rows, part.lanes, first.plan.shape.d
+    columns = slice(region.first, region.stop)
+    kept: NDArray[np.bool_] | slice = slice(None)
+    masks = first.disabled[4 * position : 4 * position + 4]
+    if any(masks):
+        words = np.array(masks, dtype=np.uint32)
+        enabled = (words[lanes // 32] >> (lanes % 32).astype(np.uint32)) & 1 == 0
+        if not enabled.all():
+            kept = enabled
+            rows = lanes = lanes[kept]
+    c = None
+    if first.enable:
+        if region not in memory.full:
+            _check_written(first, memory, lanes, rows, columns, "D")
+        c = numbers(memory.cells[rows, columns], kind)
+        if scale:
+            c = c.astype(np.float64) * 2.0**-scale
+    products: list[tuple[NDArray[np.float64], NDArray[np.float64], bool]] = []
+    for mma, (a, b, exact) in zip(mmas, factors, strict=True):
+        if not mma.enable:
+            # What those before it have made does not count.
+            products, c = [], None
+        products.append((a.T[kept], b.T, exact))
+    if isinstance(rows, slice):
+        accumulate_in_turn(products, c, kind, out=memory.cells[rows, columns])
+    else:
+        memory.cells[rows, columns] = accumulate_in_turn(products, c, kind)
+    if region not in memory.full:
+        memory.written[rows, columns] = True
+        if isinstance(kept, slice):
+            memory.full.add(region)

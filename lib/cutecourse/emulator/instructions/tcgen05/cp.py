@@ -1,0 +1,178 @@
+"""tcgen05.cp: shared memory into tensor memory, beside the thread that asks for it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryLanesError
+from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
+from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue, check_source
+from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
+from cutecourse.emulator.memory.matrix_descriptor import CHUNK, FieldError, chunk_offsets, decode_matrix
+from cutecourse.emulator.memory.tensor_memory import (
+    LANES,
+    Moving,
+    Region,
+    TensorMemories,
+    TensorMemory,
+    split_address,
+)
+
+__all__: list[str] = []
+
+# Rows, bits and multicast of each shape, and the lanes that each row goes to.
+_ALL = np.arange(LANES)[:, None]
+_SHAPES: dict[tuple[str, str | None], NDArray[np.int64]] = {
+    ("128x256b", None): _ALL,
+    ("128x128b", None): _ALL,
+    ("64x128b", "warpx2::02_13"): np.arange(64)[:, None] + np.array([0, 64]),
+    ("64x128b", "warpx2::01_23"): (np.arange(64) + np.arange(64) // 32 * 32)[:, None] + np.array([0, 32]),
+    ("32x128b", "warpx4"): np.arange(32)[:, None] + np.array([0, 32, 64, 96]),
+    ("4x256b", None): 32 * np.arange(4)[:, None],
+}
+_MULTICASTS = ("warpx2::02_13", "warpx2::01_23", "warpx4")
+_NARROW = ("b6x16_p32", "b4x16_p64")
+_WORDS = CHUNK // 4
+
+
+@instruction("tcgen05.cp")
+def cp(site: Site) -> Step:
+    """Copy a matrix from shared to tensor memory, asynchronously.
+
+    Shapes:     once for each active lane: elect one. Row r of 128 or 256 bits goes to lane r; 64 rows go to
+                the lanes of warps 0 and 1, and again of 2 and 3 (.warpx2::02_13), or 32 rows each to warps 0
+                and 1 and to 2 and 3 (.warpx2::01_23); 32 rows to the lanes of all four warps (.warpx4); 4
+                rows to one lane of each warp, the address's and those 32, 64 and 96 below it. With
+                .cta_group::2 in both CTAs, each from its own shared memory.
+    Units:      the address in lanes and columns; the descriptor in bits, K-major.
+    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryLanesError,
+                TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
+    Simplified: reads and writes when it completes, at a time that the seed chooses. The formats that are
+                unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported yet, as no .kind
+                is that reads them.
+    Source:     PTX ISA 9.0, tcgen05.cp (#tcgen05-instructions-tcgen05-cp); the warps of a pair:
+                .multicast there; .4x256b: Data Movement Shape and CUTLASS's cute/atom/copy_traits_sm100.hpp,
+                Copy_Traits<SM100_UTCCP_4dp256bit_1cta>.
+    """
+    group = take_cta_group(site)
+    shape = site.expect("128x256b", "128x128b", "64x128b", "32x128b", "4x256b")
+    narrow, into = site.one_of(*_NARROW), site.has("b8x16")
+    if into and narrow is not None:
+        site.unsupported(f".b8x16.{narrow}, which is unpacked on the way, is not supported yet")
+    if into or narrow is not None:
+        site.unsupported(".b8x16 needs .b6x16_p32 or .b4x16_p64, and each of these needs .b8x16")
+    lanes = _SHAPES.get((shape, site.one_of(*_MULTICASTS)))
+    if lanes is None:
+        known = ", ".join(f".{s}" + (f".{m}" if m else "") for s, m in _SHAPES if s == shape)
+        site.unsupported(f".{shape} comes as {known}")
+    chunks = 2 if shape.endswith("x256b") else 1
+    if len(site.operands) != 2:
+        site.invalid(f"{site.instruction.name} takes 2 operands, not {len(site.operands)}")
+    where, descriptor = site.address(0), site.source(1, "u64")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for lane in bundle.lanes(mask).tolist():
+            origin = Origin(site, bundle, lane)
+            check_peer(origin, group)
+            address = int(where.lanes(bundle).reshape(-1)[lane]) & 0xFFFFFFFF
+            bits = int(bundle.rows["u64"][descriptor].reshape(-1)[lane])
+            _issue(origin, group, address, _source(origin, bits, len(lanes), chunks), lanes)
+
+    return step
+
+
+def _source(origin: Origin, bits: int, rows: int, chunks: int) -> NDArray[np.int64]:
+    """The chunks of shared memory, in bytes, shape (rows, chunks)."""
+    try:
+        found = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=True)
+    except FieldError as wrong:
+        raise origin.error(InvalidOperand, str(wrong)) from None
+    limit = origin.bundle.program.shared_bytes
+    if int(found.max()) + CHUNK > limit:
+        raise origin.error(
+            AddressError,
+            f"the descriptor 0x{bits:016x} reaches to byte {int(found.max()) + CHUNK} of shared memory, but"
+            f" the CTA has only {limit}",
+        )
+    return found
+
+
+def _issue(
+    origin: Origin, group: int, address: int, source: NDArray[np.int64], lanes: NDArray[np.int64]
+) -> None:
+    """Check, and let it complete later."""
+    lane, column = split_address(address)
+    room = LANES - int(lanes.max())
+    if lane >= room:
+        allowed = f"0 to {room - 1}" if room > 1 else "0"
+        raise origin.error(
+            TensorMemoryLanesError,
+            f"the address 0x{address:x} is in lane {lane}, but must be in lane {allowed}",
+        )
+    lanes = lanes + lane
+    cohort, cluster, rank = origin.bundle.cohort, origin.lane // WARP_SIZE, origin.bundle.rank
+    width = source.shape[1] * _WORDS
+    touched = np.zeros(LANES, dtype=np.bool_)
+    touched[lanes.reshape(-1)] = True
+    region = Region(touched, column, column + width)
+    places = []
+    for each in [rank] if group == 1 else [rank & ~1, rank | 1]:
+        memory = TensorMemories.of(cohort)[cluster, each]
+        memory.check_allocated(region, "tcgen05.cp", origin)
+        memory.check_quiet(region, "tcgen05.cp", origin, writes=True, after=("mma", "cp"), copies=True)
+        chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
+        if cohort.races is not None:
+            cohort.races.multiplies(origin, [(each, "the source", chunks)])
+        check_source(origin, each, chunks, "the source")
+        if cohort.provenance is not None:
+            cohort.provenance.read(chunks)
+        moving = Moving(
+            origin,
+            region,
+            writes=True,
+            remedy="Wait for the mbarrier of a tcgen05.commit after it.",
+            pipeline="cp",
+        )
+        memory.begin(moving)
+        if memory.sums is not None:
+            memory.sums.stored(region)
+        places.append((each, memory, moving, chunks))
+    machine = origin.bundle.machine
+    if machine.recorder is not None:
+        told = [chunks_touched(cohort, cluster, each, chunks) for each, _, _, chunks in places]
+        for each, *_ in places:
+            told += region_touches(each, [region], writes=True)
+        machine.emit(
+            "tmem.copy",
+            origin.bundle,
+            origin.lane,
+            origin.site.line,
+            address=address,
+            group=group,
+            touches=told,
+        )
+    touches = [(memory, moving) for _, memory, moving, _ in places]
+    Queue.of(origin).add(Operation(origin, partial(_complete, origin, places, lanes), touches=touches))
+
+
+def _complete(
+    origin: Origin,
+    places: list[tuple[int, TensorMemory, Moving, NDArray[np.int64]]],
+    lanes: NDArray[np.int64],
+) -> None:
+    words, _ = origin.bundle.cohort.shared_words(8, 2)
+    for rank, memory, moving, chunks in places:
+        memory.end(moving)
+        check_source(origin, rank, chunks, "the source", issued=True)
+        rows = words[chunks].view(np.uint32).reshape(len(chunks), -1)
+        columns = slice(moving.region.first, moving.region.stop)
+        for copy in range(lanes.shape[1]):
+            memory.cells[lanes[:, copy], columns] = rows
+            memory.written[lanes[:, copy], columns] = True

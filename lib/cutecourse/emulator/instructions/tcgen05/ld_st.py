@@ -1,0 +1,279 @@
+"""tcgen05.ld, st and wait: a warp's registers and the quarter of tensor memory that the warp reaches.
+
+Which register holds which cell is in emulator.instructions.tcgen05.fragments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.warp_values import require_whole_warps
+from cutecourse.emulator.errors import TensorMemoryLanesError
+from cutecourse.emulator.instructions.tcgen05.alloc import uniform_value
+from cutecourse.emulator.instructions.tcgen05.fragments import MOST_REGISTERS, SHAPES, Fragment, fragment
+from cutecourse.emulator.memory.event_memory import region_touches
+from cutecourse.emulator.memory.tensor_memory import (
+    LANES,
+    Moving,
+    Region,
+    TensorMemories,
+    TensorMemory,
+    split_address,
+)
+
+__all__: list[str] = []
+
+_COUNTS = ("x1", "x2", "x4", "x8", "x16", "x32", "x64", "x128")
+_HALF = np.uint32(0xFFFF)
+_Places = NDArray[np.int64] | slice
+_WARPS = 4
+"""Warps of a warpgroup, each of which reaches a quarter of the lanes."""
+
+
+class _Access:
+    """What ld and st share: the shape, the address, and the cells of a warp."""
+
+    def __init__(self, site: Site, *, stores: bool) -> None:
+        if not (site.has("sync") and site.has("aligned")):
+            site.unsupported("it needs .sync.aligned")
+        self.site = site
+        self.shape = site.expect(*SHAPES)
+        count = int(site.expect(*_COUNTS)[1:])
+        self.packed = site.has("unpack::16b" if stores else "pack::16b")
+        site.type("b32")
+        self.n_registers = SHAPES[self.shape] * count
+        if self.n_registers > MOST_REGISTERS:
+            site.unsupported(f".{self.shape}.x{count} would take {self.n_registers} registers")
+        halves = self.shape == "16x32bx2"
+        n_operands = 3 if halves else 2
+        if len(site.operands) != n_operands:
+            site.invalid(f"{site.instruction.name} takes {n_operands} operands, not {len(site.operands)}")
+        split = 0
+        if halves:
+            found = site.constant(1 if stores else 2)
+            if found is None:
+                site.invalid("the offset of the second half must be an integer constant")
+            if found < 0:
+                site.invalid(f"the offset of the second half is {found}, but must be 0 or more columns")
+            split = found
+        self.fragment: Fragment = fragment(self.shape, count, split, packed=self.packed)
+        (_, stop), *others = self.fragment.ranges
+        if stores and any(first < stop for first, _ in others):
+            site.invalid(f"with an offset of {split} columns both halves would store to the same cells")
+        self.address = site.address(0 if stores else 1)
+        index = (n_operands - 1) if stores else 0
+        self.registers = site.sources(index, "u32") if stores else site.destinations(index, "u32")
+        if len(self.registers) != self.n_registers:
+            site.invalid(
+                f"{site.instruction.name} takes {self.n_registers} registers, and {len(self.registers)} are"
+                " given"
+            )
+        site.converge()
+        self._regions: dict[tuple[int, int], list[Region]] = {}
+
+    def cells(
+        self, bundle: Bundle, warp: int, *, writes: bool
+    ) -> tuple[Origin, TensorMemory, _Places, _Places, list[Region], int]:
+        """Where a warp's cells lie, checked: memory, lanes, columns, regions and the address."""
+        site = self.site
+        origin = Origin(site, bundle, warp * WARP_SIZE)
+        address = uniform_value(site, bundle, warp, self.address.lanes(bundle), "the address")
+        lane, column = split_address(address & 0xFFFFFFFF)
+        own = WARP_SIZE * (bundle.warp % _WARPS)
+        span = self.fragment.lanes
+        if not own <= lane <= own + WARP_SIZE - span or lane % span:
+            which = f"lane {own}" if span == WARP_SIZE else f"lane {own} or {own + span}"
+            raise origin.error(
+                TensorMemoryLanesError,
+                f"the address 0x{address:x} is in lane {lane}: warp {bundle.warp} reaches lanes {own} to"
+                f" {own + WARP_SIZE - 1}, so .{self.shape} must start at {which}",
+            )
+        memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
+        name = "tcgen05.st" if writes else "tcgen05.ld"
+        regions = self._regions.get((lane, column))
+        if regions is None:
+            lanes = np.zeros(LANES, dtype=np.bool_)
+            lanes[lane : lane + span] = True
+            regions = [Region(lanes, column + first, column + stop) for first, stop in self.fragment.ranges]
+            self._regions[lane, column] = regions
+        for region in regions:
+            memory.check_allocated(region, name, origin)
+            memory.check_quiet(region, name, origin, writes=writes)
+            if memory.sums is not None and writes:
+                memory.sums.stored(region)
+            elif memory.sums is not None:
+                memory.sums.loaded(region, origin, packed=self.packed)
+        if span == WARP_SIZE:
+            # A thread has a lane, and its cells are neighbours.
+            stop = column + self.fragment.column.shape[1]
+            return origin, memory, slice(lane, lane + span), slice(column, stop), regions, address
+        return origin, memory, self.fragment.lane + lane, self.fragment.column + column, regions, address
+
+    def tell(self, kind: str, origin: Origin, address: int, regions: list[Region]) -> None:
+        """Record the access."""
+        machine = origin.bundle.machine
+        if machine.recorder is not None:
+            machine.emit(
+                kind,
+                origin.bundle,
+                origin.lane,
+                self.site.line,
+                one=False,
+                address=address,
+                shape=self.shape,
+                registers=self.n_registers,
+                touches=region_touches(origin.bundle.rank, regions, writes=kind == "tmem.store"),
+            )
+
+
+@instruction("tcgen05.ld")
+def ld(site: Site) -> Step:
+    """Load a warp's registers from tensor memory.
+
+    Shapes:     a whole warp; the address is the same in all lanes. Warp w reaches lanes 32 (w % 4) and the 31
+                after it. With .pack::16b a register takes the low halves of two neighbouring columns.
+    Units:      lanes and columns of 32 bits; the second half's offset of .16x32bx2 in columns.
+    Errors:     TensorMemoryLanesError (lanes of another warp, columns that are not allocated),
+                TensorMemoryHazard for what a tcgen05.st, mma or cp has still to write, UninitializedRead for
+                a register whose cells nobody has written, NonUniformOperand, DivergedWarp.
+    Simplified: the registers have their values at once. The ISA makes an instruction that reads them follow
+                the load, with or without tcgen05.wait::ld; the wait is for the cells, not the registers.
+                Writing or freeing the cells after the load and before the wait is an error if the thread
+                has told others before it used what it loaded, and otherwise a note
+                (emulator.core.hazards). .red is not supported yet.
+    Source:     PTX ISA 9.0, tcgen05.ld (#tcgen05-instructions-tcgen05-ld); Access restrictions; Memory
+                Consistency Model for 5th generation of TensorCore operations, register dependencies.
+    """
+    if site.has("red"):
+        site.unsupported(".red is not supported yet")
+    access = _Access(site, stores=False)
+    follow_sums(site.machine)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        require_whole_warps(site, bundle, mask)
+        rows = bundle.rows["u32"]
+        for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
+            origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=False)
+            written = memory.written[lane, column]
+            if not written.all() and not written.any(axis=0).all():
+                cell = int(np.argmin(written.any(axis=0)))
+                first = split_address(address)[1] + int(access.fragment.column[0, cell])
+                report(
+                    "never written",
+                    f"register {cell // (1 + access.packed)} would be loaded from column"
+                    f" {first}, which has not been written since it was allocated. Is a"
+                    " tcgen05.mma, st or cp missing, or a wait for its commit's mbarrier, or is"
+                    " the address wrong?",
+                    origin,
+                )
+            values = memory.cells[lane, column]
+            if access.packed:
+                values = (values[:, 0::2] & _HALF) | (values[:, 1::2] << np.uint32(16))
+            for slot, held in zip(access.registers, values.T, strict=True):
+                rows[slot][warp] = held
+            memory.order.load(regions, origin)
+            access.tell("tmem.load", origin, address, regions)
+
+    return step
+
+
+@dataclass(eq=False, slots=True)
+class _Store:
+    """What a tcgen05.st has to write when its warp waits for it."""
+
+    memory: TensorMemory
+    lane: _Places
+    column: _Places
+    values: NDArray[np.uint32]
+    moving: list[Moving]
+
+    def complete(self) -> None:
+        """Write."""
+        self.memory.cells[self.lane, self.column] = self.values
+        self.memory.written[self.lane, self.column] = True
+        for moving in self.moving:
+            self.memory.end(moving)
+
+
+def _stores(bundle: Bundle) -> dict[int, list[_Store]]:
+    """What the warps of a bundle have stored and not waited for, by the cluster's position."""
+    found: dict[int, list[_Store]] = bundle.state.setdefault("tcgen05.st", {})
+    return found
+
+
+@instruction("tcgen05.st")
+def st(site: Site) -> Step:
+    """Store a warp's registers to tensor memory.
+
+    Shapes:     as tcgen05.ld. With .unpack::16b a register's halves go to the low halves of two neighbouring
+                columns.
+    Units:      as tcgen05.ld.
+    Errors:     TensorMemoryLanesError, TensorMemoryHazard for cells that another operation has still to read
+                or to write, NonUniformOperand, DivergedWarp.
+    Simplified: the cells are written by the warp's tcgen05.wait::st and not before; the hardware may do it
+                sooner. The upper halves that .unpack::16b leaves are zero; the document does not say.
+    Source:     PTX ISA 9.0, tcgen05.st (#tcgen05-instructions-tcgen05-st); Access restrictions.
+    """
+    access = _Access(site, stores=True)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        require_whole_warps(site, bundle, mask)
+        rows = bundle.rows["u32"]
+        waiting = _stores(bundle)
+        for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
+            origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=True)
+            values: NDArray[Any] = np.stack([rows[slot][warp] for slot in access.registers], axis=-1)
+            if access.packed:
+                values = np.stack([values & _HALF, values >> np.uint32(16)], axis=-1).reshape(WARP_SIZE, -1)
+            moving = [
+                Moving(origin, region, writes=True, remedy="Its warp must execute tcgen05.wait::st first.")
+                for region in regions
+            ]
+            for one in moving:
+                memory.begin(one)
+            waiting.setdefault(warp, []).append(_Store(memory, lane, column, values, moving))
+            access.tell("tmem.store", origin, address, regions)
+
+    return step
+
+
+@instruction("tcgen05.wait::ld", "tcgen05.wait::st")
+def wait(site: Site) -> Step:
+    """Wait until the thread's earlier tcgen05.ld, or tcgen05.st, are complete.
+
+    Shapes:     a whole warp; no operands.
+    Errors:     DivergedWarp.
+    Simplified: the registers of a tcgen05.ld have their values already. tcgen05.wait::ld ends the load's use
+                of its cells: others may write or free them once they are told.
+    Source:     PTX ISA 9.0, tcgen05.wait (#tcgen05-instructions-tcgen05-wait).
+    """
+    stores = site.instruction.modifiers[0] == "wait::st"
+    if not (site.has("sync") and site.has("aligned")):
+        site.unsupported("it needs .sync.aligned")
+    site.converge()
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        require_whole_warps(site, bundle, mask)
+        waiting = _stores(bundle)
+        for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
+            if stores:
+                for store in waiting.pop(warp, ()):
+                    store.complete()
+            else:
+                memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
+                memory.order.waited_for_loads((warp, bundle.rank, bundle.warp))
+            if bundle.machine.recorder is not None:
+                name = "st" if stores else "ld"
+                bundle.machine.emit("tmem.wait", bundle, warp * WARP_SIZE, site.line, one=False, name=name)
+
+    return step

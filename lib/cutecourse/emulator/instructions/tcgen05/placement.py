@@ -1,0 +1,93 @@
+"""Where the matrices of tcgen05.mma lie: D in lanes and columns of tensor memory, A and B in shared memory.
+
+Where rows and columns of D lie, by CTAs, M:
+
+    1  128   row r in lane r
+    1   64   row r in lane 32 (r / 16) + r % 16, counted from lane 0 or 16
+    2  256   rows 128 v on in CTA v of the pair, one a lane
+    2  128   rows 64 v on in CTA v: columns below N / 2 in lanes 0 to 63, the others in lanes 64 to 127
+
+Each CTA of a pair holds M / 2 rows of A and N / 2 columns of B in its own shared memory, at the places that
+the descriptors name in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import CHUNK
+from cutecourse.emulator.memory.matrix_descriptor import chunk_offsets, decode_matrix
+from cutecourse.emulator.memory.tensor_memory import LANES, Region
+
+__all__ = ["Matrix", "Part", "along_k", "matrix_of", "parts_of", "region_of"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """A part of D in one CTA: its rows' lanes, and which columns of the whole it is."""
+
+    lanes: NDArray[np.int64]
+    first: int
+    stop: int
+    rows: NDArray[np.int64] | slice
+    """The lanes once more; a slice where they are neighbours, which NumPy copies nothing for."""
+
+    @classmethod
+    def of(cls, lanes: NDArray[np.int64], first: int, stop: int) -> Part:
+        """The part with these lanes and columns."""
+        lanes.flags.writeable = False
+        neighbours = lanes[-1] - lanes[0] == len(lanes) - 1
+        return cls(lanes, first, stop, slice(int(lanes[0]), int(lanes[-1]) + 1) if neighbours else lanes)
+
+    def region(self, column: int, columns: int) -> Region:
+        """The part's lanes in columns of tensor memory."""
+        mask = np.zeros(LANES, dtype=np.bool_)
+        mask[self.lanes] = True
+        return Region(mask, column, column + columns)
+
+
+@lru_cache(maxsize=256)
+def parts_of(m: int, n: int, group: int, lane: int) -> tuple[Part, ...]:
+    """The parts of D in each CTA that takes part; rows are the CTA's own."""
+    rows = m // group
+    row = np.arange(rows, dtype=np.int64)
+    if group == 2 and rows == 64:
+        return (Part.of(row, 0, n // 2), Part.of(row + 64, n // 2, n))
+    if rows == 64:
+        return (Part.of(lane + 32 * (row // 16) + row % 16, 0, n),)
+    return (Part.of(row, 0, n),)
+
+
+@lru_cache(maxsize=1024)
+def region_of(part: Part, column: int, columns: int) -> Region:
+    """A part's lanes in columns of tensor memory, one object for all who ask for the same."""
+    return part.region(column, columns)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Matrix:
+    """A CTA's part of a matrix in shared memory."""
+
+    chunks: NDArray[np.int64]
+    """The numbers of its chunks, by row of M or N where it is K-major, else by row of K."""
+    stop: int
+    """The byte behind the last."""
+
+
+@lru_cache(maxsize=1024)
+def matrix_of(bits: int, chunks: int, rows: int, item: int, *, k_major: bool) -> Matrix:
+    """What a descriptor's bits stand for; arguments and errors as for `chunk_offsets`."""
+    found = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=k_major, item=item)
+    return Matrix(found // CHUNK, int(found.max()) + CHUNK)
+
+
+@lru_cache(maxsize=1024)
+def along_k(matrices: tuple[Matrix, ...], *, k_major: bool) -> NDArray[np.int64]:
+    """The chunks of several matrices, one behind the other along K."""
+    if len(matrices) == 1:
+        return matrices[0].chunks
+    return np.concatenate([matrix.chunks for matrix in matrices], axis=1 if k_major else 0)

@@ -1,0 +1,1 @@
+"""Warpgroup matrix instructions (sm_90a)."""

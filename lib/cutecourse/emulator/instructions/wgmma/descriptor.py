@@ -1,0 +1,84 @@
+"""wgmma's shared-memory matrix descriptors: bits, fields, and where a matrix's 16-byte chunks lie.
+
+The canonical layouts are those of tcgen05's descriptors (emulator.memory.matrix_descriptor); the fields
+are packed differently, and there are no 32-byte atoms:
+
+    bits  0 to 13   start address / 16
+    bits 16 to 29   leading dimension byte offset / 16
+    bits 32 to 45   stride dimension byte offset / 16
+    bits 49 to 51   base offset: the 128-byte row, modulo 8, in which the swizzle's pattern starts
+    bits 62 to 63   swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes
+
+Source: PTX ISA 9.0, Matrix Descriptor Format
+        (#asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor), Strides, Swizzling
+        Modes (#asynchronous-warpgroup-level-swizzling-modes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import CHUNK
+from cutecourse.emulator.memory.matrix_descriptor import FieldError, MatrixDescriptor, chunk_offsets
+
+__all__ = ["SharedMatrix", "decode", "shared_matrix"]
+
+_SWIZZLES = ("none", "128B", "64B", "32B")
+_UNUSED = ((14, 15), (30, 31), (46, 48), (52, 61))
+
+
+def _bits(value: int, low: int, high: int) -> int:
+    return value >> low & ((1 << (high - low + 1)) - 1)
+
+
+def decode(bits: int) -> MatrixDescriptor:
+    """Read a matrix descriptor of wgmma. Errors: FieldError.
+
+    >>> decode(0x4000_0040_0001_0040)
+    MatrixDescriptor(start=1024, leading=16, stride=1024, swizzle='128B', base=0)
+    """
+    for low, high in _UNUSED:
+        found = _bits(bits, low, high)
+        if found:
+            why = " (tcgen05's descriptors have 0b001 there)" if (low, found) == (46, 1) else ""
+            raise FieldError(
+                f"bits {low} to {high} of the matrix descriptor", f"{found:#b}, but must be 0{why}"
+            )
+    mode, base = _bits(bits, 62, 63), _bits(bits, 49, 51)
+    if base and not mode:
+        raise FieldError(
+            "matrix base offset (bits 49 to 51)", f"{base}, but without a swizzle there is no pattern to move"
+        )
+    return MatrixDescriptor(
+        start=_bits(bits, 0, 13) << 4,
+        leading=_bits(bits, 16, 29) << 4,
+        stride=_bits(bits, 32, 45) << 4,
+        swizzle=_SWIZZLES[mode],
+        base=base,
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SharedMatrix:
+    """A matrix of A or B in a block's shared memory."""
+
+    chunks: NDArray[np.int64]
+    """The numbers of its chunks, by row of M or N where it is K-major, else by row of K."""
+    stop: int
+    """The byte behind the last."""
+
+
+@lru_cache(maxsize=4096)
+def shared_matrix(bits: int, extent: int, k: int, item: int, *, k_major: bool) -> SharedMatrix:
+    """What a descriptor's bits stand for: `extent` rows of M or N, and k, of elements of `item` bytes.
+
+    Errors: FieldError.
+    """
+    per_chunk = CHUNK // item
+    chunks, rows = (k // per_chunk, extent) if k_major else (extent // per_chunk, k)
+    found = chunk_offsets(decode(bits), chunks, rows, k_major=k_major, item=item)
+    return SharedMatrix(found // CHUNK, int(found.max()) + CHUNK)

@@ -1,0 +1,289 @@
+"""What one wgmma.mma_async of a warpgroup is, from its issue until it has read its operands and written D.
+
+Where the elements lie in registers, with g = lane / 4, t = lane % 4 and the warp w of the four:
+
+    D, 32 bits each      register 4 j + 2 h + p       row 16 w + 8 h + g, column 8 j + 2 t + p
+    D, two of 16 bits    register 2 j + h             the same, p the half
+    A, V in a register   register 2 q + h, element e  row 16 w + 8 h + g, column 4 V q + V t + e
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.operands import check_operand
+from cutecourse.emulator.checks.reductions import Matrix, check_reduction
+from cutecourse.emulator.checks.wgmma_registers import Flight, share
+from cutecourse.emulator.core.bundle import CHUNK, WARP_SIZE, Bundle
+from cutecourse.emulator.core.machine import PendingWork
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import AddressError, InvalidOperand
+from cutecourse.emulator.instructions.tcgen05.queue import check_source
+from cutecourse.emulator.instructions.wgmma.descriptor import SharedMatrix, decode, shared_matrix
+from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
+from cutecourse.emulator.memory.matrix_descriptor import FieldError
+from cutecourse.emulator.numbers.wgmma_sums import fused_sums, whole_sums
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.checks.race_operations import Operation
+
+__all__ = ["BYTES", "Form", "Multiplication"]
+
+_M = 64
+BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
+"""Of an element of A or B, by its type."""
+_WAIT = "the wgmma.wait_group of its group"
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """One wgmma.mma_async of a kernel: shape, types, operands."""
+
+    site: Site
+    n: int
+    k: int
+    d: str
+    a: str
+    b: str
+    satfinite: bool
+    d_slots: list[int]
+    a_slots: list[int]
+    """Empty where A is in shared memory."""
+    a_descriptor: int | None
+    b_descriptor: int
+    scale_d: int
+    negate_a: bool
+    negate_b: bool
+    a_k_major: bool
+    b_k_major: bool
+    writes: NDArray[np.int64]
+    """The watched registers of D (emulator.checks.wgmma_registers)."""
+    reads: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int, str]:
+        """N, K and the type of D: what accumulators of one chain share."""
+        return self.n, self.k, self.d
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element of A and B."""
+        return BYTES[self.a]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the numbers are whole."""
+        return self.d == "s32"
+
+
+class Multiplication:
+    """One wgmma.mma_async of a warpgroup."""
+
+    def __init__(
+        self, form: Form, group: Warpgroup, a_bits: int | None, b_bits: int, *, accumulate: bool
+    ) -> None:
+        self.form = form
+        self.site = form.site
+        self.shape = form.shape
+        self.writes = form.writes
+        self.reads = form.reads
+        self.group = group
+        self.a_bits = a_bits
+        self.b_bits = b_bits
+        self.accumulate = accumulate
+        self.work: PendingWork | None = None
+        """None until all four warps have come to it."""
+        self.issued: int | None = None
+        self.reading: Operation | None = None
+        """What it is to the record of races."""
+
+    # --- issue ----------------------------------------------------------------------------------------------
+
+    def begin(self, bundle: Bundle) -> None:
+        """The first of the four warps has come: its operands have to be there for all."""
+        form = self.form
+        self.origin = Origin(form.site, bundle, self.group.cluster * WARP_SIZE)
+        start = self.group.cohort.shared_start(self.group.cluster, self.group.rank) // CHUNK
+        self.b = self._matrix("b-desc", self.b_bits, form.n, k_major=form.b_k_major).chunks + start
+        self.a = None
+        if self.a_bits is not None:
+            self.a = self._matrix("a-desc", self.a_bits, _M, k_major=form.a_k_major).chunks + start
+        self._check_shared(issued=False)
+        self.seen_a: Matrix = []
+        if self.a is not None and self.a_bits is not None:
+            self.seen_a = self._check_layout("A", self.a_bits, self.a, k_major=form.a_k_major)
+        self.seen_b = self._check_layout("B", self.b_bits, self.b, k_major=form.b_k_major)
+
+    def issue(self, bundle: Bundle) -> None:
+        """All four warps have come, this one last: let it complete later."""
+        form, machine, races = self.form, bundle.machine, bundle.cohort.races
+        number = bundle.warp // WARPS
+        if races is not None:
+            operands = [("B", self.b)] if self.a is None else [("A", self.a), ("B", self.b)]
+            self.reading = races.warpgroup_multiplies(self.origin, self.group.bundles, number, operands)
+        self._check_shared(issued=True)
+        self._check_reduction(number)
+        if machine.recorder is not None:
+            self.issued = machine.emit(
+                "wgmma.issue",
+                self.group.bundles[0],
+                self.origin.lane,
+                form.site.line,
+                one=False,
+                m=_M,
+                n=form.n,
+                k=form.k,
+                types=f"{form.d}.{form.a}.{form.b}",
+                a=self.a_bits,
+                b=self.b_bits,
+                accumulate=self.accumulate,
+            )
+            self.group.issues.append(self.issued)
+        self.group.running.append(self)
+        self.work = machine.defer(self.complete)
+
+    def _matrix(self, name: str, bits: int, extent: int, *, k_major: bool) -> SharedMatrix:
+        form = self.form
+        try:
+            found = shared_matrix(bits, extent, form.k, form.item, k_major=k_major)
+        except FieldError as wrong:
+            raise self.origin.error(InvalidOperand, f"{name} 0x{bits:016x}: {wrong}") from None
+        limit = self.origin.bundle.program.shared_bytes
+        if found.stop > limit:
+            raise self.origin.error(
+                AddressError,
+                f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, but the CTA has"
+                f" only {limit}",
+            )
+        return found
+
+    def _check_shared(self, *, issued: bool) -> None:
+        check = partial(check_source, self.origin, self.group.rank, issued=issued, until=_WAIT)
+        if self.a is not None:
+            check(self.a, "A")
+        check(self.b, "B")
+
+    def _check_layout(self, name: str, bits: int, chunks: NDArray[np.int64], *, k_major: bool) -> Matrix:
+        form = self.form
+        kind = form.a if name == "A" else form.b
+        return check_operand(
+            self.origin, name, bits, [chunks], kind, form.item, k_major=k_major, decode=decode
+        )
+
+    def _check_reduction(self, number: int) -> None:
+        """All four warps have done what stands before it, and nothing to D since."""
+        group, written = self.group, False
+        if group.cohort.provenance is None:
+            return
+        for bundle in group.bundles:
+            changed = Flight.of(bundle).changed
+            written |= bool(changed[self.writes, group.cluster].any())
+            changed[self.writes, group.cluster] = False
+        accumulator = (group.cluster, group.rank, number, *self.writes.tolist())
+        check_reduction(
+            self.origin, self.seen_a, self.seen_b, accumulator, adds=self.accumulate, written=written
+        )
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has still to complete."""
+        return self.work is None or not self.work.done
+
+    def settle(self) -> None:
+        """Complete it now, where all four warps have come to it."""
+        if self.work is not None:
+            self.work.finish()
+
+    # --- completion -----------------------------------------------------------------------------------------
+
+    def complete(self) -> None:
+        """Read the operands as they are now, multiply, and write D."""
+        running, form = self.group.running, self.form
+        for earlier in running[: running.index(self)]:
+            if share(form.writes, earlier.writes) or share(form.reads, earlier.writes):
+                earlier.settle()
+        running.remove(self)
+        self._check_shared(issued=True)
+        a = self._a()
+        b = self._shared(self.b, k_major=form.b_k_major)
+        if form.negate_a:
+            a = _negated(a)
+        if form.negate_b:
+            b = _negated(b)
+        d = self._registers(form.d_slots)
+        c = _rows_of_d(d, form.d) if self.accumulate else np.zeros((_M, form.n), dtype=np.uint32)
+        if form.whole:
+            total = whole_sums(a.view(_whole(form.a)), b.view(_whole(form.b)), c, satfinite=form.satfinite)
+        else:
+            total = fused_sums(a, b, c, (form.a, form.b), form.d)
+        self._write(_registers_of_d(total, form.d))
+        machine = self.origin.bundle.machine
+        if machine.recorder is not None:
+            machine.emit_at(
+                "wgmma.complete",
+                self.group.cohort,
+                self.group.cluster,
+                self.group.rank,
+                form.site.line,
+                issue=self.issued,
+            )
+
+    def _shared(self, chunks: NDArray[np.int64], *, k_major: bool) -> NDArray[Any]:
+        """A matrix in shared memory as (rows of M or N, K)."""
+        held = self.group.cohort.shared_chunks[0][chunks].view(f"u{self.form.item}")
+        return held if k_major else np.ascontiguousarray(held.T)
+
+    def _a(self) -> NDArray[Any]:
+        if self.a is not None:
+            return self._shared(self.a, k_major=self.form.a_k_major)
+        # (w, q, h, g, t, e), as the module's text names them
+        held = self._registers(self.form.a_slots).reshape(WARPS, 2, 2, 8, 4, 1).view(f"u{self.form.item}")
+        return np.ascontiguousarray(held.transpose(0, 2, 3, 1, 4, 5)).reshape(_M, self.form.k)
+
+    def _registers(self, slots: list[int]) -> NDArray[np.uint32]:
+        """Registers of all four warps: shape (4, registers, 32)."""
+        cluster = self.group.cluster
+        return np.array([[b.rows["u32"][slot][cluster] for slot in slots] for b in self.group.bundles])
+
+    def _write(self, values: NDArray[np.uint32]) -> None:
+        cluster = self.group.cluster
+        for bundle, held in zip(self.group.bundles, values, strict=True):
+            rows = bundle.rows["u32"]
+            for slot, value in zip(self.form.d_slots, held, strict=True):
+                rows[slot][cluster] = value
+
+
+def _whole(kind: str) -> str:
+    return "i1" if kind == "s8" else "u1"
+
+
+def _negated(bits: NDArray[Any]) -> NDArray[Any]:
+    """The numbers' signs changed."""
+    sign = 1 << (8 * bits.itemsize - 1)
+    found: NDArray[Any] = bits ^ bits.dtype.type(sign)
+    return found
+
+
+def _rows_of_d(held: NDArray[np.uint32], kind: str) -> NDArray[np.uint32]:
+    """(4, registers, 32) -> (64, N), each element's bits in 32."""
+    if kind == "f16":
+        # (w, j, h, g, t, p)
+        halves = held.reshape(WARPS, -1, 2, 8, 4, 1).view(np.uint16)
+        return halves.transpose(0, 2, 3, 1, 4, 5).reshape(_M, -1).astype(np.uint32)
+    # (w, j, h, p, g, t)
+    return held.reshape(WARPS, -1, 2, 2, 8, 4).transpose(0, 2, 4, 1, 5, 3).reshape(_M, -1)
+
+
+def _registers_of_d(total: NDArray[np.uint32], kind: str) -> NDArray[np.uint32]:
+    """(64, N) -> (4, registers, 32)."""
+    apart = total.reshape(WARPS, 2, 8, -1, 4, 2)  # (w, h, g, j, t, p)
+    if kind == "f16":
+        halves = np.ascontiguousarray(apart.transpose(0, 3, 1, 2, 4, 5).astype(np.uint16))
+        return halves.view(np.uint32).reshape(WARPS, -1, WARP_SIZE)
+    return apart.transpose(0, 3, 1, 5, 2, 4).reshape(WARPS, -1, WARP_SIZE)

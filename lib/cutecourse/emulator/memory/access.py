@@ -1,0 +1,576 @@
+"""How instructions reach memory, with every access checked.
+
+An `Access` belongs to one instruction. It turns lane addresses into positions in an array of words, and
+refuses what the hardware would fault on or leave undefined: addresses outside every allocation, misaligned
+ones, and reads of shared or local memory that nobody has written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.race_words import describe_unwritten
+from cutecourse.emulator.core.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import (
+    AddressError,
+    AlignmentError,
+    EmulatorError,
+    ExitedCTAError,
+    NoBarrierError,
+    ReadOnlyError,
+)
+from cutecourse.emulator.memory.memory_events import is_told, log_access, tell_access
+from cutecourse.emulator.memory.space import (
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BITS,
+    Allocation,
+)
+
+__all__ = ["Access", "Part"]
+
+_RANK_MASK = (1 << RANK_SHIFT) - 1
+
+
+def _number(value: int) -> NDArray[np.uint64]:
+    """A number as an array of no dimension, which NumPy computes with sooner than with a scalar."""
+    return np.array(value, dtype=np.uint64)
+
+
+_NONE = _number(0)
+_IN_PARAM = _number(PARAM_WINDOW)
+
+
+class Part:
+    """Some lanes of an access and where their words lie.
+
+    `words[index]` are the words: shape of `index`, and a last axis of the vector's words if it has several.
+    `lanes` are flattened lanes, or None when `index` has shape (n, 32) and covers all lanes in order.
+    """
+
+    __slots__ = ("index", "lanes", "words", "written")
+
+    def __init__(
+        self,
+        words: NDArray[Any],
+        index: NDArray[np.int64],
+        lanes: NDArray[np.int64] | None,
+        written: NDArray[Any] | None = None,
+    ) -> None:
+        self.words = words
+        self.index = index
+        self.lanes = lanes
+        self.written = written
+
+
+class Access:
+    """One instruction's access to memory: `count` words of `bytes_` bytes for each lane, aligned as one.
+
+    `space` is "global", "shared" (also for shared::cta), "shared::cluster", "local", "const", "param" or
+    "generic". `logged` is False where the instruction writes its accesses into an access log by itself.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        space: str,
+        bytes_: int,
+        count: int = 1,
+        *,
+        reads: bool = False,
+        writes: bool = False,
+        flags: bool = False,
+        logged: bool = True,
+    ) -> None:
+        self.site = site
+        self.space = space
+        self.bytes = bytes_
+        self.count = count
+        self.size = bytes_ * count
+        self.shift = self.size.bit_length() - 1
+        if self.size != 1 << self.shift:
+            site.invalid(f"an access has {self.size} bytes, which is not a power of two")
+        self._unit = (
+            CHUNK_TYPE if self.size == CHUNK else np.dtype(f"{'u' if self.size < CHUNK else 'V'}{self.size}")
+        )
+        """All of a lane's words as one element."""
+        self.reads = reads
+        self.writes = writes
+        self.flags = flags
+        """Whether threads may hand over by it what they did before: atomics, orders stronger than weak."""
+        self.stores: NDArray[Any] | None = None
+        """While a store looks for races: what it is about to write."""
+        self._last: Allocation | None = None
+        self._low = self.size - 1
+        self._unaligned, self._shift = _number(self._low), _number(self.shift)
+        self._bounds: tuple[Allocation, NDArray[np.uint64], NDArray[np.uint64]] | None = None
+        """Of an allocation where it begins, and where an access may begin at most."""
+        self._tells = is_told(self)
+        self._logs = logged and site.machine.accesses is not None
+
+    # --- what instructions use ------------------------------------------------------------------------------
+
+    def load(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> NDArray[Any]:
+        """The active lanes' words in lane order: shape (k[, count]), without a mask (n, 32[, count])."""
+        parts = self.parts(bundle, address, mask)
+        if len(parts) == 1:
+            return self.read(parts[0])
+        return self._join(bundle, parts, mask)
+
+    def read(self, part: Part) -> NDArray[Any]:
+        """The words of some lanes: shape of `part.index`, and a last axis for several words."""
+        if self.count == 1:
+            return part.words[part.index]
+        units = part.words.view(self._unit)[:, 0][part.index]
+        return units.view(part.words.dtype).reshape(*part.index.shape, self.count)
+
+    def store(self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any]) -> None:
+        """Write words; `values` is shaped as `load` returns it. Of lanes that collide the last one wins."""
+        self.stores = values
+        parts = self.parts(bundle, address, mask)
+        self.stores = None
+        if len(parts) == 1:
+            part = parts[0]
+            if self.count == 1:
+                part.words[part.index] = values
+            else:
+                units = np.ascontiguousarray(values, dtype=part.words.dtype).view(self._unit)[..., 0]
+                part.words.view(self._unit)[:, 0][part.index] = units
+            if part.written is not None:
+                part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
+            return
+        position = np.zeros(bundle.n * WARP_SIZE, dtype=np.int64)
+        active = bundle.lanes(mask)
+        position[active] = np.arange(len(active))
+        flat = values.reshape(len(active), *values.shape[2 if mask is None else 1 :])
+        for part in parts:
+            part.words[part.index] = flat[position[part.lanes]]
+            if part.written is not None:
+                part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
+
+    def parts(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:
+        """Where the lanes' words lie: one part, or several where generic addresses or allocations differ.
+
+        For read-modify-write: change `part.words` at `part.index`, and mark `part.written` where it is not
+        None.
+        """
+        if self.flags and bundle.cohort.races is not None:
+            bundle.cohort.races.flag(bundle, mask)
+        found = self._find(bundle, address, mask)
+        if self._tells:
+            tell_access(self, bundle, address, mask)
+        if self._logs:
+            log_access(self, bundle, address, mask)
+        return found
+
+    def _find(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:
+        lanes = None
+        if mask is not None:
+            lanes = np.flatnonzero(mask)
+            address = address.reshape(-1)[lanes]
+        space = self.space
+        if space == "shared":
+            return [self._shared(bundle, address, lanes)]
+        if space == "param":
+            address = address | _IN_PARAM
+        if space in {"global", "const", "param"}:
+            return self._allocated(bundle, address, lanes)
+        if space == "local":
+            return [self._local(bundle, address, lanes)]
+        if space == "shared::cluster":
+            return [self._shared(bundle, address, lanes)]
+        return self._generic(bundle, address, lanes)
+
+    # --- the spaces -----------------------------------------------------------------------------------------
+
+    def _shared(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
+        cohort = bundle.cohort
+        limit = bundle.program.shared_bytes
+        base = bundle.shared_base if lanes is None else bundle.shared_base.reshape(-1)[lanes]
+        offset = address
+        if cohort.size > 1:
+            # The rank in the address decides whose memory it is; blocks lie rank by rank in one array.
+            rank = (address >> RANK_SHIFT).astype(np.int64)
+            offset = address & _RANK_MASK
+            away = rank != bundle.rank
+            if b"\x01" in away.tobytes():
+                self._check_remote(bundle, address, lanes, rank, away)
+            base = base + (rank - bundle.rank) * (cohort.n * cohort.shared_stride)
+        # An unsigned offset that went below zero is huge, so one comparison sees both ends.
+        bad = offset > limit - self.size if limit >= self.size else np.ones(offset.shape, dtype=np.bool_)
+        if self._low:
+            bad = bad | ((offset & self._low) != 0)
+        if b"\x01" in bad.tobytes():
+            self._fault_shared(bundle, address, lanes, bad)
+        index = (base + offset.astype(np.int64)) >> self.shift
+        if cohort.provenance is not None:
+            cohort.provenance.accessed(self, bundle, index, lanes)
+        words, written = cohort.shared_words(self.bytes, self.count)
+        if cohort.races is not None:
+            cohort.races.access(self, bundle, index, lanes, away=cohort.size > 1 and bool(away.any()))
+        if self.reads:
+            seen = written[index].tobytes()
+            if b"\x00" in seen:
+                self._unwritten(bundle, "shared", address, lanes, seen)
+        return Part(words, index, lanes, written if self.writes else None)
+
+    def _check_remote(
+        self,
+        bundle: Bundle,
+        address: NDArray[Any],
+        lanes: NDArray[np.int64] | None,
+        rank: NDArray[np.int64],
+        away: NDArray[np.bool_],
+    ) -> None:
+        """Refuse addresses in blocks that do not exist, that have ended, or that the space does not reach."""
+        cohort = bundle.cohort
+        bad = rank >= cohort.size
+        if not bad.any() and self.space == "shared":
+            bad = away
+        if bad.any():
+            self._fault_shared(bundle, address, lanes, bad)
+        for other in np.unique(rank[away]).tolist():
+            alive = cohort.alive(other)
+            if not alive.all():
+                cluster = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
+                ended = (rank == other) & ~alive[cluster.reshape(rank.shape) // WARP_SIZE]
+                if ended.any():
+                    self._fault_shared(bundle, address, lanes, ended)
+
+    def _local(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
+        limit = bundle.program.local_bytes
+        base = bundle.local_base if lanes is None else bundle.local_base.reshape(-1)[lanes]
+        bad = address > limit - self.size if limit >= self.size else np.ones(address.shape, dtype=np.bool_)
+        bad = bad | ((address & self._low) != 0)
+        if b"\x01" in bad.tobytes():
+            self._fault_local(bundle, address, lanes, bad)
+        index = (base + address.astype(np.int64)) >> self.shift
+        words: NDArray[Any] = bundle.local.view(f"u{self.bytes}")
+        written: NDArray[Any] = bundle.local_written.view(f"u{self.bytes}")
+        if self.count > 1:
+            words, written = words.reshape(-1, self.count), written.reshape(-1, self.count)
+        if self.reads:
+            # Compilers copy padding along with the fields around it: only a wholly unwritten access is a
+            # read of nothing.
+            seen = written[index]
+            nothing = (seen == 0) if self.count == 1 else (seen == 0).all(axis=-1)
+            if b"\x01" in nothing.tobytes():
+                self._unwritten(bundle, "local", address, lanes, None, nothing)
+        return Part(words, index, lanes, written if self.writes else None)
+
+    def _allocated(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
+    ) -> list[Part]:
+        found = self._last
+        if found is not None:
+            part = self._inside(found, address, lanes)
+            if part is not None:
+                return [part]
+        flat = address.reshape(-1)
+        if not len(flat):
+            return [Part(np.zeros(0, dtype=f"u{self.bytes}"), flat.astype(np.int64), lanes)]
+        first = bundle.machine.memory.find(int(flat[0]))
+        if first is None or (self.writes and not first.writable):
+            self._fault(bundle, address, lanes)
+        self._last = first
+        part = self._inside(first, address, lanes)
+        if part is not None:
+            return [part]
+        return self._scattered(bundle, address, lanes)
+
+    def _inside(
+        self, allocation: Allocation, address: NDArray[Any], lanes: NDArray[np.int64] | None
+    ) -> Part | None:
+        bounds = self._bounds
+        if bounds is None or bounds[0] is not allocation:
+            last = allocation.nbytes - self.size
+            if last < 0:
+                return None
+            bounds = self._bounds = (allocation, _number(allocation.base), _number(last))
+        offset = address.astype(np.uint64, copy=False) - bounds[1]
+        bad = offset > bounds[2]
+        if self._low:
+            bad |= (offset & self._unaligned) != _NONE
+        if b"\x01" in bad.tobytes():
+            return None
+        written = None
+        if self.reads:
+            allocation.was_read = True
+        if self.writes:
+            allocation.was_written = True
+            written = allocation.marks(self.bytes, self.count)
+        words, index = allocation.words(self.bytes, self.count), (offset >> self._shift).view(np.int64)
+        return Part(words, index, lanes, written)
+
+    def _scattered(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
+    ) -> list[Part]:
+        """Lanes that point into several allocations, or somewhere wrong."""
+        flat = address.reshape(-1).astype(np.uint64, copy=False)
+        which = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
+        left = np.ones(len(flat), dtype=np.bool_)
+        parts = []
+        while left.any():
+            where = int(np.argmax(left))
+            allocation = bundle.machine.memory.find(int(flat[where]))
+            if allocation is None or (self.writes and not allocation.writable):
+                self._fault(bundle, address, lanes)
+            inside = left & (flat >= np.uint64(allocation.base)) & (flat < np.uint64(allocation.end))
+            part = self._inside(allocation, flat[inside], which[inside])
+            if part is None:
+                self._fault(bundle, address, lanes)
+            parts.append(part)
+            left &= ~inside
+        return parts
+
+    def _generic(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> list[Part]:
+        found = self._last
+        if found is not None:
+            part = self._inside(found, address, lanes)
+            if part is not None:
+                return [part]
+        flat = address.reshape(-1).astype(np.uint64, copy=False)
+        window = flat >> np.uint64(WINDOW_BITS)
+        shared = window == SHARED_WINDOW >> WINDOW_BITS
+        local = window == LOCAL_WINDOW >> WINDOW_BITS
+        if not shared.any() and not local.any():
+            return self._allocated(bundle, address, lanes)
+        low = flat & np.uint64((1 << WINDOW_BITS) - 1)
+        if shared.all():
+            return [self._shared(bundle, low.reshape(address.shape), lanes)]
+        if local.all():
+            return [self._local(bundle, low.reshape(address.shape), lanes)]
+        which = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
+        parts = []
+        if shared.any():
+            parts.append(self._shared(bundle, low[shared], which[shared]))
+        if local.any():
+            parts.append(self._local(bundle, low[local], which[local]))
+        rest = ~(shared | local)
+        if rest.any():
+            parts += self._allocated(bundle, flat[rest], which[rest])
+        return parts
+
+    def _join(self, bundle: Bundle, parts: list[Part], mask: Mask) -> NDArray[Any]:
+        tail = (self.count,) if self.count > 1 else ()
+        every = np.zeros((bundle.n * WARP_SIZE, *tail), dtype=f"u{self.bytes}")
+        for part in parts:
+            every[part.lanes] = part.words[part.index]
+        if mask is None:
+            return every.reshape(bundle.n, WARP_SIZE, *tail)
+        return every[np.flatnonzero(mask)]
+
+    # --- faults ---------------------------------------------------------------------------------------------
+
+    def _lane(self, lanes: NDArray[np.int64] | None, position: int) -> int:
+        return position if lanes is None else int(lanes[position])
+
+    def _raise(
+        self,
+        kind: type[EmulatorError],
+        problem: str,
+        bundle: Bundle,
+        lane: int,
+        address: int,
+        allocation: str | None,
+    ) -> NoReturn:
+        raise self.site.error(kind, problem, bundle, lane, address=address, allocation=allocation)
+
+    def _verb(self) -> str:
+        return "read" if not self.writes else "write" if not self.reads else "update"
+
+    def _misaligned(self, bundle: Bundle, lane: int, address: int, name: str | None) -> NoReturn:
+        self._raise(
+            AlignmentError,
+            f"{self._verb()} of {self.size} bytes at 0x{address:x}, which is not a multiple of {self.size}"
+            + (f" (in {name})" if name else ""),
+            bundle,
+            lane,
+            address,
+            name,
+        )
+
+    def _fault(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> NoReturn:
+        """Find the first lane whose address is wrong, and say in which way."""
+        memory = bundle.machine.memory
+        flat = [int(a) for a in address.reshape(-1)]
+        for position, one in enumerate(flat):
+            lane = self._lane(lanes, position)
+            inside = memory.find(one)
+            if inside is not None and one + self.size <= inside.end:
+                if self.writes and not inside.writable:
+                    self._raise(
+                        ReadOnlyError,
+                        f"write of {self.size} bytes at 0x{one:x} in {inside.name}, which is in"
+                        f" {inside.space}"
+                        " memory and read-only",
+                        bundle,
+                        lane,
+                        one,
+                        inside.name,
+                    )
+                if one % self.size:
+                    self._misaligned(bundle, lane, one, inside.name)
+                continue
+            name = None
+            where = "no allocation is near"
+            if inside is not None:
+                name = inside.name
+                where = f"it starts inside {name} and ends {one + self.size - inside.end} bytes past its end"
+            else:
+                near = memory.nearest(one)
+                if near is not None:
+                    allocation, distance = near
+                    name = allocation.name
+                    side = (
+                        f"{distance} bytes past the end"
+                        if distance >= 0
+                        else f"{-distance} bytes before the start"
+                    )
+                    where = f"{side} of the nearest allocation, {name} ({allocation.nbytes} bytes)"
+            if one == 0:
+                where = "a null pointer"
+            self._raise(
+                AddressError,
+                f"{self._verb()} of {self.size} bytes at 0x{one:x} in {self.space} memory: {where}",
+                bundle,
+                lane,
+                one,
+                name,
+            )
+        raise AssertionError("a fault without a faulty lane")
+
+    def _fault_shared(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, bad: NDArray[np.bool_]
+    ) -> NoReturn:
+        position = int(np.flatnonzero(bad.reshape(-1))[0])
+        lane = self._lane(lanes, position)
+        one = int(address.reshape(-1)[position])
+        size = bundle.cohort.size
+        offset, rank = (one & _RANK_MASK, one >> RANK_SHIFT) if size > 1 else (one, 0)
+        limit = bundle.program.shared_bytes
+        name = bundle.program.shared_name(offset)
+        kind = AddressError
+        if rank >= size:
+            problem = f"the address names block {rank} of a cluster of {size}"
+        elif rank != bundle.rank and self.space == "shared":
+            problem = f"the address lies in block {rank} of the cluster: use .shared::cluster to reach it"
+        elif rank != bundle.rank and not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
+            kind = ExitedCTAError
+            problem = (
+                f"block {rank} of the cluster has ended: it must wait at the cluster's barrier until no block"
+                " uses its memory any more"
+            )
+        elif offset + self.size > limit:
+            problem = f"{offset + self.size - limit} bytes past the end of the block's {limit} bytes"
+        else:
+            self._misaligned(bundle, lane, one, name)
+        self._raise(
+            kind,
+            f"{self._verb()} of {self.size} bytes at 0x{one:x} in shared memory: {problem}"
+            + (f"; the nearest variable is {name}" if name else ""),
+            bundle,
+            lane,
+            one,
+            name,
+        )
+
+    def _fault_local(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, bad: NDArray[np.bool_]
+    ) -> NoReturn:
+        position = int(np.flatnonzero(bad.reshape(-1))[0])
+        lane = self._lane(lanes, position)
+        one = int(address.reshape(-1)[position])
+        limit = bundle.program.local_bytes
+        if one + self.size <= limit:
+            self._misaligned(bundle, lane, one, "local memory")
+        self._raise(
+            AddressError,
+            f"{self._verb()} of {self.size} bytes at 0x{one:x} in local memory:"
+            f" {one + self.size - limit} bytes past the end of the thread's {limit} bytes",
+            bundle,
+            lane,
+            one,
+            "local memory",
+        )
+
+    def _unwritten(
+        self,
+        bundle: Bundle,
+        space: str,
+        address: NDArray[Any],
+        lanes: NDArray[np.int64] | None,
+        seen: bytes | None,
+        nothing: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Report it; where the launch goes on, the access gives what lies there."""
+        if nothing is not None:
+            position = int(np.flatnonzero(nothing.reshape(-1))[0])
+            byte = 0
+        else:
+            first = (seen or b"").index(b"\x00")
+            position, byte = divmod(first, self.size)
+        lane = self._lane(lanes, position)
+        one = int(address.reshape(-1)[position]) + byte
+        name = bundle.program.shared_name(one & _RANK_MASK) if space == "shared" else "local memory"
+        barrier = self._mbarrier_at(bundle, lane, one) if space == "shared" else None
+        if barrier is not None:
+            self._raise(
+                NoBarrierError,
+                f"read of {self.size} bytes of shared memory at 0x{one:x}, where {barrier} is: only mbarrier"
+                " instructions may read it",
+                bundle,
+                lane,
+                one,
+                name,
+            )
+        origin = Origin(self.site, bundle, lane)
+        report(
+            "never written",
+            f"read of {self.size} bytes of {space} memory where byte 0x{one:x}"
+            + (f" (in {name})" if name and space == "shared" else "")
+            + " was never written. "
+            + (
+                (self._under_way(bundle, lane, one) or describe_unwritten(origin, "the read"))
+                if space == "shared"
+                else "Is a store missing before the read?"
+            ),
+            origin,
+            address=one,
+            allocation=name,
+        )
+
+    @staticmethod
+    def _under_way(bundle: Bundle, lane: int, address: int) -> str | None:
+        """The cp.async that is to write a byte of shared memory and has not been waited for, in words."""
+        for other in bundle.cohort.bundles:
+            queue = other.state.get("cp.async")
+            found = queue and other.rank == bundle.rank and queue.under_way(lane // WARP_SIZE, address)
+            if found:
+                line, copier = found
+                own = other is bundle and copier == lane % WARP_SIZE
+                whose = "the thread" if own else f"warp {other.warp}, lane {copier}"
+                return (
+                    f"The cp.async at line {line} is to write it, and {whose} has not waited for that copy."
+                    " Is a cp.async.wait_group missing, or does it leave too many groups under way?"
+                    + ("" if own else " A barrier must follow the wait.")
+                )
+        return None
+
+    @staticmethod
+    def _mbarrier_at(bundle: Bundle, lane: int, address: int) -> str | None:
+        """The valid mbarrier that an address of shared memory lies in, in words."""
+        barriers = bundle.cohort.state.get("mbarriers")
+        if barriers is None:
+            return None
+        rank, offset = (bundle.rank, address) if bundle.cohort.size == 1 else divmod(address, 1 << RANK_SHIFT)
+        found = barriers.live.get((lane // WARP_SIZE, rank, offset & ~7))
+        return None if found is None else str(found.where())

@@ -1,0 +1,165 @@
+"""Loads, stores and atomic operations: as events for a recorder, and lane by lane for an access log.
+
+A recorder asks for them with `Recorder(memory=True)`. An event is one warp's access by one instruction, with
+the ranges of bytes that its lanes touch together. Of cp.async both are told, what it asks for and what it
+does later, each at its line.
+
+An access log gets the address of each lane. A cp.async is logged once, when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.memory.space import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.machine import Machine
+    from cutecourse.emulator.memory.access import Access
+
+__all__ = ["is_told", "log_access", "log_lanes", "tell_access"]
+
+_OFFSET = (1 << RANK_SHIFT) - 1
+
+
+def is_told(access: Access) -> bool:
+    """Whether a recorder wants to know where an access goes."""
+    machine = access.site.machine
+    if machine.recorder is None or not machine.recorder.memory:
+        return False
+    return access.space in {"shared", "shared::cluster", "global", "generic"}
+
+
+def tell_access(access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
+    """Tell the recorder where lanes of each warp have gone; only for an access that `is_told`."""
+    kind = "memory.atomic" if access.reads and access.writes else "memory.load"
+    if access.writes and not access.reads:
+        kind = "memory.store"
+    lanes = bundle.lanes(mask)
+    flat = address.reshape(-1)
+    for warp in np.unique(lanes // WARP_SIZE).tolist():
+        own = lanes[lanes // WARP_SIZE == warp]
+        addresses = np.unique(flat[own].astype(np.uint64)).tolist()
+        touches = _ranges(access, bundle, addresses)
+        if touches:
+            bundle.machine.emit(
+                kind,
+                bundle,
+                int(own[0]),
+                access.site.line,
+                one=len(own) == 1,
+                name=access.site.instruction.name,
+                lanes=len(own),
+                touches=touches,
+            )
+
+
+def log_access(access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
+    """Write down the address of every active lane; only where the machine has an access log."""
+    kind = "store" if not access.reads else "atomic" if access.writes else "load"
+    lanes = bundle.full if mask is None else mask
+    log_lanes(access, bundle, kind, address, np.where(lanes, np.uint8(access.size), np.uint8(0)))
+
+
+def log_lanes(
+    access: Access,
+    bundle: Bundle,
+    kind: str,
+    address: NDArray[Any],
+    n_bytes: NDArray[np.uint8],
+    sources: NDArray[Any] | None = None,
+) -> None:
+    """Write down an access of `n_bytes` bytes in each lane, shape (n, 32); 0 leaves the lane out.
+
+    sources  for a copy to shared memory, the global address that each lane names.
+    """
+    log = bundle.machine.accesses
+    assert log is not None
+    for space, places, here in _by_space(access.space, bundle, address):
+        log.add(
+            line=access.site.line,
+            name=access.site.instruction.name,
+            space=space,
+            kind=kind,
+            warp=bundle.warp,
+            blocks=bundle.cohort.blocks[:, bundle.rank],
+            addresses=places,
+            n_bytes=n_bytes if here is None else np.where(here, n_bytes, np.uint8(0)),
+            sources=sources,
+        )
+
+
+def _by_space(
+    space: str, bundle: Bundle, address: NDArray[Any]
+) -> Iterator[tuple[str, NDArray[Any], NDArray[np.bool_] | None]]:
+    """The spaces that lanes go to, with their addresses there and the lanes (None: all of them)."""
+    if space == "generic":
+        flat = address.astype(np.uint64)
+        window = flat >> np.uint64(WINDOW_BITS)
+        low = flat & np.uint64((1 << WINDOW_BITS) - 1)
+        shared = window == SHARED_WINDOW >> WINDOW_BITS
+        local = window == LOCAL_WINDOW >> WINDOW_BITS
+        for name, places, here in (("local", low, local), ("global", flat, ~(shared | local))):
+            if here.any():
+                yield name, places, here
+        if shared.any():
+            for name, places, inside in _by_space("shared", bundle, low):
+                yield name, places, shared if inside is None else shared & inside
+    elif space.startswith("shared") and bundle.cohort.size > 1:
+        own = (address >> RANK_SHIFT) == bundle.rank
+        yield "shared", address & _OFFSET, own
+        if not own.all():
+            yield "remote", address & _OFFSET, ~own
+    else:
+        yield ("shared" if space.startswith("shared") else space), address, None
+
+
+def _ranges(access: Access, bundle: Bundle, addresses: list[int]) -> list[dict[str, Any]]:
+    """The addresses, which ascend, as ranges of bytes."""
+    found: list[dict[str, Any]] = []
+    for address in addresses:
+        about = _place(access.space, bundle, address)
+        if about is None:
+            continue
+        place, first = about
+        before = found[-1] if found else None
+        if before is not None and before["range"][1] >= first and place.items() <= before.items():
+            before["range"][1] = max(before["range"][1], first + access.size)
+        else:
+            found.append({**place, "writes": access.writes, "range": [first, first + access.size]})
+    return found
+
+
+def _place(space: str, bundle: Bundle, address: int) -> tuple[dict[str, Any], int] | None:
+    """The memory that an address is of, and the byte in it; None for local memory."""
+    if space == "generic":
+        if address >> WINDOW_BITS == SHARED_WINDOW >> WINDOW_BITS:
+            space, address = "shared", address & ((1 << WINDOW_BITS) - 1)
+        else:
+            space = "global"
+    if space.startswith("shared"):
+        several = bundle.cohort.size > 1
+        rank = address >> RANK_SHIFT if several else bundle.rank
+        return {"space": "shared", "rank": rank}, address & _OFFSET if several else address
+    found = bundle.machine.memory.find(address)
+    if found is None or found.space != "global":
+        return None
+    return {"space": "global", "name": _name(bundle.machine, found)}, address - found.base
+
+
+def _name(machine: Machine, allocation: Allocation) -> str:
+    """The parameter that an allocation is the memory of, else what errors call it."""
+    parameters = machine.parameters
+    if parameters is not None:
+        for bound in parameters.tensor_maps.values():
+            if bound.allocation is allocation and bound.map.name is not None:
+                return bound.map.name
+        for name, offset in parameters.offsets.items():
+            if int.from_bytes(parameters.data[offset : offset + 8], "little") == allocation.base:
+                return name
+    return allocation.name

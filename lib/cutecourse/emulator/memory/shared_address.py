@@ -1,0 +1,134 @@
+"""Addresses of objects in shared memory that instructions work on one by one, such as mbarriers.
+
+Loads and stores of data go through emulator.memory.access, which serves all lanes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.site import AddressSource, Site
+from cutecourse.emulator.errors import AddressError, AlignmentError, EmulatorError, ExitedCTAError
+from cutecourse.emulator.memory.space import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
+
+__all__ = ["SharedTargets", "take_shared_space"]
+
+_OFFSET_MASK = (1 << RANK_SHIFT) - 1
+_LAST = WARP_SIZE - 1
+
+
+def take_shared_space(site: Site, *, cluster: bool = True) -> str:
+    """Take the state space: "shared" (also shared::cta), "shared::cluster", "generic" if none is named."""
+    names = ("shared", "shared::cta", "shared::cluster") if cluster else ("shared", "shared::cta")
+    space = site.one_of(*names, default="generic")
+    return "shared" if space == "shared::cta" else space
+
+
+class SharedTargets:
+    """Where an address operand points to in each active lane: a CTA of the cluster and an offset.
+
+    `space` is what `take_shared_space` gives. An address in another CTA is refused where the space is
+    "shared", and for a generic address unless `remote_allowed`; `remote` says why.
+    """
+
+    def __init__(
+        self, site: Site, address: AddressSource, space: str, size: int, *, remote: str = ""
+    ) -> None:
+        self.site = site
+        self.address = address
+        self.generic = space == "generic"
+        self.size = size
+        self.remote_allowed = space == "shared::cluster"
+        self.remote = remote or f"{site.instruction.name} works on the executing CTA's shared memory"
+        self._named = space
+
+    def each(self, bundle: Bundle, mask: Mask) -> Iterator[tuple[int, int, int]]:
+        """(lane, rank, offset) of each active lane in order; lanes are flattened."""
+        lanes = bundle.lanes(mask)
+        addresses = self.address.lanes(bundle).reshape(-1)[lanes].tolist()
+        for lane, address in zip(lanes.tolist(), addresses, strict=True):
+            rank, offset = self.resolve(bundle, lane, address)
+            yield lane, rank, offset
+
+    def grouped(
+        self, bundle: Bundle, mask: Mask, values: NDArray[Any] | None, *, together: bool
+    ) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
+        """(first lane, rank, offset, its lanes): with `together` a warp's lanes as one where they agree.
+
+        They agree where the address and `values` (flattened, or None) are the same in all its active lanes.
+        """
+        flat = self.address.lanes(bundle).reshape(-1)
+        lanes = bundle.lanes(mask)
+        if len(lanes) == 1:
+            lane = int(lanes[0])
+            rank, offset = self.resolve(bundle, lane, int(flat[lane]))
+            yield lane, rank, offset, lanes
+            return
+        starts = self._starts(lanes, flat, values) if together else list(range(len(lanes)))
+        heads = lanes[starts]
+        ends = [*starts[1:], len(lanes)]
+        for begin, end, head, address in zip(starts, ends, heads.tolist(), flat[heads].tolist(), strict=True):
+            rank, offset = self.resolve(bundle, head, address)
+            yield head, rank, offset, lanes[begin:end]
+
+    @staticmethod
+    def _starts(lanes: NDArray[np.int64], flat: NDArray[Any], values: NDArray[Any] | None) -> list[int]:
+        """Where among some lanes each warp's begin, if all its lanes agree; else where each lane is."""
+        count = len(lanes)
+        given = [flat] if values is None else [flat, values]
+        if not count % WARP_SIZE and not (lanes[_LAST::WARP_SIZE] - lanes[::WARP_SIZE] - _LAST).any():
+            # Whole warps, mostly.
+            for each in given:
+                rows = each[lanes].reshape(-1, WARP_SIZE)
+                if b"\x00" in (rows == rows[:, :1]).tobytes():
+                    return list(range(count))
+            return list(range(0, count, WARP_SIZE))
+        warps = (lanes // WARP_SIZE).tolist()
+        starts = [0, *(at for at in range(1, count) if warps[at] != warps[at - 1])]
+        if len(starts) < count:
+            sizes = np.diff([*starts, count])
+            for each in given:
+                own = each[lanes]
+                if b"\x00" in (own == np.repeat(own[starts], sizes)).tobytes():
+                    return list(range(count))
+        return starts
+
+    def resolve(self, bundle: Bundle, lane: int, address: int) -> tuple[int, int]:
+        """The CTA's rank and the offset in its shared memory that a lane's address names."""
+        low = address
+        if self.generic:
+            if address >> WINDOW_BITS != SHARED_WINDOW >> WINDOW_BITS:
+                self._fail(
+                    AddressError, bundle, lane, address, "the generic address lies outside shared memory"
+                )
+            low = address & ((1 << WINDOW_BITS) - 1)
+        size = bundle.cohort.size
+        rank, offset = (low >> RANK_SHIFT, low & _OFFSET_MASK) if size > 1 else (0, low)
+        if rank >= size:
+            self._fail(AddressError, bundle, lane, address, f"it names CTA {rank} of a cluster of {size}")
+        if offset + self.size > bundle.program.shared_bytes:
+            self._fail(
+                AddressError,
+                bundle,
+                lane,
+                address,
+                f"it lies past the end of the CTA's {bundle.program.shared_bytes} bytes of shared memory",
+            )
+        if offset % self.size:
+            self._fail(AlignmentError, bundle, lane, address, f"it is not a multiple of {self.size}")
+        if rank != bundle.rank:
+            if not self.remote_allowed:
+                self._fail(AddressError, bundle, lane, address, f"it lies in CTA {rank}: {self.remote}")
+            if not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
+                self._fail(ExitedCTAError, bundle, lane, address, f"CTA {rank} of the cluster has ended")
+        return rank, offset
+
+    def _fail(self, kind: type[EmulatorError], bundle: Bundle, lane: int, address: int, why: str) -> NoReturn:
+        raise self.site.error(
+            kind, f"{self.site.instruction.name} at 0x{address:x}: {why}", bundle, lane, address=address
+        )

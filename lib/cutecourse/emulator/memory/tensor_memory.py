@@ -1,0 +1,437 @@
+"""Tensor memory: 128 lanes by 512 columns of 32 bits for each CTA, and who has allocated which columns.
+
+An address holds a lane in its upper and a column in its lower 16 bits. Every access is checked against the
+allocations, and against what asynchronous operations have still to read or to write there.
+
+Source: PTX ISA 9.0, Tensor Memory (#tensor-memory), Tensor Memory Addressing and Allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.tensor_memory_order import Clock, Order
+from cutecourse.emulator.checks.tensor_memory_sums import Sums
+from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split
+from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.errors import (
+    EmulatorError,
+    TensorMemoryAllocationError,
+    TensorMemoryFreed,
+    TensorMemoryOutside,
+)
+from cutecourse.emulator.memory.space import POISON
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.origin import Origin
+
+__all__ = [
+    "COLUMNS",
+    "LANES",
+    "LANE_SHIFT",
+    "SMALLEST",
+    "Allocation",
+    "Moving",
+    "Region",
+    "TensorMemories",
+    "TensorMemory",
+    "Ticket",
+    "split_address",
+]
+
+LANES, COLUMNS = 128, 512
+LANE_SHIFT = 16
+SMALLEST = 32
+_POISON = np.uint32(int.from_bytes(bytes([POISON] * 4), "little"))
+
+
+def split_address(address: int) -> tuple[int, int]:
+    """(lane, column) of an address.
+
+    >>> split_address(0x0020_0004)
+    (32, 4)
+    """
+    return address >> LANE_SHIFT, address & ((1 << LANE_SHIFT) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Columns that a CTA has allocated."""
+
+    start: int
+    columns: int
+    group: int
+    """How many CTAs allocated together, 1 or 2."""
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """Some lanes of some neighbouring columns: `lanes` has one truth value for each lane."""
+
+    lanes: NDArray[np.bool_]
+    first: int
+    stop: int
+    bits: int = field(init=False)
+    """The lanes as bits."""
+
+    def __post_init__(self) -> None:
+        bits = int.from_bytes(np.packbits(self.lanes, bitorder="little").tobytes(), "little")
+        object.__setattr__(self, "bits", bits)
+
+    def same(self, other: Region) -> bool:
+        """Whether both have the same cells."""
+        return self is other or (
+            self.first == other.first and self.stop == other.stop and self.bits == other.bits
+        )
+
+    def meets(self, other: Region) -> bool:
+        """Whether a cell belongs to both."""
+        return self.first < other.stop and other.first < self.stop and bool(self.bits & other.bits)
+
+    def __str__(self) -> str:
+        lanes = np.flatnonzero(self.lanes)
+        return f"lanes {lanes[0]}..{lanes[-1]}, columns {self.first}..{self.stop - 1}"
+
+
+@dataclass(eq=False, slots=True)
+class Moving:
+    """An asynchronous operation that has still to read or to write a region."""
+
+    origin: Origin
+    region: Region
+    writes: bool
+    remedy: str
+    """What a program waits for before it touches the region."""
+    pipeline: str = ""
+    """"mma" or "cp" for an operation behind which others take their turn."""
+
+
+def _overtaken(what: str, region: Region, moving: Moving, *, same: bool) -> str:
+    other = "" if same or moving.pipeline == "cp" else " as another accumulator"
+    name, line = moving.origin.site.instruction.name, moving.origin.site.line
+    return (
+        f"{what} uses {region}, which the {name} of line {line} has not"
+        f" {f'written{other}' if moving.writes else 'read'} yet"
+    )
+
+
+class TensorMemory:
+    """The tensor memory of one CTA.
+
+    `cells` and `written` have shape (128, 512); cells that nobody has written hold poison.
+    """
+
+    def __init__(self, clock: Clock, *, follows_sums: bool) -> None:
+        self.order = Order(clock, COLUMNS)
+        self.sums = Sums(LANES, COLUMNS) if follows_sums else None
+        self.cells: NDArray[np.uint32] = np.full((LANES, COLUMNS), _POISON, dtype=np.uint32)
+        self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), dtype=np.bool_)
+        self.full: set[Region] = set()
+        """Regions of which all cells are known to be written, so that nobody looks again."""
+        self.taken: NDArray[np.bool_] = np.zeros(COLUMNS, dtype=np.bool_)
+        self._held: set[Region] = set()
+        """Regions of which all columns are known to be allocated."""
+        self.allocations: dict[int, Allocation] = {}
+        self.freed: dict[int, Origin] = {}
+        """Who has freed a column last, of those that are free and were allocated before."""
+        self.moving: list[Moving] = []
+        self.warp: int | None = None
+        """The warp that allocates and deallocates, once one has."""
+        self.line: int | None = None
+        """The line at which it has allocated last."""
+        self.smallest_so_far = COLUMNS
+        self.relinquished: int | None = None
+        """The line at which the CTA gave up its right to allocate."""
+
+    # --- allocation -----------------------------------------------------------------------------------------
+
+    def take(self, start: int, columns: int, group: int, origin: Origin) -> None:
+        """Allocate columns that are free; they hold poison."""
+        self.allocations[start] = Allocation(start, columns, group, origin)
+        self.taken[start : start + columns] = True
+        for column in range(start, start + columns):
+            self.freed.pop(column, None)
+        self._forget(start, columns)
+        self.smallest_so_far = columns
+
+    def give_back(self, start: int, origin: Origin) -> None:
+        """Free an allocation."""
+        found = self.allocations.pop(start)
+        self.freed |= dict.fromkeys(range(start, start + found.columns), origin)
+        self.taken[start : start + found.columns] = False
+        if self.sums is not None:
+            self.sums.freed(self, start, found.columns, origin)
+        self._forget(start, found.columns)
+
+    def _forget(self, start: int, columns: int) -> None:
+        self.cells[:, start : start + columns] = _POISON
+        self.written[:, start : start + columns] = False
+        self.full.clear()
+        self._held.clear()
+        self.order.forget(start, columns)
+
+    def check_allocated(self, region: Region, what: str, origin: Origin) -> None:
+        """Refuse columns outside of the memory, or that nobody has allocated.
+
+        Errors: TensorMemoryOutside, TensorMemoryFreed.
+        """
+        if region in self._held:
+            return
+        if region.stop > COLUMNS:
+            raise origin.error(
+                TensorMemoryOutside,
+                f"{what} uses {region}, but tensor memory has only {LANES} lanes and {COLUMNS} columns",
+            )
+        taken = self.taken[region.first : region.stop]
+        if not taken.all():
+            column = region.first + int(np.argmin(taken))
+            held = ", ".join(
+                f"{a.start}..{a.start + a.columns - 1}"
+                for a in sorted(self.allocations.values(), key=lambda a: a.start)
+            )
+            before = ""
+            kind: type[EmulatorError] = TensorMemoryOutside
+            if (freed := self.freed.get(column)) is not None:
+                kind = TensorMemoryFreed
+                block, warp, _ = freed.bundle.where(freed.lane)
+                before = f"; column {column} was freed at line {freed.site.line} by block {block} warp {warp}"
+            raise origin.error(
+                kind,
+                f"{what} uses {region}, but column {column} is not allocated"
+                f" (allocated: {held or 'no columns'}{before})",
+            )
+        if len(self._held) < COLUMNS:
+            self._held.add(region)
+
+    # --- access ---------------------------------------------------------------------------------------------
+
+    def check_quiet(
+        self,
+        region: Region,
+        what: str,
+        origin: Origin,
+        *,
+        writes: bool,
+        after: tuple[str, ...] = (),
+        copies: bool = False,
+        frees: bool = False,
+    ) -> None:
+        """Refuse a region that an asynchronous operation has still to write or, for a write, to read.
+
+        `after` names the pipelines behind which the access takes its turn, of which the document promises
+        some only, and none for a tcgen05.cp (`copies`). Notes are taken of that, and of the fences and waits
+        that the document asks for and that are missing; freeing needs no fence.
+
+        Errors: TensorMemoryWriteUnderWay, TensorMemoryReadUnderWay, TensorMemoryLoadUnderWay.
+        """
+        for moving in self.moving:
+            if not (writes or moving.writes) or not moving.region.meets(region):
+                continue
+            site = moving.origin.site
+            if moving.pipeline in after:
+                same = writes and moving.writes and moving.region.same(region)
+                if copies or (moving.pipeline == "mma" and not same):
+                    report(
+                        "order not promised",
+                        partial(_overtaken, what, region, moving, same=same),
+                        origin,
+                        site.line,
+                    )
+                continue
+            report(
+                "read before written" if moving.writes else "written before read",
+                f"{what} uses {region}, which the {site.instruction.name} of line {site.line} has not"
+                f" {'written' if moving.writes else 'read'} yet. {moving.remedy}",
+                origin,
+                site.line,
+            )
+        if writes and self.order.loads:
+            self.order.check_loads(region, what, origin)
+        if not frees:
+            self.order.check_fences(region, what, origin, writes=writes, pipelined=bool(after))
+
+    def begin(self, moving: Moving) -> None:
+        """An asynchronous operation is under way."""
+        self.moving.append(moving)
+
+    def end(self, moving: Moving) -> None:
+        """It has read or written what it had to."""
+        self.moving.remove(moving)
+        if moving.writes:
+            if moving.pipeline:
+                self.order.completed(moving.region, moving.origin)
+            else:
+                self.order.stored(moving.region, moving.origin)
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A warp's request that cannot be answered yet: why its lanes wait, and how they go on."""
+
+    origin: Origin
+    columns: int
+    group: int
+    answer: Callable[[int], None]
+    """Called with the first column when the request is granted."""
+    line: int
+    following: int
+    start: int | None = None
+    """The columns to free; None for an allocation."""
+    split: Split | None = None
+
+    @property
+    def cluster(self) -> int:
+        """The cluster's position in its cohort."""
+        return self.origin.lane // WARP_SIZE
+
+    @property
+    def rank(self) -> int:
+        """The CTA's rank in its cluster."""
+        return self.origin.bundle.rank
+
+    def describe(self, warp: int) -> str:
+        """Why the lanes wait."""
+        memories = TensorMemories.of(self.origin.bundle.cohort)
+        return memories.why(self)
+
+
+class TensorMemories:
+    """The tensor memory of every CTA of a cohort, made when first used, and the requests that wait."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+        self.clock = Clock()
+        self._memories: dict[tuple[int, int], TensorMemory] = {}
+        self.tickets: list[Ticket] = []
+
+    @classmethod
+    def of(cls, cohort: Cohort) -> TensorMemories:
+        """The cohort's, made when first asked for."""
+        found = cohort.state.get("tensor memory")
+        if found is None:
+            found = cohort.state["tensor memory"] = cls(cohort)
+            cohort.state.setdefault("on exit", []).append(found.on_exit)
+        return found
+
+    def __getitem__(self, place: tuple[int, int]) -> TensorMemory:
+        """The memory of the CTA (cluster's position, rank)."""
+        found = self._memories.get(place)
+        if found is None:
+            follows_sums = self.cohort.machine.follows_sums
+            found = self._memories[place] = TensorMemory(self.clock, follows_sums=follows_sums)
+        return found
+
+    def used(self, cluster: int, rank: int) -> TensorMemory | None:
+        """The memory of a CTA that has used any."""
+        return self._memories.get((cluster, rank))
+
+    def on_exit(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Threads have ended: a CTA that ends must have freed what it allocated.
+
+        Errors: TensorMemoryLeak.
+        """
+        for cluster in bundle.clusters(mask):
+            memory = self._memories.get((cluster, bundle.rank))
+            if memory is None or not memory.allocations or self.cohort.alive(bundle.rank)[cluster]:
+                continue
+            left = next(iter(memory.allocations.values()))
+            report(
+                "tensor memory leak",
+                f"the CTA ended without freeing {left.columns} columns of tensor memory, from column"
+                f" {left.start} on. Add the missing tcgen05.dealloc.",
+                left.origin,
+            )
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def ranks(self, ticket: Ticket) -> tuple[int, ...]:
+        """The CTAs that a request concerns."""
+        if ticket.group == 1:
+            return (ticket.rank,)
+        even = ticket.rank & ~1
+        return (even, even + 1)
+
+    def ask(self, ticket: Ticket) -> None:
+        """Enter a request, and grant what can be granted."""
+        self.tickets.append(ticket)
+        self._settle(ticket.cluster, self.ranks(ticket))
+
+    def _settle(self, cluster: int, ranks: tuple[int, ...]) -> None:
+        """Grant some CTAs' requests in the order in which they came, while one can be granted."""
+        again = True
+        while again:
+            again = False
+            for ticket in [t for t in self.tickets if t.cluster == cluster and t.rank in ranks]:
+                partners = self._partners(ticket)
+                if partners is None:
+                    continue
+                places = [(ticket.cluster, rank) for rank in self.ranks(ticket)]
+                if ticket.start is not None:
+                    for place in places:
+                        self[place].give_back(ticket.start, ticket.origin)
+                    start = ticket.start
+                else:
+                    found = self._first_fit(places, ticket.columns)
+                    if found is None:
+                        continue
+                    start = found
+                    for partner in partners:
+                        place = (partner.cluster, partner.rank)
+                        self[place].take(start, ticket.columns, ticket.group, partner.origin)
+                for partner in partners:
+                    self.tickets.remove(partner)
+                    self._grant(partner, start)
+                again = True
+                break
+
+    def _grant(self, ticket: Ticket, start: int) -> None:
+        bundle = ticket.origin.bundle
+        bundle.machine.changes += 1
+        ticket.answer(start)
+        if ticket.split is not None:
+            bundle.machine.unpark(bundle, ticket.split, ticket.following)
+
+    def _partners(self, ticket: Ticket) -> list[Ticket] | None:
+        """The requests that go together, one for each CTA; None while the peer has not come."""
+        if ticket.group == 1:
+            return [ticket]
+        peer = ticket.rank ^ 1
+        for other in self.tickets:
+            same = other.cluster == ticket.cluster and other.rank == peer
+            if same and (other.start is None) == (ticket.start is None):
+                if (other.columns, other.start) != (ticket.columns, ticket.start):
+                    raise ticket.origin.error(
+                        TensorMemoryAllocationError,
+                        f"CTA {ticket.rank} asks for {ticket.columns} columns and its peer, CTA {peer}, for"
+                        f" {other.columns}"
+                        + ("" if ticket.start is None else f" from column {ticket.start} and {other.start}")
+                        + ": the two warps of a pair must ask for the same",
+                    )
+                return sorted((ticket, other), key=lambda t: t.rank)
+        return None
+
+    def _first_fit(self, places: list[tuple[int, int]], columns: int) -> int | None:
+        taken = np.zeros(COLUMNS, dtype=np.bool_)
+        for place in places:
+            taken |= self[place].taken
+        for start in range(0, COLUMNS - columns + 1, SMALLEST):
+            if not taken[start : start + columns].any():
+                return start
+        return None
+
+    def why(self, ticket: Ticket) -> str:
+        """Why a request waits, in words."""
+        what = ticket.origin.site.instruction.name
+        if self._partners(ticket) is None:
+            return f"{what} waits for a warp of the peer, CTA {ticket.rank ^ 1}, to do the same"
+        free = sum(int((~self[ticket.cluster, rank].taken).sum()) for rank in self.ranks(ticket)) // (
+            len(self.ranks(ticket))
+        )
+        return f"{what} waits for {ticket.columns} neighbouring columns of tensor memory; {free} are free"

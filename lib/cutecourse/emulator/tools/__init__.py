@@ -1,0 +1,1 @@
+"""What is built on a launch: many seeds, several processes, replay for traces."""

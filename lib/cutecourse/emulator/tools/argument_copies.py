@@ -1,0 +1,57 @@
+"""Copies of a launch's arguments, for launching again with what the arrays held before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.memory.tensor_map import TensorMap
+
+__all__ = ["Copies"]
+
+Array = NDArray[Any]
+
+
+class Copies:
+    """Copies of a launch's arrays: those that share memory share it in the copies too."""
+
+    def __init__(self) -> None:
+        self.possible = True
+        """Whether launch would take the arrays; else it shall see them as they are."""
+        self._made: list[tuple[int, int, Array]] = []
+
+    def of(self, argument: Any) -> Any:
+        """The argument with copies for its arrays."""
+        if isinstance(argument, np.ndarray):
+            return self._copy(argument)
+        if isinstance(argument, TensorMap):
+            return replace(argument, array=self._copy(argument.array))
+        if isinstance(argument, tuple | list):
+            return type(argument)([self.of(item) for item in argument])
+        return argument
+
+    def _copy(self, array: Array) -> Array:
+        contiguous = array.flags.c_contiguous or array.flags.f_contiguous
+        if not contiguous or not array.flags.writeable or array.dtype.hasobject:
+            self.possible = False
+            return array
+        start = array.__array_interface__["data"][0]
+        end = start + array.nbytes
+        for low, high, held in self._made:
+            if start < high and low < end:
+                if start < low or end > high:
+                    self.possible = False
+                    return array
+                return _shaped(held[start - low : end - low], array)
+        held = array.reshape(-1, order="A").view(np.uint8).copy()
+        self._made.append((start, end, held))
+        return _shaped(held, array)
+
+
+def _shaped(held: Array, like: Array) -> Array:
+    """Bytes as an array of another's type, shape and order of elements."""
+    items = held.view(like.dtype)
+    return items.reshape(like.shape) if like.flags.c_contiguous else items.reshape(like.shape, order="F")

@@ -1,0 +1,171 @@
+"""A launch once more, to look at its memories on the way: what a trace's snapshots are made of.
+
+A launch depends on its arguments and its seed only. So what its memories held at an event is found by
+launching again, on copies of the arguments as they were, up to that event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.errors import EmulatorError, LaunchError
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
+from cutecourse.emulator.memory.tensor_memory import TensorMemories
+from cutecourse.emulator.tools.argument_copies import Copies
+from cutecourse.trace import CtaMemory, Event, Mbarrier, Recorder, Snapshot, TraceError
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.machine import Machine
+    from cutecourse.emulator.core.scheduler import Scheduler
+
+__all__ = ["Replay", "Witness", "ctas_of", "record"]
+
+
+class _Enough(Exception):
+    """All that was asked for has been seen, so that the launch need not go on."""
+
+
+class Witness(Recorder):
+    """A recorder that takes snapshots on the way: at events by their index, and at the launch's end."""
+
+    def __init__(self, indices: Collection[int], *, end: bool, memory: bool) -> None:
+        super().__init__(memory=memory)
+        self._wanted = set(indices)
+        self._end = end
+        self._scheduler: Scheduler | None = None
+        self.taken: dict[int | None, Snapshot] = {}
+
+    def watch(self, scheduler: Scheduler) -> None:
+        """Whose memories to look at."""
+        self._scheduler = scheduler
+
+    def emit(self, kind: str, **about: Any) -> int:
+        """Append an event, and look where it is one of those asked for."""
+        index = super().emit(kind, **about)
+        if index in self._wanted:
+            self._take(self.event(index))
+            if not self._end and len(self.taken) == len(self._wanted):
+                raise _Enough
+        return index
+
+    def ended(self, error: str = "") -> None:
+        """The launch has ended."""
+        if self._end:
+            self._take(None, error)
+
+    def _take(self, event: Event | None, error: str = "") -> None:
+        assert self._scheduler is not None
+        machine = self._scheduler.machine
+        self.taken[None if event is None else event.index] = Snapshot(
+            event,
+            [cta for cohort in self._scheduler.cohorts for cta in ctas_of(machine, cohort)],
+            machine.program.placement.shared_variables,
+            kernel=machine.entry.name,
+            error=error,
+        )
+
+
+def record(recorder: Recorder, scheduler: Scheduler, again: Callable[..., Any], args: Sequence[Any]) -> None:
+    """Tell a recorder which launch it records; `again` launches once more, with `args` and a recorder."""
+    machine = scheduler.machine
+    recorder.begin(
+        kernel=machine.entry.name,
+        grid=machine.grid,
+        block=machine.block,
+        cluster=machine.cluster,
+        seed=machine.seed,
+        variables=machine.program.placement.shared_variables,
+        replay=None if isinstance(recorder, Witness) else Replay(again, args),
+    )
+    if isinstance(recorder, Witness):
+        recorder.watch(scheduler)
+
+
+class Replay:
+    """What it takes to launch again: how, and the arguments as they are now."""
+
+    def __init__(self, launch: Callable[..., Any], args: Sequence[Any]) -> None:
+        self._launch = launch
+        copies = Copies()
+        kept = [copies.of(argument) for argument in args]
+        self._args = kept if copies.possible else None
+
+    def snapshots(self, events: Sequence[Event], *, end: bool, memory: bool) -> dict[int | None, Snapshot]:
+        """The memories right after some events, and at the end under None.
+
+        Errors: TraceError where the launch does not do the same again.
+        """
+        if self._args is None:
+            raise TraceError("the launch's arguments could not be copied, so it cannot be run again.")
+        witness = Witness([event.index for event in events], end=end, memory=memory)
+        copies = Copies()
+        args = [copies.of(argument) for argument in self._args]
+        try:
+            self._launch(args=args, recorder=witness)
+        except _Enough:
+            pass
+        except LaunchError:
+            raise
+        except EmulatorError:
+            pass  # the launch ended with it the first time as well; `ended` has noted it
+        for event in events:
+            again = witness.taken.get(event.index)
+            if again is None or (again.event is not None and again.event.place != event.place):
+                raise TraceError(
+                    f"the launch did not repeat event {event.index} when it was run again: it must"
+                    " depend on its arguments and its seed only."
+                )
+        return witness.taken
+
+
+def ctas_of(machine: Machine, cohort: Cohort) -> list[CtaMemory]:
+    """Copies of the memories of a cohort's CTAs that have not ended."""
+    found = []
+    barriers: MBarriers | None = cohort.state.get("mbarriers")
+    memories: TensorMemories | None = cohort.state.get("tensor memory")
+    size = machine.program.shared_bytes
+    for rank in range(cohort.size):
+        alive = cohort.alive(rank)
+        for cluster in np.flatnonzero(alive).tolist():
+            start = cohort.shared_start(cluster, rank)
+            x, y, z = cohort.blocks[cluster, rank].tolist()
+            memory = None if memories is None else memories.used(cluster, rank)
+            found.append(
+                CtaMemory(
+                    block=(x, y, z),
+                    cluster=int(cohort.numbers[cluster]),
+                    rank=rank,
+                    shared=cohort.shared[start : start + size].copy(),
+                    shared_written=cohort.shared_written[start : start + size] != 0,
+                    cells=None if memory is None else memory.cells.copy(),
+                    cells_written=None if memory is None else memory.written.copy(),
+                    columns=()
+                    if memory is None
+                    else tuple((a.start, a.columns) for _, a in sorted(memory.allocations.items())),
+                    barriers=() if barriers is None else _mbarriers(barriers, cluster, rank, (x, y, z)),
+                )
+            )
+    return found
+
+
+def _mbarriers(
+    barriers: MBarriers, cluster: int, rank: int, block: tuple[int, int, int]
+) -> tuple[Mbarrier, ...]:
+    return tuple(
+        Mbarrier(
+            block=block,
+            rank=rank,
+            offset=offset,
+            name=live.name,
+            phase=live.phase,
+            pending=live.pending,
+            tx=live.tx,
+            count=live.expected,
+        )
+        for (at, of_rank, offset), live in sorted(barriers.live.items())
+        if (at, of_rank) == (cluster, rank)
+    )
