@@ -12,7 +12,7 @@ from cutecourse.emulator import (
     UninitializedRead,
     launch,
 )
-from cutecourse.emulator.memory.space import Memory
+from cutecourse.emulator.core.memory import Memory
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

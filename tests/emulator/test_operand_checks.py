@@ -17,6 +17,7 @@ from cutecourse.emulator import (
     UnreadSum,
 )
 from cutecourse.emulator.checks.provenance import Provenance, Tags, ranges
+from cutecourse.emulator.core.memory import Allocation
 from cutecourse.emulator.memory.tensor_map import BoundTensorMap
 from cutecourse.kernels import umma_tile
 from support.loaded_mma import MMA, Box, run
@@ -569,7 +570,7 @@ def test_tags__give_back_the_coordinates_that_they_were_made_of():
     tensor_map = TensorMap.tiled(
         array, dims=(64, 20, 6), strides=(128, 2560), box=(32, 4, 3), element_strides=(1, 2, 1), swizzle="64B"
     )
-    tags = Tags.of(BoundTensorMap(tensor_map, emulator.memory.Allocation("a", "global", 0, array), 0, 0), 5)
+    tags = Tags.of(BoundTensorMap(tensor_map, Allocation("a", "global", 0, array), 0, 0), 5)
     assert tags is not None
     first = tags.first((8, 17, -1))
     assert first is not None

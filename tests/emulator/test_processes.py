@@ -15,11 +15,10 @@ from cutecourse.emulator import (
     TensorMap,
     UninitializedRead,
     launch,
-    processes,
-    scheduler,
 )
+from cutecourse.emulator.core import processes, scheduler
+from cutecourse.emulator.core.processes import _Team
 from cutecourse.emulator.core.scheduler import Scheduler
-from cutecourse.emulator.tools.processes import _Team
 from cutecourse.trace import Recorder
 
 BLOCKS, THREADS = 300, 64

@@ -21,7 +21,7 @@ def require_cleared(spec: object, inputs: Mapping[str, Any], name: str) -> None:
     """
     import numpy as np
 
-    from cutecourse.emulator.memory.space import POISON
+    from cutecourse.emulator.core.memory import POISON
     from cutecourse.kernels.spec import LaunchSpec
     from cutecourse.runtime import run
 

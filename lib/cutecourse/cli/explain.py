@@ -22,13 +22,12 @@ from cutecourse.descriptors import (
     DescriptorFormat,
     instr_format,
 )
+from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
-from cutecourse.emulator.core.machine import Machine
+from cutecourse.emulator.core.machine import Machine, Parameters
 from cutecourse.emulator.core.placement import Placement
-from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.registry import lookup
 from cutecourse.emulator.errors import EmulatorError
-from cutecourse.emulator.launch import Parameters
 from cutecourse.ptx import Function, Instruction, Module, check, parse
 from cutecourse.ptx.scopes import FlatFunction, flatten
 from cutecourse.ptx.sources import source_at
@@ -279,11 +278,6 @@ def _faults(module: Module, entry: Function) -> list[dict[str, Any]]:
     """The instructions that the emulator refuses when it reads the kernel, each with its line and why."""
     faults: list[EmulatorError] = []
 
-    class Decoded(Program):
-        def _all_faults(self, found: list[EmulatorError]) -> EmulatorError:
-            faults.extend(found)
-            return super()._all_faults(found)
-
     block = _extents(entry.directive("reqntid") or (32,))
     cluster = _extents(entry.directive("reqnctapercluster") or (2,))
     try:
@@ -293,7 +287,7 @@ def _faults(module: Module, entry: Function) -> list[dict[str, Any]]:
             offsets[parameter.name] = align_up(len(data), alignment_of(parameter))
             data.extend(bytes(offsets[parameter.name] - len(data) + size_of(parameter)))
         machine.set_parameters(Parameters(bytes(data), offsets))
-        Decoded(machine, module, entry)
+        decode(machine, module, entry, faults)
     except EmulatorError as error:
         if not faults:
             faults.append(error)

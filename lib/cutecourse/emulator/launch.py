@@ -15,17 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cutecourse.emulator.instructions.families  # noqa: F401 - registers every instruction
+from cutecourse.emulator.checks import stuck
+from cutecourse.emulator.checks.provenance import Provenance
+from cutecourse.emulator.checks.races import Races
+from cutecourse.emulator.checks.wgmma_registers import watch
+from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
 from cutecourse.emulator.core.hazards import severities
-from cutecourse.emulator.core.machine import Machine
-from cutecourse.emulator.core.program import Program
+from cutecourse.emulator.core.machine import Machine, Parameters
+from cutecourse.emulator.core.memory import Allocation, Memory
+from cutecourse.emulator.core.processes import run_parts
 from cutecourse.emulator.core.scheduler import Scheduler
 from cutecourse.emulator.errors import EmulatorError, LaunchError
-from cutecourse.emulator.memory.space import Allocation, Memory
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
 from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
-from cutecourse.emulator.tools.processes import run_parts
-from cutecourse.emulator.tools.replay import record
+from cutecourse.emulator.recording.replay import record
 from cutecourse.ptx.checks import check
 from cutecourse.ptx.parser import parse
 from cutecourse.ptx.scopes import type_bits
@@ -35,7 +40,7 @@ from cutecourse.trace import AccessLog, Recorder
 if TYPE_CHECKING:
     from cutecourse.emulator.core.hazards import Note
 
-__all__ = ["DEFAULT_BUDGET", "LaunchResult", "Parameters", "launch"]
+__all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch"]
 
 DEFAULT_BUDGET = 20_000_000
 """Instructions that a launch may issue, one for each bundle of warps, before it is taken for endless."""
@@ -82,16 +87,6 @@ class LaunchResult:
         return sum(
             n for name, n in self.instructions.items() if name == prefix or name.startswith(prefix + ".")
         )
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The bytes that a kernel finds in parameter space, and where each parameter starts."""
-
-    data: bytes
-    offsets: dict[str, int]
-    tensor_maps: dict[bytes, BoundTensorMap] = field(default_factory=dict)
-    """The tensor maps among them, by the token that stands for each."""
 
 
 def launch(
@@ -160,15 +155,17 @@ def launch(
     machine.severities = severities(hazards, function.name)
     machine.recorder = recorder
     machine.accesses = accesses
+    machine.wraps.append(watch)
+    machine.observers += [_follow_bytes, _look_for_races]
     machine.set_parameters(_bind(function, args, machine.memory))
     try:
-        machine.program = Program(machine, module, function)
+        machine.program = decode(machine, module, function)
     except EmulatorError as error:
         error.locate(module)
         raise
     machine.program.placement.name_shared(names or {}, function.name)
     _check_shared(module, machine)
-    scheduler = Scheduler(machine, max_instructions)
+    scheduler = Scheduler(machine, max_instructions, stuck)
     if recorder is not None:
         options: dict[str, Any] = {
             "grid": shape,
@@ -213,6 +210,16 @@ def launch(
         printed="".join(machine.printed),
         notes=tuple(sorted(machine.notes.values(), key=lambda note: (note.line, note.other_line or 0))),
     )
+
+
+def _follow_bytes(cohort: Cohort) -> None:
+    follows = cohort.machine.follows_bytes
+    if follows:
+        cohort.provenance = Provenance(cohort, follows == "stores")
+
+
+def _look_for_races(cohort: Cohort) -> None:
+    cohort.races = Races.of(cohort)
 
 
 @lru_cache(maxsize=32)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import MulticastError
 from cutecourse.trace.words import number
 

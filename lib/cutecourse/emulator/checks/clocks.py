@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import all_true
 
 __all__ = ["BarrierClock", "Carried", "Clocks", "Component", "Row"]
 
@@ -235,7 +236,7 @@ class Clocks:
         """Warps of the clusters `rows` leave their clocks at a barrier."""
         gathered = self._meeting(key).gathered
         own = self.known[self.number(bundle)]
-        if b"\x00" not in rows.tobytes():
+        if all_true(rows):
             np.maximum(gathered, own, out=gathered)
             self.tick(bundle, slice(None))
         else:
@@ -257,7 +258,7 @@ class Clocks:
         done = self._meeting(key).done
         warp = self.number(bundle)
         own = self.known[warp]
-        if b"\x00" not in rows.tobytes():
+        if all_true(rows):
             np.maximum(own, done, out=own)
         else:
             own[rows] = np.maximum(own[rows], done[rows])

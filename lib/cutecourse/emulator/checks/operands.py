@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.provenance import BY_MMA, NUMBER, Provenance, Steps, Tags
-from cutecourse.emulator.core.bundle import CHUNK
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.matrix_descriptor import MatrixDescriptor, chunk_offsets, decode_matrix
 
 __all__ = ["Found", "check_operand", "good_operands", "has_repeats"]

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import CHUNK, Bundle, Cohort
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
     from cutecourse.emulator.checks.reductions import Sum

@@ -22,9 +22,10 @@ from cutecourse.emulator.checks.race_words import (
     describe_wait,
     place_of,
 )
-from cutecourse.emulator.core.bundle import CHUNK, WARP_SIZE, Bundle, Cohort
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ class Operations:
         """The same of each sector, where all its chunks have the same."""
         self.touched = np.zeros(n_sectors, dtype=np.uint8)
         """Whether threads have used a sector."""
-        self._few_sectors, self._few_touched = self._sectors.data, self.touched.data
-        """The same two, for who asks for a few sectors."""
+        self._few_sectors = self._sectors.data
+        """The same, for who asks for a few sectors."""
         self.every: list[Operation | None] = [None]
         self.tags = np.zeros(64, dtype=np.uint32)
         self._components = np.zeros(64, dtype=np.int64)
@@ -149,7 +150,7 @@ class Operations:
         sectors = chunks >> _SECTOR_SHIFT
         found: NDArray[np.int32] = self._sectors[sectors]
         mixed = found == _MIXED
-        if b"\x01" in mixed.tobytes():
+        if any_true(mixed):
             found = np.where(mixed, self._into[chunks], found)
         return found
 
@@ -191,8 +192,8 @@ class Operations:
             return False
         if isinstance(chunks, range):
             first, last = chunks.start >> _SECTOR_SHIFT, chunks.stop - 1 >> _SECTOR_SHIFT
-            return b"\x01" in self._few_touched[first : last + 1].tobytes()
-        return b"\x01" in self.touched[chunks >> _SECTOR_SHIFT].tobytes()
+            return any_true(self.touched[first : last + 1])
+        return any_true(self.touched[chunks >> _SECTOR_SHIFT])
 
     # --- copies into shared memory --------------------------------------------------------------------------
 
@@ -252,7 +253,7 @@ class Operations:
         for readers in self._readers.get(rank, {}).values():
             last = readers[first - rank * self.block_chunks :][chunks]
             wrong = self.tags[last] >= row[self._components[last]]
-            if b"\x01" in wrong.tobytes():
+            if any_true(wrong):
                 at = int(np.argmax(wrong.reshape(-1)))
                 reader = self.every[int(last.flat[at])]
                 assert reader is not None
@@ -470,7 +471,7 @@ class Operations:
                 else:
                     held = readers[inside]
                 bad = self.tags[held] >= known[clusters, self._components[held]]
-                if b"\x01" in bad.tobytes():
+                if any_true(bad):
                     place = tuple(np.argwhere(bad)[0])
                     reader = self.every[int(held[place])]
                     assert reader is not None
@@ -488,7 +489,7 @@ class Operations:
         numbers: NDArray[np.int32],
     ) -> None:
         bad = self.tags[numbers] >= known[clusters, self._components[numbers]]
-        if b"\x01" in bad.tobytes():
+        if any_true(bad):
             place = tuple(np.argwhere(bad)[0])
             copy = self.every[int(numbers[place])]
             assert copy is not None

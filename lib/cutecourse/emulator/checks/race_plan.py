@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cutecourse.emulator.core.bundle import CHUNK
+from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import IntLiteral
 

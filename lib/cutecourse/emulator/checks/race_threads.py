@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from cutecourse.emulator.checks.clocks import Clocks, Row
 from cutecourse.emulator.checks.race_words import Use, describe_thread, place_of
 from cutecourse.emulator.checks.sparse import sparse_zeros
-from cutecourse.emulator.core.bundle import CHUNK, WARP_SIZE, Bundle, Cohort
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
     from cutecourse.emulator.checks.race_plan import Plan
@@ -86,11 +87,11 @@ class Threads:
         clusters = self.clusters(lanes)
         if bundle.n > 1:
             low = low[clusters] if per == 1 else low[clusters][:, None]
-        if b"\x01" in (tags >= low).tobytes():
+        if any_true(tags >= low):
             known = clocks.known[warp]
             writers = by[index]
             bad = tags >= known[clusters if per == 1 or bundle.n == 1 else clusters[:, None], writers]
-            if b"\x01" in bad.tobytes():
+            if any_true(bad):
                 place = tuple(np.argwhere(bad)[0])
                 found = int(writers[place]), int(tags[place]), "write"
                 same = self._writes_the_same(access, index, bad)
@@ -173,7 +174,7 @@ class Threads:
         known = self.clocks.known[self.clocks.number(bundle)][:, first : first + len(tags)]
         limit = known[clusters].T if bundle.n > 1 else known[0][:, None]
         bad = tags >= (limit if tags.ndim == 2 else limit[..., None])
-        if b"\x01" in bad.tobytes():
+        if any_true(bad):
             reader, *place = np.argwhere(bad)[0]
             found = first + int(reader), int(tags[bad][0]), "read"
             self._report(access, bundle, index, lanes, place, *found)
@@ -225,7 +226,7 @@ class Threads:
         tags = self.write_tag.reshape(-1, per)[first:][chunks]
         writers = self.write_by.reshape(-1, per)[first:][chunks]
         bad = tags >= row[writers]
-        if b"\x01" not in bad.tobytes():
+        if not any_true(bad):
             return None
         place = tuple(np.argwhere(bad)[0])
         byte = self._byte(place, tags.shape, first, chunks)
@@ -239,7 +240,7 @@ class Threads:
         tags = self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks]
         limit = row[start : start + len(tags)].reshape(-1, *([1] * (tags.ndim - 1)))
         bad = tags >= limit
-        if b"\x01" not in bad.tobytes():
+        if not any_true(bad):
             return None
         reader, *place = np.argwhere(bad)[0]
         byte = self._byte(tuple(place), tags.shape[1:], first, chunks)

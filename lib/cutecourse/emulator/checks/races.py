@@ -30,7 +30,8 @@ from cutecourse.emulator.checks.clocks import BarrierClock, Carried, Clocks, Row
 from cutecourse.emulator.checks.race_operations import Operation, Operations
 from cutecourse.emulator.checks.race_plan import Plan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Mask, warps_of
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, warps_of
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import NoBarrierError
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier

@@ -26,8 +26,8 @@ from functools import partial
 
 from cutecourse.emulator.checks.operands import Found
 from cutecourse.emulator.checks.provenance import NUMBER, Steps
-from cutecourse.emulator.core.hazards import report
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 
 __all__ = ["Matrix", "Sum", "check_reduction"]
 

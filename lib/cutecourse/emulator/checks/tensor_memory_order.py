@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.tcgen05_uses import end_of_load
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.origin import Origin

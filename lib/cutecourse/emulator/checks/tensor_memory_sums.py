@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.tensor_memory_order import GROUP, groups
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.machine import Machine

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Vector
@@ -25,8 +26,7 @@ from cutecourse.ptx.syntax import Vector
 if TYPE_CHECKING:
     from cutecourse.emulator.checks.race_operations import Operation
     from cutecourse.emulator.core.machine import PendingWork
-    from cutecourse.emulator.core.program import Program
-    from cutecourse.emulator.core.registry import Step
+    from cutecourse.emulator.core.program import Program, Step
     from cutecourse.emulator.core.site import Site
     from cutecourse.emulator.instructions.wgmma.group import Warpgroup
     from cutecourse.ptx.syntax import Operand
@@ -103,7 +103,7 @@ class Flight:
     """Of one bundle: the watched registers' uses by wgmma, for each of its warps (one of each block)."""
 
     def __init__(self, bundle: Bundle) -> None:
-        count = len(bundle.program.watched.numbers)
+        count = len(bundle.program.own(Watched).numbers)
         self.written = np.zeros((count, bundle.n), dtype=np.int32)
         """How many operations in flight have a register in D."""
         self.read = np.zeros((count, bundle.n), dtype=np.int32)
@@ -172,10 +172,10 @@ class Flight:
 
 def watch(site: Site, step: Step) -> Step:
     """Have an instruction that names watched registers look after them; another is returned as it is."""
-    watched = site.program.watched
+    watched = site.program.own(Watched)
     if not watched.numbers or site.instruction.opcode == "wgmma":
         return step
-    function = site.program.function_now
+    function = site.function
     operands = site.operands
     used = watched.of(function, site.scope, *operands)
     if not len(used):

@@ -9,92 +9,56 @@ them. A *cohort* is the set of blocks (or clusters) that the bundles of each ran
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.checks.provenance import Provenance
-    from cutecourse.emulator.checks.races import Races
-    from cutecourse.emulator.core.machine import Machine
-    from cutecourse.emulator.core.program import Program
+from cutecourse.emulator.core.kinds import CHUNK_TYPE, WARP_SIZE, Mask
+from cutecourse.emulator.core.machine import Machine
+from cutecourse.emulator.core.observer import Listeners
+from cutecourse.emulator.core.owner import Owner
+from cutecourse.emulator.core.program import Gate, Program
+from cutecourse.emulator.errors import EmulatorError, InvalidOperand
 
-__all__ = [
-    "CHUNK",
-    "CHUNK_TYPE",
-    "KINDS",
-    "WARP_SIZE",
-    "Bundle",
-    "Cohort",
-    "Mask",
-    "Split",
-    "put",
-    "warps_of",
-]
+__all__ = ["WAIT", "Bundle", "Cohort", "GateWait", "Split", "leave"]
 
-WARP_SIZE = 32
-CHUNK = 16
-"""Bytes that asynchronous copies and tcgen05's matrices move at least."""
-CHUNK_TYPE = np.dtype(np.complex128)
-"""A chunk as one element. It is no number: NumPy has no plain type of 16 bytes, and it copies, gathers and
-scatters elements of this one as fast as any."""
-Mask = NDArray[np.bool_] | None
-"""Which lanes take part: shape (n_warps, 32), or None when all do."""
+WAIT = -1
+"""What a control instruction returns when its split does not simply go on."""
 
 
-def _alternate(name: str) -> np.dtype[Any]:
-    import ml_dtypes
-
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-    return found
-
-
-# How a register's bits can be looked at: (bits of the register, NumPy type, elements in a register).
-KINDS: dict[str, tuple[int, np.dtype[Any], int]] = {
-    "pred": (1, np.dtype(np.bool_), 1),
-    "u8": (8, np.dtype(np.uint8), 1),
-    "s8": (8, np.dtype(np.int8), 1),
-    "u16": (16, np.dtype(np.uint16), 1),
-    "s16": (16, np.dtype(np.int16), 1),
-    "f16": (16, np.dtype(np.float16), 1),
-    "bf16": (16, _alternate("bfloat16"), 1),
-    "u32": (32, np.dtype(np.uint32), 1),
-    "s32": (32, np.dtype(np.int32), 1),
-    "f32": (32, np.dtype(np.float32), 1),
-    "u64": (64, np.dtype(np.uint64), 1),
-    "s64": (64, np.dtype(np.int64), 1),
-    "f64": (64, np.dtype(np.float64), 1),
-    "f16x2": (32, np.dtype(np.float16), 2),
-    "bf16x2": (32, _alternate("bfloat16"), 2),
-    "u16x2": (32, np.dtype(np.uint16), 2),
-    "s16x2": (32, np.dtype(np.int16), 2),
-    "u8x4": (32, np.dtype(np.uint8), 4),
-    "s8x4": (32, np.dtype(np.int8), 4),
-    "f32x2": (64, np.dtype(np.float32), 2),
-    "u32x2": (64, np.dtype(np.uint32), 2),
-}
-for _bits in (8, 16, 32, 64):
-    KINDS[f"b{_bits}"] = KINDS[f"u{_bits}"]
+@lru_cache(maxsize=4096)
+def _warps_in(mask: bytes) -> int:
+    """How many warps have a lane in a mask, by its bytes."""
+    return sum(b"\x01" in mask[start : start + WARP_SIZE] for start in range(0, len(mask), WARP_SIZE))
 
 
-def warps_of(lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which warps have one of the lanes: (n_warps, 32) -> (n_warps,)."""
-    found: NDArray[np.bool_] = np.logical_or.reduce(lanes, axis=1)
-    return found
+@dataclass(frozen=True)
+class GateWait:
+    """A split waits in front of an instruction for other lanes of its warp."""
 
+    gate: Gate
 
-def put(row: NDArray[Any], values: Any, mask: Mask) -> None:
-    """Write values into a register's row, in the lanes of the mask only.
+    @property
+    def line(self) -> int:
+        """The instruction's line."""
+        return self.gate.instruction.line
 
-    Shapes: row (n_warps, 32) or, for a packed kind, (n_warps, 32, elements); values broadcast to it.
-    """
-    if mask is None:
-        row[...] = values
-    elif row.ndim == 2:
-        np.copyto(row, values, where=mask, casting="unsafe")
-    else:
-        np.copyto(row, values, where=mask[..., None], casting="unsafe")
+    @property
+    def needs(self) -> str:
+        """The rule that lanes which never come have broken."""
+        who = (
+            "all lanes of the warp together"
+            if self.gate.kind == "warp"
+            else "all lanes that its membermask names"
+        )
+        return f"{self.gate.instruction.name} must be executed by {who}"
+
+    def describe(self, warp: int) -> str:
+        """Why these lanes of a warp wait."""
+        what = "all lanes of the warp" if self.gate.kind == "warp" else "the lanes that its membermask names"
+        return f"waits at {self.gate.instruction.name} for {what}"
 
 
 @dataclass(eq=False, slots=True)
@@ -117,7 +81,7 @@ class Split:
 
 
 @dataclass(eq=False)
-class Cohort:
+class Cohort(Owner):
     """Independent clusters of blocks that run side by side: `n` of them, each of `size` blocks.
 
     `blocks[c, r]` is the (x, y, z) of the block with rank r in cluster c.
@@ -140,15 +104,18 @@ class Cohort:
     views: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
     shared_chunks: tuple[NDArray[Any], NDArray[Any]] = field(init=False)
     """Shared memory and its record of writes as vectors of chunks."""
-    provenance: Provenance | None = None
+    provenance: Any = None
     """Where the bytes come from (emulator.checks.provenance), in kernels where that is followed."""
-    races: Races | None = None
+    races: Any = None
     """Who used shared memory last; None where no race is possible or none is looked for."""
+    listeners: Listeners = field(default_factory=Listeners)
+    """Who hears what happens here."""
     endings: int = 0
     """How often lanes have ended."""
     _alive: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__init__()
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
 
     def release(self) -> None:
@@ -193,7 +160,7 @@ class Cohort:
             return pair
 
 
-class Bundle:
+class Bundle(Owner):
     """The warps of one rank in the blocks of one cohort, and where their lanes stand.
 
     `rows[kind][slot]` is a register, a constant or a special register as an array of shape (n, 32); packed
@@ -222,6 +189,7 @@ class Bundle:
     )
 
     def __init__(self, machine: Machine, program: Program, cohort: Cohort, rank: int, warp: int) -> None:
+        super().__init__()
         n = cohort.n
         self.machine = machine
         self.program = program
@@ -243,7 +211,8 @@ class Bundle:
         self.local_written = np.zeros_like(self.local)
         starts = (rank * n + np.arange(n, dtype=np.int64)) * cohort.shared_stride
         self.shared_base = np.ascontiguousarray(np.broadcast_to(starts[:, None], (n, WARP_SIZE)))
-        self.rows = program.rows.make(self)
+        self.rows: dict[str, list[NDArray[Any]]] = {}
+        """What instructions read and write; made once the bundle knows where it stands."""
 
     def lanes(self, mask: Mask) -> NDArray[np.int64]:
         """The active lanes as numbers into the flattened (n * 32) lanes."""
@@ -257,3 +226,162 @@ class Bundle:
         """Block coordinates, warp and lane of a flattened lane."""
         x, y, z = self.cohort.blocks[lane // WARP_SIZE, self.rank].tolist()
         return (x, y, z), self.warp, lane % WARP_SIZE
+
+    # --- splits ---------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def assign(split: Split, mask: Mask) -> None:
+        """Give a split its lanes, with what is derived from them."""
+        if mask is None:
+            split.mask, split.key = None, b""
+            return
+        key = mask.tobytes()
+        if b"\x00" not in key:
+            split.mask, split.key = None, b""
+            split.warps = len(key) // WARP_SIZE
+        else:
+            split.mask, split.key = mask, key
+            split.warps = _warps_in(key)
+
+    def add_split(self, at: int, mask: NDArray[np.bool_], stack: tuple[int, ...]) -> Split:
+        """Let lanes of a bundle stand at a block, as a split of their own."""
+        split = Split(at, None, stack)
+        self.assign(split, mask)
+        split.turn = self.machine.issued
+        self.splits.append(split)
+        return split
+
+    def fork(self, split: Split, away: NDArray[np.bool_], at: int) -> Split:
+        """Take the lanes `away` out of a split and let them stand at another block."""
+        mask = self.full if split.mask is None else split.mask
+        other = self.add_split(at, mask & away, split.stack)
+        self.assign(split, mask & ~away)
+        return other
+
+    def divide(self, split: Split, condition: NDArray[np.bool_], yes: int, no: int) -> int:
+        """Send the lanes of a split two ways; returns where the split itself goes on."""
+        held = condition if split.mask is None else condition & split.mask
+        seen = held.tobytes()
+        if b"\x01" not in seen:
+            return no
+        if b"\x00" not in seen or seen == split.key:
+            return yes
+        self.fork(split, ~held, no)
+        return yes
+
+    def park(self, split: Split, reason: Any, at: int) -> int:
+        """Make a split wait, standing at block `at`; somebody has to `unpark` it. Returns WAIT."""
+        split.at = at
+        split.waiting = reason
+        return WAIT
+
+    def unpark(self, split: Split, at: int | None = None) -> None:
+        """Let a waiting split run again, at another block if one is named."""
+        self.machine.changes += 1
+        split.waiting = None
+        if at is not None:
+            split.at = at
+        self.machine.wake(self)
+
+    def leave(self, split: Split, following: int = WAIT) -> int:
+        """The lanes of a split return from a device function, or exit at the end of the kernel."""
+        if split.stack:
+            split.stack, at = split.stack[:-1], split.stack[-1]
+            return at
+        return self.exit(split)
+
+    def exit(self, split: Split) -> int:
+        """The lanes of a split are done."""
+        mask = self.full if split.mask is None else split.mask
+        self.machine.changes += 1
+        self.live &= ~mask
+        self.cohort.lanes_ended(self.rank)
+        self.splits.remove(split)
+        for other in self.splits:
+            # Who waits for all live lanes may have nobody left to wait for.
+            if isinstance(other.waiting, GateWait):
+                other.waiting = None
+        for hook in self.cohort.state.get("on exit", ()):
+            hook(self, mask)
+        return WAIT
+
+    # --- gates ----------------------------------------------------------------------------------------------
+
+    def pass_gate(self, split: Split, gate: Gate) -> bool:
+        """Whether the split may run the gated block where it stands; lanes that may not are parked there."""
+        if split.mask is None:
+            if gate.constant == 0xFFFFFFFF or gate.kind == "warp":
+                return True
+            assert gate.slot is not None
+            if self.rows["u32"][gate.slot].tobytes() == b"\xff" * (4 * WARP_SIZE * self.n):
+                return True
+        self._absorb(split)
+        mask = self.full if split.mask is None else split.mask
+        if gate.kind == "warp" or gate.constant == 0xFFFFFFFF:
+            ready = mask & (mask == self.live).all(axis=1, keepdims=True)
+        else:
+            ready = mask & self._members_present(mask, gate)
+        if ready.tobytes() == mask.tobytes():
+            return True
+        rest = mask & ~ready
+        if not ready.any():
+            self.park(split, GateWait(gate), split.at)
+            return False
+        waiting = self.fork(split, rest, split.at)
+        waiting.waiting = GateWait(gate)
+        return True
+
+    def _absorb(self, split: Split) -> None:
+        """Join the splits that wait in front of the same gate."""
+        for other in list(self.splits):
+            same_place = other.at == split.at and other.stack == split.stack
+            if other is not split and same_place and isinstance(other.waiting, GateWait | None):
+                self.join(split, other)
+
+    def join(self, split: Split, other: Split) -> None:
+        """Add the lanes of one split to another and drop the one."""
+        self.splits.remove(other)
+        if split.mask is None or other.mask is None:
+            raise AssertionError("two splits share lanes")
+        self.assign(split, split.mask | other.mask)
+
+    def _members_present(self, mask: NDArray[np.bool_], gate: Gate) -> NDArray[np.bool_]:
+        assert gate.slot is not None
+        members = self.rows["u32"][gate.slot]
+        bit = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
+        own = (members & bit) != 0
+        wrong = mask & ~own
+        if wrong.any():
+            lane = int(np.flatnonzero(wrong)[0])
+            raise self.error(
+                InvalidOperand,
+                f"membermask 0x{int(members.reshape(-1)[lane]):08x} does not name the lane that executes it",
+                gate.instruction.line,
+                lane,
+            )
+        active = (mask * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
+        live = (self.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
+        missing = members & live & ~active
+        result: NDArray[np.bool_] = missing == 0
+        return result
+
+    # --- errors ---------------------------------------------------------------------------------------------
+
+    def error(self, kind: type[EmulatorError], problem: str, line: int | None, lane: int) -> EmulatorError:
+        """An error at a line of the kernel, in a flattened lane."""
+        block, warp, in_warp = self.where(lane)
+        return kind(
+            problem,
+            kernel=self.program.kernel,
+            line=line,
+            text=self.program.module.line_text(line) if line else "",
+            block=block,
+            rank=self.rank if self.cohort.size > 1 else None,
+            warp=warp,
+            lane=in_warp,
+        )
+
+
+def leave(bundle: Bundle, split: Split, following: int = WAIT) -> int:
+    """The control of a function's end: as `ret`."""
+    return bundle.leave(split)

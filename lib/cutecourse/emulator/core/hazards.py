@@ -1,4 +1,4 @@
-"""How a launch reports a hazard: it ends, or it keeps a note and goes on, or neither, as the launch chose.
+"""How grave each hazard is in a launch, and the notes on those that did not end it.
 
 The hazards, with their severities and error classes, are in emulator.core.hazard_table.
 `launch(..., hazards={name: severity})` gives one another severity, or "off".
@@ -6,20 +6,14 @@ The hazards, with their severities and error classes, are in emulator.core.hazar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cutecourse.emulator import errors
 from cutecourse.emulator.core.hazard_table import HAZARDS, SEVERITIES, Hazard
-from cutecourse.emulator.errors import EmulatorError, LaunchError
-from cutecourse.ptx.sources import source_of
+from cutecourse.emulator.errors import LaunchError
+from cutecourse.ptx.sources import SourceLine
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.origin import Origin
-    from cutecourse.ptx.sources import SourceLine
-
-__all__ = ["HAZARDS", "SEVERITIES", "Hazard", "Note", "report", "severities"]
+__all__ = ["HAZARDS", "SEVERITIES", "Hazard", "Note", "severities"]
 
 
 _LONGEST = 100
@@ -79,49 +73,3 @@ def severities(chosen: Mapping[str, str] | None, kernel: str) -> dict[str, str]:
             )
         found[name] = severity
     return found
-
-
-def report(
-    hazard: str,
-    problem: str | Callable[[], str],
-    origin: Origin,
-    other_line: int | None = None,
-    *,
-    address: int | None = None,
-    allocation: str | None = None,
-) -> None:
-    """Report a hazard that an instruction of a thread meets: raise its error, or keep a note, or neither.
-
-    `problem` is its text, or what makes the text, which is asked for only where it is needed: of notes those
-    at the same pair of lines are one, and counted. Where the severity is not "error" it returns, and the
-    caller goes on as the hardware might.
-
-    Errors: the hazard's own.
-    """
-    site, bundle = origin.site, origin.bundle
-    severity = bundle.machine.severities[hazard]
-    if severity == "off":
-        return
-    if severity == "error":
-        kind: type[EmulatorError] = getattr(errors, HAZARDS[hazard].error)
-        text = problem if isinstance(problem, str) else problem()
-        raise origin.error(kind, text, address=address, allocation=allocation)
-    notes = bundle.machine.notes
-    key = (hazard, site.line, other_line)
-    found = notes.get(key)
-    if found is not None:
-        found.count += 1
-        return
-    block, warp, _ = bundle.where(origin.lane)
-    notes[key] = Note(
-        hazard=HAZARDS[hazard],
-        severity=severity,
-        problem=problem if isinstance(problem, str) else problem(),
-        kernel=site.program.kernel,
-        line=site.line,
-        other_line=other_line,
-        text=site.program.module.line_text(site.line).strip(),
-        block=block,
-        warp=warp,
-        source=source_of(site.program.module, site.line),
-    )

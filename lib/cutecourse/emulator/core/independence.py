@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from cutecourse.emulator.core.program import Program
 from cutecourse.ptx.syntax import Instruction, Name
-
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.program import Program
 
 __all__ = ["clusters_are_independent"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.bundle import Bundle
-    from cutecourse.emulator.core.site import Site
-    from cutecourse.emulator.errors import EmulatorError
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import EmulatorError
 
 __all__ = ["Origin"]
 

@@ -26,15 +26,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.site import Site
 
 __all__ = ["InstructionInfo", "Step", "instruction", "lookup", "supported_instructions"]
-
-Step = Callable[..., Any]
-"""`step(bundle, mask)`; of an instruction that moves or blocks lanes `control(bundle, split, next_block)`."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +44,8 @@ class InstructionInfo:
     control: bool
     gated: bool
     define: Callable[[Site], Step]
+    behind: Callable[[Site], list[Step]] | None = None
+    """The steps at the place that a call returns to."""
 
     @property
     def refused(self) -> bool:
@@ -59,14 +57,17 @@ _REGISTRY: dict[str, InstructionInfo] = {}
 
 
 def instruction(
-    *names: str, control: bool = False, gated: bool = False
+    *names: str,
+    control: bool = False,
+    gated: bool = False,
+    behind: Callable[[Site], list[Step]] | None = None,
 ) -> Callable[[Callable[[Site], Step]], Callable[[Site], Step]]:
     """Register the function that defines the instructions `names`; the longest name that fits is taken.
 
     A name is the opcode with as many leading modifiers as tell it apart: "add", "shfl.sync",
     "cp.async.wait_group". With `control` the function returns `control(bundle, split, next_block)`, which
     ends a basic block; with `gated` too, an `.aligned` form waits in front of it for the lanes of the warp,
-    as instructions without control do.
+    as instructions without control do. `behind` gives the steps that run where a call returns to.
     """
 
     def register(define: Callable[[Site], Step]) -> Callable[[Site], Step]:
@@ -87,6 +88,7 @@ def instruction(
                 control=control,
                 gated=gated or not control,
                 define=define,
+                behind=behind,
             )
         return define
 

@@ -6,19 +6,25 @@ of warps starts, each slot becomes an array of shape (n_warps, 32).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, WARP_SIZE, Bundle
-from cutecourse.emulator.core.special import DYNAMIC, special_row
+from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE
+from cutecourse.emulator.core.memory import POISON, RANK_SHIFT
 from cutecourse.emulator.errors import UnsupportedInstruction
-from cutecourse.emulator.memory.space import POISON, RANK_SHIFT
 from cutecourse.ptx.scopes import Register
 
-__all__ = ["RowTable"]
+__all__ = ["DYNAMIC", "RowTable"]
 
+DYNAMIC = frozenset(
+    ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"]
+    + [f"%pm{i}" for i in range(8)]
+    + [f"%pm{i}_64" for i in range(8)]
+)
+"""Special registers whose value changes while a kernel runs."""
 Recipe = tuple[Any, ...]
 """How to make a row: ("reg", bits, index), ("const", bits), ("shared", offset), ("special", name), ...
 
@@ -71,9 +77,14 @@ class RowTable:
             self._count[bits] += 1
         return found
 
-    def make(self, bundle: Bundle) -> dict[str, list[NDArray[Any]]]:
-        """The rows of one bundle: registers hold poison, constants and special registers their values."""
-        n = bundle.n
+    def make(
+        self, n: int, rank: int, special: Callable[[str], NDArray[np.uint64]]
+    ) -> dict[str, list[NDArray[Any]]]:
+        """The rows of one bundle: registers hold poison, constants and special registers their values.
+
+        n        warps of the bundle; rank: of its blocks in their clusters.
+        special  gives the values of a special register, shape (n, 32).
+        """
         storage: dict[int, NDArray[Any]] = {}
         for bits, count in self._count.items():
             if bits == 1:
@@ -98,18 +109,27 @@ class RowTable:
                     elif what == "const":
                         row = constants.get((kind, recipe[1]))
                         if row is None:
-                            row = constants[kind, recipe[1]] = _make_row(bundle, storage, kind, recipe)
+                            row = constants[kind, recipe[1]] = _make_row(
+                                n, rank, special, storage, kind, recipe
+                            )
                             row.flags.writeable = False
                     else:
-                        row = _make_row(bundle, storage, kind, recipe)
+                        row = _make_row(n, rank, special, storage, kind, recipe)
                     made.append(row)
         return rows
 
 
-def _make_row(bundle: Bundle, storage: dict[int, NDArray[Any]], kind: str, recipe: Recipe) -> NDArray[Any]:
+def _make_row(
+    n: int,
+    rank: int,
+    special: Callable[[str], NDArray[np.uint64]],
+    storage: dict[int, NDArray[Any]],
+    kind: str,
+    recipe: Recipe,
+) -> NDArray[Any]:
     what = recipe[0]
     bits, dtype, parts = KINDS[kind]
-    shape = (bundle.n, WARP_SIZE)
+    shape = (n, WARP_SIZE)
     if what == "part":
         wide = storage[recipe[1]][recipe[2]]
         pieces = wide.view(dtype).reshape(*shape, -1)
@@ -120,11 +140,11 @@ def _make_row(bundle: Bundle, storage: dict[int, NDArray[Any]], kind: str, recip
     if what == "const":
         held = np.full(shape, recipe[1] & ((1 << bits) - 1), dtype=np.uint64)
     elif what == "shared":
-        number = ((bundle.rank << RANK_SHIFT) + recipe[1]) & ((1 << bits) - 1)
+        number = ((rank << RANK_SHIFT) + recipe[1]) & ((1 << bits) - 1)
         held = np.full(shape, number, dtype=np.uint64)
     else:
         name = recipe[1]
-        held = np.zeros(shape, dtype=np.uint64) if name in DYNAMIC else special_row(name, bundle)
+        held = np.zeros(shape, dtype=np.uint64) if name in DYNAMIC else special(name)
     if bits == 1:
         return held.astype(np.bool_)
     raw = held.astype(f"u{bits // 8}").view(dtype)

@@ -5,28 +5,26 @@ which a missing barrier shows is tried. The warps of equal rank in independent b
 bundle), since nothing but global memory lies between them.
 
 A large grid whose clusters cannot learn from each other runs in parts, one behind the other, each in an order
-of its own; what a part does is then the same wherever it runs (emulator.tools.processes).
+of its own; what a part does is then the same wherever it runs (emulator.core.processes).
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from operator import length_hint
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
+from cutecourse.emulator.core.blocks import make_cohort
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.independence import clusters_are_independent
-from cutecourse.emulator.core.machine import WAIT, Machine
-from cutecourse.emulator.core.stuck import over_budget, stuck
+from cutecourse.emulator.core.machine import Machine
+from cutecourse.emulator.core.program import BasicBlock
 from cutecourse.emulator.errors import EmulatorError
-
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.program import BasicBlock
 
 __all__ = ["Scheduler"]
 
@@ -46,11 +44,23 @@ _PART_WARPS = 256
 """Warps that a part of a grid of independent clusters has at least: enough to keep the bundles wide."""
 
 
+class Explain(Protocol):
+    """Says why a launch cannot go on. The scheduler knows only that it cannot."""
+
+    def stuck(self, machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) -> EmulatorError:
+        """The error of a launch in which no warp can go on; `runs` counts each basic block's."""
+
+    def over_budget(self, machine: Machine, runs: Mapping[int, int], budget: int) -> EmulatorError:
+        """The error of a launch that has issued too many instructions."""
+
+
 class Scheduler:
     """Runs a machine's grid to its end."""
 
-    def __init__(self, machine: Machine, budget: int) -> None:
+    def __init__(self, machine: Machine, budget: int, explain: Explain) -> None:
+        """`explain` makes the error of a launch that cannot go on."""
         self.machine = machine
+        self.explain = explain
         self.budget = budget
         self.block_runs: Counter[int] = Counter()
         self.ready: list[Bundle] = []
@@ -148,7 +158,7 @@ class Scheduler:
             self._timed_out.clear()
         keys = {wait.key() for wait in machine.sleeping}
         if keys <= self._timed_out:
-            raise stuck(machine, self._cohorts, self.block_runs)
+            raise self.explain.stuck(machine, self._cohorts, self.block_runs)
         self._timed_out |= keys
         for wait in list(machine.sleeping):
             wait.time_out()
@@ -171,7 +181,7 @@ class Scheduler:
                 count = self.machine.random.randint(1 + count // 2, count)
             numbers = self._order[self._next_cluster : self._next_cluster + count]
             self._next_cluster += count
-            cohort = self.machine.make_cohort(np.asarray(numbers, dtype=np.int64))
+            cohort = make_cohort(self.machine, np.asarray(numbers, dtype=np.int64))
             self._cohorts.append(cohort)
             self.made_bytes += cohort.shared.nbytes + cohort.shared_written.nbytes
             self.made_bytes += count * self._warps_per_cluster * _WARP_BYTES
@@ -213,7 +223,7 @@ class Scheduler:
         for place, i in keyed[1:]:
             other = runnable[i]
             if place == best and other.at == first.at and other.stack == first.stack:
-                self.machine.join(bundle, first, other)
+                bundle.join(first, other)
             else:
                 kept.append(other)
                 others.append(place)
@@ -243,7 +253,7 @@ class Scheduler:
                 gate = block.gate
                 if gate is not None:
                     split.at = at
-                    if not machine.pass_gate(bundle, split, gate):
+                    if not bundle.pass_gate(split, gate):
                         break
                 mask = split.mask
                 steps = iter(block.steps)
@@ -279,7 +289,7 @@ class Scheduler:
             split.turn = machine.issued
             turn -= used + 1
             if machine.issued > self.budget:
-                raise over_budget(machine, self.block_runs, self.budget)
+                raise self.explain.over_budget(machine, self.block_runs, self.budget)
         return True
 
     @staticmethod

@@ -6,18 +6,22 @@ registers all look alike. It also keeps account of the modifiers, so that a form
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask
-from cutecourse.emulator.errors import EmulatorError, InvalidOperand, UnsupportedInstruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import KINDS, Mask
+from cutecourse.emulator.core.machine import Machine
+from cutecourse.emulator.core.operands import AddressSource, Operands
+from cutecourse.emulator.core.program import Program
+from cutecourse.emulator.errors import EmulatorError
 from cutecourse.ptx.scopes import LabelSymbol, Register, Scope, type_bits
 from cutecourse.ptx.syntax import (
     Address,
-    Function,
     Instruction,
     IntLiteral,
     Name,
@@ -25,57 +29,49 @@ from cutecourse.ptx.syntax import (
     Operand,
     Pair,
     Sink,
-    Variable,
     Vector,
 )
 from cutecourse.trace.words import number
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.machine import Machine
-    from cutecourse.emulator.core.program import Program
-
-__all__ = ["AddressSource", "Site"]
+__all__ = ["AddressSource", "Flow", "Site"]
 
 _ErrorKind = type[EmulatorError]
 """Named here because `Site.type` hides the builtin inside of the class."""
 _Word = TypeVar("_Word", bound=str)
 
 
-class AddressSource:
-    """An address operand: `lanes(bundle)` gives each lane's address, uint32 or uint64, shape (n, 32)."""
+@dataclass(eq=False, slots=True)
+class Flow:
+    """Where control may go from the block that is being decoded."""
 
-    __slots__ = ("constant", "kind", "lanes", "symbol")
+    blocks: Mapping[int, int]
+    """The blocks that labels of the function start, by the label's position."""
+    edges: list[int] = field(default_factory=list)
+    """Blocks that may follow, other than the next one."""
+
+
+class Site(Operands):
+    """An instruction, its operands and its place, while it is being translated."""
 
     def __init__(
         self,
-        lanes: Callable[[Bundle], NDArray[Any]],
-        symbol: Variable | None,
-        constant: int | None,
+        machine: Machine,
+        program: Program,
+        function: str,
+        instruction: Instruction,
+        scope: Scope,
+        *,
+        used: int = 0,
+        flow: Flow | None = None,
     ) -> None:
-        self.lanes = lanes
-        self.symbol = symbol
-        """The variable named in the brackets, if one is."""
-        self.constant = constant
-        """The address itself where it is known before the launch (symbol or number plus offset)."""
-
-
-class Site:
-    """An instruction, its operands and its place, while it is being translated."""
-
-    def __init__(self, program: Program, instruction: Instruction, scope: Scope, used: int) -> None:
-        self.program = program
-        self.machine: Machine = program.machine
-        self.instruction = instruction
-        self.scope = scope
-        self.line = instruction.line
+        super().__init__(machine, program, function, instruction, scope)
+        self._flow = flow or Flow({})
         self._operands = instruction.operands
         self._looked_at: set[int] | None = set()
         """The operands that the definition has asked for one by one; None where it has taken all of them."""
         self.modifiers = list(instruction.modifiers[used:])
         """Those not taken yet."""
         self.convergence: tuple[str, int | None, int | None] | None = None
-        self.refresh: list[tuple[str, int, str]] = []
-        self.written: set[tuple[str, int]] = set()
 
     # --- modifiers --------------------------------------------------------------------------------------
 
@@ -200,38 +196,23 @@ class Site:
         operand = self.operand(index)
         if not isinstance(operand, Address):
             self.invalid(f"operand {index + 1} must be an address in brackets, but is {operand}")
-        return self.program.address_source(self, operand)
+        return self.address_of(operand)
 
-    def label(self, index: int) -> LabelSymbol:
-        """The label that a branch names."""
+    def jump(self, index: int) -> int:
+        """The block that a branch's label starts."""
         operand = self.operand(index)
-        found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
-        if not isinstance(found, LabelSymbol):
+        if not isinstance(operand, Name):
             self.invalid(f"{operand} is not a label of this function")
-        return found
+        return self.jump_to(operand.text)
 
-    def function(self, index: int) -> Function:
-        """The function that a call names."""
-        operand = self.operand(index)
-        found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
-        if not isinstance(found, Function):
-            self.invalid(f"{operand} is not a function of this module; indirect calls are not supported")
-        return found
-
-    def read(self, operand: Operand, kind: str) -> int:
-        """As `source`, for an operand found inside another."""
-        self._known(kind, operand)
-        return self.program.source_slot(self, operand, kind)
-
-    def write(self, operand: Operand, kind: str) -> int:
-        """As `destination`, for an operand found inside another."""
-        self._known(kind, operand)
-        return self.program.destination_slot(self, operand, kind)
-
-    def _known(self, kind: str, operand: Operand) -> None:
-        """Refuse a width that no row of registers has."""
-        if kind not in KINDS:
-            self.unsupported(f"{operand} as .{kind}, that is with {kind.lstrip('usbf')} bits")
+    def jump_to(self, label: str) -> int:
+        """The block that a label starts, as one that may follow this instruction."""
+        found = self.scope.lookup(label)
+        if not isinstance(found, LabelSymbol):
+            self.invalid(f"{label} is not a label of this function")
+        block = self._flow.blocks[found.position]
+        self._flow.edges.append(block)
+        return block
 
     # --- convergence ------------------------------------------------------------------------------------
 
@@ -252,24 +233,6 @@ class Site:
             )
 
     # --- errors -----------------------------------------------------------------------------------------
-
-    def unsupported(self, why: str) -> NoReturn:
-        """Refuse a form of the instruction while translating."""
-        raise UnsupportedInstruction(
-            f"{self.instruction.name} is not supported: {why}",
-            kernel=self.program.kernel,
-            line=self.line,
-            text=self.program.module.line_text(self.line),
-        )
-
-    def invalid(self, why: str) -> NoReturn:
-        """Refuse operands while translating."""
-        raise InvalidOperand(
-            why,
-            kernel=self.program.kernel,
-            line=self.line,
-            text=self.program.module.line_text(self.line),
-        )
 
     def error(
         self,

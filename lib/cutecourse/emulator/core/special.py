@@ -8,26 +8,18 @@ Source: PTX ISA 9.0, Special Registers (#special-registers).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.machine import Machine
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.machine import Machine
-
-__all__ = ["DYNAMIC", "N_SMS", "dynamic_value", "special_row"]
+__all__ = ["N_SMS", "dynamic_value", "special_row"]
 
 N_SMS = 132
-
-DYNAMIC = frozenset(
-    ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"]
-    + [f"%pm{i}" for i in range(8)]
-    + [f"%pm{i}_64" for i in range(8)]
-)
-"""Special registers whose value changes while a kernel runs."""
 
 
 def dynamic_value(name: str, machine: Machine) -> int:

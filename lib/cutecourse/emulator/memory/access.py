@@ -12,10 +12,18 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.race_words import describe_unwritten
-from cutecourse.emulator.core.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE, Mask, any_true
+from cutecourse.emulator.core.memory import (
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    RANK_SHIFT,
+    SHARED_WINDOW,
+    WINDOW_BITS,
+    Allocation,
+)
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import (
     AddressError,
@@ -25,15 +33,8 @@ from cutecourse.emulator.errors import (
     NoBarrierError,
     ReadOnlyError,
 )
-from cutecourse.emulator.memory.memory_events import is_told, log_access, tell_access
-from cutecourse.emulator.memory.space import (
-    LOCAL_WINDOW,
-    PARAM_WINDOW,
-    RANK_SHIFT,
-    SHARED_WINDOW,
-    WINDOW_BITS,
-    Allocation,
-)
+from cutecourse.emulator.memory.unwritten import describe_unwritten
+from cutecourse.emulator.recording.memory_events import is_told, log_access, tell_access
 
 __all__ = ["Access", "Part"]
 
@@ -201,14 +202,14 @@ class Access:
             rank = (address >> RANK_SHIFT).astype(np.int64)
             offset = address & _RANK_MASK
             away = rank != bundle.rank
-            if b"\x01" in away.tobytes():
+            if any_true(away):
                 self._check_remote(bundle, address, lanes, rank, away)
             base = base + (rank - bundle.rank) * (cohort.n * cohort.shared_stride)
         # An unsigned offset that went below zero is huge, so one comparison sees both ends.
         bad = offset > limit - self.size if limit >= self.size else np.ones(offset.shape, dtype=np.bool_)
         if self._low:
             bad = bad | ((offset & self._low) != 0)
-        if b"\x01" in bad.tobytes():
+        if any_true(bad):
             self._fault_shared(bundle, address, lanes, bad)
         index = (base + offset.astype(np.int64)) >> self.shift
         if cohort.provenance is not None:
@@ -250,7 +251,7 @@ class Access:
         base = bundle.local_base if lanes is None else bundle.local_base.reshape(-1)[lanes]
         bad = address > limit - self.size if limit >= self.size else np.ones(address.shape, dtype=np.bool_)
         bad = bad | ((address & self._low) != 0)
-        if b"\x01" in bad.tobytes():
+        if any_true(bad):
             self._fault_local(bundle, address, lanes, bad)
         index = (base + address.astype(np.int64)) >> self.shift
         words: NDArray[Any] = bundle.local.view(f"u{self.bytes}")
@@ -262,7 +263,7 @@ class Access:
             # read of nothing.
             seen = written[index]
             nothing = (seen == 0) if self.count == 1 else (seen == 0).all(axis=-1)
-            if b"\x01" in nothing.tobytes():
+            if any_true(nothing):
                 self._unwritten(bundle, "local", address, lanes, None, nothing)
         return Part(words, index, lanes, written if self.writes else None)
 
@@ -299,7 +300,7 @@ class Access:
         bad = offset > bounds[2]
         if self._low:
             bad |= (offset & self._unaligned) != _NONE
-        if b"\x01" in bad.tobytes():
+        if any_true(bad):
             return None
         written = None
         if self.reads:

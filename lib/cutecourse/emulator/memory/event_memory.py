@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import CHUNK, Cohort
+from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.memory.tensor_memory import Region
 from cutecourse.trace.snapshot import runs_of
 

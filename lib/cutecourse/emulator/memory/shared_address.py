@@ -11,10 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, all_true
+from cutecourse.emulator.core.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
 from cutecourse.emulator.core.site import AddressSource, Site
 from cutecourse.emulator.errors import AddressError, AlignmentError, EmulatorError, ExitedCTAError
-from cutecourse.emulator.memory.space import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
 
 __all__ = ["SharedTargets", "take_shared_space"]
 
@@ -85,7 +86,7 @@ class SharedTargets:
             # Whole warps, mostly.
             for each in given:
                 rows = each[lanes].reshape(-1, WARP_SIZE)
-                if b"\x00" in (rows == rows[:, :1]).tobytes():
+                if not all_true(rows == rows[:, :1]):
                     return list(range(count))
             return list(range(0, count, WARP_SIZE))
         warps = (lanes // WARP_SIZE).tolist()
@@ -94,7 +95,7 @@ class SharedTargets:
             sizes = np.diff([*starts, count])
             for each in given:
                 own = each[lanes]
-                if b"\x00" in (own == np.repeat(own[starts], sizes)).tobytes():
+                if not all_true(own == np.repeat(own[starts], sizes)):
                     return list(range(count))
         return starts
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from cutecourse.dtypes import DType, DTypeError, from_numpy
 from cutecourse.dtypes import dtype as dtype_by_name
-from cutecourse.emulator.core.bundle import CHUNK, CHUNK_TYPE
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE
+from cutecourse.emulator.core.memory import Allocation
 from cutecourse.emulator.errors import LaunchError
-from cutecourse.emulator.memory.space import Allocation
 from cutecourse.emulator.memory.swizzle import SPANS, chunk_numbers
 
 __all__ = ["TOKEN_BYTES", "BoundTensorMap", "TensorMap", "TensorMapError", "Window", "covered"]

@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.tensor_memory_order import Clock, Order
 from cutecourse.emulator.checks.tensor_memory_sums import Sums
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.memory import POISON
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import (
     EmulatorError,
     TensorMemoryAllocationError,
     TensorMemoryFreed,
     TensorMemoryOutside,
 )
-from cutecourse.emulator.memory.space import POISON
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.origin import Origin
@@ -396,7 +397,7 @@ class TensorMemories:
         bundle.machine.changes += 1
         ticket.answer(start)
         if ticket.split is not None:
-            bundle.machine.unpark(bundle, ticket.split, ticket.following)
+            bundle.unpark(ticket.split, ticket.following)
 
     def _partners(self, ticket: Ticket) -> list[Ticket] | None:
         """The requests that go together, one for each CTA; None while the peer has not come."""

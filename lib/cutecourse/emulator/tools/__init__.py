@@ -1,1 +1,1 @@
-"""What is built on a launch: many seeds, several processes, replay for traces."""
+"""What is built on launches: one kernel under many seeds, and what differs between its runs."""

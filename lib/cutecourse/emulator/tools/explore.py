@@ -21,7 +21,7 @@ from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.launch import LaunchResult
 from cutecourse.emulator.launch import launch as launch_once
 from cutecourse.emulator.memory.tensor_map import TensorMap
-from cutecourse.emulator.tools.argument_copies import Copies
+from cutecourse.emulator.recording.argument_copies import Copies
 from cutecourse.emulator.tools.explore_tables import grouped, outcomes_html, outcomes_text
 from cutecourse.emulator.tools.trace_alignment import Stop, TraceAlignment, align_traces
 from cutecourse.ptx.parser import parse

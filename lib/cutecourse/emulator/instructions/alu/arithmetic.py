@@ -5,7 +5,8 @@ What a type means is in `integers` and `floats`; here each name finds the functi
 
 from __future__ import annotations
 
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.alu import floats, integers
 

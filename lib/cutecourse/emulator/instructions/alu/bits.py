@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask, put
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import KINDS, Mask, put
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.alu.integers import map_lanes
 from cutecourse.ptx.syntax import Pair
@@ -89,9 +91,9 @@ def shift(site: Site) -> Step:
     if constant is not None:
         distance = min(constant & 0xFFFFFFFF, most)
         if distance == bits:
-            zero = site.program.constant_slot(kind, 0)
+            zero = site.constant_slot(kind, 0)
             return map_lanes((kind, target), [(kind, zero)], lambda x: x)
-        held = site.program.constant_slot(kind, distance)
+        held = site.constant_slot(kind, distance)
         ufunc = np.left_shift if left else np.right_shift
 
         def by_constant(bundle: Bundle, mask: Mask) -> None:

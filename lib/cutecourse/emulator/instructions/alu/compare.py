@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask, put
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import KINDS, Mask, put
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.alu.floats import FLOAT_KINDS, bits_kind, format_of
 from cutecourse.emulator.numbers.formats import flush_subnormals

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask, put
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import KINDS, Mask, any_true, put
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.numbers import formats as numerics
 from cutecourse.emulator.numbers.formats import FORMATS, Bits, FloatFormat, Rounding
@@ -112,7 +114,7 @@ def _cast_bits(held: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
     """Floats in another format, rounded to the nearest by NumPy; NaN becomes the format's canonical one."""
     result = held.astype(KINDS[fmt.name][1]).view(f"u{fmt.bits // 8}")
     nan = np.isnan(held)
-    if b"\x01" in nan.tobytes():
+    if any_true(nan):
         result[nan] = fmt.nan
     return result
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, WARP_SIZE, Bundle, Mask, put
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Sink, Vector
@@ -70,7 +72,7 @@ def _unpack(site: Site, word: str, bits: int) -> Step:
     targets = site.destinations(0, part)
     register = site.register(site.operand(1))
     if register is not None and register.bits == bits:
-        pairs = zip(targets, site.program.part_slots(register, part), operand.items, strict=True)
+        pairs = zip(targets, site.part_slots(register, part), operand.items, strict=True)
         return _moves(
             part, [(target, source) for target, source, item in pairs if not isinstance(item, Sink)]
         )
@@ -93,7 +95,7 @@ def _pack(site: Site, word: str, bits: int) -> Step:
     sources = site.sources(1, part)
     register = site.register(site.operand(0))
     if register is not None and register.bits == bits:
-        return _moves(part, list(zip(site.program.part_slots(register, part), sources, strict=True)))
+        return _moves(part, list(zip(site.part_slots(register, part), sources, strict=True)))
     target = site.destination(0, word)
     dtype, wide = KINDS[part][1], KINDS[word][1]
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask
-from cutecourse.emulator.core.registry import Step
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import KINDS, Mask, any_true
+from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.alu.integers import map_lanes
 from cutecourse.emulator.numbers import exact
@@ -61,7 +62,7 @@ def canonical(values: Values, kind: str, *operands: Values) -> Values:
     For f64 the operands may pass on their NaN; they stand in the order in which the hardware looks at them.
     """
     wrong = values != values  # noqa: PLR0124 - only a NaN differs from itself
-    if b"\x01" not in wrong.tobytes():
+    if not any_true(wrong):
         return values
     if kind == "f64":
         bits = (np.ascontiguousarray(x).view(np.uint64) for x in operands)
@@ -162,7 +163,7 @@ def _fused_f32(site: Site, slow: Callable[..., Values]) -> Step:
         doubtful = (total.view(np.uint64) & low) == halfway
         doubtful |= field == exponent
         doubtful |= (field == 0) & (total != 0)
-        if b"\x01" in doubtful.tobytes():
+        if any_true(doubtful):
             words = bundle.rows["f32"]
             x, y, z = (words[s].view(np.uint32)[doubtful] for s in (a, b, c))
             bits[doubtful] = slow(x, y, z)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask, put
-from cutecourse.emulator.core.registry import Step
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import KINDS, Mask, put
+from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.site import Site
 
 __all__ = [
@@ -93,7 +94,7 @@ def add_sub(site: Site, name: str) -> Step:
 
 
 def _carry(site: Site) -> int:
-    return site.program.named_slot("pred", "condition code carry")
+    return site.named_slot("pred", "condition code carry")
 
 
 def add_with_carry(site: Site, name: str, *, carry_in: bool, carry_out: bool) -> Step:

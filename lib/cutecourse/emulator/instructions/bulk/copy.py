@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.provenance import follow
-from cutecourse.emulator.core.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE, Mask
+from cutecourse.emulator.core.memory import WRITTEN
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
@@ -36,7 +39,6 @@ from cutecourse.emulator.instructions.bulk.pieces import (
     take_operands,
 )
 from cutecourse.emulator.instructions.bulk.reduce import OPERATIONS, Reduction, reduction
-from cutecourse.emulator.memory.space import WRITTEN
 
 __all__: list[str] = []
 

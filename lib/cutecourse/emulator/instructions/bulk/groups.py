@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Mask
-from cutecourse.emulator.core.hazards import report
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.bulk.pieces import Out
 

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.block_end import check_landing
-from cutecourse.emulator.checks.proxies import BY_THREADS, IN_SIGHT, all_in_sight
-from cutecourse.emulator.checks.race_words import describe_unwritten
-from cutecourse.emulator.core.bundle import CHUNK, CHUNK_TYPE, WARP_SIZE, Bundle, Cohort
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE
 from cutecourse.emulator.core.machine import Machine, PendingWork
+from cutecourse.emulator.core.memory import RANK_SHIFT, Allocation
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import AddressSource, Site
 from cutecourse.emulator.errors import (
     AddressError,
@@ -33,7 +33,8 @@ from cutecourse.emulator.errors import (
     MulticastError,
 )
 from cutecourse.emulator.instructions.sync.mbarrier_state import complete_tx
-from cutecourse.emulator.memory.space import RANK_SHIFT, Allocation
+from cutecourse.emulator.memory.proxies import BY_THREADS, IN_SIGHT, all_in_sight
+from cutecourse.emulator.memory.unwritten import describe_unwritten
 
 if TYPE_CHECKING:
     from cutecourse.emulator.checks.race_operations import Operation

@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.provenance import follow
-from cutecourse.emulator.core.bundle import CHUNK, CHUNK_TYPE, Bundle, Mask
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, Mask
+from cutecourse.emulator.core.memory import PARAM_WINDOW
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
@@ -37,7 +40,6 @@ from cutecourse.emulator.instructions.bulk.pieces import (
     take_pair,
 )
 from cutecourse.emulator.instructions.bulk.reduce import OPERATIONS, Reduction, reduction
-from cutecourse.emulator.memory.space import PARAM_WINDOW
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, Window, covered
 from cutecourse.emulator.numbers.formats import FORMATS
 from cutecourse.ptx.syntax import Address, Vector
@@ -330,8 +332,8 @@ def _find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTenso
         start = address - found.base
         token = found.data[start : start + TOKEN_BYTES].tobytes()
         parameters = bundle.machine.parameters
-        bound = parameters.tensor_maps.get(token) if parameters is not None else None
-        if bound is not None:
+        if parameters is not None and token in parameters.tensor_maps:
+            bound: BoundTensorMap = parameters.tensor_maps[token]
             return bound
         where = f"in {found.name}"
     else:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask, Split, put
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.frame import size_of
-from cutecourse.emulator.core.machine import WAIT
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, KernelTrap
 from cutecourse.emulator.instructions.control.library import LIBRARY
-from cutecourse.ptx.scopes import LabelSymbol, Register
+from cutecourse.ptx.scopes import Register
 from cutecourse.ptx.syntax import BranchTargets, Function, Name, Operand, Sequence, Variable
 
-__all__ = ["copy_results"]
+__all__: list[str] = []
 
 
 class _Always:
@@ -40,8 +41,7 @@ def bra(site: Site) -> Step:
     Source:     PTX ISA 9.0, Control Flow Instructions: bra (#control-flow-instructions-bra).
     """
     site.has("uni")
-    target = site.program.label_block(site.label(0))
-    site.program.edge(target)
+    target = site.jump(0)
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
         return target
@@ -65,13 +65,7 @@ def brx_idx(site: Site) -> Step:
     table = site.scope.lookup(operand.text) if isinstance(operand, Name) else None
     if not isinstance(table, BranchTargets):
         site.invalid(f"{operand} is not a list of branch targets")
-    targets = []
-    for label in table.labels:
-        found = site.scope.lookup(label)
-        if not isinstance(found, LabelSymbol):
-            site.invalid(f"{label} is not a label of this function")
-        targets.append(site.program.label_block(found))
-        site.program.edge(targets[-1])
+    targets = [site.jump_to(label) for label in table.labels]
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
         row = bundle.rows["u32"][index]
@@ -88,7 +82,7 @@ def brx_idx(site: Site) -> Step:
             )
         found: list[int] = np.unique(values).tolist()
         for other in found[1:]:
-            bundle.machine.fork(bundle, split, row == np.uint32(other), targets[other])
+            bundle.fork(split, row == np.uint32(other), targets[other])
         return targets[found[0]]
 
     return _Always(control)
@@ -105,7 +99,7 @@ def exit_(site: Site) -> Step:
     """
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
-        return bundle.machine.exit(bundle, split)
+        return bundle.exit(split)
 
     return _Always(control)
 
@@ -122,7 +116,7 @@ def ret(site: Site) -> Step:
     site.has("uni")
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
-        return bundle.machine.leave(bundle, split)
+        return bundle.leave(split)
 
     return _Always(control)
 
@@ -206,20 +200,16 @@ def _copy_row(kind: str, target: int, source: int) -> Step:
 
 def _pass(site: Site, formal: Variable, actual: Operand, callee: Function, *, back: bool) -> Step:
     """Copy an argument into a parameter or, with `back`, a result out of one."""
-    program = site.program
     if formal.space == "reg":
-        bits = {1: "pred", 8: "u8", 16: "u16", 32: "u32", 64: "u64"}
-        register = program.formal_register(callee, formal.name)
-        kind = bits[register.bits]
-        inner = program.formal_slot(callee, register, kind)
+        kind, inner = site.formal(callee, formal.name)
         if back:
             return _copy_row(kind, site.write(actual, kind), inner)
         return _copy_row(kind, inner, site.read(actual, kind))
     variable = site.scope.lookup(actual.text) if isinstance(actual, Name) else None
     if not isinstance(variable, Variable) or variable.space != "param":
         site.unsupported(f"{actual} is passed for the parameter {formal.name}, but is not a .param variable")
-    inner_offset = program.local_offset(formal, callee.name)
-    outer_offset = program.local_offset(variable)
+    inner_offset = site.local_offset(formal, callee.name)
+    outer_offset = site.local_offset(variable)
     if inner_offset is None or outer_offset is None:
         site.invalid(f"{actual} has no place in parameter space")
     size = size_of(formal)
@@ -230,7 +220,7 @@ def _pass(site: Site, formal: Variable, actual: Operand, callee: Function, *, ba
     return _copy_bytes(inner_offset, outer_offset, size)
 
 
-def copy_results(site: Site) -> list[Step]:
+def _copy_results(site: Site) -> list[Step]:
     """The steps at the place a call returns to: the function's results into the call's operands."""
     results, callee, _ = _parts(site)
     if callee.body is None:
@@ -241,7 +231,7 @@ def copy_results(site: Site) -> list[Step]:
     ]
 
 
-@instruction("call", control=True)
+@instruction("call", control=True, behind=_copy_results)
 def call(site: Site) -> Step:
     """Run a device function and continue after the call.
 
@@ -253,7 +243,6 @@ def call(site: Site) -> Step:
     """
     site.has("uni")
     results, callee, arguments = _parts(site)
-    program = site.program
     if callee.body is None:
         builtin = LIBRARY.get(callee.name)
         if builtin is None:
@@ -263,7 +252,7 @@ def call(site: Site) -> Step:
         _pass(site, formal, actual, callee, back=False)
         for formal, actual in zip(callee.params, arguments, strict=True)
     ]
-    target = program.starts[callee.name]
+    target = site.program.starts[callee.name]
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
         for step in steps:

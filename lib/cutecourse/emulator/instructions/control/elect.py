@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask, put
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 
 __all__: list[str] = []

@@ -6,11 +6,12 @@ import re
 import struct
 from collections.abc import Callable
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Split, put
-from cutecourse.emulator.core.registry import Step
+from cutecourse.emulator.core.bundle import Bundle, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE, put
+from cutecourse.emulator.core.memory import LOCAL_WINDOW, WINDOW_BITS
+from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, KernelTrap
-from cutecourse.emulator.memory.space import LOCAL_WINDOW, WINDOW_BITS
 from cutecourse.ptx.syntax import Name, Operand, Variable
 
 __all__ = ["LIBRARY"]
@@ -22,7 +23,7 @@ _CONVERSION = re.compile(r"%([-+ #0]*)(\d*)((?:\.\d*)?)(hh|h|ll|l|z|t|j)?([dioux
 def _parameter(site: Site, operand: Operand) -> tuple[int, int]:
     """Offset and size of a .param variable that a call names."""
     variable = site.scope.lookup(operand.text) if isinstance(operand, Name) else None
-    offset = site.program.local_offset(variable) if isinstance(variable, Variable) else None
+    offset = site.local_offset(variable) if isinstance(variable, Variable) else None
     if offset is None:
         site.invalid(f"{operand} is not a .param variable")
     return offset, 8

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split
-from cutecourse.emulator.core.hazards import report
-from cutecourse.emulator.core.machine import WAIT
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import LaunchError, RegisterPoolError
@@ -189,7 +190,7 @@ class _Pool:
             reason = split.waiting
             at = self.ask(reason.site, asleep, split, reason.count, reason.following, again=True)
             if at != WAIT:
-                asleep.machine.unpark(asleep, split, at)
+                asleep.unpark(split, at)
 
     def ask(
         self, site: Site, bundle: Bundle, split: Split, count: int, following: int, *, again: bool = False
@@ -212,7 +213,7 @@ class _Pool:
         if served:
             away = np.zeros_like(bundle.full)
             away[short] = True
-            asleep = bundle.machine.fork(bundle, split, away, split.at)
+            asleep = bundle.fork(split, away, split.at)
         asleep.waiting = _PoolWait(site, self, bundle.warp, count, following)
         self.waiting.append((bundle, asleep))
         return following if asleep is not split else WAIT

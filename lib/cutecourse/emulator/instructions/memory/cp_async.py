@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AlignmentError, InvalidOperand
 from cutecourse.emulator.memory.access import Access
-from cutecourse.emulator.memory.memory_events import log_lanes
+from cutecourse.emulator.recording.memory_events import log_lanes
 
 __all__ = ["when_complete"]
 

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, Bundle, Mask, put
-from cutecourse.emulator.core.registry import Step, instruction
-from cutecourse.emulator.core.site import AddressSource, Site
-from cutecourse.emulator.memory.access import Access
-from cutecourse.emulator.memory.space import (
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import KINDS, Mask, put
+from cutecourse.emulator.core.memory import (
     CONST_WINDOW,
     GLOBAL_BASE,
     LOCAL_WINDOW,
@@ -20,6 +18,10 @@ from cutecourse.emulator.memory.space import (
     SHARED_WINDOW,
     WINDOW_BITS,
 )
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.site import AddressSource, Site
+from cutecourse.emulator.memory.access import Access
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Vector
 
@@ -67,10 +69,10 @@ def _where(site: Site, space: str, address: AddressSource) -> tuple[str, bool]:
     variable = address.symbol
     if variable is None:
         if space == "param":
-            return ("param" if site.program.in_entry else "local"), False
+            return ("param" if site.in_entry else "local"), False
         return space, False
     if variable.space == "param":
-        inside = site.program.local_offset(variable) is not None
+        inside = site.local_offset(variable) is not None
         return ("local", False) if inside else ("param", True)
     if space == "generic":
         return variable.space, False
@@ -179,7 +181,7 @@ def _load_parameter(site: Site, address: int, size: int, targets: list[tuple[str
         start = address - allocation.base + position * size
         raw = allocation.data[start : start + size].tobytes()
         bits = int.from_bytes(raw, "little", signed=wide[0] == "s")
-        pairs.append((wide, slot, site.program.constant_slot(wide, bits & ((1 << KINDS[wide][0]) - 1))))
+        pairs.append((wide, slot, site.constant_slot(wide, bits & ((1 << KINDS[wide][0]) - 1))))
 
     def load(bundle: Bundle, mask: Mask) -> None:
         for wide, slot, constant in pairs:
@@ -304,11 +306,11 @@ def cvta(site: Site) -> Step:
     kind = site.type("u64", "u32")
     if kind == "u32":
         site.unsupported("addresses of 32 bits")
-    space = "local" if space == "param" and not site.program.in_entry else space
+    space = "local" if space == "param" and not site.in_entry else space
     window = {"shared": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
     target, source = site.destination(0, "u64"), site.source(1, "u64")
-    distance = site.program.constant_slot("u64", (-window if back else window) & ((1 << 64) - 1))
-    high_bits = site.program.constant_slot("u64", PARAM_WINDOW)
+    distance = site.constant_slot("u64", (-window if back else window) & ((1 << 64) - 1))
+    high_bits = site.constant_slot("u64", PARAM_WINDOW)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         rows = bundle.rows["u64"]

@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.dtypes import b16
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps, whole_warps
 from cutecourse.emulator.instructions.mma.fragments import ldmatrix_fragment

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.dtypes import DType, dtype
-from cutecourse.emulator.core.bundle import Bundle, Mask
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import Mask
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps, whole_warps
 from cutecourse.emulator.instructions.mma.fragments import Fragment, mma_fragment

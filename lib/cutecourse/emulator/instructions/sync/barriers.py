@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split, warps_of
-from cutecourse.emulator.core.machine import WAIT
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE, warps_of
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierError, InvalidOperand, NonUniformOperand
 
@@ -138,7 +139,7 @@ class _Barriers:
                 self._release(bundle, split, sums)
             else:
                 reason = split.waiting
-                other = bundle.machine.fork(bundle, split, ~go, split.at)
+                other = bundle.fork(split, ~go, split.at)
                 other.waiting = reason
                 still.append((bundle, other))
                 self._release(bundle, split, sums)
@@ -161,7 +162,7 @@ class _Barriers:
         if bundle.machine.recorder is not None:
             mask = bundle.full if split.mask is None else split.mask
             _tell(bundle, mask, "barrier.resume", reason.line, reason.barrier)
-        bundle.machine.unpark(bundle, split, reason.following)
+        bundle.unpark(split, reason.following)
 
 
 def _tell(bundle: Bundle, lanes: NDArray[np.bool_], kind: str, line: int, number: int) -> None:
@@ -266,7 +267,7 @@ def _gather(site: Site, bundle: Bundle, split: Split, part: _WarpPart) -> int:
             member.waiting = reason
             continue
         if (mask & ~ready).any():
-            rest = bundle.machine.fork(bundle, member, ~ready, member.at)
+            rest = bundle.fork(member, ~ready, member.at)
             rest.waiting = reason
         members.append((member, reason))
     return _arrive(site, bundle, members, ready, part.following, current=split)
@@ -322,7 +323,7 @@ def _arrive(
         elif member is current:
             going = following
         else:
-            bundle.machine.unpark(bundle, member, reason.following)
+            bundle.unpark(member, reason.following)
     state.settle(barrier)
     if part.sync and current in bundle.splits and current.waiting is None:
         return current.at
@@ -444,7 +445,7 @@ def bar_warp_sync(site: Site) -> Step:
                 continue
             reason = one.waiting
             if (there & ~go).any():
-                rest = bundle.machine.fork(bundle, one, ~go, one.at)
+                rest = bundle.fork(one, ~go, one.at)
                 rest.waiting = reason
             one.waiting = None
             one.at = reason.following

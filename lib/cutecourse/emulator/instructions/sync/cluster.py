@@ -1,7 +1,7 @@
 """Clusters: their barrier, and addresses in the shared memory of other CTAs.
 
 Loads, stores and atomics in .shared::cluster are defined in instructions.memory (load_store, atomics): an
-address in shared memory carries the rank of its CTA (see memory.space). Stores that signal an mbarrier are
+address in shared memory carries the rank of its CTA (see core.memory). Stores that signal an mbarrier are
 in async_store.
 """
 
@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import KINDS, WARP_SIZE, Bundle, Cohort, Mask, Split, put
-from cutecourse.emulator.core.machine import WAIT
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
+from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
+from cutecourse.emulator.core.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, BarrierError, InvalidOperand
-from cutecourse.emulator.memory.space import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
 
 __all__: list[str] = []
 
@@ -115,14 +116,14 @@ class _ClusterBarrier:
                 self.waiting.append((bundle, split))
                 continue
             if (mask & ~go).any():
-                other = bundle.machine.fork(bundle, split, ~go, split.at)
+                other = bundle.fork(split, ~go, split.at)
                 other.waiting = reason
                 self.waiting.append((bundle, other))
             if races is not None:
                 races.cluster_leave(bundle, go)
             if bundle.machine.recorder is not None:
                 _tell(bundle, go, "cluster.resume", reason.line)
-            bundle.machine.unpark(bundle, split, reason.following)
+            bundle.unpark(split, reason.following)
 
 
 def _tell(bundle: Bundle, lanes: Lanes, kind: str, line: int, **data: Any) -> None:
@@ -229,7 +230,7 @@ def cluster_wait(site: Site) -> Step:
             return following
         asleep = split
         if passed.any():
-            asleep = bundle.machine.fork(bundle, split, blocked, split.at)
+            asleep = bundle.fork(split, blocked, split.at)
         asleep.waiting = _ClusterWait(site.line, following, barrier)
         barrier.waiting.append((bundle, asleep))
         return following if asleep is not split else WAIT

@@ -10,11 +10,13 @@ import re
 
 import numpy as np
 
-from cutecourse.emulator.checks.proxies import ORDERING_FENCES, fence_shared
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand
+from cutecourse.emulator.memory.proxies import ORDERING_FENCES, fence_shared
 
 __all__: list[str] = []
 

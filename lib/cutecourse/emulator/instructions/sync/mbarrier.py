@@ -11,10 +11,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask, Split, put
-from cutecourse.emulator.core.machine import WAIT
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
 from cutecourse.emulator.instructions.memory.cp_async import when_complete
@@ -375,7 +376,7 @@ class _Look:
         """Let the lanes wait whose phases are not complete; the others go on."""
         asleep = split
         if passed.any():
-            asleep = bundle.machine.fork(bundle, split, ~passed, split.at)
+            asleep = bundle.fork(split, ~passed, split.at)
         for group in groups:
             group.barrier.waiters.append(group)
         for other in list(bundle.splits):
@@ -383,7 +384,7 @@ class _Look:
             if isinstance(wait, PhaseWait) and wait.following == following and other.stack == asleep.stack:
                 # Blocks that have come here one after the other wait, and go on, together.
                 groups = [*wait.dissolve(), *groups]
-                bundle.machine.join(bundle, asleep, other)
+                bundle.join(asleep, other)
         asleep.waiting = PhaseWait(
             bundle,
             asleep,

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.block_end import block_ended
-from cutecourse.emulator.core.bundle import WARP_SIZE, Cohort
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
 from cutecourse.trace.words import number
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Split, put
+from cutecourse.emulator.core.bundle import Bundle, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE, put
 
 if TYPE_CHECKING:
     from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
@@ -80,17 +81,17 @@ class PhaseWait:
                     barrier=group.barrier.about(),
                     parity=group.parity,
                 )
-        machine.unpark(bundle, self.split, self.following)
+        bundle.unpark(self.split, self.following)
         self.groups = []
 
     def wake_some(self) -> None:
         """Let the lanes go on whose phase has completed; the others wait on as a split of their own."""
-        bundle, machine = self.bundle, self.bundle.machine
+        bundle = self.bundle
         waiting = [group for group in self.groups if not group.done]
         rest = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
         for group in waiting:
             rest[group.warp, group.lanes] = True
-        other = machine.fork(bundle, self.split, rest, self.split.at)
+        other = bundle.fork(self.split, rest, self.split.at)
         other.waiting = PhaseWait(
             bundle,
             other,

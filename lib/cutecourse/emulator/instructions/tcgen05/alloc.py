@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Split
-from cutecourse.emulator.core.hazards import report
-from cutecourse.emulator.core.machine import WAIT
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import (
@@ -113,7 +114,6 @@ def _check_warp(origin: Origin, memory: TensorMemory, *, allocates: bool) -> Non
 
 def _ask(bundle: Bundle, split: Split, tickets: list[Ticket], following: int) -> int:
     """Enter requests, one for each warp; those that wait become splits of their own."""
-    machine = bundle.machine
     memories = TensorMemories.of(bundle.cohort)
     for ticket in tickets:
         memories.ask(ticket)
@@ -122,7 +122,7 @@ def _ask(bundle: Bundle, split: Split, tickets: list[Ticket], following: int) ->
         lanes = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
         lanes[ticket.cluster] = True
         mask = bundle.full if split.mask is None else split.mask
-        own = split if (mask & ~lanes).sum() == 0 else machine.fork(bundle, split, lanes, split.at)
+        own = split if (mask & ~lanes).sum() == 0 else bundle.fork(split, lanes, split.at)
         ticket.split = own
         own.waiting = ticket
     return WAIT if split.waiting is not None else following

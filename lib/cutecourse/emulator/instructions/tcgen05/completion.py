@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.proxies import all_in_sight
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.tcgen05.placement import Matrix, Part, along_k
+from cutecourse.emulator.memory.proxies import all_in_sight
 from cutecourse.emulator.memory.tensor_memory import Region, TensorMemory
 from cutecourse.emulator.numbers.tcgen05_sums import Factors, accumulate_in_turn, numbers, sums_are_exact
 

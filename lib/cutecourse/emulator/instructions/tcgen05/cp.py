@@ -7,9 +7,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group

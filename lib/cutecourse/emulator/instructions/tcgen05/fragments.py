@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE
+from cutecourse.emulator.core.kinds import WARP_SIZE
 
 __all__ = ["MOST_REGISTERS", "SHAPES", "Fragment", "fragment"]
 

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import TensorMemoryLanesError

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.operands import Found, check_operand, good_operands, has_repeats
 from cutecourse.emulator.checks.provenance import BY_MMA, follow
-from cutecourse.emulator.checks.proxies import all_in_sight
 from cutecourse.emulator.checks.reductions import check_reduction
-from cutecourse.emulator.core.bundle import CHUNK, WARP_SIZE, Bundle, Cohort, Mask
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import (
     AddressError,
@@ -31,6 +32,7 @@ from cutecourse.emulator.instructions.tcgen05.placement import Matrix, Part, mat
 from cutecourse.emulator.instructions.tcgen05.queue import Link, Operation, Queue, check_source
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, decode_instruction
+from cutecourse.emulator.memory.proxies import all_in_sight
 from cutecourse.emulator.memory.tensor_memory import (
     Moving,
     Region,

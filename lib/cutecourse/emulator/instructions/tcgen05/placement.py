@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import CHUNK
+from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.memory.matrix_descriptor import chunk_offsets, decode_matrix
 from cutecourse.emulator.memory.tensor_memory import LANES, Region
 

@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.proxies import BY_THREADS, all_in_sight
-from cutecourse.emulator.checks.race_words import describe_unwritten
-from cutecourse.emulator.core.bundle import CHUNK, WARP_SIZE, Cohort
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
+from cutecourse.emulator.memory.proxies import BY_THREADS, all_in_sight
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
+from cutecourse.emulator.memory.unwritten import describe_unwritten
 
 __all__ = ["Link", "Operation", "Queue", "check_source"]
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.bulk.pieces import check_alive, destination_ranks
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers, arrive_async

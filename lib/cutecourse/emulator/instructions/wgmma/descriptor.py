@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import CHUNK
+from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, MatrixDescriptor, chunk_offsets
 
 __all__ = ["SharedMatrix", "decode", "shared_matrix"]

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split
+from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.errors import DivergedWarp, NonUniformOperand
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Warpgroup:
         waiting, self.waiting = self.waiting, []
         for bundle, split in waiting:
             if split in bundle.splits and isinstance(split.waiting, Lagging):
-                bundle.machine.unpark(bundle, split)
+                bundle.unpark(split)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from cutecourse.emulator.checks.operands import check_operand
 from cutecourse.emulator.checks.reductions import Matrix, check_reduction
 from cutecourse.emulator.checks.wgmma_registers import Flight, share
-from cutecourse.emulator.core.bundle import CHUNK, WARP_SIZE, Bundle
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site

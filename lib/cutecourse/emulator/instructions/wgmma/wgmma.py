@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.provenance import follow
-from cutecourse.emulator.checks.wgmma_registers import Flight, InFlight, share
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask, Split
-from cutecourse.emulator.core.hazards import report
+from cutecourse.emulator.checks.wgmma_registers import Flight, InFlight, Watched, share
+from cutecourse.emulator.core.bundle import Bundle, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.registry import Step, instruction
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import NonUniformOperand
@@ -156,7 +158,7 @@ def _form(site: Site) -> Form:
     if a_in_registers and len(a_slots) != _A_REGISTERS:
         site.invalid(f"A takes {_A_REGISTERS} registers, but {len(a_slots)} are given")
     flags = _immediates(site, a, a_in_registers=a_in_registers)
-    watched, function = site.program.watched, site.program.function_now
+    watched, function = site.program.own(Watched), site.function
     return Form(
         site=site,
         n=n,
@@ -308,11 +310,11 @@ def wait_group(site: Site) -> Step:
         if len(lagging) < len(clusters):
             away = np.zeros_like(bundle.full)
             away[list(lagging)] = True
-            waiting = bundle.machine.fork(bundle, split, away, split.at)
+            waiting = bundle.fork(split, away, split.at)
         reason = Lagging(site.line, next(iter(lagging.values())).site)
         for late in lagging.values():
             late.group.waiting.append((bundle, waiting))
-        parked = bundle.machine.park(bundle, waiting, reason, split.at)
+        parked = bundle.park(waiting, reason, split.at)
         return parked if waiting is split else following
 
     return control

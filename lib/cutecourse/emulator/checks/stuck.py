@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cutecourse.emulator.checks.block_end import unexpected, unexpected_multicast
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Cohort, Split
+from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.errors import (
     BudgetExceeded,
     DeadlockError,
@@ -152,7 +153,7 @@ def _line(bundle: Bundle, split: Split) -> int | None:
 def _error(kind: type[EmulatorError], problem: str, wait: _Wait) -> EmulatorError:
     mask = wait.bundle.full if wait.split.mask is None else wait.split.mask
     lane = wait.warp * WARP_SIZE + int(np.flatnonzero(mask[wait.warp])[0])
-    return wait.bundle.machine.error(kind, problem, wait.line, wait.bundle, lane)
+    return wait.bundle.error(kind, problem, wait.line, lane)
 
 
 def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:

@@ -15,7 +15,7 @@ from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.memory.tensor_memory import TensorMemories
-from cutecourse.emulator.tools.argument_copies import Copies
+from cutecourse.emulator.recording.argument_copies import Copies
 from cutecourse.trace import CtaMemory, Event, Mbarrier, Recorder, Snapshot, TraceError
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cutecourse.emulator.core.hazards import Note
+    from cutecourse.emulator.core.memory import Allocation
     from cutecourse.emulator.core.scheduler import Scheduler
-    from cutecourse.emulator.memory.space import Allocation
 
 __all__ = ["run_parts"]
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import WARP_SIZE, Bundle, Mask
-from cutecourse.emulator.memory.space import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.memory import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.machine import Machine
@@ -158,7 +159,7 @@ def _name(machine: Machine, allocation: Allocation) -> str:
     if parameters is not None:
         for bound in parameters.tensor_maps.values():
             if bound.allocation is allocation and bound.map.name is not None:
-                return bound.map.name
+                return str(bound.map.name)
         for name, offset in parameters.offsets.items():
             if int.from_bytes(parameters.data[offset : offset + 8], "little") == allocation.base:
                 return name

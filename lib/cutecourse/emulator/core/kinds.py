@@ -1,0 +1,83 @@
+"""What a lane, a register and a chunk are: the widths and NumPy types that everything here agrees on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CHUNK", "CHUNK_TYPE", "KINDS", "WARP_SIZE", "Mask", "all_true", "any_true", "put", "warps_of"]
+
+WARP_SIZE = 32
+CHUNK = 16
+"""Bytes that asynchronous copies and tcgen05's matrices move at least."""
+CHUNK_TYPE = np.dtype(np.complex128)
+"""A chunk as one element. It is no number: NumPy has no plain type of 16 bytes, and it copies, gathers and
+scatters elements of this one as fast as any."""
+Mask = NDArray[np.bool_] | None
+"""Which lanes take part: shape (n_warps, 32), or None when all do."""
+
+
+def _alternate(name: str) -> np.dtype[Any]:
+    import ml_dtypes
+
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found
+
+
+# How a register's bits can be looked at: (bits of the register, NumPy type, elements in a register).
+KINDS: dict[str, tuple[int, np.dtype[Any], int]] = {
+    "pred": (1, np.dtype(np.bool_), 1),
+    "u8": (8, np.dtype(np.uint8), 1),
+    "s8": (8, np.dtype(np.int8), 1),
+    "u16": (16, np.dtype(np.uint16), 1),
+    "s16": (16, np.dtype(np.int16), 1),
+    "f16": (16, np.dtype(np.float16), 1),
+    "bf16": (16, _alternate("bfloat16"), 1),
+    "u32": (32, np.dtype(np.uint32), 1),
+    "s32": (32, np.dtype(np.int32), 1),
+    "f32": (32, np.dtype(np.float32), 1),
+    "u64": (64, np.dtype(np.uint64), 1),
+    "s64": (64, np.dtype(np.int64), 1),
+    "f64": (64, np.dtype(np.float64), 1),
+    "f16x2": (32, np.dtype(np.float16), 2),
+    "bf16x2": (32, _alternate("bfloat16"), 2),
+    "u16x2": (32, np.dtype(np.uint16), 2),
+    "s16x2": (32, np.dtype(np.int16), 2),
+    "u8x4": (32, np.dtype(np.uint8), 4),
+    "s8x4": (32, np.dtype(np.int8), 4),
+    "f32x2": (64, np.dtype(np.float32), 2),
+    "u32x2": (64, np.dtype(np.uint32), 2),
+}
+for _bits in (8, 16, 32, 64):
+    KINDS[f"b{_bits}"] = KINDS[f"u{_bits}"]
+
+
+def any_true(mask: NDArray[Any]) -> bool:
+    """Whether a truth value of an array is set; for few of them much sooner than `mask.any()`."""
+    return b"\x01" in mask.tobytes()
+
+
+def all_true(mask: NDArray[Any]) -> bool:
+    """Whether all truth values of an array are set; for few of them much sooner than `mask.all()`."""
+    return b"\x00" not in mask.tobytes()
+
+
+def warps_of(lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which warps have one of the lanes: (n_warps, 32) -> (n_warps,)."""
+    found: NDArray[np.bool_] = np.logical_or.reduce(lanes, axis=1)
+    return found
+
+
+def put(row: NDArray[Any], values: Any, mask: Mask) -> None:
+    """Write values into a register's row, in the lanes of the mask only.
+
+    Shapes: row (n_warps, 32) or, for a packed kind, (n_warps, 32, elements); values broadcast to it.
+    """
+    if mask is None:
+        row[...] = values
+    elif row.ndim == 2:
+        np.copyto(row, values, where=mask, casting="unsafe")
+    else:
+        np.copyto(row, values, where=mask[..., None], casting="unsafe")

@@ -1,0 +1,80 @@
+"""Observers: how checks, traces and families of instructions hear what happens in a launch.
+
+The machine and the instructions announce what they do. They don't know who listens. An observer subclasses
+`Observer` and defines the methods of the events it wants to hear. Each cohort has a `Listeners`, with one
+tuple of bound methods for each event, so an event is announced like this, and costs nothing where nobody
+listens:
+
+    for tell in bundle.cohort.listeners.flagged:
+        tell(bundle, mask)
+
+Observers hear an event in the order in which they subscribed. An observer may raise an error that ends the
+launch; it changes nothing that the kernel could see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Listeners", "Observer"]
+
+
+class Observer:
+    """The events of a cohort. Every method here is one event; those that a subclass defines are called."""
+
+    # --- lanes and blocks -------------------------------------------------------------------------------
+
+    def lanes_ended(self, bundle: Any, mask: NDArray[np.bool_]) -> None:
+        """Lanes of a bundle, shape (n, 32), have ended; `bundle.live` is without them already."""
+
+    def cohort_ended(self, cohort: Any) -> None:
+        """All blocks of the cohort have ended, and their memory is still there."""
+
+    # --- threads' accesses of memory --------------------------------------------------------------------
+
+    def accessed(
+        self,
+        access: Any,
+        bundle: Any,
+        index: NDArray[np.int64],
+        lanes: NDArray[np.int64] | None,
+        *,
+        away: bool,
+    ) -> None:
+        """Lanes are about to read or write shared memory.
+
+        index  of each word among the cohort's shared memory, in units of the access's size.
+        lanes  flattened lanes, or None for all; away: some of the words lie in other CTAs.
+        """
+
+    def flagged(self, bundle: Any, mask: NDArray[np.bool_] | None) -> None:
+        """Lanes run an atomic, a fence or an access stronger than weak, which may hand over earlier work."""
+
+
+_EVENTS = tuple(
+    name for name, found in vars(Observer).items() if not name.startswith("_") and callable(found)
+)
+
+
+class Listeners:
+    """Who hears each event of a cohort: for each name of `Observer` a tuple of bound methods."""
+
+    __slots__ = _EVENTS
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, event: str) -> tuple[Callable[..., None], ...]: ...
+
+    def __init__(self) -> None:
+        for event in _EVENTS:
+            setattr(self, event, ())
+
+    def subscribe(self, observer: Observer) -> None:
+        """Let an observer hear the events that its class defines, after those who subscribed before."""
+        for event in _EVENTS:
+            if getattr(type(observer), event) is not getattr(Observer, event):
+                setattr(self, event, (*getattr(self, event), getattr(observer, event)))

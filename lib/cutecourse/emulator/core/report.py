@@ -1,0 +1,59 @@
+"""Reporting a hazard: the launch ends, or keeps a note and goes on, or neither, as it chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cutecourse.emulator import errors
+from cutecourse.emulator.core.hazards import HAZARDS, Note
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.errors import EmulatorError
+from cutecourse.ptx.sources import source_of
+
+__all__ = ["report"]
+
+
+def report(
+    hazard: str,
+    problem: str | Callable[[], str],
+    origin: Origin,
+    other_line: int | None = None,
+    *,
+    address: int | None = None,
+    allocation: str | None = None,
+) -> None:
+    """Report a hazard that an instruction of a thread meets: raise its error, or keep a note, or neither.
+
+    `problem` is its text, or what makes the text, which is asked for only where it is needed: of notes those
+    at the same pair of lines are one, and counted. Where the severity is not "error" it returns, and the
+    caller goes on as the hardware might.
+
+    Errors: the hazard's own.
+    """
+    site, bundle = origin.site, origin.bundle
+    severity = bundle.machine.severities[hazard]
+    if severity == "off":
+        return
+    if severity == "error":
+        kind: type[EmulatorError] = getattr(errors, HAZARDS[hazard].error)
+        text = problem if isinstance(problem, str) else problem()
+        raise origin.error(kind, text, address=address, allocation=allocation)
+    notes = bundle.machine.notes
+    key = (hazard, site.line, other_line)
+    found = notes.get(key)
+    if found is not None:
+        found.count += 1
+        return
+    block, warp, _ = bundle.where(origin.lane)
+    notes[key] = Note(
+        hazard=HAZARDS[hazard],
+        severity=severity,
+        problem=problem if isinstance(problem, str) else problem(),
+        kernel=site.program.kernel,
+        line=site.line,
+        other_line=other_line,
+        text=site.program.module.line_text(site.line).strip(),
+        block=block,
+        warp=warp,
+        source=source_of(site.program.module, site.line),
+    )

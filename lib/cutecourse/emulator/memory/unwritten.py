@@ -1,0 +1,52 @@
+"""What a report says where a read meets shared memory that nobody has written."""
+
+from __future__ import annotations
+
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.ptx.sources import line_in_words
+from cutecourse.ptx.syntax import Instruction
+
+__all__ = ["describe_unwritten"]
+
+_SHOWN = 3
+"""Lines of the kernel that a report names of one kind."""
+
+
+def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = False) -> str:
+    """What may be missing before a read of shared memory that nobody has written yet.
+
+    Nobody knows what will write it, so this names the kernel's instructions that write shared memory.
+    """
+    lines: dict[str, list[int]] = {"copy": [], "cp.async": [], "store": []}
+    for flat in origin.site.program.flat.values():
+        for one in flat.instructions:
+            if (what := _writes_shared(one)) is not None and one is not origin.site.instruction:
+                lines[what].append(one.line)
+    fence = "put fence.proxy.async after it, and then" if asynchronous else "put"
+    advice = {
+        "copy": f"wait for its mbarrier, which must expect all its bytes, before {reader}",
+        "cp.async": f"put cp.async.wait_group and then a barrier between it and {reader}",
+        "store": f"{fence} a barrier between it and {reader}",
+    }
+    module = origin.site.program.module
+    found = []
+    for what, where in lines.items():
+        if where:
+            shown = ", ".join(line_in_words(module, line) for line in where[:_SHOWN])
+            more = f" and {len(where) - _SHOWN} more" if len(where) > _SHOWN else ""
+            which = "the" if len(where) == 1 else "a"
+            plural = "s" if len(where) > 1 else ""
+            found.append(f"If {which} {what} at line{plural} {shown}{more} is to write it, {advice[what]}.")
+    return " ".join(found) or f"Is a store or a copy missing before {reader}?"
+
+
+def _writes_shared(one: Instruction) -> str | None:
+    """How an instruction writes shared memory: "copy", "cp.async", "store", or None."""
+    names = one.modifiers
+    if one.opcode == "cp" and "bulk" in names:
+        spaces = [name for name in names if name.partition("::")[0] in {"shared", "global"}]
+        return "copy" if spaces and spaces[0].startswith("shared") and "reduce" not in names else None
+    if one.opcode == "cp":
+        return "cp.async" if {"ca", "cg"} & set(names) else None
+    to_shared = any(name.partition("::")[0] == "shared" for name in names)
+    return "store" if one.opcode in {"st", "stmatrix"} and to_shared else None
