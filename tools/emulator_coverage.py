@@ -279,8 +279,8 @@ def _hazard_rows() -> str:
 
 def _error_rows() -> str:
     rows = []
-    for name in sorted(emulator.__all__):
-        kind = getattr(emulator, name)
+    for name in sorted(emulator.errors.__all__):
+        kind = getattr(emulator.errors, name)
         if isinstance(kind, type) and issubclass(kind, emulator.EmulatorError):
             rows.append([_code(name), _plain((inspect.getdoc(kind) or "").splitlines()[0])])
     return _table(["error", "when"], rows)

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from cutecourse.cli import emulate
-from cutecourse.emulator import HAZARDS, UnsupportedInstruction, launch
+from cutecourse.emulator import HAZARDS, launch
 from cutecourse.emulator.core.registry import lookup, supported_instructions
+from cutecourse.emulator.errors import UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from support.pages import parse
 from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, markdown, measure

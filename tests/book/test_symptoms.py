@@ -73,7 +73,7 @@ def test_every_report__is_of_the_emulator(runs: dict[str, dict[str, str]]) -> No
     warnings = {report for report in reports if report.startswith("warning: ")}
     assert len(reports - warnings) > 5
     for report in reports - warnings:
-        assert issubclass(getattr(emulator, report), emulator.EmulatorError)
+        assert issubclass(getattr(emulator.errors, report), emulator.EmulatorError)
     assert warnings
     for warning in warnings:
         assert emulator.HAZARDS[warning.removeprefix("warning: ")].severity == "warning"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cutecourse.emulator import KernelTrap, launch
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import KernelTrap
 
 
 def _run(instruction: str) -> np.ndarray:

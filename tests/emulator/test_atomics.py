@@ -4,10 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
-    UnsupportedInstruction,
-    launch,
-)
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import UnsupportedInstruction
 from support.collectives import CASES, names, run
 
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cutecourse.emulator import InvalidOperand, LaunchError, UninitializedRead, UnsupportedInstruction, launch
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import InvalidOperand, LaunchError, UninitializedRead, UnsupportedInstruction
 from cutecourse.errors import CourseError
 from cutecourse.ptx import PtxError, PtxNameError, PtxSyntaxError
 

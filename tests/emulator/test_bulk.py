@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
+    BarrierError,
     InvalidOperand,
     MulticastError,
     OpenPhase,
@@ -17,9 +19,7 @@ from cutecourse.emulator import (
     UnfinishedLoad,
     UninitializedRead,
     UnsupportedInstruction,
-    launch,
 )
-from cutecourse.emulator.errors import BarrierError
 from cutecourse.trace import Recorder
 from support import ptx_cases
 

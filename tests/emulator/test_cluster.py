@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import (
     AddressError,
     BarrierError,
     DeadlockError,
@@ -15,7 +16,6 @@ from cutecourse.emulator import (
     NoBarrierError,
     TransactionBytesError,
     UninitializedRead,
-    launch,
 )
 from cutecourse.trace import Recorder
 
@@ -318,7 +318,7 @@ def test_st_async__missing_bytes_name_who_stored():
     ],
 )
 def test_st_async__a_broken_rule_has_its_error(change, error, words):
-    from cutecourse.emulator import AlignmentError
+    from cutecourse.emulator.errors import AlignmentError
 
     with pytest.raises(AlignmentError if error == "misaligned" else error, match=words):
         run(

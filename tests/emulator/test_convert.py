@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cutecourse.emulator import UnsupportedInstruction, launch
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import UnsupportedInstruction
 from cutecourse.emulator.numbers.exact import fraction_to_bits
 from cutecourse.emulator.numbers.formats import FORMATS, FloatFormat, to_float64
 from support.collectives import CASES, names, run

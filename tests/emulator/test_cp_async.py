@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
-    AddressError,
-    InvalidOperand,
-    UninitializedRead,
-    launch,
-)
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import AddressError, InvalidOperand, UninitializedRead
 from support.collectives import CASES, names, run
 
 

@@ -6,8 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from cutecourse.emulator import DeadlockError, DivergedWarp, InvalidOperand, launch
+from cutecourse.emulator import launch
 from cutecourse.emulator.core.order import weak_topological_order
+from cutecourse.emulator.errors import DeadlockError, DivergedWarp, InvalidOperand
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.emulator import LaunchError, TensorMap, UninitializedRead, explore, launch
+from cutecourse.emulator import TensorMap, explore, launch
+from cutecourse.emulator.errors import LaunchError, UninitializedRead
 from cutecourse.emulator.tools.trace_alignment import Stop, align_traces
 from cutecourse.kernels import tma_broken, umma_broken, umma_tile, umma_tile_broken
 from cutecourse.trace import Recorder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator
-from cutecourse.emulator import TensorMemoryLoadUnderWay, UnsupportedInstruction
+from cutecourse.emulator.errors import TensorMemoryLoadUnderWay, UnsupportedInstruction
 
 HEAD = ".version 8.7\n.target {target}\n.address_size 64\n"
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from cutecourse import emulator
-from cutecourse.emulator import HAZARDS, EmulatorError
-from cutecourse.emulator.core.hazards import SEVERITIES
-from cutecourse.emulator.errors import __all__ as all_errors
+from cutecourse.emulator import HAZARDS, EmulatorError, errors
+from cutecourse.emulator.errors import SEVERITIES
+from cutecourse.emulator.errors import __all__ as public
 from support.hazard_kernels import SCENES, Product, Warpgroup, met
 
 NO_MISTAKE_OF_A_KERNEL = {"LaunchError", "UnsupportedInstruction"}
 FAMILIES = {"EmulatorError", "TensorMemoryError", "TensorMemoryAccessError", "TensorMemoryHazard"}
 """Classes that nothing raises itself: they name what several hazards have in common."""
+all_errors = sorted(set(public) - {"HAZARDS", "Hazard", "SEVERITIES"})
 
 
 def test_hazards__each_has_an_error_class_of_its_own() -> None:
-    classes = [getattr(emulator, hazard.error) for hazard in HAZARDS.values()]
+    classes = [getattr(errors, hazard.error) for hazard in HAZARDS.values()]
     assert all(issubclass(kind, EmulatorError) for kind in classes)
     assert len(set(classes)) == len(HAZARDS)
 
@@ -27,14 +27,14 @@ def test_hazards__every_mistake_of_a_kernel_is_one() -> None:
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_families__stand_for_several_hazards(name: str) -> None:
-    family = getattr(emulator, name)
-    members = [h for h in HAZARDS.values() if issubclass(getattr(emulator, h.error), family)]
+    family = getattr(errors, name)
+    members = [h for h in HAZARDS.values() if issubclass(getattr(errors, h.error), family)]
     assert len(members) > 2
 
 
 @pytest.mark.parametrize("name", all_errors)
 def test_errors__are_public_and_say_what_they_are(name: str) -> None:
-    kind = getattr(emulator, name)
+    kind = getattr(errors, name)
     assert issubclass(kind, EmulatorError)
     assert kind.__doc__ != EmulatorError.__doc__ or kind is EmulatorError
 
@@ -55,7 +55,7 @@ def test_scene__without_its_mistake_has_nothing_to_say(scene: Product | Warpgrou
 def test_scene__meets_its_hazard_with_the_severity_of_the_table(name: str) -> None:
     hazard, found = HAZARDS[name], met(name)
     if hazard.severity == "error":
-        assert type(found) is getattr(emulator, hazard.error)
+        assert type(found) is getattr(errors, hazard.error)
         assert isinstance(found, EmulatorError)
         assert found.kernel == "k"
         assert found.line is not None
@@ -73,7 +73,7 @@ SWITCHED = [(name, severity) for name in SCENES if not HAZARDS[name].fixed for s
 def test_scene__has_the_severity_that_its_launch_gives_it(name: str, severity: str) -> None:
     found = met(name, severity)
     if severity == "error":
-        assert type(found) is getattr(emulator, HAZARDS[name].error)
+        assert type(found) is getattr(errors, HAZARDS[name].error)
     else:
         assert isinstance(found, list), found
         assert {note.severity for note in found} == (set() if severity == "off" else {severity})
@@ -81,5 +81,5 @@ def test_scene__has_the_severity_that_its_launch_gives_it(name: str, severity: s
 
 @pytest.mark.parametrize("name", [name for name, hazard in HAZARDS.items() if hazard.fixed])
 def test_fixed__cannot_be_switched(name: str) -> None:
-    with pytest.raises(emulator.LaunchError, match="a launch cannot continue after it"):
+    with pytest.raises(errors.LaunchError, match="a launch cannot continue after it"):
         SCENES[name].launch(0, {name: "off"})

@@ -5,13 +5,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import (
     BudgetExceeded,
     DeadlockError,
     InvalidOperand,
     LaunchError,
     UnsupportedInstruction,
-    launch,
 )
 from cutecourse.ptx import PtxNameError, PtxSyntaxError, parse
 

@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
-    AddressError,
-    AlignmentError,
-    launch,
-)
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import AddressError, AlignmentError
 from support.collectives import PRODUCT, names, product, run
 
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import EmulatorError, launch
+from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
     BarrierCountError,
@@ -13,7 +14,6 @@ from cutecourse.emulator import (
     BarrierStateError,
     BudgetExceeded,
     DeadlockError,
-    EmulatorError,
     InvalidOperand,
     NoBarrierError,
     OpenPhase,
@@ -21,7 +21,6 @@ from cutecourse.emulator import (
     TransactionBytesError,
     UninitializedRead,
     UnsupportedInstruction,
-    launch,
 )
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
 from cutecourse.emulator.instructions.sync.phase_wait import PhaseWait

@@ -5,14 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
-    AddressError,
-    AlignmentError,
-    ReadOnlyError,
-    UninitializedRead,
-    launch,
-)
+from cutecourse.emulator import launch
 from cutecourse.emulator.core.memory import Memory
+from cutecourse.emulator.errors import AddressError, AlignmentError, ReadOnlyError, UninitializedRead
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 

@@ -7,14 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
-    DivergedWarp,
-    InvalidOperand,
-    LaunchError,
-    UnsupportedInstruction,
-    launch,
-    supported_instructions,
-)
+from cutecourse.emulator import launch, supported_instructions
+from cutecourse.emulator.errors import DivergedWarp, InvalidOperand, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.instructions.mma.mma import MMA_FORMS, MmaForm
 from support.collectives import CASES, matrix_of, names, run
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cutecourse.emulator import KernelTrap, launch
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import KernelTrap
 from cutecourse.ptx import parse
 
 TEXT = (Path(__file__).resolve().parent / "modules" / "scalar.ptx").read_text()

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.emulator import (
+from cutecourse.emulator import TensorMap
+from cutecourse.emulator.checks.provenance import Provenance, Tags, ranges
+from cutecourse.emulator.core.memory import Allocation
+from cutecourse.emulator.errors import (
     OperandLayoutMismatch,
     OperandOutsideTensor,
     OperandReadTwice,
     OperandTypeMismatch,
     SumTypeMismatch,
-    TensorMap,
     UnreadLoad,
     UnreadSum,
 )
-from cutecourse.emulator.checks.provenance import Provenance, Tags, ranges
-from cutecourse.emulator.core.memory import Allocation
 from cutecourse.emulator.memory.tensor_map import BoundTensorMap
 from cutecourse.kernels import umma_tile
 from support.loaded_mma import MMA, Box, run

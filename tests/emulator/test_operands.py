@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cutecourse.emulator import InvalidOperand, launch
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.ptx import PtxSyntaxError, parse
 
 KERNEL = """

@@ -9,16 +9,11 @@ from multiprocessing.context import ForkProcess
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
-    AddressError,
-    BudgetExceeded,
-    TensorMap,
-    UninitializedRead,
-    launch,
-)
+from cutecourse.emulator import TensorMap, launch
 from cutecourse.emulator.core import processes, scheduler
 from cutecourse.emulator.core.processes import _Team
 from cutecourse.emulator.core.scheduler import Scheduler
+from cutecourse.emulator.errors import AddressError, BudgetExceeded, UninitializedRead
 from cutecourse.trace import Recorder
 
 BLOCKS, THREADS = 300, 64

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import MissingProxyFence, OverwrittenSource, launch
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import MissingProxyFence, OverwrittenSource
 
 KERNEL = """
 .version 8.0

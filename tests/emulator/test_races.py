@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutecourse.emulator import (
-    EmulatorError,
+from cutecourse.emulator import EmulatorError, launch
+from cutecourse.emulator.errors import (
     NoBarrierError,
     OverwrittenSource,
     ReadBeforeWait,
@@ -20,7 +20,6 @@ from cutecourse.emulator import (
     SharedMemoryRace,
     StageReusedEarly,
     UninitializedRead,
-    launch,
 )
 from support import tcgen05
 

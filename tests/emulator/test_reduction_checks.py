@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import ReductionMismatch, TensorMap, launch
+from cutecourse.emulator import TensorMap, launch
+from cutecourse.emulator.errors import ReductionMismatch
 from support.loaded_mma import MMA, Box, run, text
 from support.tcgen05 import descriptor, idesc
 

@@ -5,15 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import EmulatorError, launch
+from cutecourse.emulator.errors import (
     DeadlockError,
     DivergedWarp,
-    EmulatorError,
     InvalidOperand,
     LaunchError,
     RegisterPoolError,
     SetmaxnregIgnored,
-    launch,
 )
 from cutecourse.trace import Recorder
 

@@ -6,10 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
-    InvalidOperand,
-    launch,
-)
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import InvalidOperand
 from support.collectives import CASES, names, run
 
 

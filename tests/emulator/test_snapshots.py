@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.emulator import DeadlockError, EmulatorError, ReadBeforeWait, TensorMap, launch
+from cutecourse.emulator import EmulatorError, TensorMap, launch
+from cutecourse.emulator.errors import DeadlockError, ReadBeforeWait
 from cutecourse.kernels import umma_gemm, umma_tile
 from cutecourse.trace import Recorder, TraceError
 

@@ -14,7 +14,8 @@ from numba import cuda
 from numba.cuda import types
 
 from cutecourse import runtime
-from cutecourse.emulator import AddressError, EmulatorError, LaunchResult, UnsupportedInstruction, launch
+from cutecourse.emulator import EmulatorError, LaunchResult, launch
+from cutecourse.emulator.errors import AddressError, UnsupportedInstruction
 from cutecourse.kernels import umma_one
 from cutecourse.ptx import parse
 from cutecourse.ptx.sources import source_of

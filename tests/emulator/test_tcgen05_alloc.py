@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
     DeadlockError,
@@ -13,7 +14,6 @@ from cutecourse.emulator import (
     TensorMemoryAllocationError,
     TensorMemoryLeak,
     UninitializedRead,
-    launch,
 )
 from cutecourse.trace import Recorder
 

@@ -5,7 +5,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator.errors import (
     InvalidOperand,
     MissingProxyFence,
     TensorMemoryAccessError,

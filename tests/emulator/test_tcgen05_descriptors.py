@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from cutecourse.emulator import InvalidOperand
+from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.layout import Layout
 from support import tcgen05
 from support.tcgen05 import FENCE, WIDE, copy_in, descriptor, idesc

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator.errors import (
     InvalidOperand,
     NonUniformOperand,
     TensorMemoryAccessError,

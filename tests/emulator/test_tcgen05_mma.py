@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator.errors import (
     AddressError,
     InvalidOperand,
     MissingProxyFence,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.emulator import HAZARDS, TensorMemoryHazard
-from cutecourse.emulator.core.hazards import SEVERITIES
+from cutecourse.emulator import HAZARDS
+from cutecourse.emulator.errors import SEVERITIES, TensorMemoryHazard
 from cutecourse.kernels import umma_one, umma_two_sm_pipeline
 from support import tcgen05
 from support.tcgen05 import SETUP, done, multiply
@@ -206,7 +206,7 @@ def test_hazards__each_has_its_severity_and_every_error_its_class():
         assert hazard.what
         assert hazard.why
         if hazard.severity == "error" or hazard.error:
-            assert issubclass(getattr(emulator, hazard.error), emulator.EmulatorError)
+            assert issubclass(getattr(emulator.errors, hazard.error), emulator.EmulatorError)
 
 
 @pytest.mark.parametrize("kernel", [umma_one, umma_two_sm_pipeline], ids=lambda k: k.__name__.split(".")[-1])

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import TensorMap, launch
+from cutecourse.emulator.errors import (
     AddressError,
     DeadlockError,
     InvalidOperand,
     ReadBeforeWait,
-    TensorMap,
     TensorMemoryAccessError,
-    launch,
 )
 from cutecourse.layout import Layout
 from cutecourse.trace import Recorder

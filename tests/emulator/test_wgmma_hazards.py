@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import launch
+from cutecourse.emulator.errors import (
     AccumulatorInFlight,
     DivergedWarp,
     MissingProxyFence,
     NonUniformOperand,
     OverwrittenSource,
     UninitializedRead,
-    launch,
 )
 from cutecourse.trace import Recorder
 from cutecourse.widgets.timeline_mmas import mma_groups

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cutecourse.emulator import ReductionMismatch, TensorMap
+from cutecourse.emulator import TensorMap
+from cutecourse.emulator.errors import ReductionMismatch
 from support.loaded_mma import Box
 from support.loaded_wgmma import M, N, Product, descriptor, registers, run
 

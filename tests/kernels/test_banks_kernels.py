@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import AlignmentError, UninitializedRead
+from cutecourse.emulator.errors import AlignmentError, UninitializedRead
 from cutecourse.kernels import (
     SpecError,
     epilogue_stmatrix,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.emulator import (
+from cutecourse.emulator.errors import (
     BarrierCountError,
     DeadlockError,
     ExitedCTAError,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import EmulatorError
+from cutecourse.emulator.errors import (
     BarrierCountError,
     DeadlockError,
-    EmulatorError,
     MissingProxyFence,
     OverwrittenSource,
     SharedMemoryRace,

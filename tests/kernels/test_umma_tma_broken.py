@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from cutecourse.emulator import (
+from cutecourse.emulator import EmulatorError
+from cutecourse.emulator.errors import (
     DeadlockError,
-    EmulatorError,
     NoBarrierError,
     ReadBeforeWait,
     SharedMemoryRace,

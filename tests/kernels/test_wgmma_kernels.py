@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from cutecourse import emulator, runtime
+from cutecourse import runtime
+from cutecourse.emulator import errors
 from cutecourse.kernels import SpecError, wgmma_broken, wgmma_map, wgmma_one, wgmma_registers
 
 DEVICES = pytest.mark.parametrize(
@@ -72,12 +73,12 @@ def test_wgmma_map__finds_a_in_the_registers_that_hold_16_columns_of_c(device):
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ("no_commit", emulator.OverwrittenSource),
-        ("no_wait", emulator.OverwrittenSource),
-        ("one_group_too_many", emulator.OverwrittenSource),
-        ("cleared_too_early", emulator.OverwrittenSource),
-        ("no_proxy_fence", emulator.MissingProxyFence),
-        ("no_last_wait", emulator.AccumulatorInFlight),
+        ("no_commit", errors.OverwrittenSource),
+        ("no_wait", errors.OverwrittenSource),
+        ("one_group_too_many", errors.OverwrittenSource),
+        ("cleared_too_early", errors.OverwrittenSource),
+        ("no_proxy_fence", errors.MissingProxyFence),
+        ("no_last_wait", errors.AccumulatorInFlight),
     ],
 )
 def test_fault__is_reported(fault, error):

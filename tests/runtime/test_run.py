@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from cutecourse import emulator, runtime
 from cutecourse.atoms import mma_atom
-from cutecourse.emulator import DeadlockError
+from cutecourse.emulator.errors import DeadlockError
 from cutecourse.kernels import (
     LaunchSpec,
     Scalar,

@@ -25,16 +25,8 @@ from cutecourse.cli import _arguments
 from cutecourse.cli._arguments import Arguments, check_writable, extents
 from cutecourse.cli._events import WHAT_FILTERS, event_filter, new_recorder, print_events
 from cutecourse.cli._module import CommandError, find_entry, parameters, read_ptx
-from cutecourse.emulator import (
-    HAZARDS,
-    BudgetExceeded,
-    EmulatorError,
-    LaunchError,
-    LaunchResult,
-    UnsupportedInstruction,
-    explore,
-    launch,
-)
+from cutecourse.emulator import HAZARDS, EmulatorError, LaunchResult, explore, launch
+from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.errors import CourseError

@@ -1,8 +1,23 @@
-"""Errors of the emulator: which kernel, PTX line, block, warp and lane, and what to do."""
+"""Errors of the emulator, and the hazards that they end a launch with.
+
+An error says which kernel, PTX line, block, warp and lane, and what to do. A hazard is a mistake of a kernel.
+Its error class states it once: the name, how grave it is, what it is (the class's docstring unless `what`
+says more) and why it has this severity. `HAZARDS` is computed from the classes. The severities are
+
+error    the launch ends: on hardware the result could be another, or the kernel could hang or fault
+warning  the launch goes on: the result is defined, and very likely not the one that was meant
+note     the launch goes on: the document asks for something that the program leaves out, and what ptxas or
+         the hardware does makes up for it
+
+Sources: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations
+         (#tcgen05-memory-consistency-model); mbarrier
+         (#parallel-synchronization-and-communication-instructions-mbarrier); Async proxy (#async-proxy).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from cutecourse.errors import CourseError
 from cutecourse.ptx.sources import source_of
@@ -13,6 +28,8 @@ if TYPE_CHECKING:
     from cutecourse.trace import Trace
 
 __all__ = [
+    "HAZARDS",
+    "SEVERITIES",
     "AccumulatorInFlight",
     "AddressError",
     "AlignmentError",
@@ -26,6 +43,7 @@ __all__ = [
     "EmulatorError",
     "ExitedCTAError",
     "FreedByAnotherWarp",
+    "Hazard",
     "InvalidOperand",
     "KernelTrap",
     "LaunchError",
@@ -73,6 +91,33 @@ __all__ = [
     "UnsupportedInstruction",
 ]
 
+SEVERITIES = ("error", "warning", "note", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """What can go wrong in a kernel, and how grave it is where a launch does not say otherwise."""
+
+    name: str
+    severity: str
+    """"error", "warning" or "note"."""
+    why: str
+    """Why it has this severity."""
+    what: str = ""
+    fixed: bool = False
+    """Whether a launch cannot choose another severity, since it could not go on."""
+    kind: type[EmulatorError] | None = None
+    """The class of the error that ends a launch, its own alone."""
+
+    @property
+    def error(self) -> str:
+        """The name of that class."""
+        return "" if self.kind is None else self.kind.__name__
+
+
+HAZARDS: dict[str, Hazard] = {}
+"""Every hazard by its name, in the order in which the classes below define them."""
+
 
 class EmulatorError(CourseError):
     """Something is wrong with a kernel or its launch.
@@ -83,8 +128,16 @@ class EmulatorError(CourseError):
     happened until then, of a launch with a recorder.
     """
 
+    hazard: ClassVar[Hazard]
     source: SourceLine | None = None
     trace: Trace | None = None
+
+    def __init_subclass__(cls) -> None:
+        own = cls.__dict__.get("hazard")
+        if own is not None:
+            said = (cls.__doc__ or "").split("\n")[0].rstrip(".")
+            cls.hazard = replace(own, what=own.what or said[:1].lower() + said[1:], kind=cls)
+            HAZARDS[own.name] = cls.hazard
 
     def __init__(
         self,
@@ -148,40 +201,183 @@ class UnsupportedInstruction(EmulatorError):
     """The emulator does not know an instruction, or a form of it."""
 
 
-class InvalidOperand(EmulatorError):
-    """An instruction's operands break one of its rules."""
+class DeadlockError(EmulatorError):
+    """No warp can go on: each waits for something that will never come."""
+
+    hazard = Hazard(
+        "deadlock",
+        "error",
+        why="the kernel would never end",
+        fixed=True,
+    )
 
 
-class NonUniformOperand(InvalidOperand):
-    """An operand that has to be the same in all lanes is not."""
+class TransactionBytesError(DeadlockError):
+    """No warp can go on, and an mbarrier expects more or fewer bytes than the copies bring."""
+
+    hazard = Hazard(
+        "transaction bytes",
+        "error",
+        why="its phase never completes",
+        fixed=True,
+    )
+
+
+class BudgetExceeded(EmulatorError):
+    """The kernel has issued more instructions than the launch allows."""
+
+    hazard = Hazard(
+        "endless",
+        "error",
+        why="a loop may wait for something that never comes",
+        fixed=True,
+    )
+
+
+class KernelTrap(EmulatorError):
+    """The kernel executes trap or brkpt, or an assertion fails."""
+
+    hazard = Hazard(
+        "trap",
+        "error",
+        why="the hardware ends the launch",
+        fixed=True,
+    )
+
+
+class BarrierError(EmulatorError):
+    """A bar, barrier or barrier.cluster is used with counts that disagree, or out of turn."""
+
+    hazard = Hazard(
+        "barrier rules",
+        "error",
+        why="the document leaves the behaviour undefined",
+        fixed=True,
+    )
+
+
+class NoBarrierError(BarrierError):
+    """An mbarrier operation where no mbarrier is: never initialised, invalidated, or overwritten."""
+
+    hazard = Hazard(
+        "no mbarrier",
+        "error",
+        what="an mbarrier is used before its mbarrier.init, after its mbarrier.inval, or after its memory"
+        " was overwritten",
+        why="the memory does not hold a barrier's state",
+        fixed=True,
+    )
+
+
+class BarrierInUse(BarrierError):
+    """An mbarrier is initialised while it is valid, or invalidated while a thread waits for it."""
+
+    hazard = Hazard(
+        "mbarrier in use",
+        "error",
+        why="the waiting thread may wait forever; the document leaves the behaviour undefined",
+    )
+
+
+class BarrierCountError(BarrierError):
+    """An mbarrier gets more arrivals than its phase waits for, or a count outside its range."""
+
+    hazard = Hazard(
+        "mbarrier count",
+        "error",
+        why="the document leaves the behaviour undefined",
+        fixed=True,
+    )
+
+
+class BarrierStateError(BarrierError):
+    """A wait has a parity that is neither 0 nor 1, or a state of another barrier or of an old phase."""
+
+    hazard = Hazard(
+        "mbarrier state",
+        "error",
+        why="the answer would mean nothing",
+        fixed=True,
+    )
+
+
+class OpenPhase(EmulatorError):
+    """A block ended, and an mbarrier had got bytes that nobody expects, or expected some that never came."""
+
+    hazard = Hazard(
+        "open phase",
+        "error",
+        what="a block ends while one of its mbarriers has received bytes that its phase does not expect,"
+        " or still expects bytes that never came",
+        why="the next phase would have ended early or never; the block did not wait for some of its copies",
+    )
 
 
 class AddressError(EmulatorError):
-    """An access outside every allocation, or across the end of one."""
+    """An access lies outside every allocation, or crosses the end of one."""
+
+    hazard = Hazard(
+        "out of bounds",
+        "error",
+        why="the hardware faults, or uses memory that belongs to something else",
+        fixed=True,
+    )
 
 
 class AlignmentError(EmulatorError):
-    """An access at an address that is no multiple of its size."""
+    """An access is at an address that is not a multiple of its size."""
+
+    hazard = Hazard(
+        "misaligned",
+        "error",
+        why="the hardware faults",
+        fixed=True,
+    )
 
 
 class UninitializedRead(EmulatorError):
     """A read of shared, local or tensor memory that nobody has written."""
 
-
-class MissingWgmmaFence(EmulatorError):
-    """A wgmma.mma_async used registers that others had used, with no wgmma.fence between."""
-
-
-class MissingProxyFence(EmulatorError):
-    """An asynchronous operation reads what threads have stored without a fence of the asynchronous proxy."""
-
-
-class AccumulatorInFlight(EmulatorError):
-    """A register of a wgmma.mma_async was used before its warp had waited for the operation's group."""
+    hazard = Hazard(
+        "never written",
+        "error",
+        what="shared, local or tensor memory is read that was never written, or that an asynchronous copy"
+        " has not written yet",
+        why="the hardware returns whatever lay there",
+    )
 
 
-class OverwrittenSource(EmulatorError):
-    """Shared memory was written that an asynchronous operation had still to read."""
+class ReadOnlyError(EmulatorError):
+    """The kernel writes to constant memory or to a kernel parameter."""
+
+    hazard = Hazard(
+        "read-only",
+        "error",
+        why="the hardware faults",
+        fixed=True,
+    )
+
+
+class ExitedCTAError(AddressError):
+    """The shared memory or an mbarrier of a CTA of the cluster is used after that CTA has ended."""
+
+    hazard = Hazard(
+        "ended CTA",
+        "error",
+        why="its memory may belong to another block by then; the hardware faults or harms that block",
+        fixed=True,
+    )
+
+
+class MulticastError(EmulatorError):
+    """A multicast names a CTA that the cluster does not have, or whose mbarrier expects no bytes from it."""
+
+    hazard = Hazard(
+        "multicast",
+        "error",
+        why="the hardware faults, or bytes arrive that no mbarrier expects",
+        fixed=True,
+    )
 
 
 class UnfinishedCopy(EmulatorError):
@@ -190,13 +386,210 @@ class UnfinishedCopy(EmulatorError):
     No document says that the memory outlives the block. An H200 did no harm in five launches of 1056 blocks.
     """
 
+    hazard = Hazard(
+        "unfinished copy",
+        "error",
+        what="a block ends before a bulk copy has read its shared memory",
+        why="no document promises that the memory outlives the block",
+    )
+
+
+class UnfinishedLoad(EmulatorError):
+    """A block ends while bytes are still to land in its shared memory."""
+
+    hazard = Hazard(
+        "unfinished load",
+        "error",
+        why="they may land in the memory of the next block",
+    )
+
+
+class InvalidOperand(EmulatorError):
+    """An instruction's operands break one of its rules."""
+
+    hazard = Hazard(
+        "invalid operand",
+        "error",
+        why="the document leaves the behaviour undefined",
+        fixed=True,
+    )
+
+
+class NonUniformOperand(InvalidOperand):
+    """An operand differs between lanes of the warp, but must be the same in all of them."""
+
+    hazard = Hazard(
+        "non-uniform operand",
+        "error",
+        why="it is undefined which lane's value counts",
+        fixed=True,
+    )
+
+
+class DivergedWarp(EmulatorError):
+    """Only some lanes of a warp reach an instruction that the whole warp must execute together."""
+
+    hazard = Hazard(
+        "partial warp",
+        "error",
+        why="the document leaves the behaviour undefined: often it hangs",
+        fixed=True,
+    )
+
+
+class SharedMemoryRace(EmulatorError):
+    """Two warps use the same bytes of shared memory, one of them writes, and nothing orders them."""
+
+    hazard = Hazard(
+        "race",
+        "error",
+        what="two warps use the same bytes of shared memory, at least one writes, and no barrier, mbarrier"
+        " or atomic orders them",
+        why="the hardware may run the two accesses in either order",
+    )
+
+
+class SameValueWritten(EmulatorError):
+    """Two warps write the same value to the same bytes of shared memory, and nothing orders them."""
+
+    hazard = Hazard(
+        "same value written",
+        "note",
+        why="the memory model calls it a race, but both orders leave the same bytes; Triton's"
+        " warp-specialised kernels hand over their states like this",
+    )
+
+
+class ReadBeforeWait(EmulatorError):
+    """Bytes that an asynchronous copy writes were used by someone who has not waited for the copy."""
+
+    hazard = Hazard(
+        "read before its wait",
+        "error",
+        what="a thread, a copy or a tcgen05.mma uses shared memory that an asynchronous copy writes, but"
+        " its thread has not waited for the copy's mbarrier or group",
+        why="the bytes may not be there yet",
+    )
+
+
+class StageReusedEarly(EmulatorError):
+    """A copy writes over shared memory, and nothing tells its issuer that the bytes there have been read."""
+
+    hazard = Hazard(
+        "stage reused early",
+        "error",
+        what="a copy overwrites shared memory that others have read or still read, but its thread has"
+        " waited for nothing that comes after those reads",
+        why="the readers may see the new bytes",
+    )
+
+
+class OperandLayoutMismatch(EmulatorError):
+    """A matrix in shared memory is read by another layout than the one in which a copy wrote it."""
+
+    hazard = Hazard(
+        "another layout",
+        "warning",
+        what="a tcgen05.mma or wgmma reads a matrix in another layout (swizzle, stride, major) than the"
+        " one in which a copy wrote it",
+        why="every byte is defined, but the product is of shuffled matrices",
+    )
+
+
+class OperandReadTwice(EmulatorError):
+    """One operand of a tcgen05.mma or wgmma has the same bytes of shared memory at several places."""
+
+    hazard = Hazard(
+        "operand read twice",
+        "warning",
+        why="every byte is defined, but one row is rarely meant to stand for several",
+    )
+
+
+class OperandTypeMismatch(EmulatorError):
+    """A matrix in shared memory is read as another floating-point type than its tensor map's."""
+
+    hazard = Hazard(
+        "another type",
+        "warning",
+        what="a tcgen05.mma or wgmma reads floating-point numbers that a copy brought as another type than"
+        " the tensor map's",
+        why="every byte is defined, but the product is of other numbers",
+    )
+
+
+class OperandOutsideTensor(EmulatorError):
+    """A tcgen05.mma or wgmma multiplies a tile that lies wholly outside its tensor."""
+
+    hazard = Hazard(
+        "fill multiplied",
+        "note",
+        why="the filled-in zeros add nothing; this is right where a grid is rounded up to whole clusters,"
+        " and otherwise a sign of a wrong coordinate",
+    )
+
+
+class ReductionMismatch(EmulatorError):
+    """The columns of A and the rows of B that a tcgen05.mma or wgmma multiplies are not of one k."""
+
+    hazard = Hazard(
+        "another k",
+        "warning",
+        what="the columns of A and the rows of B that a tcgen05.mma or wgmma multiplies do not have the"
+        " same k in the tensors that they were loaded from, or some of those rows come from A's own"
+        " tensor",
+        why="every byte is defined, but the product is not one of these tensors",
+    )
+
+
+class UnreadLoad(EmulatorError):
+    """Bytes that a copy brought were overwritten, or the block ended, and nobody had read them."""
+
+    hazard = Hazard(
+        "loaded and never read",
+        "warning",
+        what="bytes that a copy brought into shared memory were overwritten, or their block ended, before"
+        " anything read them; or a tcgen05.mma or wgmma leaves out a part of a tile that threads have"
+        " stored",
+        why="the result does not depend on data that the kernel loaded",
+    )
+
+
+class UnreadSum(EmulatorError):
+    """Sums in tensor memory were overwritten or freed before they were read."""
+
+    hazard = Hazard(
+        "sum never read",
+        "warning",
+        why="the result lacks products that were computed",
+    )
+
+
+class SumTypeMismatch(EmulatorError):
+    """Sums of 16 bits in tensor memory are read as words of 32."""
+
+    hazard = Hazard(
+        "sum read in another type",
+        "warning",
+        what="sums of 16 bits are read from tensor memory as words of 32, without .pack::16b, or other"
+        " sums with it; or a tcgen05.mma adds to sums of another type than its own",
+        why="the other half of each word does not belong to a sum",
+    )
+
 
 class TensorMemoryError(EmulatorError):
     """Tensor memory was used against its rules."""
 
 
 class TensorMemoryAllocationError(TensorMemoryError):
-    """Tensor memory was allocated or freed against the rules: columns, order, warp, permit."""
+    """Tensor memory is allocated or freed against the rules: columns, order, warp, permit, or freed twice."""
+
+    hazard = Hazard(
+        "tensor memory allocation",
+        "error",
+        why="the hardware faults or hangs",
+        fixed=True,
+    )
 
 
 class TensorMemoryAccessError(TensorMemoryError):
@@ -204,15 +597,48 @@ class TensorMemoryAccessError(TensorMemoryError):
 
 
 class TensorMemoryOutside(TensorMemoryAccessError):
-    """An access to columns of tensor memory that nobody has allocated, or that are not there."""
+    """An access uses columns of tensor memory that were never allocated, or that do not exist."""
+
+    hazard = Hazard(
+        "outside the allocation",
+        "error",
+        why="the hardware faults, or uses memory that belongs to something else",
+        fixed=True,
+    )
 
 
 class TensorMemoryFreed(TensorMemoryAccessError):
-    """An access to columns of tensor memory that have been freed."""
+    """An access uses columns of tensor memory that have been freed."""
+
+    hazard = Hazard(
+        "used after dealloc",
+        "error",
+        why="they may belong to another block by then",
+        fixed=True,
+    )
 
 
 class TensorMemoryLanesError(TensorMemoryAccessError):
     """An access to lanes of tensor memory that the warp does not reach, or where the operand cannot start."""
+
+    hazard = Hazard(
+        "wrong lanes",
+        "error",
+        what="a warp accesses lanes of tensor memory that it cannot reach, or an operand starts in a lane"
+        " where it must not start",
+        why="the document leaves the behaviour undefined",
+        fixed=True,
+    )
+
+
+class TensorMemoryLeak(TensorMemoryError):
+    """A CTA ends with tensor memory still allocated."""
+
+    hazard = Hazard(
+        "tensor memory leak",
+        "error",
+        why="the document asks for the dealloc; a later block may lack the columns",
+    )
 
 
 class TensorMemoryHazard(TensorMemoryError):
@@ -220,152 +646,167 @@ class TensorMemoryHazard(TensorMemoryError):
 
 
 class TensorMemoryWriteUnderWay(TensorMemoryHazard):
-    """An access to tensor memory that an asynchronous operation or a store has still to write."""
+    """Tensor memory is read, written or freed before a tcgen05.mma, cp or st has written it."""
+
+    hazard = Hazard(
+        "read before written",
+        "error",
+        why="nothing orders the two: the hardware gives either value",
+    )
 
 
 class TensorMemoryReadUnderWay(TensorMemoryHazard):
-    """A write to tensor memory that an asynchronous operation has still to read."""
+    """Tensor memory is written or freed before a tcgen05.mma has read its A there."""
+
+    hazard = Hazard(
+        "written before read",
+        "error",
+        why="nothing orders the two",
+    )
+
+
+class OverwrittenSource(EmulatorError):
+    """Shared memory is written before a bulk copy, tcgen05.mma or cp has read it."""
+
+    hazard = Hazard(
+        "source overwritten",
+        "error",
+        why="nothing orders the two",
+    )
+
+
+class MissingProxyFence(EmulatorError):
+    """An asynchronous operation reads what threads have stored without a fence of the asynchronous proxy."""
+
+    hazard = Hazard(
+        "no proxy fence",
+        "error",
+        what="a bulk copy, tcgen05.mma or cp reads shared memory that threads have written with no"
+        " fence.proxy.async since",
+        why="the asynchronous proxy may not see the threads' stores",
+    )
 
 
 class TensorMemoryLoadUnderWay(TensorMemoryHazard):
     """A write to tensor memory that a tcgen05.ld may still be reading."""
 
+    hazard = Hazard(
+        "load under way",
+        "error",
+        what="tensor memory is written or freed after a tcgen05.ld whose warp has not reached its"
+        " tcgen05.wait::ld, or which has none and does not use a loaded register before it signals"
+        " others",
+        why="only the wait orders a load before the next use of its columns",
+    )
+
 
 class LoadNotWaitedFor(TensorMemoryHazard):
     """A write to tensor memory behind a tcgen05.ld that only the use of its register has ended."""
+
+    hazard = Hazard(
+        "load not waited for",
+        "note",
+        what="tensor memory is written or freed after a tcgen05.ld with no tcgen05.wait::ld, but the"
+        " thread uses a loaded register before it signals others",
+        why="the ISA orders the use after the load, and nothing else without the wait; ptxas makes the"
+        " use wait until the load is over",
+    )
 
 
 class MissingFenceAfter(TensorMemoryHazard):
     """Tensor memory that others have used is used without tcgen05.fence::after_thread_sync."""
 
+    hazard = Hazard(
+        "no fence after",
+        "note",
+        what="tensor memory that others have written or read is used with no"
+        " tcgen05.fence::after_thread_sync since",
+        why="the document asks for the fence; the CuTe DSL leaves it out, and ptxas keeps the instruction"
+        " after the wait",
+    )
+
 
 class MissingFenceBefore(TensorMemoryHazard):
     """Tensor memory is used that a warp has used without tcgen05.fence::before_thread_sync since."""
+
+    hazard = Hazard(
+        "no fence before",
+        "note",
+        what="a tcgen05.mma, cp or st uses tensor memory that another warp has loaded or stored, but that"
+        " warp has executed no tcgen05.fence::before_thread_sync since",
+        why="the document asks for the fence; a warp that has waited for its loads and stores has none"
+        " left to order",
+    )
+
+
+class FreedByAnotherWarp(TensorMemoryError):
+    """Another warp than that of the tcgen05.alloc executes a tcgen05.dealloc or relinquish_alloc_permit."""
+
+    hazard = Hazard(
+        "another warp frees",
+        "note",
+        why="the document has one warp perform allocation and deallocation, which can be read either way;"
+        " CUTLASS's example 77 frees in another warp",
+    )
 
 
 class UnpromisedOrder(TensorMemoryHazard):
     """Two asynchronous operations use the same tensor memory in an order that no document promises."""
 
-
-class FreedByAnotherWarp(TensorMemoryError):
-    """Tensor memory is freed by another warp than the one that has allocated it."""
-
-
-class TensorMemoryLeak(TensorMemoryError):
-    """A CTA ended with tensor memory allocated."""
-
-
-class ReadOnlyError(EmulatorError):
-    """A write to constant memory or to a kernel parameter."""
-
-
-class DivergedWarp(EmulatorError):
-    """An instruction that a whole warp has to execute together was reached by some of its lanes."""
+    hazard = Hazard(
+        "order not promised",
+        "note",
+        what="a tcgen05.mma uses tensor memory that an earlier tcgen05.mma reads, or writes as another"
+        " accumulator or in another shape, or a tcgen05.cp uses what an earlier tcgen05.mma or cp"
+        " reads or writes, with no wait between them",
+        why="the document orders two tcgen05.mma of one accumulator, shape and kind, and a tcgen05.mma"
+        " after a tcgen05.cp; Triton's tutorial of tcgen05.cp says that the tensor core executes all"
+        " of them in the order of issue",
+    )
 
 
-class BarrierError(EmulatorError):
-    """A barrier was used against its rules: counts that disagree or are no multiple of the warp size."""
+class AccumulatorInFlight(EmulatorError):
+    """A register of a wgmma.mma_async was used before its warp had waited for the operation's group."""
+
+    hazard = Hazard(
+        "accumulator in flight",
+        "error",
+        what="a register of D of a wgmma.mma_async is used, or one of A written, before the warp has"
+        " reached the wgmma.wait_group of its group",
+        why="the document leaves the behaviour undefined; ptxas adds a wait where it sees the use",
+    )
 
 
-class NoBarrierError(BarrierError):
-    """An mbarrier operation where no mbarrier is: never initialised, invalidated, or overwritten."""
+class MissingWgmmaFence(EmulatorError):
+    """A wgmma.mma_async uses registers that other instructions have used, with no wgmma.fence since."""
 
-
-class BarrierInUse(BarrierError):
-    """An mbarrier was initialised again or invalidated while it is valid or somebody waits for it."""
-
-
-class BarrierCountError(BarrierError):
-    """A count of an mbarrier outside its range: arrivals, bytes, or what it is initialised with."""
-
-
-class BarrierStateError(BarrierError):
-    """A state or parity that an mbarrier operation cannot take: of another barrier, too old, or invalid."""
-
-
-class DeadlockError(EmulatorError):
-    """No warp can go on: each waits for something that nobody will deliver."""
-
-
-class BudgetExceeded(EmulatorError):
-    """The kernel did not end within the allowed number of instructions."""
-
-
-class KernelTrap(EmulatorError):
-    """The kernel executed `trap` or a failing assertion."""
-
-
-class SharedMemoryRace(EmulatorError):
-    """Two warps use the same bytes of shared memory, one of them writes, and nothing orders them."""
-
-
-class SameValueWritten(EmulatorError):
-    """Two warps write the same bytes to the same shared memory, and nothing orders them."""
-
-
-class ReadBeforeWait(EmulatorError):
-    """Bytes that an asynchronous copy writes were used by someone who has not waited for the copy."""
-
-
-class StageReusedEarly(EmulatorError):
-    """A copy writes over shared memory, and nothing tells its issuer that the bytes there have been read."""
+    hazard = Hazard(
+        "no wgmma fence",
+        "note",
+        why="the document asks for the fence; ptxas adds it",
+    )
 
 
 class RegisterPoolError(EmulatorError):
     """setmaxnreg was used against its rules: in the wrong direction, or again before its whole warpgroup."""
 
+    hazard = Hazard(
+        "register pool",
+        "error",
+        what="a setmaxnreg.inc asks for fewer registers than its warp has, a setmaxnreg.dec for more, or a"
+        " warp executes a second setmaxnreg before its whole warpgroup has executed the first",
+        why="the document leaves the behaviour undefined",
+        fixed=True,
+    )
+
 
 class SetmaxnregIgnored(EmulatorError):
     """A kernel has setmaxnreg and does not say how many registers its warps start with."""
 
-
-class OperandLayoutMismatch(EmulatorError):
-    """A matrix in shared memory is read by another layout than the one in which a copy wrote it."""
-
-
-class OperandOutsideTensor(EmulatorError):
-    """A matrix in shared memory holds nothing of the tensor that it was loaded from."""
-
-
-class OperandReadTwice(EmulatorError):
-    """One operand of a tcgen05.mma or wgmma has the same bytes of shared memory at several places."""
-
-
-class OperandTypeMismatch(EmulatorError):
-    """A matrix in shared memory is read as another floating-point type than its tensor map's."""
-
-
-class ReductionMismatch(EmulatorError):
-    """The columns of A and the rows of B that a tcgen05.mma or wgmma multiplies are not of one k."""
-
-
-class UnreadLoad(EmulatorError):
-    """Bytes that a copy brought were overwritten, or the block ended, and nobody had read them."""
-
-
-class UnreadSum(EmulatorError):
-    """Sums in tensor memory were overwritten or freed, and nobody had read them."""
-
-
-class SumTypeMismatch(EmulatorError):
-    """Sums of 16 bits in tensor memory are read as words of 32."""
-
-
-class UnfinishedLoad(EmulatorError):
-    """A block ended while bytes were still to land in its shared memory."""
-
-
-class OpenPhase(EmulatorError):
-    """A block ended, and an mbarrier had got bytes that nobody expects, or expected some that never came."""
-
-
-class TransactionBytesError(DeadlockError):
-    """No warp can go on, since an mbarrier expects more or fewer bytes than come to it."""
-
-
-class MulticastError(EmulatorError):
-    """A copy or a commit goes to a CTA that is not there, or whose mbarrier does not expect it."""
-
-
-class ExitedCTAError(AddressError):
-    """An access to the shared memory of a CTA of the cluster that has ended."""
+    hazard = Hazard(
+        "setmaxnreg ignored",
+        "note",
+        what="a kernel executes setmaxnreg, but neither .maxnreg nor .minnctapersm says how many registers"
+        " its warps start with",
+        why="the document allows that it has no effect; ptxas leaves it out and says so only with -v",
+    )

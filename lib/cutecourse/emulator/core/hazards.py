@@ -1,6 +1,5 @@
 """How grave each hazard is in a launch, and the notes on those that did not end it.
 
-The hazards, with their severities and error classes, are in emulator.core.hazard_table.
 `launch(..., hazards={name: severity})` gives one another severity, or "off".
 """
 
@@ -9,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cutecourse.emulator.core.hazard_table import HAZARDS, SEVERITIES, Hazard
-from cutecourse.emulator.errors import LaunchError
+from cutecourse.emulator.errors import HAZARDS, SEVERITIES, Hazard, LaunchError
 from cutecourse.ptx.sources import SourceLine
 
-__all__ = ["HAZARDS", "SEVERITIES", "Hazard", "Note", "severities"]
+__all__ = ["Note", "severities"]
 
 
 _LONGEST = 100

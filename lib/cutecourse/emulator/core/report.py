@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cutecourse.emulator import errors
-from cutecourse.emulator.core.hazards import HAZARDS, Note
+from cutecourse.emulator.core.hazards import Note
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.errors import EmulatorError
+from cutecourse.emulator.errors import HAZARDS
 from cutecourse.ptx.sources import source_of
 
 __all__ = ["report"]
@@ -35,7 +34,8 @@ def report(
     if severity == "off":
         return
     if severity == "error":
-        kind: type[EmulatorError] = getattr(errors, HAZARDS[hazard].error)
+        kind = HAZARDS[hazard].kind
+        assert kind is not None
         text = problem if isinstance(problem, str) else problem()
         raise origin.error(kind, text, address=address, allocation=allocation)
     notes = bundle.machine.notes
