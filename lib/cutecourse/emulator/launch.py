@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -51,9 +49,6 @@ _MAX_BLOCKS = 1 << 20
 _SHARED_LIMIT_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227,
                      110: 227, 120: 99, 121: 99}  # fmt: skip
 _STATIC_LIMIT = 48 << 10
-_LEFT_BYTES = 256 << 20
-_YOUNG = 30_000
-"""After so many new objects, forty times Python's number, a launch looks for cycles among them."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +144,6 @@ def launch(
         recorder=recorder,
         accesses=accesses,
     )
-    _leftovers.collect()
     machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
     machine.arithmetic = _arithmetic(arithmetic, function)
     machine.severities = severities(hazards, function.name)
@@ -181,8 +175,7 @@ def launch(
         }
         record(recorder, scheduler, partial(launch, module, **options), args)
     try:
-        with _only_new_cycles():
-            used = run_parts(scheduler, None if processes is None else int(processes))
+        used = run_parts(scheduler, None if processes is None else int(processes))
     except EmulatorError as error:
         error.locate(module)
         if recorder is not None:
@@ -190,7 +183,7 @@ def launch(
             error.trace = recorder.trace()
         raise
     finally:
-        _leftovers.add(scheduler.made_bytes)
+        scheduler.close()
     if recorder is not None:
         recorder.ended()
     n_blocks = shape[0] * shape[1] * shape[2]
@@ -198,6 +191,7 @@ def launch(
     for index, runs in scheduler.block_runs.items():
         for instruction in machine.program.blocks[index].instructions:
             counts[instruction.name] += runs
+    machine.program.blocks.clear()  # their steps name the machine, and the machine them
     return LaunchResult(
         entry=function.name,
         seed=int(seed),
@@ -228,52 +222,6 @@ def _read(ptx: str) -> Module:
     module = parse(ptx)
     check(module)
     return module
-
-
-class _Leftovers:
-    """Looks for what launches left behind, each time that their blocks have had so much memory together.
-
-    Python looks through old objects when many are new. A launch leaves few, which name each other and may
-    hold megabytes, above all where it ended in an error.
-    """
-
-    def __init__(self) -> None:
-        self._n_bytes = 0
-
-    def collect(self) -> None:
-        """Look, if there is reason to."""
-        if self._n_bytes > _LEFT_BYTES:
-            self._n_bytes = 0
-            gc.collect()
-
-    def add(self, n_bytes: int) -> None:
-        """Count what the blocks of a launch had."""
-        self._n_bytes += n_bytes
-
-
-_leftovers = _Leftovers()
-
-
-@contextmanager
-def _only_new_cycles() -> Iterator[None]:
-    """Search for cycles among what is made in the meantime only.
-
-    A search through all objects of the process takes a tenth of a second where a compiler is loaded. Without
-    any search a grid would hold the memory of all blocks that have ended. What is young is looked through
-    less often than Python does it by itself: few of the many small objects that come and go are in cycles.
-    """
-    if gc.get_freeze_count():  # somebody has set objects aside, who will not want them back
-        yield
-        return
-    young, middle, old = gc.get_threshold()
-    gc.freeze()
-    if young:
-        gc.set_threshold(max(young, _YOUNG), middle, old)
-    try:
-        yield
-    finally:
-        gc.set_threshold(young, middle, old)
-        gc.unfreeze()
 
 
 # --- what is launched ----------------------------------------------------------------------------------

@@ -170,10 +170,14 @@ class Machine:
 
     def forget(self) -> None:
         """Drop the part of the grid that is under way, and what has been seen in it."""
+        self.forget_work()
+        self.notes.clear()
+
+    def forget_work(self) -> None:
+        """Drop the work that is under way, and the waits."""
         self.pending.clear()
         self.sleeping.clear()
         self.half_awake.clear()
-        self.notes.clear()
 
     # --- asynchronous work ----------------------------------------------------------------------------------
 

@@ -104,7 +104,6 @@ class _Outcome:
 
     runs: Counter[int]
     issued: int
-    made_bytes: int
     notes: dict[tuple[str, int, int | None], Note]
     read: list[int]
     written: list[_Written]
@@ -215,7 +214,6 @@ class _Team:
         scheduler = self.scheduler
         machine = scheduler.machine
         scheduler.block_runs.update(outcome.runs)
-        scheduler.made_bytes += outcome.made_bytes
         machine.issued += outcome.issued
         for key, note in outcome.notes.items():
             known = machine.notes.setdefault(key, note)
@@ -252,7 +250,6 @@ def _work(scheduler: Scheduler, parts: Sequence[int], answer: Connection) -> Non
         _Outcome(
             scheduler.block_runs,
             machine.issued - issued,
-            scheduler.made_bytes,
             machine.notes,
             [position for position, allocation in every if allocation.was_read],
             [_Written.of(position, allocation) for position, allocation in every if allocation.was_written],

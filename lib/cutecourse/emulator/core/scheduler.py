@@ -38,7 +38,6 @@ _COMPLETES = 4
 _WAKES_SOME = 64
 """One time of so many clusters of a bundle go on without those that still have to wait."""
 _COHORT_CLUSTERS = 64
-_WARP_BYTES = 8 << 10  # registers of a warp, about
 _COHORT_BYTES = 32 << 20
 _PART_WARPS = 256
 """Warps that a part of a grid of independent clusters has at least: enough to keep the bundles wide."""
@@ -66,9 +65,9 @@ class Scheduler:
         self.ready: list[Bundle] = []
         self._is_ready: set[int] = set()
         self._cohorts: list[Cohort] = []
+        self._ended_cohorts: list[Cohort] = []
+        """Those whose memory is not free yet."""
         self._resident_warps = 0
-        self.made_bytes = 0
-        """About how much memory the blocks have had until now."""
         self._timed_out: set[tuple[int, ...]] = set()
         self._timed_out_at = -1
         machine.wake = self._wake
@@ -108,7 +107,6 @@ class Scheduler:
         self._cohorts.clear()
         self._resident_warps = 0
         self.block_runs.clear()
-        self.made_bytes = 0
         self.alarm = None
 
     def run(self, part: range) -> None:
@@ -183,8 +181,6 @@ class Scheduler:
             self._next_cluster += count
             cohort = make_cohort(self.machine, np.asarray(numbers, dtype=np.int64))
             self._cohorts.append(cohort)
-            self.made_bytes += cohort.shared.nbytes + cohort.shared_written.nbytes
-            self.made_bytes += count * self._warps_per_cluster * _WARP_BYTES
             self._resident_warps += count * self._warps_per_cluster
             for bundle in cohort.bundles:
                 self._wake(bundle)
@@ -197,9 +193,24 @@ class Scheduler:
                 hook(cohort)
             self._cohorts.remove(cohort)
             self._resident_warps -= cohort.n * self._warps_per_cluster
+            self._ended_cohorts.append(cohort)
             if not self.machine.pending:
-                cohort.release()
+                self._release()
             self._admit()
+
+    def _release(self) -> None:
+        """Free what the blocks had that have ended. Work that is under way may still need it."""
+        for cohort in self._ended_cohorts:
+            cohort.release()
+        self._ended_cohorts.clear()
+
+    def close(self) -> None:
+        """Free what the blocks had, after an error too: they and their work name each other."""
+        self._ended_cohorts += self._cohorts
+        self._cohorts.clear()
+        self.ready.clear()
+        self.machine.forget_work()
+        self._release()
 
     # --- one bundle -----------------------------------------------------------------------------------------
 
