@@ -56,7 +56,7 @@ _UNSEEN = (
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """What one instruction has moved to or from one memory.
+    """The bytes that one instruction has moved to or from one memory.
 
     line          the line of the PTX text.
     instruction   its full name, such as "ld.shared.v4.f32".
@@ -87,7 +87,7 @@ class MemoryRow:
 
     @property
     def unit(self) -> str:
-        """What `transactions` counts: "sectors" or "wavefronts"."""
+        """The unit of `transactions`: "sectors" or "wavefronts"."""
         return _UNITS[self.space]
 
 

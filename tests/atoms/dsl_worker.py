@@ -30,7 +30,9 @@ FP8 = {"E4M3": cutlass.Float8E4M3FN, "E5M2": cutlass.Float8E5M2}
 
 def wgmma_op(name: str) -> Any:
     """An operation of wgmma with both operands K-major, by CUTLASS's name."""
-    m, n, k, types, source = re.match(r"SM90_(\d+)x(\d+)x(\d+)_(\w+?)_(SS|RS)", name).groups()  # type: ignore[union-attr]
+    found = re.match(r"SM90_(\d+)x(\d+)x(\d+)_(\w+?)_(SS|RS)", name)
+    assert found is not None
+    m, n, k, types, source = found.groups()
     d, a, b = re.findall(r"BF16|F16|F32|E4M3|E5M2", types)
     known = {"F16": F16, "BF16": BF16, "F32": F32, **FP8}
     place = warpgroup.OperandSource.SMEM if source == "SS" else warpgroup.OperandSource.RMEM

@@ -185,7 +185,7 @@ _MOST_PENDING = (2, 2, 2, 2, 1, 0)
 
 
 def _wrong_waits(answer: object) -> dict[tuple[object, ...], str]:
-    """What to say to wrong numbers: those that show a misconception, and the learner's own."""
+    """Make the messages for wrong numbers: those that show a misconception, and the learner's own."""
     known: dict[tuple[object, ...], str] = {
         (2,)
         * 6: "In the last two turns nothing new is committed. Then wait_group(2) leaves tile 4 or 5 pending, and the loop uses that tile all the same.",

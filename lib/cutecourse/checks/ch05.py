@@ -323,8 +323,6 @@ def check_gemm_bias(answer: object) -> str:
         reports={
             "AddressError": "A thread reads or writes outside a matrix. Do the warps fit the tile? Along M they have 32 rows, "
             "which are two atoms, and along N 32 columns, which are four.",
-            "takes a tensor with two modes": "The bias has one mode, and C has two. Make a tensor of the same memory that has "
-            "C's shape, and partition that.",
         },
         mistakes={
             "c": [

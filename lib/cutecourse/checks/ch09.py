@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cutecourse.atoms import mma_atom
 from cutecourse.checks.accumulators import UNWRITTEN, require_cleared
@@ -14,6 +14,8 @@ from cutecourse.descriptors import SMEM_SM90, DescriptorError
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from cutecourse.kernels.spec import LaunchSpec
 
 _ATOM = "SM90_64x96x16_F16F16F16_SS"
 _REPORTS = {
@@ -82,7 +84,7 @@ def check_descriptor(answer: object) -> str:
     right = 258 | 1 << 16 | 32 << 32 | 2 << 62
     word = answer.__index__() if hasattr(answer, "__index__") else None
     if not isinstance(word, int) or not 0 <= word < 1 << 64:
-        raise WrongAnswer("The answer is to be one number of 64 bits.", got=repr(answer))
+        raise WrongAnswer("Give one number of 64 bits.", got=repr(answer))
     if word == right:
         return "The swizzle's name and the step of 8 rows change with the width of a row. The k-block moves the start by 2."
     try:
@@ -153,7 +155,7 @@ def check_registers(answer: object) -> str:
     ],
 )
 def check_left(answer: object) -> str:
-    """What m64n128k16 leaves of shared memory's 128 bytes in a cycle."""
+    """Count the bytes of shared memory's 128 a cycle that m64n128k16 leaves."""
     same_int(
         answer,
         32,
@@ -279,7 +281,8 @@ def check_two_products(answer: object) -> str:
             ]
         },
     )
-    outcome = run(answer, device="emulator", **{k: x.copy() for k, x in inputs.items()})  # type: ignore[arg-type]
+    # same_outputs has refused what is not a specification.
+    outcome = run(cast("LaunchSpec", answer), device="emulator", **{k: x.copy() for k, x in inputs.items()})
     if any(note.hazard.name == "no wgmma fence" for note in outcome.notes):
         raise WrongAnswer(
             "D is right, but only by luck: ptxas adds a wgmma.fence that the kernel lacks. The threads write the "

@@ -58,20 +58,20 @@ def check_stages(answer: object) -> str:
     ],
 )
 def check_kept(answer: object) -> str:
-    """What the loading warpgroup may keep."""
+    """Choose the registers that the loading warpgroup may keep."""
     same_int(
         answer,
         32,
         meaning="the registers that each thread of the loading warpgroup keeps",
         mistakes={
             24: "That works, but the threads may keep a few more.",
-            40: "Then 8 registers are missing for each thread of the last warpgroup. Its setmaxnreg.inc waits for ever.",
+            40: "Then 8 registers are missing for each thread of the last warpgroup. Its setmaxnreg.inc waits forever.",
             96: "Three warpgroups take registers from the one that loads, not one.",
             128: "The others can take only what this warpgroup gives away.",
             56: "That would be right for two warpgroups of 232 and one that loads, with 168 each at first.",
         },
     )
-    return "4 * 128 = 3 * 160 + 32. One step more for the producer, and a consumer would wait for registers for ever."
+    return "4 * 128 = 3 * 160 + 32. One step more for the producer, and a consumer would wait for registers forever."
 
 
 @exercise(
@@ -152,7 +152,7 @@ def check_deadlock(answer: object) -> str:
 def check_order(answer: object) -> str:
     """Groups of rows in a serpentine order, and the height that reads least."""
     if not isinstance(answer, tuple) or len(answer) != 2:
-        raise WrongAnswer("The answer is to be the function and the best height.", got=type(answer).__name__)
+        raise WrongAnswer("Give the function and the best height.", got=type(answer).__name__)
     function, best = answer
     shapes = ((5, 4, 2), (10, 3, 4), (3, 5, 8), (64, 32, 8))
     cases = [(i, r, c, h) for r, c, h in shapes for i in range(r * c)]
@@ -263,7 +263,7 @@ def check_fp8(answer: object) -> str:
     for old, new in pairs:
         if text.count(old) != 1:
             raise WrongAnswer(
-                f"The text stands in the file {text.count(old)} times. It has to be there once.",
+                f"The text appears in the file {text.count(old)} times. It must appear exactly once.",
                 where=repr(old),
             )
         text = text.replace(old, new)

@@ -38,7 +38,7 @@ def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int,
         value = None
     if value is None or isinstance(answer, bool):
         raise WrongAnswer(
-            f"The answer is to be one whole number: {meaning}.",
+            f"Give one whole number: {meaning}.",
             expected="an int",
             got=_type_and_value(answer),
         )
@@ -53,7 +53,7 @@ def same_choice(answer: object, right: str, *, options: Mapping[str, str]) -> No
     """Accept one of several texts; `options` maps each text to what is said to whoever chose it wrongly."""
     if not isinstance(answer, str) or answer.strip() not in options:
         raise WrongAnswer(
-            "The answer is to be one of the texts offered.",
+            "Give one of the texts offered.",
             expected=" or ".join(repr(option) for option in options),
             got=_type_and_value(answer),
         )
@@ -79,7 +79,7 @@ def same_sequence(
         values = tuple(_plain(value) for value in answer)  # type: ignore[attr-defined]
     except TypeError:
         raise WrongAnswer(
-            f"The answer is to be a sequence: {meaning}.",
+            f"Give a sequence: {meaning}.",
             expected=f"{len(right)} values",
             got=_type_and_value(answer),
         ) from None
@@ -158,7 +158,7 @@ def _as_layout(answer: object) -> Layout:
             ) from None
         return parsed
     raise WrongAnswer(
-        "The answer is to be a layout, or its text.",
+        "Give a layout, or its text.",
         expected="Layout(shape, stride)",
         got=_type_and_value(answer),
     )
@@ -203,7 +203,7 @@ def same_array(
 
     if not isinstance(answer, np.ndarray):
         raise WrongAnswer(
-            f"{name} is to be a NumPy array.", expected=_shape_words(right), got=_type_and_value(answer)
+            f"{name} must be a NumPy array.", expected=_shape_words(right), got=_type_and_value(answer)
         )
     if answer.shape != right.shape:
         raise WrongAnswer(
@@ -266,7 +266,7 @@ def same_outputs(
 
     if not isinstance(spec, LaunchSpec):
         raise WrongAnswer(
-            "The answer is to be a launch specification of your kernel.",
+            "Give a launch specification of your kernel.",
             expected="LaunchSpec(...)",
             got=_type_and_value(spec),
         )
@@ -300,9 +300,7 @@ def returned(answer: object, cases: Sequence[tuple[Any, ...]], *, what: str) -> 
     through.
     """
     if not callable(answer):
-        raise WrongAnswer(
-            f"The answer is to be a function: {what}.", expected="a function", got=_type_and_value(answer)
-        )
+        raise WrongAnswer(f"Give a function: {what}.", expected="a function", got=_type_and_value(answer))
     name = getattr(answer, "__name__", "your function")
     values = []
     for case in cases:

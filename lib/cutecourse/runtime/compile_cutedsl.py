@@ -8,8 +8,6 @@ from __future__ import annotations
 import itertools
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from cutecourse.dtypes import DType
@@ -76,38 +74,11 @@ def compile_host(spec: LaunchSpec, target: str, line_info: bool = False) -> Any:
             kernel, host = resolved(spec.kernel), resolved(spec.host)
             if kernel is not None:
                 kernel.set_name_prefix(spec.name, remove_cutlass_symbol=True, keep_mangled_name=False)
-            with _refused_tensors_of_one_mode(cute):
-                return cute.compile[options](host, *arguments)
+            return cute.compile[options](host, *arguments)
         except Exception as error:
             raise CompileError(
                 f"{spec.name}: the CuTe DSL did not compile it for {target}: {plain_reason(error)}"
             ) from error
-
-
-@contextmanager
-def _refused_tensors_of_one_mode(cute: Any) -> Iterator[None]:
-    """Let `partition_A`, `partition_B` and `partition_C` raise where the compiler would end the process.
-
-    In version 4.8.1 a tensor with one mode ends Python there, and a notebook's kernel with it.
-    """
-    names = ("partition_A", "partition_B", "partition_C")
-    originals = {name: getattr(cute.ThrMma, name) for name in names}
-
-    def checked(name: str, partition: Callable[..., Any]) -> Callable[..., Any]:
-        def call(thr_mma: Any, tensor: Any, **where: Any) -> Any:
-            if cute.rank(tensor) < 2:
-                raise ValueError(f"{name} takes a tensor with two modes or more. This one has one mode.")
-            return partition(thr_mma, tensor, **where)
-
-        return call
-
-    for name, partition in originals.items():
-        setattr(cute.ThrMma, name, checked(name, partition))
-    try:
-        yield
-    finally:
-        for name, partition in originals.items():
-            setattr(cute.ThrMma, name, partition)
 
 
 def plain_reason(error: BaseException) -> str:

@@ -38,7 +38,7 @@ _IMPORTED = re.compile(rf"\s*from {re.escape(SOURCES)}\.(\w+) import .*")
 
 
 class _NoKeyError(Exception):
-    """What is compiled has no key that another process would find again."""
+    """The object has no key that another process would find again."""
 
 
 def key_of(spec: LaunchSpec, target: str, line_info: bool) -> str | None:
@@ -114,7 +114,7 @@ def _folder() -> Path | None:
 
 
 def _described(thing: Any) -> Any:
-    """What a function or one of its arguments is, in words that are the same in each process."""
+    """Describe a function or one of its arguments in words that are the same in each process."""
     if isinstance(thing, KernelFunction):
         arguments = thing.arguments
         given = None if arguments is None else tuple(_described(one) for one in arguments)

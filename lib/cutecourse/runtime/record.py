@@ -88,7 +88,7 @@ _FRONT_NAMES = {"cutedsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX"}
 
 
 def emulator_name() -> str:
-    """What stands in a record for the emulator: the machine's processor is all there was."""
+    """The emulator's name in a record: the machine's processor is all there was."""
     return f"the emulator, on this machine's CPU ({platform.machine()})"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cutecourse.trace.event import Event
 
-__all__ = ["Table", "barrier_name", "html_table", "number", "place", "runs", "text_table", "words"]
+__all__ = ["Table", "barrier_name", "html_table", "in_runs", "number", "place", "runs", "text_table", "words"]
 
 
 def words(event: Event) -> str:
@@ -56,6 +56,15 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             found.append((one, one))
     return found
+
+
+def in_runs(numbers: Iterable[int], to: str = "-") -> str:
+    """Numbers in words, neighbours together.
+
+    >>> in_runs([0, 1, 2, 5])
+    '0-2, 5'
+    """
+    return ", ".join(f"{a}" if a == b else f"{a}{to}{b}" for a, b in runs(numbers))
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

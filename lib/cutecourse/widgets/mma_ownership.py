@@ -98,7 +98,7 @@ class MmaOwnership(CourseWidget):
 
 
 class WgmmaOwnership(MmaOwnership):
-    """Who holds what of a wgmma: C, and A where it comes from registers, over the 128 threads of a warpgroup.
+    """The holders of a wgmma's elements: of C, and of A in registers, over the 128 threads of a warpgroup.
 
     `n` are extents of N, each of which is drawn; `source` says where A comes from, "SS" or "RS". The rest is
     that of `MmaOwnership`.

@@ -26,7 +26,7 @@ from cutecourse.emulator.errors import (
     TransactionBytesError,
 )
 from cutecourse.ptx.sources import line_in_words
-from cutecourse.trace.words import number, runs
+from cutecourse.trace.words import in_runs, number
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.machine import Machine
@@ -202,7 +202,7 @@ def _warps(warps: list[int]) -> str:
 
 def _ranges(numbers: list[int]) -> str:
     """[0, 1, 2, 5] as "0-2, 5"."""
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs(numbers))
+    return in_runs(numbers)
 
 
 _DEED = {

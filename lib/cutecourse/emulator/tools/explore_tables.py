@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from html import escape
 
 from cutecourse.trace import Event
-from cutecourse.trace.words import html_table, number, place, runs, text_table, words
+from cutecourse.trace.words import html_table, in_runs, number, place, text_table, words
 
 __all__ = [
     "Pair",
@@ -136,7 +136,7 @@ def grouped(seeds: Iterable[int]) -> str:
     >>> grouped([0, 1, 2, 5, 7, 8])
     '0 to 2, 5, 7 to 8'
     """
-    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs(seeds))
+    return in_runs(seeds, " to ")
 
 
 def outcomes_text(rows: Sequence[tuple[str, str, str]]) -> str:

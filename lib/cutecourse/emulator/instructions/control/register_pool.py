@@ -19,7 +19,7 @@ from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import LaunchError, RegisterPoolError
 from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
 from cutecourse.ptx.syntax import IntLiteral
-from cutecourse.trace.words import number, runs
+from cutecourse.trace.words import in_runs, number
 
 __all__: list[str] = []
 
@@ -231,7 +231,7 @@ class _Pool:
             alike[held].append(warp)
         return ", ".join(
             ("warp " if len(warps) == 1 else "warps ")
-            + ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs(warps))
+            + in_runs(warps)
             + f" {'has' if len(warps) == 1 else 'have'} {held}"
             for held, warps in alike.items()
         )
@@ -260,7 +260,7 @@ class _PoolWait:
         for group in Warpgroup.started(self.pool.cohort, cluster, self.pool.rank):
             for site, warps in group.behind():
                 if site.instruction.opcode == "setmaxnreg":
-                    who = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs(warps))
+                    who = in_runs(warps)
                     late.append(
                         f"; {number(len(warps), 'warp')} ({who}) of a warpgroup must still execute"
                         f" {_short(site)} at line {site.line}"
