@@ -28,6 +28,8 @@ from cutecourse.emulator.core.scheduler import Scheduler
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
 from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.recording.events import Recording
+from cutecourse.emulator.recording.memory_events import AccessLogging, MemoryRecording
 from cutecourse.emulator.recording.replay import record
 from cutecourse.ptx.checks import check
 from cutecourse.ptx.parser import parse
@@ -147,10 +149,15 @@ def launch(
     machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
     machine.arithmetic = _arithmetic(arithmetic, function)
     machine.severities = severities(hazards, function.name)
-    machine.recorder = recorder
-    machine.accesses = accesses
+    machine.is_watched = recorder is not None or accesses is not None
     machine.wraps.append(watch)
     machine.observers += [_follow_bytes, _look_for_races]
+    if recorder is not None:
+        machine.observers.append(lambda cohort: Recording(recorder))
+        if recorder.memory:
+            machine.observers.append(lambda cohort: MemoryRecording())
+    if accesses is not None:
+        machine.observers.append(lambda cohort: AccessLogging(accesses))
     machine.set_parameters(_bind(function, args, machine.memory))
     try:
         machine.program = decode(machine, module, function)

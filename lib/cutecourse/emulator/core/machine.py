@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from cutecourse.emulator.core.program import Program, Step
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC
 from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
-
-if TYPE_CHECKING:
-    from cutecourse.trace import AccessLog, Recorder
 
 __all__ = ["Machine", "PendingWork", "Sleep"]
 
@@ -141,10 +138,8 @@ class Machine:
         """How grave each hazard is in this launch (emulator.core.hazards)."""
         self.notes: dict[tuple[str, int, int | None], Note] = {}
         """Hazards that end no launch, by name and the two lines."""
-        self.recorder: Recorder | None = None
-        """Who is told events, with `emit` and `emit_at`; None where nobody listens, which costs nothing."""
-        self.accesses: AccessLog | None = None
-        """What every lane's address is written into; None costs nothing."""
+        self.is_watched = False
+        """Whether somebody outside listens, so that all of it has to run in this process."""
         self.changes = 0
         """Counts what may let a waiting warp go on, so that a wait that nothing can end is seen."""
         self.sleeping: dict[Sleep, None] = {}
@@ -235,48 +230,6 @@ class Machine:
                     )
                 return self.variable(candidate).base + symbol.offset
         raise LaunchError(f"{symbol}: no variable of that name", line=symbol.line)
-
-    # --- events ---------------------------------------------------------------------------------------------
-
-    def emit(self, kind: str, bundle: Any, lane: int, line: int, *, one: bool = True, **data: Any) -> int:
-        """Tell the recorder what a thread did; `lane` is flattened, `one` False for several lanes of a warp.
-
-        Only where `recorder` is not None: the caller looks first, so that nothing is paid without one.
-        """
-        assert self.recorder is not None
-        block, warp, in_warp = bundle.where(lane)
-        return self.recorder.emit(
-            kind,
-            time=self.issued,
-            cluster=int(bundle.cohort.numbers[lane // WARP_SIZE]),
-            rank=bundle.rank,
-            block=block,
-            warp=warp,
-            lane=in_warp if one else None,
-            line=line,
-            **data,
-        )
-
-    def emit_at(
-        self, kind: str, cohort: Any, cluster: int, rank: int, line: int | None = None, **data: Any
-    ) -> int:
-        """Tell the recorder what happened in a block without a thread that does it, such as bytes that land.
-
-        `cluster` is the cluster's position in its cohort. Only where `recorder` is not None.
-        """
-        assert self.recorder is not None
-        x, y, z = cohort.blocks[cluster, rank].tolist()
-        return self.recorder.emit(
-            kind,
-            time=self.issued,
-            cluster=int(cohort.numbers[cluster]),
-            rank=rank,
-            block=(x, y, z),
-            warp=None,
-            lane=None,
-            line=line,
-            **data,
-        )
 
     # --- errors ---------------------------------------------------------------------------------------------
 

@@ -26,6 +26,25 @@ __all__ = ["Listeners", "Observer"]
 class Observer:
     """The events of a cohort. Every method here is one event; those that a subclass defines are called."""
 
+    # --- what a trace tells --------------------------------------------------------------------------------
+
+    def happened(
+        self, kind: str, bundle: Any, lane: int, line: int, *, one: bool = True, **data: Any
+    ) -> int | None:
+        """A thread did something, at a line of the kernel; `kind` and `data` as cutecourse.trace has them.
+
+        lane  flattened; `one` is False where several lanes of its warp did it together.
+        Returns the number by which later events refer to this one. One observer at most hears this.
+        """
+
+    def happened_in(
+        self, kind: str, cohort: Any, cluster: int, rank: int, line: int | None = None, **data: Any
+    ) -> int | None:
+        """Something happened in a block without a thread that does it, such as bytes that land.
+
+        cluster  the cluster's position in its cohort.
+        """
+
     # --- lanes and blocks -------------------------------------------------------------------------------
 
     def lanes_ended(self, bundle: Any, mask: NDArray[np.bool_]) -> None:
@@ -35,6 +54,21 @@ class Observer:
         """All blocks of the cohort have ended, and their memory is still there."""
 
     # --- threads' accesses of memory --------------------------------------------------------------------
+
+    def addressed(
+        self, access: Any, bundle: Any, address: NDArray[Any], mask: NDArray[np.bool_] | None
+    ) -> None:
+        """Lanes access memory of any space, and the addresses, shape (n, 32), are right."""
+
+    def copy_asked(
+        self,
+        accesses: tuple[Any, Any],
+        bundle: Any,
+        addresses: tuple[NDArray[Any], NDArray[Any]],
+        n_bytes: NDArray[Any],
+        lanes: NDArray[np.bool_],
+    ) -> None:
+        """Lanes ask for a cp.async of `n_bytes` each, from the first access's addresses to the second's."""
 
     def accessed(
         self,

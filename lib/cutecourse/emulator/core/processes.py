@@ -135,7 +135,7 @@ class _Team:
         if sys.platform != "linux" or multiprocessing.current_process().daemon:
             return False
         machine = self.scheduler.machine
-        if machine.recorder is not None or machine.accesses is not None:
+        if machine.is_watched:
             return False
         ends = sorted(
             (start, start + len(allocation.data))

@@ -34,7 +34,6 @@ from cutecourse.emulator.errors import (
     ReadOnlyError,
 )
 from cutecourse.emulator.memory.unwritten import describe_unwritten
-from cutecourse.emulator.recording.memory_events import is_told, log_access, tell_access
 
 __all__ = ["Access", "Part"]
 
@@ -76,7 +75,7 @@ class Access:
     """One instruction's access to memory: `count` words of `bytes_` bytes for each lane, aligned as one.
 
     `space` is "global", "shared" (also for shared::cta), "shared::cluster", "local", "const", "param" or
-    "generic". `logged` is False where the instruction writes its accesses into an access log by itself.
+    "generic". `logged` is False for a copy's accesses, which it announces when it is asked for.
     """
 
     def __init__(
@@ -114,8 +113,7 @@ class Access:
         self._unaligned, self._shift = _number(self._low), _number(self.shift)
         self._bounds: tuple[Allocation, NDArray[np.uint64], NDArray[np.uint64]] | None = None
         """Of an allocation where it begins, and where an access may begin at most."""
-        self._tells = is_told(self)
-        self._logs = logged and site.machine.accesses is not None
+        self.logged = logged
 
     # --- what instructions use ------------------------------------------------------------------------------
 
@@ -166,10 +164,8 @@ class Access:
         if self.flags and bundle.cohort.races is not None:
             bundle.cohort.races.flag(bundle, mask)
         found = self._find(bundle, address, mask)
-        if self._tells:
-            tell_access(self, bundle, address, mask)
-        if self._logs:
-            log_access(self, bundle, address, mask)
+        for tell in bundle.cohort.listeners.addressed:
+            tell(self, bundle, address, mask)
         return found
 
     def _find(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:

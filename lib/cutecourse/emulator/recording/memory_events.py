@@ -10,89 +10,99 @@ An access log gets the address of each lane. A cp.async is logged once, when it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
+from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.memory.access import Access
+from cutecourse.trace import AccessLog
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.machine import Machine
-    from cutecourse.emulator.memory.access import Access
-
-__all__ = ["is_told", "log_access", "log_lanes", "tell_access"]
+__all__ = ["AccessLogging", "MemoryRecording"]
 
 _OFFSET = (1 << RANK_SHIFT) - 1
 
 
-def is_told(access: Access) -> bool:
-    """Whether a recorder wants to know where an access goes."""
-    machine = access.site.machine
-    if machine.recorder is None or not machine.recorder.memory:
-        return False
-    return access.space in {"shared", "shared::cluster", "global", "generic"}
+class MemoryRecording(Observer):
+    """Gives a recorder that asks for them the threads' accesses of shared and global memory."""
+
+    def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
+        """Announce where the lanes of each warp go."""
+        if access.space not in {"shared", "shared::cluster", "global", "generic"}:
+            return
+        kind = "memory.atomic" if access.reads and access.writes else "memory.load"
+        if access.writes and not access.reads:
+            kind = "memory.store"
+        lanes = bundle.lanes(mask)
+        flat = address.reshape(-1)
+        for warp in np.unique(lanes // WARP_SIZE).tolist():
+            own = lanes[lanes // WARP_SIZE == warp]
+            addresses = np.unique(flat[own].astype(np.uint64)).tolist()
+            touches = _ranges(access, bundle, addresses)
+            if touches:
+                about = {"name": access.site.instruction.name, "lanes": len(own), "touches": touches}
+                for tell in bundle.cohort.listeners.happened:
+                    tell(kind, bundle, int(own[0]), access.site.line, one=len(own) == 1, **about)
 
 
-def tell_access(access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
-    """Tell the recorder where lanes of each warp have gone; only for an access that `is_told`."""
-    kind = "memory.atomic" if access.reads and access.writes else "memory.load"
-    if access.writes and not access.reads:
-        kind = "memory.store"
-    lanes = bundle.lanes(mask)
-    flat = address.reshape(-1)
-    for warp in np.unique(lanes // WARP_SIZE).tolist():
-        own = lanes[lanes // WARP_SIZE == warp]
-        addresses = np.unique(flat[own].astype(np.uint64)).tolist()
-        touches = _ranges(access, bundle, addresses)
-        if touches:
-            bundle.machine.emit(
-                kind,
-                bundle,
-                int(own[0]),
-                access.site.line,
-                one=len(own) == 1,
+class AccessLogging(Observer):
+    """Writes the address of every lane into an access log."""
+
+    def __init__(self, log: AccessLog) -> None:
+        self.log = log
+
+    def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
+        """Write down the address of every active lane."""
+        if not access.logged:
+            return
+        kind = "store" if not access.reads else "atomic" if access.writes else "load"
+        lanes = bundle.full if mask is None else mask
+        self._add(access, bundle, kind, address, np.where(lanes, np.uint8(access.size), np.uint8(0)))
+
+    def copy_asked(
+        self,
+        accesses: tuple[Access, Access],
+        bundle: Bundle,
+        addresses: tuple[NDArray[Any], NDArray[Any]],
+        n_bytes: NDArray[Any],
+        lanes: NDArray[np.bool_],
+    ) -> None:
+        """Write down a cp.async as the load and the store that it is."""
+        (load, store), (origin, to) = accesses, addresses
+        self._add(load, bundle, "load", origin, np.where(lanes, n_bytes, 0).astype(np.uint8))
+        stored = np.where(lanes, np.uint8(store.size), np.uint8(0))
+        self._add(store, bundle, "store", to, stored, origin)
+
+    def _add(
+        self,
+        access: Access,
+        bundle: Bundle,
+        kind: str,
+        address: NDArray[Any],
+        n_bytes: NDArray[np.uint8],
+        sources: NDArray[Any] | None = None,
+    ) -> None:
+        """Write down an access of `n_bytes` bytes in each lane, shape (n, 32); 0 leaves the lane out.
+
+        sources  for a copy to shared memory, the global address that each lane names.
+        """
+        for space, places, here in _by_space(access.space, bundle, address):
+            self.log.add(
+                line=access.site.line,
                 name=access.site.instruction.name,
-                lanes=len(own),
-                touches=touches,
+                space=space,
+                kind=kind,
+                warp=bundle.warp,
+                blocks=bundle.cohort.blocks[:, bundle.rank],
+                addresses=places,
+                n_bytes=n_bytes if here is None else np.where(here, n_bytes, np.uint8(0)),
+                sources=sources,
             )
-
-
-def log_access(access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
-    """Write down the address of every active lane; only where the machine has an access log."""
-    kind = "store" if not access.reads else "atomic" if access.writes else "load"
-    lanes = bundle.full if mask is None else mask
-    log_lanes(access, bundle, kind, address, np.where(lanes, np.uint8(access.size), np.uint8(0)))
-
-
-def log_lanes(
-    access: Access,
-    bundle: Bundle,
-    kind: str,
-    address: NDArray[Any],
-    n_bytes: NDArray[np.uint8],
-    sources: NDArray[Any] | None = None,
-) -> None:
-    """Write down an access of `n_bytes` bytes in each lane, shape (n, 32); 0 leaves the lane out.
-
-    sources  for a copy to shared memory, the global address that each lane names.
-    """
-    log = bundle.machine.accesses
-    assert log is not None
-    for space, places, here in _by_space(access.space, bundle, address):
-        log.add(
-            line=access.site.line,
-            name=access.site.instruction.name,
-            space=space,
-            kind=kind,
-            warp=bundle.warp,
-            blocks=bundle.cohort.blocks[:, bundle.rank],
-            addresses=places,
-            n_bytes=n_bytes if here is None else np.where(here, n_bytes, np.uint8(0)),
-            sources=sources,
-        )
 
 
 def _by_space(

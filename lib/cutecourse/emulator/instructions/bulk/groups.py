@@ -87,10 +87,9 @@ def commit_group(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         groups = BulkGroups.of(bundle)
         lanes = site.active(bundle, mask)
-        if bundle.machine.recorder is not None:
+        for tell in bundle.cohort.listeners.happened:
             for lane, one in _speakers(groups, lanes):
-                number = groups.group(lane)
-                bundle.machine.emit("bulk.commit", bundle, lane, site.line, one=one, group=number)
+                tell("bulk.commit", bundle, lane, site.line, one=one, group=groups.group(lane))
         groups.committed[lanes] += 1
 
     return step
@@ -118,15 +117,16 @@ def wait_group(site: Site) -> Step:
         lanes = site.active(bundle, mask)
         due = groups.due(lanes, newest)
         machine = bundle.machine
-        speakers = _speakers(groups, lanes) if machine.recorder is not None else []
+        told = bundle.cohort.listeners.happened
+        speakers = _speakers(groups, lanes) if told else []
         blocked = {
             copy.origin.lane // WARP_SIZE for copy in due if not (copy.was_read if only_reads else copy.done)
         }
         for lane, one in speakers:
             outcome = "blocked" if lane // WARP_SIZE in blocked else "passed"
-            machine.emit(
-                "bulk.wait", bundle, lane, site.line, one=one, left=newest, read=only_reads, outcome=outcome
-            )
+            about = {"one": one, "left": newest, "read": only_reads, "outcome": outcome}
+            for tell in told:
+                tell("bulk.wait", bundle, lane, site.line, **about)
         machine.random.shuffle(due)
         for copy in due:
             if only_reads:
@@ -135,7 +135,8 @@ def wait_group(site: Site) -> Step:
                 copy.finish()
         for lane, one in speakers:
             if lane // WARP_SIZE in blocked:
-                machine.emit("bulk.resume", bundle, lane, site.line, one=one)
+                for tell in told:
+                    tell("bulk.resume", bundle, lane, site.line, one=one)
         groups.copies = [copy for copy in groups.copies if not (copy.released and copy.done)]
         if bundle.cohort.races is not None:
             bundle.cohort.races.groups_done(bundle, lanes, groups.committed, newest)

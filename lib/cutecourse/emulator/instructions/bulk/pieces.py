@@ -414,15 +414,14 @@ def _land(arrival: Arrival, position: int, piece: Piece, copy: Operation | None)
     origin, to = arrival.origin, arrival.to
     place, first = to.places[position], to.firsts[position]
     cohort = origin.bundle.cohort
-    machine = cohort.machine
     if not to.alive(cohort):
         check_alive(origin.site, origin.bundle, origin.lane, place.rank, "the copy's destination")
         check_landing(origin, place.rank)
     held, written = cohort.shared_chunks
     piece.put(held, first)
     _mark(written, first, piece.covered, _LANDED)
-    if machine.recorder is not None:
-        machine.emit_at(
+    for tell in cohort.listeners.happened_in:
+        tell(
             "tma.land",
             cohort,
             place.cluster,
@@ -540,16 +539,10 @@ class Out:
         machine = bundle.machine
         held, _ = bundle.cohort.shared_chunks
         self.writes.append(machine.defer(partial(write, held[cohort_chunks])))
-        if machine.recorder is not None and all(work.done for work in self.reads):
-            cluster = self.origin.lane // WARP_SIZE
-            machine.emit_at(
-                "tma.read",
-                bundle.cohort,
-                cluster,
-                bundle.rank,
-                self.origin.site.line,
-                transfer=self.transfer,
-            )
+        if self.was_read:
+            cluster, line = self.origin.lane // WARP_SIZE, self.origin.site.line
+            for tell in bundle.cohort.listeners.happened_in:
+                tell("tma.read", bundle.cohort, cluster, bundle.rank, line, transfer=self.transfer)
 
     @property
     def was_read(self) -> bool:
@@ -595,13 +588,13 @@ def remember(
     mask: int | None = None,
     source: Any = None,
 ) -> int | None:
-    """Tell the recorder of a request; its event's index, or None where nobody listens.
+    """Announce a request; returns its event's index, or None where nobody listens.
 
     `barrier` is an offset in CTA `barrier_rank`, which is the first destination's where it is left out.
     """
     bundle = origin.bundle
-    machine = bundle.machine
-    if machine.recorder is None:
+    listeners = bundle.cohort.listeners.happened
+    if not listeners:
         return None
     about = None
     if barrier is not None:
@@ -609,7 +602,8 @@ def remember(
         rank = rank if barrier_rank is None else barrier_rank
         label = bundle.program.placement.shared_label(barrier)
         about = {"rank": rank, "offset": barrier, "name": label}
-    return machine.emit(
+    (tell,) = listeners
+    index: int | None = tell(
         "tma.issue",
         bundle,
         origin.lane,
@@ -624,3 +618,4 @@ def remember(
         mask=mask,
         source=source,
     )
+    return index

@@ -516,7 +516,7 @@ def _load(site: Site, dims: int, to: str) -> Step:
         if there is None or not there.alive(cohort):
             there = known[key] = targets(origin, box, address, bar_address, bits)
         transfer = None
-        if bundle.machine.recorder is not None:
+        if cohort.listeners.happened:
             transfer = _remember(
                 origin,
                 "load",

@@ -220,9 +220,9 @@ class _Pool:
 
     @staticmethod
     def _tell(kind: str, site: Site, bundle: Bundle, clusters: list[int], **data: int | str) -> None:
-        if bundle.machine.recorder is not None:
+        for tell in bundle.cohort.listeners.happened:
             for cluster in clusters:
-                bundle.machine.emit(kind, bundle, cluster * WARP_SIZE, site.line, one=False, **data)
+                tell(kind, bundle, cluster * WARP_SIZE, site.line, one=False, **data)
 
     def holders(self, cluster: int) -> str:
         """Which warps of a block have how many registers per thread."""

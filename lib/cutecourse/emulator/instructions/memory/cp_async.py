@@ -21,7 +21,6 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AlignmentError, InvalidOperand
 from cutecourse.emulator.memory.access import Access
-from cutecourse.emulator.recording.memory_events import log_lanes
 
 __all__ = ["when_complete"]
 
@@ -242,10 +241,8 @@ def cp_async(site: Site) -> Step:
         for part in mark.parts(bundle, to, lanes):
             if part.written is not None:
                 part.written[part.index] = 0
-        if bundle.machine.accesses is not None:
-            given = np.where(lanes, n_bytes, 0).astype(np.uint8)
-            log_lanes(form.whole, bundle, "load", origin, given)
-            log_lanes(mark, bundle, "store", to, np.where(lanes, np.uint8(size), np.uint8(0)), origin)
+        for tell in bundle.cohort.listeners.copy_asked:
+            tell((form.whole, mark), bundle, (origin, to), n_bytes, lanes)
         queue = _Queue.of(bundle)
         queue.copies.append(_Copy(form, to, origin, n_bytes, lanes, queue.committed.copy()))
 

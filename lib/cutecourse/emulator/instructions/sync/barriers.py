@@ -159,17 +159,17 @@ class _Barriers:
             else:
                 result = ones == total if name == "and" else ones > 0
                 np.copyto(bundle.rows["pred"][slot], np.broadcast_to(result, mask.shape), where=mask)
-        if bundle.machine.recorder is not None:
-            mask = bundle.full if split.mask is None else split.mask
-            _tell(bundle, mask, "barrier.resume", reason.line, reason.barrier)
+        mask = bundle.full if split.mask is None else split.mask
+        _tell(bundle, mask, "barrier.resume", reason.line, reason.barrier)
         bundle.unpark(split, reason.following)
 
 
 def _tell(bundle: Bundle, lanes: NDArray[np.bool_], kind: str, line: int, number: int) -> None:
     """Record one event for each warp that takes part."""
-    for warp in bundle.clusters(lanes):
-        lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
-        bundle.machine.emit(kind, bundle, lane, line, one=False, number=number)
+    for tell in bundle.cohort.listeners.happened:
+        for warp in bundle.clusters(lanes):
+            lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
+            tell(kind, bundle, lane, line, one=False, number=number)
 
 
 def _barriers(bundle: Bundle) -> _Barriers:
@@ -305,9 +305,7 @@ def _arrive(
     bundle.machine.changes += 1
     if bundle.cohort.races is not None:
         bundle.cohort.races.barrier_arrive(bundle, barrier, warps)
-    if bundle.machine.recorder is not None:
-        kind = "barrier.wait" if part.sync else "barrier.arrive"
-        _tell(bundle, ready, kind, part.line, barrier)
+    _tell(bundle, ready, "barrier.wait" if part.sync else "barrier.arrive", part.line, barrier)
     going = WAIT
     for member, reason in members:
         if reason.reduction is not None:

@@ -121,16 +121,16 @@ class _ClusterBarrier:
                 self.waiting.append((bundle, other))
             if races is not None:
                 races.cluster_leave(bundle, go)
-            if bundle.machine.recorder is not None:
-                _tell(bundle, go, "cluster.resume", reason.line)
+            _tell(bundle, go, "cluster.resume", reason.line)
             bundle.unpark(split, reason.following)
 
 
 def _tell(bundle: Bundle, lanes: Lanes, kind: str, line: int, **data: Any) -> None:
     """Record one event for each warp that takes part."""
-    for warp in bundle.clusters(lanes):
-        lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
-        bundle.machine.emit(kind, bundle, lane, line, one=int(lanes[warp].sum()) == 1, **data)
+    for tell in bundle.cohort.listeners.happened:
+        for warp in bundle.clusters(lanes):
+            lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
+            tell(kind, bundle, lane, line, one=int(lanes[warp].sum()) == 1, **data)
 
 
 @dataclass(eq=False)
@@ -181,8 +181,7 @@ def cluster_arrive(site: Site) -> Step:
                 int(np.flatnonzero(again)[0]),
             )
         barrier.arrive(bundle, mask)
-        if bundle.machine.recorder is not None:
-            _tell(bundle, mask, "cluster.arrive", site.line)
+        _tell(bundle, mask, "cluster.arrive", site.line)
         barrier.settle()
         return following
 
@@ -223,9 +222,8 @@ def cluster_wait(site: Site) -> Step:
         arrived_in[mask] = -1
         if bundle.cohort.races is not None:
             bundle.cohort.races.cluster_leave(bundle, passed)
-        if bundle.machine.recorder is not None:
-            _tell(bundle, passed, "cluster.wait", site.line, outcome="passed")
-            _tell(bundle, blocked, "cluster.wait", site.line, outcome="blocked")
+        _tell(bundle, passed, "cluster.wait", site.line, outcome="passed")
+        _tell(bundle, blocked, "cluster.wait", site.line, outcome="blocked")
         if not blocked.any():
             return following
         asleep = split

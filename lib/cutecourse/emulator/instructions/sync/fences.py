@@ -84,12 +84,12 @@ def fence(site: Site) -> Step:
             fence_shared(bundle, site.active(bundle, mask))
         if orders_threads and bundle.cohort.races is not None:
             bundle.cohort.races.flag(bundle, mask)
-        if bundle.machine.recorder is not None:
+        for tell in bundle.cohort.listeners.happened:
             active = site.active(bundle, mask)
             for warp in bundle.clusters(active):
                 lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
                 one_lane = int(active[warp].sum()) == 1
-                bundle.machine.emit("fence", bundle, lane, site.line, one=one_lane, name=name)
+                tell("fence", bundle, lane, site.line, one=one_lane, name=name)
 
     return step
 

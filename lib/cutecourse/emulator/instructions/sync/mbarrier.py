@@ -71,14 +71,11 @@ def init(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         barriers = MBarriers.of(bundle.cohort)
         counts = bundle.rows["u32"][count].reshape(-1)
-        machine = bundle.machine
         for lane, rank, offset in targets.each(bundle, mask):
             origin = Origin(site, bundle, lane)
             made = barriers.init(lane // WARP_SIZE, rank, offset, int(counts[lane]), origin)
-            if machine.recorder is not None:
-                machine.emit(
-                    "mbarrier.init", bundle, lane, site.line, barrier=made.about(), count=made.expected
-                )
+            for tell in bundle.cohort.listeners.happened:
+                tell("mbarrier.init", bundle, lane, site.line, barrier=made.about(), count=made.expected)
 
     return step
 
@@ -99,11 +96,10 @@ def inval(site: Site) -> Step:
 
     def step(bundle: Bundle, mask: Mask) -> None:
         barriers = MBarriers.of(bundle.cohort)
-        machine = bundle.machine
         for lane, rank, offset in targets.each(bundle, mask):
             ended = barriers.inval(lane // WARP_SIZE, rank, offset, Origin(site, bundle, lane))
-            if machine.recorder is not None:
-                machine.emit("mbarrier.inval", bundle, lane, site.line, barrier=ended.about())
+            for tell in bundle.cohort.listeners.happened:
+                tell("mbarrier.inval", bundle, lane, site.line, barrier=ended.about())
 
     return step
 
@@ -302,7 +298,6 @@ class _Look:
         which = bundle.rows[self.kind][self.which].reshape(-1)
         passed = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
         blocked: dict[tuple[int, int, int], Group] = {}
-        recorder = bundle.machine.recorder
         # The pending counts in the lanes' tokens differ and do not matter.
         alike = which if self.by_parity else which >> np.uint64(_OFFSET_SHIFT)
         for lane, rank, offset, lanes in self.targets.grouped(bundle, mask, alike, together=True):
@@ -323,8 +318,7 @@ class _Look:
                 passed.reshape(-1)[lanes] = True
                 if bundle.cohort.races is not None:
                     bundle.cohort.races.phase_seen(bundle, barrier)
-                if recorder is not None:
-                    self._tell(origin, barrier, parity, "passed", len(lanes))
+                self._tell(origin, barrier, parity, "passed", len(lanes))
                 continue
             inside = (lanes % WARP_SIZE).tolist()
             group = blocked.get((warp, offset, parity))
@@ -336,23 +330,24 @@ class _Look:
 
     def tell_all(self, bundle: Bundle, groups: list[Group], outcome: str) -> None:
         """Record what came of waits whose phases are not complete."""
-        if bundle.machine.recorder is not None:
+        if bundle.cohort.listeners.happened:
             for group in groups:
                 origin = Origin(self.site, bundle, group.warp * WARP_SIZE + group.lanes[0])
                 self._tell(origin, group.barrier, group.parity, outcome, len(group.lanes))
 
     def _tell(self, origin: Origin, barrier: MBarrier, parity: int, outcome: str, n_lanes: int) -> None:
-        origin.bundle.machine.emit(
-            "mbarrier.wait",
-            origin.bundle,
-            origin.lane,
-            self.site.line,
-            one=n_lanes == 1,
-            barrier=barrier.about(),
-            parity=parity,
-            outcome=outcome,
-            name=self.name.removeprefix("mbarrier."),
-        )
+        for tell in origin.bundle.cohort.listeners.happened:
+            tell(
+                "mbarrier.wait",
+                origin.bundle,
+                origin.lane,
+                self.site.line,
+                one=n_lanes == 1,
+                barrier=barrier.about(),
+                parity=parity,
+                outcome=outcome,
+                name=self.name.removeprefix("mbarrier."),
+            )
 
     @staticmethod
     def _is_past(state: int, barrier: MBarrier, origin: Origin) -> bool:

@@ -105,9 +105,8 @@ class MBarrier:
         self.tx = tx
         self.note("expect_tx", n_bytes, origin)
         done = self._settle()
-        machine = self.cohort.machine
-        if machine.recorder is not None:
-            machine.emit(
+        for tell in origin.bundle.cohort.listeners.happened:
+            tell(
                 "mbarrier.expect_tx",
                 origin.bundle,
                 origin.lane,
@@ -166,9 +165,8 @@ class MBarrier:
             self.expected -= total
         self.note("arrive_drop" if drop else "arrive", total, origin)
         done = self._settle()
-        machine = self.cohort.machine
-        if machine.recorder is not None:
-            machine.emit(
+        for tell in origin.bundle.cohort.listeners.happened:
+            tell(
                 "mbarrier.arrive",
                 origin.bundle,
                 origin.lane,
@@ -218,33 +216,21 @@ class MBarrier:
             self.loaded = self.phase + 1
         self.note("complete_tx", n_bytes, origin)
         done = self._settle()
-        machine = self.cohort.machine
-        if machine.recorder is not None:
-            about, state = self.about(), self.state()
-            kind, line = "mbarrier.complete_tx", origin.site.line
-            if by_thread:
-                machine.emit(
-                    kind,
-                    origin.bundle,
-                    origin.lane,
-                    line,
-                    barrier=about,
-                    bytes=n_bytes,
-                    transfer=None,
-                    state=state,
-                )
-            else:
-                machine.emit_at(
-                    kind,
-                    self.cohort,
-                    self.cluster,
-                    self.rank,
-                    line,
-                    barrier=about,
-                    bytes=n_bytes,
-                    transfer=transfer,
-                    state=state,
-                )
+        kind, line = "mbarrier.complete_tx", origin.site.line
+        listeners = self.cohort.listeners
+        if by_thread:
+            for tell in listeners.happened:
+                about = {"barrier": self.about(), "bytes": n_bytes, "transfer": None, "state": self.state()}
+                tell(kind, origin.bundle, origin.lane, line, **about)
+        else:
+            for tell in listeners.happened_in:
+                about = {
+                    "barrier": self.about(),
+                    "bytes": n_bytes,
+                    "transfer": transfer,
+                    "state": self.state(),
+                }
+                tell(kind, self.cohort, self.cluster, self.rank, line, **about)
         if done:
             self._completed()
 
@@ -297,8 +283,8 @@ class MBarrier:
     def _completed(self) -> None:
         """Tell that a phase has completed, and let go who waits for it."""
         machine = self.cohort.machine
-        if machine.recorder is not None:
-            machine.emit_at(
+        for tell in self.cohort.listeners.happened_in:
+            tell(
                 "mbarrier.phase",
                 self.cohort,
                 self.cluster,

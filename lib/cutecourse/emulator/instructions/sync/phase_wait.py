@@ -67,12 +67,12 @@ class PhaseWait:
 
     def wake(self) -> None:
         """All that it waits for has happened: go on with true."""
-        bundle, machine = self.bundle, self.bundle.machine
+        bundle = self.bundle
         self._end(answer=True)
-        if machine.recorder is not None:
+        for tell in bundle.cohort.listeners.happened:
             for group in self.groups:
                 lane = group.warp * WARP_SIZE + group.lanes[0]
-                machine.emit(
+                tell(
                     "mbarrier.resume",
                     bundle,
                     lane,

@@ -129,9 +129,8 @@ def _ask(bundle: Bundle, split: Split, tickets: list[Ticket], following: int) ->
 
 
 def _emit(kind: str, origin: Origin, columns: int, address: int | None, group: int, outcome: str) -> None:
-    machine = origin.bundle.machine
-    if machine.recorder is not None:
-        machine.emit(
+    for tell in origin.bundle.cohort.listeners.happened:
+        tell(
             kind,
             origin.bundle,
             origin.lane,
@@ -306,7 +305,7 @@ def relinquish_alloc_permit(site: Site) -> Step:
             memory = memories[warp, bundle.rank]
             _check_warp(origin, memory, allocates=False)
             memory.relinquished = site.line
-            if bundle.machine.recorder is not None:
-                bundle.machine.emit("tmem.relinquish", bundle, origin.lane, site.line, one=False, group=group)
+            for tell in bundle.cohort.listeners.happened:
+                tell("tmem.relinquish", bundle, origin.lane, site.line, one=False, group=group)
 
     return step

@@ -29,21 +29,16 @@ def complete(mmas: Sequence[Mma]) -> None:
 
     Errors: OverwrittenSource, UninitializedRead.
     """
-    machine = mmas[0].origin.bundle.machine
-    if machine.recorder is None:
+    cohort = mmas[0].origin.bundle.cohort
+    listeners = cohort.listeners.happened_in
+    if not listeners:
         _multiply(mmas)
-        return
-    for mma in mmas:
-        # Each event comes when what it tells has happened, and nothing else.
-        _multiply([mma])
-        machine.emit_at(
-            "mma.complete",
-            mma.origin.bundle.cohort,
-            mma.cluster,
-            mma.origin.bundle.rank,
-            mma.origin.site.line,
-            issue=mma.issued,
-        )
+    for tell in listeners:
+        for mma in mmas:
+            # Each event comes when what it tells has happened, and nothing else.
+            _multiply([mma])
+            origin = mma.origin
+            tell("mma.complete", cohort, mma.cluster, origin.bundle.rank, origin.site.line, issue=mma.issued)
 
 
 def _multiply(mmas: Sequence[Mma]) -> None:

@@ -146,12 +146,11 @@ def _issue(
         if memory.sums is not None:
             memory.sums.stored(region)
         places.append((each, memory, moving, chunks))
-    machine = origin.bundle.machine
-    if machine.recorder is not None:
+    for tell in cohort.listeners.happened:
         told = [chunks_touched(cohort, cluster, each, chunks) for each, _, _, chunks in places]
         for each, *_ in places:
             told += region_touches(each, [region], writes=True)
-        machine.emit(
+        tell(
             "tmem.copy",
             origin.bundle,
             origin.lane,

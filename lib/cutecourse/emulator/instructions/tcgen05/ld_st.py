@@ -123,9 +123,8 @@ class _Access:
 
     def tell(self, kind: str, origin: Origin, address: int, regions: list[Region]) -> None:
         """Record the access."""
-        machine = origin.bundle.machine
-        if machine.recorder is not None:
-            machine.emit(
+        for tell in origin.bundle.cohort.listeners.happened:
+            tell(
                 kind,
                 origin.bundle,
                 origin.lane,
@@ -274,8 +273,8 @@ def wait(site: Site) -> Step:
             else:
                 memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
                 memory.order.waited_for_loads((warp, bundle.rank, bundle.warp))
-            if bundle.machine.recorder is not None:
+            for tell in bundle.cohort.listeners.happened:
                 name = "st" if stores else "ld"
-                bundle.machine.emit("tmem.wait", bundle, warp * WARP_SIZE, site.line, one=False, name=name)
+                tell("tmem.wait", bundle, warp * WARP_SIZE, site.line, one=False, name=name)
 
     return step

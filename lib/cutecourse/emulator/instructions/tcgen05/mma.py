@@ -344,9 +344,8 @@ class Mma:
         accumulator = (self.cluster, place.ranks[0], asked.d, shape.m, shape.n)
         operands = (asked, *self.disabled)
         check_reduction(origin, a, b, accumulator, adds=self.enable, operands=operands)
-        machine = origin.bundle.machine
-        if machine.recorder is not None:
-            self.issued = machine.emit(
+        for tell in origin.bundle.cohort.listeners.happened:
+            self.issued = tell(
                 "mma.issue",
                 origin.bundle,
                 origin.lane,

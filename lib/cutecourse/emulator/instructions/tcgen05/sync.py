@@ -66,10 +66,9 @@ def commit(site: Site) -> Step:
                 ranks = destination_ranks(site, bundle, lane, bits, _TOLD)
             queue = Queue.of(origin)
             tracked = queue.of_thread(origin)
-            machine = bundle.machine
-            if machine.recorder is not None:
+            for tell in bundle.cohort.listeners.happened:
                 label = bundle.program.placement.shared_label(offset)
-                machine.emit(
+                tell(
                     "mma.commit",
                     bundle,
                     lane,
@@ -122,11 +121,9 @@ def fence(site: Site) -> Step:
         active = site.active(bundle, mask)
         for warp in np.flatnonzero(active.any(axis=1)).tolist():
             times[warp, bundle.rank, bundle.warp] = time
-            if bundle.machine.recorder is None:
-                continue
-            lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
-            one = int(active[warp].sum()) == 1
-            bundle.machine.emit("fence", bundle, lane, site.line, one=one, name=name)
+            for tell in bundle.cohort.listeners.happened:
+                lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
+                tell("fence", bundle, lane, site.line, one=int(active[warp].sum()) == 1, name=name)
 
     return step
 

@@ -64,7 +64,7 @@ class Warpgroup:
     """How many each warp has come to."""
     running: list[InFlight] = field(default_factory=list)
     """Operations that are issued and not complete, oldest first."""
-    issues: list[int] = field(default_factory=list)
+    issues: list[int | None] = field(default_factory=list)
     """The events of the operations that belong to no group yet, where a recorder keeps them."""
     waiting: list[tuple[Bundle, Split]] = field(default_factory=list)
     """Warps that wait for operations to which not all four have come."""

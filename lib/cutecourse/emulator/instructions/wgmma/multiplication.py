@@ -130,8 +130,8 @@ class Multiplication:
             self.reading = races.warpgroup_multiplies(self.origin, self.group.bundles, number, operands)
         self._check_shared(issued=True)
         self._check_reduction(number)
-        if machine.recorder is not None:
-            self.issued = machine.emit(
+        for tell in self.group.bundles[0].cohort.listeners.happened:
+            self.issued = tell(
                 "wgmma.issue",
                 self.group.bundles[0],
                 self.origin.lane,
@@ -224,9 +224,8 @@ class Multiplication:
         else:
             total = fused_sums(a, b, c, (form.a, form.b), form.d)
         self._write(_registers_of_d(total, form.d))
-        machine = self.origin.bundle.machine
-        if machine.recorder is not None:
-            machine.emit_at(
+        for tell in self.group.cohort.listeners.happened_in:
+            tell(
                 "wgmma.complete",
                 self.group.cohort,
                 self.group.cluster,

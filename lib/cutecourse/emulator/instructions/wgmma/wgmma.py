@@ -251,7 +251,7 @@ def commit_group(site: Site) -> Step:
 
 
 class _Commit:
-    """A group is closed, which a recorder wants to know once."""
+    """A group is closed, which is announced once."""
 
     def __init__(self, site: Site, group: Warpgroup) -> None:
         self.site, self.group = site, group
@@ -321,8 +321,8 @@ def wait_group(site: Site) -> Step:
 
 
 def _tell(site: Site, bundle: Bundle, cluster: int, kind: str, **data: Any) -> None:
-    if bundle.machine.recorder is not None:
-        bundle.machine.emit(kind, bundle, cluster * WARP_SIZE, site.line, one=False, **data)
+    for tell in bundle.cohort.listeners.happened:
+        tell(kind, bundle, cluster * WARP_SIZE, site.line, one=False, **data)
 
 
 def _tell_wait(site: Site, bundle: Bundle, cluster: int, left: int, outcome: str) -> None:
