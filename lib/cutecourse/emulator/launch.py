@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 import cutecourse.emulator.instructions.families  # noqa: F401 - registers every instruction
 from cutecourse.emulator.checks import stuck
-from cutecourse.emulator.checks.provenance import Provenance
-from cutecourse.emulator.checks.races import Races
+from cutecourse.emulator.checks.provenance import follow_bytes
+from cutecourse.emulator.checks.races import look_for_races
 from cutecourse.emulator.checks.wgmma_registers import watch
-from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
 from cutecourse.emulator.core.hazards import severities
@@ -151,7 +150,7 @@ def launch(
     machine.severities = severities(hazards, function.name)
     machine.is_watched = recorder is not None or accesses is not None
     machine.wraps.append(watch)
-    machine.observers += [_follow_bytes, _look_for_races]
+    machine.observers += [follow_bytes, look_for_races]
     if recorder is not None:
         machine.observers.append(lambda cohort: Recording(recorder))
         if recorder.memory:
@@ -211,16 +210,6 @@ def launch(
         printed="".join(machine.printed),
         notes=tuple(sorted(machine.notes.values(), key=lambda note: (note.line, note.other_line or 0))),
     )
-
-
-def _follow_bytes(cohort: Cohort) -> None:
-    follows = cohort.machine.follows_bytes
-    if follows:
-        cohort.provenance = Provenance(cohort, follows == "stores")
-
-
-def _look_for_races(cohort: Cohort) -> None:
-    cohort.races = Races.of(cohort)
 
 
 @lru_cache(maxsize=32)

@@ -20,24 +20,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
     from cutecourse.emulator.checks.reductions import Sum
-    from cutecourse.emulator.core.machine import Machine
+    from cutecourse.emulator.core.program import Program
     from cutecourse.emulator.instructions.bulk.pieces import Arrival, Chunks, Place
     from cutecourse.emulator.memory.access import Access
     from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window
 
-__all__ = ["BY_MMA", "NUMBER", "Load", "Provenance", "Tags", "follow", "ranges"]
+__all__ = ["BY_MMA", "NUMBER", "Load", "Provenance", "Tags", "follow_bytes", "ranges"]
 
 BY_MMA = -1
 _ALL_READ = np.int32(BY_MMA).tobytes()
@@ -54,10 +55,34 @@ _MOST_RANGES = 4
 _CHECKS = ("another layout", "operand read twice", "another k", "loaded and never read")
 
 
-def follow(machine: Machine, *, stores: bool = False) -> None:
-    """A kernel has an instruction that asks who reads what copies, or threads' stores too, have written."""
-    if any(machine.severities[name] != "off" for name in _CHECKS) and machine.follows_bytes != "stores":
-        machine.follows_bytes = "stores" if stores else "copies"
+def follow_bytes(cohort: Cohort) -> Provenance | None:
+    """Make a cohort's tags and owners; None where no instruction or no hazard needs them."""
+    machine = cohort.machine
+    asked = machine.program.own(_Asked)
+    if not (asked.copies or asked.matrices) or all(machine.severities[name] == "off" for name in _CHECKS):
+        return None
+    return Provenance(cohort, asked.matrices)
+
+
+class _Asked:
+    """The instructions of a program for which bytes are followed.
+
+    copies    bulk copies from global to shared memory
+    matrices  tcgen05.mma or wgmma
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.copies = self.matrices = False
+        for flat in program.flat.values():
+            for one in flat.instructions:
+                names = one.modifiers
+                if one.opcode == "cp" and "bulk" in names:
+                    spaces = [name for name in names if name.partition("::")[0] in {"shared", "global"}]
+                    self.copies |= spaces[-1:] == ["global"] and len(spaces) > 1
+                elif one.opcode == "wgmma":
+                    self.matrices |= names[:1] == ("mma_async",)
+                elif one.opcode == "tcgen05":
+                    self.matrices |= names[:1] == ("mma",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +298,8 @@ class _Site:
     origin: Origin | None = None
 
 
-@dataclass(eq=False, slots=True)
-class Provenance:
+@dataclass(eq=False)
+class Provenance(Observer):
     """The tags and owners of a cohort's shared memory."""
 
     cohort: Cohort
@@ -303,7 +328,7 @@ class Provenance:
         self.tag = np.zeros(n_chunks, dtype=np.int64)
         self.owner = np.zeros(n_chunks, dtype=np.int32)
         self.beyond = np.zeros(n_chunks, dtype=np.bool_)
-        self.cohort.state.setdefault("on end", []).append(self.at_end)
+        self.cohort.provenance = self
 
     # --- what is written ------------------------------------------------------------------------------------
 
@@ -368,9 +393,16 @@ class Provenance:
             self.beyond[at] = not brought
 
     def accessed(
-        self, access: Access, bundle: Bundle, index: NDArray[np.int64], lanes: NDArray[np.int64] | None
+        self,
+        access: Access,
+        bundle: Bundle,
+        index: NDArray[np.int64],
+        lanes: NDArray[np.int64] | None,
+        values: NDArray[Any] | None,
+        *,
+        away: bool,
     ) -> None:
-        """Threads read or write shared memory; `index` counts the access's own size."""
+        """Threads read or write shared memory."""
         at = index.reshape(-1)
         chunks = at * access.size // CHUNK
         if access.size > CHUNK:
@@ -421,8 +453,8 @@ class Provenance:
                 site.tile = bool((held == BY_MMA).any())
                 site.origin = load.origin
 
-    def at_end(self, cohort: Cohort) -> None:
-        """All blocks have ended: see what nobody has read."""
+    def cohort_ended(self, cohort: Cohort) -> None:
+        """Report what nobody has read."""
         for found in self.sums.values():
             found.close()
         stride = cohort.shared_stride // CHUNK

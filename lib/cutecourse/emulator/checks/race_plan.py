@@ -1,8 +1,7 @@
-"""What of a kernel's text says how to look for races: the smallest access of shared memory, who makes one."""
+"""The accesses of shared memory in a kernel's text: a record of races is made to fit them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutecourse.emulator.core.kinds import CHUNK
@@ -10,73 +9,43 @@ from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import IntLiteral
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.core.machine import Machine
+    from cutecourse.emulator.core.program import Program
     from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["Plan"]
 
-_CHECKS = ("race", "read before its wait", "stage reused early")
 _ELSEWHERE = frozenset({"global", "local", "const", "param", "param::entry", "param::func"})
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _LEAST_LINE_BITS = 8
 
 
-@dataclass(frozen=True, slots=True)
 class Plan:
-    """How a launch keeps its record of shared memory."""
+    """The accesses of shared memory that a program's instructions can make.
 
-    unit: int
-    """Bytes of the smallest access of a thread, at most 16."""
-    line_bits: int
-    """So many bits hold a line's number."""
-    by_threads: bool
-    """Whether threads load or store there."""
-    remote: bool
-    """Whether threads may do so in other CTAs' memory."""
-    asynchronous: bool
-    """Whether there are bulk copies or tcgen05 instructions that do."""
+    unit          bytes of the smallest access of a thread, at most 16
+    line_bits     so many bits hold a line's number
+    by_threads    threads load or store there
+    elsewhere     threads may do so in other CTAs' memory, where there are any
+    asynchronous  bulk copies, wgmma or tcgen05 instructions do
+    """
 
-    @classmethod
-    def of(cls, machine: Machine) -> Plan | None:
-        """The plan for a launch; None where no race is possible or nobody wants to know."""
-        found: Plan | None
-        try:
-            found = machine.race_plan[0]
-        except IndexError:
-            found = cls._make(machine)
-            machine.race_plan.append(found)
-        return found
-
-    @classmethod
-    def _make(cls, machine: Machine) -> Plan | None:
-        program = machine.program
-        if not program.shared_bytes or all(machine.severities[name] == "off" for name in _CHECKS):
-            return None
-        size = machine.cluster[0] * machine.cluster[1] * machine.cluster[2]
-        least, remote, asynchronous = CHUNK, False, False
-        by_threads = False
+    def __init__(self, program: Program) -> None:
+        self.unit = CHUNK
+        self.by_threads = self.elsewhere = self.asynchronous = False
         last_line = 0
         for flat in program.flat.values():
             for one in flat.instructions:
                 last_line = max(last_line, one.line)
                 if _is_asynchronous(one):
-                    asynchronous = True
+                    self.asynchronous = True
                     continue
                 n_bytes = _by_thread(one)
                 if n_bytes is not None:
-                    by_threads = True
-                    least = min(least, n_bytes)
-                    space = set(one.modifiers) & {"shared", "shared::cta"}
-                    remote = remote or (size > 1 and not space)
-        if not asynchronous and (not by_threads or size * machine.warps_per_block == 1):
-            return None
-        return cls(
-            unit=least,
-            line_bits=max(last_line.bit_length(), _LEAST_LINE_BITS),
-            by_threads=by_threads,
-            remote=remote,
-            asynchronous=asynchronous,
-        )
+                    self.by_threads = True
+                    self.unit = min(self.unit, n_bytes)
+                    if not {"shared", "shared::cta"} & set(one.modifiers):
+                        self.elsewhere = True
+        self.line_bits = max(last_line.bit_length(), _LEAST_LINE_BITS)
 
 
 def _is_asynchronous(one: Instruction) -> bool:

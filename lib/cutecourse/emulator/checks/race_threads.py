@@ -56,7 +56,9 @@ class Threads:
         # Kernels whose bytes asynchronous operations move have threads use a small part of shared memory.
         self.write_tag = sparse_zeros((units,), np.uint32)
         self.write_by = sparse_zeros((units,), np.uint16)
-        columns = clocks.warps if plan.remote else self.per_block
+        self.remote = cohort.size > 1 and plan.elsewhere
+        """Whether threads may use the memory of other CTAs."""
+        columns = clocks.warps if self.remote else self.per_block
         self.read_tag = sparse_zeros((columns, units), np.uint32)
         self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
         """The tag of its writer's write before the last."""
@@ -74,7 +76,9 @@ class Threads:
             return 0
         return self._cluster_of if lanes is None else self._cluster_of[lanes]
 
-    def check(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
+    def check(
+        self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, values: NDArray[Any] | None
+    ) -> None:
         """Report what a warp's access meets: writes of others, and for a write reads of others too."""
         clocks = self.clocks
         warp = clocks.number(bundle)
@@ -94,18 +98,20 @@ class Threads:
             if any_true(bad):
                 place = tuple(np.argwhere(bad)[0])
                 found = int(writers[place]), int(tags[place]), "write"
-                same = self._writes_the_same(access, index, bad)
+                same = self._writes_the_same(access, index, bad, values)
                 self._report(access, bundle, index, lanes, place, *found, same=same)
         if access.writes:
             self._check_readers(access, bundle, index, lanes, clusters, read[:, index])
 
-    def _writes_the_same(self, access: Access, index: Lanes, bad: NDArray[np.bool_]) -> bool:
+    def _writes_the_same(
+        self, access: Access, index: Lanes, bad: NDArray[np.bool_], values: NDArray[Any] | None
+    ) -> bool:
         """Whether a store meets only writes that have left the bytes that it stores itself."""
-        if access.reads or access.stores is None or access.stores.size != len(index) * access.count:
+        if access.reads or values is None or values.size != len(index) * access.count:
             return False
         words = self.cohort.shared_words(access.bytes, access.count)[0]
         there = words[index].reshape(len(index), -1)
-        differs = there != access.stores.reshape(len(index), -1).astype(there.dtype, copy=False)
+        differs = there != values.reshape(len(index), -1).astype(there.dtype, copy=False)
         met = bad.reshape(len(index), -1).any(axis=1)
         return not differs[met].any()
 
@@ -133,7 +139,7 @@ class Threads:
             written[index] = stamp
             by[index] = warp
         else:
-            read[warp if self.plan.remote else bundle.warp][index] = stamp
+            read[warp if self.remote else bundle.warp][index] = stamp
 
     def _words(self, per: int) -> tuple[NDArray[Any], ...]:
         """Tags and numbers of the last writers, and the readers' tags, for accesses of `per` units."""
@@ -154,12 +160,12 @@ class Threads:
         first = rank * self.per_block
         self.clocks.changed[warp] = False
         if self.cohort.n == 1:
-            low = 0 if self.plan.remote else min(known[0, first : first + self.per_block].tolist())
+            low = 0 if self.remote else min(known[0, first : first + self.per_block].tolist())
             self._cached[warp] = (low, int(known[0, warp]) - self.clocks.step)
             return
         own = known[:, warp] - np.uint32(self.clocks.step)
         lows = known[:, first : first + self.per_block].min(axis=1)
-        self._cached[warp] = (np.zeros_like(lows) if self.plan.remote else lows, own)
+        self._cached[warp] = (np.zeros_like(lows) if self.remote else lows, own)
 
     def _check_readers(
         self,
@@ -170,7 +176,7 @@ class Threads:
         clusters: Any,
         tags: NDArray[Any],
     ) -> None:
-        first = 0 if self.plan.remote else bundle.rank * self.per_block
+        first = 0 if self.remote else bundle.rank * self.per_block
         known = self.clocks.known[self.clocks.number(bundle)][:, first : first + len(tags)]
         limit = known[clusters].T if bundle.n > 1 else known[0][:, None]
         bad = tags >= (limit if tags.ndim == 2 else limit[..., None])
@@ -236,7 +242,7 @@ class Threads:
     def unknown_read(self, row: Row, rank: int, first: int, chunks: Chunks) -> Met | None:
         """A read of some chunks of a rank's of which a clock does not know."""
         per = CHUNK // self.plan.unit
-        start = 0 if self.plan.remote else rank * self.per_block
+        start = 0 if self.remote else rank * self.per_block
         tags = self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks]
         limit = row[start : start + len(tags)].reshape(-1, *([1] * (tags.ndim - 1)))
         bad = tags >= limit

@@ -21,7 +21,7 @@ Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.check
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from cutecourse.emulator.checks.race_plan import Plan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, warps_of
+from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import NoBarrierError
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
@@ -40,16 +41,31 @@ if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Arrival, Chunks
     from cutecourse.emulator.memory.access import Access
 
-__all__ = ["Races"]
+__all__ = ["Races", "look_for_races"]
 
 _FLAGS = "flags"
+_HAZARDS = ("race", "read before its wait", "stage reused early")
 
 
-class Races:
+def look_for_races(cohort: Cohort) -> Races | None:
+    """Make a cohort's record; None where nothing in the kernel can race, or the launch asks for no report."""
+    machine = cohort.machine
+    plan = machine.program.own(Plan)
+    alone = cohort.size * machine.warps_per_block == 1
+    possible = plan.asynchronous or (plan.by_threads and not alone)
+    if not machine.program.shared_bytes or not possible:
+        return None
+    if all(machine.severities[name] == "off" for name in _HAZARDS):
+        return None
+    return Races(cohort, plan)
+
+
+class Races(Observer):
     """The record of a cohort's shared memory, and the clocks of its warps."""
 
     def __init__(self, cohort: Cohort, plan: Plan) -> None:
         self.cohort = cohort
+        cohort.races = self
         self.clocks = Clocks(cohort, plan.line_bits)
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = (
@@ -57,18 +73,11 @@ class Races:
             if plan.asynchronous
             else None
         )
-        cohort.state.setdefault("on exit", []).insert(0, self._ended)
-
-    @classmethod
-    def of(cls, cohort: Cohort) -> Races | None:
-        """A cohort's record; None where nothing in the kernel could race, or nobody wants to know."""
-        plan = Plan.of(cohort.machine)
-        return None if plan is None else cls(cohort, plan)
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
-    def _ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Who waits at a barrier for warps that end learns what they knew."""
+    def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Warps that wait at a barrier for warps that end learn what those knew."""
         rows = warps_of(mask) & ~warps_of(bundle.live)
         if rows.any():
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
@@ -105,7 +114,7 @@ class Races:
         if rows.any():
             self.clocks.leave("cluster", bundle, rows)
 
-    def flag(self, bundle: Bundle, mask: Mask) -> None:
+    def flagged(self, bundle: Bundle, mask: Mask) -> None:
         """Warps use memory in a way that may hand over what they did, or take what others hand over."""
         rows = warps_of(bundle.full if mask is None else mask)
         self.clocks.pass_on(_FLAGS, bundle, rows)
@@ -169,15 +178,19 @@ class Races:
 
     # --- uses of shared memory ------------------------------------------------------------------------------
 
-    def access(
-        self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, *, away: bool
+    def accessed(
+        self,
+        access: Access,
+        bundle: Bundle,
+        index: Lanes,
+        lanes: Lanes | None,
+        values: NDArray[Any] | None,
+        *,
+        away: bool,
     ) -> None:
-        """A warp's lanes read or write words: `index` in units of the access, `lanes` flattened or None.
-
-        `away` tells that some of them lie in other CTAs.
-        """
+        """A warp's lanes read or write words."""
         index = index.reshape(-1)
-        self.threads.check(access, bundle, index, lanes)
+        self.threads.check(access, bundle, index, lanes, values)
         if self.operations is not None:
             self.operations.meet(access, bundle, index, lanes, away=away)
         self.threads.remember(access, bundle, index, lanes)

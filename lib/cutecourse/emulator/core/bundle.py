@@ -123,6 +123,8 @@ class Cohort(Owner):
         if self.races is not None and self.races.operations is not None:
             self.races.operations.every.clear()  # each of them names what they are kept in
         self.races = self.provenance = None
+        self.forget_owned()
+        self.listeners = Listeners()
         for bundle in self.bundles:
             bundle.rows.clear()
         self.shared = self.shared_written = np.zeros(0, dtype=np.uint8)
@@ -301,6 +303,8 @@ class Bundle(Owner):
             # Who waits for all live lanes may have nobody left to wait for.
             if isinstance(other.waiting, GateWait):
                 other.waiting = None
+        for tell in self.cohort.listeners.lanes_ended:
+            tell(self, mask)
         for hook in self.cohort.state.get("on exit", ()):
             hook(self, mask)
         return WAIT

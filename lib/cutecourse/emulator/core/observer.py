@@ -55,10 +55,12 @@ class Observer:
 
     # --- threads' accesses of memory --------------------------------------------------------------------
 
-    def addressed(
-        self, access: Any, bundle: Any, address: NDArray[Any], mask: NDArray[np.bool_] | None
-    ) -> None:
-        """Lanes access memory of any space, and the addresses, shape (n, 32), are right."""
+    def addressed(self, access: Any, bundle: Any, address: NDArray[Any], mask: Any) -> None:
+        """Lanes are about to read or write memory of any space, at addresses that are right.
+
+        address  of each lane in the access's space, shape (n, 32), in bytes.
+        mask     the active lanes, shape (n, 32), or None for all.
+        """
 
     def copy_asked(
         self,
@@ -76,13 +78,15 @@ class Observer:
         bundle: Any,
         index: NDArray[np.int64],
         lanes: NDArray[np.int64] | None,
+        values: NDArray[Any] | None,
         *,
         away: bool,
     ) -> None:
         """Lanes are about to read or write shared memory.
 
-        index  of each word among the cohort's shared memory, in units of the access's size.
-        lanes  flattened lanes, or None for all; away: some of the words lie in other CTAs.
+        index   of each word among the cohort's shared memory, in units of the access's size.
+        lanes   flattened lanes, or None for all; away: some of the words lie in other CTAs.
+        values  what a store writes, in all its lanes and also in other spaces; None for other accesses.
         """
 
     def flagged(self, bundle: Any, mask: NDArray[np.bool_] | None) -> None:

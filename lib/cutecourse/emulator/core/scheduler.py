@@ -189,6 +189,8 @@ class Scheduler:
         cohort = bundle.cohort
         # A bundle that ended with its turn has another turn, and may find the cohort gone already.
         if cohort in self._cohorts and all(not b.splits for b in cohort.bundles):
+            for tell in cohort.listeners.cohort_ended:
+                tell(cohort)
             for hook in cohort.state.get("on end", ()):
                 hook(cohort)
             self._cohorts.remove(cohort)

@@ -33,7 +33,7 @@ from cutecourse.emulator.errors import (
     NoBarrierError,
     ReadOnlyError,
 )
-from cutecourse.emulator.memory.unwritten import describe_unwritten
+from cutecourse.emulator.memory.unwritten import Unwritten, describe_unwritten
 
 __all__ = ["Access", "Part"]
 
@@ -75,7 +75,7 @@ class Access:
     """One instruction's access to memory: `count` words of `bytes_` bytes for each lane, aligned as one.
 
     `space` is "global", "shared" (also for shared::cta), "shared::cluster", "local", "const", "param" or
-    "generic". `logged` is False for a copy's accesses, which it announces when it is asked for.
+    "generic".
     """
 
     def __init__(
@@ -88,7 +88,6 @@ class Access:
         reads: bool = False,
         writes: bool = False,
         flags: bool = False,
-        logged: bool = True,
     ) -> None:
         self.site = site
         self.space = space
@@ -106,14 +105,11 @@ class Access:
         self.writes = writes
         self.flags = flags
         """Whether threads may hand over by it what they did before: atomics, orders stronger than weak."""
-        self.stores: NDArray[Any] | None = None
-        """While a store looks for races: what it is about to write."""
         self._last: Allocation | None = None
         self._low = self.size - 1
         self._unaligned, self._shift = _number(self._low), _number(self.shift)
         self._bounds: tuple[Allocation, NDArray[np.uint64], NDArray[np.uint64]] | None = None
         """Of an allocation where it begins, and where an access may begin at most."""
-        self.logged = logged
 
     # --- what instructions use ------------------------------------------------------------------------------
 
@@ -133,9 +129,7 @@ class Access:
 
     def store(self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any]) -> None:
         """Write words; `values` is shaped as `load` returns it. Of lanes that collide the last one wins."""
-        self.stores = values
-        parts = self.parts(bundle, address, mask)
-        self.stores = None
+        parts = self.parts(bundle, address, mask, values)
         if len(parts) == 1:
             part = parts[0]
             if self.count == 1:
@@ -155,50 +149,62 @@ class Access:
             if part.written is not None:
                 part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
 
-    def parts(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:
+    def parts(
+        self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any] | None = None
+    ) -> list[Part]:
         """Where the lanes' words lie: one part, or several where generic addresses or allocations differ.
 
         For read-modify-write: change `part.words` at `part.index`, and mark `part.written` where it is not
-        None.
+        None. `values` is what a store is about to write.
         """
-        if self.flags and bundle.cohort.races is not None:
-            bundle.cohort.races.flag(bundle, mask)
-        found = self._find(bundle, address, mask)
-        for tell in bundle.cohort.listeners.addressed:
+        listeners = bundle.cohort.listeners
+        if self.flags:
+            for tell in listeners.flagged:
+                tell(bundle, mask)
+        found = self._find(bundle, address, mask, values)
+        for tell in listeners.addressed:
             tell(self, bundle, address, mask)
         return found
 
-    def _find(self, bundle: Bundle, address: NDArray[Any], mask: Mask) -> list[Part]:
+    def _find(
+        self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any] | None
+    ) -> list[Part]:
         lanes = None
         if mask is not None:
             lanes = np.flatnonzero(mask)
             address = address.reshape(-1)[lanes]
         space = self.space
-        if space == "shared":
-            return [self._shared(bundle, address, lanes)]
+        if space in {"shared", "shared::cluster"}:
+            return [self._shared(bundle, address, lanes, values)]
         if space == "param":
             address = address | _IN_PARAM
         if space in {"global", "const", "param"}:
             return self._allocated(bundle, address, lanes)
         if space == "local":
             return [self._local(bundle, address, lanes)]
-        if space == "shared::cluster":
-            return [self._shared(bundle, address, lanes)]
-        return self._generic(bundle, address, lanes)
+        return self._generic(bundle, address, lanes, values)
 
     # --- the spaces -----------------------------------------------------------------------------------------
 
-    def _shared(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
+    def _shared(
+        self,
+        bundle: Bundle,
+        address: NDArray[Any],
+        lanes: NDArray[np.int64] | None,
+        values: NDArray[Any] | None,
+    ) -> Part:
         cohort = bundle.cohort
         limit = bundle.program.shared_bytes
         base = bundle.shared_base if lanes is None else bundle.shared_base.reshape(-1)[lanes]
         offset = address
+        reaches_others = False
         if cohort.size > 1:
             # The rank in the address decides whose memory it is; blocks lie rank by rank in one array.
             rank = (address >> RANK_SHIFT).astype(np.int64)
             offset = address & _RANK_MASK
             away = rank != bundle.rank
-            if any_true(away):
+            reaches_others = any_true(away)
+            if reaches_others:
                 self._check_remote(bundle, address, lanes, rank, away)
             base = base + (rank - bundle.rank) * (cohort.n * cohort.shared_stride)
         # An unsigned offset that went below zero is huge, so one comparison sees both ends.
@@ -208,11 +214,9 @@ class Access:
         if any_true(bad):
             self._fault_shared(bundle, address, lanes, bad)
         index = (base + offset.astype(np.int64)) >> self.shift
-        if cohort.provenance is not None:
-            cohort.provenance.accessed(self, bundle, index, lanes)
+        for tell in cohort.listeners.accessed:
+            tell(self, bundle, index, lanes, values, away=reaches_others)
         words, written = cohort.shared_words(self.bytes, self.count)
-        if cohort.races is not None:
-            cohort.races.access(self, bundle, index, lanes, away=cohort.size > 1 and bool(away.any()))
         if self.reads:
             seen = written[index].tobytes()
             if b"\x00" in seen:
@@ -328,7 +332,13 @@ class Access:
             left &= ~inside
         return parts
 
-    def _generic(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> list[Part]:
+    def _generic(
+        self,
+        bundle: Bundle,
+        address: NDArray[Any],
+        lanes: NDArray[np.int64] | None,
+        values: NDArray[Any] | None,
+    ) -> list[Part]:
         found = self._last
         if found is not None:
             part = self._inside(found, address, lanes)
@@ -342,13 +352,13 @@ class Access:
             return self._allocated(bundle, address, lanes)
         low = flat & np.uint64((1 << WINDOW_BITS) - 1)
         if shared.all():
-            return [self._shared(bundle, low.reshape(address.shape), lanes)]
+            return [self._shared(bundle, low.reshape(address.shape), lanes, values)]
         if local.all():
             return [self._local(bundle, low.reshape(address.shape), lanes)]
         which = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
         parts = []
         if shared.any():
-            parts.append(self._shared(bundle, low[shared], which[shared]))
+            parts.append(self._shared(bundle, low[shared], which[shared], values))
         if local.any():
             parts.append(self._local(bundle, low[local], which[local]))
         rest = ~(shared | local)
@@ -536,7 +546,10 @@ class Access:
             + (f" (in {name})" if name and space == "shared" else "")
             + " was never written. "
             + (
-                (self._under_way(bundle, lane, one) or describe_unwritten(origin, "the read"))
+                (
+                    bundle.cohort.own(Unwritten).reason(bundle, lane, one)
+                    or describe_unwritten(origin, "the read")
+                )
                 if space == "shared"
                 else "Is a store missing before the read?"
             ),
@@ -544,23 +557,6 @@ class Access:
             address=one,
             allocation=name,
         )
-
-    @staticmethod
-    def _under_way(bundle: Bundle, lane: int, address: int) -> str | None:
-        """The cp.async that is to write a byte of shared memory and has not been waited for, in words."""
-        for other in bundle.cohort.bundles:
-            queue = other.state.get("cp.async")
-            found = queue and other.rank == bundle.rank and queue.under_way(lane // WARP_SIZE, address)
-            if found:
-                line, copier = found
-                own = other is bundle and copier == lane % WARP_SIZE
-                whose = "the thread" if own else f"warp {other.warp}, lane {copier}"
-                return (
-                    f"The cp.async at line {line} is to write it, and {whose} has not waited for that copy."
-                    " Is a cp.async.wait_group missing, or does it leave too many groups under way?"
-                    + ("" if own else " A barrier must follow the wait.")
-                )
-        return None
 
     @staticmethod
     def _mbarrier_at(bundle: Bundle, lane: int, address: int) -> str | None:

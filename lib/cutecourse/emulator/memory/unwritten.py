@@ -1,15 +1,30 @@
-"""What a report says where a read meets shared memory that nobody has written."""
+"""Reports of reads of shared memory that nobody has written."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.ptx.sources import line_in_words
 from cutecourse.ptx.syntax import Instruction
 
-__all__ = ["describe_unwritten"]
+__all__ = ["Unwritten", "describe_unwritten"]
 
 _SHOWN = 3
 """Lines of the kernel that a report names of one kind."""
+
+
+class Unwritten:
+    """Why bytes of a cohort's shared memory count as never written, as families of instructions know it."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.reasons: list[Callable[[Bundle, int, int], str | None]] = []
+        """Each gets a bundle, a flattened lane and the lane's shared address, and knows a reason or None."""
+
+    def reason(self, bundle: Bundle, lane: int, address: int) -> str | None:
+        """The first reason that a family knows, in words."""
+        return next((found for ask in self.reasons if (found := ask(bundle, lane, address))), None)
 
 
 def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = False) -> str:

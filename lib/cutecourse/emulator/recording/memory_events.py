@@ -58,7 +58,7 @@ class AccessLogging(Observer):
 
     def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
         """Write down the address of every active lane."""
-        if not access.logged:
+        if access.site.instruction.opcode == "cp":  # it is logged when it is asked for
             return
         kind = "store" if not access.reads else "atomic" if access.writes else "load"
         lanes = bundle.full if mask is None else mask

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.provenance import follow
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE, Mask
 from cutecourse.emulator.core.memory import WRITTEN
@@ -188,7 +187,6 @@ def _from_global(site: Site, to: str) -> Step:
     destination, source, barrier = site.address(0), site.address(1), site.address(3)
     size_slot = site.source(2, "u32")
     cta_mask = site.source(4, "u16") if multicast else None
-    follow(site.machine)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         for lane in bundle.lanes(mask).tolist():

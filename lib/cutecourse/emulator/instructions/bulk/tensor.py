@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.provenance import follow
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, Mask
 from cutecourse.emulator.core.memory import PARAM_WINDOW
@@ -495,7 +494,6 @@ def _load(site: Site, dims: int, to: str) -> Step:
     take_operands(site, 3 + multicast + hinted)
     destination, barrier = site.address(0), site.address(2)
     tensor = _TensorOperand(site, 1, dims)
-    follow(site.machine)
     cta_mask = site.source(3, "u16") if multicast else None
 
     def step(bundle: Bundle, mask: Mask) -> None:

@@ -8,7 +8,6 @@ counts as never written, so a read of it without the wait is an error and not a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AlignmentError, InvalidOperand
 from cutecourse.emulator.memory.access import Access
+from cutecourse.emulator.memory.unwritten import Unwritten
 
 __all__ = ["when_complete"]
 
@@ -81,7 +81,7 @@ def when_complete(bundle: Bundle, lanes: NDArray[np.int64], then: Callable[[int]
 
     That is at a time that the seed chooses, or when the thread waits for its copies. Lanes are flattened.
     """
-    queue = _Queue.of(bundle)
+    queue = bundle.own(CopyQueue)
     mask = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
     mask.reshape(-1)[lanes] = True
     idle = []
@@ -100,20 +100,15 @@ def when_complete(bundle: Bundle, lanes: NDArray[np.int64], then: Callable[[int]
     bundle.machine.defer(complete)
 
 
-@dataclass
-class _Queue:
+class CopyQueue:
     """The copies of one bundle's threads, and how many groups each thread has committed."""
 
-    committed: NDArray[np.int64]
-    copies: list[_Copy] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, bundle: Bundle) -> _Queue:
-        """The bundle's queue, made when first asked for."""
-        found = bundle.state.get("cp.async")
-        if found is None:
-            found = bundle.state["cp.async"] = cls(np.zeros((bundle.n, WARP_SIZE), dtype=np.int64))
-        return found
+    def __init__(self, bundle: Bundle) -> None:
+        self.committed: NDArray[np.int64] = np.zeros((bundle.n, WARP_SIZE), dtype=np.int64)
+        self.copies: list[_Copy] = []
+        reasons = bundle.cohort.own(Unwritten).reasons
+        if _describe_under_way not in reasons:
+            reasons.append(_describe_under_way)
 
     def under_way(self, block: int, address: int) -> tuple[int, int] | None:
         """The line and the lane of a copy that is to write a byte of a block's shared memory."""
@@ -141,6 +136,23 @@ class _Queue:
         self.copies = [copy for copy in self.copies if copy.lanes.any()]
 
 
+def _describe_under_way(bundle: Bundle, lane: int, address: int) -> str | None:
+    """Describe the cp.async that is to write a byte of a lane's block and has not been waited for."""
+    for other in bundle.cohort.bundles:
+        queue = other.owned(CopyQueue)
+        found = queue and other.rank == bundle.rank and queue.under_way(lane // WARP_SIZE, address)
+        if found:
+            line, copier = found
+            own = other is bundle and copier == lane % WARP_SIZE
+            whose = "the thread" if own else f"warp {other.warp}, lane {copier}"
+            return (
+                f"The cp.async at line {line} is to write it, and {whose} has not waited for that copy."
+                " Is a cp.async.wait_group missing, or does it leave too many groups under way?"
+                + ("" if own else " A barrier must follow the wait.")
+            )
+    return None
+
+
 class _Form:
     """One cp.async of a kernel: its sizes, and its accesses to both memories."""
 
@@ -150,9 +162,9 @@ class _Form:
         word = min(size, 8)
         self.n_words = size // word
         self.word = np.dtype(f"u{word}")
-        self.to_shared = Access(site, "shared", word, self.n_words, writes=True, logged=False)
-        self.whole = Access(site, "global", word, self.n_words, reads=True, logged=False)
-        self.one_byte = Access(site, "global", 1, reads=True, logged=False)
+        self.to_shared = Access(site, "shared", word, self.n_words, writes=True)
+        self.whole = Access(site, "global", word, self.n_words, reads=True)
+        self.one_byte = Access(site, "global", 1, reads=True)
 
     def read(
         self, bundle: Bundle, source: NDArray[Any], n_bytes: NDArray[np.int64], lanes: Lanes
@@ -243,7 +255,7 @@ def cp_async(site: Site) -> Step:
                 part.written[part.index] = 0
         for tell in bundle.cohort.listeners.copy_asked:
             tell((form.whole, mark), bundle, (origin, to), n_bytes, lanes)
-        queue = _Queue.of(bundle)
+        queue = bundle.own(CopyQueue)
         queue.copies.append(_Copy(form, to, origin, n_bytes, lanes, queue.committed.copy()))
 
     return step
@@ -259,7 +271,7 @@ def commit_group(site: Site) -> Step:
     """
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        _Queue.of(bundle).committed[site.active(bundle, mask)] += 1
+        bundle.own(CopyQueue).committed[site.active(bundle, mask)] += 1
 
     return step
 
@@ -279,7 +291,7 @@ def wait_group(site: Site) -> Step:
         site.invalid("cp.async.wait_group takes the number of groups as a constant, 0 or more")
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        queue = _Queue.of(bundle)
+        queue = bundle.own(CopyQueue)
         queue.complete(bundle, site.active(bundle, mask), queue.committed - newest)
 
     return step
@@ -296,6 +308,6 @@ def wait_all(site: Site) -> Step:
     """
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        _Queue.of(bundle).complete(bundle, site.active(bundle, mask), None)
+        bundle.own(CopyQueue).complete(bundle, site.active(bundle, mask), None)
 
     return step

@@ -82,8 +82,9 @@ def fence(site: Site) -> Step:
                 )
         if orders_proxies:
             fence_shared(bundle, site.active(bundle, mask))
-        if orders_threads and bundle.cohort.races is not None:
-            bundle.cohort.races.flag(bundle, mask)
+        if orders_threads:
+            for tell in bundle.cohort.listeners.flagged:
+                tell(bundle, mask)
         for tell in bundle.cohort.listeners.happened:
             active = site.active(bundle, mask)
             for warp in bundle.clusters(active):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.operands import Found, check_operand, good_operands, has_repeats
-from cutecourse.emulator.checks.provenance import BY_MMA, follow
+from cutecourse.emulator.checks.provenance import BY_MMA
 from cutecourse.emulator.checks.reductions import check_reduction
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, Mask
@@ -141,7 +141,6 @@ def mma(site: Site) -> Step:
             site.unsupported(f".{extra} is not supported yet")
     collector = site.one_of(*_COLLECTORS, default=_COLLECTORS[-1])
     operands = _Operands(site, group)
-    follow(site.machine, stores=True)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         lanes = bundle.lanes(mask)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.provenance import follow
 from cutecourse.emulator.checks.wgmma_registers import Flight, InFlight, Watched, share
 from cutecourse.emulator.core.bundle import Bundle, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
@@ -60,7 +59,6 @@ def mma_async(site: Site) -> Step:
                 wgmma.mma_async.m64nNk16 and its neighbours.
     """
     form = _form(site)
-    follow(site.machine, stores=True)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
