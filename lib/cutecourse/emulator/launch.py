@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import cutecourse.emulator.instructions.families  # noqa: F401 - registers every instruction
 from cutecourse.emulator.checks import stuck
+from cutecourse.emulator.checks.block_end import OpenPhases
 from cutecourse.emulator.checks.provenance import follow_bytes
 from cutecourse.emulator.checks.races import look_for_races
 from cutecourse.emulator.checks.wgmma_registers import watch
@@ -150,7 +151,7 @@ def launch(
     machine.severities = severities(hazards, function.name)
     machine.is_watched = recorder is not None or accesses is not None
     machine.wraps.append(watch)
-    machine.observers += [follow_bytes, look_for_races]
+    machine.observers += [follow_bytes, look_for_races, OpenPhases]
     if recorder is not None:
         machine.observers.append(lambda cohort: Recording(recorder))
         if recorder.memory:

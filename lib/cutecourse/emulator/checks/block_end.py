@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import MulticastError
+from cutecourse.emulator.instructions.bulk.pieces import origins_under_way
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
 from cutecourse.trace.words import number
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.bundle import Bundle
-    from cutecourse.emulator.core.origin import Origin
-    from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
-
-__all__ = ["block_ended", "check_landing", "unexpected", "unexpected_multicast"]
+__all__ = ["OpenPhases", "unexpected", "unexpected_multicast"]
 
 
-def block_ended(barriers: MBarriers, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-    """Look at the mbarriers of blocks that end with these lanes.
+class OpenPhases(Observer):
+    """Looks at the mbarriers of blocks that end.
 
     Bytes that nobody expects, or that are expected and never come, are a mistake; a part of a phase's
     arrivals is left by right kernels too, and is nothing to report. Bytes of a phase that nobody has waited
     for may be under way at the end, whether or not they are on this machine.
-
-    Errors: OpenPhase, MulticastError, UnfinishedLoad.
     """
-    gone = ~bundle.cohort.alive(bundle.rank) & mask.any(axis=1)
-    if not gone.any():
-        return
-    for (cluster, rank, _), barrier in list(barriers.live.items()):
-        if rank == bundle.rank and gone[cluster] and barriers.holds(barrier):
-            _look(barrier)
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+
+    def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """Report what is open. Errors: OpenPhase, MulticastError, UnfinishedLoad."""
+        barriers = self.cohort.owned(MBarriers)
+        if barriers is None:
+            return
+        gone = ~self.cohort.alive(bundle.rank) & mask.any(axis=1)
+        if not gone.any():
+            return
+        for (cluster, rank, _), barrier in list(barriers.live.items()):
+            if rank == bundle.rank and gone[cluster] and barriers.holds(barrier):
+                _look(barrier)
 
 
 def _look(barrier: MBarrier) -> None:
@@ -66,20 +70,7 @@ def _look(barrier: MBarrier) -> None:
 
 def _under_way(barrier: MBarrier) -> Origin | None:
     """Who has asked for a copy that has still to bring bytes to it; None for nobody."""
-    from cutecourse.emulator.instructions.bulk.pieces import origins_under_way
-
     return next(origins_under_way(barrier.cohort, barrier.cluster, barrier.rank, barrier.offset), None)
-
-
-def check_landing(origin: Origin, rank: int) -> None:
-    """Report bytes that come to the own block of a copy, which has ended. Errors: UnfinishedLoad."""
-    bundle = origin.bundle
-    if rank == bundle.rank and not bundle.cohort.alive(rank)[origin.lane // WARP_SIZE]:
-        problem = (
-            "the block ended before this copy had brought all its bytes. Add a wait for the copy's mbarrier"
-            " before the kernel's end."
-        )
-        report("unfinished load", problem, origin)
 
 
 def _last(barrier: MBarrier, what: str) -> Origin:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import all_true
 
-__all__ = ["BarrierClock", "Carried", "Clocks", "Component", "Row"]
+__all__ = ["BarrierClock", "Clocks", "Component", "Row"]
 
 Row = NDArray[np.uint32]
 """A clock: one entry for each component."""
@@ -83,18 +83,6 @@ class BarrierClock:
     def tag(self, line: int) -> int:
         """That of bytes that come in the current phase."""
         return self.clocks.tag(self.base + self.phase + 1, line)
-
-
-@dataclass(slots=True)
-class Carried:
-    """A clock that comes to an mbarrier with bytes, as a thread's st.async carries it."""
-
-    row: Row
-    left: int = 1
-
-    def landed(self, clock: BarrierClock) -> None:
-        """The bytes have come, just before the mbarrier counts them."""
-        clock.arrive(self.row)
 
 
 @dataclass(slots=True)

@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.clocks import BarrierClock, Carried, Clocks, Row
+from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
 from cutecourse.emulator.checks.race_operations import Operation, Operations
 from cutecourse.emulator.checks.race_plan import Plan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
@@ -73,20 +74,25 @@ class Races(Observer):
             if plan.asynchronous
             else None
         )
+        self._barriers: dict[MBarrier, BarrierClock] = {}
+        self._carried: WeakKeyDictionary[Origin, Row] = WeakKeyDictionary()
+        """The clocks that stores and commits which are under way bring to mbarriers."""
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Warps that wait at a barrier for warps that end learn what those knew."""
+        """Let those who wait at a barrier for warps that end learn what these knew."""
         rows = warps_of(mask) & ~warps_of(bundle.live)
         if rows.any():
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
 
-    def barrier_arrive(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
+    def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """Warps come to a barrier of their block."""
         self.clocks.arrive((bundle.rank, number), bundle, rows)
 
-    def barrier_complete(self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool) -> None:
+    def barrier_completed(
+        self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool
+    ) -> None:
         """A barrier is complete in some clusters' block of a rank.
 
         Where it is one of all threads, those that have ended count as come.
@@ -94,21 +100,21 @@ class Races(Observer):
         if rows.any():
             self.clocks.complete((rank, number), rows, also=(("ended", rank),) if all_threads else ())
 
-    def barrier_leave(self, bundle: Bundle, number: int, mask: Mask) -> None:
+    def barrier_left(self, bundle: Bundle, number: int, mask: Mask) -> None:
         """Warps that have waited at it go on."""
         rows = warps_of(bundle.full if mask is None else mask)
         self.clocks.leave((bundle.rank, number), bundle, rows)
 
-    def cluster_arrive(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+    def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps come to the barrier of their cluster."""
         self.clocks.arrive("cluster", bundle, warps_of(mask))
 
-    def cluster_complete(self, rows: NDArray[np.bool_]) -> None:
+    def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
         """It is complete in some clusters."""
         ended = tuple(("ended", rank) for rank in range(self.cohort.size))
         self.clocks.complete("cluster", rows, also=ended)
 
-    def cluster_leave(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+    def cluster_left(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps that have waited at it go on."""
         rows = warps_of(mask)
         if rows.any():
@@ -121,24 +127,20 @@ class Races(Observer):
 
     # --- mbarriers ------------------------------------------------------------------------------------------
 
-    def new_barrier(self, cluster: int, rank: int, offset: int) -> BarrierClock:
-        """The clock of an mbarrier that is made."""
-        return self.clocks.barrier(cluster, rank, offset)
+    def mbarrier_made(self, barrier: MBarrier, origin: Origin) -> None:
+        """Give it a clock, and remember who made it."""
+        clock = self._barriers[barrier] = self.clocks.barrier(barrier.cluster, barrier.rank, barrier.offset)
+        warp = self.clocks.number(origin.bundle)
+        own = int(self.clocks.known[warp, barrier.cluster, warp]) - self.clocks.step
+        clock.made = (warp, own | origin.site.line)
 
-    def barrier_made(self, barrier: MBarrier, origin: Origin) -> None:
-        """A thread has initialised an mbarrier."""
-        if barrier.clock is not None:
-            warp = self.clocks.number(origin.bundle)
-            own = int(self.clocks.known[warp, barrier.cluster, warp]) - self.clocks.step
-            barrier.clock.made = (warp, own | origin.site.line)
-
-    def check_made(self, barrier: MBarrier, origin: Origin) -> None:
+    def mbarrier_used(self, barrier: MBarrier, origin: Origin) -> None:
         """Refuse the use of an mbarrier that nothing orders behind its mbarrier.init.
 
         Errors: NoBarrierError, as where the init has not run at all.
         """
-        clock = barrier.clock
-        if clock is None:
+        clock = self._barriers[barrier]
+        if origin.bundle in clock.heard:
             return
         warp = self.clocks.number(origin.bundle)
         maker, tag = clock.made
@@ -152,29 +154,48 @@ class Races(Observer):
                 " between them, or the cluster's barrier if the warps are in different CTAs.",
             )
 
-    def barrier_told(self, barrier: MBarrier, origin: Origin) -> None:
-        """A thread arrives at an mbarrier."""
-        if barrier.clock is not None:
-            self.clocks.release(origin.bundle, barrier.cluster, barrier.clock)
+    def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
+        """Add what the thread knows, or what its commit carries, to the phase."""
+        clock = self._barriers[barrier]
+        if work is None:
+            self.clocks.release(origin.bundle, barrier.cluster, clock)
+        else:
+            clock.arrive(self._carried[work])
 
-    def phase_seen(self, bundle: Bundle, barrier: MBarrier) -> None:
-        """A warp has waited for the last phase of an mbarrier."""
-        if barrier.clock is not None:
-            self.clocks.learn(bundle, barrier.cluster, barrier.clock.done)
+    def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Operation | Origin | None) -> None:
+        """Add what the thread knows, what its store carries, or the end of a copy, to the phase."""
+        clock = self._barriers[barrier]
+        if work is None:
+            self.clocks.release(origin.bundle, barrier.cluster, clock)
+        elif isinstance(work, Operation):
+            work.left -= 1
+            if not work.left:
+                work.landed(clock)
+        elif (carried := self._carried.get(work)) is not None:
+            clock.arrive(carried)
 
-    def committed(self, origin: Origin) -> Row:
-        """What a tcgen05.commit tells: its thread's clock, and that its tcgen05.mma and cp are over."""
+    def mbarrier_completed(self, barrier: MBarrier) -> None:
+        """Let its next waits know of all that has come."""
+        self._barriers[barrier].complete()
+
+    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier) -> None:
+        """Let a warp know of all that came before the last phase was complete."""
+        self.clocks.learn(bundle, barrier.cluster, self._barriers[barrier].done)
+
+    def store_asked(self, origin: Origin) -> None:
+        """Keep what the thread knows, for the mbarrier that its bytes come to later."""
+        cluster = origin.lane // WARP_SIZE
+        self._carried[origin] = self.clocks.row(origin.bundle, cluster).copy()
+        self.clocks.tick(origin.bundle, cluster)
+
+    def commit_asked(self, origin: Origin) -> None:
+        """Keep what it will tell: its thread's clock, and that the thread's tcgen05.mma and cp are over."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         row = self.clocks.row(bundle, cluster).copy()
         self.clocks.tick(bundle, cluster)
-        return row if self.operations is None else self.operations.committed(bundle, cluster, row)
-
-    def carried(self, origin: Origin) -> Carried:
-        """What a thread knows, for an operation that tells an mbarrier of it later."""
-        cluster = origin.lane // WARP_SIZE
-        row = self.clocks.row(origin.bundle, cluster).copy()
-        self.clocks.tick(origin.bundle, cluster)
-        return Carried(row)
+        if self.operations is not None:
+            row = self.operations.committed(bundle, cluster, row)
+        self._carried[origin] = row
 
     # --- uses of shared memory ------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ them. A *cohort* is the set of blocks (or clusters) that the bundles of each ran
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -97,8 +98,6 @@ class Cohort(Owner):
     numbers: NDArray[np.int64]
     """The number of each cluster in the grid."""
     bundles: list[Bundle] = field(default_factory=list)
-    barriers: list[Any] = field(default_factory=list)
-    """One object for each rank, made by the barrier instructions."""
     state: dict[str, Any] = field(default_factory=dict)
     """What other families keep for each cohort."""
     views: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
@@ -110,6 +109,8 @@ class Cohort(Owner):
     """Who used shared memory last; None where no race is possible or none is looked for."""
     listeners: Listeners = field(default_factory=Listeners)
     """Who hears what happens here."""
+    objects: list[Callable[[int, int, int], str | None]] = field(default_factory=list)
+    """For each family with objects in shared memory, who describes the one at (cluster, rank, offset)."""
     endings: int = 0
     """How often lanes have ended."""
     _alive: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
@@ -129,8 +130,10 @@ class Cohort(Owner):
             bundle.rows.clear()
         self.shared = self.shared_written = np.zeros(0, dtype=np.uint8)
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
-        for kept in (self.bundles, self.barriers, self.state, self.views, self._alive):
+        for kept in (self.bundles, self.objects, self.state, self.views, self._alive):
             kept.clear()
+        self.listeners = Listeners()
+        self.forget_owned()
 
     def shared_start(self, cluster: int, rank: int) -> int:
         """Where the shared memory of a block begins in `shared`, in bytes."""

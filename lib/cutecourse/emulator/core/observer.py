@@ -92,6 +92,57 @@ class Observer:
     def flagged(self, bundle: Any, mask: NDArray[np.bool_] | None) -> None:
         """Lanes run an atomic, a fence or an access stronger than weak, which may hand over earlier work."""
 
+    # --- barriers ---------------------------------------------------------------------------------------
+
+    def barrier_arrived(self, bundle: Any, number: int, rows: NDArray[np.bool_]) -> None:
+        """Warps of a bundle, shape (n,), arrive at a barrier of their block."""
+
+    def barrier_completed(
+        self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool
+    ) -> None:
+        """A barrier is complete in the blocks of a rank, of the clusters `rows`, shape (n,).
+
+        all_threads  it waited for all threads of the block, so that those which have ended count as come.
+        """
+
+    def barrier_left(self, bundle: Any, number: int, mask: NDArray[np.bool_] | None) -> None:
+        """Lanes that have waited at a barrier of their block go on."""
+
+    def cluster_arrived(self, bundle: Any, mask: NDArray[np.bool_]) -> None:
+        """Lanes arrive at the barrier of their cluster."""
+
+    def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
+        """The barrier is complete in the clusters `rows`, shape (n,)."""
+
+    def cluster_left(self, bundle: Any, mask: NDArray[np.bool_]) -> None:
+        """Lanes that have waited at the barrier of their cluster go on."""
+
+    # --- mbarriers --------------------------------------------------------------------------------------
+
+    def mbarrier_made(self, barrier: Any, origin: Any) -> None:
+        """A thread has initialised an mbarrier."""
+
+    def mbarrier_used(self, barrier: Any, origin: Any) -> None:
+        """A thread, or work that it has asked for, is about to use an mbarrier."""
+
+    def mbarrier_arrived(self, barrier: Any, origin: Any, work: Any) -> None:
+        """Somebody arrives, and the count follows: the thread, or `work` that it asked for earlier."""
+
+    def mbarrier_received(self, barrier: Any, origin: Any, work: Any) -> None:
+        """Bytes come, and the count follows: of `work`, or with None of the thread itself."""
+
+    def mbarrier_completed(self, barrier: Any) -> None:
+        """The phase is complete, and the next has begun; nobody who waits goes on yet."""
+
+    def mbarrier_seen(self, bundle: Any, barrier: Any) -> None:
+        """A warp has waited for the last phase that is complete, or has found it complete."""
+
+    def store_asked(self, origin: Any) -> None:
+        """A lane asks for a st.async or red.async, which brings its bytes to an mbarrier later."""
+
+    def commit_asked(self, origin: Any) -> None:
+        """A lane asks for a tcgen05.commit, which arrives behind what the lane has issued before."""
+
 
 _EVENTS = tuple(
     name for name, found in vars(Observer).items() if not name.startswith("_") and callable(found)

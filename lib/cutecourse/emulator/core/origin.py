@@ -11,7 +11,7 @@ from cutecourse.emulator.errors import EmulatorError
 __all__ = ["Origin"]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Origin:
     """Who asked for an operation: the instruction, and the lane (flattened, as `bundle.lanes` gives them)."""
 

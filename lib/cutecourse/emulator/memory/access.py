@@ -528,7 +528,7 @@ class Access:
         lane = self._lane(lanes, position)
         one = int(address.reshape(-1)[position]) + byte
         name = bundle.program.shared_name(one & _RANK_MASK) if space == "shared" else "local memory"
-        barrier = self._mbarrier_at(bundle, lane, one) if space == "shared" else None
+        barrier = self._object_at(bundle, lane, one) if space == "shared" else None
         if barrier is not None:
             self._raise(
                 NoBarrierError,
@@ -559,11 +559,8 @@ class Access:
         )
 
     @staticmethod
-    def _mbarrier_at(bundle: Bundle, lane: int, address: int) -> str | None:
-        """The valid mbarrier that an address of shared memory lies in, in words."""
-        barriers = bundle.cohort.state.get("mbarriers")
-        if barriers is None:
-            return None
+    def _object_at(bundle: Bundle, lane: int, address: int) -> str | None:
+        """The valid object, such as an mbarrier, that an address of shared memory lies in, in words."""
         rank, offset = (bundle.rank, address) if bundle.cohort.size == 1 else divmod(address, 1 << RANK_SHIFT)
-        found = barriers.live.get((lane // WARP_SIZE, rank, offset & ~7))
-        return None if found is None else str(found.where())
+        found = (describe(lane // WARP_SIZE, rank, offset) for describe in bundle.cohort.objects)
+        return next((words for words in found if words), None)

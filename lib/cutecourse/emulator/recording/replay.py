@@ -125,7 +125,7 @@ class Replay:
 def ctas_of(machine: Machine, cohort: Cohort) -> list[CtaMemory]:
     """Copies of the memories of a cohort's CTAs that have not ended."""
     found = []
-    barriers: MBarriers | None = cohort.state.get("mbarriers")
+    barriers = cohort.owned(MBarriers)
     memories: TensorMemories | None = cohort.state.get("tensor memory")
     size = machine.program.shared_bytes
     for rank in range(cohort.size):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.block_end import check_landing
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE
 from cutecourse.emulator.core.machine import Machine, PendingWork
@@ -416,7 +415,7 @@ def _land(arrival: Arrival, position: int, piece: Piece, copy: Operation | None)
     cohort = origin.bundle.cohort
     if not to.alive(cohort):
         check_alive(origin.site, origin.bundle, origin.lane, place.rank, "the copy's destination")
-        check_landing(origin, place.rank)
+        _check_landing(origin, place.rank)
     held, written = cohort.shared_chunks
     piece.put(held, first)
     _mark(written, first, piece.covered, _LANDED)
@@ -440,8 +439,19 @@ def _land(arrival: Arrival, position: int, piece: Piece, copy: Operation | None)
         piece.n_bytes,
         transfer=arrival.transfer,
         origin=origin,
-        copy=copy,
+        work=copy,
     )
+
+
+def _check_landing(origin: Origin, rank: int) -> None:
+    """Report bytes that come to the own block of a copy, which has ended. Errors: UnfinishedLoad."""
+    bundle = origin.bundle
+    if rank == bundle.rank and not bundle.cohort.alive(rank)[origin.lane // WARP_SIZE]:
+        problem = (
+            "the block ended before this copy had brought all its bytes. Add a wait for the copy's mbarrier"
+            " before the kernel's end."
+        )
+        report("unfinished load", problem, origin)
 
 
 def _lowest(chunks: Chunks) -> int:

@@ -124,7 +124,8 @@ def _later(
 ) -> Callable[[], None]:
     """The work of one lane, done when the scheduler finds it due."""
     cohort = origin.bundle.cohort
-    copy = None if cohort.races is None else cohort.races.carried(origin)
+    for tell in cohort.listeners.store_asked:
+        tell(origin)
 
     def complete() -> None:
         memory = cohort.shared
@@ -134,7 +135,7 @@ def _later(
                 value = update(int.from_bytes(memory[low : low + n_bytes].tobytes(), "little"), value)
             memory[low : low + n_bytes] = np.frombuffer(value.to_bytes(n_bytes, "little"), dtype=np.uint8)
             cohort.shared_written[low : low + n_bytes] = 0xFF
-        complete_tx(cohort, *barrier, n_bytes * len(values), transfer=None, origin=origin, copy=copy)
+        complete_tx(cohort, *barrier, n_bytes * len(values), transfer=None, origin=origin)
 
     return complete
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, warps_of
+from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
@@ -117,10 +118,9 @@ class _Barriers:
         done = (arrived > 0) & (arrived >= wanted)
         if not done.any():
             return
-        races = self.cohort.races
-        if races is not None:
-            races.barrier_complete(self.rank, barrier, done & (expected > 0), all_threads=False)
-            races.barrier_complete(self.rank, barrier, done & (expected == 0), all_threads=True)
+        for tell in self.cohort.listeners.barrier_completed:
+            tell(self.rank, barrier, done & (expected > 0), all_threads=False)
+            tell(self.rank, barrier, done & (expected == 0), all_threads=True)
         sums = self.sums[barrier].copy()
         arrived[done] = 0
         expected[done] = 0
@@ -148,8 +148,8 @@ class _Barriers:
     @staticmethod
     def _release(bundle: Bundle, split: Split, sums: NDArray[np.int64]) -> None:
         reason = split.waiting
-        if bundle.cohort.races is not None:
-            bundle.cohort.races.barrier_leave(bundle, reason.barrier, split.mask)
+        for tell in bundle.cohort.listeners.barrier_left:
+            tell(bundle, reason.barrier, split.mask)
         if reason.target is not None:
             name, slot = reason.target
             ones, total = sums[:, 0:1], sums[:, 1:2]
@@ -172,21 +172,24 @@ def _tell(bundle: Bundle, lanes: NDArray[np.bool_], kind: str, line: int, number
             tell(kind, bundle, lane, line, one=False, number=number)
 
 
+class _OfRanks(Observer):
+    """The barriers of a cohort's blocks, rank by rank. Where lanes end, fewer are waited for."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.ranks = [_Barriers(cohort, rank) for rank in range(cohort.size)]
+        cohort.listeners.subscribe(self)
+
+    def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+        """See whether a barrier that waited for these lanes is complete now."""
+        state = self.ranks[bundle.rank]
+        state.live = None
+        for barrier in range(N_BARRIERS):
+            if state.waiting[barrier]:
+                state.settle(barrier)
+
+
 def _barriers(bundle: Bundle) -> _Barriers:
-    cohort = bundle.cohort
-    if not cohort.barriers:
-        cohort.barriers = [_Barriers(cohort, rank) for rank in range(cohort.size)]
-
-        def on_exit(gone: Bundle, mask: NDArray[np.bool_]) -> None:
-            state: _Barriers = cohort.barriers[gone.rank]
-            state.live = None
-            for barrier in range(N_BARRIERS):
-                if state.waiting[barrier]:
-                    state.settle(barrier)
-
-        cohort.state.setdefault("on exit", []).append(on_exit)
-    found: _Barriers = cohort.barriers[bundle.rank]
-    return found
+    return bundle.cohort.own(_OfRanks).ranks[bundle.rank]
 
 
 def _uniform(site: Site, bundle: Bundle, split: Split, row: NDArray[Any], what: str) -> int:
@@ -303,8 +306,8 @@ def _arrive(
     expected[warps] = count
     arrived[warps] += WARP_SIZE
     bundle.machine.changes += 1
-    if bundle.cohort.races is not None:
-        bundle.cohort.races.barrier_arrive(bundle, barrier, warps)
+    for tell in bundle.cohort.listeners.barrier_arrived:
+        tell(bundle, barrier, warps)
     _tell(bundle, ready, "barrier.wait" if part.sync else "barrier.arrive", part.line, barrier)
     going = WAIT
     for member, reason in members:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
 from cutecourse.emulator.core.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
+from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
@@ -30,7 +31,7 @@ Lanes = NDArray[np.bool_]
 
 
 @dataclass(eq=False)
-class _ClusterBarrier:
+class _ClusterBarrier(Observer):
     """The barrier of each cluster of a cohort: which threads have arrived, and how often it has completed.
 
     `arrived` has the shape (ranks, warps of a block, n, 32). `left` is how many threads of each cluster have
@@ -54,15 +55,12 @@ class _ClusterBarrier:
         self.phase = np.zeros(n, dtype=np.int64)
         self.came = np.zeros(n, dtype=np.int64)
         self.left = self._live()
+        self.cohort.listeners.subscribe(self)
 
     @classmethod
     def of(cls, cohort: Cohort) -> _ClusterBarrier:
         """The cohort's, made when first asked for."""
-        found = cohort.state.get("cluster barrier")
-        if found is None:
-            found = cohort.state["cluster barrier"] = cls(cohort)
-            cohort.state.setdefault("on exit", []).append(found.on_exit)
-        return found
+        return cohort.own(cls)
 
     def _live(self) -> NDArray[np.int64]:
         """How many threads of each cluster have not ended."""
@@ -70,7 +68,7 @@ class _ClusterBarrier:
         found: NDArray[np.int64] = np.sum(live, axis=0, dtype=np.int64)
         return found
 
-    def on_exit(self, bundle: Bundle, mask: Lanes) -> None:
+    def lanes_ended(self, bundle: Bundle, mask: Lanes) -> None:
         """Threads have ended: nobody waits for them any more."""
         self.left -= (mask & ~self.arrived[bundle.rank, bundle.warp]).sum(axis=1)
         self.settle()
@@ -83,8 +81,8 @@ class _ClusterBarrier:
         self.left -= lanes
         self.came += lanes
         bundle.machine.changes += 1
-        if self.cohort.races is not None:
-            self.cohort.races.cluster_arrive(bundle, mask)
+        for tell in self.cohort.listeners.cluster_arrived:
+            tell(bundle, mask)
 
     def missing(self, cluster: int) -> list[tuple[Bundle, int]]:
         """The warps of a cluster that have not arrived, and how many of their threads."""
@@ -100,9 +98,8 @@ class _ClusterBarrier:
         done = (self.left == 0) & (self.came > 0)
         if not done.any():
             return
-        races = self.cohort.races
-        if races is not None:
-            races.cluster_complete(done)
+        for tell in self.cohort.listeners.cluster_completed:
+            tell(done)
         self.arrived[:, :, done] = False
         self.came[done] = 0
         self.left[done] = self._live()[done]
@@ -119,8 +116,8 @@ class _ClusterBarrier:
                 other = bundle.fork(split, ~go, split.at)
                 other.waiting = reason
                 self.waiting.append((bundle, other))
-            if races is not None:
-                races.cluster_leave(bundle, go)
+            for tell in self.cohort.listeners.cluster_left:
+                tell(bundle, go)
             _tell(bundle, go, "cluster.resume", reason.line)
             bundle.unpark(split, reason.following)
 
@@ -220,8 +217,8 @@ def cluster_wait(site: Site) -> Step:
         blocked = mask & (arrived_in == barrier.phase[:, None])
         passed = mask & ~blocked
         arrived_in[mask] = -1
-        if bundle.cohort.races is not None:
-            bundle.cohort.races.cluster_leave(bundle, passed)
+        for tell in bundle.cohort.listeners.cluster_left:
+            tell(bundle, passed)
         _tell(bundle, passed, "cluster.wait", site.line, outcome="passed")
         _tell(bundle, blocked, "cluster.wait", site.line, outcome="blocked")
         if not blocked.any():

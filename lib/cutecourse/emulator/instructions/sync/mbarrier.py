@@ -316,8 +316,8 @@ class _Look:
             if done:
                 barrier.seen = barrier.phase
                 passed.reshape(-1)[lanes] = True
-                if bundle.cohort.races is not None:
-                    bundle.cohort.races.phase_seen(bundle, barrier)
+                for tell in bundle.cohort.listeners.mbarrier_seen:
+                    tell(bundle, barrier)
                 self._tell(origin, barrier, parity, "passed", len(lanes))
                 continue
             inside = (lanes % WARP_SIZE).tolist()

@@ -11,12 +11,10 @@ Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instr
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.block_end import block_ended
 from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.report import report
@@ -24,8 +22,6 @@ from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarri
 from cutecourse.trace.words import number
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.checks.clocks import Carried, Row
-    from cutecourse.emulator.checks.race_operations import Operation
     from cutecourse.emulator.core.origin import Origin
     from cutecourse.emulator.instructions.sync.phase_wait import Group
 
@@ -56,7 +52,6 @@ class MBarrier:
     """
 
     __slots__ = (
-        "clock",
         "cluster",
         "cohort",
         "expected",
@@ -78,9 +73,6 @@ class MBarrier:
         self.cluster = cluster
         self.rank = rank
         self.offset = offset
-        races = cohort.races
-        self.clock = None if races is None else races.new_barrier(cluster, rank, offset)
-        """What who waits for it learns of others (emulator.checks.clocks)."""
         self.name = cohort.machine.program.placement.shared_label(offset)
         self.word = (cohort.shared_start(cluster, rank) + offset) >> 3
         self.phase = 0
@@ -126,19 +118,16 @@ class MBarrier:
         drop: bool = False,
         expect: int | None = None,
         lanes: int = 1,
-        row: Row | None = None,
+        work: Any = None,
         asynchronous: bool = False,
     ) -> None:
         """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each.
 
-        `row` is the clock that comes with it, where it is not the thread's of now; `asynchronous` tells that
-        it comes of work that the thread has asked for, at a time that is not the thread's.
+        `work` is what arrives in the thread's place; `asynchronous` tells that the
+        arrival comes of work that the thread has asked for, at a time that is not the thread's.
         """
-        if self.clock is not None and self.cohort.races is not None:
-            if row is None:
-                self.cohort.races.barrier_told(self, origin)
-            else:
-                self.clock.arrive(row)
+        for tell in self.cohort.listeners.mbarrier_arrived:
+            tell(self, origin, work)
         if expect is not None:
             self.expect_tx(expect * lanes, origin)
         total = count * lanes
@@ -199,18 +188,14 @@ class MBarrier:
         transfer: int | None,
         *,
         by_thread: bool = False,
-        copy: Operation | Carried | None = None,
+        work: Any = None,
     ) -> None:
-        """Count bytes that have come; `copy` is what brought them, to the record of races."""
+        """Count bytes that have come; `work` has brought them, with `by_thread` the thread itself."""
         tx = self.tx - n_bytes
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
-        if copy is not None and self.clock is not None:
-            copy.left -= 1
-            if not copy.left:
-                copy.landed(self.clock)
-        elif by_thread and self.cohort.races is not None:
-            self.cohort.races.barrier_told(self, origin)
+        for tell in self.cohort.listeners.mbarrier_received:
+            tell(self, origin, None if by_thread else work or origin)
         self.tx = tx
         if not by_thread:
             self.loaded = self.phase + 1
@@ -276,8 +261,8 @@ class MBarrier:
             return False
         self.phase += 1
         self.pending = self.expected
-        if self.clock is not None:
-            self.clock.complete()
+        for tell in self.cohort.listeners.mbarrier_completed:
+            tell(self)
         return True
 
     def _completed(self) -> None:
@@ -298,8 +283,8 @@ class MBarrier:
         for group in waiters:
             group.done = True
             wait = group.wait
-            if self.cohort.races is not None:
-                self.cohort.races.phase_seen(wait.bundle, self)
+            for tell in self.cohort.listeners.mbarrier_seen:
+                tell(wait.bundle, self)
             wait.left -= 1
             if wait.left:
                 machine.half_awake[wait] = None
@@ -365,24 +350,25 @@ class MBarriers:
         self.gone: dict[_Key, int] = {}
         """Those that were invalidated, with the line."""
         self._written: NDArray[Any] = cohort.shared_words(8)[1]
+        cohort.objects.append(self._at)
+
+    def _at(self, cluster: int, rank: int, offset: int) -> str | None:
+        """The valid object that a byte belongs to, in words."""
+        found = self.live.get((cluster, rank, offset & ~7))
+        return None if found is None else found.where()
 
     @classmethod
     def of(cls, cohort: Cohort) -> MBarriers:
         """The cohort's, made when first asked for."""
-        found = cohort.state.get("mbarriers")
-        if found is None:
-            found = cohort.state["mbarriers"] = cls(cohort)
-            cohort.state.setdefault("on exit", []).append(partial(block_ended, found))
-        return found
+        return cohort.own(cls)
 
     def find(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
         """The valid object at an offset. Errors: NoBarrierError."""
         found = self.live.get((cluster, rank, offset))
         if found is None or self._written.item(found.word):
             raise self._nothing(cluster, rank, offset, found, origin)
-        clock = found.clock
-        if clock is not None and origin.bundle not in clock.heard and self.cohort.races is not None:
-            self.cohort.races.check_made(found, origin)
+        for tell in self.cohort.listeners.mbarrier_used:
+            tell(found, origin)
         return found
 
     def holds(self, barrier: MBarrier) -> bool:
@@ -425,8 +411,8 @@ class MBarriers:
         made = self.live[key] = MBarrier(self.cohort, cluster, rank, offset, count)
         self.gone.pop(key, None)
         self._written[made.word] = 0
-        if self.cohort.races is not None:
-            self.cohort.races.barrier_made(made, origin)
+        for tell in self.cohort.listeners.mbarrier_made:
+            tell(made, origin)
         made.note("init", count, origin)
         self.cohort.machine.changes += 1
         return made
@@ -469,16 +455,16 @@ def complete_tx(
     *,
     transfer: int | None,
     origin: Origin,
-    copy: Operation | Carried | None = None,
+    work: Any = None,
 ) -> None:
     """Tell the mbarrier at a shared offset of a CTA that bytes have come, as asynchronous copies do.
 
     `cluster` is the cluster's position in the cohort, `rank` the CTA's in the cluster, `transfer` the index
-    of the event tma.issue or None, `origin` who asked for the copy.
+    of the event tma.issue or None, `origin` who asked for the work and `work` what he asked for.
 
     Errors: NoBarrierError, BarrierCountError.
     """
-    MBarriers.of(cohort).find(cluster, rank, offset, origin).complete_tx(n_bytes, origin, transfer, copy=copy)
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).complete_tx(n_bytes, origin, transfer, work=work)
 
 
 def arrive_async(
@@ -489,10 +475,12 @@ def arrive_async(
     count: int = 1,
     *,
     origin: Origin,
-    row: Row | None = None,
+    work: Any = None,
 ) -> None:
     """Arrive at the mbarrier at a shared offset of a CTA when asynchronous work is complete.
 
-    Arguments and errors as for `complete_tx`; `row` is what the work's issuer knew.
+    Arguments and errors as for `complete_tx`.
     """
-    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(count, origin, row=row, asynchronous=True)
+    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(
+        count, origin, work=work, asynchronous=True
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.memory.tensor_memory import TensorMemories
-
-if TYPE_CHECKING:
-    from cutecourse.emulator.checks.clocks import Row
 
 __all__: list[str] = []
 
@@ -78,9 +74,9 @@ def commit(site: Site) -> Step:
                     mask=bits,
                     issues=[operation.issue for operation in tracked if operation.issue is not None],
                 )
-            races = bundle.cohort.races
-            row = None if races is None else races.committed(origin)
-            run = partial(_arrive, origin, ranks, offset, row)
+            for tell in bundle.cohort.listeners.commit_asked:
+                tell(origin)
+            run = partial(_arrive, origin, ranks, offset)
             if tracked:
                 queue.add(Operation(origin, run))
             else:
@@ -90,14 +86,14 @@ def commit(site: Site) -> Step:
     return step
 
 
-def _arrive(origin: Origin, ranks: tuple[int, ...], offset: int, row: Row | None) -> None:
-    """One arrival at the mbarrier of each CTA; `row` is what it tells."""
+def _arrive(origin: Origin, ranks: tuple[int, ...], offset: int) -> None:
+    """Arrive once at the mbarrier of each CTA."""
     bundle = origin.bundle
     cluster = origin.lane // WARP_SIZE
     for rank in ranks:
         check_alive(origin.site, bundle, origin.lane, rank, _TOLD)
         MBarriers.of(bundle.cohort).find(cluster, rank, offset, origin)
-        arrive_async(bundle.cohort, cluster, rank, offset, origin=origin, row=row)
+        arrive_async(bundle.cohort, cluster, rank, offset, origin=origin, work=origin)
 
 
 @instruction("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
