@@ -19,8 +19,8 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
 from cutecourse.emulator.instructions.memory.cp_async import when_complete
-from cutecourse.emulator.instructions.sync.mbarrier_state import MAX_COUNT, MBarrier, MBarriers
-from cutecourse.emulator.instructions.sync.phase_wait import Group, PhaseWait
+from cutecourse.emulator.instructions.sync.mbarrier_state import MAX_COUNT, Group, MBarrier, MBarriers
+from cutecourse.emulator.instructions.sync.phase_wait import PhaseWait
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 
 __all__: list[str] = []

@@ -11,22 +11,20 @@ Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
 from cutecourse.trace.words import number
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.origin import Origin
-    from cutecourse.emulator.instructions.sync.phase_wait import Group
-
 __all__ = [
     "MAX_COUNT",
+    "Group",
     "MBarrier",
     "MBarriers",
     "arrive_async",
@@ -40,6 +38,42 @@ _KEPT = 24
 _UNSORTED = 128
 """Notes that it gathers before it sorts them."""
 _Key = tuple[int, int, int]
+
+
+class Waiter(Protocol):
+    """A split that waits for phases to complete (phase_wait)."""
+
+    bundle: Bundle
+    line: int
+    left: int
+    """Groups of it whose phase is not complete."""
+
+    def wake(self) -> None:
+        """Let all its lanes go on: all that it waits for has happened."""
+
+    def wake_some(self) -> None:
+        """Let those lanes go on whose phase has completed."""
+
+    def key(self) -> tuple[int, ...]:
+        """The same for a wait that begins anew after it has timed out."""
+
+    def time_out(self) -> None:
+        """Let all lanes go on, with the answer that it has not happened."""
+
+
+class Group:
+    """Lanes of one warp that wait for one barrier's current phase."""
+
+    __slots__ = ("barrier", "done", "lanes", "parity", "wait", "warp")
+
+    def __init__(self, barrier: MBarrier, warp: int, lanes: list[int], parity: int) -> None:
+        self.barrier = barrier
+        self.warp = warp
+        self.lanes = lanes
+        """Numbers in the warp."""
+        self.parity = parity
+        self.done = False
+        self.wait: Waiter
 
 
 class MBarrier:

@@ -1,37 +1,17 @@
-"""Who waits for a phase of an mbarrier, and how the lanes go on when it completes.
+"""Waiting for a phase of an mbarrier, and how the lanes go on when it completes.
 
-What a barrier holds is in emulator.instructions.sync.mbarrier_state; the instructions that wait are in
-emulator.instructions.sync.mbarrier.
+The barrier's contents are in mbarrier_state, the instructions that wait in mbarrier.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cutecourse.emulator.core.bundle import Bundle, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, put
+from cutecourse.emulator.instructions.sync.mbarrier_state import Group, MBarrier
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
-
-__all__ = ["Group", "PhaseWait"]
-
-
-class Group:
-    """Lanes of one warp that wait for one barrier's current phase."""
-
-    __slots__ = ("barrier", "done", "lanes", "parity", "wait", "warp")
-
-    def __init__(self, barrier: MBarrier, warp: int, lanes: list[int], parity: int) -> None:
-        self.barrier = barrier
-        self.warp = warp
-        self.lanes = lanes
-        """Numbers in the warp."""
-        self.parity = parity
-        self.done = False
-        self.wait: PhaseWait
+__all__ = ["PhaseWait"]
 
 
 class PhaseWait:
