@@ -17,6 +17,7 @@ from cutecourse.emulator.checks import stuck
 from cutecourse.emulator.checks.block_end import OpenPhases
 from cutecourse.emulator.checks.provenance import follow_bytes
 from cutecourse.emulator.checks.races import look_for_races
+from cutecourse.emulator.checks.unfinished_copies import UnfinishedCopies
 from cutecourse.emulator.checks.wgmma_registers import watch
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
@@ -28,6 +29,7 @@ from cutecourse.emulator.core.scheduler import Scheduler
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
 from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.recording.bulk import BulkRecording
 from cutecourse.emulator.recording.events import Recording
 from cutecourse.emulator.recording.memory_events import AccessLogging, MemoryRecording
 from cutecourse.emulator.recording.replay import record
@@ -151,9 +153,11 @@ def launch(
     machine.severities = severities(hazards, function.name)
     machine.is_watched = recorder is not None or accesses is not None
     machine.wraps.append(watch)
-    machine.observers += [follow_bytes, look_for_races, OpenPhases]
+    machine.observers += [follow_bytes, look_for_races, OpenPhases, UnfinishedCopies]
     if recorder is not None:
-        machine.observers.append(lambda cohort: Recording(recorder))
+        recording = Recording(recorder)
+        copies = BulkRecording(recording)
+        machine.observers += [lambda cohort: recording, lambda cohort: copies]
         if recorder.memory:
             machine.observers.append(lambda cohort: MemoryRecording())
     if accesses is not None:

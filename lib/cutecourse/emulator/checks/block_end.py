@@ -10,7 +10,7 @@ from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import MulticastError
-from cutecourse.emulator.instructions.bulk.pieces import origins_under_way
+from cutecourse.emulator.instructions.bulk.landing import origins_under_way
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
 from cutecourse.trace.words import number
 

@@ -34,7 +34,9 @@ from cutecourse.emulator.core.report import report
 if TYPE_CHECKING:
     from cutecourse.emulator.checks.reductions import Sum
     from cutecourse.emulator.core.program import Program
-    from cutecourse.emulator.instructions.bulk.pieces import Arrival, Chunks, Place
+    from cutecourse.emulator.instructions.bulk.boxes import Box
+    from cutecourse.emulator.instructions.bulk.landing import Chunks
+    from cutecourse.emulator.instructions.bulk.request import Copy
     from cutecourse.emulator.memory.access import Access
     from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window
 
@@ -332,13 +334,27 @@ class Provenance(Observer):
 
     # --- what is written ------------------------------------------------------------------------------------
 
-    def box(self, arrival: Arrival, bound: BoundTensorMap, coords: tuple[int, ...], inside: Window) -> None:
-        """A tensor copy will put a box into each of its places."""
-        offset = arrival.to.places[0].offset
+    def bulk_writes(self, copy: Copy, parts: list[Chunks], pieces: int) -> None:
+        """Take down a box of a tensor, or contiguous bytes.
+
+        Bytes that are combined with others need not be read.
+        """
+        if copy.box is not None:
+            self._box(copy, copy.box)
+        elif copy.n_bytes:
+            assert copy.to is not None
+            inside = False if copy.operation == "reduce" else None
+            load = Load(copy.origin, copy.to.places[0].offset, copy.n_bytes, None)
+            self._land(load, slice(0, copy.n_bytes // CHUNK), 0, inside, copy.to.firsts)
+
+    def _box(self, copy: Copy, box: Box) -> None:
+        """Take down the box of a tensor that a copy puts into each of its places."""
+        assert copy.to is not None
+        bound, offset = box.bound, copy.to.places[0].offset
         tags = self._tags_of(bound)
-        first = None if tags is None else tags.first(coords)
-        load = Load(arrival.origin, offset, bound.map.box_bytes, tags, bound, coords)
-        inner = _chunks_inside(bound, inside)
+        first = None if tags is None else tags.first(box.coords)
+        load = Load(copy.origin, offset, bound.map.box_bytes, tags, bound, box.coords)
+        inner = _chunks_inside(bound, box.inside)
         chunks: Chunks = bound.covered(offset)
         in_place = inner is None and isinstance(chunks, slice)
         if not in_place:
@@ -346,19 +362,7 @@ class Provenance(Observer):
         values: NDArray[np.int64] | int = 0
         if tags is not None and first is not None:
             values = (tags.in_place(offset) if in_place else tags.relative) + first
-        self._land(load, chunks, values, inner, arrival.to.firsts)
-
-    def bytes(self, origin: Origin, n_bytes: int, places: list[Place], *, tracked: bool = True) -> None:
-        """A bulk copy will put contiguous bytes into each of these places.
-
-        `tracked` tells whether they have to be read: what is combined with other bytes need not.
-        """
-        if not n_bytes:
-            return
-        load = Load(origin, places[0].offset, n_bytes, None)
-        inside = None if tracked else False
-        starts = [place.chunk(place.offset) for place in places]
-        self._land(load, slice(0, n_bytes // CHUNK), 0, inside, starts)
+        self._land(load, chunks, values, inner, copy.to.firsts)
 
     def _land(
         self,
@@ -432,7 +436,11 @@ class Provenance(Observer):
         """How the tensor map of a chunk's tag numbers its chunks; None for no tag."""
         return self._by_number[(tag >> NUMBER) - 1] if tag else None
 
-    # --- what is read ---------------------------------------------------------------------------------------
+    # --- bytes that are read --------------------------------------------------------------------------------
+
+    def bulk_reads(self, copy: Copy, chunks: NDArray[np.int64]) -> None:
+        """Take down what a copy reads."""
+        self.owner[chunks] = 0
 
     def read(self, chunks: Chunks) -> None:
         """Threads or a copy have read these chunks."""

@@ -29,7 +29,8 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.instructions.bulk.pieces import Arrival, Chunks
+    from cutecourse.emulator.instructions.bulk.landing import Chunks
+    from cutecourse.emulator.instructions.bulk.request import Copy, Targets
     from cutecourse.emulator.memory.access import Access
 
 __all__ = ["Operation", "Operations"]
@@ -50,7 +51,6 @@ class Operation:
         "last",
         "left",
         "number",
-        "owner",
         "readers",
         "row",
         "size",
@@ -60,10 +60,7 @@ class Operation:
         "written",
     )
 
-    def __init__(
-        self, owner: Operations, number: int, use: Use, component: int, tag: int, row: Row | None = None
-    ) -> None:
-        self.owner = owner
+    def __init__(self, number: int, use: Use, component: int, tag: int, row: Row | None = None) -> None:
         self.number = number
         self.use = use
         self.component = component
@@ -83,14 +80,6 @@ class Operation:
         """The last of them, by component."""
         self.used: dict[int, int] = {}
         """The first tag of each component that reads what a copy brought."""
-
-    def landed(self, clock: BarrierClock) -> None:
-        """The last piece of a copy has come, just before its mbarrier counts it."""
-        if self.row is not None:
-            clock.arrive(self.row)
-            self.tag = clock.tag(self.use.line)
-            self.owner.tags[self.number] = self.tag
-            self.row = None
 
 
 class Operations:
@@ -125,6 +114,10 @@ class Operations:
         self._reads: dict[tuple[int, bytes], list[Operation]] = {}
         """What a reader reads of copies that are over for its issuer, by their numbers in each sector."""
         self._numbers: dict[tuple[str, int, int, int], int] = {}
+        self._under_way: dict[Copy, list[Operation]] = {}
+        """Copies of which pieces have still to land, one operation for each destination."""
+        self._targets: dict[Targets, list[int]] = {}
+        """The components of the mbarriers of places to which copies go."""
 
     def _component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
         key = (kind, rank, number, lane)
@@ -134,7 +127,7 @@ class Operations:
         return found
 
     def _new(self, use: Use, component: int, tag: int, row: Row | None = None) -> Operation:
-        made = Operation(self, len(self.every), use, component, tag, row)
+        made = Operation(len(self.every), use, component, tag, row)
         self.every.append(made)
         if made.number >= len(self.tags):
             self.tags = np.concatenate([self.tags, np.zeros_like(self.tags)])
@@ -197,33 +190,54 @@ class Operations:
 
     # --- copies into shared memory --------------------------------------------------------------------------
 
-    def copies(
-        self, arrival: Arrival, wholes: Sequence[Chunks], pieces: int, *, adds: bool
-    ) -> list[Operation]:
-        """A copy is issued; one operation for each of its destinations.
+    def copies(self, asked: Copy, parts: Sequence[Chunks], pieces: int) -> None:
+        """A copy is issued, which is one operation for each of its destinations.
 
-        `wholes` are its chunks, counted from the arrival's first. `adds` tells that it combines with what is
+        `parts` are its chunks, counted from the first of each destination. A reduction combines with what is
         there, as other copies may at the same time.
         """
-        origin, to, clocks = arrival.origin, arrival.to, self.clocks
+        origin, to, clocks = asked.origin, asked.to, self.clocks
+        assert to is not None
         row = clocks.row(origin.bundle, origin.lane // WARP_SIZE).copy()
-        if not to.components:
-            to.components = [self._component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
+        components = self._targets.get(to)
+        if components is None:
+            components = [self._component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
+            if len(self._targets) >= _SPANS:
+                self._targets.clear()
+            self._targets[to] = components
         live = MBarriers.of(self.cohort).live
         line, never = origin.site.line, clocks.never
-        made = []
-        for place, first, key, component in zip(
-            to.places, to.firsts, to.barriers, to.components, strict=True
-        ):
+        made: list[Operation] = []
+        if pieces:
+            self._under_way[asked] = made
+        for place, first, key, component in zip(to.places, to.firsts, to.barriers, components, strict=True):
             barrier = live.get(key)
             phase = None if barrier is None else barrier.phase
             use = Use(clocks.components[component], line, "copy", origin, phase)
             copy = self._new(use, component, never, row)
             copy.left = pieces
-            for whole in wholes:
-                self._copy_over(copy, row, place.rank, first, whole, adds=adds)
+            for part in parts:
+                self._copy_over(copy, row, place.rank, first, part, adds=asked.operation == "reduce")
             made.append(copy)
-        return made
+
+    def last_landed(self, asked: Copy, position: int) -> Operation | None:
+        """Count a piece that has come to a destination; the operation there if it was the last one."""
+        operations = self._under_way[asked]
+        found = operations[position]
+        found.left -= 1
+        if found.left:
+            return None
+        if not any(operation.left for operation in operations):
+            del self._under_way[asked]
+        return found
+
+    def landed(self, copy: Operation, clock: BarrierClock) -> None:
+        """The last piece of a copy has come, just before its mbarrier counts it."""
+        if copy.row is not None:
+            clock.arrive(copy.row)
+            copy.tag = clock.tag(copy.use.line)
+            self.tags[copy.number] = copy.tag
+            copy.row = None
 
     def _copy_over(
         self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks, *, adds: bool

@@ -36,10 +36,13 @@ from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, warps_of
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import NoBarrierError
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.instructions.bulk.pieces import Arrival, Chunks
+    from cutecourse.emulator.core.site import Site
+    from cutecourse.emulator.instructions.bulk.groups import BulkGroups
+    from cutecourse.emulator.instructions.bulk.landing import Chunks, Piece
+    from cutecourse.emulator.instructions.bulk.request import Copy
     from cutecourse.emulator.memory.access import Access
 
 __all__ = ["Races", "look_for_races"]
@@ -162,15 +165,11 @@ class Races(Observer):
         else:
             clock.arrive(self._carried[work])
 
-    def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Operation | Origin | None) -> None:
-        """Add what the thread knows, what its store carries, or the end of a copy, to the phase."""
+    def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
+        """Add what the thread knows, or what its store carries, to the phase."""
         clock = self._barriers[barrier]
         if work is None:
             self.clocks.release(origin.bundle, barrier.cluster, clock)
-        elif isinstance(work, Operation):
-            work.left -= 1
-            if not work.left:
-                work.landed(clock)
         elif (carried := self._carried.get(work)) is not None:
             clock.arrive(carried)
 
@@ -216,13 +215,21 @@ class Races(Observer):
             self.operations.meet(access, bundle, index, lanes, away=away)
         self.threads.remember(access, bundle, index, lanes)
 
-    def copies(
-        self, arrival: Arrival, wholes: Sequence[Chunks], pieces: int, *, adds: bool
-    ) -> list[Operation] | None:
-        """A copy into shared memory is issued; see `Operations.copies`."""
+    def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
+        """Take down a copy into shared memory."""
+        if self.operations is not None:
+            self.operations.copies(copy, parts, pieces)
+
+    def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
+        """Let the mbarrier learn with the last piece what the copy's issuer knew."""
         if self.operations is None:
-            return None
-        return self.operations.copies(arrival, wholes, pieces, adds=adds)
+            return
+        operation = self.operations.last_landed(copy, position)
+        if operation is not None:
+            assert copy.to is not None
+            barrier = self.cohort.own(MBarriers).live.get(copy.to.barriers[position])
+            if barrier is not None:
+                self.operations.landed(operation, self._barriers[barrier])
 
     def multiplies(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
         """A tcgen05.mma or cp is issued that reads chunks of ranks': whose, what they are, and which."""
@@ -232,18 +239,27 @@ class Races(Observer):
             for rank, what, chunks in operands:
                 self.operations.reads(origin, rank, chunks, what, row, reader)
 
-    def copies_out(self, origin: Origin, chunks: NDArray[np.int64], group: int) -> None:
-        """A bulk copy of a group is issued that reads chunks of its own block."""
-        if self.operations is not None:
+    def bulk_reads(self, copy: Copy, chunks: NDArray[np.int64]) -> None:
+        """Take down what a copy to global memory reads of its own block."""
+        if self.operations is not None and copy.group is not None:
+            origin = copy.origin
             row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
-            reader = self.operations.of_group(origin, group)
+            reader = self.operations.of_group(origin, copy.group)
             name = origin.site.instruction.name
             self.operations.reads(origin, origin.bundle.rank, chunks, name, row, reader)
 
-    def groups_done(self, bundle: Bundle, lanes: NDArray[np.bool_], committed: Lanes, newest: int) -> None:
-        """Threads have waited for all of their bulk groups but the newest ones."""
+    def bulk_waited(
+        self,
+        site: Site,
+        bundle: Bundle,
+        lanes: NDArray[np.bool_],
+        groups: BulkGroups,
+        newest: int,
+        blocked: set[int],
+    ) -> None:
+        """Let the threads know that all of their bulk groups but the newest ones have read their sources."""
         if self.operations is not None:
-            self.operations.groups_done(bundle, lanes, committed, newest)
+            self.operations.groups_done(bundle, lanes, groups.committed, newest)
 
     def warpgroup_multiplies(
         self,

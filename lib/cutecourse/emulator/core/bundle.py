@@ -121,8 +121,6 @@ class Cohort(Owner):
 
     def release(self) -> None:
         """Let go of what the blocks had, all of which have ended: they and what they have name each other."""
-        if self.races is not None and self.races.operations is not None:
-            self.races.operations.every.clear()  # each of them names what they are kept in
         self.races = self.provenance = None
         self.forget_owned()
         self.listeners = Listeners()

@@ -143,6 +143,56 @@ class Observer:
     def commit_asked(self, origin: Any) -> None:
         """A lane asks for a tcgen05.commit, which arrives behind what the lane has issued before."""
 
+    # --- bulk and tensor copies ---------------------------------------------------------------------------
+
+    def bulk_issued(self, copy: Any) -> None:
+        """A thread has issued a bulk copy, reduction or prefetch; nothing has moved yet."""
+
+    def bulk_reads(self, copy: Any, chunks: NDArray[np.int64]) -> None:
+        """A copy that is issued will read 16-byte chunks of the cohort's shared memory, by their numbers."""
+
+    def bulk_writes(self, copy: Any, parts: list[Any], pieces: int) -> None:
+        """A copy that is issued will write shared memory, in `pieces` pieces in each destination.
+
+        parts  16-byte chunks, as numbers or slices, counted in each destination from `copy.to.firsts`.
+        """
+
+    def bulk_landed(self, copy: Any, position: int, piece: Any) -> None:
+        """A piece has come to the destination `copy.to.places[position]`; its mbarrier counts it next."""
+
+    def bulk_source_read(self, copy: Any) -> None:
+        """All of the source of a copy to global memory has been read."""
+
+    def bulk_committed(self, site: Any, bundle: Any, lanes: NDArray[np.bool_], groups: Any) -> None:
+        """Lanes, shape (n, 32), close their open bulk groups, whose numbers are in `groups.committed`."""
+
+    def bulk_wait_begun(
+        self,
+        site: Any,
+        bundle: Any,
+        lanes: NDArray[np.bool_],
+        groups: Any,
+        newest: int,
+        blocked: set[int],
+        *,
+        only_reads: bool,
+    ) -> None:
+        """Lanes wait for all but the `newest` of their bulk groups, with `only_reads` for their reads.
+
+        blocked  the warps, by cluster, of which groups have still something to do.
+        """
+
+    def bulk_waited(
+        self,
+        site: Any,
+        bundle: Any,
+        lanes: NDArray[np.bool_],
+        groups: Any,
+        newest: int,
+        blocked: set[int],
+    ) -> None:
+        """The wait is over; arguments as for `bulk_wait_begun`."""
+
 
 _EVENTS = tuple(
     name for name, found in vars(Observer).items() if not name.startswith("_") and callable(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE
@@ -13,10 +14,12 @@ __all__ = ["Recording"]
 
 
 class Recording(Observer):
-    """Gives a recorder the events of one cohort, each with its time and place."""
+    """Gives a recorder the events of a launch, each with its time and place."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        """The events with which asynchronous operations were issued, by operation."""
 
     def happened(
         self, kind: str, bundle: Bundle, lane: int, line: int, *, one: bool = True, **data: Any
@@ -40,6 +43,8 @@ class Recording(Observer):
     ) -> int:
         """See `Observer.happened_in`; returns the event's index."""
         x, y, z = cohort.blocks[cluster, rank].tolist()
+        if data.get("transfer") is not None:
+            data["transfer"] = self.numbers[data["transfer"]]
         return self.recorder.emit(
             kind,
             time=cohort.machine.issued,

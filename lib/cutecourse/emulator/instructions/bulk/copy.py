@@ -19,25 +19,23 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
-from cutecourse.emulator.instructions.bulk.pieces import (
-    Arrival,
-    Chunks,
-    Out,
-    Targets,
+from cutecourse.emulator.instructions.bulk.landing import Chunks, land_later
+from cutecourse.emulator.instructions.bulk.operands import (
     barrier_place,
     check_same_block,
     destination_ranks,
     global_bytes,
-    land_later,
     lane_value,
     own_place,
-    pieces_of,
-    remember,
     shared_place,
     take_multicast,
     take_operands,
 )
+from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
+from cutecourse.emulator.instructions.bulk.pieces import pieces_of
 from cutecourse.emulator.instructions.bulk.reduce import OPERATIONS, Reduction, reduction
+from cutecourse.emulator.instructions.bulk.request import Copy, Targets
+from cutecourse.emulator.instructions.bulk.source_check import check_source
 
 __all__: list[str] = []
 
@@ -170,7 +168,7 @@ def bulk_prefetch(site: Site) -> Step:
         for lane in bundle.lanes(mask).tolist():
             size = _size(site, bundle, lane, size_slot)
             global_bytes(site, bundle, lane, lane_value(source, bundle, lane), size, "the prefetched source")
-            remember(Origin(site, bundle, lane), "prefetch", tensor=None, coords=(), box=(), n_bytes=size)
+            Copy(Origin(site, bundle, lane), "prefetch", size).announce()
 
     return step
 
@@ -210,29 +208,22 @@ def _from_global(site: Site, to: str) -> Step:
         else:
             bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
             places = [place.in_block(rank) for rank in destination_ranks(site, bundle, lane, bits)]
-        origin = Origin(site, bundle, lane)
-        transfer = remember(
-            origin,
+        copy = Copy(
+            Origin(site, bundle, lane),
             "load",
-            tensor=None,
-            coords=(),
-            box=(),
-            n_bytes=size,
-            destinations=places,
-            barrier=bar.offset,
+            size,
+            Targets(places, bar.offset, place.offset // CHUNK),
             mask=bits,
-            source={"allocation": allocation.name, "offset": start},
+            source=(allocation, start),
         )
-        arrival = Arrival(origin, Targets(places, bar.offset, place.offset // CHUNK), transfer)
+        copy.announce()
         land_later(
-            arrival,
+            copy,
             [
                 _Bytes(first, stop, partial(_in_global, allocation.data, start, first, stop))
                 for first, stop in pieces_of(size // CHUNK)
             ],
         )
-        if bundle.cohort.provenance is not None:
-            bundle.cohort.provenance.bytes(origin, size, places)
 
     return step
 
@@ -259,41 +250,34 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
         )
         bar = barrier_place(site, bundle, lane, lane_value(barrier, bundle, lane))
         check_same_block(site, bundle, lane, place, bar)
-        origin = Origin(site, bundle, lane)
-        transfer = remember(
-            origin,
+        copy = Copy(
+            Origin(site, bundle, lane),
             "load" if combine is None else "reduce",
-            tensor=None,
-            coords=(),
-            box=(),
-            n_bytes=size,
-            destinations=[place],
-            barrier=bar.offset,
-            source=from_.about(),
+            size,
+            Targets([place], bar.offset, place.offset // CHUNK),
+            source=from_,
         )
-        arrival = Arrival(origin, Targets([place], bar.offset, place.offset // CHUNK), transfer)
-        check = Out(origin, 0)
+        copy.announce()
         to_first, from_first = place.chunk(place.offset), from_.chunk(from_.offset)
         pieces = []
         for first, stop in pieces_of(size // CHUNK):
             old = np.arange(first, stop) + to_first if combine is not None else None
             new = np.arange(first, stop) + from_first
-            check.check(new, None)
-            if old is not None:
-                check.check(old, None)
-            pieces.append(_Bytes(first, stop, partial(_shared_now, check, new, old, combine)))
-        land_later(arrival, pieces, keep=combine is not None)
-        if bundle.cohort.provenance is not None:
-            bundle.cohort.provenance.bytes(origin, size, [place], tracked=combine is None)
+            for read in (new,) if old is None else (new, old):
+                for tell in bundle.cohort.listeners.bulk_reads:
+                    tell(copy, read)
+                check_source(copy.origin, read)
+            pieces.append(_Bytes(first, stop, partial(_shared_now, copy, new, old, combine)))
+        land_later(copy, pieces)
 
     return step
 
 
 def _shared_now(
-    check: Out, new: NDArray[np.int64], old: NDArray[np.int64] | None, combine: Reduction | None
+    copy: Copy, new: NDArray[np.int64], old: NDArray[np.int64] | None, combine: Reduction | None
 ) -> NDArray[Any]:
     """Chunks of shared memory as they are now, combined with what the destination holds."""
-    origin = check.origin
+    origin = copy.origin
     bundle = origin.bundle
     if not bundle.cohort.alive(bundle.rank)[origin.lane // WARP_SIZE]:
         report(
@@ -302,7 +286,7 @@ def _shared_now(
             " destination's mbarrier has completed its phase.",
             origin,
         )
-    check.check(new, None, issued=True)
+    check_source(origin, new, issued=True)
     held, _ = bundle.cohort.shared_chunks
     if old is None or combine is None:
         return held[new]
@@ -330,26 +314,23 @@ def _to_global(site: Site, combine: Reduction | None) -> Step:
         place = own_place(
             site, bundle, lane, lane_value(source, bundle, lane), size, CHUNK, "the copy's source"
         )
-        groups = BulkGroups.of(bundle)
-        origin = Origin(site, bundle, lane)
-        transfer = remember(
-            origin,
+        groups = bundle.own(BulkGroups)
+        copy = CopyOut(
+            Origin(site, bundle, lane),
             "store" if combine is None else "reduce",
-            tensor=None,
-            coords=(),
-            box=(),
-            n_bytes=size,
-            source=place.about(),
+            size,
+            source=place,
+            group=groups.group(lane),
         )
-        out = Out(origin, groups.group(lane), transfer)
+        copy.announce()
         for first, stop in pieces_of(size // CHUNK):
             target = _in_global(allocation.data, start, first, stop)
             marks = None
             if allocation.written is not None:
                 marks = _in_global(allocation.written, start, first, stop)
             chunks = np.arange(first, stop) + place.chunk(place.offset)
-            out.add(chunks, partial(_write, target, marks, combine))
-        groups.copies.append(out)
+            copy.add(chunks, partial(_write, target, marks, combine))
+        groups.copies.append(copy)
 
     return step
 

@@ -219,7 +219,7 @@ class MBarrier:
         self,
         n_bytes: int,
         origin: Origin,
-        transfer: int | None,
+        transfer: Any,
         *,
         by_thread: bool = False,
         work: Any = None,
@@ -487,14 +487,14 @@ def complete_tx(
     offset: int,
     n_bytes: int,
     *,
-    transfer: int | None,
+    transfer: Any,
     origin: Origin,
     work: Any = None,
 ) -> None:
     """Tell the mbarrier at a shared offset of a CTA that bytes have come, as asynchronous copies do.
 
-    `cluster` is the cluster's position in the cohort, `rank` the CTA's in the cluster, `transfer` the index
-    of the event tma.issue or None, `origin` who asked for the work and `work` what he asked for.
+    `cluster` is the cluster's position in the cohort, `rank` the CTA's in the cluster, `transfer` the copy
+    that brought them or None, `origin` who asked for the work and `work` what they asked for.
 
     Errors: NoBarrierError, BarrierCountError.
     """

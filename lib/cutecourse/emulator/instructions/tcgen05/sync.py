@@ -12,7 +12,7 @@ from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.instructions.bulk.pieces import check_alive, destination_ranks
+from cutecourse.emulator.instructions.bulk.operands import check_alive, destination_ranks
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers, arrive_async
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue

@@ -1,0 +1,207 @@
+"""Boxes of a tensor, cut into the parts that move on their own, and where each part lies.
+
+Many copies of a kernel move boxes that lie alike. So the places of a box's parts in shared and in global
+memory are worked out once for each tensor map and offset, and kept with the map; what a box has of its tensor
+is kept with the instruction's operand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE
+from cutecourse.emulator.instructions.bulk.landing import Chunks
+from cutecourse.emulator.instructions.bulk.pieces import pieces_of
+from cutecourse.emulator.instructions.bulk.reduce import Reduction
+from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window, covered
+from cutecourse.emulator.numbers.formats import FORMATS
+
+__all__ = ["Box", "Cuts", "needed_bytes", "write_part"]
+
+_ROUNDED = ("tf32", "tf32_ftz")
+Range = list[tuple[int, int]]
+"""Along each dimension the first element, and the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cut:
+    """A part of each box that copies with one tensor map move to, or from, one place in shared memory.
+
+    part      first element and the one behind the last, along each dimension
+    chunks    the chunks of shared memory that they go to, outermost dimension first
+    covered   the same chunks in any order, a slice where they are neighbours
+    sources   the chunks of global memory that they come from, counted from the box's first: in the order of
+              shared memory where `covered` is a slice, else in that of `chunks`
+    """
+
+    part: Range
+    chunks: NDArray[np.int64]
+    covered: Chunks
+    sources: NDArray[np.int64]
+
+    @classmethod
+    def make(cls, bound: BoundTensorMap, chunks: NDArray[np.int64], part: Range) -> _Cut:
+        """A part of a box whose chunks go to `chunks`."""
+        unit = CHUNK // bound.map.item_bytes
+        inner = slice(part[0][0] // unit, part[0][1] // unit)
+        index = (*(slice(first, stop) for first, stop in part[:0:-1]), inner)
+        own, sources = np.ascontiguousarray(chunks[index]), np.ascontiguousarray(bound.sources[index])
+        all_of_it = covered(own)
+        if isinstance(all_of_it, slice):
+            sources = sources.reshape(-1)[np.argsort(own, axis=None)]
+        return cls(part, own, all_of_it, sources)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """A box at one place in shared memory: cut into its parts, and whole."""
+
+    parts: list[_Cut]
+    whole: _Cut
+
+    @classmethod
+    def of(cls, bound: BoundTensorMap, offset: int) -> Cuts:
+        """Those at an offset in shared memory, made once for all boxes that lie alike."""
+        found: Cuts | None = bound.cuts.get(offset & 1023)
+        if found is None:
+            chunks = bound.chunks(offset)
+            parts = [_Cut.make(bound, chunks, part) for part in _parts(bound)]
+            whole = _Cut.make(bound, chunks, [(0, count) for count in bound.map.counts])
+            found = bound.cuts[offset & 1023] = cls(parts, whole)
+        return found
+
+
+def _parts(bound: BoundTensorMap) -> list[Range]:
+    """A box cut along its longest outer dimension; a single row along that, in whole chunks."""
+    counts = bound.map.counts
+    whole = [(0, count) for count in counts]
+    axis = max(range(1, len(counts)), key=lambda d: counts[d], default=0)
+    if axis and counts[axis] > 1:
+        cuts = pieces_of(counts[axis])
+    else:
+        axis, unit = 0, CHUNK // bound.map.item_bytes
+        cuts = [(first * unit, stop * unit) for first, stop in pieces_of(counts[0] // unit)]
+    return [[*whole[:axis], cut, *whole[axis + 1 :]] for cut in cuts]
+
+
+@dataclass(eq=False, slots=True)
+class Box:
+    """One box of a tensor: where copies start."""
+
+    bound: BoundTensorMap
+    coords: tuple[int, ...]
+    stores: bool
+    """Whether it is written: an H200 writes the whole of a 16-byte chunk in which the tensor's row ends."""
+    inside: Window
+    """What of it lies in the tensor."""
+    _tiles: dict[tuple[int, bool], list[Tile]] = field(default_factory=dict)
+
+    def window(self, part: Range) -> Window:
+        """What of a part of the box lies in the tensor."""
+        low, high = zip(*part, strict=True)
+        return self.bound.window(self.coords, low, high, whole_chunks=self.stores)
+
+    def source(self) -> NDArray[Any] | None:
+        """Global memory from the box's first chunk on, if all lie in the tensor and come as they are."""
+        tensor_map = self.bound.map
+        if self.inside.stop != tensor_map.counts or any(self.inside.first) or tensor_map.dtype in _ROUNDED:
+            return None
+        return self.bound.from_first(self.inside)
+
+    def tiles(self, offset: int, *, whole: bool) -> list[Tile]:
+        """What of it lands on its own, all of it or its parts; copies to places that are alike share it."""
+        key = (offset & 1023, whole)
+        found = self._tiles.get(key)
+        if found is None:
+            source, cuts = self.source(), Cuts.of(self.bound, offset)
+            some = [cuts.whole] if whole else cuts.parts
+            found = self._tiles[key] = [Tile(self.bound, self.coords, cut, source) for cut in some]
+        return found
+
+
+class Tile:
+    """A part of a box that lands on its own."""
+
+    def __init__(
+        self, bound: BoundTensorMap, coords: tuple[int, ...], cut: _Cut, source: NDArray[Any] | None
+    ) -> None:
+        self.bound = bound
+        self.coords = coords
+        self.cut = cut
+        self.source = source
+        self.covered = cut.covered
+        self.n_bytes = cut.chunks.size * CHUNK
+
+    def put(self, held: NDArray[Any], first: int) -> None:
+        """Put the elements as they are now into chunks that are counted from `first`."""
+        cut, to = self.cut, self.covered
+        if self.source is None:
+            held[first:][cut.chunks] = self._filled()
+        elif isinstance(to, slice):
+            # In the mode "raise" NumPy would take them to a place of its own first.
+            self.source.take(cut.sources, out=held[first + to.start : first + to.stop], mode="wrap")
+        else:
+            held[first:][cut.chunks] = self.source[cut.sources]
+
+    def _filled(self) -> NDArray[Any]:
+        """The elements in chunks; what lies outside of the tensor is filled."""
+        tensor_map, part = self.bound.map, self.cut.part
+        shape = [stop - first for first, stop in part]
+        values = np.full(shape[::-1], tensor_map.fill, dtype=f"u{tensor_map.item_bytes}")
+        low, high = zip(*part, strict=True)
+        window = self.bound.window(self.coords, low, high)
+        if not window.empty:
+            inside = self.bound.elements(window)
+            if tensor_map.dtype in _ROUNDED:
+                inside = _to_tf32(inside)
+            values[_inner(window, part)] = inside
+        return values.view(CHUNK_TYPE)
+
+
+def _inner(window: Window, part: Range) -> tuple[slice, ...]:
+    """Where a window lies in a part of its box, outermost dimension first."""
+    places = zip(window.first, window.stop, part, strict=True)
+    return tuple(slice(first - low, stop - low) for first, stop, (low, _) in places)[::-1]
+
+
+def _to_tf32(words: NDArray[Any]) -> NDArray[np.uint32]:
+    """Bits of f32 rounded to tf32, to nearest even, as an H200's load does it; any NaN is the same one."""
+    wide = words.astype(np.uint64)
+    rounded = (wide + 0xFFF + (wide >> 13 & 1)) & 0xFFFFE000
+    nan = wide & 0x7FFFFFFF > FORMATS["f32"].infinity
+    return np.where(nan, 0x7FFFE000, rounded).astype(np.uint32)
+
+
+def needed_bytes(box: Box, part: Range, chunks: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Which bytes of a part's chunks a store writes; None for all."""
+    window = box.window(part)
+    if list(zip(window.first, window.stop, strict=True)) == part:
+        return None
+    shape = [stop - first for first, stop in part]
+    needed = np.zeros((*shape[::-1], box.bound.map.item_bytes), dtype=np.bool_)
+    if not window.empty:
+        needed[_inner(window, part)] = True
+    return needed.reshape(*chunks.shape, CHUNK)
+
+
+def write_part(box: Box, part: Range, combine: Reduction | None, chunks: NDArray[Any]) -> None:
+    """Write what of a part lies in the tensor, or combine it with what is there."""
+    window = box.window(part)
+    if window.empty:
+        return
+    shape = [stop - first for first, stop in part]
+    values = chunks.reshape(-1).view(f"u{box.bound.map.item_bytes}").reshape(shape[::-1])
+    values = values[_inner(window, part)]
+    target = box.bound.elements(window)
+    box.bound.mark(window)
+    if combine is None:
+        target[...] = values
+    elif not box.bound.overlaps:
+        target[...] = combine(target[...], np.ascontiguousarray(values))
+    else:
+        for place in np.ndindex(target.shape[:-1]):
+            target[place] = combine(target[place], np.ascontiguousarray(values[place]))

@@ -1,0 +1,117 @@
+"""Bulk copies into shared memory: how their bytes land, and how their mbarriers hear of them.
+
+A copy lands later than it is issued, in one or more pieces, in an order that the launch's seed chooses. From
+the request until a piece has landed its destination counts as never written. Each piece tells the mbarrier of
+its destination how many bytes have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
+from cutecourse.emulator.instructions.bulk.operands import check_alive
+from cutecourse.emulator.instructions.bulk.request import Copy
+from cutecourse.emulator.instructions.sync.mbarrier_state import complete_tx
+from cutecourse.emulator.memory.proxies import IN_SIGHT
+
+__all__ = ["Chunks", "Piece", "land_later", "lowest", "origins_under_way"]
+
+_LANDED = np.full(CHUNK, IN_SIGHT, dtype=np.uint8).view(CHUNK_TYPE)[0]
+_NEVER = np.zeros(CHUNK, dtype=np.uint8).view(CHUNK_TYPE)[0]
+Chunks = NDArray[np.int64] | slice
+"""What picks chunks of shared memory: their numbers, or a slice of them."""
+
+
+class Piece(Protocol):
+    """A part of a copy into shared memory that lands on its own."""
+
+    n_bytes: int
+    """What the mbarrier counts for it."""
+    covered: Chunks
+    """Where it goes: numbers of chunks, counted from `first_chunk` of the copy; a slice where they are
+    neighbours, which NumPy is faster with."""
+
+    def put(self, held: NDArray[Any], first: int) -> None:
+        """Put the source's bytes as they are now into chunks of `held` that are counted from `first`."""
+
+
+def land_later(copy: Copy, pieces: Sequence[Piece], *, covered: Chunks | None = None) -> None:
+    """Let the pieces land in every destination, later and in any order.
+
+    `covered` are the chunks of all pieces, where they are known. A reduction leaves what the destination
+    holds readable until then.
+    """
+    assert copy.to is not None
+    cohort = copy.origin.bundle.cohort
+    _, written = cohort.shared_chunks
+    wholes = [piece.covered for piece in pieces] if covered is None else [covered]
+    for tell in cohort.listeners.bulk_writes:
+        tell(copy, wholes, len(pieces))
+    for position, first in enumerate(copy.to.firsts):
+        if copy.operation != "reduce":
+            for whole in wholes:
+                _mark(written, first, whole, _NEVER)
+        for piece in pieces:
+            cohort.machine.defer(partial(_land, copy, position, piece))
+
+
+def _mark(written: NDArray[Any], first: int, chunks: Chunks, mark: Any) -> None:
+    """Write the same mark beside chunks that are counted from `first`."""
+    if isinstance(chunks, slice):
+        written[first + chunks.start : first + chunks.stop] = mark
+    else:
+        written[first:][chunks] = mark
+
+
+def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> Iterator[Origin]:
+    """Yield the origins of copies that have still to bring bytes to the mbarrier at an offset of a CTA."""
+    for work in cohort.machine.pending:
+        arguments = work.arguments_of(_land)
+        if arguments is None:
+            continue
+        copy, position = arguments[:2]
+        same = copy.origin.bundle.cohort is cohort
+        if same and copy.to.barriers[position] == (cluster, rank, offset):
+            yield copy.origin
+
+
+def _land(copy: Copy, position: int, piece: Piece) -> None:
+    """Land a piece in one of the copy's destinations."""
+    origin, to = copy.origin, copy.to
+    assert to is not None
+    place, first = to.places[position], to.firsts[position]
+    cohort = origin.bundle.cohort
+    if not to.alive(cohort):
+        check_alive(origin.site, origin.bundle, origin.lane, place.rank, "the copy's destination")
+        _check_landing(origin, place.rank)
+    held, written = cohort.shared_chunks
+    piece.put(held, first)
+    _mark(written, first, piece.covered, _LANDED)
+    for tell in cohort.listeners.bulk_landed:
+        tell(copy, position, piece)
+    complete_tx(cohort, *to.barriers[position], piece.n_bytes, transfer=copy, origin=origin)
+
+
+def _check_landing(origin: Origin, rank: int) -> None:
+    """Report bytes that come to the own block of a copy, which has ended. Errors: UnfinishedLoad."""
+    bundle = origin.bundle
+    if rank == bundle.rank and not bundle.cohort.alive(rank)[origin.lane // WARP_SIZE]:
+        problem = (
+            "the block ended before this copy had brought all its bytes. Add a wait for the copy's mbarrier"
+            " before the kernel's end."
+        )
+        report("unfinished load", problem, origin)
+
+
+def lowest(chunks: Chunks) -> int:
+    """The lowest number of some chunks."""
+    return int(chunks.start) if isinstance(chunks, slice) else int(chunks.min())

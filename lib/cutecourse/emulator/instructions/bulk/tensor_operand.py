@@ -1,0 +1,161 @@
+"""The operand [tensorMap, {coordinates}] of the tensor copies, and the rules for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.core.memory import PARAM_WINDOW
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
+from cutecourse.emulator.instructions.bulk.boxes import Box
+from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap
+from cutecourse.ptx.syntax import Address, Vector
+
+__all__ = ["TensorOperand", "find_map", "take_dims"]
+
+_DIMS = ("1d", "2d", "3d", "4d", "5d")
+_MODES = (
+    "im2col", "im2col::w", "im2col::w::128", "im2col_no_offs", "tile::gather4", "tile::scatter4",
+)  # fmt: skip
+_MAP_ALIGNMENT = 64
+_KEPT_BOXES = 4096
+"""Boxes that an instruction keeps: blocks of a row or a column of the grid ask for the same ones."""
+
+
+class TensorOperand:
+    """The operand [tensorMap, {coordinates}] of an instruction."""
+
+    def __init__(self, site: Site, index: int, dims: int, *, stores: bool = False) -> None:
+        self.site = site
+        self.dims = dims
+        self.stores = stores
+        operand = site.operand(index)
+        self.address = site.address(index)
+        items = operand.coordinates if isinstance(operand, Address) else ()
+        if len(items) == 1 and isinstance(items[0], Vector):
+            items = items[0].items
+        if len(items) != dims:
+            site.invalid(
+                f"{site.instruction.name} takes {dims} coordinates after the tensor map, not {len(items)}"
+            )
+        self.slots = [site.read(item, "s32") for item in items]
+        self._constant: dict[int, BoundTensorMap] = {}
+        """Tensor maps in memory that a kernel cannot write, by address."""
+        self._boxes: dict[tuple[BoundTensorMap, tuple[int, ...]], Box] = {}
+
+    def boxes(self, bundle: Bundle, lanes: NDArray[np.int64]) -> Iterator[Box]:
+        """The box that each of some lanes asks for, one after the other, checked."""
+        rows = bundle.rows["s32"]
+        each = [rows[slot].reshape(-1)[lanes].tolist() for slot in self.slots]
+        addresses = self.address.lanes(bundle).reshape(-1)[lanes].tolist()
+        for lane, address, *coords in zip(lanes.tolist(), addresses, *each, strict=True):
+            bound = self._constant.get(address)
+            if bound is None:
+                bound = find_map(self.site, bundle, lane, address)
+                found = bundle.machine.memory.find(address)
+                if found is not None and not found.writable:
+                    self._constant[address] = bound
+            key = (bound, tuple(coords))
+            box = self._boxes.get(key)
+            if box is None:
+                box = self._make(bundle, lane, *key)
+                if len(self._boxes) >= _KEPT_BOXES:
+                    self._boxes.clear()
+                self._boxes[key] = box
+            if self.stores:
+                bound.allocation.was_written = True
+            else:
+                bound.allocation.was_read = True
+            yield box
+
+    def _make(self, bundle: Bundle, lane: int, bound: BoundTensorMap, coords: tuple[int, ...]) -> Box:
+        """The box of a map at some coordinates, checked."""
+        site = self.site
+        tensor_map = bound.map
+        if tensor_map.rank != self.dims:
+            raise site.error(
+                InvalidOperand,
+                f"the tensor map has {tensor_map.rank} dimensions ({tensor_map.describe()}) but the"
+                f" instruction is for {self.dims}",
+                bundle,
+                lane,
+            )
+        start = coords[0] * tensor_map.item_bytes
+        if start % CHUNK:
+            raise site.error(
+                AlignmentError,
+                f"the box starts at element {coords[0]} of the innermost dimension ({tensor_map.describe()}):"
+                f" {start} bytes, which must be a multiple of {CHUNK}",
+                bundle,
+                lane,
+            )
+        if self.stores and min(coords) < 0:
+            raise site.error(
+                InvalidOperand,
+                f"the box to write starts at {coords}: only a load may start below 0",
+                bundle,
+                lane,
+            )
+        counts = tensor_map.counts
+        window = bound.window(coords, (0,) * len(counts), counts, whole_chunks=self.stores)
+        if not window.empty and bound.base + bound.reach(window) > bound.allocation.nbytes:
+            beyond = bound.base + bound.reach(window) - bound.allocation.nbytes
+            raise site.error(
+                AddressError,
+                f"the box at {coords} of the tensor map ({tensor_map.describe()}) reaches {beyond} bytes"
+                f" past the end of {bound.allocation.name}: the map's dims or strides do not match the array"
+                + (", or a store's last 16-byte chunk crosses its end" if self.stores else ""),
+                bundle,
+                lane,
+                allocation=bound.allocation.name,
+            )
+        return Box(bound, coords, self.stores, window)
+
+
+def find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensorMap:
+    """The tensor map at a generic address."""
+    if address % _MAP_ALIGNMENT:
+        raise site.error(
+            AlignmentError,
+            f"the tensor map is at 0x{address:x}, which is not a multiple of {_MAP_ALIGNMENT}",
+            bundle,
+            lane,
+            address=address,
+        )
+    memory = bundle.machine.memory
+    found = memory.find(address)
+    if found is not None and found.space in {"param", "const", "global"}:
+        start = address - found.base
+        token = found.data[start : start + TOKEN_BYTES].tobytes()
+        parameters = bundle.machine.parameters
+        if parameters is not None and token in parameters.tensor_maps:
+            bound: BoundTensorMap = parameters.tensor_maps[token]
+            return bound
+        where = f"in {found.name}"
+    else:
+        where = "in no .param, .const or .global memory"
+        if memory.find(address | PARAM_WINDOW) is not None:
+            where = "an address in .param, which cvta.param.u64 must make a generic one"
+    raise site.error(
+        InvalidOperand,
+        f"there is no tensor map at 0x{address:x} ({where}): pass an emulator.TensorMap as the kernel's"
+        " 128-byte parameter, or copy all its bytes",
+        bundle,
+        lane,
+        address=address,
+    )
+
+
+def take_dims(site: Site) -> int:
+    """Take the dimension and the mode of a tensor instruction."""
+    dims = _DIMS.index(site.expect(*_DIMS)) + 1
+    mode = site.one_of(*_MODES)
+    if mode is not None:
+        site.unsupported(f".{mode} is not supported yet, only .tile")
+    site.has("tile")
+    return dims
