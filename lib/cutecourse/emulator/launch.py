@@ -17,8 +17,8 @@ from cutecourse.emulator.checks import stuck
 from cutecourse.emulator.checks.block_end import OpenPhases
 from cutecourse.emulator.checks.provenance import follow_bytes
 from cutecourse.emulator.checks.races import look_for_races
+from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.checks.unfinished_copies import UnfinishedCopies
-from cutecourse.emulator.checks.wgmma_registers import watch
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
 from cutecourse.emulator.core.hazards import severities
@@ -27,6 +27,7 @@ from cutecourse.emulator.core.memory import Allocation, Memory
 from cutecourse.emulator.core.processes import run_parts
 from cutecourse.emulator.core.scheduler import Scheduler
 from cutecourse.emulator.errors import EmulatorError, LaunchError
+from cutecourse.emulator.instructions.wgmma.registers import watch
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
 from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.emulator.recording.bulk import BulkRecording
@@ -153,7 +154,7 @@ def launch(
     machine.severities = severities(hazards, function.name)
     machine.is_watched = recorder is not None or accesses is not None
     machine.wraps.append(watch)
-    machine.observers += [follow_bytes, look_for_races, OpenPhases, UnfinishedCopies]
+    machine.observers += [follow_bytes, look_for_races, OpenPhases, UnfinishedCopies, follow_sums]
     if recorder is not None:
         recording = Recording(recorder)
         copies = BulkRecording(recording)

@@ -37,6 +37,7 @@ from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import NoBarrierError
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
+from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.site import Site
@@ -78,6 +79,7 @@ class Races(Observer):
             else None
         )
         self._barriers: dict[MBarrier, BarrierClock] = {}
+        self._multiplications: WeakKeyDictionary[Multiplication, Operation] = WeakKeyDictionary()
         self._carried: WeakKeyDictionary[Origin, Row] = WeakKeyDictionary()
         """The clocks that stores and commits which are under way bring to mbarriers."""
 
@@ -231,7 +233,7 @@ class Races(Observer):
             if barrier is not None:
                 self.operations.landed(operation, self._barriers[barrier])
 
-    def multiplies(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
+    def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
         """A tcgen05.mma or cp is issued that reads chunks of ranks': whose, what they are, and which."""
         if self.operations is not None:
             row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
@@ -261,24 +263,26 @@ class Races(Observer):
         if self.operations is not None:
             self.operations.groups_done(bundle, lanes, groups.committed, newest)
 
-    def warpgroup_multiplies(
+    def warpgroup_issued(
         self,
+        multiplication: Multiplication,
         origin: Origin,
         warps: Sequence[Bundle],
         number: int,
         operands: Sequence[tuple[str, NDArray[np.int64]]],
-    ) -> Operation | None:
-        """A wgmma.mma_async of four warps, the warpgroup `number` of its block, is issued."""
+    ) -> None:
+        """Look at what a wgmma.mma_async reads, with what all four warps know."""
         if self.operations is None:
-            return None
+            return
         cluster = origin.lane // WARP_SIZE
         row = np.max([self.clocks.row(warp, cluster) for warp in warps], axis=0)
         reader = self.operations.of_warpgroup(origin, number)
         for what, chunks in operands:
             self.operations.reads(origin, origin.bundle.rank, chunks, what, row, reader)
-        return reader
+        self._multiplications[multiplication] = reader
 
-    def waited(self, bundle: Bundle, cluster: int, reader: Operation | None) -> None:
-        """A warp has waited for a wgmma.mma_async."""
+    def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: Multiplication) -> None:
+        """Let a warp know that a wgmma.mma_async is over."""
+        reader = self._multiplications.get(multiplication)
         if self.operations is not None and reader is not None:
             self.operations.over(bundle, cluster, reader)

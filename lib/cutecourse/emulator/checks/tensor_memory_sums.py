@@ -9,29 +9,68 @@ have no others. Of a kernel without tcgen05.ld nothing is said, it multiplies fo
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.tensor_memory_order import GROUP, groups
+from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
+from cutecourse.emulator.memory.regions import GROUP, Region, groups
+from cutecourse.emulator.memory.tensor_memory import COLUMNS, LANES, TensorMemory
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.machine import Machine
-    from cutecourse.emulator.core.origin import Origin
-    from cutecourse.emulator.memory.tensor_memory import Region, TensorMemory
-
-__all__ = ["Sums", "follow_sums"]
+__all__ = ["SumChecks", "Sums", "follow_sums"]
 
 _TYPES = {"f32": 1, "f16": 2}
 _NAMES = {number: name for name, number in _TYPES.items()}
 _CHECKS = ("sum never read", "sum read in another type")
 
 
-def follow_sums(machine: Machine) -> None:
-    """The kernel has an instruction that reads sums."""
-    machine.follows_sums = any(machine.severities[name] != "off" for name in _CHECKS)
+def follow_sums(cohort: Cohort) -> SumChecks | None:
+    """Listen where the kernel reads sums with tcgen05.ld, and the launch wants a report."""
+    machine = cohort.machine
+    if all(machine.severities[name] == "off" for name in _CHECKS):
+        return None
+    every = (one for flat in machine.program.flat.values() for one in flat.instructions)
+    if any(one.opcode == "tcgen05" and one.modifiers[:1] == ("ld",) for one in every):
+        return SumChecks()
+    return None
+
+
+class SumChecks(Observer):
+    """The sums in all tensor memories of a cohort."""
+
+    def __init__(self) -> None:
+        self._of: dict[TensorMemory, Sums] = {}
+
+    def _sums(self, memory: TensorMemory) -> Sums:
+        found = self._of.get(memory)
+        if found is None:
+            found = self._of[memory] = Sums(LANES, COLUMNS)
+        return found
+
+    def tensor_summed(
+        self, memory: TensorMemory, region: Region, origin: Origin, kind: str, *, adds: bool
+    ) -> None:
+        """See `Sums.written`."""
+        self._sums(memory).written(memory, region, origin, kind, adds=adds)
+
+    def tensor_multiplied(self, memory: TensorMemory, region: Region) -> None:
+        """See `Sums.read`."""
+        self._sums(memory).read(region)
+
+    def tensor_loaded(self, memory: TensorMemory, region: Region, origin: Origin, *, packed: bool) -> None:
+        """See `Sums.loaded`."""
+        self._sums(memory).loaded(region, origin, packed=packed)
+
+    def tensor_stored(self, memory: TensorMemory, region: Region) -> None:
+        """See `Sums.stored`."""
+        self._sums(memory).stored(region)
+
+    def tensor_freed(self, memory: TensorMemory, start: int, columns: int, origin: Origin) -> None:
+        """See `Sums.freed`."""
+        self._sums(memory).freed(memory, start, columns, origin)
 
 
 class Sums:

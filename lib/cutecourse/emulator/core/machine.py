@@ -146,8 +146,6 @@ class Machine:
         """Waits that may give up when nothing else can go on, in the order in which they began."""
         self.half_awake: dict[Sleep, None] = {}
         """Those of them that could end for some of their lanes."""
-        self.follows_sums = False
-        """Whether it is followed who reads the sums in tensor memory."""
         self.wraps: list[Callable[[Any, Step], Step]] = []
         """Who may replace an instruction's step while the kernel is decoded, given its site."""
         self.observers: list[Callable[[Any], Observer | None]] = []

@@ -193,6 +193,42 @@ class Observer:
     ) -> None:
         """The wait is over; arguments as for `bulk_wait_begun`."""
 
+    # --- tensor cores -----------------------------------------------------------------------------------
+
+    def operands_read(self, origin: Any, operands: Any) -> None:
+        """A tcgen05.mma or cp is issued that reads shared memory: (rank, name, chunks) of each operand.
+
+        chunks  numbers of 16-byte chunks among the cohort's shared memory.
+        """
+
+    def warpgroup_issued(
+        self, multiplication: Any, origin: Any, warps: Any, number: int, operands: Any
+    ) -> None:
+        """A wgmma.mma_async of four warps, the warpgroup `number` of its CTA, is issued.
+
+        operands  name and chunks of each operand in shared memory.
+        """
+
+    def multiplication_waited(self, bundle: Any, cluster: int, multiplication: Any) -> None:
+        """A warp has waited for a wgmma.mma_async."""
+
+    # --- tensor memory ----------------------------------------------------------------------------------
+
+    def tensor_summed(self, memory: Any, region: Any, origin: Any, kind: str, *, adds: bool) -> None:
+        """A tcgen05.mma is issued that writes sums of a type to a region, or adds to what is there."""
+
+    def tensor_multiplied(self, memory: Any, region: Any) -> None:
+        """A tcgen05.mma is issued that reads A from a region."""
+
+    def tensor_loaded(self, memory: Any, region: Any, origin: Any, *, packed: bool) -> None:
+        """A warp loads a region into registers of 32 bits; `packed` holds two columns in each."""
+
+    def tensor_stored(self, memory: Any, region: Any) -> None:
+        """Threads or a tcgen05.cp write a region."""
+
+    def tensor_freed(self, memory: Any, start: int, columns: int, origin: Any) -> None:
+        """A warp frees columns."""
+
 
 _EVENTS = tuple(
     name for name, found in vars(Observer).items() if not name.startswith("_") and callable(found)

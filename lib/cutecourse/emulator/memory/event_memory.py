@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.kinds import CHUNK
-from cutecourse.emulator.memory.tensor_memory import Region
+from cutecourse.emulator.memory.regions import Region
 from cutecourse.trace.snapshot import runs_of
 
 __all__ = ["chunks_touched", "region_touches"]

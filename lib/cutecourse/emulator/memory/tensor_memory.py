@@ -9,18 +9,17 @@ Source: PTX ISA 9.0, Tensor Memory (#tensor-memory), Tensor Memory Addressing an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.tensor_memory_order import Clock, Order
-from cutecourse.emulator.checks.tensor_memory_sums import Sums
 from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.memory import POISON
+from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import (
     EmulatorError,
@@ -28,9 +27,8 @@ from cutecourse.emulator.errors import (
     TensorMemoryFreed,
     TensorMemoryOutside,
 )
-
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.memory.regions import Region
+from cutecourse.emulator.memory.tensor_memory_order import Clock, Order
 
 __all__ = [
     "COLUMNS",
@@ -39,7 +37,6 @@ __all__ = [
     "SMALLEST",
     "Allocation",
     "Moving",
-    "Region",
     "TensorMemories",
     "TensorMemory",
     "Ticket",
@@ -72,35 +69,6 @@ class Allocation:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Region:
-    """Some lanes of some neighbouring columns: `lanes` has one truth value for each lane."""
-
-    lanes: NDArray[np.bool_]
-    first: int
-    stop: int
-    bits: int = field(init=False)
-    """The lanes as bits."""
-
-    def __post_init__(self) -> None:
-        bits = int.from_bytes(np.packbits(self.lanes, bitorder="little").tobytes(), "little")
-        object.__setattr__(self, "bits", bits)
-
-    def same(self, other: Region) -> bool:
-        """Whether both have the same cells."""
-        return self is other or (
-            self.first == other.first and self.stop == other.stop and self.bits == other.bits
-        )
-
-    def meets(self, other: Region) -> bool:
-        """Whether a cell belongs to both."""
-        return self.first < other.stop and other.first < self.stop and bool(self.bits & other.bits)
-
-    def __str__(self) -> str:
-        lanes = np.flatnonzero(self.lanes)
-        return f"lanes {lanes[0]}..{lanes[-1]}, columns {self.first}..{self.stop - 1}"
-
-
 @dataclass(eq=False, slots=True)
 class Moving:
     """An asynchronous operation that has still to read or to write a region."""
@@ -129,9 +97,8 @@ class TensorMemory:
     `cells` and `written` have shape (128, 512); cells that nobody has written hold poison.
     """
 
-    def __init__(self, clock: Clock, *, follows_sums: bool) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.order = Order(clock, COLUMNS)
-        self.sums = Sums(LANES, COLUMNS) if follows_sums else None
         self.cells: NDArray[np.uint32] = np.full((LANES, COLUMNS), _POISON, dtype=np.uint32)
         self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), dtype=np.bool_)
         self.full: set[Region] = set()
@@ -167,8 +134,8 @@ class TensorMemory:
         found = self.allocations.pop(start)
         self.freed |= dict.fromkeys(range(start, start + found.columns), origin)
         self.taken[start : start + found.columns] = False
-        if self.sums is not None:
-            self.sums.freed(self, start, found.columns, origin)
+        for tell in origin.bundle.cohort.listeners.tensor_freed:
+            tell(self, start, found.columns, origin)
         self._forget(start, found.columns)
 
     def _forget(self, start: int, columns: int) -> None:
@@ -303,7 +270,7 @@ class Ticket:
         return memories.why(self)
 
 
-class TensorMemories:
+class TensorMemories(Observer):
     """The tensor memory of every CTA of a cohort, made when first used, and the requests that wait."""
 
     def __init__(self, cohort: Cohort) -> None:
@@ -311,29 +278,25 @@ class TensorMemories:
         self.clock = Clock()
         self._memories: dict[tuple[int, int], TensorMemory] = {}
         self.tickets: list[Ticket] = []
+        cohort.listeners.subscribe(self)
 
     @classmethod
     def of(cls, cohort: Cohort) -> TensorMemories:
         """The cohort's, made when first asked for."""
-        found = cohort.state.get("tensor memory")
-        if found is None:
-            found = cohort.state["tensor memory"] = cls(cohort)
-            cohort.state.setdefault("on exit", []).append(found.on_exit)
-        return found
+        return cohort.own(cls)
 
     def __getitem__(self, place: tuple[int, int]) -> TensorMemory:
         """The memory of the CTA (cluster's position, rank)."""
         found = self._memories.get(place)
         if found is None:
-            follows_sums = self.cohort.machine.follows_sums
-            found = self._memories[place] = TensorMemory(self.clock, follows_sums=follows_sums)
+            found = self._memories[place] = TensorMemory(self.clock)
         return found
 
     def used(self, cluster: int, rank: int) -> TensorMemory | None:
         """The memory of a CTA that has used any."""
         return self._memories.get((cluster, rank))
 
-    def on_exit(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
+    def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Threads have ended: a CTA that ends must have freed what it allocated.
 
         Errors: TensorMemoryLeak.

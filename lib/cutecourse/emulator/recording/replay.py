@@ -126,7 +126,7 @@ def ctas_of(machine: Machine, cohort: Cohort) -> list[CtaMemory]:
     """Copies of the memories of a cohort's CTAs that have not ended."""
     found = []
     barriers = cohort.owned(MBarriers)
-    memories: TensorMemories | None = cohort.state.get("tensor memory")
+    memories = cohort.owned(TensorMemories)
     size = machine.program.shared_bytes
     for rank in range(cohort.size):
         alive = cohort.alive(rank)

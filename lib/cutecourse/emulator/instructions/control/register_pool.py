@@ -174,7 +174,7 @@ class _Pool:
     @classmethod
     def of(cls, bundle: Bundle, start: int) -> _Pool:
         """A warp's, made when first asked for."""
-        pools: dict[int, _Pool] = bundle.cohort.state.setdefault("register pools", {})
+        pools = bundle.cohort.own(_Pools)
         if bundle.rank not in pools:
             pools[bundle.rank] = cls(bundle.cohort, bundle.rank, start)
         return pools[bundle.rank]
@@ -235,6 +235,13 @@ class _Pool:
             + f" {'has' if len(warps) == 1 else 'have'} {held}"
             for held, warps in alike.items()
         )
+
+
+class _Pools(dict[int, _Pool]):
+    """The pools of a cohort's blocks, by rank."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        super().__init__()
 
 
 @dataclass(frozen=True)

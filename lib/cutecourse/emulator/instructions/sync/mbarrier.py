@@ -6,6 +6,7 @@ emulator.instructions.sync.phase_wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -271,6 +272,13 @@ def pending_count(site: Site) -> Step:
 # --- waiting ------------------------------------------------------------------------------------------------
 
 
+class _Asked(Counter[Site]):
+    """How often a warp's mbarrier.test_wait have asked in vain since the last answer."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__()
+
+
 class _Look:
     """How test_wait and try_wait see a phase: by a state token, or by its parity."""
 
@@ -405,17 +413,16 @@ def test_wait(site: Site) -> Step:
                 (#parallel-synchronization-and-communication-instructions-mbarrier-test-wait-try-wait).
     """
     look = _Look(site)
-    asking = f"test_wait at line {site.line}"
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
         passed, blocked = look(bundle, split.mask)
         put(bundle.rows["pred"][look.target], passed, split.mask)
         if not blocked:
-            bundle.state.pop(asking, None)
+            bundle.own(_Asked).pop(site, None)
             return following
-        asked = bundle.state.get(asking, 0) + 1
-        bundle.state[asking] = asked
-        if asked > _IMPATIENT:
+        asked = bundle.own(_Asked)
+        asked[site] += 1
+        if asked[site] > _IMPATIENT:
             look.tell_all(bundle, blocked, "blocked")
             return look.sleep(bundle, split, blocked, passed, following)
         look.tell_all(bundle, blocked, "false")

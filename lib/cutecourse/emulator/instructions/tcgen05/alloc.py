@@ -25,12 +25,12 @@ from cutecourse.emulator.errors import (
     NonUniformOperand,
     TensorMemoryAllocationError,
 )
+from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.memory.tensor_memory import (
     COLUMNS,
     LANES,
     SMALLEST,
-    Region,
     TensorMemories,
     TensorMemory,
     Ticket,

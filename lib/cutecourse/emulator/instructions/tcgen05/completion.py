@@ -7,21 +7,42 @@ numbers are those of one after the other; what they read is gathered and made nu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.tcgen05.placement import Matrix, Part, along_k
 from cutecourse.emulator.memory.proxies import all_in_sight
-from cutecourse.emulator.memory.tensor_memory import Region, TensorMemory
+from cutecourse.emulator.memory.regions import Region
+from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
 from cutecourse.emulator.numbers.tcgen05_sums import Factors, accumulate_in_turn, numbers, sums_are_exact
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.instructions.tcgen05.mma import Mma
+__all__ = ["Mma", "complete"]
 
-__all__ = ["complete"]
+
+class Mma(Protocol):
+    """One tcgen05.mma that has been issued, as its completion sees it."""
+
+    origin: Origin
+    plan: Any
+    """Shape, types and matrices: the same for all that ask for the same (tcgen05.mma)."""
+    place: Any
+    """Where the matrices lie in this CTA or pair."""
+    cluster: int
+    enable: bool
+    """Whether it adds to D."""
+    disabled: list[int]
+    moving: list[tuple[TensorMemory, Moving]]
+    issued: int | None
+
+    def a_region(self, part: Part) -> Region:
+        """The region of A in tensor memory, for a part of D."""
+
+    def check_shared(self, *, issued: bool) -> None:
+        """Refuse operands in shared memory that are not as they should be."""
 
 
 def complete(mmas: Sequence[Mma]) -> None:

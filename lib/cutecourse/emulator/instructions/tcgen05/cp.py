@@ -18,10 +18,10 @@ from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue, check_source
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import CHUNK, FieldError, chunk_offsets, decode_matrix
+from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import (
     LANES,
     Moving,
-    Region,
     TensorMemories,
     TensorMemory,
     split_address,
@@ -130,8 +130,8 @@ def _issue(
         memory.check_allocated(region, "tcgen05.cp", origin)
         memory.check_quiet(region, "tcgen05.cp", origin, writes=True, after=("mma", "cp"), copies=True)
         chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
-        if cohort.races is not None:
-            cohort.races.multiplies(origin, [(each, "the source", chunks)])
+        for tell in cohort.listeners.operands_read:
+            tell(origin, [(each, "the source", chunks)])
         check_source(origin, each, chunks, "the source")
         if cohort.provenance is not None:
             cohort.provenance.read(chunks)
@@ -143,8 +143,8 @@ def _issue(
             pipeline="cp",
         )
         memory.begin(moving)
-        if memory.sums is not None:
-            memory.sums.stored(region)
+        for tell in cohort.listeners.tensor_stored:
+            tell(memory, region)
         places.append((each, memory, moving, chunks))
     for tell in cohort.listeners.happened:
         told = [chunks_touched(cohort, cluster, each, chunks) for each, _, _, chunks in places]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
@@ -24,10 +23,10 @@ from cutecourse.emulator.errors import TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.alloc import uniform_value
 from cutecourse.emulator.instructions.tcgen05.fragments import MOST_REGISTERS, SHAPES, Fragment, fragment
 from cutecourse.emulator.memory.event_memory import region_touches
+from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import (
     LANES,
     Moving,
-    Region,
     TensorMemories,
     TensorMemory,
     split_address,
@@ -111,10 +110,11 @@ class _Access:
         for region in regions:
             memory.check_allocated(region, name, origin)
             memory.check_quiet(region, name, origin, writes=writes)
-            if memory.sums is not None and writes:
-                memory.sums.stored(region)
-            elif memory.sums is not None:
-                memory.sums.loaded(region, origin, packed=self.packed)
+            listeners = origin.bundle.cohort.listeners
+            for tell in listeners.tensor_stored if writes else ():
+                tell(memory, region)
+            for tell in () if writes else listeners.tensor_loaded:
+                tell(memory, region, origin, packed=self.packed)
         if span == WARP_SIZE:
             # A thread has a lane, and its cells are neighbours.
             stop = column + self.fragment.column.shape[1]
@@ -158,7 +158,6 @@ def ld(site: Site) -> Step:
     if site.has("red"):
         site.unsupported(".red is not supported yet")
     access = _Access(site, stores=False)
-    follow_sums(site.machine)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
@@ -206,10 +205,14 @@ class _Store:
             self.memory.end(moving)
 
 
+class _Stores(dict[int, list[_Store]]):
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__()
+
+
 def _stores(bundle: Bundle) -> dict[int, list[_Store]]:
     """What the warps of a bundle have stored and not waited for, by the cluster's position."""
-    found: dict[int, list[_Store]] = bundle.state.setdefault("tcgen05.st", {})
-    return found
+    return bundle.own(_Stores)
 
 
 @instruction("tcgen05.st")

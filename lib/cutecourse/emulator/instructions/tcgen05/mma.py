@@ -33,13 +33,8 @@ from cutecourse.emulator.instructions.tcgen05.queue import Link, Operation, Queu
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, decode_instruction
 from cutecourse.emulator.memory.proxies import all_in_sight
-from cutecourse.emulator.memory.tensor_memory import (
-    Moving,
-    Region,
-    TensorMemories,
-    TensorMemory,
-    split_address,
-)
+from cutecourse.emulator.memory.regions import Region
+from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemories, TensorMemory, split_address
 from cutecourse.ptx.syntax import Address, Vector
 
 __all__ = ["Mma"]
@@ -223,7 +218,7 @@ class Plan:
     def place(self, bundle: Bundle, lane: int) -> _Place:
         """Where it is in the CTA, or the pair, of a lane."""
         cohort = bundle.cohort
-        known: dict[tuple[Plan, int, int], _Place] = cohort.state.setdefault("tcgen05 places", {})
+        known = cohort.own(_Places)
         key = (self, lane // WARP_SIZE, bundle.rank)
         found = known.get(key)
         if found is None:
@@ -264,8 +259,7 @@ class Plan:
 
 def _plan(origin: Origin, operands: _Operands, asked: _Asked, kind: str, group: int) -> Plan:
     """The plan for what a lane asks for; one object for all who ask for the same."""
-    known: dict[tuple[_Operands, _Asked], Plan]
-    known = origin.bundle.cohort.state.setdefault("tcgen05 plans", {})
+    known = origin.bundle.cohort.own(_Plans)
     found = known.get((operands, asked))
     if found is None:
         if len(known) >= _PLANS:
@@ -304,6 +298,27 @@ class _Place:
                 if matrix is not None:
                     matrix.flags.writeable = False
                     self.read.append((each, what, matrix[position]))
+
+
+class _Places(dict[tuple[Plan, int, int], _Place]):
+    """The places of a cohort's plans, by plan, cluster and rank."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        super().__init__()
+
+
+class _Plans(dict[tuple[_Operands, _Asked], Plan]):
+    """The plans of a cohort, by what they are made for."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        super().__init__()
+
+
+class _Collectors(dict[tuple[int, int], tuple[Any, ...] | None]):
+    """The A in each CTA's collector buffer, by cluster and rank."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        super().__init__()
 
 
 class Mma:
@@ -374,12 +389,13 @@ class Mma:
         origin = self.origin
         memory.check_allocated(region, what, origin)
         memory.check_quiet(region, what, origin, writes=writes, after=("mma", "cp"))
-        if memory.sums is None:
-            pass
-        elif not writes:
-            memory.sums.read(region)
+        listeners = origin.bundle.cohort.listeners
+        if not writes:
+            for tell in listeners.tensor_multiplied:
+                tell(memory, region)
         elif not any(self.disabled):
-            memory.sums.written(memory, region, origin, self.plan.shape.d, adds=self.enable)
+            for tell in listeners.tensor_summed:
+                tell(memory, region, origin, self.plan.shape.d, adds=self.enable)
         moving = Moving(origin, region, writes=writes, remedy=_AFTER_COMMIT, pipeline="mma")
         memory.begin(moving)
         self.moving.append((memory, moving))
@@ -396,9 +412,8 @@ class Mma:
 
     def _reads(self, looked: tuple[list[Found], list[Found]]) -> tuple[list[Found], list[Found]]:
         """The same where they have been looked at: who else uses them is to be seen alone."""
-        races = self.origin.bundle.cohort.races
-        if races is not None:
-            races.multiplies(self.origin, self.place.read)
+        for tell in self.origin.bundle.cohort.listeners.operands_read:
+            tell(self.origin, self.place.read)
         return looked
 
     def _touches(self) -> list[dict[str, Any]]:
@@ -420,8 +435,7 @@ class Mma:
 
         Errors: InvalidOperand for the use of an A that is not in it.
         """
-        buffers: dict[tuple[int, int], tuple[Any, ...] | None]
-        buffers = self.origin.bundle.cohort.state.setdefault("tcgen05 collectors", {})
+        buffers = self.origin.bundle.cohort.own(_Collectors)
         key = (self.cluster, self.place.ranks[0])
         a = self.plan.collected
         if collector.endswith("use") and buffers.get(key) != a:
@@ -446,10 +460,10 @@ class Mma:
 
     def check_shared(self, *, issued: bool) -> None:
         """Refuse operands in shared memory as `check_source` does."""
-        races, place = self.origin.bundle.cohort.races, self.place
+        place, listeners = self.place, self.origin.bundle.cohort.listeners
         for rank in place.ranks:
             read = [operand for operand in place.read if operand[0] == rank]
-            if not issued and races is not None:
-                races.multiplies(self.origin, read)
+            for tell in () if issued else listeners.operands_read:
+                tell(self.origin, read)
             for _, what, chunks in read:
                 check_source(self.origin, rank, chunks, what, issued=issued)

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.memory.matrix_descriptor import chunk_offsets, decode_matrix
-from cutecourse.emulator.memory.tensor_memory import LANES, Region
+from cutecourse.emulator.memory.regions import Region
+from cutecourse.emulator.memory.tensor_memory import LANES
 
 __all__ = ["Matrix", "Part", "along_k", "matrix_of", "parts_of", "region_of"]
 

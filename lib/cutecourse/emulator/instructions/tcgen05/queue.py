@@ -105,7 +105,7 @@ class Queue:
     def of(cls, origin: Origin) -> Queue:
         """The queue of the CTA that issues."""
         cohort: Cohort = origin.bundle.cohort
-        queues: dict[tuple[int, int], Queue] = cohort.state.setdefault("tcgen05 queues", {})
+        queues = cohort.own(_Queues)
         key = (origin.lane // WARP_SIZE, origin.bundle.rank)
         found = queues.get(key)
         if found is None:
@@ -156,6 +156,13 @@ class Queue:
                 if stop > here + 1 and machine.random.randrange(_ALONE) == 0:
                     stop = here + 1
         return waiting[first:stop], waiting[:first]
+
+
+class _Queues(dict[tuple[int, int], Queue]):
+    """The queues of a cohort's CTAs, by cluster and rank."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        super().__init__()
 
 
 def check_source(

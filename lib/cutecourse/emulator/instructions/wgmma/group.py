@@ -10,20 +10,42 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.machine import PendingWork
+from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import DivergedWarp, NonUniformOperand
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.checks.wgmma_registers import InFlight
-    from cutecourse.emulator.core.site import Site
-
-__all__ = ["WARPS", "Warpgroup"]
+__all__ = ["WARPS", "InFlight", "Warpgroup"]
 
 WARPS = 4
 """Warps of a warpgroup: those whose rank in the block begins with a multiple of it."""
+
+
+class InFlight(Protocol):
+    """An operation that a warp has issued and not waited for."""
+
+    site: Site
+    group: Warpgroup
+    shape: tuple[int, int, str]
+    """N, K and the type of D."""
+    writes: NDArray[np.int64]
+    reads: NDArray[np.int64]
+    work: PendingWork | None
+    """None until all four warps have come to it."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has still to complete."""
+
+    def settle(self) -> None:
+        """Complete it now, where it can be."""
 
 
 class Issued(Protocol):
@@ -73,10 +95,7 @@ class Warpgroup:
     def of(cls, site: Site, bundle: Bundle, cluster: int) -> Warpgroup:
         """A warp's. Errors: DivergedWarp, where its block has no four whole warps from the first on."""
         cohort = bundle.cohort
-        groups: dict[tuple[int, int, int], Warpgroup] | None = cohort.state.get("wgmma")
-        if groups is None:
-            groups = cohort.state["wgmma"] = {}
-            cohort.state.setdefault("on end", []).append(_check_all_came)
+        groups = cohort.own(_Warpgroups)
         number = bundle.warp // WARPS
         key = (cluster, bundle.rank, number)
         found = groups.get(key)
@@ -141,8 +160,7 @@ class Warpgroup:
     @staticmethod
     def started(cohort: Cohort, cluster: int, rank: int) -> list[Warpgroup]:
         """The warpgroups of a block that have come to such an instruction."""
-        groups: dict[tuple[int, int, int], Warpgroup] = cohort.state.get("wgmma", {})
-        return [group for key, group in groups.items() if key[:2] == (cluster, rank)]
+        return [group for key, group in cohort.own(_Warpgroups).items() if key[:2] == (cluster, rank)]
 
     def ahead(self, bundle: Bundle) -> list[Site]:
         """Instructions to which a warp has come and not all others have, oldest first."""
@@ -197,18 +215,24 @@ def _shown(operands: Hashable) -> str:
     )
 
 
-def _check_all_came(cohort: Cohort) -> None:
-    """At the end of blocks: no warp has left an instruction of its warpgroup out."""
-    groups: dict[tuple[int, int, int], Warpgroup] = cohort.state["wgmma"]
-    for group in groups.values():
-        if group.common:
-            found = group.common[0]
-            absent = [str(warp) for warp in next(group.behind())[1]]
-            bundle = group.bundles[found.first % WARPS]
-            raise found.site.error(
-                DivergedWarp,
-                f"the block ended, but warp {', '.join(absent)} of the warpgroup never executed"
-                f" {found.site.instruction.name}, which all four warps must execute",
-                bundle,
-                group.cluster * WARP_SIZE,
-            )
+class _Warpgroups(dict[tuple[int, int, int], Warpgroup], Observer):
+    """The warpgroups of a cohort that have come to such an instruction: by cluster, rank and number."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        super().__init__()
+        cohort.listeners.subscribe(self)
+
+    def cohort_ended(self, cohort: Cohort) -> None:
+        """Refuse an instruction of a warpgroup that one of its warps has left out. Errors: DivergedWarp."""
+        for group in self.values():
+            if group.common:
+                found = group.common[0]
+                absent = [str(warp) for warp in next(group.behind())[1]]
+                bundle = group.bundles[found.first % WARPS]
+                raise found.site.error(
+                    DivergedWarp,
+                    f"the block ended, but warp {', '.join(absent)} of the warpgroup never executed"
+                    f" {found.site.instruction.name}, which all four warps must execute",
+                    bundle,
+                    group.cluster * WARP_SIZE,
+                )

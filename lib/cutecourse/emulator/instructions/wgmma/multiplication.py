@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.operands import check_operand
 from cutecourse.emulator.checks.reductions import Matrix, check_reduction
-from cutecourse.emulator.checks.wgmma_registers import Flight, share
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.machine import PendingWork
@@ -28,11 +27,9 @@ from cutecourse.emulator.errors import AddressError, InvalidOperand
 from cutecourse.emulator.instructions.tcgen05.queue import check_source
 from cutecourse.emulator.instructions.wgmma.descriptor import SharedMatrix, decode, shared_matrix
 from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
+from cutecourse.emulator.instructions.wgmma.registers import Flight, share
 from cutecourse.emulator.memory.matrix_descriptor import FieldError
 from cutecourse.emulator.numbers.wgmma_sums import fused_sums, whole_sums
-
-if TYPE_CHECKING:
-    from cutecourse.emulator.checks.race_operations import Operation
 
 __all__ = ["BYTES", "Form", "Multiplication"]
 
@@ -64,7 +61,7 @@ class Form:
     a_k_major: bool
     b_k_major: bool
     writes: NDArray[np.int64]
-    """The watched registers of D (emulator.checks.wgmma_registers)."""
+    """The watched registers of D (emulator.instructions.wgmma.registers)."""
     reads: NDArray[np.int64]
 
     @property
@@ -101,8 +98,6 @@ class Multiplication:
         self.work: PendingWork | None = None
         """None until all four warps have come to it."""
         self.issued: int | None = None
-        self.reading: Operation | None = None
-        """What it is to the record of races."""
 
     # --- issue ----------------------------------------------------------------------------------------------
 
@@ -123,11 +118,11 @@ class Multiplication:
 
     def issue(self, bundle: Bundle) -> None:
         """All four warps have come, this one last: let it complete later."""
-        form, machine, races = self.form, bundle.machine, bundle.cohort.races
+        form, machine = self.form, bundle.machine
         number = bundle.warp // WARPS
-        if races is not None:
-            operands = [("B", self.b)] if self.a is None else [("A", self.a), ("B", self.b)]
-            self.reading = races.warpgroup_multiplies(self.origin, self.group.bundles, number, operands)
+        operands = [("B", self.b)] if self.a is None else [("A", self.a), ("B", self.b)]
+        for tell in bundle.cohort.listeners.warpgroup_issued:
+            tell(self, self.origin, self.group.bundles, number, operands)
         self._check_shared(issued=True)
         self._check_reduction(number)
         for tell in self.group.bundles[0].cohort.listeners.happened:

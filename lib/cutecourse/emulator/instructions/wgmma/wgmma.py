@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.wgmma_registers import Flight, InFlight, Watched, share
 from cutecourse.emulator.core.bundle import Bundle, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
@@ -18,8 +17,9 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import NonUniformOperand
-from cutecourse.emulator.instructions.wgmma.group import Lagging, Warpgroup
+from cutecourse.emulator.instructions.wgmma.group import InFlight, Lagging, Warpgroup
 from cutecourse.emulator.instructions.wgmma.multiplication import BYTES, Form, Multiplication
+from cutecourse.emulator.instructions.wgmma.registers import Flight, Watched, share
 from cutecourse.ptx.syntax import Vector
 
 __all__: list[str] = []
@@ -297,8 +297,8 @@ def wait_group(site: Site) -> Step:
             bundle.machine.random.shuffle(due)
             for operation in due:
                 operation.settle()
-                if bundle.cohort.races is not None:
-                    bundle.cohort.races.waited(bundle, cluster, operation.reading)
+                for tell in bundle.cohort.listeners.multiplication_waited:
+                    tell(bundle, cluster, operation)
             flight.end(cluster, newest)
             if under_way:
                 _tell(site, bundle, cluster, "wgmma.resume")

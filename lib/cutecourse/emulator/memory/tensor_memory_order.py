@@ -14,25 +14,19 @@ Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.tcgen05_uses import end_of_load
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
+from cutecourse.emulator.memory.end_of_load import end_of_load
+from cutecourse.emulator.memory.regions import GROUP, Region, groups
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.core.origin import Origin
-    from cutecourse.emulator.memory.tensor_memory import Region
-
-__all__ = ["GROUP", "Clock", "Order", "Who", "groups", "who"]
+__all__ = ["Clock", "Order", "Who", "who"]
 
 Who = tuple[int, int, int]
 """A warp: its cluster's position in the cohort, its CTA's rank, its own rank."""
-GROUP = 16
-"""Lanes that are told apart together."""
 
 
 def who(origin: Origin) -> Who:
@@ -105,19 +99,6 @@ class _Times:
     def forget(self, start: int, columns: int) -> None:
         if self.last:
             self.time[:, start : start + columns] = 0
-
-
-def groups(region: Region) -> slice:
-    """The groups of 16 lanes of which a region has some."""
-    return _groups_of(region.bits)
-
-
-@cache
-def _groups_of(bits: int) -> slice:
-    """The same for lanes as bits; regions have neighbouring groups, or every other one as with M = 64."""
-    found = [group for group in range(128 // GROUP) if bits >> GROUP * group & (1 << GROUP) - 1]
-    step = found[1] - found[0] if len(found) > 1 else 1
-    return slice(found[0], found[-1] + 1, step)
 
 
 def _short(origin: Origin) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,45 +17,18 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.program import Program, Step
 from cutecourse.emulator.core.report import report
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.instructions.wgmma.group import InFlight
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import Register, Scope
-from cutecourse.ptx.syntax import Vector
+from cutecourse.ptx.syntax import Operand, Vector
 
-if TYPE_CHECKING:
-    from cutecourse.emulator.checks.race_operations import Operation
-    from cutecourse.emulator.core.machine import PendingWork
-    from cutecourse.emulator.core.program import Program, Step
-    from cutecourse.emulator.core.site import Site
-    from cutecourse.emulator.instructions.wgmma.group import Warpgroup
-    from cutecourse.ptx.syntax import Operand
-
-__all__ = ["Flight", "InFlight", "Watched", "share", "watch"]
+__all__ = ["Flight", "Watched", "share", "watch"]
 
 _NO_RESULT = frozenset({"st", "red", "call", "bra", "ret", "prefetch", "bar", "barrier", "stmatrix"})
 """Instructions whose first operand is no destination."""
-
-
-class InFlight(Protocol):
-    """An operation that a warp has issued and not waited for."""
-
-    site: Site
-    group: Warpgroup
-    shape: tuple[int, int, str]
-    """N, K and the type of D."""
-    writes: NDArray[np.int64]
-    reads: NDArray[np.int64]
-    work: PendingWork | None
-    """None until all four warps have come to it."""
-    reading: Operation | None
-    """What it is to the record of races."""
-
-    @property
-    def under_way(self) -> bool:
-        """Whether it has still to complete."""
-
-    def settle(self) -> None:
-        """Complete it now, where it can be."""
 
 
 class Watched:
@@ -121,10 +93,7 @@ class Flight:
     @classmethod
     def of(cls, bundle: Bundle) -> Flight:
         """The bundle's, made when first asked for."""
-        found: Flight | None = bundle.state.get("wgmma")
-        if found is None:
-            found = bundle.state["wgmma"] = cls(bundle)
-        return found
+        return bundle.own(cls)
 
     def begin(self, cluster: int, operation: InFlight) -> None:
         """A warp has issued an operation."""
