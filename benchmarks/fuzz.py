@@ -43,6 +43,7 @@ import numpy as np
 from benchmarks.fuzz_mutations import LAUNCH_CHANGES, TEXT_CHANGES, WEIGHTS, Launch
 from benchmarks.results_file import result_path, write_result
 from cutecourse import emulator, runtime
+from cutecourse.dtypes import encode
 from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, Tensor
 from tools.facts import of_this_machine
@@ -141,7 +142,7 @@ def _of_spec(spec: LaunchSpec) -> Base:
     for name, parameter in spec.arguments.items():
         if isinstance(parameter, Tensor):
             shape = [extent or 64 for extent in parameter.extents]
-            given[name] = random_.integers(0, 5, shape).astype(parameter.dtype.numpy)
+            given[name] = encode(random_.integers(0, 5, shape), parameter.dtype)
         else:
             given[name] = 3
     args = runtime.emulator_arguments(spec, runtime.bind(spec, given))

@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13")
 LOWEST_PATCH = {python: f"{python}.0" for python in PYTHONS}
 """What a lock has to hold for: pyproject.toml asks for no patch of a Python."""
-EXTRAS_OF = {"book": ("book",), "all": ("book", "kernels", "lab", "test")}
+EXTRAS_OF = {"book": ("book", "widgets"), "all": ("book", "kernels", "lab", "test", "widgets")}
 HEADER = "# Written by `make lock` from pyproject.toml; do not edit. {what}\n"
 WHAT = {
     "book": "What `make book` needs; a part of all.txt.",

@@ -24,6 +24,7 @@ from benchmarks.mutation.running import NotRightError, run_right, try_mutant
 from cutecourse import emulator
 from cutecourse.cli._arguments import Arguments, extents
 from cutecourse.cli._module import find_entry, parameters
+from cutecourse.dtypes import encode
 from cutecourse.emulator import HAZARDS
 from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor
@@ -202,9 +203,9 @@ def _arrays(spec: LaunchSpec, numbers: Mapping[str, str]) -> Arrays:
         shape = [extent for extent in param.extents if extent is not None]
         if len(shape) < len(param.extents):
             raise _Asked(f"{spec.name}: {name} has an open shape; use a specification with all extents")
-        low = 0 if np.issubdtype(param.dtype.numpy, np.unsignedinteger) else -8
+        low = -8 if param.dtype.kind in ("float", "int") else 0
         drawn = np.random.default_rng(seed).integers(low, 8, shape, endpoint=True)
-        found[name] = drawn.astype(param.dtype.numpy)
+        found[name] = encode(drawn, param.dtype)
     return found
 
 

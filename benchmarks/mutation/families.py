@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.mutation.rule import Kernel
 from cutecourse import runtime
-from cutecourse.dtypes import dtype
+from cutecourse.dtypes import decode, dtype, encode
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor, TensorMap
 from cutecourse.tma import TensorMapEncoding
 
@@ -65,12 +65,13 @@ def product(name: str, kind: str, spec: LaunchSpec) -> Family:
     """A GEMM's family."""
     a, b, c = spec.tensors
     left, right = (
-        whole(*(extent for extent in one.extents if extent), seed=seed).astype(one.dtype.numpy)
+        encode(whole(*(extent for extent in one.extents if extent), seed=seed), one.dtype)
         for seed, one in enumerate((a, b))
     )
-    out = np.full([extent for extent in c.extents if extent], np.nan, c.dtype.numpy)
+    out = encode(np.full([extent for extent in c.extents if extent], np.nan), c.dtype)
     names = [one.argument for one in (a, b, c)]
-    expected = (left.astype(np.float32) @ right.astype(np.float32).T).astype(c.dtype.numpy)
+    x, y = (decode(held, one.dtype).astype(np.float32) for held, one in ((left, a), (right, b)))
+    expected = encode(x @ y.T, c.dtype)
     return Family(name, kind, spec, dict(zip(names, (left, right, out), strict=True)), {names[2]: expected})
 
 

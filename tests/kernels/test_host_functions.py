@@ -6,6 +6,7 @@ import pytest
 from cutecourse import runtime
 from cutecourse.kernels.chapters import CHAPTERS, kernel_module
 from cutecourse.kernels.spec import LaunchSpec, Tensor
+from support.element_arrays import array_type
 
 SPECS = {
     f"{name}.{attribute}": spec
@@ -29,14 +30,14 @@ def test_host_function__does_what_the_runtime_does(name):
     random = np.random.default_rng(7)
     tensors = {name: param for name, param in spec.arguments.items() if isinstance(param, Tensor)}
     arrays = {
-        name: random.integers(-8, 8, tensor.extents, endpoint=True).astype(tensor.dtype.numpy)
+        name: random.integers(-8, 8, tensor.extents, endpoint=True).astype(array_type(tensor.dtype))
         for name, tensor in tensors.items()
     }
     ours = runtime.run(spec, device="cuda:0", **arrays)
 
     theirs = {}
     for argument, tensor in tensors.items():
-        kind = getattr(torch, tensor.dtype.numpy.name)
+        kind = getattr(torch, array_type(tensor.dtype).name)
         theirs[argument] = torch.empty_strided(tensor.shape, tensor.stride, dtype=kind, device="cuda")
         given = arrays[argument]
         # PyTorch knows no array of ml_dtypes' bfloat16; whole numbers this small are exact in every type.

@@ -40,6 +40,7 @@ from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.twinning import twins
 from cutecourse.runtime import compile as compile_kernel
 from cutecourse.runtime import run
+from support.element_arrays import array_type
 
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],
@@ -74,7 +75,7 @@ def arguments_of(spec: LaunchSpec) -> dict[str, np.ndarray | int]:
     """Small integers in every array: their sums are exact in any order. A number is 3."""
     random = np.random.default_rng(3)
     return {
-        name: random.integers(-8, 9, param.extents).astype(param.dtype.numpy)
+        name: random.integers(-8, 9, param.extents).astype(array_type(param.dtype))
         if isinstance(param, Tensor)
         else 3
         for name, param in spec.arguments.items()

@@ -26,6 +26,7 @@ from cutecourse.kernels import (
     umma_two_sm,
     umma_two_sm_pipeline,
 )
+from support.element_arrays import array_type
 
 GPU = pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_100a"), id="gpu")
 EVERYWHERE = pytest.mark.parametrize(("device", "seed"), [("emulator", 0), ("emulator", 1), GPU])
@@ -37,7 +38,7 @@ def multiplied(spec, **where):
     a, b, c = spec.arguments.values()
     random = np.random.default_rng(1)
     a, b = (
-        random.integers(-8, 8, operand.extents, endpoint=True).astype(operand.dtype.numpy)
+        random.integers(-8, 8, operand.extents, endpoint=True).astype(array_type(operand.dtype))
         for operand in (a, b)
     )
     run = runtime.run(spec, a=a, b=b, c=np.full(c.extents, np.nan, np.float32), **where)

@@ -13,6 +13,7 @@ from cutecourse.emulator.instructions.tcgen05 import queue as tcgen05_queue
 from cutecourse.kernels import umma_tile_broken, umma_tma_broken
 from cutecourse.kernels.umma_gemm import gemm_spec
 from cutecourse.runtime import run
+from support.element_arrays import array_type
 
 MNK = (256, 512, 192)
 CONFIGS = {
@@ -41,7 +42,7 @@ def operands(dtype="f16"):
     rng = np.random.default_rng(6)
     a, b = (rng.standard_normal((extent, k)).astype(np.float16) for extent in (m, n))
     a[5, ::7], b[9, 3], b[11] = np.inf, np.nan, 2.0**-20
-    return tuple(x.astype(dtypes.dtype(dtype).numpy) for x in (a, b))
+    return tuple(x.astype(array_type(dtypes.dtype(dtype))) for x in (a, b))
 
 
 def product(name, seed=0, *, trace=False):

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from cutecourse.dtypes import encode
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor
 from cutecourse.runtime.arguments import GAP_BYTE, bind, flat_arguments
 from cutecourse.runtime.errors import ArgumentError
@@ -54,6 +55,21 @@ def test_bind__takes_bf16_arrays_bit_for_bit():
     assert bound.logical().dtype == ml_dtypes.bfloat16
 
 
+def test_bind__takes_codes_bit_for_bit():
+    codes = encode([1.5, -2.0, 3.25], "bf16")
+    bound = bind(spec(Tensor("a", "bf16", (3,))), {"a": codes})["a"]
+    assert bound.buffer.tolist() == [0x3FC0, 0xC000, 0x4050]
+    assert bound.logical().dtype == np.uint16
+
+
+def test_bind__says_how_to_make_codes():
+    with pytest.raises(
+        ArgumentError,
+        match=r"must hold bf16 \(codes in NumPy uint16\), not float32 \(f32\).*encode\(values, 'bf16'\)",
+    ):
+        bind(spec(Tensor("a", "bf16", (3,))), {"a": np.zeros(3, np.float32)})
+
+
 @pytest.mark.parametrize(
     ("dtype", "given", "bits"),
     [
@@ -61,6 +77,7 @@ def test_bind__takes_bf16_arrays_bit_for_bit():
         ("u32", 2**32 - 1, np.uint32(2**32 - 1)),
         ("f32", 1, np.float32(1)),
         ("f16", np.float32(0.5), np.float16(0.5)),
+        ("bf16", 1.5, np.uint16(0x3FC0)),
         ("s64", np.int8(-3), np.int64(-3)),
     ],
 )

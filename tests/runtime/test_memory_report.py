@@ -14,6 +14,7 @@ from cutecourse.memory_access import bank_conflicts, least_sectors, sectors_touc
 from cutecourse.memory_report import MemoryRow
 from cutecourse.runtime import Device, run, running
 from cutecourse.trace import AccessLog
+from support.element_arrays import array_type
 
 LANES = range(32)
 FOUR = "{%v0, %v1, %v2, %v3}"
@@ -277,7 +278,7 @@ def test_report__names_the_source_line_where_the_text_has_loc():
 
 def test_report__lists_what_it_does_not_count():
     assert "not counted" not in str(report("st.global.b32 [%memory], %v0", [0] * 32, 4))
-    arrays = {p.name: np.zeros(p.shape, p.dtype.numpy) for p in tma_load.LAUNCH.params}
+    arrays = {p.name: np.zeros(p.shape, array_type(p.dtype)) for p in tma_load.LAUNCH.params}
     found = run(tma_load, device="emulator", memory_report=True, **arrays).memory
     assert found.unseen["cp.async.bulk"] >= 1
     assert str(found).splitlines()[-1].startswith("not counted: ")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.dtypes import DType, dtype
+from support.element_arrays import array_type
 
 __all__ = ["KINDS"]
 
@@ -32,19 +33,19 @@ _FLOATS = {
 
 
 def _unsigned(element: DType) -> np.dtype[Any]:
-    return np.dtype(f"u{element.numpy.itemsize}")
+    return np.dtype(f"u{array_type(element).itemsize}")
 
 
 def _from_bits(element: DType, bits: Array) -> Array:
-    return np.asarray(bits).astype(_unsigned(element)).view(element.numpy)
+    return np.asarray(bits).astype(_unsigned(element)).view(array_type(element))
 
 
 def _ordinary(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Floats around 1, or integers of all sizes."""
     if element.kind != "float":
         values = _from_bits(element, rng.integers(0, 2**64, shape, dtype=np.uint64))
-        return values >> rng.integers(0, element.bits, shape).astype(element.numpy)
-    return _around_one(rng, shape).astype(element.numpy)
+        return values >> rng.integers(0, element.bits, shape).astype(array_type(element))
+    return _around_one(rng, shape).astype(array_type(element))
 
 
 def _around_one(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -54,7 +55,7 @@ def _around_one(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def _finite(element: DType, values: Array) -> Array:
     exponent_bits, fraction_bits, _ = _FLOATS[element.name]
-    bits = values.astype(element.numpy).view(_unsigned(element)).astype(np.uint64)
+    bits = values.astype(array_type(element)).view(_unsigned(element)).astype(np.uint64)
     top = np.uint64(((1 << exponent_bits) - 1) << fraction_bits)
     sign = np.uint64(1 << (element.bits - 1))
     largest = top - np.uint64(1) if element.name != "e4m3" else np.uint64(0x7E)
@@ -150,34 +151,36 @@ def _lane_twins(rng: np.random.Generator, element: DType, shape: tuple[int, ...]
 
 def _ends(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Integers next to the ends of the range, zero and minus one."""
-    low, high = int(np.iinfo(element.numpy).min), int(np.iinfo(element.numpy).max)
+    low, high = int(np.iinfo(array_type(element)).min), int(np.iinfo(array_type(element)).max)
     near = rng.integers(0, 5, shape)
     ends = [np.array([low, high, 0, high], dtype=object)[k] for k in rng.integers(0, 4, shape).ravel()]
     values = [e + n if e == low else e - n for e, n in zip(ends, near.ravel().tolist(), strict=True)]
-    return np.array([(v - low) % (high - low + 1) + low for v in values], dtype=element.numpy).reshape(shape)
+    return np.array([(v - low) % (high - low + 1) + low for v in values], dtype=array_type(element)).reshape(
+        shape
+    )
 
 
 def _maximum(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """The largest integer of the type everywhere."""
-    return np.full(shape, np.iinfo(element.numpy).max, dtype=element.numpy)
+    return np.full(shape, np.iinfo(array_type(element)).max, dtype=array_type(element))
 
 
 def _minimum(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """The smallest integer of the type everywhere."""
-    return np.full(shape, np.iinfo(element.numpy).min, dtype=element.numpy)
+    return np.full(shape, np.iinfo(array_type(element)).min, dtype=array_type(element))
 
 
 def _halves(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """The largest integer in the first half of the last axis, the smallest in the second."""
     values = _maximum(rng, element, shape)
-    values[..., shape[-1] // 2 :] = np.iinfo(element.numpy).min
+    values[..., shape[-1] // 2 :] = np.iinfo(array_type(element)).min
     return values
 
 
 def _lane_halves(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """The largest integer in lanes 0 and 1 of each four (the axis before the last), else the smallest."""
     values = _maximum(rng, element, shape)
-    values[..., np.arange(shape[-2]) % 4 >= 2, :] = np.iinfo(element.numpy).min
+    values[..., np.arange(shape[-2]) % 4 >= 2, :] = np.iinfo(array_type(element)).min
     return values
 
 
@@ -196,7 +199,7 @@ def _ties(target: str) -> Maker:
         )
         below = _from_bits(narrow, place << np.uint64(shift)).astype(np.float64)
         above = _from_bits(narrow, (place + np.uint64(1)) << np.uint64(shift)).astype(np.float64)
-        middle = ((below + above) / 2).astype(element.numpy)
+        middle = ((below + above) / 2).astype(array_type(element))
         bits = middle.view(_unsigned(element)).astype(np.int64) + rng.integers(-1, 2, shape)
         sign = rng.integers(0, 2, shape, dtype=np.uint64) << np.uint64(element.bits - 1)
         return _from_bits(element, np.maximum(bits, 0).astype(np.uint64) | sign)
@@ -206,7 +209,9 @@ def _ties(target: str) -> Maker:
 
 def _quarters(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
     """Multiples of a quarter up to a few thousand: what integer roundings tell apart."""
-    return ((rng.integers(-(2**13), 2**13, shape) >> rng.integers(0, 12, shape)) * 0.25).astype(element.numpy)
+    return ((rng.integers(-(2**13), 2**13, shape) >> rng.integers(0, 12, shape)) * 0.25).astype(
+        array_type(element)
+    )
 
 
 def _limits(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
@@ -229,7 +234,7 @@ def _long(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> A
     values = values + rng.integers(-1, 2, shape)
     if element.kind == "int":
         values = values * (2 * rng.integers(0, 2, shape) - 1)
-    return values.astype(_unsigned(element)).view(element.numpy)
+    return values.astype(_unsigned(element)).view(array_type(element))
 
 
 KINDS: dict[str, Maker] = {

@@ -36,6 +36,7 @@ import numpy as np
 
 from cutecourse.dtypes import dtype as dtype_by_name
 from support import ptx_boxes, ptx_values
+from support.element_arrays import array_type
 
 FOLDER = Path(__file__).resolve().parent.parent / "emulator" / "cases"
 RECORDING = Path(__file__).resolve().parent.parent / "emulator" / "recordings" / "h200"
@@ -157,9 +158,9 @@ class Case:
     def _make(self, name: str, spec: dict[str, Any]) -> Any:
         kind = dtype_by_name(spec["dtype"])
         if "value" in spec:
-            return np.array(spec["value"]).astype(kind.numpy)[()]
+            return np.array(spec["value"]).astype(array_type(kind))[()]
         if "values" in spec:
-            return np.array(spec["values"]).astype(kind.numpy).reshape(spec.get("shape", -1))
+            return np.array(spec["values"]).astype(array_type(kind)).reshape(spec.get("shape", -1))
         if not spec.get("shape"):
             raise CaseError(f"{self.name}: argument {name} has neither shape, value nor values")
         return ptx_values.make(kind, tuple(spec["shape"]), spec.get("kinds", "zeros"), spec.get("seed", 0))

@@ -14,6 +14,7 @@ import numpy as np
 
 from cutecourse.dtypes import DType
 from support import case_data
+from support.element_arrays import array_type
 
 Maker = Callable[[np.random.Generator, DType, int], np.ndarray]
 
@@ -37,16 +38,16 @@ def _one(generator: np.random.Generator, kind: DType, shape: tuple[int, ...], na
     except KeyError:
         known = ", ".join([*MAKERS, *case_data.KINDS])
         raise ValueError(f"no values of kind {name!r}; known: {known}") from None
-    return maker(generator, kind, int(np.prod(shape))).astype(kind.numpy, copy=False).reshape(shape)
+    return maker(generator, kind, int(np.prod(shape))).astype(array_type(kind), copy=False).reshape(shape)
 
 
 def _width(kind: DType) -> int:
-    return 8 * np.dtype(kind.numpy).itemsize
+    return 8 * np.dtype(array_type(kind)).itemsize
 
 
 def _from_bits(bits: np.ndarray, kind: DType) -> np.ndarray:
     width = _width(kind)
-    return bits.astype(f"u{width // 8}").view(kind.numpy)
+    return bits.astype(f"u{width // 8}").view(array_type(kind))
 
 
 def _bits(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
@@ -87,8 +88,8 @@ def _special(generator: np.random.Generator, kind: DType, count: int) -> np.ndar
     if not _is_float(kind):
         return _edge(generator, kind, count)
     width = _width(kind)
-    one = int(np.ones(1, dtype=kind.numpy).view(f"u{width // 8}")[0])
-    infinity = int(np.array([np.inf]).astype(kind.numpy).view(f"u{width // 8}")[0])
+    one = int(np.ones(1, dtype=array_type(kind)).view(f"u{width // 8}")[0])
+    infinity = int(np.array([np.inf]).astype(array_type(kind)).view(f"u{width // 8}")[0])
     fraction = {16: 10, 32: 23, 64: 52}.get(width, 3)
     if kind.name == "bf16":
         fraction = 7
@@ -109,7 +110,7 @@ def _floats(spread: float, lowest: float = 0.0) -> Maker:
         values = generator.choice([-1.0, 1.0], count) * scale * generator.uniform(1, 2, count)
         if not _is_float(kind):
             return _small(generator, kind, count)
-        return values.astype(kind.numpy)
+        return values.astype(array_type(kind))
 
     return maker
 
@@ -117,27 +118,27 @@ def _floats(spread: float, lowest: float = 0.0) -> Maker:
 def _small(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
     """Integers of at most one byte, as any type."""
     low = -100 if _is_float(kind) or kind.kind == "int" else 0
-    return generator.integers(low, 101, count).astype(kind.numpy)
+    return generator.integers(low, 101, count).astype(array_type(kind))
 
 
 def _whole(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
     """Whole numbers of at most 8 in magnitude."""
     low = -8 if _is_float(kind) or kind.kind == "int" else 0
-    return generator.integers(low, 9, count).astype(kind.numpy)
+    return generator.integers(low, 9, count).astype(array_type(kind))
 
 
 def _index(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
     """0, 1, 2, ...: each place has its own value."""
-    return np.arange(count).astype(kind.numpy)
+    return np.arange(count).astype(array_type(kind))
 
 
 def _zeros(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
-    return np.zeros(count, dtype=kind.numpy)
+    return np.zeros(count, dtype=array_type(kind))
 
 
 def _poison(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
     """What an output holds before the kernel: every byte 0xCD."""
-    return np.full(count * np.dtype(kind.numpy).itemsize, 0xCD, dtype=np.uint8).view(kind.numpy)
+    return np.full(count * np.dtype(array_type(kind)).itemsize, 0xCD, dtype=np.uint8).view(array_type(kind))
 
 
 def _shifts(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:

@@ -18,6 +18,7 @@ from cutecourse.dtypes import dtype
 from cutecourse.kernels import LaunchSpec, tma_dump
 from cutecourse.layout import Layout, Swizzle, make_composed_layout, size
 from cutecourse.tma import TmaTrace, tma_coords, trace_tma_atom
+from support.element_arrays import array_type
 
 RECORDING = Path(__file__).resolve().parent.parent / "tma" / "recordings" / "h200.json"
 
@@ -82,7 +83,7 @@ class TmaCase:
 
     def source(self) -> np.ndarray:
         """The tensor's elements: small numbers as bit patterns, neighbours different in every byte order."""
-        kind = dtype(self.dtype).numpy
+        kind = array_type(dtype(self.dtype))
         numbers = np.arange(1, int(np.prod(self.shape)) + 1, dtype=np.uint64)
         if kind.itemsize == 1:
             numbers = numbers % 251 + 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from cutecourse import runtime
 from cutecourse.trace import Trace
+from support.element_arrays import array_type
 
 
 @functools.cache
@@ -19,7 +20,7 @@ def traced(name: str, seed: int = 0) -> runtime.Run:
     a, b, c = spec.arguments.values()
     random = np.random.default_rng(1)
     given: list[Any] = [
-        random.integers(-8, 8, one.extents, endpoint=True).astype(one.dtype.numpy) for one in (a, b)
+        random.integers(-8, 8, one.extents, endpoint=True).astype(array_type(one.dtype)) for one in (a, b)
     ]
     run = runtime.run(
         spec,

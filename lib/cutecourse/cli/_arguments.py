@@ -3,7 +3,7 @@
 u32:5                    a number of that type (u8 to u64, s8 to s64, b8 to b64, f16, bf16, f32, f64)
 in:a.npy                 an array; `in:a.npy:bf16` reads its bytes as that type
 inout:a.npy:b.npy        an array from the first file, saved in the second after the kernel
-out:c.npy:f32:128x128    zeros of that type and shape, saved after the kernel
+out:c.npy:f32:128x128    zeros of that type and shape, saved after the kernel (bf16 as codes in uint16)
 zeros:f32:128x128        zeros that nobody saves
 map:a.json               a tensor map: the fields of cutecourse.tma.TensorMapEncoding, and "array": one of the
                          arrays above, with its path as seen from where the command runs
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.cli._module import CommandError, Parameter
-from cutecourse.dtypes import DType, DTypeError, dtype
+from cutecourse.dtypes import DType, DTypeError, dtype, encode
 from cutecourse.errors import CourseError
 from cutecourse.runtime import emulator_tensor_map
 from cutecourse.tma import TensorMapEncoding
@@ -218,16 +218,12 @@ def _fits(spec: str, value: np.generic, parameter: Parameter) -> None:
         raise CommandError("it is an integer, but the parameter is a floating-point number")
 
 
-def _held(kind: np.dtype[Any], number: float) -> np.generic:
-    held: np.generic = kind.type(number)
-    return held
-
-
 def _scalar(kind: str, text: str) -> np.generic:
     held = _numpy(_type(kind))
     try:
         if kind[0] == "f" or kind == "bf16":
-            return _held(held, float(text))
+            coded: np.generic = encode([float(text)], kind)[0]
+            return coded
         number = int(text, 0)
     except ValueError:
         raise CommandError(f"{text!r} is not a number of type {kind}") from None
@@ -235,7 +231,8 @@ def _scalar(kind: str, text: str) -> np.generic:
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
     if not low <= number <= high:
         raise CommandError(f"{number} does not fit into {kind}: it must be in {low}..{high}")
-    return _held(held, number)
+    integer: np.generic = held.type(number)
+    return integer
 
 
 def _bytes(text: str) -> bytes:

@@ -24,7 +24,7 @@ __all__ = ["examine", "register", "report"]
 PACKAGES = {
     "cutecourse": "this course",
     "numpy": "arrays",
-    "ml_dtypes": "bf16 and fp8 arrays",
+    "ml_dtypes": "bf16 and fp8 arrays in chapters",
     "nvidia-cutlass-dsl": "compiles the CuTe DSL kernels",
     "numba-cuda": "compiles the numba kernels",
     "cuda-bindings": "talks to the GPU",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cutecourse.emulator.instructions.families  # noqa: F401 - registers every instruction
+from cutecourse.dtypes import encode
 from cutecourse.emulator.checks import stuck
 from cutecourse.emulator.checks.block_end import OpenPhases
 from cutecourse.emulator.checks.provenance import follow_bytes
@@ -520,6 +521,8 @@ def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> b
 
 def _encode_scalar(kind: str, size: int, argument: Any) -> bytes:
     bits = type_bits(kind) or 8
+    if kind == "bf16" and isinstance(argument, np.uint16):
+        return argument.tobytes()  # a code, as in an array
     if isinstance(argument, numbers.Integral | np.bool_):
         if kind[0] == "f" or kind == "bf16":
             return _encode_float(kind, float(argument))
@@ -554,10 +557,7 @@ def _encode_scalar(kind: str, size: int, argument: Any) -> bytes:
 
 def _encode_float(kind: str, value: float) -> bytes:
     if kind == "bf16":
-        import ml_dtypes
-
-        raw: bytes = np.float32(value).astype(ml_dtypes.bfloat16).tobytes()
-        return raw
+        return encode(value, kind).tobytes()
     types: dict[str, type[np.floating[Any]]] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
     if kind not in types:
         raise LaunchError(f"the number {value!r} for a parameter of type .{kind}")

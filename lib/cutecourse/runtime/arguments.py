@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cutecourse.dtypes import from_numpy
+from cutecourse.dtypes import encode, from_numpy
 from cutecourse.errors import CourseError
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMap
 from cutecourse.runtime.errors import ArgumentError
@@ -95,15 +95,18 @@ def _bind_tensor(kernel: str, tensor: Tensor, given: Any) -> Bound:
         raise ArgumentError(
             f"{kernel}: {tensor.name} must be a NumPy array of {tensor.dtype}, not {type(given).__name__}."
         )
-    wanted = tensor.dtype.numpy
-    if given.dtype != wanted:
+    if not tensor.dtype.holds(given.dtype):
         try:
             came = f"{given.dtype} ({from_numpy(given.dtype)})"
         except CourseError:
             came = str(given.dtype)
+        wanted, how = f"NumPy {tensor.dtype.numpy}", ""
+        if tensor.dtype.coded:
+            wanted = f"codes in {wanted}"
+            how = f" with cutecourse.dtypes.encode(values, '{tensor.dtype}')"
         raise ArgumentError(
-            f"{kernel}: {tensor.name} must hold {tensor.dtype} (NumPy {wanted}), not {came}. "
-            f"Convert it yourself, so that no rounding happens unseen."
+            f"{kernel}: {tensor.name} must hold {tensor.dtype} ({wanted}), not {came}. "
+            f"Convert it yourself{how}, so that no rounding happens unseen."
         )
     fits = len(given.shape) == len(tensor.extents) and all(
         extent in (None, came) for extent, came in zip(tensor.extents, given.shape, strict=True)
@@ -116,13 +119,13 @@ def _bind_tensor(kernel: str, tensor: Tensor, given: Any) -> Bound:
         )
     extents = given.shape
     strides = tensor.strides_for(extents)
-    buffer = np.full(tensor.cosize_for(extents) * wanted.itemsize, GAP_BYTE, dtype=np.uint8).view(wanted)
+    n_bytes = tensor.cosize_for(extents) * given.itemsize
+    buffer = np.full(n_bytes, GAP_BYTE, dtype=np.uint8).view(given.dtype)
     _view(buffer, extents, strides)[...] = given
     return Bound(tensor, extents, strides, buffer)
 
 
 def _bind_scalar(kernel: str, scalar: Scalar, given: Any) -> np.generic:
-    wanted = scalar.dtype.numpy
     came = f"{given!r} ({type(given).__name__})"
     is_integer = isinstance(given, int | np.integer) and not isinstance(given, bool)
     is_float = isinstance(given, float | np.floating)
@@ -131,12 +134,12 @@ def _bind_scalar(kernel: str, scalar: Scalar, given: Any) -> np.generic:
     if not (is_integer or is_float):
         raise ArgumentError(f"{kernel}: {scalar.name} must be a number ({scalar.dtype}), not {came}.")
     if scalar.dtype.kind != "float":
-        limits = np.iinfo(wanted)
+        limits = np.iinfo(scalar.dtype.numpy)
         if not limits.min <= given <= limits.max:
             raise ArgumentError(
                 f"{kernel}: {scalar.name} = {given} is not in {limits.min} to {limits.max} ({scalar.dtype})."
             )
-    value: np.generic = wanted.type(given)
+    value: np.generic = encode(given, scalar.dtype).reshape(1)[0]
     return value
 
 

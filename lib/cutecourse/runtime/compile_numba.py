@@ -66,12 +66,13 @@ def array_layout(tensor: Tensor) -> str:
 
 
 def _type(types: Any, param: Tensor | Scalar) -> Any:
-    name = param.dtype.numpy.name
+    # numba-cuda has a bf16 of its own, and none of the other types that NumPy lacks.
+    name = {"bf16": "bfloat16"}.get(param.dtype.name) or (
+        param.dtype.name if param.dtype.coded else param.dtype.numpy.name
+    )
     element = getattr(types, name, None)
     if element is None:
-        raise CompileError(
-            f"parameter {param.name}: numba-cuda has no type for {param.dtype} (NumPy {name})."
-        )
+        raise CompileError(f"parameter {param.name}: numba-cuda has no type for {param.dtype}.")
     if isinstance(param, Scalar):
         return element
     return types.Array(element, len(param.extents), array_layout(param))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.dtypes import DTYPES, DType
+from cutecourse.dtypes import DTYPES, DType, decode
 from cutecourse.trace.event import Event, TraceError, block_of
 from cutecourse.trace.words import barrier_name, html_table, number, text_table, words
 
@@ -116,12 +116,13 @@ class Snapshot:
 
         block   (x, y, z), or fewer; a number is x.
         name    a variable's name, `"tile"` or `"tile+1024"`, or an offset in bytes.
-        dtype   PTX's name of a type, such as "f16", or a NumPy dtype.
+        dtype   PTX's name of a type, such as "f16", or a NumPy dtype. Values of a type that NumPy lacks, such
+                as "bf16", come as float32.
         shape   elements; without it all of the variable, or all up to the end of the memory.
         Errors: TraceError for a CTA, a variable or bytes that are not there.
         """
         cta = self._cta(block)
-        item = _numpy(dtype)
+        item, element = _numpy(dtype)
         first, stop = self._range(name, len(cta.shared))
         if shape is None:
             shape = (stop - first) // item.itemsize
@@ -134,7 +135,7 @@ class Snapshot:
             )
         held = np.frombuffer(cta.shared[first : first + n_bytes].tobytes(), dtype=item).reshape(wanted)
         written = cta.shared_written[first : first + n_bytes].reshape(*wanted, item.itemsize).all(axis=-1)
-        return np.ma.MaskedArray(held.copy(), mask=~written)
+        return np.ma.MaskedArray(held.copy() if element is None else decode(held, element), mask=~written)
 
     def tensor_memory(self, block: Block = 0, dtype: Any = "u32") -> Any:
         """Tensor memory of a CTA as a masked array, a copy: lanes down, columns across.
@@ -143,15 +144,17 @@ class Snapshot:
         Errors: TraceError for a CTA that is not there, and for a type of more than 32 bits.
         """
         cta = self._cta(block)
-        item = _numpy(dtype)
+        item, element = _numpy(dtype)
         if 4 % item.itemsize:
             raise TraceError(f"a column of tensor memory has 32 bits, and {item.name} {8 * item.itemsize}.")
         per_column = 4 // item.itemsize
         if cta.cells is None or cta.cells_written is None:
             shape = (LANES, COLUMNS * per_column)
-            return np.ma.MaskedArray(np.zeros(shape, dtype=item), mask=np.ones(shape, dtype=np.bool_))
-        written = np.repeat(cta.cells_written, per_column, axis=1)
-        return np.ma.MaskedArray(cta.cells.copy().view(item), mask=~written)
+            held, unwritten = np.zeros(shape, dtype=item), np.ones(shape, dtype=np.bool_)
+        else:
+            held = cta.cells.copy().view(item)
+            unwritten = ~np.repeat(cta.cells_written, per_column, axis=1)
+        return np.ma.MaskedArray(held if element is None else decode(held, element), mask=unwritten)
 
     def allocated(self, block: Block = 0) -> tuple[tuple[int, int], ...]:
         """A CTA's allocations in tensor memory: (first column, number of columns). Errors: TraceError."""
@@ -339,17 +342,20 @@ def find_variable(variables: Mapping[str, tuple[int, int]], name: str) -> tuple[
     return first, stop
 
 
-def _numpy(given: Any) -> np.dtype[Any]:
-    """The NumPy dtype of PTX's name, of a `DType` or of NumPy's own. Errors: TraceError."""
+def _numpy(given: Any) -> tuple[np.dtype[Any], DType | None]:
+    """The NumPy dtype of PTX's name, of a `DType` or of NumPy's own, and the type if that holds codes.
+
+    Errors: TraceError.
+    """
     if isinstance(given, str) and given.removeprefix(".") in DTYPES:
         given = DTYPES[given.removeprefix(".")]  # NumPy's "f16" is another type
     if isinstance(given, DType):
-        return given.numpy
+        return given.numpy, given if given.coded else None
     try:
         found: np.dtype[Any] = np.dtype(given)
     except TypeError:
         raise TraceError(f"{given!r} is no type; write one of NumPy's, or {', '.join(DTYPES)}.") from None
-    return found
+    return found, None
 
 
 def runs_of(marks: NDArray[np.bool_]) -> list[tuple[int, int]]:

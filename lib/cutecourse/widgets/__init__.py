@@ -1,5 +1,10 @@
 """The course's widgets, in JupyterLab and on built pages: layouts to edit, owners of cells, predictions."""
 
+# ruff: noqa: E402 - the check comes first, so that one clear error replaces an import that fails deep inside
+from cutecourse.widgets import _packages
+
+_packages.require()
+
 from cutecourse.widgets.bank_map import BankMap
 from cutecourse.widgets.barrier_timeline import BarrierTimeline
 from cutecourse.widgets.cluster_figure import draw_cluster_masks

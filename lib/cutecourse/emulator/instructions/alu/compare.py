@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.dtypes import bf16, decode, encode
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import KINDS, Mask, put
 from cutecourse.emulator.core.program import Step
@@ -41,8 +42,15 @@ def _nan(x: Values, y: Values) -> Values:
     return found
 
 
-def _comparison(site: Site, name: str, kind: str) -> Comparison:  # noqa: RET503 - what it ends in raises
+def _comparison(site: Site, name: str, kind: str) -> Comparison:
     """The function of an operator: NaN makes an ordered comparison false, an unordered one true."""
+    compare = _function(site, name, kind)
+    if kind not in {"bf16", "bf16x2"}:
+        return compare
+    return lambda x, y: compare(decode(x, bf16), decode(y, bf16))
+
+
+def _function(site: Site, name: str, kind: str) -> Comparison:  # noqa: RET503 - what it ends in raises
     if kind in FLOAT_KINDS:
         if name == "num":
             return lambda x, y: ~_nan(x, y)
@@ -172,7 +180,10 @@ def set_(site: Site) -> Step:
     a, b = site.source(1, kind), site.source(2, kind)
     c = site.source(3, "pred") if combine else None
     dtype = KINDS[result][1]
-    true = np.array(1, dtype=dtype) if result in FLOAT_KINDS else np.array(-1).astype(dtype)
+    if result in FLOAT_KINDS:
+        true = encode(1, result.removesuffix("x2"))
+    else:
+        true = np.array(-1).astype(dtype)
     false = np.array(0, dtype=dtype)
 
     def step(bundle: Bundle, mask: Mask) -> None:

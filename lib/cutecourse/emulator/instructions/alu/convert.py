@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.dtypes import nearest_bf16
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import KINDS, Mask, any_true, put
 from cutecourse.emulator.core.program import Step
@@ -25,8 +26,8 @@ _TO_INTEGER: dict[str, Rounding] = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi"
 _TO_FLOAT: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp", "rna")
 _REGISTER_BITS = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16}
 
-# Casts that round to nearest even, and once: from f64 to bf16, say, ml_dtypes goes through f32.
-_ROUNDED_BY_NUMPY = {
+# What `nearest_bf16` or a cast of NumPy's rounds to nearest even. The other pairs go through `convert_float`.
+_ROUNDED_BY_A_CAST = {
     *(("f32", source) for source in ("f16", "u32", "s32", "u64", "s64")),
     *(("f64", source) for source in ("u32", "s32", "u64", "s64")),
     ("f16", "f32"),
@@ -84,7 +85,7 @@ def cvt(site: Site) -> Step:
 
 
 def _cast(site: Site, target: str, source: str, width: int) -> Step | None:
-    """The conversions that NumPy's casts do exactly, for speed; None for the others."""
+    """The conversions that a cast does exactly, for speed; None for the others."""
     if target in _INTEGERS and source in _INTEGERS:
         written = f"{target[0]}{width}"
         narrow = KINDS[target][1]
@@ -94,7 +95,7 @@ def _cast(site: Site, target: str, source: str, width: int) -> Step | None:
             put(bundle.rows[written][d], bundle.rows[source][a].astype(narrow), mask)
 
         return cast_integer
-    if (target, source) not in _ROUNDED_BY_NUMPY:
+    if (target, source) not in _ROUNDED_BY_A_CAST:
         return None
     fmt, kind = FORMATS[target], KINDS[target][1]
     bits = f"u{fmt.bits}"
@@ -111,8 +112,12 @@ def _cast(site: Site, target: str, source: str, width: int) -> Step | None:
 
 
 def _cast_bits(held: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
-    """Floats in another format, rounded to the nearest by NumPy; NaN becomes the format's canonical one."""
-    result = held.astype(KINDS[fmt.name][1]).view(f"u{fmt.bits // 8}")
+    """Floats in another format, rounded to the nearest; NaN becomes the format's canonical one."""
+    result = (
+        nearest_bf16(held)
+        if fmt.name == "bf16"
+        else held.astype(KINDS[fmt.name][1]).view(f"u{fmt.bits // 8}")
+    )
     nan = np.isnan(held)
     if any_true(nan):
         result[nan] = fmt.nan

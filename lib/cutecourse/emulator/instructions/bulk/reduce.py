@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.dtypes import bf16, decode, encode, f16, f32, f64
 from cutecourse.emulator.numbers.exact import first_nan
 from cutecourse.emulator.numbers.formats import FORMATS, flush_subnormals
 
@@ -27,13 +27,7 @@ _INTEGERS: dict[str, np.ufunc] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-_FLOATS: dict[str, Any] = {
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "f32_ftz": np.float32,
-}
+_FLOATS = {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64, "f32_ftz": f32}
 
 
 def reduction(operation: str, kind: str) -> Reduction:
@@ -60,17 +54,18 @@ def reduction(operation: str, kind: str) -> Reduction:
 
 
 def _float_add(kind: str) -> Reduction:
-    number = np.dtype(_FLOATS[kind])
+    number = _FLOATS[kind]
     flushes = kind == "f32_ftz"
-    canonical = int(FORMATS["f32" if flushes else kind].nan)
+    canonical = int(FORMATS[number.name].nan)
 
     def add(old: Words, new: Words) -> Words:
         nan = old.dtype.type(canonical)
         if flushes:
             old, new = (flush_subnormals(x, FORMATS["f32"]).astype(x.dtype) for x in (old, new))
         with np.errstate(all="ignore"):
-            total = old.view(number) + new.view(number)
-        words = np.where(np.isnan(total), nan, total.view(old.dtype))
+            total = decode(old.view(number.numpy), number) + decode(new.view(number.numpy), number)
+        # A sum of two bf16 in float32 has bits enough that rounding it again is rounding it once.
+        words = np.where(np.isnan(total), nan, encode(total, number).view(old.dtype))
         return flush_subnormals(words, FORMATS["f32"]).astype(old.dtype) if flushes else words
 
     return add
@@ -87,11 +82,11 @@ def _add_f64(old: Words, new: Words) -> Words:
 
 
 def _float_extreme(kind: str, operation: str) -> Reduction:
-    number = np.dtype(_FLOATS[kind])
+    number = _FLOATS[kind]
 
     def extreme(old: Words, new: Words) -> Words:
         nan = old.dtype.type(int(FORMATS[kind].nan))
-        x, y = old.view(number), new.view(number)
+        x, y = (decode(words.view(number.numpy), number) for words in (old, new))
         sign = old.dtype.type(1 << (8 * old.dtype.itemsize - 1))
         # Among equal ones -0 is the smaller.
         if operation == "min":

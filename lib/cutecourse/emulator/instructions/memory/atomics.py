@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.dtypes import decode, dtype, encode
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
 from cutecourse.emulator.core.program import Step
@@ -39,14 +39,7 @@ _TYPES = {
 }
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _BYTES = {"f16": 2, "bf16": 2, "b16": 2, "f16x2": 4, "bf16x2": 4}
-_FLOATS: dict[str, tuple[str, Any]] = {
-    "f16": ("f16", np.float16),
-    "f16x2": ("f16", np.float16),
-    "bf16": ("bf16", ml_dtypes.bfloat16),
-    "bf16x2": ("bf16", ml_dtypes.bfloat16),
-    "f32": ("f32", np.float32),
-    "f64": ("f64", np.float64),
-}
+_FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 # Operations whose outcome does not depend on the order, so that a `red` need not keep one.
 _UNORDERED: dict[str, np.ufunc] = {
     "add": np.add,
@@ -195,14 +188,16 @@ def _flushed(words: Words) -> Words:
 
 def _float_add(type_name: str) -> Update:
     """Add floats to nearest even; NaN is the canonical NaN. Packed types add each half on its own."""
-    name, kind = _FLOATS[type_name]
-    element = np.dtype(f"u{np.dtype(kind).itemsize}")
-    nan = element.type(int(FORMATS[name].nan))
+    kind = dtype(type_name.removesuffix("x2"))
+    element = np.dtype(f"u{kind.bits // 8}")
+    nan = element.type(int(FORMATS[kind.name].nan))
 
     def add(old: Words, b: Words, c: Words) -> Words:
+        x, y = (decode(np.ascontiguousarray(words).view(kind.numpy), kind) for words in (old, b))
         with np.errstate(all="ignore"):
-            total = np.ascontiguousarray(old).view(kind) + np.ascontiguousarray(b).view(kind)
-        found: Words = np.where(np.isnan(total), nan, total.view(element)).view(old.dtype)
+            total = x + y
+        # A sum of two bf16 in float32 has bits enough that rounding it again is rounding it once.
+        found: Words = np.where(np.isnan(total), nan, encode(total, kind).view(element)).view(old.dtype)
         return found
 
     return add
