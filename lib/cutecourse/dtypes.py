@@ -392,7 +392,7 @@ def _codes(name: str) -> NDArray[np.uint8]:
     tie = np.append(halves, np.nan)[np.minimum(codes, len(halves))] == np.abs(values)
     codes += tie & ((codes % 2 == 1) | (name == "ue8m0"))
     if name == "ue8m0":
-        # Below the half, the nearest number has code 0. ml_dtypes rounds these subnormal float32 up all the same.
+        # Below the half, the nearest number has code 0, but ml_dtypes rounds these subnormal float32 up.
         codes[(np.abs(values) > ladder[0]) & (np.abs(values) < ladder[1])] = 1
     nan = np.isnan(values)
     if name == "ue8m0":
