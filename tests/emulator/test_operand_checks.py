@@ -7,7 +7,8 @@ import pytest
 
 from cutecourse import emulator, runtime
 from cutecourse.emulator import TensorMap
-from cutecourse.emulator.checks.provenance import Provenance, Tags, ranges
+from cutecourse.emulator.checks.provenance import Provenance, ranges
+from cutecourse.emulator.checks.tags import Tags
 from cutecourse.emulator.core.memory import Allocation
 from cutecourse.emulator.errors import (
     OperandLayoutMismatch,

@@ -27,7 +27,8 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.provenance import BY_MMA, NUMBER, Provenance, Steps, Tags
+from cutecourse.emulator.checks.provenance import BY_MMA, Provenance
+from cutecourse.emulator.checks.tags import NUMBER, Steps, Tags
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report

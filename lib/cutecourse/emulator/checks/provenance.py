@@ -1,17 +1,17 @@
-"""Where the bytes in shared memory come from, and whether anybody has read them.
+"""The origin of the bytes in shared memory, and a report of bytes that nobody reads.
 
 Each 16-byte chunk of a cohort's shared memory has two numbers. Its `tag` says which chunk of a tensor a
-tensor copy put there: a number for the tensor map and, below that, a field for each coordinate of the chunk's
-first element, wide enough that differences of tags are differences of coordinates; 0 where that is not known.
-Its `owner` says who wrote it and that nobody has read it since: a copy (1 and up) or a store of threads (-2
-and down); 0 for nobody, and `BY_MMA` where a tcgen05.mma or wgmma has read it.
+tensor copy has put there (emulator.checks.tags). Its `owner` says who has written it, as long as nobody has
+read it since: a copy (1 and up) or a store of threads (-2 and down). The owner is 0 for nobody, and `BY_MMA`
+where a tcgen05.mma or wgmma has read the chunk.
 
-Tags and owners are set where a copy is asked for and not where it lands: in between nobody may read there.
-What lies outside of the tensor is nobody's: a box past the end need not be read. A cohort has such numbers
-only where its kernel has copies into shared memory, tcgen05.mma or wgmma.
+Tags and owners are set when a copy is issued and not when it lands: in between nobody may read there.
+Nobody owns bytes from outside of the tensor, because a box past the end need not be read. A cohort has such
+numbers only if its kernel has copies from global to shared memory, tcgen05.mma or wgmma.
 
 A tensor map without a swizzle whose boxes are one piece of global memory may hold tiles that were put in
-order before: its coordinates say nothing, and its chunks have no tags; nor have those of plain bulk copies.
+order before. Its coordinates mean nothing, so its chunks have no tags. The chunks of plain bulk copies have
+none either.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.emulator.checks.tags import NUMBER, Steps, Tags
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.observer import Observer
@@ -35,19 +36,15 @@ if TYPE_CHECKING:
     from cutecourse.emulator.checks.reductions import Sum
     from cutecourse.emulator.core.program import Program
     from cutecourse.emulator.instructions.bulk.boxes import Box
-    from cutecourse.emulator.instructions.bulk.landing import Chunks
+    from cutecourse.emulator.instructions.bulk.pieces import Chunks
     from cutecourse.emulator.instructions.bulk.request import Copy
     from cutecourse.emulator.memory.access import Access
     from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window
 
-__all__ = ["BY_MMA", "NUMBER", "Load", "Provenance", "Tags", "follow_bytes", "ranges"]
+__all__ = ["BY_MMA", "Load", "Provenance", "follow_bytes", "ranges"]
 
 BY_MMA = -1
 _ALL_READ = np.int32(BY_MMA).tobytes()
-_MARGIN = 4
-"""A coordinate may be so many boxes outside of the tensor."""
-NUMBER = 48
-"""The bit of a tag at which the tensor map's number begins."""
 _LEAST, _LEAST_OF_TILES = 32, 1024
 """Of what a copy brings, one part in so many may stay unread: corners of a halo, say; of a tile, none."""
 _ROWS = 8
@@ -85,185 +82,6 @@ class _Asked:
                     self.matrices |= names[:1] == ("mma_async",)
                 elif one.opcode == "tcgen05":
                     self.matrices |= names[:1] == ("mma",)
-
-
-@dataclass(frozen=True, slots=True)
-class Tags:
-    """How a tensor map's chunks are numbered: its number, and of each coordinate the field's place and bias.
-
-    The innermost coordinate counts chunks of 16 bytes, the others elements.
-    """
-
-    bound: BoundTensorMap
-    number: int
-    shifts: tuple[int, ...]
-    biases: tuple[int, ...]
-    extents: tuple[int, ...]
-    """Of the tensor."""
-    relative: NDArray[np.int64]
-    """From the box's first chunk, outermost dimension first."""
-    _in_place: dict[int, NDArray[np.int64]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, bound: BoundTensorMap, number: int) -> Tags | None:
-        """Those of a map; None where its coordinates say nothing, or do not fit."""
-        tensor_map = bound.map
-        item, dims, box = tensor_map.item_bytes, list(tensor_map.dims), list(tensor_map.box)
-        dense = len(dims) == 1 or (box[0] == dims[0] and tensor_map.strides[0] == dims[0] * item)
-        if tensor_map.swizzle == "none" and dense:
-            return None
-        unit = CHUNK // item
-        dims[0], box[0] = -(-dims[0] // unit), box[0] // unit
-        shifts, biases, at = [], [], 0
-        for dim, extent in zip(dims, box, strict=True):
-            shifts.append(at)
-            biases.append(_MARGIN * extent)
-            # One bit more than the number takes, so that sums of differences do not meet the next field.
-            at += (dim + 2 * _MARGIN * extent).bit_length() + 1
-        if at > NUMBER:
-            return None
-        relative = np.zeros((), dtype=np.int64)
-        counts = [tensor_map.counts[0] // unit, *tensor_map.counts[1:]]
-        steps = [1, *tensor_map.element_strides[1:]]
-        for count, step, shift in zip(counts, steps, shifts, strict=True):
-            relative = (np.arange(count, dtype=np.int64) * step << shift).reshape(
-                -1, *[1] * relative.ndim
-            ) + relative
-        return cls(bound, number, tuple(shifts), tuple(biases), tuple(dims), relative)
-
-    def first(self, coords: Sequence[int]) -> int | None:
-        """The tag of a box's first chunk; None where it is too far outside of the tensor."""
-        tensor_map = self.bound.map
-        places = (coords[0] * tensor_map.item_bytes // CHUNK, *coords[1:])
-        tag = self.number << NUMBER
-        for place, shift, bias, extent in zip(places, self.shifts, self.biases, self.extents, strict=True):
-            if not -bias <= place < extent + bias:
-                return None
-            tag += place + bias << shift
-        return tag
-
-    def in_place(self, offset: int) -> NDArray[np.int64]:
-        """`relative` in the order of the chunks of shared memory, for a box at an offset that has no gaps."""
-        found = self._in_place.get(offset & 1023)
-        if found is None:
-            chunks = self.bound.chunks(offset)
-            found = self._in_place[offset & 1023] = np.empty(chunks.size, dtype=np.int64)
-            found[chunks - chunks.min()] = self.relative
-        return found
-
-    def innermost(self, tags: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The innermost coordinate, in chunks, of differences of tags."""
-        return _signed(tags, self._width(0))
-
-    def steps(self, tags: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
-        """One coordinate of differences of tags, the innermost in chunks."""
-        return _signed(tags >> self.shifts[axis], self._width(axis)) + (
-            _signed(tags, self.shifts[axis]) < 0 if axis else 0
-        )
-
-    def moving(self, tags: NDArray[np.int64]) -> list[int]:
-        """The coordinates in which differences of tags are not 0."""
-        return [axis for axis in range(len(self.shifts)) if self.steps(tags, axis).any()]
-
-    def box(self, axis: int) -> int:
-        """How far a box reaches along a coordinate, in its steps."""
-        extent = self.bound.map.box[axis]
-        return extent if axis else extent * self.bound.map.item_bytes // CHUNK
-
-    def coord(self, tag: int, axis: int) -> int:
-        """One coordinate of a chunk, the innermost in chunks."""
-        return (tag >> self.shifts[axis] & (1 << self._width(axis)) - 1) - self.biases[axis]
-
-    def stride(self, axis: int) -> int:
-        """Bytes of global memory from one step of a coordinate to the next."""
-        return self.bound.map.strides[axis - 1] if axis else CHUNK
-
-    def extent(self, axis: int) -> int:
-        """The tensor's extent along a coordinate, in its steps."""
-        return self.extents[axis]
-
-    def neighbours(self, before: int, tag: int, rows: int) -> bool:
-        """Whether a chunk is so many rows behind another along one of the outer coordinates."""
-        steps = zip(self.shifts[1:], self.bound.map.element_strides[1:], strict=True)
-        return any(tag - before == rows * step << shift for shift, step in steps)
-
-    def innermost_of(self, tag: int) -> int:
-        """The innermost coordinate of a chunk, in chunks."""
-        return self.coord(tag, 0)
-
-    def _width(self, axis: int) -> int:
-        return (*self.shifts[1:], NUMBER)[axis] - self.shifts[axis]
-
-    def coords(self, tag: int) -> tuple[int, ...]:
-        """The coordinates of a chunk's first element."""
-        found = [self.coord(tag, axis) for axis in range(len(self.shifts))]
-        found[0] *= CHUNK // self.bound.map.item_bytes
-        return tuple(found)
-
-
-def _signed(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """The lowest bits of numbers, as numbers with a sign."""
-    half = 1 << bits - 1
-    return (numbers + half) % (2 * half) - half
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """How k goes on in a matrix: along which coordinate of its tensor, and how.
-
-    `relative` are the k of the matrix less the first; a step of the coordinate is `per_step` k.
-    """
-
-    source: Tags
-    axis: int
-    per_step: int
-    relative: tuple[int, ...]
-
-    @classmethod
-    def of(
-        cls, source: Tags, tags: NDArray[np.int64], first: int, item: int, *, k_major: bool
-    ) -> Steps | None:
-        """Those of a matrix's chunks, by their tags less the first; None where k has no one coordinate."""
-        if abs(tags).max() >> NUMBER:
-            return None
-        along = tags[0] if k_major else tags[:, 0]
-        axes = source.moving(along)
-        if len(axes) != 1:
-            return None
-        (axis,) = axes
-        steps = source.steps(along, axis)
-        # A K-major matrix's k are neighbours in a chunk; else the first two rows are, whatever they are.
-        unit = item if k_major else int(steps[1]) * source.stride(axis)
-        if unit <= 0 or source.stride(axis) % unit:
-            return None
-        per_step = source.stride(axis) // unit
-        inside = range(CHUNK // item) if k_major else range(1)
-        relative = tuple(int(step) * per_step + i for step in steps for i in inside)
-        return cls(source, axis, per_step, relative)
-
-    def k(self, tag: int) -> int:
-        """The k of a matrix's first chunk, counted from the tensor's start."""
-        return self.source.coord(tag, self.axis) * self.per_step
-
-    def others(self, tag: int) -> int:
-        """The chunk's tag without its k."""
-        shift = self.source.shifts[self.axis]
-        return tag - (self.source.coord(tag, self.axis) << shift)
-
-    @property
-    def consecutive(self) -> bool:
-        """Whether the k of the matrix are neighbours."""
-        return self.relative == tuple(range(len(self.relative)))
-
-    @property
-    def extent(self) -> int:
-        """The tensor's k."""
-        return self.source.extent(self.axis) * self.per_step
-
-    @property
-    def box(self) -> int:
-        """The k of one box."""
-        return self.source.box(self.axis) * self.per_step
 
 
 @dataclass(eq=False, slots=True)

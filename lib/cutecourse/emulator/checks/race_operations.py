@@ -29,7 +29,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.instructions.bulk.landing import Chunks
+    from cutecourse.emulator.instructions.bulk.pieces import Chunks
     from cutecourse.emulator.instructions.bulk.request import Copy, Targets
     from cutecourse.emulator.memory.access import Access
 

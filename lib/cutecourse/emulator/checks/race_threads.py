@@ -18,7 +18,7 @@ from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
     from cutecourse.emulator.checks.race_plan import Plan
-    from cutecourse.emulator.instructions.bulk.landing import Chunks
+    from cutecourse.emulator.instructions.bulk.pieces import Chunks
     from cutecourse.emulator.memory.access import Access
 
 __all__ = ["Lanes", "Met", "Threads", "nth_chunk"]

@@ -42,7 +42,7 @@ from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
 if TYPE_CHECKING:
     from cutecourse.emulator.core.site import Site
     from cutecourse.emulator.instructions.bulk.groups import BulkGroups
-    from cutecourse.emulator.instructions.bulk.landing import Chunks, Piece
+    from cutecourse.emulator.instructions.bulk.pieces import Chunks, Piece
     from cutecourse.emulator.instructions.bulk.request import Copy
     from cutecourse.emulator.memory.access import Access
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cutecourse.emulator.checks.operands import Found
-from cutecourse.emulator.checks.provenance import NUMBER, Steps
+from cutecourse.emulator.checks.tags import NUMBER, Steps
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 

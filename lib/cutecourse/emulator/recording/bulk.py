@@ -12,7 +12,7 @@ from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
-from cutecourse.emulator.instructions.bulk.landing import Piece, lowest
+from cutecourse.emulator.instructions.bulk.pieces import Piece, lowest
 from cutecourse.emulator.instructions.bulk.request import Copy, Place
 from cutecourse.emulator.recording.events import Recording
 

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE
-from cutecourse.emulator.instructions.bulk.landing import Chunks
-from cutecourse.emulator.instructions.bulk.pieces import pieces_of
+from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
 from cutecourse.emulator.instructions.bulk.reduce import Reduction
 from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window, covered
 from cutecourse.emulator.numbers.formats import FORMATS

@@ -19,7 +19,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
-from cutecourse.emulator.instructions.bulk.landing import Chunks, land_later
+from cutecourse.emulator.instructions.bulk.landing import land_later
 from cutecourse.emulator.instructions.bulk.operands import (
     barrier_place,
     check_same_block,
@@ -32,7 +32,7 @@ from cutecourse.emulator.instructions.bulk.operands import (
     take_operands,
 )
 from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
-from cutecourse.emulator.instructions.bulk.pieces import pieces_of
+from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
 from cutecourse.emulator.instructions.bulk.reduce import OPERATIONS, Reduction, reduction
 from cutecourse.emulator.instructions.bulk.request import Copy, Targets
 from cutecourse.emulator.instructions.bulk.source_check import check_source

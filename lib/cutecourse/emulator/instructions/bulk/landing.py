@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,29 +19,15 @@ from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.bulk.operands import check_alive
+from cutecourse.emulator.instructions.bulk.pieces import Chunks, Piece
 from cutecourse.emulator.instructions.bulk.request import Copy
 from cutecourse.emulator.instructions.sync.mbarrier_state import complete_tx
 from cutecourse.emulator.memory.proxies import IN_SIGHT
 
-__all__ = ["Chunks", "Piece", "land_later", "lowest", "origins_under_way"]
+__all__ = ["land_later", "origins_under_way"]
 
 _LANDED = np.full(CHUNK, IN_SIGHT, dtype=np.uint8).view(CHUNK_TYPE)[0]
 _NEVER = np.zeros(CHUNK, dtype=np.uint8).view(CHUNK_TYPE)[0]
-Chunks = NDArray[np.int64] | slice
-"""What picks chunks of shared memory: their numbers, or a slice of them."""
-
-
-class Piece(Protocol):
-    """A part of a copy into shared memory that lands on its own."""
-
-    n_bytes: int
-    """What the mbarrier counts for it."""
-    covered: Chunks
-    """Where it goes: numbers of chunks, counted from `first_chunk` of the copy; a slice where they are
-    neighbours, which NumPy is faster with."""
-
-    def put(self, held: NDArray[Any], first: int) -> None:
-        """Put the source's bytes as they are now into chunks of `held` that are counted from `first`."""
 
 
 def land_later(copy: Copy, pieces: Sequence[Piece], *, covered: Chunks | None = None) -> None:
@@ -110,8 +96,3 @@ def _check_landing(origin: Origin, rank: int) -> None:
             " before the kernel's end."
         )
         report("unfinished load", problem, origin)
-
-
-def lowest(chunks: Chunks) -> int:
-    """The lowest number of some chunks."""
-    return int(chunks.start) if isinstance(chunks, slice) else int(chunks.min())

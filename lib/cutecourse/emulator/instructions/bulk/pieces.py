@@ -7,14 +7,39 @@ of many copies most land as a whole.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cutecourse.emulator.core.machine import Machine
 
-__all__ = ["lands_in_pieces", "pieces_of"]
+__all__ = ["Chunks", "Piece", "lands_in_pieces", "lowest", "pieces_of"]
+
+Chunks = NDArray[np.int64] | slice
+"""16-byte chunks of shared memory: their numbers, or a slice of them."""
 
 _PIECES = 4
 _CUT_FIRST = 256
 _CUT_LATER = 4
+
+
+class Piece(Protocol):
+    """A part of a copy into shared memory that lands on its own."""
+
+    n_bytes: int
+    """What the mbarrier counts for it."""
+    covered: Chunks
+    """Where it goes: numbers of chunks, counted from `first_chunk` of the copy; a slice where they are
+    neighbours, which NumPy is faster with."""
+
+    def put(self, held: NDArray[Any], first: int) -> None:
+        """Put the source's bytes as they are now into chunks of `held` that are counted from `first`."""
+
+
+def lowest(chunks: Chunks) -> int:
+    """Return the lowest number of some chunks."""
+    return int(chunks.start) if isinstance(chunks, slice) else int(chunks.min())
 
 
 def pieces_of(count: int) -> list[tuple[int, int]]:
