@@ -16,7 +16,8 @@ import cutecourse.emulator.instructions.families  # noqa: F401 - registers every
 from cutecourse.dtypes import encode
 from cutecourse.emulator.checks import stuck
 from cutecourse.emulator.checks.block_end import OpenPhases
-from cutecourse.emulator.checks.provenance import follow_bytes
+from cutecourse.emulator.checks.multiplications import follow_multiplications
+from cutecourse.emulator.checks.provenance import provenance_of
 from cutecourse.emulator.checks.races import look_for_races
 from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.checks.unfinished_copies import UnfinishedCopies
@@ -155,7 +156,14 @@ def launch(
     machine.severities = severities(hazards, function.name)
     machine.is_watched = recorder is not None or accesses is not None
     machine.wraps.append(watch)
-    machine.observers += [follow_bytes, look_for_races, OpenPhases, UnfinishedCopies, follow_sums]
+    machine.observers += [
+        follow_multiplications,
+        provenance_of,
+        look_for_races,
+        OpenPhases,
+        UnfinishedCopies,
+        follow_sums,
+    ]
     if recorder is not None:
         recording = Recording(recorder)
         copies = BulkRecording(recording)

@@ -21,7 +21,6 @@ Nothing more is said of matrices that come from several tensors, or in part from
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 
 import numpy as np
@@ -32,9 +31,9 @@ from cutecourse.emulator.checks.tags import NUMBER, Steps, Tags
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.memory.matrix_descriptor import MatrixDescriptor, chunk_offsets, decode_matrix
+from cutecourse.emulator.memory.matrix_descriptor import MatrixDescriptor, MultipliedMatrix, chunk_offsets
 
-__all__ = ["Found", "check_operand", "good_operands", "has_repeats"]
+__all__ = ["Found", "check_operand", "good_operands"]
 
 Found = tuple[int, Steps | None]
 """The tag of a matrix's first chunk, and how k goes on from there where that is known."""
@@ -56,28 +55,11 @@ _READ_AS = {
 """As what an MMA may read the elements of a tensor map; bytes of any type travel as integers."""
 
 
-def check_operand(
-    origin: Origin,
-    name: str,
-    bits: int,
-    places: list[NDArray[np.int64]],
-    kind: str,
-    item: int,
-    *,
-    k_major: bool,
-    decode: Callable[[int], MatrixDescriptor] = decode_matrix,
-) -> list[Found]:
-    """Look at the matrix that a descriptor stands for, in each CTA that has a part of it.
-
-    `places` are the numbers of its chunks among the cohort's, shape (rows, chunks): by row of M or N where it
-    is K-major, else by row of K; `kind` is the type of its elements and `item` their bytes; `decode` reads
-    the descriptor's bits.
-    """
-    provenance: Provenance | None = origin.bundle.cohort.provenance
-    if provenance is None:
-        return []
-    descriptor = decode(bits)
-    twice = _twice(descriptor, places[0].shape, k_major, item)
+def check_operand(origin: Origin, matrix: MultipliedMatrix, provenance: Provenance) -> list[Found]:
+    """Look at a matrix that an MMA reads, in each CTA that has a part of it."""
+    name, bits, descriptor = matrix.name, matrix.bits, matrix.descriptor
+    kind, item, k_major = matrix.kind, matrix.item, matrix.k_major
+    twice = _twice(descriptor, matrix.places.shape[1:], k_major, item)
     if twice is not None:
         report(
             "operand read twice" if not (descriptor.stride and descriptor.leading) else "another layout",
@@ -85,7 +67,7 @@ def check_operand(
             origin,
         )
     found: list[Found] = []
-    for chunks in places:
+    for chunks in matrix.places:
         tags = provenance.tag[chunks]
         provenance.owner[chunks] = BY_MMA
         first = int(tags[0, 0])
@@ -132,19 +114,17 @@ def check_operand(
     return found
 
 
-def has_repeats(bits: int, shape: tuple[int, ...], item: int, *, k_major: bool) -> bool:
-    """Whether a matrix of tcgen05.mma has a chunk twice; `shape` as `check_operand`'s places have it."""
-    return _twice(decode_matrix(bits), shape, k_major, item) is not None
-
-
 def good_operands(
-    provenance: Provenance, bits: int, places: NDArray[np.int64], kind: str, *, k_major: bool
+    provenance: Provenance, matrix: MultipliedMatrix, places: NDArray[np.int64]
 ) -> list[Found] | None:
     """What `check_operand` finds in equal matrices of several CTAs; None where it may have to report.
 
-    `places` has the shape (CTAs, rows, chunks), and no chunk is in a matrix twice. Who has read the chunks is
-    not noted.
+    `places` has the chunks of all of them, shape (CTAs, rows, chunks); `matrix` is the first. Who has read
+    the chunks is not noted.
     """
+    k_major = matrix.k_major
+    if _twice(matrix.descriptor, places.shape[1:], k_major, matrix.item) is not None:
+        return None
     tags = provenance.tag[places]
     starts = tags[:, :1, :1].copy()
     firsts: list[int] = starts[:, 0, 0].tolist()
@@ -154,7 +134,7 @@ def good_operands(
     tags -= starts
     relative = tags[0].tobytes()
     number = first >> NUMBER
-    key = (number, decode_matrix(bits).swizzle, kind, k_major, relative)
+    key = (number, matrix.descriptor.swizzle, matrix.kind, k_major, relative)
     if key not in provenance.good or tags.tobytes() != relative * len(firsts):
         return None
     for tag in firsts:

@@ -33,7 +33,6 @@ from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.checks.reductions import Sum
     from cutecourse.emulator.core.program import Program
     from cutecourse.emulator.instructions.bulk.boxes import Box
     from cutecourse.emulator.instructions.bulk.pieces import Chunks
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from cutecourse.emulator.memory.access import Access
     from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window
 
-__all__ = ["BY_MMA", "Load", "Provenance", "follow_bytes", "ranges"]
+__all__ = ["BY_MMA", "Load", "Provenance", "provenance_of", "ranges"]
 
 BY_MMA = -1
 _ALL_READ = np.int32(BY_MMA).tobytes()
@@ -54,13 +53,13 @@ _MOST_RANGES = 4
 _CHECKS = ("another layout", "operand read twice", "another k", "loaded and never read")
 
 
-def follow_bytes(cohort: Cohort) -> Provenance | None:
-    """Make a cohort's tags and owners; None where no instruction or no hazard needs them."""
+def provenance_of(cohort: Cohort) -> Provenance | None:
+    """A cohort's tags and owners; None where no instruction or no hazard needs them."""
     machine = cohort.machine
     asked = machine.program.own(_Asked)
     if not (asked.copies or asked.matrices) or all(machine.severities[name] == "off" for name in _CHECKS):
         return None
-    return Provenance(cohort, asked.matrices)
+    return cohort.own(Provenance)
 
 
 class _Asked:
@@ -123,7 +122,7 @@ class Provenance(Observer):
     """The tags and owners of a cohort's shared memory."""
 
     cohort: Cohort
-    stores_count: bool
+    stores_count: bool = field(init=False)
     """Whether tiles that threads store are looked at: the kernel has tcgen05.mma or wgmma."""
     tag: NDArray[np.int64] = field(init=False)
     owner: NDArray[np.int32] = field(init=False)
@@ -135,8 +134,6 @@ class Provenance(Observer):
     whether they are K-major, and tags less the first."""
     outside: dict[int, str] = field(default_factory=dict)
     """Of the tags of operands' first chunks, where they lie outside of the tensor, in words."""
-    sums: dict[tuple[int, ...], Sum] = field(default_factory=dict)
-    """What is being added up, by accumulator."""
     _sites: dict[int, _Site] = field(default_factory=dict)
     _stores: list[Origin] = field(default_factory=list)
     _store_numbers: dict[int, int] = field(default_factory=dict)
@@ -148,7 +145,7 @@ class Provenance(Observer):
         self.tag = np.zeros(n_chunks, dtype=np.int64)
         self.owner = np.zeros(n_chunks, dtype=np.int32)
         self.beyond = np.zeros(n_chunks, dtype=np.bool_)
-        self.cohort.provenance = self
+        self.stores_count = self.cohort.machine.program.own(_Asked).matrices
 
     # --- what is written ------------------------------------------------------------------------------------
 
@@ -260,8 +257,8 @@ class Provenance(Observer):
         """Take down what a copy reads."""
         self.owner[chunks] = 0
 
-    def read(self, chunks: Chunks) -> None:
-        """Threads or a copy have read these chunks."""
+    def tensor_copied(self, chunks: NDArray[np.int64]) -> None:
+        """Take down what a tcgen05.cp reads."""
         self.owner[chunks] = 0
 
     # --- what is not read -----------------------------------------------------------------------------------
@@ -281,8 +278,6 @@ class Provenance(Observer):
 
     def cohort_ended(self, cohort: Cohort) -> None:
         """Report what nobody has read."""
-        for found in self.sums.values():
-            found.close()
         stride = cohort.shared_stride // CHUNK
         for start in range(0, len(self.owner), stride):
             owners = self.owner[start : start + stride]

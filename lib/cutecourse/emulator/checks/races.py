@@ -70,7 +70,6 @@ class Races(Observer):
 
     def __init__(self, cohort: Cohort, plan: Plan) -> None:
         self.cohort = cohort
-        cohort.races = self
         self.clocks = Clocks(cohort, plan.line_bits)
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = (

@@ -29,7 +29,7 @@ from cutecourse.emulator.checks.tags import NUMBER, Steps
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 
-__all__ = ["Matrix", "Sum", "check_reduction"]
+__all__ = ["Matrix", "Reductions"]
 
 Matrix = list[Found]
 """What is known of a matrix, for each CTA that has a part of it."""
@@ -59,7 +59,7 @@ class _Pair:
 
 
 @dataclass(eq=False, slots=True)
-class Sum:
+class _Sum:
     """What has been multiplied into one accumulator."""
 
     pairs: list[_Pair] = field(default_factory=list)
@@ -111,52 +111,61 @@ class Sum:
                 return
 
 
-def check_reduction(
-    origin: Origin,
-    a: Matrix,
-    b: Matrix,
-    accumulator: tuple[int, ...],
-    *,
-    adds: bool,
-    written: bool = False,
-    operands: Hashable = None,
-) -> None:
-    """Look at the k of an MMA's A and B, which `adds` to a sum or begins one.
+class Reductions:
+    """The sums of a cohort, by their accumulators."""
 
-    `accumulator` says where D lies, the same for all of one sum; `written` tells whether threads have written
-    there since the MMA before. `operands` are those of an MMA that a single lane issues.
-    """
-    provenance = origin.bundle.cohort.provenance
-    if provenance is None:
-        return
-    if written:
-        provenance.sums.pop(accumulator, None)
-    found = provenance.sums.get(accumulator)
-    if found is None or not adds:
-        if found is not None:
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, ...], _Sum] = {}
+
+    def add(
+        self,
+        origin: Origin,
+        a: Matrix,
+        b: Matrix,
+        accumulator: tuple[int, ...],
+        *,
+        adds: bool,
+        written: bool,
+        operands: Hashable,
+    ) -> None:
+        """Look at the k of an MMA's A and B, which `adds` to a sum or begins one.
+
+        `accumulator` says where D lies, the same for all of one sum; `written` tells whether threads have
+        written there since the MMA before. `operands` are those of an MMA that a single lane issues.
+        """
+        if written:
+            self._sums.pop(accumulator, None)
+        found = self._sums.get(accumulator)
+        if found is None or not adds:
+            if found is not None:
+                found.close()
+            found = self._sums[accumulator] = _Sum()
+        if not a or not b:
+            if operands is not None:
+                found.add_unknown(origin, operands)
+            return
+        (tag_a, of_a), (tag_b, of_b) = a[0], b[0]
+        if of_a is None or of_b is None:
+            return
+        if of_a.relative != of_b.relative:
+            # One whose k are not neighbours, while the other's are, is read by a wrong stride.
+            alone = of_a.consecutive != of_b.consecutive
+            report("another layout" if alone else "another k", partial(_within, of_a, of_b), origin)
+            return
+        pair = _Pair(origin, tag_a, tag_b, of_a, of_b, of_a.k(tag_a), of_b.k(tag_b))
+        for name, matrix, first in (("A", a, pair.k_a), ("B", b, pair.k_b)):
+            for tag, steps in matrix[1:]:
+                if steps is None or (k := steps.k(tag)) == first:
+                    continue
+                if (k - first) % steps.box:
+                    report("another k", partial(_halves, name, first, k), origin)
+                    return
+        found.add(pair)
+
+    def close(self) -> None:
+        """All sums are complete."""
+        for found in self._sums.values():
             found.close()
-        found = provenance.sums[accumulator] = Sum()
-    if not a or not b:
-        if operands is not None:
-            found.add_unknown(origin, operands)
-        return
-    (tag_a, of_a), (tag_b, of_b) = a[0], b[0]
-    if of_a is None or of_b is None:
-        return
-    if of_a.relative != of_b.relative:
-        # One whose k are not neighbours, while the other's are, is read by a wrong stride.
-        alone = of_a.consecutive != of_b.consecutive
-        report("another layout" if alone else "another k", partial(_within, of_a, of_b), origin)
-        return
-    pair = _Pair(origin, tag_a, tag_b, of_a, of_b, of_a.k(tag_a), of_b.k(tag_b))
-    for name, matrix, first in (("A", a, pair.k_a), ("B", b, pair.k_b)):
-        for tag, steps in matrix[1:]:
-            if steps is None or (k := steps.k(tag)) == first:
-                continue
-            if (k - first) % steps.box:
-                report("another k", partial(_halves, name, first, k), origin)
-                return
-    found.add(pair)
 
 
 # --- in words -----------------------------------------------------------------------------------------------

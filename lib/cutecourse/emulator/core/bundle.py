@@ -98,15 +98,9 @@ class Cohort(Owner):
     numbers: NDArray[np.int64]
     """The number of each cluster in the grid."""
     bundles: list[Bundle] = field(default_factory=list)
-    state: dict[str, Any] = field(default_factory=dict)
-    """What other families keep for each cohort."""
     views: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = field(default_factory=dict)
     shared_chunks: tuple[NDArray[Any], NDArray[Any]] = field(init=False)
     """Shared memory and its record of writes as vectors of chunks."""
-    provenance: Any = None
-    """Where the bytes come from (emulator.checks.provenance), in kernels where that is followed."""
-    races: Any = None
-    """Who used shared memory last; None where no race is possible or none is looked for."""
     listeners: Listeners = field(default_factory=Listeners)
     """Who hears what happens here."""
     objects: list[Callable[[int, int, int], str | None]] = field(default_factory=list)
@@ -121,14 +115,11 @@ class Cohort(Owner):
 
     def release(self) -> None:
         """Let go of what the blocks had, all of which have ended: they and what they have name each other."""
-        self.races = self.provenance = None
-        self.forget_owned()
-        self.listeners = Listeners()
         for bundle in self.bundles:
             bundle.rows.clear()
         self.shared = self.shared_written = np.zeros(0, dtype=np.uint8)
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
-        for kept in (self.bundles, self.objects, self.state, self.views, self._alive):
+        for kept in (self.bundles, self.objects, self.views, self._alive):
             kept.clear()
         self.listeners = Listeners()
         self.forget_owned()
@@ -186,7 +177,6 @@ class Bundle(Owner):
         "rows",
         "shared_base",
         "splits",
-        "state",
         "steps",
         "warp",
     )
@@ -201,8 +191,6 @@ class Bundle(Owner):
         self.warp = warp
         self.n = n
         self.full = np.ones((n, WARP_SIZE), dtype=np.bool_)
-        self.state: dict[str, Any] = {}
-        """What a family of instructions keeps for each bundle, under a name of its own."""
         threads = machine.threads_per_block - warp * WARP_SIZE
         self.live = np.zeros((n, WARP_SIZE), dtype=np.bool_)
         self.live[:, : min(threads, WARP_SIZE)] = True
@@ -306,8 +294,6 @@ class Bundle(Owner):
                 other.waiting = None
         for tell in self.cohort.listeners.lanes_ended:
             tell(self, mask)
-        for hook in self.cohort.state.get("on exit", ()):
-            hook(self, mask)
         return WAIT
 
     # --- gates ----------------------------------------------------------------------------------------------

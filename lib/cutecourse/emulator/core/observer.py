@@ -201,6 +201,39 @@ class Observer:
         chunks  numbers of 16-byte chunks among the cohort's shared memory.
         """
 
+    def tensor_copied(self, chunks: NDArray[np.int64]) -> None:
+        """A tcgen05.cp is issued that reads chunks of the cohort's shared memory, by their numbers."""
+
+    def matrices_coming(self, coming: list[tuple[list[Any], NDArray[np.int64]]]) -> None:
+        """Several lanes are about to issue one tcgen05.mma each, alike but for the CTAs they are in.
+
+        coming  for A and B in shared memory the matrix of each lane, a memory.matrix_descriptor's
+                `MultipliedMatrix`, and the chunks of all, shape (CTAs, rows, chunks). `matrix_read` of each
+                follows.
+        """
+
+    def matrix_read(self, origin: Any, matrix: Any) -> None:
+        """An MMA is issued that reads a matrix in shared memory, a `MultipliedMatrix`."""
+
+    def accumulated(
+        self,
+        origin: Any,
+        a: Any,
+        b: Any,
+        accumulator: tuple[int, ...],
+        *,
+        adds: bool,
+        written: bool,
+        alone: Any,
+    ) -> None:
+        """An MMA is issued whose product is added to an accumulator, or with `adds` false begins it.
+
+        a, b         as `matrix_read` had them; None for A elsewhere.
+        accumulator  says where D lies, the same for all MMAs of one sum.
+        written      threads have written D since the MMA before.
+        alone        the operands of an MMA that a single lane issues; None for another.
+        """
+
     def warpgroup_issued(
         self, multiplication: Any, origin: Any, warps: Any, number: int, operands: Any
     ) -> None:

@@ -191,8 +191,6 @@ class Scheduler:
         if cohort in self._cohorts and all(not b.splits for b in cohort.bundles):
             for tell in cohort.listeners.cohort_ended:
                 tell(cohort)
-            for hook in cohort.state.get("on end", ()):
-                hook(cohort)
             self._cohorts.remove(cohort)
             self._resident_warps -= cohort.n * self._warps_per_cluster
             self._ended_cohorts.append(cohort)

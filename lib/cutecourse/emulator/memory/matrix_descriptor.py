@@ -24,8 +24,9 @@ Source: PTX ISA 9.0, Shared memory descriptor (#tcgen05-shared-memory-descriptor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +36,12 @@ __all__ = [
     "FieldError",
     "InstructionDescriptor",
     "MatrixDescriptor",
+    "MultipliedMatrix",
+    "SharedMatrix",
     "chunk_offsets",
     "decode_instruction",
     "decode_matrix",
+    "shared_matrix",
 ]
 
 CHUNK = 16
@@ -288,3 +292,46 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
         a_k_major=not _bits(bits, 15, 15),
         b_k_major=not _bits(bits, 16, 16),
     )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SharedMatrix:
+    """A CTA's part of a matrix in shared memory."""
+
+    chunks: NDArray[np.int64]
+    """The numbers of its chunks, by row of M or N where it is K-major, else by row of K."""
+    stop: int
+    """The byte behind the last."""
+
+
+@lru_cache(maxsize=4096)
+def shared_matrix(
+    decode: Callable[[int], MatrixDescriptor], bits: int, extent: int, k: int, item: int, *, k_major: bool
+) -> SharedMatrix:
+    """The matrix that a descriptor's bits stand for: `extent` rows of M or N, and `k`.
+
+    item    bytes of an element.
+    decode  reads the bits. Errors: those of `decode`, and as for `chunk_offsets`.
+    """
+    per_chunk = CHUNK // item
+    chunks, rows = (k // per_chunk, extent) if k_major else (extent // per_chunk, k)
+    found = chunk_offsets(decode(bits), chunks, rows, k_major=k_major, item=item)
+    return SharedMatrix(found // CHUNK, int(found.max()) + CHUNK)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MultipliedMatrix:
+    """A matrix that an MMA reads from the shared memory of each CTA that has a part of it."""
+
+    name: str
+    """"A" or "B"."""
+    bits: int
+    descriptor: MatrixDescriptor
+    """The bits, decoded."""
+    places: NDArray[np.int64]
+    """The numbers of its chunks among the cohort's, shape (CTAs, rows, chunks); rows as in `SharedMatrix`."""
+    kind: str
+    """The type of its elements, as PTX names it."""
+    item: int
+    """Bytes of an element."""
+    k_major: bool

@@ -7,45 +7,23 @@ numbers are those of one after the other; what they read is gathered and made nu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.instructions.tcgen05.placement import Matrix, Part, along_k
+from cutecourse.emulator.instructions.tcgen05.multiplication import Multiplication
+from cutecourse.emulator.instructions.tcgen05.placement import Part, along_k
+from cutecourse.emulator.memory.matrix_descriptor import SharedMatrix
 from cutecourse.emulator.memory.proxies import all_in_sight
 from cutecourse.emulator.memory.regions import Region
-from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
+from cutecourse.emulator.memory.tensor_memory import TensorMemory
 from cutecourse.emulator.numbers.tcgen05_sums import Factors, accumulate_in_turn, numbers, sums_are_exact
 
-__all__ = ["Mma", "complete"]
+__all__ = ["complete"]
 
 
-class Mma(Protocol):
-    """One tcgen05.mma that has been issued, as its completion sees it."""
-
-    origin: Origin
-    plan: Any
-    """Shape, types and matrices: the same for all that ask for the same (tcgen05.mma)."""
-    place: Any
-    """Where the matrices lie in this CTA or pair."""
-    cluster: int
-    enable: bool
-    """Whether it adds to D."""
-    disabled: list[int]
-    moving: list[tuple[TensorMemory, Moving]]
-    issued: int | None
-
-    def a_region(self, part: Part) -> Region:
-        """The region of A in tensor memory, for a part of D."""
-
-    def check_shared(self, *, issued: bool) -> None:
-        """Refuse operands in shared memory that are not as they should be."""
-
-
-def complete(mmas: Sequence[Mma]) -> None:
+def complete(mmas: Sequence[Multiplication]) -> None:
     """Complete one, or several that differ in A and B in shared memory, and in adding to D, alone.
 
     Errors: OverwrittenSource, UninitializedRead.
@@ -62,7 +40,7 @@ def complete(mmas: Sequence[Mma]) -> None:
             tell("mma.complete", cohort, mma.cluster, origin.bundle.rank, origin.site.line, issue=mma.issued)
 
 
-def _multiply(mmas: Sequence[Mma]) -> None:
+def _multiply(mmas: Sequence[Multiplication]) -> None:
     """The same without events."""
     *before, last = mmas
     for mma in before:
@@ -96,7 +74,9 @@ def _multiply(mmas: Sequence[Mma]) -> None:
 # --- A and B ------------------------------------------------------------------------------------------------
 
 
-def _chunks(mmas: Sequence[Mma], matrices: Sequence[Matrix], *, k_major: bool) -> NDArray[np.int64]:
+def _chunks(
+    mmas: Sequence[Multiplication], matrices: Sequence[SharedMatrix], *, k_major: bool
+) -> NDArray[np.int64]:
     """The chunks of a matrix in each CTA's shared memory, of one MMA behind the other along K.
 
     Numbers among the cohort's, shape (CTAs, rows, chunks).
@@ -105,7 +85,7 @@ def _chunks(mmas: Sequence[Mma], matrices: Sequence[Matrix], *, k_major: bool) -
     return chunks + np.array(mmas[0].place.starts, dtype=np.int64)[:, None, None]
 
 
-def _check_shared(mmas: Sequence[Mma], places: list[NDArray[np.int64]]) -> None:
+def _check_shared(mmas: Sequence[Multiplication], places: list[NDArray[np.int64]]) -> None:
     """Refuse operands that were changed since the issue, each MMA its own."""
     _, written = mmas[0].origin.bundle.cohort.shared_chunks
     for chunks in places:
@@ -116,7 +96,7 @@ def _check_shared(mmas: Sequence[Mma], places: list[NDArray[np.int64]]) -> None:
 
 
 def _factors(
-    mmas: Sequence[Mma], chunks: NDArray[np.int64], kind: str, *, k_major: bool, negate: bool
+    mmas: Sequence[Multiplication], chunks: NDArray[np.int64], kind: str, *, k_major: bool, negate: bool
 ) -> Factors:
     """The CTAs' parts of a matrix in shared memory, one behind the other along M or N, for each MMA."""
     held, _ = mmas[0].origin.bundle.cohort.shared_chunks
@@ -129,7 +109,7 @@ def _factors(
     return Factors.of(np.ascontiguousarray(by_k), len(mmas), kind, negate=negate)
 
 
-def _in_tensor_memory(mma: Mma, memory: TensorMemory, part: Part) -> Factors:
+def _in_tensor_memory(mma: Multiplication, memory: TensorMemory, part: Part) -> Factors:
     """A CTA's rows of A in tensor memory."""
     region = mma.a_region(part)
     columns = slice(region.first, region.stop)
@@ -142,7 +122,7 @@ def _in_tensor_memory(mma: Mma, memory: TensorMemory, part: Part) -> Factors:
 
 
 def _check_written(
-    mma: Mma,
+    mma: Multiplication,
     memory: TensorMemory,
     lanes: NDArray[np.int64],
     rows: NDArray[np.int64] | slice,
@@ -162,7 +142,7 @@ def _check_written(
 
 
 def _write(
-    mmas: Sequence[Mma],
+    mmas: Sequence[Multiplication],
     memory: TensorMemory,
     part: Part,
     region: Region,

@@ -133,8 +133,8 @@ def _issue(
         for tell in cohort.listeners.operands_read:
             tell(origin, [(each, "the source", chunks)])
         check_source(origin, each, chunks, "the source")
-        if cohort.provenance is not None:
-            cohort.provenance.read(chunks)
+        for tell in cohort.listeners.tensor_copied:
+            tell(chunks)
         moving = Moving(
             origin,
             region,

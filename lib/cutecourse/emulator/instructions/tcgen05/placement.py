@@ -19,12 +19,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.kinds import CHUNK
-from cutecourse.emulator.memory.matrix_descriptor import chunk_offsets, decode_matrix
+from cutecourse.emulator.memory.matrix_descriptor import SharedMatrix
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import LANES
 
-__all__ = ["Matrix", "Part", "along_k", "matrix_of", "parts_of", "region_of"]
+__all__ = ["Part", "along_k", "parts_of", "region_of"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,25 +68,8 @@ def region_of(part: Part, column: int, columns: int) -> Region:
     return part.region(column, columns)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Matrix:
-    """A CTA's part of a matrix in shared memory."""
-
-    chunks: NDArray[np.int64]
-    """The numbers of its chunks, by row of M or N where it is K-major, else by row of K."""
-    stop: int
-    """The byte behind the last."""
-
-
 @lru_cache(maxsize=1024)
-def matrix_of(bits: int, chunks: int, rows: int, item: int, *, k_major: bool) -> Matrix:
-    """What a descriptor's bits stand for; arguments and errors as for `chunk_offsets`."""
-    found = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=k_major, item=item)
-    return Matrix(found // CHUNK, int(found.max()) + CHUNK)
-
-
-@lru_cache(maxsize=1024)
-def along_k(matrices: tuple[Matrix, ...], *, k_major: bool) -> NDArray[np.int64]:
+def along_k(matrices: tuple[SharedMatrix, ...], *, k_major: bool) -> NDArray[np.int64]:
     """The chunks of several matrices, one behind the other along K."""
     if len(matrices) == 1:
         return matrices[0].chunks

@@ -16,16 +16,11 @@ Source: PTX ISA 9.0, Matrix Descriptor Format
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
-import numpy as np
-from numpy.typing import NDArray
+from cutecourse.emulator.memory.matrix_descriptor import FieldError, MatrixDescriptor
 
-from cutecourse.emulator.core.kinds import CHUNK
-from cutecourse.emulator.memory.matrix_descriptor import FieldError, MatrixDescriptor, chunk_offsets
-
-__all__ = ["SharedMatrix", "decode", "shared_matrix"]
+__all__ = ["decode"]
 
 _SWIZZLES = ("none", "128B", "64B", "32B")
 _UNUSED = ((14, 15), (30, 31), (46, 48), (52, 61))
@@ -35,6 +30,7 @@ def _bits(value: int, low: int, high: int) -> int:
     return value >> low & ((1 << (high - low + 1)) - 1)
 
 
+@cache
 def decode(bits: int) -> MatrixDescriptor:
     """Read a matrix descriptor of wgmma. Errors: FieldError.
 
@@ -60,25 +56,3 @@ def decode(bits: int) -> MatrixDescriptor:
         swizzle=_SWIZZLES[mode],
         base=base,
     )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class SharedMatrix:
-    """A matrix of A or B in a block's shared memory."""
-
-    chunks: NDArray[np.int64]
-    """The numbers of its chunks, by row of M or N where it is K-major, else by row of K."""
-    stop: int
-    """The byte behind the last."""
-
-
-@lru_cache(maxsize=4096)
-def shared_matrix(bits: int, extent: int, k: int, item: int, *, k_major: bool) -> SharedMatrix:
-    """What a descriptor's bits stand for: `extent` rows of M or N, and k, of elements of `item` bytes.
-
-    Errors: FieldError.
-    """
-    per_chunk = CHUNK // item
-    chunks, rows = (k // per_chunk, extent) if k_major else (extent // per_chunk, k)
-    found = chunk_offsets(decode(bits), chunks, rows, k_major=k_major, item=item)
-    return SharedMatrix(found // CHUNK, int(found.max()) + CHUNK)

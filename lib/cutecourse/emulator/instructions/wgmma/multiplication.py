@@ -10,14 +10,11 @@ Where the elements lie in registers, with g = lane / 4, t = lane % 4 and the war
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.operands import check_operand
-from cutecourse.emulator.checks.reductions import Matrix, check_reduction
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.machine import PendingWork
@@ -25,10 +22,10 @@ from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, InvalidOperand
 from cutecourse.emulator.instructions.tcgen05.queue import check_source
-from cutecourse.emulator.instructions.wgmma.descriptor import SharedMatrix, decode, shared_matrix
+from cutecourse.emulator.instructions.wgmma.descriptor import decode
 from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
 from cutecourse.emulator.instructions.wgmma.registers import Flight, share
-from cutecourse.emulator.memory.matrix_descriptor import FieldError
+from cutecourse.emulator.memory.matrix_descriptor import FieldError, MultipliedMatrix, shared_matrix
 from cutecourse.emulator.numbers.wgmma_sums import fused_sums, whole_sums
 
 __all__ = ["BYTES", "Form", "Multiplication"]
@@ -105,26 +102,24 @@ class Multiplication:
         """The first of the four warps has come: its operands have to be there for all."""
         form = self.form
         self.origin = Origin(form.site, bundle, self.group.cluster * WARP_SIZE)
-        start = self.group.cohort.shared_start(self.group.cluster, self.group.rank) // CHUNK
-        self.b = self._matrix("b-desc", self.b_bits, form.n, k_major=form.b_k_major).chunks + start
-        self.a = None
+        self.b = self._matrix("B", self.b_bits, form.b, form.n, k_major=form.b_k_major)
+        self.a: MultipliedMatrix | None = None
         if self.a_bits is not None:
-            self.a = self._matrix("a-desc", self.a_bits, _M, k_major=form.a_k_major).chunks + start
+            self.a = self._matrix("A", self.a_bits, form.a, _M, k_major=form.a_k_major)
         self._check_shared(issued=False)
-        self.seen_a: Matrix = []
-        if self.a is not None and self.a_bits is not None:
-            self.seen_a = self._check_layout("A", self.a_bits, self.a, k_major=form.a_k_major)
-        self.seen_b = self._check_layout("B", self.b_bits, self.b, k_major=form.b_k_major)
+        for tell in self.group.cohort.listeners.matrix_read:
+            for matrix in self._matrices():
+                tell(self.origin, matrix)
 
     def issue(self, bundle: Bundle) -> None:
         """All four warps have come, this one last: let it complete later."""
         form, machine = self.form, bundle.machine
         number = bundle.warp // WARPS
-        operands = [("B", self.b)] if self.a is None else [("A", self.a), ("B", self.b)]
+        operands = [(matrix.name, matrix.places[0]) for matrix in self._matrices()]
         for tell in bundle.cohort.listeners.warpgroup_issued:
             tell(self, self.origin, self.group.bundles, number, operands)
         self._check_shared(issued=True)
-        self._check_reduction(number)
+        self._announce_sum(number)
         for tell in self.group.bundles[0].cohort.listeners.happened:
             self.issued = tell(
                 "wgmma.issue",
@@ -144,47 +139,45 @@ class Multiplication:
         self.group.running.append(self)
         self.work = machine.defer(self.complete)
 
-    def _matrix(self, name: str, bits: int, extent: int, *, k_major: bool) -> SharedMatrix:
-        form = self.form
+    def _matrix(self, name: str, bits: int, kind: str, extent: int, *, k_major: bool) -> MultipliedMatrix:
+        form, group = self.form, self.group
+        shown = f"{name.lower()}-desc 0x{bits:016x}"
         try:
-            found = shared_matrix(bits, extent, form.k, form.item, k_major=k_major)
+            found = shared_matrix(decode, bits, extent, form.k, form.item, k_major=k_major)
         except FieldError as wrong:
-            raise self.origin.error(InvalidOperand, f"{name} 0x{bits:016x}: {wrong}") from None
+            raise self.origin.error(InvalidOperand, f"{shown}: {wrong}") from None
         limit = self.origin.bundle.program.shared_bytes
         if found.stop > limit:
             raise self.origin.error(
                 AddressError,
-                f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, but the CTA has"
-                f" only {limit}",
+                f"{shown} reaches to byte {found.stop} of shared memory, but the CTA has only {limit}",
             )
-        return found
+        start = group.cohort.shared_start(group.cluster, group.rank) // CHUNK
+        return MultipliedMatrix(
+            name, bits, decode(bits), found.chunks[None] + start, kind, form.item, k_major
+        )
+
+    def _matrices(self) -> tuple[MultipliedMatrix, ...]:
+        """Those that are in shared memory."""
+        return (self.b,) if self.a is None else (self.a, self.b)
 
     def _check_shared(self, *, issued: bool) -> None:
-        check = partial(check_source, self.origin, self.group.rank, issued=issued, until=_WAIT)
-        if self.a is not None:
-            check(self.a, "A")
-        check(self.b, "B")
+        for matrix in self._matrices():
+            check_source(
+                self.origin, self.group.rank, matrix.places[0], matrix.name, issued=issued, until=_WAIT
+            )
 
-    def _check_layout(self, name: str, bits: int, chunks: NDArray[np.int64], *, k_major: bool) -> Matrix:
-        form = self.form
-        kind = form.a if name == "A" else form.b
-        return check_operand(
-            self.origin, name, bits, [chunks], kind, form.item, k_major=k_major, decode=decode
-        )
-
-    def _check_reduction(self, number: int) -> None:
+    def _announce_sum(self, number: int) -> None:
         """All four warps have done what stands before it, and nothing to D since."""
-        group, written = self.group, False
-        if group.cohort.provenance is None:
-            return
-        for bundle in group.bundles:
-            changed = Flight.of(bundle).changed
-            written |= bool(changed[self.writes, group.cluster].any())
-            changed[self.writes, group.cluster] = False
-        accumulator = (group.cluster, group.rank, number, *self.writes.tolist())
-        check_reduction(
-            self.origin, self.seen_a, self.seen_b, accumulator, adds=self.accumulate, written=written
-        )
+        group = self.group
+        for tell in group.cohort.listeners.accumulated:
+            written = False
+            for bundle in group.bundles:
+                changed = Flight.of(bundle).changed
+                written |= bool(changed[self.writes, group.cluster].any())
+                changed[self.writes, group.cluster] = False
+            accumulator = (group.cluster, group.rank, number, *self.writes.tolist())
+            tell(self.origin, self.a, self.b, accumulator, adds=self.accumulate, written=written, alone=None)
 
     @property
     def under_way(self) -> bool:
@@ -207,7 +200,7 @@ class Multiplication:
         running.remove(self)
         self._check_shared(issued=True)
         a = self._a()
-        b = self._shared(self.b, k_major=form.b_k_major)
+        b = self._shared(self.b)
         if form.negate_a:
             a = _negated(a)
         if form.negate_b:
@@ -229,14 +222,14 @@ class Multiplication:
                 issue=self.issued,
             )
 
-    def _shared(self, chunks: NDArray[np.int64], *, k_major: bool) -> NDArray[Any]:
+    def _shared(self, matrix: MultipliedMatrix) -> NDArray[Any]:
         """A matrix in shared memory as (rows of M or N, K)."""
-        held = self.group.cohort.shared_chunks[0][chunks].view(f"u{self.form.item}")
-        return held if k_major else np.ascontiguousarray(held.T)
+        held = self.group.cohort.shared_chunks[0][matrix.places[0]].view(f"u{self.form.item}")
+        return held if matrix.k_major else np.ascontiguousarray(held.T)
 
     def _a(self) -> NDArray[Any]:
         if self.a is not None:
-            return self._shared(self.a, k_major=self.form.a_k_major)
+            return self._shared(self.a)
         # (w, q, h, g, t, e), as the module's text names them
         held = self._registers(self.form.a_slots).reshape(WARPS, 2, 2, 8, 4, 1).view(f"u{self.form.item}")
         return np.ascontiguousarray(held.transpose(0, 2, 3, 1, 4, 5)).reshape(_M, self.form.k)
