@@ -1,19 +1,20 @@
 """Measure the rungs of chapter 10's ladder on a Hopper GPU, beside cuBLAS, QuACK and others.
 
     python -m benchmarks.hopper_gemm                   writes benchmarks/results/hopper_gemm_<gpu>.json
-    python -m benchmarks.hopper_gemm --rivals FOLDER   where the rivals' files are; else $RIVALS
-    python -m benchmarks.hopper_gemm --search F        only the two best of F's search for each size
-    python -m benchmarks.hopper_gemm --only 4096x4096x4096:f16 --output F   some of the cases
+    python -m benchmarks.hopper_gemm --rivals FOLDER   takes the rivals' files from FOLDER, not from $RIVALS
+    python -m benchmarks.hopper_gemm --search F        tries only the two best configurations of F's search
+    python -m benchmarks.hopper_gemm --only 4096x4096x4096:f16 --output F   measures some of the cases
 
 C = A times B transposed, 16 bits in and out, sums in f32. A and B hold normally distributed numbers, in sets
 of buffers that take turns, so that L2 keeps nothing from one launch to the next. Every contestant's launches
-are recorded in a CUDA graph, so nobody's Python is timed. Of each rival the best configuration counts; all
-that were tried are kept. Each C is checked: rows of it against float64, all of it against cuBLAS's.
+are recorded in a CUDA graph, so nobody's Python is timed. Each rival takes part with its best configuration;
+the result lists all that were tried. Some rows of each C are compared with float64, all of C with cuBLAS's.
 
-There are two measures. In the short one the contestants take turns, in each round in an order of its own;
-the median of the rounds counts, and the quartiles say how far they spread. In the sustained one each runs
-for seconds by itself, so that the power limit sets the clock; NVML gives clock and energy. In both, the rate
-of wgmma by itself (`benchmarks/wgmma_rate.py`) is the ceiling. Where `ncu` is, its counters are kept too.
+There are two measurements. In the short one, the contestants take turns, and each round has its own order.
+The result is the median of the rounds, with the quartiles for the spread. In the sustained one, each
+contestant runs for seconds by itself, so that the power limit sets the clock; NVML reports clock and energy.
+The ceiling of both is the rate of wgmma by itself (`benchmarks/wgmma_rate.py`). If `ncu` is installed, its
+counters are kept too.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from tools.facts import of_this_machine
 Size = tuple[int, int, int]
 
 LADDER = ("gemm_late", *RUNGS)
-"""Chapter 5's last rung, and chapter 10's."""
+"""The last rung of chapter 5, and all rungs of chapter 10."""
 PREDICTIONS = {
     "hopper_one": 400.0,
     "hopper_stages": 560.0,
@@ -73,15 +74,15 @@ TUNING_ROUNDS = 9
 WARM_S = 1.0
 SETTLE_S = 0.25
 LAUNCHES_S = 3e-3
-"""A graph holds at least so many seconds of launches, and every set once."""
+"""A graph holds launches for at least this many seconds, and at least one for each set."""
 ROWS_CHECKED = 48
 TOLERANCES = {"f16": 2.0**-10, "bf16": 2.0**-7}
-"""Of an element of C: twice the rounding to 16 bits. What the f32 sums lose comes on top."""
+"""Relative, for an element of C: twice the rounding to 16 bits. `check` adds the error of the f32 sums."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A size and a type: who takes part, and whether it is also sustained and given to the profiler."""
+    """A problem size and a type. The flags choose the contestants and the measurements."""
 
     mnk: Size
     dtype: str = "f16"
@@ -133,16 +134,16 @@ COUNTERS = {
     "clock_hz": "sm__cycles_elapsed.avg.per_second",
     "seconds": "gpu__time_duration.sum",
 }
-"""What ncu counts, by the names in the result."""
+"""The metrics of ncu, by their names in the result."""
 
 
 class WrongProductError(runtime.GpuError):
-    """A contestant did not multiply."""
+    """A contestant computed a wrong product."""
 
 
 @dataclass
 class Contestant:
-    """Someone at one size: how to launch it on the sets, and what is known about it."""
+    """A rung or a rival at one size: how to launch it on the sets, and the facts about it."""
 
     name: str
     kind: str
@@ -158,7 +159,7 @@ class Contestant:
 
 
 def rung_spec(name: str, case: Case, sms: int) -> LaunchSpec:
-    """A rung's launch for a case on so many SMs. Errors: CourseError where it does not take the case."""
+    """The launch of a rung for a case on `sms` SMs. Errors: CourseError if the rung rejects the case."""
     make = kernel_module(name).spec
     takes = inspect.signature(make).parameters
     if "dtype" not in takes and case.dtype != "f16":
@@ -170,7 +171,7 @@ def rung_spec(name: str, case: Case, sms: int) -> LaunchSpec:
 
 
 def build(name: str, case: Case, sms: int) -> Built | str:
-    """Compile a rung; why not, where it does not take the case."""
+    """Compile a rung, or return the reason why it does not take the case."""
     try:
         return compiled(rung_spec(name, case, sms), "sm_90a")
     except Exception as error:  # noqa: BLE001 - one rung that does not compile stops no other
@@ -200,7 +201,7 @@ def rung(name: str, case: Case, built: Built, sms: int, sets: Sets) -> Contestan
 
 
 class Bench:
-    """One case on the GPU: the sets, what C should be, and the contestants that passed the check."""
+    """One case on the GPU: the sets, the expected C, and the check of the contestants."""
 
     def __init__(self, case: Case) -> None:
         import torch
@@ -224,7 +225,7 @@ class Bench:
         self.launches = SETS * max(1, math.ceil(LAUNCHES_S / once / SETS))
 
     def check(self, one: Contestant) -> None:
-        """Run a contestant's graph on cleared C. Errors: WrongProductError where an element is off."""
+        """Clear C and run a contestant's graph. Errors: WrongProductError if an element is off."""
         import torch
 
         for _, _, c in self.sets:
@@ -244,7 +245,7 @@ class Bench:
             raise WrongProductError(f"{one.name}, {self.case}: {int(far.sum())} elements are not cuBLAS's.")
 
     def ready(self, one: Contestant) -> Contestant:
-        """Warm a contestant up, record its launches in a graph, and check what they leave."""
+        """Warm a contestant up, record its launches in a graph, and check the C that they compute."""
         import torch
 
         for number in range(SETS):
@@ -273,14 +274,14 @@ class Bench:
     def best(
         self, rival: str, folder: Path | None, known: Sequence[str]
     ) -> tuple[Contestant | None, list[dict[str, Any]]]:
-        """A rival's best configuration in short rounds, and what each reaches; only `known` ones, if any."""
+        """A rival's best configuration in short rounds, and the rate of each; tries only `known` if given."""
         if absent := hopper_rivals.missing(rival, folder):
             self.refused[rival] = f"not given: {', '.join(absent)}"
             return None, []
         tried: dict[str, Contestant] = {}
         try:
             offered = hopper_rivals.candidates(rival, folder)
-        except Exception as error:  # noqa: BLE001 - whatever a rival raises, the others are measured
+        except Exception as error:  # noqa: BLE001 - the other rivals are measured all the same
             self.refused[rival] = f"{type(error).__name__}: {error}"[:600]
             return None, []
         for candidate in offered:
@@ -302,7 +303,7 @@ class Bench:
         return tried[max(rates, key=lambda config: rates[config])], rows
 
     def rate(self, seconds: float) -> float:
-        """TFLOP/s of a graph that took so long."""
+        """TFLOP/s of a graph that ran for `seconds`."""
         return self.case.flops * self.launches / seconds / 1e12
 
 
@@ -313,7 +314,7 @@ def quartiles(values: Sequence[float]) -> list[float]:
 
 
 def facts(case: Case, one: Contestant) -> dict[str, Any]:
-    """What every row says about a contestant."""
+    """The facts about a contestant that each of its rows repeats."""
     built = one.built
     return {
         "name": one.name,
@@ -332,8 +333,8 @@ def facts(case: Case, one: Contestant) -> dict[str, Any]:
 
 
 def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runner) -> dict[str, Any]:
-    """The alternating rounds: rows, and the ceiling of these rounds."""
-    # As much work as the others do in a turn, so that the clock has as long to fall.
+    """Run the alternating rounds; return their rows and their ceiling."""
+    # The ceiling does as much work in a turn as the others, so the clock has as much time to fall.
     turns = top.loop.turns(round(bench.case.flops * bench.launches / 2 / top.blocks))
     cases: dict[str, Callable[[], object]] = {one.name: one.run for one in contestants}
     warm = time.monotonic()
@@ -360,7 +361,7 @@ def short(bench: Bench, contestants: Sequence[Contestant], top: wgmma_rate.Runne
 
 
 def steady(bench: Bench, contestants: Sequence[Contestant], seconds: float) -> list[dict[str, Any]]:
-    """Each contestant by itself for seconds: half of them in this order, half in the reverse. The rows."""
+    """Run each contestant by itself, half the time in this order and half in reverse; return the rows."""
     readings: dict[str, list[Any]] = {one.name: [] for one in contestants}
     for one in (*contestants, *reversed(contestants)):
         readings[one.name].append(sustain(one.run, bench.launches, SETTLE_S, seconds / 2))
@@ -406,10 +407,10 @@ def profiled(
 
 
 def counted(printed: str) -> dict[str, tuple[str, dict[str, float]]]:
-    """The kernel and the counters of each contestant, from what ncu and `launch_only` print.
+    """The kernel and the counters of each contestant, read from the output of ncu and `launch_only`.
 
-    Of several kernels of a contestant the longest counts.
-    Errors: GpuError where there is no table, or another number of contestants in it.
+    If a contestant launches several kernels, the longest one counts.
+    Errors: GpuError if there is no table, or if the number of contestants in it is wrong.
     """
     lines = printed.splitlines()
     start = next((index for index, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -440,7 +441,7 @@ def counted(printed: str) -> dict[str, tuple[str, dict[str, float]]]:
 
 
 def launch_only(place: str, sms: int) -> None:
-    """Launch each contestant once while the profiler listens: what ncu is given."""
+    """Launch each contestant once while the profiler is on; ncu runs this."""
     import torch
 
     case, rungs, rivals, folder = pickle.loads(Path(place, "what").read_bytes())
@@ -470,7 +471,7 @@ def with_counters(
     counters: dict[str, tuple[str, dict[str, float]]] = {}
     try:
         counters = profiled(case, rungs, rivals, folder)
-    except Exception as error:  # noqa: BLE001 - the times stand without them
+    except Exception as error:  # noqa: BLE001 - the times are valid without counters
         result["refused"][f"{case}: counters"] = str(error)[-2000:]
     for row in result["rows"]:
         if _of(row, case) and row["name"] in counters:
@@ -481,11 +482,11 @@ def with_counters(
 
 
 Search = list[dict[str, Any]]
-"""What a rival's configurations reach: name, config, tflops, mnk and dtype."""
+"""The rates of rivals' configurations, one row each: name, config, tflops, mnk and dtype."""
 
 
 def known(search: Search, case: Case, rival: str) -> list[str]:
-    """A rival's two best configurations for a case in an earlier search; none if it was not searched."""
+    """A rival's two best configurations in an earlier search; empty if the search did not have this case."""
     rows = [row for row in search if row["name"] == rival and _of(row, case)]
     return [row["config"] for row in sorted(rows, key=lambda row: -row["tflops"])[:2]]
 
@@ -493,14 +494,14 @@ def known(search: Search, case: Case, rival: str) -> list[str]:
 def prepared(
     cases: Sequence[Case], folder: Path | None, search: Search, sms: int
 ) -> dict[tuple[str, Case], Built | str]:
-    """The rungs' machine code; rivals that keep what they compile do so meanwhile."""
+    """Compile the rungs. In parallel, warm up the rivals that keep compiled code on disk."""
     jobs = [(name, case, sms) for case in cases for name in (LADDER if case.everybody else LADDER[-1:])]
     ahead = set()
     for rival in ("quack", "triton"):
         if folder is None or hopper_rivals.missing(rival, folder):
             continue
         offered: list[str] = []
-        with contextlib.suppress(Exception):  # the measurement meets it again and says so
+        with contextlib.suppress(Exception):  # the measurement meets this error again and records it
             offered = [one.config for one in hopper_rivals.candidates(rival, folder)]
         taking_part = [case for case in cases if case.everybody or rival == "quack"]
         ahead |= {
@@ -525,7 +526,7 @@ def measure(
     sms: int,
     keep: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any]:
-    """Measure the cases; `keep` is given what there is after each."""
+    """Measure the cases; after each one, pass the result so far to `keep`."""
     built = prepared(cases, folder, search, sms)
     top = wgmma_rate.ceiling(sms)
     result: dict[str, Any] = {"rows": [], "sustained": [], "search": list(search), "refused": {}}
@@ -554,7 +555,7 @@ def one_case(
     search: Search,
     seconds: float,
 ) -> dict[str, str]:
-    """Measure one case and put it into the result; return the choices of the rivals to be profiled."""
+    """Measure one case and add it to the result; return the configurations of the rivals to profile."""
     bench = Bench(case)
     contestants = [bench.ready(bench.cublas)]
     for rival in hopper_rivals.RIVALS if case.everybody else ("quack",):
@@ -583,7 +584,7 @@ def one_case(
 
 
 def table(result: dict[str, Any], case: Case) -> str:
-    """One case: TFLOP/s and ratio in short rounds, then sustained with clock, watts and energy."""
+    """Format one case: TFLOP/s and ratio in short rounds, then sustained with clock, watts and energy."""
     mine = {row["name"]: row for row in result["sustained"] if _of(row, case)}
     lines = [f"{case}", f"{'':<17}{'TFLOP/s':>8}{'ratio':>7}{'quartiles':>14}  sustained"]
     for row in result["rows"]:
@@ -610,7 +611,7 @@ def _of(row: dict[str, Any], case: Case) -> bool:
 
 
 def lacking(found: runtime.Discovery, folder: Path | None) -> list[str]:
-    """What this machine lacks for the measurement, a line for each thing."""
+    """The things that the measurement needs and this machine lacks, one line for each."""
     lines = []
     gpu = found.devices[0] if found.devices else None
     if gpu is None or gpu.compute_capability != (9, 0):
@@ -626,12 +627,12 @@ def lacking(found: runtime.Discovery, folder: Path | None) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, write, and print the tables."""
+    """Measure, write the result, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rivals", type=Path, default=os.environ.get("RIVALS"), help="the rivals' files")
     parser.add_argument("--only", nargs="+", choices=[str(case) for case in CASES], help="some of the cases")
     parser.add_argument("--seconds", type=float, default=2.0, help="sustained, each contestant; 0 for none")
-    parser.add_argument("--search", type=Path, help="a result whose search of configurations is taken over")
+    parser.add_argument("--search", type=Path, help="a result whose two best configurations are tried")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--launch-only", metavar="DIR", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -662,7 +663,7 @@ def main(arguments: list[str] | None = None) -> int:
             "sustained": f"{options.seconds} s each in two turns, each after {SETTLE_S} s; the means",
             "sets": SETS,
             "numbers": "normally distributed",
-            "search": f"medians of {TUNING_ROUNDS} rounds; the two best of a size come into the rounds",
+            "search": f"medians of {TUNING_ROUNDS} rounds; a rival's best one for a size enters the rounds",
             "ratio": "to cuBLAS through PyTorch in the same run",
             "checked": f"{ROWS_CHECKED} rows against float64, all of C against cuBLAS's",
         },

@@ -1,8 +1,8 @@
 """The GEMMs that chapter 10's ladder is measured against, each in several configurations.
 
-cuBLAS comes with PyTorch. The others are brought for the measurement only, in a folder: QuACK as the wheels
-`quack_kernels`, `apache_tvm_ffi` and `torch_c_dlpack_ext`; NVIDIA's example `dense_gemm_persistent.py` of the
-CuTe DSL; and Triton's tutorial 09 as `triton_persistent.py`. Nothing of theirs is part of this repository.
+cuBLAS comes with PyTorch. The others lie in a folder: QuACK as the wheels `quack_kernels`, `apache_tvm_ffi`
+and `torch_c_dlpack_ext`; NVIDIA's example `dense_gemm_persistent.py` of the CuTe DSL; and Triton's tutorial
+09 as `triton_persistent.py`. None of these files is part of this repository.
 
 All of them compute C = A times B transposed for A (M, K), B (N, K) and C (M, N), row-major, of 16 bits.
 """
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 Sets = Sequence[tuple[Any, Any, Any]]
-"""A, B and C on the GPU, several times."""
+"""Several sets of A, B and C on the GPU."""
 Launch = Callable[[int], None]
-"""Multiplies the set of that number, modulo how many there are."""
+"""A function that multiplies set number n, modulo the number of sets."""
 WORKSPACE_BYTES = 64 << 20
 HEURISTICS = 16
 FILES = {
@@ -57,7 +57,7 @@ class NotOfferedError(Exception):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration of one rival; `prepare` compiles it for the sets."""
+    """A configuration of a rival; `prepare` compiles it for the sets."""
 
     rival: str
     config: str
@@ -65,7 +65,7 @@ class Candidate:
 
 
 def missing(rival: str, folder: Path | None) -> list[str]:
-    """The files of a rival that the folder lacks; all of them where there is no folder."""
+    """The files of a rival that the folder lacks; all of them if there is no folder."""
     wanted = FILES.get(rival, ())
     return [name for name in wanted if folder is None or not list(folder.glob(name))]
 
@@ -84,7 +84,7 @@ def install(folder: Path | None) -> None:
 
 
 def warm(rival: str, folder: Path, config: str, dtype: str) -> None:
-    """Run a configuration on small matrices: QuACK and Triton keep on disk what they compile for it."""
+    """Run a configuration on small matrices, so that QuACK and Triton put its compiled code on disk."""
     import torch
 
     install(folder)
@@ -92,23 +92,23 @@ def warm(rival: str, folder: Path, config: str, dtype: str) -> None:
     sets = [tuple(torch.zeros((512, 512), dtype=kind, device="cuda") for _ in range(3))]
     for one in candidates(rival, folder):
         if one.config == config:
-            with contextlib.suppress(Exception):  # the measurement meets it again and says so
+            with contextlib.suppress(Exception):  # the measurement meets this error again and records it
                 one.prepare(sets)(0)
     torch.cuda.synchronize()
 
 
 def candidates(rival: str, folder: Path | None) -> list[Candidate]:
-    """A rival's configurations. Its files are there."""
+    """A rival's configurations. Its files must be in the folder."""
     return list(_CANDIDATES[rival](folder or Path()))
 
 
 def installed(module: str) -> bool:
-    """Whether a Python package is here."""
+    """Return True if a Python package is installed."""
     return importlib.util.find_spec(module) is not None
 
 
 def versions() -> dict[str, str | None]:
-    """The versions of what is measured, None for what is not here."""
+    """The versions of the measured packages; None for a package that is not installed."""
     names = ("torch", "triton", "nvidia-cutlass-dsl", "quack-kernels", "nvidia-cublas")
     found: dict[str, str | None] = {}
     for name in names:
@@ -120,7 +120,7 @@ def versions() -> dict[str, str | None]:
 
 
 def cublas(sets: Sets) -> Launch:
-    """The product by cuBLAS, as PyTorch calls it."""
+    """The product as PyTorch computes it, with cuBLAS."""
     import torch
 
     def launch(number: int) -> None:
@@ -161,7 +161,7 @@ def _library() -> Any:
 
 
 class _Lt:
-    """One product for cublasLt: C transposed = B times A transposed, column-major, as it wants it."""
+    """One product for cublasLt, which is column-major: C transposed = B times A transposed."""
 
     def __init__(self, sets: Sets) -> None:
         import torch
@@ -194,7 +194,7 @@ class _Lt:
             raise RuntimeError(f"cublasLt{what}: status {status}")
 
     def heuristics(self) -> list[_Heuristic]:
-        """What cublasLt proposes, its favourite first."""
+        """The algorithms that cublasLt proposes, its favourite first."""
         preference, found = ctypes.c_void_p(), ctypes.c_int()
         self._do("MatmulPreferenceCreate", ctypes.byref(preference))
         size = ctypes.c_size_t(WORKSPACE_BYTES)
@@ -291,7 +291,7 @@ _CUTLASS = (
 
 
 def _module(path: Path) -> Any:
-    """A module from a file. Errors: whatever it raises."""
+    """Import a module from a file. Errors: any exception that the module raises."""
     found = importlib.util.spec_from_file_location(path.stem, path)
     assert found is not None
     assert found.loader is not None

@@ -39,7 +39,7 @@ ORDER = 8  # the first of the named barriers that pass the turn
 
 @cute.jit
 def tile_of(index: cutlass.Int32, tiles: cutlass.Constexpr):
-    """The cluster's tile in rows and columns of clusters' tiles."""
+    """Row and column of a cluster's tile, counted in such tiles."""
     down, across = tiles if ALONG == "m" else tiles[::-1]
     group, within = index // (GROUP * across), index % (GROUP * across)
     rows = cutlass.min(GROUP, down - group * GROUP)
@@ -61,7 +61,7 @@ def multiply(
     stage: cutlass.Int32,
     clear: cutlass.Constexpr,
 ):
-    """One k-tile: the MMAs of one 16 of K after the other, or those of one 64 rows after the other."""
+    """Issue the MMAs of a k-tile: step by step along K, or with ROW_MAJOR 64 rows after another."""
     rows, blocks = cute.size(tCrA, mode=[1]), cute.size(tCrA, mode=[2])
     if cutlass.const_expr(ROW_MAJOR):
         for row in cutlass.range_constexpr(rows):
@@ -127,7 +127,7 @@ def hopper_variant(
     tiles: cutlass.Constexpr,
     dtype: cutlass.Constexpr,
 ):
-    """Warpgroup 0 loads, the others multiply and store."""
+    """Warpgroup 0 loads; the others multiply and store."""
     tid, _, _ = cute.arch.thread_idx()
     block, _, _ = cute.arch.block_idx()
     blocks, _, _ = cute.arch.grid_dim()
@@ -195,7 +195,7 @@ def hopper_variant(
                 options_b["cache_policy"] = cutlass.Int64(POLICIES[1])
             stage, parity, turn = cutlass.Int32(0), cutlass.Int32(1), cutlass.Int32(0)
             if cutlass.const_expr(STAGGER > 0):
-                # Clusters with a tile less may begin later: their delays spread over STAGGER ns.
+                # Clusters that have one tile fewer may begin later. Their delays are spread over STAGGER ns.
                 late, begin = first - count % step, cute.arch.globaltimer()
                 if late >= 0 and count > step:
                     delay = cutlass.Int64(late) * STAGGER // (step - count % step)
@@ -277,7 +277,7 @@ def hopper_variant(
             tma_c, 0, cute.make_layout(1), cute.group_modes(sC, 0, 2), cute.group_modes(gC, 0, 2)
         )
 
-        # Whose `empty` this lane arrives at: those of the CTAs that send to this one.
+        # This lane arrives at `empty` of one CTA that sends to this one.
         lane = tid % 32
         other_m = lane - CLUSTER[1]
         if other_m >= rank_m:
@@ -335,7 +335,7 @@ def hopper_variant(
                     stage = cutlass.Int32(0)
                     parity = parity ^ 1
                 if cutlass.const_expr(LATE):
-                    # The tile before this one leaves while this one's first k-tiles are multiplied.
+                    # Store the previous tile while the first k-tiles of this one are multiplied.
                     if index > start:
                         for piece in cutlass.range_constexpr(k, pieces if k == unrolled - 1 else k + 1):
                             rounded.store(packed_pieces[None, None, piece].load())

@@ -3,8 +3,8 @@
     python -m benchmarks.hopper_variants --output F     adds a round to F
 
 `hopper_variant_kernel.py` is the kernel; a variant changes its constants. Each variant is built, launched and
-checked in a process of its own first, which is ended if the kernel hangs. Then all take turns in short rounds
-with `torch.mm`, and the best are run for seconds on end, with the energy that NVML counts.
+checked in its own process first, and that process is killed if the kernel hangs. Then all variants and
+`torch.mm` take turns in short rounds. The best ones also run for seconds while NVML counts the energy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ODD = (1000, 1032, 200)
 SIZES: tuple[Size, ...] = ((4096, 4096, 4096), (8192, 8192, 8192))
 SETS = 4
 FIRST, LAST = 0x12F0000000000000, 0x14F0000000000000
-"""L2 evicts this first, or last."""
+"""Cache policies: L2 evicts the data first, or last."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """What differs from the first variant."""
+        """The constants that differ from those of the first variant."""
         given = [
             f"{one.name}={getattr(self, one.name)}"
             for one in fields(self)
@@ -91,7 +91,7 @@ class Variant:
         return text.replace("policies=(0,0,", "policies=(-,-,") or "base"
 
     def spec(self, mnk: tuple[int, int, int], dtype: str = "f16") -> LaunchSpec:
-        """The launch."""
+        """The launch specification of this variant for one size."""
         m, n, k = mnk
         file, tile, cluster = self.file, self.tile, self.cluster
         rows = tile[0] if self.pingpong else tile[0] // self.consumers
@@ -139,7 +139,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Trial:
-    """A variant, why it was tried, and the ratios to cuBLAS that were predicted, for each size."""
+    """A variant, the reason to try it, and the predicted ratio to cuBLAS for each size."""
 
     variant: Variant
     why: str
@@ -147,7 +147,7 @@ class Trial:
 
 
 def trial(why: str, predicted: dict[int, float], **constants: Any) -> Trial:
-    """A trial."""
+    """A trial of the variant with these constants."""
     return Trial(Variant(**constants), why, predicted)
 
 
@@ -188,7 +188,7 @@ TRIALS = (
 
 
 class Fitted(Loaded):
-    """A variant on the GPU, with as many clusters as fit at once: others would wait until one has ended."""
+    """A variant on the GPU. It starts as many clusters as fit at once; more would have to wait."""
 
     def __init__(self, built: Built, early: bool) -> None:
         super().__init__(built)
@@ -208,7 +208,7 @@ class Fitted(Loaded):
 
 
 def launcher(variant: Variant, built: Built, mnk: Size, sets: list[Any]) -> tuple[Callable[[int], None], int]:
-    """What launches a variant on set `number`, counted round, and how many clusters that starts."""
+    """A function that launches a variant on one of the sets, by number, and the number of its clusters."""
     kernel = Fitted(built, variant.early)
     maps = [
         [
@@ -222,7 +222,7 @@ def launcher(variant: Variant, built: Built, mnk: Size, sets: list[Any]) -> tupl
 
 
 def prepare(number: int, folder: str) -> None:
-    """Build one trial for each size, launch it, and compare its C with PyTorch's: exact sums of integers."""
+    """Build a trial for each size, launch it, and compare C with PyTorch's. Sums of integers are exact."""
     import torch
 
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
@@ -244,7 +244,7 @@ def prepare(number: int, folder: str) -> None:
 
 
 def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], dict[int, str]]:
-    """All trials that build and multiply, and why the others don't."""
+    """All trials that compile and multiply correctly, and for each other trial the reason."""
 
     def one(number: int) -> str:
         command = [sys.executable, "-m", "benchmarks.hopper_variants", "--prepare", str(number), folder]
@@ -265,7 +265,7 @@ def prepared(folder: str, seconds: float) -> tuple[dict[int, dict[Any, Built]], 
 
 
 def several(launch: Callable[[int], None], launches: int) -> Callable[[], None]:
-    """So many launches, one set of buffers after the other."""
+    """A function that calls `launch` `launches` times, with one set of buffers after the other."""
 
     def all_of_them() -> None:
         for number in range(launches):
@@ -275,7 +275,7 @@ def several(launch: Callable[[int], None], launches: int) -> Callable[[], None]:
 
 
 def sustained(launch: Callable[[int], None], work: float, seconds: float) -> dict[str, float]:
-    """What a case reaches on end, with clock and power."""
+    """The rate of a case under sustained load, with clock and power."""
     launches = max(1, int(0.03 / (work / 600e12)))
     found = sustain(several(launch, launches), launches, seconds / 4, seconds)
     tflops = work / found.seconds / 1e12
@@ -288,7 +288,7 @@ def sustained(launch: Callable[[int], None], work: float, seconds: float) -> dic
 
 
 def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> list[dict[str, Any]]:
-    """Short rounds of all, then the best of each size on end."""
+    """Time all variants in short rounds, then the best ones of each size under sustained load."""
     import torch
 
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
@@ -324,7 +324,7 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
             }
         order = sorted(found, key=lambda name: -found[name]["ratio"])
         chosen = [name for name in order if name != "cuBLAS"][:best]
-        # cuBLAS in between, again and again: the GPU warms up.
+        # cuBLAS runs between the others again and again, because the GPU warms up.
         order_of_turns = ["cuBLAS"]
         for at, name in enumerate(chosen):
             order_of_turns += [name, "cuBLAS"] if at % 6 == 5 else [name]
@@ -341,7 +341,7 @@ def measure(right: dict[int, dict[Any, Built]], best: int, seconds: float) -> li
 
 
 def report(rows: list[dict[str, Any]], refused: dict[str, str]) -> str:
-    """The table."""
+    """Format the table."""
     lines = []
     for row in rows:
         steady = row.get("sustained")
@@ -358,7 +358,7 @@ def report(rows: list[dict[str, Any]], refused: dict[str, str]) -> str:
 
 
 def main() -> int:
-    """Measure, write, and print the table."""
+    """Measure, write the result, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=False)
     parser.add_argument("--prepare", nargs=2, metavar=("NUMBER", "FOLDER"))

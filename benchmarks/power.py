@@ -1,4 +1,4 @@
-"""Clock and energy of the first GPU while a kernel runs on it, as NVML says."""
+"""Measure the clock and the energy of the first GPU with NVML while a kernel runs on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FEWEST_STEPS = 3
 
 @dataclass(frozen=True)
 class Reading:
-    """What a kernel's launches took: seconds of one, the clock's median, and watts over the whole time."""
+    """One measurement: seconds for each launch, median clock, mean power, and seconds on the GPU."""
 
     seconds: float
     clock_mhz: float
@@ -29,14 +29,14 @@ class Reading:
 
 @dataclass
 class Meter:
-    """A thread that samples the SM clock and notes when the GPU's energy counter moves on."""
+    """A thread that samples the SM clock and notes each change of the GPU's energy counter."""
 
     clocks: list[float] = field(default_factory=list)
     joules: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def watts(self) -> float:
-        """The slope of the energy over time, through all steps of the counter that were seen."""
+        """The slope of energy over time, fitted to all observed steps of the counter."""
         if len(self.joules) < _FEWEST_STEPS:
             return float("nan")
         return statistics.linear_regression(*zip(*self.joules, strict=True)).slope
@@ -68,11 +68,11 @@ class Meter:
 
 
 def sustain(launch: Callable[[], object], launches: int, settle_s: float, seconds: float) -> Reading:
-    """Run `launch`, which starts `launches` kernels, over and over: first to settle, then measured."""
+    """Call `launch`, which starts `launches` kernels, again and again: to settle first, then to measure."""
     import torch
 
     def busy(span: float) -> tuple[int, float]:
-        """Keep the GPU busy that long; how many calls it finished, and the seconds on the GPU."""
+        """Keep the GPU busy for `span` seconds; return the number of calls, and their seconds on the GPU."""
         first, ends = torch.cuda.Event(enable_timing=True), []
         first.record()
         begun = time.monotonic()
@@ -80,7 +80,7 @@ def sustain(launch: Callable[[], object], launches: int, settle_s: float, second
             launch()
             ends.append(torch.cuda.Event(enable_timing=True))
             ends[-1].record()
-            if len(ends) > _AHEAD:  # the queue stays short, so that the clock on the wall is the GPU's
+            if len(ends) > _AHEAD:  # a short queue keeps the GPU in step with the host's clock
                 ends[-1 - _AHEAD].synchronize()
         ends[-1].synchronize()
         return len(ends), first.elapsed_time(ends[-1]) / 1e3

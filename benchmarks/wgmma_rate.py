@@ -6,7 +6,7 @@
 A kernel fills the GPU with one CTA on each SM, of one or two warpgroups. Random operands are put into shared
 memory once, and a loop multiplies them over and over: four k-tiles of 64, as a GEMM with four stages would.
 Nothing is loaded or stored in the loop. After sixteen turns the accumulators start again from zero, so their
-values stay those of a product with K = 4096. What one launch leaves is compared with NumPy's product.
+values stay those of a product with K = 4096. One launch is compared with NumPy's product.
 
 The loop reads the SM's clock and the nanosecond timer before and after. The first says how many
 multiply-adds an SM does in a cycle; both together say how fast the clock was. A few shapes also run long
@@ -38,7 +38,7 @@ __all__ = ["PEAK", "Loop", "ceiling", "expected", "numbers", "rate_spec"]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 PEAK = 2048
-"""Multiply-adds of a Hopper SM in a cycle, f16: with 132 SMs at 1830 MHz NVIDIA's 989.4 TFLOP/s."""
+"""f16 multiply-adds of a Hopper SM in a cycle. At 1830 MHz, 132 SMs then reach NVIDIA's 989.4 TFLOP/s."""
 K_TILES = 4
 K_TILE_ELEMS = 64
 STEPS = K_TILES * K_TILE_ELEMS // 16
@@ -48,7 +48,7 @@ FMAS = 1 << 31
 """Multiply-adds of each SM in a short launch: a million cycles at the peak."""
 REPEATS = 3
 LONG = 16
-"""How much longer a launch is when the power is read."""
+"""A launch takes this many times longer when the power is measured."""
 SETTLE_S, SUSTAINED_S = 0.4, 1.2
 
 _TEXT = """
@@ -149,7 +149,7 @@ class Loop:
         return 2 * 64 * self.n * 16 * STEPS * turns * self.warpgroups * blocks
 
     def turns(self, fmas: int = FMAS) -> int:
-        """Turns in which an SM does about so many multiply-adds."""
+        """The number of turns in which an SM does about `fmas` multiply-adds."""
         return max(TURNS_OF_A_SUM, fmas // (64 * self.n * 16 * STEPS * self.warpgroups))
 
 
@@ -173,9 +173,9 @@ SUSTAINED = (
 def rate_spec(blocks: int, loop: Loop) -> LaunchSpec:
     """The launch of one loop.
 
-    Parameters: image, what shared memory holds: A (k-tile, warpgroup, 64, 64) unless it is in registers, then
-    B (k-tile, N, 64), f16, in rows of 128 bytes with the 128-byte swizzle; fragments, the A of each thread;
-    c, the accumulators of each thread; times, cycles and nanoseconds of each warpgroup; turns.
+    Parameters: image, the contents of shared memory: A (k-tile, warpgroup, 64, 64) if it is not in registers,
+    then B (k-tile, N, 64), f16, in rows of 128 bytes with the 128-byte swizzle; fragments, the A of each
+    thread; c, the accumulators of each thread; times, cycles and nanoseconds of each warpgroup; turns.
     """
     from_smem = loop.a == "shared memory"
     a_bytes = K_TILES * loop.warpgroups * 64 * 128 if from_smem else 0
@@ -238,7 +238,7 @@ def rate_spec(blocks: int, loop: Loop) -> LaunchSpec:
 
 
 def numbers(spec: LaunchSpec, kind: str = "random") -> tuple[Array, Array]:
-    """What shared memory and the fragments hold: normally distributed numbers, or ones."""
+    """The contents of shared memory and of the fragments: normally distributed numbers, or ones."""
     random = np.random.default_rng(0)
     shapes = [tensor.extents for tensor in spec.tensors[:2]]
     if kind == "equal":
@@ -248,7 +248,7 @@ def numbers(spec: LaunchSpec, kind: str = "random") -> tuple[Array, Array]:
 
 
 def expected(loop: Loop, image: Array, fragments: Array, turns: int) -> Array:
-    """The accumulators of each warpgroup, (warpgroup, 64, N), after so many turns."""
+    """The accumulators of each warpgroup, (warpgroup, 64, N), after `turns` turns."""
     a_elems = K_TILES * loop.warpgroups * 64 * 64 if loop.a == "shared memory" else 0
     b = _unswizzled(image[a_elems : a_elems + K_TILES * loop.n * 64]).reshape(K_TILES, loop.n, 64)
     if a_elems:
@@ -271,14 +271,14 @@ def accumulators(loop: Loop, c: Array) -> Array:
 
 
 def _unswizzled(elements: Array) -> Array:
-    """Rows of 64 elements whose 16-byte units lie in the order of the 128-byte swizzle, put in order."""
+    """Undo the 128-byte swizzle in rows of 64 elements: put their 16-byte units back in order."""
     rows = elements.reshape(-1, 8, 8)
     row = np.arange(len(rows))[:, None]
     return np.ascontiguousarray(rows[row, np.arange(8) ^ row % 8])
 
 
 class Runner:
-    """A loop on the GPU: its buffers, and one launch after the other."""
+    """A loop on the GPU: its buffers and its launches."""
 
     def __init__(self, loop: Loop, built: Built, blocks: int) -> None:
         import torch
@@ -290,11 +290,11 @@ class Runner:
         self._held += [torch.zeros(c, device="cuda"), torch.zeros(times, dtype=torch.int64, device="cuda")]
 
     def launch(self, turns: int) -> None:
-        """Launch it once."""
+        """Launch the loop once."""
         self.kernel.launch(*(one.data_ptr() for one in self._held), np.uint32(turns))
 
     def check(self) -> None:
-        """Errors: GpuError where the accumulators are not the product."""
+        """Launch the loop and compare its accumulators. Errors: GpuError if they are not the product."""
         turns = TURNS_OF_A_SUM + 3
         self.launch(turns)
         found = accumulators(self.loop, self._held[2].cpu().numpy())
@@ -304,7 +304,7 @@ class Runner:
             raise runtime.GpuError(f"{self.loop}: an accumulator is off by {worst:.2e}.")
 
     def times(self) -> tuple[float, float]:
-        """Cycles and nanoseconds of the last launch: the slowest warpgroup's of a CTA, the CTAs' median."""
+        """Cycles and nanoseconds of the last launch: each CTA's slowest warpgroup, and the CTAs' median."""
         by_block = self._held[3].view(self.blocks, -1, 2).amax(dim=1).double()
         cycles, nanoseconds = by_block.median(dim=0).values.tolist()
         return cycles, nanoseconds
@@ -329,7 +329,7 @@ class Runner:
         }
 
     def sustained(self, settle_s: float = SETTLE_S, seconds: float = SUSTAINED_S) -> dict[str, Any]:
-        """The rate when it goes on, with clock and power."""
+        """The rate under sustained load, with clock and power."""
         turns = self.loop.turns(LONG * FMAS)
         reading = sustain(lambda: self.launch(turns), 1, settle_s, seconds)
         cycles, nanoseconds = self.times()
@@ -352,7 +352,7 @@ def build(loop: Loop, blocks: int) -> Built:
 
 
 def ceiling(blocks: int) -> Runner:
-    """What no GEMM can exceed: m64n256k16 with two warpgroups, everything in shared memory, checked."""
+    """The loop whose rate no GEMM can exceed: m64n256k16, two warpgroups, A and B in shared memory."""
     loop = SUSTAINED[0]
     runner = Runner(loop, build(loop, blocks), blocks)
     runner.check()
@@ -360,7 +360,7 @@ def ceiling(blocks: int) -> Runner:
 
 
 def measure(blocks: int) -> dict[str, Any]:
-    """Check and time every loop; each once briefly, some until the power limit acts."""
+    """Check every loop and time it briefly, and time some loops until the power limit acts."""
     loops = list(dict.fromkeys((*SHORT, *SUSTAINED)))
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         built = dict(zip(loops, pool.map(build, loops, [blocks] * len(loops), chunksize=4), strict=True))
@@ -374,7 +374,7 @@ def measure(blocks: int) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Multiply-adds of an SM in a cycle: a line for each N."""
+    """Format the multiply-adds of an SM in a cycle, one line for each N."""
     columns = [(a, warpgroups) for a in ("shared memory", "registers") for warpgroups in (1, 2)]
     found = {(row["a"], row["warpgroups"], row["n"]): row for row in result["rows"]}
     heads = (f"A in {a}, {warpgroups}" for a, warpgroups in columns)
@@ -392,7 +392,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, write, and print the table."""
+    """Measure, write the result, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
