@@ -9,6 +9,7 @@ import pytest
 from cutecourse.errors import CourseError
 from cutecourse.layout import (
     ArithTuple,
+    ComposedLayout,
     CoordinateError,
     DivisibilityError,
     E,
@@ -89,6 +90,11 @@ def test_coordinate__has_to_be_weakly_congruent() -> None:
         slice_(Layout((4, 8)), (None,))
     with pytest.raises(CoordinateError, match="is no integer"):
         Layout((4, 8))((1, 2.5))  # type: ignore[arg-type]
+
+
+def test_slice__finds_no_modes_in_a_swizzle() -> None:
+    with pytest.raises(CoordinateError, match="is no coordinate in S<2,0,3>"):
+        ComposedLayout(Layout(64), 0, Swizzle(2, 0, 3))((None, 1))
 
 
 def test_left_inverse__says_which_stride() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Self, SupportsIndex, TypeAlias
 
 from .dynamic import Dynamic
 from .errors import OperandError
-from .int_tuple import is_int, pretty_str
+from .int_tuple import flatten_to_tuple, is_int, pretty_str
 
 __all__ = ["ArithTuple", "E", "ScaledBasis", "Stride", "StrideLeaf"]
 
@@ -218,3 +218,29 @@ def basis_terms(stride: StrideLeaf, path: tuple[int, ...] = ()) -> tuple[Any, ..
     if isinstance(stride, ScaledBasis) or not path:
         return (stride,)
     return (ScaledBasis(stride, path),) if stride != 0 else ()
+
+
+def coprofile(stride: Any) -> Any:
+    """Say how the values of a layout are nested: 0 for offsets, a tuple of zeros for coordinates."""
+    profile: Any = 0
+    for leaf in flatten_to_tuple(stride):
+        profile = _join(profile, _leaf_profile(leaf))
+    return profile
+
+
+def _leaf_profile(stride: Any) -> Any:
+    if isinstance(stride, ScaledBasis):
+        return _leaf_profile(stride.as_arith_tuple())
+    if isinstance(stride, ArithTuple):
+        return tuple(_leaf_profile(element) for element in stride)
+    return 0
+
+
+def _join(a: Any, b: Any) -> Any:
+    if not isinstance(a, tuple):
+        return b
+    if not isinstance(b, tuple):
+        return a
+    width = max(len(a), len(b))
+    padded = zip(a + (0,) * (width - len(a)), b + (0,) * (width - len(b)), strict=True)
+    return tuple(_join(x, y) for x, y in padded)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .basis import ScaledBasis, make_basis_like
-from .compose import coprofile
+from .basis import ScaledBasis, coprofile, make_basis_like
 from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError
 from .explanation import explained, note
 from .int_tuple import IntTuple, ceil_divide_shape, is_node, product, quotient
-from .layout import Layout, coshape, has_basis, require_layout
-from .simplify import coalesce, filter, flat_modes, from_leaves  # noqa: A004 - CuTe's name
+from .layout import Layout, coshape, from_leaves, has_basis, require_layout
+from .simplify import coalesce, filter, flat_modes  # noqa: A004 - CuTe's name
 
 __all__ = ["complement"]
 

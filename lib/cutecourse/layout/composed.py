@@ -6,9 +6,19 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from .basis import ArithTuple, add_strides
+from .compose_plain import compose_plain
 from .errors import OperandError
-from .int_tuple import Coord, IntTuple, has_underscore, pretty_str
-from .layout import Layout, has_basis
+from .int_tuple import (
+    Coord,
+    IntTuple,
+    check_coordinate,
+    dice_tuple,
+    has_underscore,
+    pretty_str,
+    product,
+    with_zeros,
+)
+from .layout import Layout, dice_layout, has_basis, slice_layout
 from .swizzle import Swizzle
 
 __all__ = ["ComposedLayout", "get_nonswizzle_portion", "get_swizzle_portion", "make_composed_layout"]
@@ -72,9 +82,7 @@ class ComposedLayout:
         """Apply the layout to a coordinate; with a `None` in it, slice instead."""
         crd: Any = coord[0] if len(coord) == 1 else coord
         if has_underscore(crd):
-            from .slicing import slice_
-
-            return slice_(self, crd)
+            return slice_composed(self, crd)
         offset = ArithTuple(self.offset) if isinstance(self.offset, tuple) else self.offset
         return self.inner(add_strides(offset, self.outer(crd)))
 
@@ -141,3 +149,57 @@ def get_nonswizzle_portion(layout: AnyLayout) -> Layout:
     8:1
     """
     return layout.outer if isinstance(layout, ComposedLayout) else layout
+
+
+def slice_composed(layout: ComposedLayout, coord: Any) -> ComposedLayout:
+    """Keep the modes of a composed layout that a coordinate leaves open with `None`; see `slice_`."""
+    if isinstance(layout.outer, Swizzle):
+        check_coordinate(coord, layout.outer, layout)  # a swizzle has no modes
+        return layout
+    rest = slice_layout(layout.outer, coord)
+    if coord is None or _all_open(coord):
+        return layout.replace_outer(rest)
+    if not isinstance(layout.inner, Swizzle):
+        offset = add_strides(layout.offset, layout.outer(with_zeros(coord)))
+        return ComposedLayout(layout.inner, offset, rest)
+    return _slice_swizzled(layout, coord, rest)
+
+
+def _all_open(coord: Any) -> bool:
+    return all(_all_open(part) for part in coord) if isinstance(coord, tuple) else coord is None
+
+
+def _slice_swizzled(layout: ComposedLayout, coord: Any, rest: Layout) -> ComposedLayout:
+    """Slice behind a swizzle; where the slice no longer meets both Y and Z bits, strides say it again.
+
+    Source: what CuTe C++ does for `slice_and_offset` of a swizzled layout; the CuTe DSL keeps the plain
+    layout behind the swizzle `S<0,4,3>` that changes nothing.
+    """
+    swizzle = layout.inner
+    if len(rest) == 0:
+        return ComposedLayout(Swizzle(0, 4, 3), 0, rest)
+    span = abs(swizzle.num_shift)
+    low, between = 1 << swizzle.num_base, 1 << (span - swizzle.num_bits)
+    several = 1 << swizzle.num_bits
+    blocks = Layout((low, several, between, several, 1))
+    swizzled_bits = Layout.unchecked(blocks.shape, (0, blocks.stride[1], 0, blocks.stride[3], 0))
+    taken = dice_layout(layout.outer, coord)
+    fixed = layout.offset ^ compose_plain(swizzled_bits, taken)(dice_tuple(coord, coord))
+    reached = compose_plain(swizzled_bits, rest)
+    active = reached(product(reached.shape) - 1)
+    if active & ~swizzle(active):
+        return ComposedLayout(swizzle, fixed, rest)
+    flipped = swizzle.zzz_mask & -swizzle.zzz_mask
+    read = swizzle.yyy_mask & -swizzle.yyy_mask
+    z_strides, y_strides = [], []
+    for place in range(swizzle.num_bits):
+        z_bit, y_bit = flipped << place, read << place
+        z_strides.append(-z_bit if fixed & y_bit else z_bit)
+        y_strides.append(y_bit - z_bit if fixed & z_bit else y_bit + z_bit)
+    below, above = (z_strides, y_strides) if flipped < read else (y_strides, z_strides)
+    twos = (2,) * swizzle.num_bits
+    plain = Layout.unchecked(
+        (low, twos, between, twos, 1),
+        (1, tuple(below), low * several, tuple(above), low * several * between * several),
+    )
+    return ComposedLayout(Swizzle(0, 4, 3), 0, compose_plain(plain, rest))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .basis import coprofile
 from .complements import complement
-from .compose import composition, coprofile
+from .compose import composition
 from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError, ProfileError
 from .explanation import explained, note

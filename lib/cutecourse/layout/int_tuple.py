@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from .errors import OperandError, ProfileError
+from .errors import CoordinateError, OperandError, ProfileError
 
 IntTuple: TypeAlias = int | tuple["IntTuple", ...]
 """An integer or a tuple of these: a shape, or a coordinate without `_`."""
@@ -266,6 +266,62 @@ def elem_less(a: Any, b: Any) -> bool:
 def has_underscore(coord: Any) -> bool:
     """Tell whether a coordinate keeps a mode (holds a `None`, CuTe's underscore)."""
     return any(leaf is None for leaf in flatten_to_tuple(coord))
+
+
+def with_zeros(coord: Any) -> Any:
+    """Put 0 wherever a coordinate is open.
+
+    >>> with_zeros((None, (3, None)))
+    (0, (3, 0))
+    """
+    if isinstance(coord, tuple):
+        return tuple(with_zeros(element) for element in coord)
+    return 0 if coord is None else coord
+
+
+def slice_tuple(value: Any, coord: Any) -> Any:
+    """Keep the parts of a nested tuple that a coordinate leaves open with `None`, side by side.
+
+    >>> slice_tuple((4, (2, 8)), (None, (1, None)))
+    (4, 8)
+    """
+    return value if coord is None else _parts(value, coord, keep_open=True)
+
+
+def dice_tuple(value: Any, coord: Any) -> Any:
+    """Keep the parts of a nested tuple that a coordinate fixes with a number.
+
+    >>> dice_tuple((4, (2, 8)), (None, (1, None)))
+    (2,)
+    """
+    if coord is not None and not isinstance(coord, tuple):
+        return value
+    return _parts(value, coord, keep_open=False)
+
+
+def _parts(value: Any, coord: Any, *, keep_open: bool) -> tuple[Any, ...]:
+    if isinstance(coord, tuple):
+        pairs = zip(value, coord, strict=True)
+        return tuple(part for v, c in pairs for part in _parts(v, c, keep_open=keep_open))
+    return (value,) if (coord is None) == keep_open else ()
+
+
+def check_coordinate(coord: Any, shape: Any, sliced: Any) -> None:
+    """Refuse to slice `sliced`, which has this shape, by a coordinate that is nested deeper or differently.
+
+    Errors: `CoordinateError`.
+    """
+    if not isinstance(coord, tuple):
+        return
+    if not is_node(shape) or len(coord) != len(shape):
+        raise CoordinateError(
+            f"{pretty_str(coord)} is no coordinate in {pretty_str(shape)}",
+            operation="slice_",
+            operands=(("coordinate", coord), ("layout", sliced)),
+            rule="weak congruence: each entry of the coordinate stands for one mode",
+        )
+    for part, mode in zip(coord, shape, strict=True):
+        check_coordinate(part, mode, sliced)
 
 
 def pretty_str(value: object) -> str:

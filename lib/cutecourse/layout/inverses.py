@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .basis import coprofile
 from .complements import modes_by_coordinate, refuse_partial_coordinates
-from .compose import composition, coprofile
+from .compose import composition
 from .composed import ComposedLayout
 from .errors import DivisibilityError, OperandError
 from .explanation import explained, note
 from .int_tuple import flatten_to_tuple, is_node
-from .layout import Layout, has_basis, require_layout
-from .simplify import coalesce, flat_modes, from_leaves
+from .layout import Layout, from_leaves, has_basis, require_layout
+from .simplify import coalesce, flat_modes
 from .swizzle import Swizzle
 
 __all__ = ["left_inverse", "max_common_layout", "max_common_vector", "right_inverse"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 from .basis import ArithTuple, ScaledBasis, Stride, add_strides, is_basis, make_basis_like, stride_str
 from .dynamic import is_constant
@@ -11,6 +11,8 @@ from .errors import CoordinateError, OperandError, ProfileError
 from .int_tuple import (
     Coord,
     IntTuple,
+    check_coordinate,
+    dice_tuple,
     flatten_to_tuple,
     has_underscore,
     is_congruent,
@@ -20,6 +22,7 @@ from .int_tuple import (
     product,
     product_like,
     quotient,
+    slice_tuple,
     wrap,
 )
 
@@ -52,6 +55,12 @@ class Layout:
     shape: Any
     stride: Any
 
+    parse: ClassVar[Callable[[str], Any]]
+    """Read a layout in CuTe's notation; see `notation.parse`.
+
+    `notation` sets this attribute: the parser also makes composed layouts, and their module imports this one.
+    """
+
     def __init__(self, shape: IntTuple, stride: Stride | None = None) -> None:
         shape = _check_shape(shape)
         stride = compact_stride(shape) if stride is None else _check_stride(stride)
@@ -76,19 +85,6 @@ class Layout:
         object.__setattr__(layout, "stride", stride)
         return layout
 
-    @staticmethod
-    def parse(text: str) -> Any:
-        """Read what the CuTe DSL or CuTe C++ prints: a layout, a swizzle or a composed layout.
-
-        Errors: `NotationError`, with the position of what could not be read.
-
-        >>> Layout.parse("(_64,_8):(_1@0,_1@1)")
-        Layout("(64,8):(1@0,1@1)")
-        """
-        from .notation import parse
-
-        return parse(text)
-
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a Layout does not change; operations return new ones")
 
@@ -106,9 +102,7 @@ class Layout:
         """
         crd: Any = coord[0] if len(coord) == 1 else coord
         if has_underscore(_plain(crd)):
-            from .slicing import slice_
-
-            return slice_(self, crd)
+            return slice_layout(self, crd)
         return crd2idx(crd, self)
 
     def __getitem__(self, mode: int) -> Layout:
@@ -193,6 +187,27 @@ def _check_stride(stride: Any) -> Stride:
 
 def _plain(coord: Any) -> Any:
     return tuple(_plain(element) for element in coord) if isinstance(coord, (tuple, list)) else coord
+
+
+def slice_layout(layout: Layout, coord: Any) -> Layout:
+    """Keep the modes of a plain layout that a coordinate leaves open with `None`; see `slice_`."""
+    check_coordinate(coord, layout.shape, layout)
+    return Layout.unchecked(slice_tuple(layout.shape, coord), slice_tuple(layout.stride, coord))
+
+
+def dice_layout(layout: Layout, coord: Any) -> Layout:
+    """Keep the modes of a plain layout that a coordinate fixes with a number; see `dice`."""
+    check_coordinate(coord, layout.shape, layout)
+    return Layout.unchecked(dice_tuple(layout.shape, coord), dice_tuple(layout.stride, coord))
+
+
+def from_leaves(leaves: Any, *, unpack: bool = True) -> Layout:
+    """Make a layout of pairs of extent and stride; none at all is the layout of the one offset 0."""
+    if not leaves:
+        return Layout.unchecked(1, 0)
+    if unpack and len(leaves) == 1:
+        return Layout.unchecked(*leaves[0])
+    return Layout.unchecked(tuple(extent for extent, _ in leaves), tuple(stride for _, stride in leaves))
 
 
 def compact_stride(shape: Any, start: Any = 1) -> Any:

@@ -29,8 +29,13 @@ def parse(text: str) -> Any:
 
     >>> print(parse("Sw<3,4,3> o _0 o (_8,_64):(_64,_1)"))
     S<3,4,3> o 0 o (8,64):(64,1)
+    >>> Layout.parse("(_64,_8):(_1@0,_1@1)")
+    Layout("(64,8):(1@0,1@1)")
     """
     return _Parser(text).read()
+
+
+Layout.parse = staticmethod(parse)
 
 
 class _Parser:

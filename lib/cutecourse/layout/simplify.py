@@ -9,7 +9,7 @@ from .dynamic import is_constant, is_static
 from .errors import ProfileError
 from .explanation import explained, note
 from .int_tuple import is_node, wrap
-from .layout import Layout, require_layout
+from .layout import Layout, from_leaves, require_layout
 
 __all__ = ["coalesce", "filter", "filter_zeros"]
 
@@ -88,15 +88,6 @@ def _merge(layout: Layout) -> Layout:
                 merged.append((extent, stride))
         note(rule, text, **{"so far": from_leaves(merged)})
     return from_leaves(merged)
-
-
-def from_leaves(leaves: Any, *, unpack: bool = True) -> Layout:
-    """Make a layout of pairs of extent and stride; none at all is the layout of the one offset 0."""
-    if not leaves:
-        return Layout.unchecked(1, 0)
-    if unpack and len(leaves) == 1:
-        return Layout.unchecked(*leaves[0])
-    return Layout.unchecked(tuple(extent for extent, _ in leaves), tuple(stride for _, stride in leaves))
 
 
 def flat_modes(layout: Layout) -> list[tuple[int, Any]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cutecourse.errors import CourseError
+from cutecourse.trace.words import words
 
 __all__ = ["KINDS", "Event", "TraceError", "block_of"]
 
@@ -145,9 +146,7 @@ class Event:
         }
 
     def __str__(self) -> str:
-        from cutecourse.trace.words import words
-
-        return words(self)
+        return words(self.kind, self.data)
 
 
 def block_of(asked: int | Sequence[int]) -> tuple[int, int, int]:

@@ -30,13 +30,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutecourse.trace.event import Event
-from cutecourse.trace.words import barrier_name, number, words
-
-if TYPE_CHECKING:
-    from cutecourse.trace.trace import Trace
+from cutecourse.trace.history import histories, transfers, waits
+from cutecourse.trace.recording import Recording
+from cutecourse.trace.words import barrier_name, number
 
 __all__ = ["TIME_UNIT", "drawn_arrows", "save_chrome", "to_chrome"]
 
@@ -62,20 +61,20 @@ _Unit = tuple[_Cta, int | str]
 """A CTA's thread of the file: a warp by its number, or one of `_BESIDE_WARPS`."""
 
 
-def to_chrome(trace: Trace) -> dict[str, Any]:
+def to_chrome(recording: Recording) -> dict[str, Any]:
     """The trace as the format's JSON object: `traceEvents` and what is said about them.
 
     Units:      `ts` and `dur` in instructions issued (`TIME_UNIT`).
     Simplified: a wait, transfer or MMA that the trace does not see the end of lasts until the trace's end;
                 its `args` say so.
     """
-    return _Export(trace).document()
+    return _Export(recording).document()
 
 
-def save_chrome(trace: Trace, path: str | Path) -> Path:
-    """Write `to_chrome(trace)` to a file, compressed where its name ends in `.gz`, and return its path."""
+def save_chrome(recording: Recording, path: str | Path) -> Path:
+    """Write `to_chrome(recording)` to a file, compressed if its name ends in `.gz`, and return its path."""
     path = Path(path)
-    text = json.dumps(to_chrome(trace), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(to_chrome(recording), allow_nan=False, separators=(",", ":"))
     if path.suffix == ".gz":
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
     else:
@@ -83,11 +82,11 @@ def save_chrome(trace: Trace, path: str | Path) -> Path:
     return path
 
 
-def drawn_arrows(trace: Trace) -> list[tuple[int, str, int, str]]:
+def drawn_arrows(recording: Recording) -> list[tuple[int, str, int, str]]:
     """The arrows of the file: begin and name of the slice that each leaves, and of the one it leads to."""
     return [
         (one.begin, one.name, other.begin, other.name)
-        for _, _, way in _Export(trace).flows
+        for _, _, way in _Export(recording).flows
         for (_, one), (_, other) in pairwise(way)
     ]
 
@@ -102,9 +101,9 @@ class _Slice:
 
 
 class _Export:
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.end = max((event.time for event in trace), default=0) + 1
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.end = max((event.time for event in recording), default=0) + 1
         self.slices: list[_Slice] = []
         self.flows: list[tuple[str, str, list[tuple[int, _Slice]]]] = []
         self.instants: list[tuple[_Unit, str, int, str, dict[str, Any]]] = []
@@ -131,10 +130,13 @@ class _Export:
         self.slices.append(made)
         return made
 
+    def _of(self, kind: str) -> list[Event]:
+        return [event for event in self.recording if event.kind == kind]
+
     def _issues(self) -> None:
         """One slice for what a warp issues at one time: a flow has to find the slice that it starts in."""
         together: dict[tuple[_Unit, int], list[Event]] = defaultdict(list)
-        for event in self.trace:
+        for event in self.recording:
             if event.kind in _ISSUES:
                 together[_unit(event), event.time].append(event)
         for (unit, time), events in together.items():
@@ -143,7 +145,7 @@ class _Export:
             self.issuing.update((event.index, made) for event in events)
 
     def _waits(self) -> None:
-        for wait in self.trace.waits():
+        for wait in waits(self.recording):
             unit = ((wait.cluster, wait.rank), "barriers" if wait.warp is None else wait.warp)
             over = wait.end is not None
             end = self.end if wait.end is None else wait.end
@@ -155,7 +157,7 @@ class _Export:
             self._add(unit, name, wait.begin, max(end, wait.begin + 1), "wait", **args)
 
     def _transfers(self) -> None:
-        for transfer in self.trace.transfers():
+        for transfer in transfers(self.recording):
             issue = transfer.issue
             if issue.data["operation"] == "prefetch":  # it moves nothing that a trace sees arrive
                 continue
@@ -184,10 +186,10 @@ class _Export:
 
     def _commits(self) -> None:
         """A commit lasts until its last arrival; those of one thread and instruction arrive in order."""
-        events = [event for event in self.trace if event.kind == "mma.commit"]
+        events = [event for event in self.recording if event.kind == "mma.commit"]
         places = {_thread(event) for event in events}
         arrivals: dict[tuple[Any, ...], dict[int, deque[Event]]] = {place: {} for place in places}
-        for event in self.trace.of("mbarrier.arrive"):
+        for event in self._of("mbarrier.arrive"):
             if _thread(event) in places:
                 rank = event.data["barrier"]["rank"]
                 arrivals[_thread(event)].setdefault(rank, deque()).append(event)
@@ -212,8 +214,8 @@ class _Export:
                 self.committed.setdefault(index, made)
 
     def _mmas(self) -> None:
-        complete = {event.data["issue"]: event.time for event in self.trace.of("mma.complete")}
-        for event in self.trace.of("mma.issue"):
+        complete = {event.data["issue"]: event.time for event in self._of("mma.complete")}
+        for event in self._of("mma.issue"):
             over = event.index in complete
             done = complete.get(event.index, self.end - 1)
             unit: _Unit = ((event.cluster, event.rank), "tensor core")
@@ -228,7 +230,7 @@ class _Export:
 
     def _rest(self) -> None:
         together: dict[tuple[_Unit, int], list[Event]] = defaultdict(list)
-        for event in self.trace:
+        for event in self.recording:
             outcome = event.data.get("outcome", "passed")
             if event.kind in _ISSUES or event.kind in _IN_SLICES or outcome != "passed":
                 continue
@@ -242,12 +244,12 @@ class _Export:
 
     def _counters(self) -> None:
         offsets: dict[tuple[_Cta, str], set[int]] = defaultdict(set)
-        histories = self.trace.barriers()
-        for history in histories:
+        barriers = histories(self.recording)
+        for history in barriers:
             offsets[(history.cluster, history.rank), _barrier(history.name, history.offset)].add(
                 history.offset
             )
-        for history in histories:
+        for history in barriers:
             cta = (history.cluster, history.rank)
             name = _barrier(history.name, history.offset)
             if len(offsets[cta, name]) > 1:
@@ -326,20 +328,20 @@ class _Export:
                     "args": {series: value},
                 }
             )
-        trace = self.trace
+        recording = self.recording
         return {
             "traceEvents": events,
             "displayTimeUnit": "ms",
             "otherData": {
                 "timeUnit": TIME_UNIT,
-                "title": trace.title,
-                "kernel": trace.kernel,
-                "device": trace.device,
-                "grid": str(trace.grid),
-                "block": str(trace.block),
-                "cluster": str(trace.cluster),
-                "seed": trace.seed,
-                "events": len(trace),
+                "title": recording.title,
+                "kernel": recording.kernel,
+                "device": recording.device,
+                "grid": str(recording.grid),
+                "block": str(recording.block),
+                "cluster": str(recording.cluster),
+                "seed": recording.seed,
+                "events": len(recording),
             },
         }
 
@@ -378,8 +380,8 @@ class _Export:
         return {used: len(pids) + 1 + place for place, used in enumerate(sorted(self._units(), key=order))}
 
     def _names(self, pids: dict[_Cta, int], tids: dict[tuple[_Unit, int], int]) -> Iterable[dict[str, Any]]:
-        blocks = {(event.cluster, event.rank): event.block for event in self.trace}
-        clustered = self.trace.cluster != (1, 1, 1)
+        blocks = {(event.cluster, event.rank): event.block for event in self.recording}
+        clustered = self.recording.cluster != (1, 1, 1)
         for cta, pid in pids.items():
             cluster, rank = cta
             name = f"CTA {blocks[cta]}" if cta in blocks else "CTA"
@@ -432,7 +434,7 @@ def _thread(event: Event) -> tuple[Any, ...]:
 def _about(*events: Event) -> dict[str, Any]:
     """The details that a viewer shows when the reader clicks on a slice or an instant."""
     if len(events) > 1:
-        return {"events": [event.index for event in events], "what": [words(event) for event in events]}
+        return {"events": [event.index for event in events], "what": [str(event) for event in events]}
     (event,) = events
     about: dict[str, Any] = {"event": event.index, "line": event.line}
     if event.lane is not None:
@@ -455,7 +457,7 @@ def _short(event: Event) -> str:
 def _name(events: list[Event]) -> str:
     """The name of an instant: one event in words, several by their kinds."""
     if len(events) == 1:
-        return words(events[0])
+        return str(events[0])
     return ", ".join(f"{kind} ({count})" for kind, count in Counter(event.kind for event in events).items())
 
 

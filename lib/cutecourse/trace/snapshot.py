@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cutecourse.dtypes import DTYPES, DType, decode
 from cutecourse.trace.event import Event, TraceError, block_of
-from cutecourse.trace.words import barrier_name, html_table, number, text_table, words
+from cutecourse.trace.words import barrier_name, html_table, number, text_table
 
 __all__ = ["CtaMemory", "Mbarrier", "Replay", "Snapshot", "SnapshotDifference", "find_variable", "runs_of"]
 
@@ -261,7 +261,7 @@ class Snapshot:
         """When it was, in one line."""
         what = f"{self.kernel or 'a kernel'} at {self.when}"
         if self.event is not None:
-            return f"{what} (line {self.event.line}, {words(self.event)})"
+            return f"{what} (line {self.event.line}, {self.event})"
         return f"{what}, {self.error.splitlines()[0]}" if self.error else what
 
     def _rows(self) -> list[tuple[str, str]]:

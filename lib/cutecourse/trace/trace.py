@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cutecourse.trace import export, history
 from cutecourse.trace.event import KINDS, Event, TraceError, plain
 from cutecourse.trace.filters import Numbers, conditions, kinds_named
-from cutecourse.trace.snapshot import Replay, Snapshot
+from cutecourse.trace.recording import Recording
+from cutecourse.trace.snapshot import Snapshot
 from cutecourse.trace.touches import Touch, touches
-from cutecourse.trace.words import Table, number, place, words
+from cutecourse.trace.words import Table, number, place
 
 __all__ = ["Trace"]
 
@@ -22,38 +23,12 @@ _HEAD = ("#", "time", "CTA", "warp", "line", "event")
 
 
 @dataclass(frozen=True, repr=False)
-class Trace:
-    """The events of one launch, oldest first, and which launch it was.
+class Trace(Recording):
+    """A recording of a launch, with what can be asked of it.
 
     Filters (`of`, `where`) give a smaller trace, in which events keep their index. Times count the
     instructions that the machine had issued: they order events, and tell nothing of a GPU's time.
     """
-
-    events: tuple[Event, ...]
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int] = (1, 1, 1)
-    seed: int = 0
-    device: str = "emulator"
-    variables: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """The shared variables: name to (first byte, byte behind the last)."""
-    memory: bool = False
-    """True if loads and stores were recorded as well."""
-    whole: tuple[Event, ...] = field(default=(), compare=False)
-    replay: Replay | None = field(default=None, compare=False)
-    """The object that runs the launch again for snapshots; None for a trace from a file."""
-
-    @property
-    def all_events(self) -> tuple[Event, ...]:
-        """The events of the launch, also those that a filter has left out."""
-        return self.whole or self.events
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.events)
 
     def _with(self, keep: Callable[[Event], bool]) -> Trace:
         kept = tuple(event for event in self.events if keep(event))
@@ -259,15 +234,6 @@ class Trace:
         """
         return export.save_chrome(self, path)
 
-    @property
-    def title(self) -> str:
-        """The launch in one line, with the number of events."""
-        cluster = "" if self.cluster == (1, 1, 1) else f", cluster {self.cluster}"
-        return (
-            f"{self.kernel or 'a kernel'} on the {self.device}: grid {self.grid}, block {self.block}"
-            f"{cluster}, seed {self.seed}, {number(len(self), 'event')}"
-        )
-
     def table(self, limit: int | None = _SHOWN_ROWS) -> Table:
         """The events, one a row, as text and for a notebook; beyond the limit the first and the last ones.
 
@@ -296,7 +262,7 @@ class Trace:
 def _row(event: Event, several_clusters: bool) -> tuple[str, ...]:
     cta = f"{event.cluster}:{event.rank}" if several_clusters else str(event.rank)
     line = "-" if event.line is None else str(event.line)
-    return (str(event.index), str(event.time), cta, place(event.warp, event.lane), line, words(event))
+    return (str(event.index), str(event.time), cta, place(event.warp, event.lane), line, str(event))
 
 
 def _event(given: Mapping[str, Any]) -> Event:

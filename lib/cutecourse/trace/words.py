@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from cutecourse.trace.event import Event
-
 __all__ = ["Table", "barrier_name", "html_table", "in_runs", "number", "place", "runs", "text_table", "words"]
 
 
-def words(event: Event) -> str:
-    """The event in one line: its kind, then what it did. A fence's name says it all."""
-    if event.kind == "fence":
-        return str(event.data["name"])
-    detail = _DETAILS[event.kind](event.data)
-    return f"{event.kind}: {detail}" if detail else event.kind
+def words(kind: str, data: Mapping[str, Any]) -> str:
+    """An event in one line: its kind, then what it did. A fence's name says it all."""
+    if kind == "fence":
+        return str(data["name"])
+    detail = _DETAILS[kind](data)
+    return f"{kind}: {detail}" if detail else kind
 
 
 def barrier_name(barrier: Mapping[str, Any] | None) -> str:

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from html import escape
 
 from cutecourse.trace import Event
-from cutecourse.trace.words import html_table, in_runs, number, place, text_table, words
+from cutecourse.trace.words import html_table, in_runs, number, place, text_table
 
 __all__ = [
     "Pair",
@@ -68,7 +68,7 @@ def _cells(event: Event | None, elsewhere: int | None, ended: str) -> tuple[str,
         f"{event.cluster}:{event.rank}",
         place(event.warp, event.lane),
         line,
-        words(event),
+        str(event),
     )
 
 

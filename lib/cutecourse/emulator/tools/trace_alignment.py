@@ -20,7 +20,7 @@ from typing import Any
 
 from cutecourse.emulator.tools.explore_tables import Pair, paired, pairs_html, pairs_text
 from cutecourse.trace import Event, Trace
-from cutecourse.trace.words import number, words
+from cutecourse.trace.words import number
 
 __all__ = ["Parting", "Stop", "TraceAlignment", "align_traces"]
 
@@ -177,7 +177,7 @@ class TraceAlignment:
     @staticmethod
     def _does(event: Event | None, stop: Stop | None) -> str:
         if event is not None:
-            return f"it continues at PTX line {event.line} with {words(event)}"
+            return f"it continues at PTX line {event.line} with {event}"
         return "it has no further event" + (f": the launch ends with {stop.error}" if stop else "")
 
 

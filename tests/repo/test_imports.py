@@ -1,0 +1,101 @@
+"""No module of the library imports, by any path, a module that imports it."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(__file__).parents[2] / "lib"
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """The file of each module of `cutecourse`; a package is named without its `__init__`."""
+    files = {}
+    for path in sorted((root / "cutecourse").rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
+
+
+def imported_names(module: str, path: Path) -> Iterator[str]:
+    """The dotted names that a file imports anywhere: at its top, for types only, or inside a function.
+
+    `from a.b import c` gives `a.b.c`, which is a module or a name in `a.b`.
+    """
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = [*base, *(node.module.split(".") if node.module else [])]
+            yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+def import_graph(root: Path) -> dict[str, set[str]]:
+    """For each module, the modules of `cutecourse` that its file names in an import.
+
+    Importing `a.b` runs `a/__init__.py` first. That alone is no edge: only what a file names counts.
+    """
+    files = modules(root)
+    graph: dict[str, set[str]] = {module: set() for module in files}
+    for module, path in files.items():
+        for name in imported_names(module, path):
+            while name and name not in files:
+                name = name.rpartition(".")[0]
+            if name:
+                graph[module].add(name)
+    return graph
+
+
+def import_circle(graph: dict[str, set[str]]) -> list[str]:
+    """The modules of one circle, each of which imports the next; the first one again at the end."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))  # graphlib lists what is imported before what imports it
+    return []
+
+
+def test_library__has_no_import_circle():
+    graph = import_graph(LIBRARY)
+    assert len(graph) > 300, "the library's modules were not found"
+    circle = import_circle(graph)
+    assert not circle, " imports\n".join(circle)
+
+
+@pytest.mark.parametrize(
+    ("in_a", "in_b"),
+    [
+        ("import cutecourse.p.b", "import cutecourse.p.a"),
+        ("from cutecourse.p import b", "from cutecourse.p import a"),
+        ("from . import b", "def f():\n    from .a import x"),
+        ("from .b import y", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import a"),
+    ],
+)
+def test_import_circle__is_found(tmp_path: Path, in_a: str, in_b: str):
+    write_package(tmp_path, a=in_a, b=in_b)
+    assert set(import_circle(import_graph(tmp_path))) == {"cutecourse.p.a", "cutecourse.p.b"}
+
+
+def test_import_circle__goes_through_a_package_whose_name_is_imported(tmp_path: Path):
+    write_package(tmp_path, __init__="from .a import x", a="from cutecourse.p import x")
+    circle = import_circle(import_graph(tmp_path))
+    assert circle in (
+        ["cutecourse.p", "cutecourse.p.a", "cutecourse.p"],
+        ["cutecourse.p.a", "cutecourse.p", "cutecourse.p.a"],
+    )
+
+
+def test_import_circle__is_none_where_a_package_imports_its_modules(tmp_path: Path):
+    write_package(tmp_path, __init__="from .a import x", a="from .b import y\nimport numpy", b="")
+    assert import_circle(import_graph(tmp_path)) == []
+
+
+def write_package(root: Path, **texts: str) -> None:
+    package = root / "cutecourse" / "p"
+    package.mkdir(parents=True)
+    for name, text in {"__init__": "", **texts}.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
