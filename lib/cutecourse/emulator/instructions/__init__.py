@@ -1,1 +1,1 @@
-"""What each instruction means, one folder for each family."""
+"""The meaning of each instruction, one folder for each family."""

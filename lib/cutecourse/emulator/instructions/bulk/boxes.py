@@ -94,13 +94,13 @@ class Box:
     bound: BoundTensorMap
     coords: tuple[int, ...]
     stores: bool
-    """Whether it is written: an H200 writes the whole of a 16-byte chunk in which the tensor's row ends."""
+    """True if the box is written: an H200 writes the whole 16-byte chunk in which the tensor's row ends."""
     inside: Window
-    """What of it lies in the tensor."""
+    """The part of the box that lies in the tensor."""
     _tiles: dict[tuple[int, bool], list[Tile]] = field(default_factory=dict)
 
     def window(self, part: Range) -> Window:
-        """What of a part of the box lies in the tensor."""
+        """The tensor's share of a part of the box."""
         low, high = zip(*part, strict=True)
         return self.bound.window(self.coords, low, high, whole_chunks=self.stores)
 
@@ -112,7 +112,7 @@ class Box:
         return self.bound.from_first(self.inside)
 
     def tiles(self, offset: int, *, whole: bool) -> list[Tile]:
-        """What of it lands on its own, all of it or its parts; copies to places that are alike share it."""
+        """The tiles that land on their own: the box or its parts. Copies to similar offsets share them."""
         key = (offset & 1023, whole)
         found = self._tiles.get(key)
         if found is None:

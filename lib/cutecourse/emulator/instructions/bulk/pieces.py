@@ -28,7 +28,7 @@ class Piece(Protocol):
     """A part of a copy into shared memory that lands on its own."""
 
     n_bytes: int
-    """What the mbarrier counts for it."""
+    """The bytes that the mbarrier counts for the piece."""
     covered: Chunks
     """Where it goes: numbers of chunks, counted from `first_chunk` of the copy; a slice where they are
     neighbours, which NumPy is faster with."""

@@ -59,7 +59,7 @@ def _string(site: Site, bundle: Bundle, lane: int, address: int) -> str:
 
 
 def _format(site: Site, bundle: Bundle, lane: int, template: str, values: int) -> str:
-    """What printf makes of a template and the arguments packed at a generic address."""
+    """Format a template as printf does, with the arguments packed at a generic address."""
     at = values
 
     def take(size: int) -> bytes:

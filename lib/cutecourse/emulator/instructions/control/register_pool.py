@@ -132,7 +132,7 @@ def _start(site: Site) -> int | None:
 
 
 def _increases(site: Site) -> list[int]:
-    """What the kernel's setmaxnreg.inc ask for."""
+    """The counts that the kernel's setmaxnreg.inc instructions ask for."""
     found = []
     for function in site.program.flat.values():
         for one in function.instructions:
@@ -161,9 +161,9 @@ class _Pool:
     rank: int
     start: int
     held: NDArray[np.int64] = field(init=False)
-    """How many the threads of each warp have: shape (warps of a block, n)."""
+    """Registers of each thread of a warp: shape (warps of a block, n)."""
     free: NDArray[np.int64] = field(init=False)
-    """How many registers are in the pool, for one warp: shape (n,)."""
+    """Registers in the pool, in registers per thread of one warp: shape (n,)."""
     waiting: list[tuple[Bundle, Split]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -260,7 +260,7 @@ class _PoolWait:
         return self.site.line
 
     def describe(self, cluster: int) -> str:
-        """How many registers are missing, and who has them."""
+        """Say how many registers are missing and which warps hold them."""
         missing = self.count - int(self.pool.held[self.warp, cluster])
         free = int(self.pool.free[cluster])
         late = []

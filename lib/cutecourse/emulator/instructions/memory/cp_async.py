@@ -29,7 +29,7 @@ Lanes = NDArray[np.bool_]
 
 
 class _Copy:
-    """What one cp.async asked for and has not been given yet, lane by lane."""
+    """The bytes that one cp.async has still to bring, lane by lane."""
 
     def __init__(
         self,

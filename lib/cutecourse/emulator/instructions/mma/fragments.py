@@ -56,12 +56,12 @@ class Fragment:
 
     @property
     def n_elements(self) -> int:
-        """How many elements a lane holds."""
+        """The number of elements in a lane."""
         return int(self.row.shape[1])
 
     @property
     def n_registers(self) -> int:
-        """How many registers a lane gives for the operand."""
+        """The number of registers that a lane uses for the operand."""
         return self.n_elements // self.per_register
 
     @property

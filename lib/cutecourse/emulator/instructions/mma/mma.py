@@ -167,7 +167,7 @@ def mma_sync(site: Site) -> Step:
 
 
 def _operation(site: Site, form: MmaForm) -> Any:
-    """What computes D from the matrices A, B and C; takes the modifiers that change it."""
+    """The function that computes D from A, B and C, chosen by the form and the instruction's modifiers."""
     if form.a == "b1":
         gate = site.expect("xor", "and")
         if not site.has("popc"):

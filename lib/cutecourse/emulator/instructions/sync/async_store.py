@@ -64,7 +64,7 @@ _TYPES = {
 
 
 def _define(site: Site, kind: str, count: int, space: str, update: Update | None) -> Step:
-    """What both share: check where the lanes point to, and do each lane's work later."""
+    """Define st.async or red.async: check the lanes' addresses now, and do each lane's work later."""
     if not site.has("mbarrier::complete_tx::bytes") and update is None:
         site.unsupported("it needs .mbarrier::complete_tx::bytes")
     n_bytes = (type_bits(kind) or 8) // 8

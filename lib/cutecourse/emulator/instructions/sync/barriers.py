@@ -81,7 +81,7 @@ class _Barriers:
     waiting: list[list[tuple[Bundle, Split]]] = field(init=False)
     sums: NDArray[np.int64] = field(init=False)
     live: NDArray[np.int64] | None = None
-    """How many warps of each block have not ended; None when a warp has ended since it was counted."""
+    """Live warps of each block; None if a warp has ended since the last count."""
 
     def __post_init__(self) -> None:
         n = self.cohort.n
@@ -91,7 +91,7 @@ class _Barriers:
         self.waiting = [[] for _ in range(N_BARRIERS)]
 
     def live_warps(self) -> NDArray[np.int64]:
-        """How many warps of each block have not ended."""
+        """Count the warps of each block that have not ended."""
         if self.live is None:
             bundles = [b for b in self.cohort.bundles if b.rank == self.rank]
             self.live = np.sum([b.live.any(axis=1) for b in bundles], axis=0, dtype=np.int64)
@@ -209,7 +209,7 @@ def _uniform(site: Site, bundle: Bundle, split: Split, row: NDArray[Any], what: 
 
 
 def _define(site: Site, *, sync: bool, reduction: _Reduction | None, first: int, aligned: bool) -> Step:
-    """What all forms share: gather the warp's lanes, count its arrival, and wait if the form does."""
+    """Define any form: gather the warp's lanes, count its arrival, and wait if the form waits."""
     barrier_slot = site.source(first, "u32")
     counted = len(site.operands) > first + (2 if reduction else 1)
     count_slot = site.source(first + 1, "u32") if counted else None

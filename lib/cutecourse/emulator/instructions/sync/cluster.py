@@ -63,7 +63,7 @@ class _ClusterBarrier(Observer):
         return cohort.own(cls)
 
     def _live(self) -> NDArray[np.int64]:
-        """How many threads of each cluster have not ended."""
+        """Count the threads of each cluster that have not ended."""
         live = [b.live.sum(axis=1) for b in self.cohort.bundles]
         found: NDArray[np.int64] = np.sum(live, axis=0, dtype=np.int64)
         return found
@@ -139,7 +139,7 @@ class _ClusterWait:
     barrier: _ClusterBarrier
 
     def describe(self, warp: int) -> str:
-        """Who has not come."""
+        """Name the warps that have not arrived."""
         absent = self.barrier.missing(warp)
         shown = []
         for bundle, lanes in absent[:6]:

@@ -106,7 +106,7 @@ def inval(site: Site) -> Step:
 
 
 def _transaction(site: Site, change: Callable[[MBarrier, int, Origin], None]) -> Step:
-    """What expect_tx and complete_tx share: a number of bytes in each active lane."""
+    """Define expect_tx or complete_tx: each active lane gives a number of bytes."""
     _semantics(site, "relaxed")
     space = take_shared_space(site)
     site.type("b64")
@@ -160,7 +160,7 @@ def complete_tx(site: Site) -> Step:
 
 
 def _arrival(site: Site, *, drop: bool) -> Step:
-    """What arrive and arrive_drop share."""
+    """Define arrive or arrive_drop."""
     expects = site.has("expect_tx")
     no_complete = site.has("noComplete")
     _semantics(site, "release", "relaxed")
@@ -273,14 +273,14 @@ def pending_count(site: Site) -> Step:
 
 
 class _Asked(Counter[Site]):
-    """How often a warp's mbarrier.test_wait have asked in vain since the last answer."""
+    """Counts, for each mbarrier.test_wait of a warp, the tests that failed since the last success."""
 
     def __init__(self, bundle: Bundle) -> None:
         super().__init__()
 
 
 class _Look:
-    """How test_wait and try_wait see a phase: by a state token, or by its parity."""
+    """The test of a phase by test_wait and try_wait: by a state token or by the phase's parity."""
 
     def __init__(self, site: Site) -> None:
         self.site = site

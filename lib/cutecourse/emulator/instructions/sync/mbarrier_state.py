@@ -119,7 +119,7 @@ class MBarrier:
         """Copies have brought bytes in phases up to this one, counted from 1."""
         self.waiters: list[Group] = []
         self.notes: list[tuple[str, int, int, Origin]] = []
-        """What happened, (what, phase, how many, who), oldest first; `history` sorts it."""
+        """Events (what, phase, how many, who), oldest first; `history` sorts them."""
 
     # --- what happens to it ---------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class MBarrier:
         return {"rank": self.rank, "offset": self.offset, "name": self.name}
 
     def state(self) -> dict[str, int]:
-        """What it holds, for events."""
+        """The barrier's state, for events."""
         return {"phase": self.phase, "pending": self.pending, "tx": self.tx}
 
     def where(self) -> str:
@@ -356,7 +356,7 @@ class MBarrier:
         return f"mbarrier {self.name}" if self.name else "the mbarrier"
 
     def missing(self) -> str:
-        """What the current phase waits for, in words."""
+        """Say which arrivals and bytes the current phase lacks."""
         what = f"{self.pending} of {self.expected} arrivals" if self.pending else ""
         if self.tx > 0:
             what += f"{' and ' if what else ''}{self.tx} bytes"
@@ -367,7 +367,7 @@ class MBarrier:
         return what
 
     def came(self, phase: int) -> list[tuple[str, int, Origin]]:
-        """What happened in a phase: what, how many, and who; oldest first."""
+        """The events of a phase except init: what, how many, and who; oldest first."""
         return [
             (what, count, origin)
             for (what, at, *_), (count, origin) in self.history.items()
@@ -406,7 +406,7 @@ class MBarriers:
         return found
 
     def holds(self, barrier: MBarrier) -> bool:
-        """Whether an object is still there, and nothing was stored over it."""
+        """True if no store has overwritten the object."""
         return not self._written[barrier.word]
 
     def _nothing(

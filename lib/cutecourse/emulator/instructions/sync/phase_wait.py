@@ -92,7 +92,7 @@ class PhaseWait:
         return self.groups
 
     def key(self) -> tuple[int, ...]:
-        """Who waits where for what: the same when the same wait begins anew."""
+        """Identify the wait by bundle, line, barriers and phases: a repeated wait has the same key."""
         what = [part for group in self.groups for part in (id(group.barrier), group.barrier.phase)]
         return (id(self.bundle), self.line, *what)
 
@@ -113,7 +113,7 @@ class PhaseWait:
         put(self.bundle.rows["pred"][self.target], answer, self.split.mask)
 
     def describe(self, warp: int) -> str:
-        """What the lanes of a warp wait for."""
+        """Say what the lanes of a warp are waiting for."""
         rows = []
         for group in self.groups:
             if group.warp == warp:

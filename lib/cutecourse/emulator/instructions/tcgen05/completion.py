@@ -1,4 +1,4 @@
-"""What a tcgen05.mma does when it completes: it reads A, B and D as they are then, multiplies, and writes D.
+"""Completion of tcgen05.mma: it reads the A, B and D of that moment, multiplies, and writes D.
 
 Several that stand behind each other and add to one D may complete at once. Each rounds for itself, so the
 numbers are those of one after the other; what they read is gathered and made numbers once.

@@ -42,7 +42,7 @@ _WARPS = 4
 
 
 class _Access:
-    """What ld and st share: the shape, the address, and the cells of a warp."""
+    """The shape, the address, and the cells of a warp: common to ld and st."""
 
     def __init__(self, site: Site, *, stores: bool) -> None:
         if not (site.has("sync") and site.has("aligned")):
@@ -189,7 +189,7 @@ def ld(site: Site) -> Step:
 
 @dataclass(eq=False, slots=True)
 class _Store:
-    """What a tcgen05.st has to write when its warp waits for it."""
+    """The values that a tcgen05.st writes when its warp waits for it."""
 
     memory: TensorMemory
     lane: _Places
@@ -211,7 +211,7 @@ class _Stores(dict[int, list[_Store]]):
 
 
 def _stores(bundle: Bundle) -> dict[int, list[_Store]]:
-    """What the warps of a bundle have stored and not waited for, by the cluster's position."""
+    """Stores that the warps of a bundle have issued and not waited for, by the cluster's position."""
     return bundle.own(_Stores)
 
 

@@ -60,7 +60,7 @@ class Multiplication:
                 check_source(self.origin, rank, chunks, what, issued=issued)
 
     def touches(self) -> list[dict[str, Any]]:
-        """What it reads and writes, for its event."""
+        """The memory that the operation reads and writes, for its event."""
         cohort, plan, place = self.origin.bundle.cohort, self.plan, self.place
         found = []
         for position, rank in enumerate(place.ranks):

@@ -56,7 +56,7 @@ class Operands:
             site.invalid(f"{site.instruction.name} takes {at + 2} operands at most, not {len(operands)}")
 
     def read(self, bundle: Bundle, lanes: NDArray[np.int64]) -> list[Asked]:
-        """What each of some lanes asks for."""
+        """The multiplication that each of these lanes asks for."""
 
         def values(rows: NDArray[Any]) -> list[int]:
             found: list[int] = rows.reshape(-1)[lanes].tolist()

@@ -37,7 +37,7 @@ _PLANS = 1024
 
 
 class Plan:
-    """What the operands of a tcgen05.mma stand for, the same in all clusters."""
+    """The decoded operands of a tcgen05.mma, which are the same in all clusters."""
 
     def __init__(self, origin: Origin, operands: Operands, asked: Asked, kind: str, group: int) -> None:
         """Errors: InvalidOperand, AddressError."""
@@ -62,7 +62,7 @@ class Plan:
         self.parts = parts_of(shape.m, shape.n, group, self.lane) if self.lane in self.lanes else ()
         self.regions = [region_of(part, self.column, part.stop - part.first) for part in self.parts]
         self.collected = (self.a_in_tmem, asked.a, shape.m, shape.a, shape.a_k_major)
-        """What tells A from another one in the collector buffer."""
+        """The key that identifies A in the collector buffer."""
 
     def _matrix(self, origin: Origin, name: str, bits: int, extent: int, *, k_major: bool) -> SharedMatrix:
         """A CTA's part of a matrix; each CTA has its part of `extent`."""
@@ -123,7 +123,7 @@ class Place:
             for position, each in enumerate(self.ranks)
             for one in self.matrices
         ]
-        """What is read in shared memory: of which rank, its name and chunks."""
+        """The operands in shared memory: rank, name and chunks of each."""
 
     @property
     def matrices(self) -> tuple[MultipliedMatrix, ...]:

@@ -39,9 +39,9 @@ _ALONE = 8
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """What lets operations of one thread complete at once, if they are neighbours in the queue.
+    """Lets operations of one thread complete at once, if they are neighbours in the queue.
 
-    Those with one `key` do, by `complete`, which takes the `member` of each in order.
+    Operations with the same `key` are passed to one call of `complete`, which takes their `member`s in order.
     """
 
     key: Hashable
@@ -77,7 +77,7 @@ class Operation:
         self.work: PendingWork
 
     def follows(self, earlier: Operation) -> bool:
-        """Whether it completes behind another that was issued before it."""
+        """True if the operation must complete after `earlier`, which was issued before it."""
         if self.touches is None:
             return earlier.thread == self.thread
         if earlier.touches is None:
@@ -89,7 +89,7 @@ class Operation:
         return False
 
     def links(self, other: Operation) -> bool:
-        """Whether it may complete at once with another one, if they are neighbours."""
+        """True if the operation may complete at once with `other`, provided that they are neighbours."""
         if self.link is None or other.link is None or self.work.done:
             return False
         return self.thread == other.thread and self.link.key == other.link.key
@@ -119,7 +119,7 @@ class Queue:
         operation.work = machine.defer(partial(self._complete, operation))
 
     def of_thread(self, origin: Origin) -> list[Operation]:
-        """What a thread has issued and is not complete."""
+        """The operations that a thread has issued and that are not complete."""
         mine = (id(origin.bundle), origin.lane)
         return [operation for operation in self.waiting if operation.thread == mine]
 

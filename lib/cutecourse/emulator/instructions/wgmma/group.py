@@ -42,14 +42,14 @@ class InFlight(Protocol):
 
     @property
     def under_way(self) -> bool:
-        """Whether it has still to complete."""
+        """True until the operation is complete."""
 
     def settle(self) -> None:
         """Complete it now, where it can be."""
 
 
 class Issued(Protocol):
-    """What happens when warps come to an instruction."""
+    """Actions at the first and at the last warp that reaches an instruction."""
 
     def begin(self, bundle: Bundle) -> None:
         """The first warp has come."""
@@ -79,11 +79,11 @@ class Warpgroup:
     rank: int
     bundles: list[Bundle]
     common: deque[_Common] = field(default_factory=deque)
-    """What some warps have come to and others have not, oldest first."""
+    """Instructions that some warps have reached and others have not, oldest first."""
     passed: int = 0
-    """How many instructions all four have come to."""
+    """The number of instructions that all four warps have reached."""
     position: list[int] = field(default_factory=lambda: [0] * WARPS)
-    """How many each warp has come to."""
+    """The number of instructions that each warp has reached."""
     running: list[InFlight] = field(default_factory=list)
     """Operations that are issued and not complete, oldest first."""
     issues: list[int | None] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""What one wgmma.mma_async of a warpgroup is, from its issue until it has read its operands and written D.
+"""One wgmma.mma_async of a warpgroup, from its issue until it has read its operands and written D.
 
-Where the elements lie in registers, with g = lane / 4, t = lane % 4 and the warp w of the four:
+The elements lie in these registers, with g = lane / 4, t = lane % 4 and the warp w of the four:
 
     D, 32 bits each      register 4 j + 2 h + p       row 16 w + 8 h + g, column 8 j + 2 t + p
     D, two of 16 bits    register 2 j + h             the same, p the half
@@ -73,7 +73,7 @@ class Form:
 
     @property
     def whole(self) -> bool:
-        """Whether the numbers are whole."""
+        """True if the elements are integers."""
         return self.d == "s32"
 
 
@@ -181,7 +181,7 @@ class Multiplication:
 
     @property
     def under_way(self) -> bool:
-        """Whether it has still to complete."""
+        """True until the operation is complete."""
         return self.work is None or not self.work.done
 
     def settle(self) -> None:

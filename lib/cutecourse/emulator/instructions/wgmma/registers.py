@@ -61,7 +61,7 @@ def _vector(operands: tuple[Operand, ...], scope: Scope) -> Iterator[Register]:
 
 
 def share(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
-    """Whether two sets of watched registers have one in common."""
+    """True if two sets of watched registers have a register in common."""
     return bool(len(one) and len(other)) and _share(one.tobytes(), other.tobytes())
 
 
@@ -77,9 +77,9 @@ class Flight:
     def __init__(self, bundle: Bundle) -> None:
         count = len(bundle.program.own(Watched).numbers)
         self.written = np.zeros((count, bundle.n), dtype=np.int32)
-        """How many operations in flight have a register in D."""
+        """The number of operations in flight that have the register in D."""
         self.read = np.zeros((count, bundle.n), dtype=np.int32)
-        """How many have it in A."""
+        """The number of operations in flight that have the register in A."""
         self.touched = np.ones((count, bundle.n), dtype=np.bool_)
         """Used by other instructions with no wgmma.fence since; so are all before the first."""
         self.changed = np.zeros((count, bundle.n), dtype=np.bool_)
@@ -87,7 +87,7 @@ class Flight:
         self.open: list[deque[tuple[InFlight, int]]] = [deque() for _ in range(bundle.n)]
         """Of each warp, oldest first: its operations that it has not waited for, and each one's group."""
         self.committed = [0] * bundle.n
-        """How many groups each warp has committed."""
+        """The number of groups that each warp has committed."""
         self.total = 0
 
     @classmethod
