@@ -83,6 +83,7 @@ lint: $(VENV)/.all.stamp ## Style, types and imports only (a few seconds)
 check: $(VENV)/.all.stamp ## Say whether recordings, exercises and lock files are those of their sources
 	$(PY) -m tools.record --check
 	$(PY) -m tools.exercises --check
+	$(PY) -m tools.emulator_coverage
 	$(PY) tools/lock.py --check
 
 record: $(VENV)/.all.stamp ## Run the chapters and the solutions here and keep their outputs (ARGS=01: one chapter)

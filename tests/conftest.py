@@ -196,7 +196,7 @@ def skip_table(skipped: list[tuple[str, str]], left_out: Counter[tuple[str, str]
     """Return the lines of the summary: each reason with its count, and below it which tests.
 
     `skipped` holds (reason, test id), `left_out` how many tests by (reason, file). A long group is told by
-    file with counts.
+    file with counts, except for the cases that are not yet recorded on hardware.
     """
     groups: dict[str, list[str]] = defaultdict(list)
     for reason, test in [*skipped, *left_out.elements()]:
@@ -204,7 +204,8 @@ def skip_table(skipped: list[tuple[str, str]], left_out: Counter[tuple[str, str]
     lines = []
     for reason, tests in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
         lines.append(f"{len(tests)} did not run: {reason}")
-        if len(tests) <= _NAMES_SHOWN_AT_MOST and all("::" in test for test in tests):
+        few = len(tests) <= _NAMES_SHOWN_AT_MOST or reason == machine.NOT_YET_RECORDED
+        if few and all("::" in test for test in tests):
             lines += [f"    {test}" for test in sorted(tests)]
         else:
             files: dict[str, int] = defaultdict(int)

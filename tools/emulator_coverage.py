@@ -1,18 +1,25 @@
-"""What the emulator knows, and how each instruction was verified: counted from its registry and its cases.
+"""Count how each instruction of the emulator was verified, from the registry and the cases.
+
+python -m tools.emulator_coverage      name the cases that are not yet recorded on hardware
 
 Nothing here is typed: instructions, meanings, sources, simplifications and refusals come from the registry's
-docstrings, hazards from `cutecourse.emulator.HAZARDS`, and counts from the PTX texts of the cases that stand
-in the recordings.
+docstrings, hazards from `cutecourse.emulator.HAZARDS`, and counts from the PTX texts of the cases.
+
+A case is in one of three states. It is recorded if an H200 ran this very text. It is "specification only" if
+its header says why no H200 can run it. Otherwise it is not yet recorded on hardware: until somebody with an
+H200 records it, only its own expectation tests it.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import hashlib
 import html
 import inspect
 import json
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,13 +28,15 @@ from pathlib import Path
 
 from cutecourse import emulator
 from cutecourse.emulator.core.registry import InstructionInfo, lookup, supported_instructions
+from cutecourse.kernels.spec import runs_on
 from cutecourse.ptx import parse
 from cutecourse.ptx.scopes import flatten
-from tools.paths import ROOT, AuthoringError, relative
+from tools.paths import RECORDED_ON, ROOT, AuthoringError, relative
 
 TESTS = ROOT / "tests" / "emulator"
 
 _SPECIFICATION_ONLY = re.compile(r"^// specification_only: *(.+)$", re.MULTILINE)
+_TARGET = re.compile(r"^\.target +(\w+)", re.MULTILINE)
 _SECTION = re.compile(r"^(\w+): +(.*?)(?=^\w+: |\Z)", re.MULTILINE | re.DOTALL)
 # An instruction in the text of a test: after a guard or whatever ends a statement, and before its semicolon.
 _STATEMENT = re.compile(
@@ -36,7 +45,7 @@ _STATEMENT = re.compile(
 
 
 class BadCoverage(AuthoringError):
-    """The recordings are not of the cases: one is missing, has changed since, or is gone."""
+    """A recording does not belong to its case's text, or a case says wrongly whether an H200 can run it."""
 
 
 @dataclass
@@ -47,6 +56,8 @@ class Count:
     """Cases with it whose outputs a GPU gave."""
     forms: set[str] = field(default_factory=set)
     """Its different spellings, with all modifiers, in those."""
+    unrecorded: set[str] = field(default_factory=set)
+    """Cases with it that an H200 can run and has not run yet."""
     specification: set[str] = field(default_factory=set)
     """Cases with it that no GPU at hand could run, compared with what the document says."""
     modules: set[str] = field(default_factory=set)
@@ -59,6 +70,8 @@ class Coverage:
 
     counts: dict[str, Count]
     recorded: frozenset[str]
+    unrecorded: dict[str, frozenset[str]]
+    """The cases that are not yet recorded on hardware, each with the spellings that no recorded case has."""
     specification: frozenset[str]
     reasons: frozenset[str]
     """Why cases are specification only."""
@@ -69,41 +82,66 @@ class Coverage:
 def measure(folder: Path = TESTS) -> Coverage:
     """Count the cases and the test modules under `folder`, which has cases/ and recordings/h200/.
 
-    Errors: BadCoverage, where a case has neither a recording nor a reason, or has both, or is not what was
-    recorded, or where a recording's case is gone.
+    Errors: BadCoverage if a recording is of another text than its case has now or of a case that is gone, or
+    if a case that is not recorded can run on no H200 and does not say so, or says so and is recorded.
     """
     hashes, machines = _recordings(folder / "recordings" / "h200")
     counts = {info.name: Count() for info in supported_instructions()}
     recorded, specification, reasons = set(), set(), set()
+    unrecorded: dict[str, set[str]] = {}
     for path in sorted((folder / "cases").glob("*/*.ptx")):
         text = path.read_text(encoding="utf-8")
         case = f"{path.parent.name}/{path.stem}"
         reason = _SPECIFICATION_ONLY.search(text)
-        if bool(reason) == (case in hashes):
-            problem = "is recorded, and not specification only" if reason else "was never recorded"
-            raise BadCoverage(f"{relative(path)}: the case {problem}")
-        if not reason and hashes[case] != hashlib.sha256(text.encode()).hexdigest():
-            raise BadCoverage(f"{relative(path)}: the case has changed since it was recorded")
+        if problem := _problem(text, hashes.get(case), reason):
+            raise BadCoverage(f"{relative(path)}: {problem}")
+        forms = list(_instructions(text))
         if reason:
             specification.add(case)
             reasons.add(reason[1])
-        else:
+        elif case in hashes:
             recorded.add(case)
-        for info, form in _instructions(text):
+        else:
+            unrecorded[case] = {form for _, form in forms}
+        for info, form in forms:
             count = counts[info.name]
             if reason:
                 count.specification.add(case)
-            else:
+            elif case in hashes:
                 count.recorded.add(case)
                 count.forms.add(form)
+            else:
+                count.unrecorded.add(case)
     if gone := hashes.keys() - recorded:
-        raise BadCoverage(f"recordings of cases that are gone: {', '.join(sorted(gone))}")
+        raise BadCoverage(f"recordings of cases that are gone: {', '.join(sorted(gone))}; {_FORGET}")
     for path in sorted(folder.glob("test_*.py")):
         for info in _named_in_test(path):
             counts[info.name].modules.add(path.stem)
+    known = {form for count in counts.values() for form in count.forms}
     return Coverage(
-        counts, frozenset(recorded), frozenset(specification), frozenset(reasons), frozenset(machines)
+        counts,
+        frozenset(recorded),
+        {case: frozenset(forms - known) for case, forms in unrecorded.items()},
+        frozenset(specification),
+        frozenset(reasons),
+        frozenset(machines),
     )
+
+
+_FORGET = "`python -m tools.record_cases --forget` removes such recordings"
+
+
+def _problem(text: str, recorded: str | None, reason: re.Match[str] | None) -> str | None:
+    """Say why a case is in none of the three states, or None."""
+    if reason:
+        return "the case is recorded, so it is not specification only" if recorded else None
+    if recorded:
+        stale = recorded != hashlib.sha256(text.encode()).hexdigest()
+        return f"the case has changed since it was recorded; {_FORGET}" if stale else None
+    target = _TARGET.search(text)
+    if target is not None and not runs_on(target[1], RECORDED_ON):
+        return f"no H200 runs {target[1]}: say in the header `specification_only: ` and why"
+    return None
 
 
 def _recordings(folder: Path) -> tuple[dict[str, str], set[str]]:
@@ -177,14 +215,34 @@ def _summary() -> str:
     known = [info for info in supported_instructions() if not info.refused]
     counts = [coverage.counts[info.name] for info in known]
     on_gpu = sum(bool(count.recorded) for count in counts)
-    specified = sum(bool(count.specification) and not count.recorded for count in counts)
-    reasons = "; ".join(sorted(coverage.reasons))
+    waiting = sum(bool(count.unrecorded) and not count.recorded for count in counts)
+    specified = sum(bool(count.specification) and not count.recorded | count.unrecorded for count in counts)
+    groups = [
+        f"{on_gpu} stand in cases that a GPU ran",
+        f"{waiting} only in cases that are not yet recorded on hardware" if waiting else "",
+        f"{specified} only in cases that follow the specification",
+        f"{len(known) - on_gpu - waiting - specified} in none",
+    ]
+    missing, reasons = len(coverage.unrecorded), "; ".join(sorted(coverage.reasons))
+    states = [
+        f"{len(coverage.recorded)} cases were recorded ({_plain('; '.join(sorted(coverage.machines)))})",
+        f"{missing} {'is' if missing == 1 else 'are'} not yet recorded on hardware" if missing else "",
+        f"{len(coverage.specification)} are specification only ({_plain(reasons)})",
+    ]
     return (
-        f"{len(known)} instructions: {on_gpu} stand in cases that a GPU ran, {specified} only in cases that"
-        f" follow the specification, {len(known) - on_gpu - specified} in none.\n\n"
-        f"{len(coverage.recorded)} cases were recorded ({_plain('; '.join(sorted(coverage.machines)))});"
-        f" {len(coverage.specification)} are specification only ({_plain(reasons)})."
+        f"{len(known)} instructions: {', '.join(filter(None, groups))}.\n\n{'; '.join(filter(None, states))}."
     )
+
+
+def _unrecorded_rows() -> str:
+    """The cases that wait for an H200, and the spellings that nothing else was recorded with."""
+    rows = [
+        [_code(case), ", ".join(f"`{form}`" for form in sorted(forms)) or "none"]
+        for case, forms in _measured().unrecorded.items()
+    ]
+    if not rows:
+        return "None: an H200 has run every case that it can run."
+    return _table(["case", "forms that no recorded case has"], rows)
 
 
 def _unmet() -> str:
@@ -243,6 +301,8 @@ def _verified(info: InstructionInfo, counts: dict[str, Count], infos: Iterable[I
     count = counts[info.name]
     if count.recorded:
         return "H200"
+    if count.unrecorded:
+        return "its cases' expectations"
     if count.specification:
         return "specification"
     others = [other.name for other in infos if other.define is info.define and counts[other.name].recorded]
@@ -289,6 +349,7 @@ def _error_rows() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "summary": _summary,
     "unmet": _unmet,
+    "unrecorded": _unrecorded_rows,
     "instructions": _instruction_rows,
     "refused": _refused_rows,
     "simplified": _simplified_rows,
@@ -318,3 +379,29 @@ def _plain(text: str) -> str:
     parts = text.split("`")
     parts[::2] = [re.sub(r"([\\*|<>\[\]$~])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)
+
+
+def main(arguments: list[str] | None = None, folder: Path = TESTS) -> int:
+    """The command line; returns the exit status."""
+    argparse.ArgumentParser(
+        prog="python -m tools.emulator_coverage", description="Name what is not yet recorded on hardware."
+    ).parse_args(arguments)
+    try:
+        unrecorded = measure(folder).unrecorded
+    except BadCoverage as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if not unrecorded:
+        print("every case that an H200 can run has been recorded")
+        return 0
+    print("not yet recorded on hardware:")
+    for case, forms in unrecorded.items():
+        print(f"    {case}" + (f" (no recorded case has {', '.join(sorted(forms))})" if forms else ""))
+    families = dict.fromkeys(case.partition("/")[0] for case in unrecorded)
+    print("record them on a machine with an NVIDIA H200:")
+    print(f"    python -m tools.record_cases --family {' '.join(families)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

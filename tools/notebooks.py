@@ -16,8 +16,16 @@ from nbformat import NotebookNode
 import cutecourse
 from cutecourse.kernels.files import SOURCES, SpecError
 from cutecourse.kernels.hunting import HUNTS, hunt
+from cutecourse.kernels.spec import runs_on
 from cutecourse.kernels.twinning import TWINS, twin_text
-from tools.paths import AuthoringError, exercise_sources, notebook_of, notebook_sources, relative
+from tools.paths import (
+    RECORDED_ON,
+    AuthoringError,
+    exercise_sources,
+    notebook_of,
+    notebook_sources,
+    relative,
+)
 from tools.plain_markdown import plain
 from tools.tidy import drop_code, restore_widgets, store_widgets
 
@@ -239,6 +247,14 @@ def check_solutions() -> list[Difference]:
     for source in exercise_sources():
         found += _check_one(source, solution_notebook(source))
     return found
+
+
+def not_on_hardware(recording: NotebookNode) -> list[str]:
+    """The kernels that a recording ran on the emulator because no GPU was there, though an H200 runs them."""
+    runs = recording.metadata[METADATA_KEY]["runs"]
+    return sorted(
+        {run["kernel"] for run in runs if not run["gpu_at_hand"] and runs_on(run["target"], RECORDED_ON)}
+    )
 
 
 def _check_one(source: Path, notebook: NotebookNode) -> list[Difference]:

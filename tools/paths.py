@@ -1,4 +1,4 @@
-"""Where the course's files lie, and which chapters there are."""
+"""Where the course's files lie, which chapters there are, and what records them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ EXERCISE_SOURCES = EXERCISES / "sources"
 SOLUTIONS = EXERCISES / "solutions"
 BACK_MATTER = ("intro", "tour", "notation", "symptoms", "emulator", "errata")
 """The pages behind the chapters that have cells, and so a recorded notebook."""
+RECORDED_ON = (9, 0)
+"""The compute capability of the H200, on which pages and emulator cases are recorded."""
 
 _PAGE = re.compile(r"(?P<number>\d\d)(?P<part>[a-z]?)_\w+")
 

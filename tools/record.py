@@ -21,6 +21,7 @@ from tools import exercises, facts, tidy
 from tools.execute import Execution, execute
 from tools.notebooks import (
     METADATA_KEY,
+    RECORD_COMMAND,
     StaleRecording,
     check_pages,
     check_solutions,
@@ -28,6 +29,7 @@ from tools.notebooks import (
     differences,
     how_to_record,
     kernel_hash,
+    not_on_hardware,
     read_recording,
     read_source,
     text_differences,
@@ -139,6 +141,14 @@ def _check() -> int:
         print(f"{len(found)} differences; record anew with: python -m tools.record", file=sys.stderr)
         return 1
     print("every recording belongs to what is in the tree")
+    sources = [*notebook_sources(), *exercise_sources()]
+    missing = {source: kernels for source in sources if (kernels := not_on_hardware(read_recording(source)))}
+    if missing:
+        print("not yet recorded on hardware, because no GPU was there:")
+        for source, kernels in missing.items():
+            print(f"    {relative(notebook_of(source))}: {', '.join(kernels)}")
+        print("record them on a machine with an NVIDIA H200:")
+        print(f"    {RECORD_COMMAND} {' '.join(dict.fromkeys(source.stem for source in missing))}")
     return 0
 
 

@@ -2,12 +2,14 @@
 
 Beside it goes what the driver answers to tensor maps that break its rules.
 
-    python tools/record_cases.py [--commit HASH] [--date YYYY-MM-DD] [--output FILE] [--only FAMILY/VARIANT
-    ...] [--family FAMILY ...]
+python -m tools.record_cases                  every case
+python -m tools.record_cases --family mma     the cases of these families, and no other file
+python -m tools.record_cases --only mma/f16   run the cases whose names begin so, and write nothing
+python -m tools.record_cases --forget         no GPU needed: remove recordings of cases that have changed
 
-Needs NumPy, ml_dtypes and cuda-bindings, and no installation of the package. Where there is no git, say
-with --commit (or CUTECOURSE_COMMIT) which commit this is. A case that the GPU refuses is named at the end,
-and the file is not written.
+Recording needs NumPy, ml_dtypes and cuda-bindings, and no installation of the package. Where there is no git,
+say with --commit (or CUTECOURSE_COMMIT) which commit this is. A case that the GPU refuses is named at the
+end, and the file is not written.
 """
 
 from __future__ import annotations
@@ -41,7 +43,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=ptx_cases.RECORDING)
     parser.add_argument("--only", nargs="+", default=None, help="cases to run, without writing a file")
     parser.add_argument("--family", nargs="+", default=None, help="families to record, and no other file")
+    parser.add_argument(
+        "--forget", action="store_true", help="remove the recordings of cases that have changed or are gone"
+    )
     options = parser.parse_args(arguments)
+    if options.forget:
+        return _forget(options.output)
 
     cases = [c for c in ptx_cases.all_cases() if not c.specification_only]
     families = sorted({c.path.parent.name for c in cases})
@@ -86,6 +93,21 @@ def main(arguments: list[str] | None = None) -> int:
             rules = options.output.with_name(tensor_map_rules.RECORDING.name)
             tensor_map_rules.write(header, gpu.tensor_map_answers(), rules)
             print(f"written: {rules}")
+    return 0
+
+
+def _forget(folder: Path) -> int:
+    """Remove stale recordings and say which."""
+    from support import ptx_cases, ptx_recordings
+
+    cases = ptx_cases.all_cases()
+    names = {case.name for case in cases}
+    removed = ptx_recordings.forget(cases, folder)
+    for name in removed:
+        state = "which is now not yet recorded on hardware" if name in names else "whose case is gone"
+        print(f"removed the recording of {name}, {state}")
+    if not removed:
+        print("every recording belongs to its case")
     return 0
 
 

@@ -18,6 +18,7 @@ from cutecourse.emulator.core.registry import lookup, supported_instructions
 from cutecourse.emulator.errors import UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from support.pages import parse
+from tools import emulator_coverage
 from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, markdown, measure
 from tools.paths import BOOK
 
@@ -54,11 +55,14 @@ def instructions_of(case: str) -> frozenset[str]:
 
 @cache
 def recounted() -> dict[str, Counter[str]]:
-    """How many recorded, and how many other cases have each instruction."""
+    """How many recorded cases, and how many that only follow the specification, have each instruction."""
     counts: dict[str, Counter[str]] = {"recorded": Counter(), "specification": Counter()}
     for path in (TESTS / "cases").glob("*/*.ptx"):
         case = f"{path.parent.name}/{path.stem}"
-        counts["recorded" if case in recorded_cases() else "specification"].update(instructions_of(case))
+        if case in recorded_cases():
+            counts["recorded"].update(instructions_of(case))
+        elif "\n// specification_only:" in path.read_text():
+            counts["specification"].update(instructions_of(case))
     return counts
 
 
@@ -167,12 +171,63 @@ def one_family(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_measure__refuses_a_case_that_was_never_recorded(one_family: Path) -> None:
-    path = one_family / "recordings" / "h200" / "elect.json"
-    data = json.loads(path.read_text())
-    data["cases"].popitem()
-    path.write_text(json.dumps(data))
-    with pytest.raises(BadCoverage, match="never recorded"):
+@pytest.fixture
+def unrecorded(one_family: Path) -> Path:
+    """A new case: a recorded one with an instruction more."""
+    folder = one_family / "cases" / "elect"
+    new = folder / "new.ptx"
+    new.write_text((folder / "masks.ptx").read_text().replace("    ret;", "    nanosleep.u32 20;\n    ret;"))
+    return new
+
+
+@pytest.mark.usefixtures("unrecorded")
+def test_measure__counts_what_is_not_yet_recorded_apart(one_family: Path) -> None:
+    coverage = measure(one_family)
+    assert coverage.unrecorded == {"elect/new": frozenset({"nanosleep.u32"})}
+    assert coverage.recorded == coverage.counts["elect.sync"].recorded == {"elect/exited", "elect/masks"}
+    assert (
+        coverage.counts["elect.sync"].unrecorded == coverage.counts["nanosleep"].unrecorded == {"elect/new"}
+    )
+    assert not coverage.counts["nanosleep"].recorded | coverage.counts["nanosleep"].specification
+
+
+@pytest.mark.usefixtures("unrecorded")
+def test_pages__say_what_is_not_yet_recorded(one_family: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator_coverage, "_measured", lambda: measure(one_family))
+    assert _rows(markdown("unrecorded")) == {"elect/new": ["`nanosleep.u32`"]}
+    assert "1 is not yet recorded on hardware" in markdown("summary")
+    assert _rows(markdown("instructions"))["nanosleep"][COMPARED] == "its cases' expectations"
+
+
+@pytest.mark.usefixtures("unrecorded")
+def test_command__names_what_is_not_yet_recorded_and_says_how_to_record_it(
+    one_family: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert emulator_coverage.main([], one_family) == 0
+    said = capsys.readouterr().out
+    assert "    elect/new (no recorded case has nanosleep.u32)\n" in said
+    assert "    python -m tools.record_cases --family elect\n" in said
+
+
+def test_command__says_when_everything_is_recorded(
+    one_family: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert emulator_coverage.main([], one_family) == 0
+    assert "every case that an H200 can run has been recorded" in capsys.readouterr().out
+
+
+def test_command__fails_for_a_stale_recording(one_family: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = next((one_family / "cases" / "elect").glob("*.ptx"))
+    path.write_text(path.read_text() + "\n")
+    assert emulator_coverage.main([], one_family) == 1
+    assert f"elect/{path.name}: the case has changed" in capsys.readouterr().err
+
+
+def test_measure__refuses_an_unrecorded_case_that_an_h200_cannot_run(
+    one_family: Path, unrecorded: Path
+) -> None:
+    unrecorded.write_text(unrecorded.read_text().replace(".target sm_90", ".target sm_100"))
+    with pytest.raises(BadCoverage, match=r"no H200 runs sm_100: .*specification_only"):
         measure(one_family)
 
 

@@ -15,10 +15,18 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import cutecourse
-from tools import notebooks, tidy
+from tools import notebooks, record, tidy
 from tools.execute import CellFailed, execute
 from tools.notebooks import METADATA_KEY, as_notebook, differences, kernel_hash
-from tools.paths import AuthoringError, UnknownChapter, chapter_number, chapter_pages, choose, page_number
+from tools.paths import (
+    CHAPTERS,
+    AuthoringError,
+    UnknownChapter,
+    chapter_number,
+    chapter_pages,
+    choose,
+    page_number,
+)
 from tools.plain_markdown import UntranslatableMarkdown, plain
 
 KERNEL = "cutecourse.kernels.spec"  # any module: its hash is taken the same way
@@ -107,6 +115,34 @@ def test_kernel_hash__is_that_of_the_launch_and_of_the_kernel(
 
 def test_differences__see_a_notebook_that_no_recorder_wrote() -> None:
     assert "carries no 'cutecourse' metadata" in _texts(new_notebook(cells=[new_code_cell("a")]), "a")[0]
+
+
+def _with_runs(*runs: tuple[str, str, str, bool]) -> NotebookNode:
+    recording = _recording("a")
+    names = ("kernel", "where", "target", "gpu_at_hand")
+    recording.metadata[METADATA_KEY]["runs"] = [dict(zip(names, run, strict=True)) for run in runs]
+    return recording
+
+
+def test_check__lists_kernels_that_an_h200_could_have_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recordings = {
+        "01_hello_layout": _with_runs(("copy", "emulator", "sm_90", False), ("copy", "gpu", "sm_90", True)),
+        "02_hello_mma": _with_runs(("asked", "emulator", "sm_80", True)),
+        "11a_hello_umma": _with_runs(("blackwell", "emulator", "sm_100a", False)),
+    }
+    sources = [CHAPTERS / f"{name}.md" for name in recordings]
+    monkeypatch.setattr(record, "notebook_sources", lambda: sources)
+    monkeypatch.setattr(record, "exercise_sources", list)
+    monkeypatch.setattr(record, "read_recording", lambda source: recordings[source.stem])
+    for name in ("check_pages", "check_solutions"):
+        monkeypatch.setattr(record, name, list)
+    assert record.main(["--check"]) == 0
+    said = capsys.readouterr().out
+    assert "not yet recorded on hardware" in said
+    assert "    notebooks/01_hello_layout.ipynb: copy\n" in said
+    assert said.endswith("    python -m tools.record 01_hello_layout\n")
 
 
 def test_stable_ids__follow_from_the_text_alone() -> None:

@@ -113,6 +113,18 @@ def test_skip_table__tells_long_groups_by_file(request: pytest.FixtureRequest, r
     ]
 
 
+def test_skip_table__names_every_case_that_is_not_yet_recorded(
+    request: pytest.FixtureRequest, repository: Path
+) -> None:
+    conftest = request.config.pluginmanager.get_plugin(str(repository / "tests" / "conftest.py"))
+    assert conftest is not None
+    tests = [f"tests/a.py::test[float/{i}]" for i in range(10, 50)]
+    lines = conftest.skip_table([(machine.NOT_YET_RECORDED, test) for test in tests], Counter())
+    assert lines[0].startswith("40 did not run: not yet recorded on hardware")
+    assert "python -m tools.record_cases" in lines[0]
+    assert lines[1:] == [f"    {test}" for test in tests]
+
+
 @pytest.mark.browser
 def test_guarded_context__reaches_this_machine_and_nothing_else(browser: Any, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(
@@ -166,10 +178,14 @@ def test_too_old_for__tells_what_the_gpu_has_and_what_is_needed(
 
 
 def test_passed__has_the_inputs_of_today(request: pytest.FixtureRequest) -> None:
+    # Where a program is missing, the test did not run and the closing list says so. Somebody who adds a PTX
+    # case needs no ptxas.
     changed = {
         unchanged.key(item)
         for item in request.session.items
-        if item.get_closest_marker("inputs") and not unchanged.passed(item)
+        if item.get_closest_marker("inputs")
+        and not unchanged.passed(item)
+        and all(machine.find_program(name) for marker in item.iter_markers("program") for name in marker.args)
     }
     assert sorted(changed) == [], "run `python -m tools.record_inputs` and commit tests/passed.json"
 

@@ -12,6 +12,8 @@ from cutecourse.kernels.spec import compute_capability_of, runs_on
 
 MIN_COMPUTE_CAPABILITY = (8, 0)
 """The course's PTX is sm_80's, so an older GPU cannot run it."""
+NOT_YET_RECORDED = "not yet recorded on hardware ('python -m tools.record_cases' does it on an NVIDIA H200)"
+"""Why a PTX case is compared with no recording. The closing list names each such case."""
 
 # Where Linux distributions put Chromium; $CUTECOURSE_CHROMIUM comes first.
 _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -26,9 +26,26 @@ def unpack(packed: dict[str, Any], like: np.ndarray) -> np.ndarray:
 
 
 def read(folder: Path = RECORDING) -> dict[str, Any]:
-    """All families' cases together, under the head of the first file."""
+    """The recorded cases of all families by name."""
     files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    return {**files[0], "cases": {name: entry for one in files for name, entry in one["cases"].items()}}
+    return {name: entry for one in files for name, entry in one["cases"].items()}
+
+
+def forget(cases: list[Case], folder: Path) -> list[str]:
+    """Remove the recordings of cases that have changed or are gone; return their names."""
+    current = {case.name: case.sha256 for case in cases}
+    removed = []
+    for path in sorted(folder.glob("*.json")):
+        header = json.loads(path.read_text())
+        recorded = header.pop("cases")
+        kept = {name: entry for name, entry in recorded.items() if entry["ptx_sha256"] == current.get(name)}
+        if len(kept) == len(recorded):
+            continue
+        removed += sorted(recorded.keys() - kept.keys())
+        path.unlink()
+        if kept:
+            write(header, kept, path)
+    return removed
 
 
 def write_families(
