@@ -44,6 +44,12 @@ def test_repository__is_clean(repository: Path, command: tuple[str, ...]) -> Non
         ("layout/__init__.py", "import cutecourse.runtime", "a row imports only the rows below it"),
         ("checks/__init__.py", "import cutecourse.widgets", "a row imports only the rows below it"),
         ("newcomer.py", "", "a row imports only the rows below it"),
+        (
+            "emulator/core/machine.py",
+            "import cutecourse.emulator.checks",
+            "within the emulator, a row imports",
+        ),
+        ("emulator/newcomer.py", "", "within the emulator, a row imports"),
         ("emulator/__init__.py", "import cutecourse.layout", "the machine's side never imports CuTe's side"),
         (
             "ptx/__init__.py",
