@@ -96,7 +96,7 @@ SEVERITIES = ("error", "warning", "note", "off")
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """What can go wrong in a kernel, and how grave it is where a launch does not say otherwise."""
+    """A mistake in a kernel, and its severity unless a launch chooses another one."""
 
     name: str
     severity: str
@@ -105,7 +105,7 @@ class Hazard:
     """Why it has this severity."""
     what: str = ""
     fixed: bool = False
-    """Whether a launch cannot choose another severity, since it could not go on."""
+    """True if a launch cannot choose another severity, because it could not go on."""
     kind: type[EmulatorError] | None = None
     """The class of the error that ends a launch, its own alone."""
 

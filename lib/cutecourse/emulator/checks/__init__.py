@@ -1,1 +1,1 @@
-"""What a correct kernel must keep to, checked while it runs: races, order, operands, provenance."""
+"""Rules for correct kernels, checked while they run: races, order, operands, provenance."""

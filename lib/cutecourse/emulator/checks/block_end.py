@@ -1,4 +1,4 @@
-"""What a block leaves behind when it ends: mbarriers in the middle of a phase, and loads under way."""
+"""Leftovers of a block that ends: mbarriers in the middle of a phase, and loads under way."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ def _look(barrier: MBarrier) -> None:
 
 
 def _under_way(barrier: MBarrier) -> Origin | None:
-    """Who has asked for a copy that has still to bring bytes to it; None for nobody."""
+    """The thread that issued a copy whose bytes have not all reached the barrier; None if there is none."""
     return next(origins_under_way(barrier.cohort, barrier.cluster, barrier.rank, barrier.offset), None)
 
 
 def _last(barrier: MBarrier, what: str) -> Origin:
-    """Who did something to it last."""
+    """The last thread that did `what` to the barrier."""
     return next(origin for (did, *_), (_, origin) in reversed(barrier.history.items()) if did == what)
 
 
 def unexpected_multicast(barrier: MBarrier) -> Origin | None:
-    """Who has sent bytes by a multicast to a phase in which the CTA expects none at all; None for nobody."""
+    """The thread that multicast bytes to a phase in which the CTA expects none; None if there is none."""
     came = barrier.came(barrier.phase)
     if barrier.tx >= 0 or any(what == "expect_tx" for what, _, _ in came):
         return None
@@ -90,7 +90,7 @@ def unexpected_multicast(barrier: MBarrier) -> Origin | None:
 
 
 def unexpected(barrier: MBarrier) -> str:
-    """What is wrong where `unexpected_multicast` finds somebody."""
+    """Describe the problem that `unexpected_multicast` has found."""
     return (
         f"the multicast brought {number(-barrier.tx, 'byte')} to {barrier.where()}, but its phase"
         f" {barrier.phase} expects none. Does the mask name one CTA too many, or does that CTA lack an"

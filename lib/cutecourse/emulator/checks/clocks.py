@@ -1,9 +1,10 @@
-"""What each warp knows of the others: vector clocks, which barriers, mbarriers and waits carry on.
+"""Vector clocks: what each warp knows of the others, passed on by barriers, mbarriers and waits.
 
 A *component* is something whose deeds come one after another: a warp, an mbarrier (its phases), the
-tcgen05.mma of a warp, the bulk groups of a thread. Each component counts. A warp's clock tells for each
-component how far it has heard of it: what a component did before that is over for the warp, what it did
-later may still be under way. Who arrives at a barrier leaves its clock there, who has waited takes it.
+tcgen05.mma of a warp, the bulk groups of a thread. Each component counts its deeds. For each component, a
+warp's clock holds the last deed that the warp knows of: earlier deeds are over for the warp, and later ones
+may still be under way. A warp that arrives at a barrier leaves its clock there, and a warp that has waited
+takes it over.
 
 Numbers are kept as they are compared. A deed's *tag* is its count, shifted left, with the PTX line in the
 low bits; a clock's entry is the count behind the last known one, shifted alike. So a deed is known where its
@@ -66,7 +67,7 @@ class BarrierClock:
         self.made = (0, 0)
         """The component and the tag of its mbarrier.init."""
         self.heard: set[Bundle] = set()
-        """Whose warps are known to know of it."""
+        """The bundles whose warps are known to know the barrier."""
 
     def arrive(self, row: Row) -> None:
         """Something comes to the barrier that knows what `row` tells."""
@@ -81,7 +82,7 @@ class BarrierClock:
         self.done = self.gathered.copy()
 
     def tag(self, line: int) -> int:
-        """That of bytes that come in the current phase."""
+        """The tag of bytes that arrive in the current phase."""
         return self.clocks.tag(self.base + self.phase + 1, line)
 
 
@@ -120,7 +121,7 @@ class Clocks:
         self.known[every, :, every] = 2 * self.step
         self._ticks = [1] * self.warps
         self.changed = [True] * self.warps
-        """Whether a warp's clock has changed since somebody looked at it and said so."""
+        """True for each warp whose clock has changed since a reader last cleared this flag."""
         self._meetings: dict[Hashable, _Meeting] = {}
         self._phases: dict[tuple[int, int], BarrierClock] = {}
 

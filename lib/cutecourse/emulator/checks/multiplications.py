@@ -25,7 +25,7 @@ def follow_multiplications(cohort: Cohort) -> Multiplications | None:
 
 
 class Multiplications(Observer):
-    """What is known of the matrices that MMAs of a cohort read, until they are multiplied."""
+    """The findings about the matrices that MMAs of a cohort read, until they are multiplied."""
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance

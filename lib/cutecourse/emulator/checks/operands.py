@@ -1,4 +1,4 @@
-"""What an MMA makes of the bytes in shared memory: whether its operands are what copies have brought.
+"""Check that the operands of an MMA match the bytes that copies have brought to shared memory.
 
 Every byte that it reads is defined; these checks find what is then multiplied and can hardly be meant.
 
@@ -117,7 +117,7 @@ def check_operand(origin: Origin, matrix: MultipliedMatrix, provenance: Provenan
 def good_operands(
     provenance: Provenance, matrix: MultipliedMatrix, places: NDArray[np.int64]
 ) -> list[Found] | None:
-    """What `check_operand` finds in equal matrices of several CTAs; None where it may have to report.
+    """The findings of `check_operand` in equal matrices of several CTAs; None where it may have to report.
 
     `places` has the chunks of all of them, shape (CTAs, rows, chunks); `matrix` is the first. Who has read
     the chunks is not noted.

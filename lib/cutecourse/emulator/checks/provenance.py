@@ -104,16 +104,16 @@ class Load:
 
 @dataclass(eq=False, slots=True)
 class _Site:
-    """What one instruction has brought into a cohort's shared memory, in chunks."""
+    """The chunks that one instruction has brought into a cohort's shared memory."""
 
     brought: int = 0
     unread: int = 0
     left: str = ""
     """Says what was left the first time."""
     scattered: bool = False
-    """Whether that are several rows between others."""
+    """True if the rows that were left are scattered between rows that were read."""
     tile: bool = False
-    """Whether a tcgen05.mma or wgmma has read of it."""
+    """True if a tcgen05.mma or wgmma has read some of the chunks."""
     origin: Origin | None = None
 
 
@@ -123,15 +123,15 @@ class Provenance(Observer):
 
     cohort: Cohort
     stores_count: bool = field(init=False)
-    """Whether tiles that threads store are looked at: the kernel has tcgen05.mma or wgmma."""
+    """True if the tiles that threads store are checked, because the kernel has tcgen05.mma or wgmma."""
     tag: NDArray[np.int64] = field(init=False)
     owner: NDArray[np.int32] = field(init=False)
     beyond: NDArray[np.bool_] = field(init=False)
     """Chunks of boxes that hold nothing of their tensor."""
     loads: list[Load] = field(default_factory=list)
     good: dict[tuple[int, str, str, bool, bytes], Steps | None] = field(default_factory=dict)
-    """How k goes on in operands that are right, by tensor map, the descriptor's swizzle, an element's bytes,
-    whether they are K-major, and tags less the first."""
+    """The steps along k in correct operands, by tensor map, swizzle of the descriptor, bytes of an element,
+    K-major or not, and tags minus the first."""
     outside: dict[int, str] = field(default_factory=dict)
     """Of the tags of operands' first chunks, where they lie outside of the tensor, in words."""
     _sites: dict[int, _Site] = field(default_factory=dict)
@@ -248,7 +248,7 @@ class Provenance(Observer):
         return self._tags[key]
 
     def tags_by(self, tag: int) -> Tags | None:
-        """How the tensor map of a chunk's tag numbers its chunks; None for no tag."""
+        """The numbering of the tensor map that a chunk's tag names; None for no tag."""
         return self._by_number[(tag >> NUMBER) - 1] if tag else None
 
     # --- bytes that are read --------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ class Provenance(Observer):
 
 
 def _scattered(unread: NDArray[np.bool_], owners: NDArray[np.int32]) -> bool:
-    """Whether the unread chunks of tiles are no k, or neighbouring rows: of 128 bytes, and of groups of 8.
+    """True unless the unread chunks of tiles are some k or neighbouring rows, of 128 bytes or in groups of 8.
 
     Shapes: (groups, 64 chunks).
     """
@@ -368,7 +368,7 @@ def ranges(numbers: Sequence[int], unit: int = 1) -> str:
 
 
 def _left(load: Load, box: NDArray[np.bool_]) -> tuple[str, bool]:
-    """What of a copy was not read, and whether it is between others; `box` are its chunks."""
+    """Describe the unread part of a copy, whose chunks are `box`; the flag says if read rows lie between."""
     bound = load.bound
     if bound is None:
         return f"bytes {ranges(np.flatnonzero(box).tolist(), CHUNK)} of {load.n_bytes}", False

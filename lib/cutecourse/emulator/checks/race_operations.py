@@ -67,15 +67,15 @@ class Operation:
         self.tag = tag
         """Its component's deed with which it is over; larger than any while that is not known."""
         self.row = row
-        """Of a copy what its issuer knew."""
+        """The clock that a copy's issuer had; None for a reader."""
         self.left = 0
         """Pieces of a copy that have not come."""
         self.size = 0
-        """How many chunks a copy goes to."""
+        """The number of chunks that a copy writes."""
         self.written = False
-        """Whether threads have written to what a copy brought."""
+        """True if threads have written to the bytes that a copy brought."""
         self.readers: list[tuple[Operation, NDArray[np.int64]]] = []
-        """Who reads what a copy brought, and where."""
+        """The operations that read the bytes of a copy, and their chunks."""
         self.last: dict[int, Operation] = {}
         """The last of them, by component."""
         self.used: dict[int, int] = {}
@@ -98,7 +98,7 @@ class Operations:
         self._sectors = np.zeros(n_sectors, dtype=np.int32)
         """The same of each sector, where all its chunks have the same."""
         self.touched = np.zeros(n_sectors, dtype=np.uint8)
-        """Whether threads have used a sector."""
+        """1 for each sector that threads have used."""
         self._few_sectors = self._sectors.data
         """The same, for who asks for a few sectors."""
         self.every: list[Operation | None] = [None]
@@ -107,12 +107,12 @@ class Operations:
         self._readers: dict[int, dict[int, NDArray[np.int32]]] = {}
         """Of each rank, by component, the last reader of chunks that no single copy has brought."""
         self._open: dict[tuple[int, int], tuple[int, Operation]] = {}
-        """What a (component, cluster) issues now, and the number of its group."""
+        """The operation that a (component, cluster) is issuing, and the number of its group."""
         self._counts: dict[tuple[int, int], int] = {}
         self._spans: dict[int, tuple[NDArray[np.int64], slice]] = {}
         """The sectors of chunks that stay as they are, by the array's identity."""
         self._reads: dict[tuple[int, bytes], list[Operation]] = {}
-        """What a reader reads of copies that are over for its issuer, by their numbers in each sector."""
+        """Copies that a reader reads and that are over for its issuer, by their numbers in each sector."""
         self._numbers: dict[tuple[str, int, int, int], int] = {}
         self._under_way: dict[Copy, list[Operation]] = {}
         """Copies of which pieces have still to land, one operation for each destination."""
@@ -180,7 +180,7 @@ class Operations:
         self._into[chunks] = number
 
     def _touched_at(self, chunks: NDArray[np.int64] | range) -> bool:
-        """Whether threads may have used some chunks."""
+        """True if threads may have used some of the chunks."""
         if not self.by_threads:
             return False
         if isinstance(chunks, range):
@@ -308,9 +308,9 @@ class Operations:
             self._report_race(origin, other, met.byte)
 
     def _has_waited(self, byte: int, component: int, row: Row) -> bool:
-        """Whether an issuer knows of a use of what the last copy brought, by one who uses it again.
+        """True if the issuer's clock shows that a component has used the bytes of the last copy before.
 
-        Then it has waited, and who uses it again has not.
+        Then the issuer has waited, and the component uses the bytes again without waiting.
         """
         brought = self.every[int(self._copies_at(np.array([byte // CHUNK]))[0])]
         first = None if brought is None else brought.used.get(component)
@@ -377,7 +377,7 @@ class Operations:
         return span
 
     def _are_known(self, numbers: set[int], row: Row) -> bool:
-        """Whether a clock knows that all of some copies are over."""
+        """True if a clock knows that all of these copies are over."""
         for number in numbers:
             copy = self.every[number]
             if copy is not None and copy.tag >= int(row[copy.component]):
@@ -385,7 +385,7 @@ class Operations:
         return True
 
     def of_tensor_core(self, origin: Origin) -> Operation:
-        """What a thread's tcgen05.mma and cp until its warp's next tcgen05.commit are to the record."""
+        """One operation for a thread's tcgen05.mma and cp up to its warp's next tcgen05.commit."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         component = self._component("mma", bundle.rank, bundle.warp)
         now = self._open.get((component, cluster))
@@ -395,7 +395,7 @@ class Operations:
         return now[1]
 
     def of_group(self, origin: Origin, group: int) -> Operation:
-        """What a thread's copies out of shared memory of one bulk group are to the record."""
+        """One operation for a thread's copies out of shared memory in one bulk group."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         component = self._component("bulk", bundle.rank, bundle.warp, origin.lane % WARP_SIZE)
         now = self._open.get((component, cluster))
@@ -404,7 +404,7 @@ class Operations:
         return now[1]
 
     def of_warpgroup(self, origin: Origin, number: int) -> Operation:
-        """What one wgmma.mma_async of a warpgroup is to the record."""
+        """One operation for a wgmma.mma_async of a warpgroup."""
         component = self._component("wgmma", origin.bundle.rank, number)
         key = (component, origin.lane // WARP_SIZE)
         count = self._counts[key] = self._counts.get(key, 0) + 1

@@ -49,7 +49,7 @@ class Plan:
 
 
 def _is_asynchronous(one: Instruction) -> bool:
-    """Whether an instruction's operation reads or writes shared memory in chunks, beside its thread."""
+    """True if an instruction reads or writes shared memory in chunks, asynchronously to its thread."""
     names = one.modifiers
     if one.opcode == "cp":
         return "bulk" in names
@@ -61,7 +61,7 @@ def _is_asynchronous(one: Instruction) -> bool:
 
 
 def _by_thread(one: Instruction) -> int | None:
-    """How many bytes a thread's access of shared memory has; None where it is none."""
+    """The bytes of a thread's access to shared memory; None if the instruction makes no such access."""
     names = one.modifiers
     if one.opcode in {"ldmatrix", "stmatrix"}:
         return CHUNK

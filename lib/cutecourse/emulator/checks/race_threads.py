@@ -57,7 +57,7 @@ class Threads:
         self.write_tag = sparse_zeros((units,), np.uint32)
         self.write_by = sparse_zeros((units,), np.uint16)
         self.remote = cohort.size > 1 and plan.elsewhere
-        """Whether threads may use the memory of other CTAs."""
+        """True if threads may use the memory of other CTAs."""
         columns = clocks.warps if self.remote else self.per_block
         self.read_tag = sparse_zeros((columns, units), np.uint32)
         self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
@@ -106,7 +106,7 @@ class Threads:
     def _writes_the_same(
         self, access: Access, index: Lanes, bad: NDArray[np.bool_], values: NDArray[Any] | None
     ) -> bool:
-        """Whether a store meets only writes that have left the bytes that it stores itself."""
+        """True if a store meets only earlier writes that left the same bytes as it stores."""
         if access.reads or values is None or values.size != len(index) * access.count:
             return False
         words = self.cohort.shared_words(access.bytes, access.count)[0]

@@ -1,4 +1,4 @@
-"""What a report of a race says: who used which bytes where, and what would put the two in order."""
+"""The words of a race report: both accesses, their bytes, and the step that would put them in order."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _operation(other: Use) -> str:
 
 
 def _end_of(other: Use) -> str:
-    """What has to come behind an operation for its bytes to be free."""
+    """The step that must follow an operation before its bytes are free."""
     if other.component.kind == "bulk":
         return "Execute cp.async.bulk.wait_group.read and arrive at an mbarrier for which the issuer waits"
     if other.component.kind == "wgmma":

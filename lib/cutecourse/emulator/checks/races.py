@@ -114,7 +114,7 @@ class Races(Observer):
         self.clocks.arrive("cluster", bundle, warps_of(mask))
 
     def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
-        """It is complete in some clusters."""
+        """The barrier of the cluster is complete in some clusters."""
         ended = tuple(("ended", rank) for rank in range(self.cohort.size))
         self.clocks.complete("cluster", rows, also=ended)
 

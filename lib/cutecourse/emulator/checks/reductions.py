@@ -32,7 +32,7 @@ from cutecourse.emulator.core.report import report
 __all__ = ["Matrix", "Reductions"]
 
 Matrix = list[Found]
-"""What is known of a matrix, for each CTA that has a part of it."""
+"""The findings about a matrix, one for each CTA that has a part of it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +49,7 @@ class _Pair:
 
     @property
     def own(self) -> bool:
-        """Whether B is of A's own tensor."""
+        """True if A and B come from the same tensor."""
         return self.tag_a >> NUMBER == self.tag_b >> NUMBER
 
     @property
@@ -60,7 +60,7 @@ class _Pair:
 
 @dataclass(eq=False, slots=True)
 class _Sum:
-    """What has been multiplied into one accumulator."""
+    """The products that have been added to one accumulator."""
 
     pairs: list[_Pair] = field(default_factory=list)
     _firsts: dict[tuple[int, int], _Pair] = field(default_factory=dict)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["over_budget", "stuck"]
 
 _ROWS, _TOLD, _DEEDS, _SITES = 8, 12, 4, 3
-"""How much a report shows: groups of waits, lines about barriers, and of each barrier the lines of the kernel
-that have brought something, and that could bring the rest."""
+"""Limits of a report: groups of waits, lines about barriers, and for each barrier the kernel lines that have
+brought something, and those that could bring the rest."""
 _HOTTEST = 4
 Block = tuple[int, int, int]
 
@@ -122,7 +122,7 @@ class _Wait:
         return list(getattr(self.split.waiting, "barriers", _none)(self.warp))
 
     def why(self) -> str:
-        """What it waits for."""
+        """Say what the warp is waiting for."""
         waiting = self.split.waiting
         return "could run" if waiting is None else str(waiting.describe(self.warp))
 
@@ -211,7 +211,7 @@ _DEED = {
     "arrive": "{}",
     "arrive_drop": "{}, dropping out,",
 }
-"""What is done to an mbarrier, in words that a line number follows."""
+"""Actions on an mbarrier, in words that a line number follows."""
 
 
 def _who(origins: list[Origin]) -> str:
@@ -236,7 +236,7 @@ def _barriers(waits: list[_Wait]) -> list[MBarrier]:
 
 
 def _brings(instruction: Instruction) -> str | None:
-    """What an instruction brings to an mbarrier: "arrivals", "bytes", or None for nothing."""
+    """The contribution of an instruction to an mbarrier: "arrivals", "bytes", or None for nothing."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     if opcode in {"cp", "st", "red"} and "mbarrier::complete_tx::bytes" in modifiers:
         return "bytes"
@@ -248,7 +248,7 @@ def _brings(instruction: Instruction) -> str | None:
 
 
 class _Histories:
-    """What mbarriers have got, and who could bring them more."""
+    """The history of mbarriers, and the instructions that could bring them more."""
 
     def __init__(self, machine: Machine, runs: Mapping[int, int], waits: list[_Wait]) -> None:
         self.machine = machine
@@ -265,9 +265,9 @@ class _Histories:
                         self.never[brings].append(instruction)
 
     def bytes_are_wrong(self, barrier: MBarrier) -> bool:
-        """Whether all arrivals have come and all that brings bytes has run, and the bytes do not add up.
+        """True if all arrivals have come, every source of bytes has run, and the bytes do not add up.
 
-        Where somebody has brought bytes to an earlier phase and none to this one, its wait is the cause.
+        If a thread has brought bytes to an earlier phase and none to this one, its own wait is the cause.
         """
         if barrier.pending or not barrier.tx:
             return False
@@ -275,7 +275,7 @@ class _Histories:
 
     @staticmethod
     def _late(barrier: MBarrier) -> list[tuple[str, int, Origin]]:
-        """Who has brought something to an earlier phase and nothing to this one: what, last phase, who."""
+        """Threads that contributed to an earlier phase and not to this one: what, last phase, who."""
         last: dict[tuple[str, int, int], tuple[int, Origin]] = {}
         for (what, phase, *who), (_, origin) in barrier.history.items():
             last[what, who[0], who[1]] = (phase, origin)
@@ -286,7 +286,7 @@ class _Histories:
         ]
 
     def rows(self, barriers: list[MBarrier]) -> Iterator[str]:
-        """What each has got and lacks; those that are alike are one."""
+        """Say what each barrier has received and lacks; equal barriers share one row."""
         alike: dict[tuple[str, ...], list[MBarrier]] = {}
         for barrier in barriers:
             alike.setdefault((barrier.label(), *self._of(barrier)), []).append(barrier)
@@ -327,7 +327,7 @@ class _Histories:
             yield f"could bring {wanted} but was never executed: line {lines}{more}"
 
     def _deeds(self, barrier: MBarrier) -> list[str]:
-        """What the current phase has got: one row for a line of the kernel, whoever executed it."""
+        """Say what the current phase has received: one row for each line of the kernel."""
         sites: dict[tuple[str, str], list[tuple[int, Origin]]] = {}
         came = sorted(barrier.came(barrier.phase), key=lambda row: row[2].site.line)
         for what, count, origin in came:
@@ -346,14 +346,14 @@ class _Histories:
         return line_in_words(self.machine.module, origin.site.line)
 
     def _stands(self, origin: Origin) -> str:
-        """What a warp does now."""
+        """Say what a warp is doing now."""
         wait = self.standing.get((id(origin.bundle), origin.lane // WARP_SIZE))
         if wait is None:
             return ", which has ended"
         return f", which waits at line {line_in_words(self.machine.module, wait.line)}"
 
     def _may_mean(self, instruction: Instruction, barrier: MBarrier) -> bool:
-        """Whether its operands name no other variable than the one that the barrier lies in."""
+        """True if the instruction's operands name no variable other than the one that holds the barrier."""
         names = {
             operand.base.text
             for operand in instruction.operands

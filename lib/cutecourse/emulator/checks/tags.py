@@ -26,7 +26,7 @@ NUMBER = 48
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """How a tensor map's chunks are numbered: its number, and of each coordinate the field's place and bias.
+    """The numbering of a tensor map's chunks: its own number, and place and bias of each coordinate's field.
 
     The innermost coordinate counts chunks of 16 bytes, the others elements.
     """
@@ -103,7 +103,7 @@ class Tags:
         return [axis for axis in range(len(self.shifts)) if self.steps(tags, axis).any()]
 
     def box(self, axis: int) -> int:
-        """How far a box reaches along a coordinate, in its steps."""
+        """The extent of a box along a coordinate, in steps of that coordinate."""
         extent = self.bound.map.box[axis]
         return extent if axis else extent * self.bound.map.item_bytes // CHUNK
 
@@ -120,7 +120,7 @@ class Tags:
         return self.extents[axis]
 
     def neighbours(self, before: int, tag: int, rows: int) -> bool:
-        """Whether a chunk is so many rows behind another along one of the outer coordinates."""
+        """True if a chunk is `rows` rows after another along one of the outer coordinates."""
         steps = zip(self.shifts[1:], self.bound.map.element_strides[1:], strict=True)
         return any(tag - before == rows * step << shift for shift, step in steps)
 
@@ -146,9 +146,9 @@ def _signed(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How k goes on in a matrix: along which coordinate of its tensor, and how.
+    """The steps of k in a matrix: the coordinate of its tensor that k follows, and the steps along it.
 
-    `relative` are the k of the matrix less the first; a step of the coordinate is `per_step` k.
+    `relative` are the k of the matrix minus the first; a step of the coordinate is `per_step` k.
     """
 
     source: Tags
@@ -189,7 +189,7 @@ class Steps:
 
     @property
     def consecutive(self) -> bool:
-        """Whether the k of the matrix are neighbours."""
+        """True if the k of the matrix are consecutive."""
         return self.relative == tuple(range(len(self.relative)))
 
     @property

@@ -87,7 +87,7 @@ class Sums:
         self._types = 0
         """All types of sums so far, as bits."""
         self._last: tuple[Region, str] | None = None
-        """What was written last, with nothing since: who adds to that changes nothing here."""
+        """The last write, if nothing came after it: adding to it changes nothing here."""
 
     # --- what happens ---------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class FloatFormat:
-    """How the bits of one floating-point type are divided, and what stands for infinity and NaN.
+    """The bit fields of one floating-point type, and its codes for infinity and NaN.
 
     `padding_bits` low bits are always written as zero: tf32 keeps its 19 bits at the top of a register.
     Source: PTX ISA 9.0, Floating-point types and Alternate Floating-Point Data Formats.
@@ -57,12 +57,12 @@ class FloatFormat:
 
     @cached_property
     def bits(self) -> int:
-        """How many bits a value takes, padding included."""
+        """The number of bits of a value, including the padding."""
         return 1 + self.exponent_bits + self.fraction_bits + self.padding_bits
 
     @cached_property
     def bias(self) -> int:
-        """What the exponent field holds beyond the exponent."""
+        """The exponent field minus the exponent."""
         return (1 << (self.exponent_bits - 1)) - 1
 
     @cached_property
@@ -175,7 +175,7 @@ def to_float64(bits: ArrayLike, fmt: FloatFormat) -> NDArray[np.float64]:
 
 
 def bit_length(magnitude: Bits) -> NDArray[np.int64]:
-    """How many bits each integer needs; zero needs none."""
+    """The number of bits that each integer needs; zero needs none."""
     guess = np.frexp(magnitude.astype(np.float64))[1].astype(np.int64)
     # The way through float64 rounds, and may round up to the next power of two.
     top = np.maximum(guess - 1, 0).astype(np.uint64)
@@ -253,14 +253,14 @@ def pack(
 
 
 def flush_subnormals(bits: ArrayLike, fmt: FloatFormat) -> Bits:
-    """What `.ftz` does to an operand or a result: a subnormal number becomes a zero of its sign."""
+    """Apply `.ftz` to an operand or a result: a subnormal number becomes a zero of its sign."""
     held = as_bits(bits)
     field = np.uint64(((1 << fmt.exponent_bits) - 1) << (fmt.fraction_bits + fmt.padding_bits))
     return np.where((held & field) == 0, held & fmt.sign_bit, held)
 
 
 def clamp_unit(bits: ArrayLike, fmt: FloatFormat) -> Bits:
-    """What `.sat` does to a result: into [0.0, 1.0], and NaN to +0.0."""
+    """Apply `.sat` to a result: clamp it to [0.0, 1.0], and turn NaN into +0.0."""
     held = as_bits(bits)
     one = np.uint64(fmt.bias << (fmt.fraction_bits + fmt.padding_bits))
     clamped = np.where((held & fmt.sign_bit) != 0, np.uint64(0), np.minimum(held, one))
@@ -268,7 +268,7 @@ def clamp_unit(bits: ArrayLike, fmt: FloatFormat) -> Bits:
 
 
 def clamp_relu(bits: ArrayLike, fmt: FloatFormat) -> Bits:
-    """What `.relu` does to a result: below zero to +0.0, and NaN to the canonical NaN."""
+    """Apply `.relu` to a result: numbers below zero become +0.0, and NaN becomes the canonical NaN."""
     held = as_bits(bits)
     clamped = np.where((held & fmt.sign_bit) != 0, np.uint64(0), held)
     return np.where(unpack(held, fmt).nan, fmt.nan, clamped)
@@ -307,7 +307,7 @@ def convert_float(
 
 
 def _converted_nan(bits: Bits, source: FloatFormat, target: FloatFormat, ftz: bool) -> Bits:
-    """What an H200 makes of NaNs; the ISA leaves their bits open."""
+    """Convert NaNs as an H200 does; the ISA leaves their bits open."""
     if source.name == "bf16" and target.name == "f32" and not ftz:
         return bits << np.uint64(16)
     if "f64" not in (source.name, target.name):

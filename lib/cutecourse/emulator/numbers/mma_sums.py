@@ -1,4 +1,4 @@
-"""What a tensor core computes: the numbers of mma.sync for each type and generation.
+"""The numbers that a tensor core computes with mma.sync, for each type and generation.
 
 Integers are exact: the products and the accumulator are added without loss, then the sum wraps to 32 bits or,
 with `.satfinite`, is clamped.
@@ -83,9 +83,10 @@ TENSOR_CORES: dict[str, TensorCore] = {
 """The published models by the GPU that runs the kernel, which is not the PTX's target."""
 
 DEFAULT_ARITHMETIC = "sm_90"
-"""Whose numbers the emulator gives unless asked otherwise: the recordings' GPU is an H200.
+"""The generation whose numbers the emulator computes by default: the recordings come from an H200.
 
-A PTX target says what a kernel may use, not what runs it: sm_80 PTX runs on a Hopper GPU, with Hopper's sums.
+A PTX target says what a kernel may use, not which GPU runs it: sm_80 PTX runs on a Hopper GPU, with
+Hopper's sums.
 """
 
 
@@ -191,7 +192,7 @@ def rounded_once_bound(
     accumulator: FloatFormat,
     core: TensorCore,
 ) -> NDArray[np.float64]:
-    """How far a sum of one group, rounded once to nearest, can be from what a tensor core makes of it.
+    """Bound the distance between a tensor core's sum of one group and the sum rounded once to nearest.
 
     The tensor core cuts off each of the K products and C below `fraction_bits` places of the largest of them,
     so it loses less than (K + 1) 2^-fraction_bits of that one; then it rounds, by less than a unit in the

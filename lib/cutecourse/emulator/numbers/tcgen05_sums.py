@@ -165,7 +165,7 @@ class Factors:
 
 
 def sums_are_exact(a: Factors, b: Factors, mma: int = 0) -> bool:
-    """Whether a double has every sum of some products of a row of A and a row of B, in one of the MMAs.
+    """True if a double holds each sum of some products of a row of A and a row of B exactly, in one MMA.
 
     The products are multiples of the product of both units, so a sum below 2^53 of those is exact. It is no
     larger than the largest product times the number of terms, nor than the rows' lengths multiplied. Where
@@ -216,7 +216,7 @@ def accumulate_in_turn(
     *,
     out: NDArray[np.uint32] | None = None,
 ) -> NDArray[np.uint32]:
-    """What several instructions make of one C, each rounding: (a, b, exact) as `accumulate` takes them."""
+    """Add several products to one C and round after each: (a, b, exact) as `accumulate` takes them."""
     shape = len(products[0][0]), len(products[0][1])
     bits = np.empty(shape, dtype=np.uint32) if out is None else out
     total = _scratch(shape)

@@ -30,7 +30,7 @@ __all__ = ["fused_sums", "whole_sums"]
 _HOPPER = TENSOR_CORES["sm_90"]
 _HOPPER_8_BITS = replace(_HOPPER, fraction_bits=13)
 _CUT_F32 = np.uint32(0xFFFF_FC00)
-"""What is left of an f32 that has 13 fraction bits."""
+"""The mask that keeps 13 fraction bits of an f32."""
 Floats = NDArray[np.float64]
 
 
@@ -82,7 +82,7 @@ class _Taken:
         return _Taken(np.where(finite, self.values, 0.0), np.where(finite, self.powers, 0.0), finite=True)
 
     def classes(self) -> Floats:
-        """What decides between a number, an infinity and a NaN: signs alone, which do not overflow."""
+        """The values as signs, infinities and NaNs: enough to tell a sum's class, with no overflow."""
         return np.where(np.isfinite(self.values), np.sign(self.values), self.values)
 
 

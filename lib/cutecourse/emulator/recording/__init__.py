@@ -1,1 +1,1 @@
-"""What a trace is made of: events for the recorder, accesses for the log, and a launch run again."""
+"""The parts of a trace: events for the recorder, accesses for the log, and a launch that runs again."""

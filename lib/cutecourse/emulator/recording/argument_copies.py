@@ -20,7 +20,7 @@ class Copies:
 
     def __init__(self) -> None:
         self.possible = True
-        """Whether launch would take the arrays; else it shall see them as they are."""
+        """False once an array could not be copied; that array is then used itself."""
         self._made: list[tuple[int, int, Array]] = []
 
     def of(self, argument: Any) -> Any:

@@ -40,7 +40,7 @@ class Witness(Recorder):
         self.taken: dict[int | None, Snapshot] = {}
 
     def watch(self, scheduler: Scheduler) -> None:
-        """Whose memories to look at."""
+        """Remember the scheduler whose memories are copied."""
         self._scheduler = scheduler
 
     def emit(self, kind: str, **about: Any) -> int:
@@ -86,7 +86,7 @@ def record(recorder: Recorder, scheduler: Scheduler, again: Callable[..., Any], 
 
 
 class Replay:
-    """What it takes to launch again: how, and the arguments as they are now."""
+    """A launch that can run again: its function, and copies of its present arguments."""
 
     def __init__(self, launch: Callable[..., Any], args: Sequence[Any]) -> None:
         self._launch = launch
