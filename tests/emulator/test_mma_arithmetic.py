@@ -9,7 +9,7 @@ import pytest
 from cutecourse.emulator.numbers import formats as numerics
 from cutecourse.emulator.numbers.exact import fraction_to_bits
 from cutecourse.emulator.numbers.formats import FORMATS, FloatFormat
-from cutecourse.emulator.numbers.mma_sums import (
+from cutecourse.emulator.numbers.tensor_core_sums import (
     DEFAULT_ARITHMETIC,
     TENSOR_CORES,
     TensorCore,

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator.numbers.formats import FORMATS, to_float64
-from cutecourse.emulator.numbers.mma_sums import TENSOR_CORES, fused_float_products, rounded_once_bound
 from cutecourse.emulator.numbers.tcgen05_sums import accumulate
+from cutecourse.emulator.numbers.tensor_core_sums import TENSOR_CORES, fused_float_products
+from support.tensor_core_model import rounded_once_bound
 
 RECORDING = Path(__file__).resolve().parent / "recordings" / "mmasim.npz"
 GPUS = {

@@ -17,12 +17,13 @@ from cutecourse.emulator.errors import (
     UnsupportedInstruction,
 )
 from cutecourse.emulator.numbers.formats import FORMATS
-from cutecourse.emulator.numbers.mma_sums import TENSOR_CORES, fused_float_products, rounded_once_bound
 from cutecourse.emulator.numbers.tcgen05_sums import accumulate
+from cutecourse.emulator.numbers.tensor_core_sums import TENSOR_CORES, fused_float_products
 from cutecourse.layout import Layout
 from cutecourse.trace import Recorder
 from support import tcgen05
 from support.tcgen05 import COMMIT, copy_in, descriptor, idesc
+from support.tensor_core_model import rounded_once_bound
 
 POISON = 0xCBCBCBCB
 K = 16

@@ -1,11 +1,11 @@
-"""The sums of wgmma in doubles against the slower model, bit for bit, and against published properties."""
+"""Tensor cores' sums in doubles against the model in whole numbers, bit for bit, and published properties."""
 
 import numpy as np
 import pytest
 
 from cutecourse.emulator.numbers.formats import FORMATS
-from cutecourse.emulator.numbers.mma_sums import TENSOR_CORES, fused_float_products
-from cutecourse.emulator.numbers.wgmma_sums import fused_sums
+from cutecourse.emulator.numbers.tensor_core_sums import TENSOR_CORES, fused_float_products
+from support.tensor_core_model import integer_model
 
 WIDTHS = {"f16": 16, "bf16": 16, "tf32": 32}
 FORMS = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")]
@@ -20,9 +20,16 @@ def bits(generator, width, shape, name, *, specials):
     return found
 
 
+def fused_sums(a, b, c, types, accumulator):
+    """A * B^T + C as wgmma has it, by the types' names."""
+    source, of_b, into = (FORMATS[name] for name in (*types, accumulator))
+    return fused_float_products(a, b.T, c, source, into, TENSOR_CORES["sm_90"], source_of_b=of_b)
+
+
+@pytest.mark.parametrize("generation", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("specials", [False, True])
 @pytest.mark.parametrize(("name", "accumulator"), FORMS)
-def test_sums__are_those_of_the_model(name, accumulator, specials):
+def test_sums__are_those_of_the_model(name, accumulator, specials, generation):
     generator = np.random.default_rng(11)
     width = WIDTHS[name]
     k = 256 // width
@@ -37,11 +44,11 @@ def test_sums__are_those_of_the_model(name, accumulator, specials):
             if name != "f16":
                 a, b = (x.view(np.float16).astype(np.float32).view(np.uint32) for x in (a, b))
                 a, b = (x if name == "tf32" else x >> 16 for x in (a, b))
-        core, source, sums = TENSOR_CORES["sm_90"], FORMATS[name], FORMATS[accumulator]
+        core, source, sums = TENSOR_CORES[generation], FORMATS[name], FORMATS[accumulator]
         wide = [x.astype(np.uint64) for x in (a, b.T, c)]
-        wanted = fused_float_products(*wide, source, sums, core)
+        wanted = integer_model(*wide, source, sums, core)
         kind = f"u{width // 8}"
-        got = fused_sums(a.astype(kind), b.astype(kind), c.astype(np.uint32), (name, name), accumulator)
+        got = fused_float_products(a.astype(kind), b.T.astype(kind), c.astype(np.uint32), source, sums, core)
         np.testing.assert_array_equal(got, wanted)
 
 

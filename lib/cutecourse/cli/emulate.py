@@ -28,7 +28,7 @@ from cutecourse.cli._module import CommandError, find_entry, parameters, read_pt
 from cutecourse.emulator import HAZARDS, EmulatorError, LaunchResult, explore, launch
 from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
-from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.errors import CourseError
 from cutecourse.memory_report import memory_report
 from cutecourse.ptx import Function, Module, PtxError, check, parse

@@ -31,7 +31,7 @@ from cutecourse.emulator.core.scheduler import Scheduler
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.instructions.wgmma.registers import watch
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
-from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
+from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.emulator.recording.bulk import BulkRecording
 from cutecourse.emulator.recording.events import Recording
 from cutecourse.emulator.recording.memory_events import AccessLogging, MemoryRecording
@@ -117,7 +117,7 @@ def launch(
     a field may be a `TensorMap` as well.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
-    emulator.numbers.mma_sums); the PTX's target does not. `recorder` is told what barriers, waits
+    emulator.numbers.tensor_core_sums); the PTX's target does not. `recorder` is told what barriers, waits
     and asynchronous copies do, as events; it keeps copies of the arrays, for the trace's snapshots. `hazards`
     gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names` gives
     ranges of shared memory, (offset, bytes), names for reports and events, such as {"full": (98304, 24)}.

@@ -17,7 +17,7 @@ from cutecourse.emulator.core.memory import Allocation, Memory
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.program import Program, Step
 from cutecourse.emulator.errors import EmulatorError, LaunchError
-from cutecourse.emulator.numbers.mma_sums import DEFAULT_ARITHMETIC
+from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC
 from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
 __all__ = ["Machine", "PendingWork", "Sleep"]

@@ -39,6 +39,7 @@ Bits = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
 _ONE = np.uint64(1)
+_F32_EXPONENT_BITS = 8
 
 
 @dataclass(frozen=True)
@@ -164,9 +165,16 @@ def to_float64(bits: ArrayLike, fmt: FloatFormat) -> NDArray[np.float64]:
     held = as_bits(bits)
     if fmt.name == "f64":
         return held.view(np.float64)
-    if fmt.name == "f32":
+    if fmt.name == "f16":
+        return held.astype(np.uint16).view(np.float16).astype(np.float64)
+    if fmt.exponent_bits == _F32_EXPONENT_BITS:
+        # The upper bits of an f32.
+        wide = held.astype(np.uint32) << np.uint32(32 - fmt.bits)
+        wide &= np.uint32(0xFFFF_FFFF << (23 - fmt.fraction_bits) & 0xFFFF_FFFF)
         with np.errstate(invalid="ignore"):
-            return held.astype(np.uint32).view(np.float32).astype(np.float64)
+            return wide.view(np.float32).astype(np.float64)
+    if fmt.bits == 8 and held.size > 256:
+        return to_float64(np.arange(256), fmt)[held]
     taken = unpack(held, fmt)
     value = np.ldexp(taken.magnitude.astype(np.float64), taken.exponent.astype(np.int32))
     value = np.where(taken.infinite, np.inf, value)

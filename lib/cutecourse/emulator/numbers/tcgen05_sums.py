@@ -196,7 +196,7 @@ def accumulate(
     """A * B^T + C in one instruction, as bits of f32 or f16.
 
     Products are exact; they and C are added in double precision, C last, and rounded once, to nearest even.
-    `mma_arithmetic.rounded_once_bound` says how far that may be from the published models of the hardware.
+    `rounded_once_bound` in tests/support says how far that may be from the published models of the hardware.
     `exact` tells that no sum of products needs rounding (`sums_are_exact`), so that their order makes no
     difference; the result is the same and comes faster. `out` takes the result where it is given.
 

@@ -17,7 +17,7 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps, whole_warps
 from cutecourse.emulator.instructions.mma.fragments import Fragment, mma_fragment
 from cutecourse.emulator.numbers.formats import FORMATS
-from cutecourse.emulator.numbers.mma_sums import (
+from cutecourse.emulator.numbers.tensor_core_sums import (
     TENSOR_CORES,
     bit_products,
     fused_float_products,
@@ -118,7 +118,7 @@ def mma_sync(site: Site) -> Step:
                 wrong number of registers, DivergedWarp where a warp is not whole.
     Simplified: nothing for integers and f64. The other floats follow a published model of one GPU
                 generation's tensor cores, `launch(..., arithmetic="sm_90")`, in
-                `emulator.numbers.mma_sums`.
+                `emulator.numbers.tensor_core_sums`.
     Source:     PTX ISA 9.0, mma (#warp-level-matrix-instructions-mma).
     """
     site.expect("aligned")

@@ -49,7 +49,7 @@ def mma(site: Site) -> Step:
     Simplified: reads its operands and writes D when it completes, at a time that the seed chooses, behind
                 earlier operations on the same cells of tensor memory. Products are exact, their sum and D are
                 added in double precision and rounded once to nearest even, where the hardware cuts off
-                aligned terms (emulator.numbers.mma_sums): the last bits can differ. The collector
+                aligned terms (emulator.numbers.tensor_core_sums): the last bits can differ. The collector
                 buffer is accounted for, and A read again all the same. .kind::f16 and .kind::tf32 only,
                 without .ws, .sp, .ashift and .block_scale.
     Source:     PTX ISA 9.0, tcgen05.mma (#tcgen05-mma-instructions-mma); Data Path Layout Organization;

@@ -26,11 +26,17 @@ from cutecourse.emulator.instructions.wgmma.descriptor import decode
 from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
 from cutecourse.emulator.instructions.wgmma.registers import Flight, share
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, MultipliedMatrix, shared_matrix
-from cutecourse.emulator.numbers.wgmma_sums import fused_sums, whole_sums
+from cutecourse.emulator.numbers.formats import FORMATS
+from cutecourse.emulator.numbers.tensor_core_sums import (
+    TENSOR_CORES,
+    fused_float_products,
+    integer_products,
+)
 
 __all__ = ["BYTES", "Form", "Multiplication"]
 
 _M = 64
+_HOPPER = TENSOR_CORES["sm_90"]
 BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 """Of an element of A or B, by its type."""
 _WAIT = "the wgmma.wait_group of its group"
@@ -208,9 +214,12 @@ class Multiplication:
         d = self._registers(form.d_slots)
         c = _rows_of_d(d, form.d) if self.accumulate else np.zeros((_M, form.n), dtype=np.uint32)
         if form.whole:
-            total = whole_sums(a.view(_whole(form.a)), b.view(_whole(form.b)), c, satfinite=form.satfinite)
+            whole_a, whole_b = a.view(_whole(form.a)), b.view(_whole(form.b))
+            sums = integer_products(whole_a, whole_b.T, c.view(np.int32), satfinite=form.satfinite)
+            total = sums.astype(np.uint32)
         else:
-            total = fused_sums(a, b, c, (form.a, form.b), form.d)
+            of_a, of_b, of_d = (FORMATS[kind] for kind in (form.a, form.b, form.d))
+            total = fused_float_products(a, b.T, c, of_a, of_d, _HOPPER, source_of_b=of_b)
         self._write(_registers_of_d(total, form.d))
         for tell in self.group.cohort.listeners.happened_in:
             tell(

@@ -52,7 +52,7 @@ def mma_async(site: Site) -> Step:
                 matrix behind the end of shared memory).
     Simplified: reads its operands and writes D when it completes, at a time that the seed chooses, at the
                 latest at the wait for its group. The numbers follow a published model of Hopper's tensor
-                cores (emulator.numbers.wgmma_sums), whatever `launch(..., arithmetic=)` says. Dense
+                cores (emulator.numbers.tensor_core_sums), whatever `launch(..., arithmetic=)` says. Dense
                 matrices only (no .sp), and no .b1.
     Source:     PTX ISA 9.0, wgmma.mma_async
                 (#asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async); Register Fragments for

@@ -1,96 +1,21 @@
-"""The numbers that a tensor core computes with mma.sync, for each type and generation.
+"""A tensor core's sums in whole numbers: the oracle of emulator.numbers.tensor_core_sums.
 
-Integers are exact: the products and the accumulator are added without loss, then the sum wraps to 32 bits or,
-with `.satfinite`, is clamped.
-
-f64 is a chain of fused multiply-adds along K, each rounded to nearest.
-
-The other floats go through a sum of a different kind, which published measurements agree on. Along K the
-products are taken in groups, and each group is added to the accumulator like this:
-
-1.  The products are exact, and are not normalized: a product's exponent is the sum of its operands'
-    exponents, so its significand lies in [1, 4). A subnormal operand has its type's smallest exponent and a
-    significand below 1.
-2.  All products of the group and the accumulator are aligned to the largest exponent among them, and what
-    lies below `fraction_bits` binary places of that exponent is cut off, each term on its own, towards zero.
-3.  The aligned terms are added exactly.
-4.  The sum is rounded once: to f32 towards zero, to f16 to nearest even. It is the accumulator of the next
-    group.
-
-How many products form a group and how many places are kept changed between generations (`TensorCore`). A
-product that is zero takes no part in the largest exponent; a zero accumulator takes part with an exponent of
-its own, below which nothing is aligned. A sum of zero is +0.0 whatever the signs; a NaN is the canonical one;
-a sum too large for the accumulator's type is an infinity although it is rounded towards zero.
-
-Source: PTX ISA 9.0, mma (#warp-level-matrix-instructions-mma), leaves the order and the rounding open; the
-        model is that of P. Xie et al., MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores
-        (arXiv:2511.10909), and of F. A. Khattak and M. Mikaitis, Accurate Models of NVIDIA Tensor Cores
-        (arXiv:2512.07004).
+The steps are those that the module's text names. Each number is taken apart into an integer and a power of
+two, so that cutting off is a shift.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.numbers.exact import first_nan, fma
-from cutecourse.emulator.numbers.formats import FORMATS, Bits, FloatFormat, Unpacked, pack, unpack
-
-__all__ = [
-    "DEFAULT_ARITHMETIC",
-    "TENSOR_CORES",
-    "TensorCore",
-    "bit_products",
-    "fused_float_products",
-    "integer_products",
-    "rounded_once_bound",
-    "sequential_f64_products",
-]
+from cutecourse.emulator.numbers.formats import Bits, FloatFormat, Unpacked, pack, unpack
+from cutecourse.emulator.numbers.tensor_core_sums import TensorCore
 
 Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class TensorCore:
-    """One generation's way to add the products of floats.
-
-    `fraction_bits`: binary places kept below the largest exponent. `group_bytes`: how much of a row of A, in
-    bytes, forms one group. `zero_exponent_f32` and `zero_exponent_f16`: the exponent of an accumulator that
-    is zero.
-    """
-
-    generation: str
-    fraction_bits: int
-    group_bytes: int
-    zero_exponent_f32: int
-    zero_exponent_f16: int
-
-
-_AMPERE = TensorCore("Ampere", 24, 16, -132, -20)
-_HOPPER = TensorCore("Hopper", 25, 32, -133, -21)
-
-TENSOR_CORES: dict[str, TensorCore] = {
-    "sm_80": _AMPERE,
-    "sm_86": _AMPERE,
-    "sm_89": _AMPERE,
-    "sm_90": _HOPPER,
-    "sm_100": _HOPPER,
-    "sm_103": _HOPPER,
-    "sm_120": _HOPPER,
-}
-"""The published models by the GPU that runs the kernel, which is not the PTX's target."""
-
-DEFAULT_ARITHMETIC = "sm_90"
-"""The generation whose numbers the emulator computes by default: the recordings come from an H200.
-
-A PTX target says what a kernel may use, not which GPU runs it: sm_80 PTX runs on a Hopper GPU, with
-Hopper's sums.
-"""
-
-
-def fused_float_products(
+def integer_model(
     a: Bits, b: Bits, c: Bits, source: FloatFormat, accumulator: FloatFormat, core: TensorCore
 ) -> Bits:
     """D = A * B + C as the tensor core of a generation adds it; all operands as bits.
@@ -211,32 +136,3 @@ def rounded_once_bound(
     # The next number behind the largest sum that either of them can have.
     bound: NDArray[np.float64] = lost + 2 * np.spacing(total.astype(kind)).astype(np.float64)
     return bound
-
-
-def sequential_f64_products(a: Bits, b: Bits, c: Bits) -> Bits:
-    """D = A * B + C in f64: one fused multiply-add after the other along K, each rounded to nearest.
-
-    Of several NaNs an H200 passes on B's, else the accumulator's, else A's.
-    """
-    for k in range(a.shape[-1]):
-        left, right = a[..., :, k, None], b[..., k, None, :]
-        c = first_nan(fma(left, right, c, FORMATS["f64"]), right, c, left)
-    return c
-
-
-def integer_products(a: Integers, b: Integers, c: Integers, *, satfinite: bool) -> Integers:
-    """D = A * B + C on whole numbers, wrapped to 32 bits or, with `satfinite`, clamped into them."""
-    total: Integers = a @ b + c
-    if satfinite:
-        return np.clip(total, -(2**31), 2**31 - 1)
-    wrapped: Integers = ((total + 2**31) & 0xFFFF_FFFF) - 2**31
-    return wrapped
-
-
-def bit_products(a: Integers, b: Integers, c: Integers, *, exclusive_or: bool) -> Integers:
-    """D = popcount(A op B) + C on single bits, wrapped to 32 bits; op is AND or XOR, along K."""
-    ones = a @ b
-    if exclusive_or:
-        # x ^ y = x + y - 2 * (x & y)
-        ones = a.sum(axis=-1)[..., :, None] + b.sum(axis=-2)[..., None, :] - 2 * ones
-    return ((ones + c + 2**31) & 0xFFFF_FFFF) - 2**31

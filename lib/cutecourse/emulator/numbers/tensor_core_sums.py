@@ -1,0 +1,252 @@
+"""The numbers that a tensor core computes with mma.sync and wgmma, for each type and generation.
+
+Integers are exact: the products and the accumulator are added without loss, then the sum wraps to 32 bits or,
+with `.satfinite`, is clamped.
+
+f64 is a chain of fused multiply-adds along K, each rounded to nearest.
+
+The other floats go through a sum of a different kind, which published measurements agree on. Along K the
+products are taken in groups, and each group is added to the accumulator like this:
+
+1.  The products are exact, and are not normalized: a product's exponent is the sum of its operands'
+    exponents, so its significand lies in [1, 4). A subnormal operand has its type's smallest exponent and a
+    significand below 1.
+2.  All products of the group and the accumulator are aligned to the largest exponent among them, and what
+    lies below `fraction_bits` binary places of that exponent is cut off, each term on its own, towards zero.
+3.  The aligned terms are added exactly.
+4.  The sum is rounded once: to f32 towards zero, to f16 to nearest even. It is the accumulator of the next
+    group.
+
+How many products form a group and how many places are kept changed between generations (`TensorCore`). With
+8-bit floats Hopper keeps 13 places, and an f32 result has 13 fraction bits. A
+product that is zero takes no part in the largest exponent; a zero accumulator takes part with an exponent of
+its own, below which nothing is aligned. A sum of zero is +0.0 whatever the signs; a NaN is the canonical one;
+a sum too large for the accumulator's type is an infinity although it is rounded towards zero.
+
+Doubles compute this without loss: a double holds each product, a power of two scales it, and the sum of 33
+terms of 27 bits is exact.
+
+Source: PTX ISA 9.0, mma (#warp-level-matrix-instructions-mma) and wgmma.mma_async
+        (#asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async), leave the order and the rounding
+        open; the model is that of P. Xie et al., MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and
+        Matrix Cores (arXiv:2511.10909), and of F. A. Khattak and M. Mikaitis, Accurate Models of NVIDIA
+        Tensor Cores (arXiv:2512.07004).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.numbers.exact import first_nan, fma
+from cutecourse.emulator.numbers.formats import FORMATS, Bits, FloatFormat, to_float64
+
+__all__ = [
+    "DEFAULT_ARITHMETIC",
+    "TENSOR_CORES",
+    "TensorCore",
+    "bit_products",
+    "fused_float_products",
+    "integer_products",
+    "sequential_f64_products",
+]
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_NARROW_PLACES = 13
+"""Fraction bits that are kept where A and B are 8-bit floats."""
+_CUT_F32 = np.uint32(0xFFFF_FC00)
+"""The mask that keeps 13 fraction bits of an f32."""
+_IN_CACHE = 1 << 14
+"""So many products are made at once."""
+
+
+@dataclass(frozen=True)
+class TensorCore:
+    """One generation's way to add the products of floats.
+
+    `fraction_bits`: binary places kept below the largest exponent. `group_bytes`: how much of a row of A, in
+    bytes, forms one group. `zero_exponent_f32` and `zero_exponent_f16`: the exponent of an accumulator that
+    is zero.
+    """
+
+    generation: str
+    fraction_bits: int
+    group_bytes: int
+    zero_exponent_f32: int
+    zero_exponent_f16: int
+
+
+_AMPERE = TensorCore("Ampere", 24, 16, -132, -20)
+_HOPPER = TensorCore("Hopper", 25, 32, -133, -21)
+
+TENSOR_CORES: dict[str, TensorCore] = {
+    "sm_80": _AMPERE,
+    "sm_86": _AMPERE,
+    "sm_89": _AMPERE,
+    "sm_90": _HOPPER,
+    "sm_100": _HOPPER,
+    "sm_103": _HOPPER,
+    "sm_120": _HOPPER,
+}
+"""The published models by the GPU that runs the kernel, which is not the PTX's target."""
+
+DEFAULT_ARITHMETIC = "sm_90"
+"""The generation whose numbers the emulator computes by default: the recordings come from an H200.
+
+A PTX target says what a kernel may use, not which GPU runs it: sm_80 PTX runs on a Hopper GPU, with
+Hopper's sums.
+"""
+
+
+def fused_float_products(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    c: NDArray[Any],
+    source: FloatFormat,
+    accumulator: FloatFormat,
+    core: TensorCore,
+    *,
+    source_of_b: FloatFormat | None = None,
+) -> NDArray[np.uint32]:
+    """D = A * B + C as the tensor core of a generation adds it; all operands as bits.
+
+    Shapes: a (..., M, K), b (..., K, N), c and the result (..., M, N); f32 or f16 of C and D.
+
+    >>> f16, f32 = FORMATS["f16"], FORMATS["f32"]
+    >>> one = np.full((16, 16), 0x3C00, dtype=np.uint16)
+    >>> zero = np.zeros((16, 16), dtype=np.uint32)
+    >>> found = fused_float_products(one, one, zero, f16, f32, TENSOR_CORES["sm_90"])
+    >>> float(found.view(np.float32)[0, 0])
+    16.0
+    """
+    n_k, narrow = a.shape[-1], source.bits == 8
+    step = core.group_bytes * 8 // source.bits
+    if narrow:
+        core = replace(core, fraction_bits=_NARROW_PLACES)
+    with np.errstate(all="ignore"):
+        left = _Terms.of(np.moveaxis(a, -1, 0)[..., :, None], source)
+        right = _Terms.of(np.moveaxis(b, -2, 0)[..., None, :], source_of_b or source)
+        for k in range(0, n_k, step):
+            x, y, z = left.part(k, k + step), right.part(k, k + step), _Terms.of(c, accumulator)
+            total = _sums(x.without_specials(), y.without_specials(), z.without_specials(), core, accumulator)
+            if not (x.finite and y.finite and z.finite):
+                classes = (x.classes() * y.classes()).sum(axis=0) + z.classes()
+                total = np.where(np.isfinite(classes), total, classes)
+            c = _to_f16(total) if accumulator.name == "f16" else _to_f32(total, cut=narrow)
+    return c
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Numbers, the powers of two that their exponents stand for (0 of a zero), and whether all are finite."""
+
+    values: Floats
+    powers: Floats
+    finite: bool
+
+    @classmethod
+    def of(cls, bits: NDArray[Any], fmt: FloatFormat) -> _Terms:
+        """Numbers of a format."""
+        held = bits.astype(np.uint32)
+        values = to_float64(held, fmt)
+        field = held >> np.uint32(fmt.fraction_bits + fmt.padding_bits)
+        field &= np.uint32((1 << fmt.exponent_bits) - 1)
+        exponent = np.maximum(field, 1).astype(np.uint64) + np.uint64(1023 - fmt.bias)
+        powers = np.where(values == 0, 0.0, (exponent << np.uint64(52)).view(np.float64))
+        return cls(values, powers, bool(np.isfinite(values).all()))
+
+    def part(self, first: int, stop: int) -> _Terms:
+        """Those of some k."""
+        return _Terms(self.values[first:stop], self.powers[first:stop], self.finite)
+
+    def without_specials(self) -> _Terms:
+        """With zeros for infinities and NaNs, which take no part in the sum."""
+        if self.finite:
+            return self
+        finite = np.isfinite(self.values)
+        return _Terms(np.where(finite, self.values, 0.0), np.where(finite, self.powers, 0.0), finite=True)
+
+    def classes(self) -> Floats:
+        """The values as signs, infinities and NaNs: enough to tell a sum's class, with no overflow."""
+        return np.where(np.isfinite(self.values), np.sign(self.values), self.values)
+
+
+def _sums(left: _Terms, right: _Terms, addend: _Terms, core: TensorCore, accumulator: FloatFormat) -> Floats:
+    """The terms aligned, cut and added: left (K, ..., M, 1), right (K, ..., 1, N), addend (..., M, N)."""
+    floor = core.zero_exponent_f16 if accumulator.name == "f16" else core.zero_exponent_f32
+    largest = np.maximum(addend.powers, 2.0**floor)
+    n_k = len(left.values)
+    # Some k at a time: they stay in the cache, and all products of a wgmma do not.
+    step = max(1, min(n_k, _IN_CACHE // largest.size))
+    products = np.empty((step, *largest.shape))
+    for k in range(0, n_k, step):
+        some = products[: n_k - k]
+        np.multiply(left.powers[k : k + step], right.powers[k : k + step], out=some)
+        for one in some:
+            np.maximum(largest, one, out=largest)
+    scale = 2.0**core.fraction_bits / largest
+    total: Floats = np.trunc(addend.values * scale)
+    for k in range(0, n_k, step):
+        some = products[: n_k - k]
+        np.multiply(left.values[k : k + step], right.values[k : k + step], out=some)
+        np.multiply(some, scale, out=some)
+        np.trunc(some, out=some)
+        for one in some:
+            np.add(total, one, out=total)
+    return total / scale
+
+
+def _to_f32(total: Floats, *, cut: bool) -> NDArray[np.uint32]:
+    """Rounded towards zero, at and above 2^128 infinite, a zero without a sign; `cut` to 13 fraction bits."""
+    near = total.astype(np.float32)
+    size = np.abs(total)
+    over = (np.abs(near).astype(np.float64) > size) & (size < 2.0**128)
+    bits = near.view(np.uint32) - over.astype(np.uint32)
+    if cut:
+        bits &= _CUT_F32
+    bits[(bits & np.uint32(0x7FFF_FFFF)) == 0] = 0
+    bits[np.isnan(total)] = int(FORMATS["f32"].nan)
+    return bits
+
+
+def _to_f16(total: Floats) -> NDArray[np.uint32]:
+    """Rounded to nearest even, a zero without a sign."""
+    bits = total.astype(np.float16).view(np.uint16).astype(np.uint32)
+    bits[bits == 0x8000] = 0
+    bits[np.isnan(total)] = int(FORMATS["f16"].nan)
+    return bits
+
+
+def sequential_f64_products(a: Bits, b: Bits, c: Bits) -> Bits:
+    """D = A * B + C in f64: one fused multiply-add after the other along K, each rounded to nearest.
+
+    Of several NaNs an H200 passes on B's, else the accumulator's, else A's.
+    """
+    for k in range(a.shape[-1]):
+        left, right = a[..., :, k, None], b[..., k, None, :]
+        c = first_nan(fma(left, right, c, FORMATS["f64"]), right, c, left)
+    return c
+
+
+def integer_products(a: Integers, b: Integers, c: Integers, *, satfinite: bool) -> Integers:
+    """D = A * B + C on whole numbers of 8 bits and less, wrapped to 32 bits or, with `satfinite`, clamped."""
+    # A double has every sum of such products.
+    total: Integers = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64) + c
+    if satfinite:
+        return np.clip(total, -(2**31), 2**31 - 1)
+    wrapped: Integers = ((total + 2**31) & 0xFFFF_FFFF) - 2**31
+    return wrapped
+
+
+def bit_products(a: Integers, b: Integers, c: Integers, *, exclusive_or: bool) -> Integers:
+    """D = popcount(A op B) + C on single bits, wrapped to 32 bits; op is AND or XOR, along K."""
+    ones = a @ b
+    if exclusive_or:
+        # x ^ y = x + y - 2 * (x & y)
+        ones = a.sum(axis=-1)[..., :, None] + b.sum(axis=-2)[..., None, :] - 2 * ones
+    return ((ones + c + 2**31) & 0xFFFF_FFFF) - 2**31
