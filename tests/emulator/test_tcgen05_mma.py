@@ -533,6 +533,13 @@ def test_mma__needs_its_operands():
         run(body, image)
 
 
+def test_mma__of_bytes_never_written_is_not_reported_again_when_it_completes():
+    _, _, image, descs, _ = prepared()
+    body = copy_in(16384) + FENCE + issue(*descs, idesc(128, 16)) + finish() + keep(16)
+    quiet = {"never written": "note"}
+    assert run(body, image, hazards=quiet).shape == (128, 16)  # no OverwrittenSource
+
+
 def test_mma__needs_an_accumulator_to_add_to():
     _, _, image, descs, start = prepared()
     body = start + issue(*descs, idesc(128, 16), accumulated=1) + finish() + keep(16)

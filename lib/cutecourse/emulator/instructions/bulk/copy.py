@@ -35,7 +35,7 @@ from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
 from cutecourse.emulator.instructions.bulk.reduce import OPERATIONS, Reduction, reduction
 from cutecourse.emulator.instructions.bulk.request import Copy, Targets
-from cutecourse.emulator.instructions.bulk.source_check import check_source
+from cutecourse.emulator.memory.sources import COPY, check_source
 
 __all__: list[str] = []
 
@@ -90,7 +90,8 @@ def bulk_copy(site: Site) -> Step:
                 AddressError, UninitializedRead, MissingProxyFence and OverwrittenSource (a source in shared
                 memory), NoBarrierError and BarrierCountError when bytes land; UnfinishedCopy for a block that
                 ends before its copies have read.
-    Simplified: pieces land in an order that the seed chooses; .ignore_oob and .cp_mask are not supported;
+    Simplified: pieces land in an order that the seed chooses; of a launch's copies the first 256 land in
+                pieces, and of the later ones one in four; .ignore_oob and .cp_mask are not supported;
                 cache hints have no effect.
     Source:     PTX ISA 9.0, cp.async.bulk
                 (#data-movement-and-conversion-instructions-cp-async-bulk).
@@ -266,7 +267,7 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
             for read in (new,) if old is None else (new, old):
                 for tell in bundle.cohort.listeners.bulk_reads:
                     tell(copy, read)
-                check_source(copy.origin, read)
+                check_source(copy.origin, read, "the copy's source", COPY)
             pieces.append(_Bytes(first, stop, partial(_shared_now, copy, new, old, combine)))
         land_later(copy, pieces)
 
@@ -286,7 +287,7 @@ def _shared_now(
             " destination's mbarrier has completed its phase.",
             origin,
         )
-    check_source(origin, new, issued=True)
+    check_source(origin, new, "the copy's source", COPY, issued=True)
     held, _ = bundle.cohort.shared_chunks
     if old is None or combine is None:
         return held[new]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.instructions.bulk.request import Copy
-from cutecourse.emulator.instructions.bulk.source_check import check_source
+from cutecourse.emulator.memory.sources import COPY, check_source
 
 __all__ = ["CopyOut"]
 
@@ -40,7 +40,7 @@ class CopyOut(Copy):
         bundle = self.origin.bundle
         for tell in bundle.cohort.listeners.bulk_reads:
             tell(self, chunks)
-        check_source(self.origin, chunks, needed)
+        check_source(self.origin, chunks, "the copy's source", COPY, needed=needed)
         self.reads.append(bundle.machine.defer(partial(self._read, chunks, write, needed)))
 
     def _read(
@@ -49,7 +49,7 @@ class CopyOut(Copy):
         write: Callable[[NDArray[Any]], None],
         needed: NDArray[np.bool_] | None,
     ) -> None:
-        check_source(self.origin, chunks, needed, issued=True)
+        check_source(self.origin, chunks, "the copy's source", COPY, needed=needed, issued=True)
         bundle = self.origin.bundle
         held, _ = bundle.cohort.shared_chunks
         self.writes.append(bundle.machine.defer(partial(write, held[chunks])))

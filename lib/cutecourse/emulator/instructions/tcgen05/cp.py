@@ -15,10 +15,11 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
-from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue, check_source
+from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import CHUNK, FieldError, chunk_offsets, decode_matrix
 from cutecourse.emulator.memory.regions import Region
+from cutecourse.emulator.memory.sources import TCGEN05, check_source
 from cutecourse.emulator.memory.tensor_memory import (
     LANES,
     Moving,
@@ -132,7 +133,7 @@ def _issue(
         chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
         for tell in cohort.listeners.operands_read:
             tell(origin, [(each, "the source", chunks)])
-        check_source(origin, each, chunks, "the source")
+        check_source(origin, chunks, "the source", TCGEN05, rank=each)
         for tell in cohort.listeners.tensor_copied:
             tell(chunks)
         moving = Moving(
@@ -171,7 +172,7 @@ def _complete(
     words, _ = origin.bundle.cohort.shared_words(8, 2)
     for rank, memory, moving, chunks in places:
         memory.end(moving)
-        check_source(origin, rank, chunks, "the source", issued=True)
+        check_source(origin, chunks, "the source", TCGEN05, rank=rank, issued=True)
         rows = words[chunks].view(np.uint32).reshape(len(chunks), -1)
         columns = slice(moving.region.first, moving.region.stop)
         for copy in range(lanes.shape[1]):

@@ -18,10 +18,11 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.completion import complete
+from cutecourse.emulator.instructions.tcgen05.linking import Link
 from cutecourse.emulator.instructions.tcgen05.multiplication import Multiplication
 from cutecourse.emulator.instructions.tcgen05.operands import Operands
 from cutecourse.emulator.instructions.tcgen05.plans import announce_all, plan_of
-from cutecourse.emulator.instructions.tcgen05.queue import Link, Operation, Queue
+from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
 
@@ -47,7 +48,9 @@ def mma(site: Site) -> Step:
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError (a
                 matrix behind the end of shared memory, no peer).
     Simplified: reads its operands and writes D when it completes, at a time that the seed chooses, behind
-                earlier operations on the same cells of tensor memory. Products are exact, their sum and D are
+                earlier operations on the same cells of tensor memory. Of a launch the first 256 complete
+                one by one; after these, neighbours that add to one D may complete at once
+                (`linking`). Products are exact, their sum and D are
                 added in double precision and rounded once to nearest even, where the hardware cuts off
                 aligned terms (emulator.numbers.tensor_core_sums): the last bits can differ. The collector
                 buffer is accounted for, and A read again all the same. .kind::f16 and .kind::tf32 only,

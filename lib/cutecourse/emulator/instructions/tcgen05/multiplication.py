@@ -9,9 +9,9 @@ from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.placement import Part, region_of
 from cutecourse.emulator.instructions.tcgen05.plans import Plan
-from cutecourse.emulator.instructions.tcgen05.queue import check_source
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.regions import Region
+from cutecourse.emulator.memory.sources import TCGEN05, check_source
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory, split_address
 
 __all__ = ["Multiplication"]
@@ -57,7 +57,7 @@ class Multiplication:
             for tell in () if issued else listeners.operands_read:
                 tell(self.origin, read)
             for _, what, chunks in read:
-                check_source(self.origin, rank, chunks, what, issued=issued)
+                check_source(self.origin, chunks, what, TCGEN05, rank=rank, issued=issued)
 
     def touches(self) -> list[dict[str, Any]]:
         """The memory that the operation reads and writes, for its event."""

@@ -21,11 +21,11 @@ from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, InvalidOperand
-from cutecourse.emulator.instructions.tcgen05.queue import check_source
 from cutecourse.emulator.instructions.wgmma.descriptor import decode
 from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
 from cutecourse.emulator.instructions.wgmma.registers import Flight, share
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, MultipliedMatrix, shared_matrix
+from cutecourse.emulator.memory.sources import WGMMA, check_source
 from cutecourse.emulator.numbers.formats import FORMATS
 from cutecourse.emulator.numbers.tensor_core_sums import (
     TENSOR_CORES,
@@ -39,7 +39,6 @@ _M = 64
 _HOPPER = TENSOR_CORES["sm_90"]
 BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
 """Of an element of A or B, by its type."""
-_WAIT = "the wgmma.wait_group of its group"
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +169,7 @@ class Multiplication:
     def _check_shared(self, *, issued: bool) -> None:
         for matrix in self._matrices():
             check_source(
-                self.origin, self.group.rank, matrix.places[0], matrix.name, issued=issued, until=_WAIT
+                self.origin, matrix.places[0], matrix.name, WGMMA, rank=self.group.rank, issued=issued
             )
 
     def _announce_sum(self, number: int) -> None:

@@ -1,0 +1,71 @@
+"""Linked operations of tcgen05: neighbours in a queue that complete at once, because that is faster.
+
+The MMAs of a main loop add to one accumulator, so they complete in the order of issue whatever the seed
+chooses. Several of them at once give the same numbers as one after the other (`completion`). A launch's first
+MMAs complete one by one all the same: what a kernel does wrong while some are complete and others are not,
+it does in its first turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cutecourse.emulator.core.machine import PendingWork
+from cutecourse.emulator.core.origin import Origin
+
+__all__ = ["Link", "linked"]
+
+_EACH_FIRST = 256
+_ALONE = 8
+"""Of so many operations one completes without those behind it with which it could."""
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """Lets operations of one thread complete at once, if they are neighbours in the queue.
+
+    Operations with the same `key` are passed to one call of `complete`, which takes their `member`s in order.
+    """
+
+    key: Hashable
+    member: Any
+    complete: Callable[[list[Any]], None]
+
+
+class _Linkable(Protocol):
+    """What is needed of an operation."""
+
+    origin: Origin
+    thread: tuple[int, int]
+    work: PendingWork
+    link: Link | None
+
+
+def linked(waiting: Sequence[_Linkable], operation: _Linkable) -> tuple[int, int]:
+    """The range (first, stop) of the operations in a queue that complete at once with one of them.
+
+    Those that have to come before it come with it, and, as the seed chooses, those behind it.
+    """
+    here = first = waiting.index(operation)
+    stop = here + 1
+    if operation.link is None:
+        return first, stop
+    machine = operation.origin.bundle.machine
+    machine.linked += 1
+    if machine.linked > _EACH_FIRST:
+        while first and _alike(waiting[first - 1], operation):
+            first -= 1
+        while stop < len(waiting) and _alike(waiting[stop], operation):
+            stop += 1
+        if stop > here + 1 and machine.random.randrange(_ALONE) == 0:
+            stop = here + 1
+    return first, stop
+
+
+def _alike(one: _Linkable, other: _Linkable) -> bool:
+    """True if two neighbours may complete at once."""
+    if one.link is None or other.link is None or one.work.done:
+        return False
+    return one.thread == other.thread and one.link.key == other.link.key

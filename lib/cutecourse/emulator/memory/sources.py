@@ -1,0 +1,95 @@
+"""Sources in shared memory: what a copy or an MMA reads there through the asynchronous proxy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
+from cutecourse.emulator.memory.proxies import BY_THREADS, all_in_sight
+from cutecourse.emulator.memory.unwritten import describe_unwritten
+
+__all__ = ["COPY", "TCGEN05", "WGMMA", "Reader", "check_source"]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of operation that reads shared memory after its issue, in the words of the reports."""
+
+    name: str
+    overwritten: str
+    """What was done to a byte that changed too early, and what the kernel lacks."""
+    unseen: str = ""
+    """What follows from a byte without a fence."""
+
+
+COPY = Reader(
+    "the copy",
+    "written again before the copy had read it. Is a cp.async.bulk.wait_group.read with a barrier after it"
+    " missing before that store?",
+    ", so the copy may not see it",
+)
+_CHANGED = "changed before the operation had read it. The thread that writes there again must first wait for"
+TCGEN05 = Reader("the operation", f"{_CHANGED} a tcgen05.commit that follows it.")
+WGMMA = Reader("the operation", f"{_CHANGED} the wgmma.wait_group of its group.")
+
+
+def check_source(
+    origin: Origin,
+    chunks: NDArray[np.int64],
+    what: str,
+    reader: Reader,
+    *,
+    rank: int | None = None,
+    needed: NDArray[np.bool_] | None = None,
+    issued: bool = False,
+) -> None:
+    """Refuse a source that nobody has written, or that the asynchronous proxy does not see yet.
+
+    chunks  numbers of chunks among the cohort's shared memory.
+    what    the source's name, and `rank` the CTA whose memory it is, for the report.
+    needed  the bytes of each chunk that must have been written, shape (*chunks.shape, 16); None for all.
+    issued  the operation has been issued before, and reads now.
+
+    Errors: UninitializedRead, MissingProxyFence; OverwrittenSource once issued.
+    """
+    bundle = origin.bundle
+    cohort = bundle.cohort
+    marks = cohort.shared_chunks[1][chunks]
+    if all_in_sight(marks):
+        return
+    written = marks.view(np.uint8).reshape(*marks.shape, CHUNK)
+    wrong = (written == 0) | (written == BY_THREADS)
+    if needed is not None:
+        wrong &= needed
+    if issued:
+        # A byte that was wrong at the issue already, and was let pass, looks the same as one changed since.
+        if bundle.machine.severities["no proxy fence"] != "error":
+            wrong &= written == 0
+        if bundle.machine.severities["never written"] != "error":
+            wrong &= written != 0
+    if not wrong.any():
+        return
+    place = np.argwhere(wrong)[0]
+    byte = int(chunks[tuple(place[:-1])]) * CHUNK + int(place[-1])
+    offset = byte % cohort.shared_stride
+    name = bundle.program.shared_name(offset)
+    if issued:
+        hazard, problem = "source overwritten", reader.overwritten
+    elif written[tuple(place)]:
+        hazard = "no proxy fence"
+        problem = (
+            f"written by a thread with no fence.proxy.async after it{reader.unseen}. Each thread must fence"
+            f" its stores; then comes a barrier, then {reader.name}."
+        )
+    else:
+        hazard = "never written"
+        problem = "never written. " + describe_unwritten(origin, reader.name, asynchronous=True)
+    where = f"{what} has a byte at shared offset 0x{offset:x}" + (f" (in {name})" if name else "")
+    if rank is not None and cohort.size > 1:
+        where += f" of CTA {rank}"
+    report(hazard, f"{where} that was {problem}", origin, address=offset, allocation=name)
