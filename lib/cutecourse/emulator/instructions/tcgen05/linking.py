@@ -35,7 +35,7 @@ class Link:
 
 
 class _Linkable(Protocol):
-    """What is needed of an operation."""
+    """The part of an operation that linking needs."""
 
     origin: Origin
     thread: tuple[int, int]
