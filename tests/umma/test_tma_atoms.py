@@ -246,9 +246,9 @@ def test_tma_atom__explains_itself_with_the_steps_of_the_tensor_map() -> None:
         expected = ["remove", "compose", f"thrfrg_{operand}", "layout<1>", "slice", "multicast", "result"]
         assert own == expected
         named = {name: value for step in explanation.steps for name, value in step.values}
-        assert str(named[kept]) == "(256,64)"
-        assert str(named["cta_v_tile"]) == str(atom.cta_v_tile)
-        assert str(named["tma_gbasis"]) == str(atom.tma_gbasis)
+        assert named[kept] == (256, 64)
+        assert named["cta_v_tile"] == atom.cta_v_tile
+        assert named["tma_gbasis"] == atom.tma_gbasis
         assert {step.operation for step in explanation.steps if step.level} == {"make_tma_copy_atom"}
         snapshot = json.loads(json.dumps(atom.to_snapshot()))
         assert snapshot["num_multicast"] == (4 if operand == "A" else 2)

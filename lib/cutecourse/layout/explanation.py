@@ -41,7 +41,7 @@ class Step:
             "level": self.level,
             "rule": self.rule,
             "text": self.text,
-            "values": [{"name": name, "value": _plain(value)} for name, value in self.values],
+            "values": [{"name": name, "value": plain(value)} for name, value in self.values],
         }
 
     def __str__(self) -> str:
@@ -67,9 +67,9 @@ class Explanation:
         return {
             "operation": self.operation,
             "law": self.law,
-            "operands": [{"name": name, "value": _plain(value)} for name, value in self.operands],
+            "operands": [{"name": name, "value": plain(value)} for name, value in self.operands],
             "steps": [step.to_snapshot() for step in self.steps],
-            "result": _plain(self.result),
+            "result": plain(self.result),
         }
 
     def __str__(self) -> str:
@@ -188,7 +188,8 @@ def _text(value: object) -> str:
     return stride_str(value) if isinstance(value, tuple) else pretty_str(value)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """Turn a value into what JSON can hold; layouts become their notation."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return _text(value)

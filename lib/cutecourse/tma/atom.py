@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from cutecourse.atoms import Tensor
 from cutecourse.atoms.tensor import as_tensor
@@ -14,9 +14,7 @@ from cutecourse.dtypes import dtype as as_dtype
 from cutecourse.layout import (
     ArithTuple,
     ComposedLayout,
-    Explanation,
     Layout,
-    Step,
     Swizzle,
     composition,
     get_nonswizzle_portion,
@@ -27,8 +25,8 @@ from cutecourse.layout import (
     select,
     size,
 )
-from cutecourse.layout.basis import stride_str
-from cutecourse.layout.int_tuple import flatten_to_tuple, pretty_str, wrap
+from cutecourse.layout.int_tuple import flatten_to_tuple, wrap
+from cutecourse.layout.record import Record
 
 from .encoding import SWIZZLES, Swizzling, TensorMapEncoding, data_type
 from .errors import TmaError
@@ -42,7 +40,7 @@ _MAX_RANK = 5
 
 
 @dataclass(frozen=True)
-class TmaTrace:
+class TmaTrace(Record):
     """The values that make_tma_atom computes, under CuTe's names and in CuTe's order.
 
     Shapes:     `gmem_prob_*` and `smem_box_*` have five entries, as CuTe's arrays do; `encoding` holds the
@@ -51,6 +49,66 @@ class TmaTrace:
                 and `gmem_tma_basis_stride` count the tensor's own elements.
     Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp.
     """
+
+    OPERATION: ClassVar[str] = "make_tma_atom"
+    LAW: ClassVar[str] = (
+        "element i of the tile lies in shared memory at slayout(i), and comes from cta_v_tile(i)"
+    )
+    OPERANDS: ClassVar[tuple[str, ...]] = ("gtensor", "slayout", "cta_tiler", "dtype", "num_multicast")
+    STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("tile", "from the number of an element of the tile to its coordinate", "cta_v_tile"),
+        (
+            "split",
+            "shared memory: a swizzle of bytes on top of a plain layout",
+            "smem_swizzle",
+            "smem_layout",
+        ),
+        ("invert", "from an offset in shared memory to the element that lies there", "inv_smem_layout"),
+        ("follow", "from the offset on to the coordinate: a walk through shared memory", "sidx2gmode_full"),
+        (
+            "truncate",
+            "one instruction: the modes before the first step that is not 1",
+            "smem_rank",
+            "sidx2gmode",
+        ),
+        ("strides", "the same walk in strides of global memory, in the internal type", "tile_gstride"),
+        ("merge", "neighbours in memory become one side of the box, up to 256 elements", "tma_gstride"),
+        ("name", "every mode of the tensor gets its own basis element", "gbasis"),
+        ("indirect", "the walk again, in modes instead of strides", "tile_gbasis_tmp", "tile_gbasis"),
+        ("box", "the sides of the box, and the mode of the tensor that each follows", "tma_gbasis_tile"),
+        (
+            "rest",
+            "modes outside the box get extent 1, so that a coordinate can choose among them",
+            "gtensor_T",
+            "tile_gbasis_remaining_stride",
+            "tile_gbasis_remaining_shape",
+            "tma_gbasis_full",
+        ),
+        ("five", "a tensor map has five dimensions at most: the last ones share the fifth", "tma_gbasis"),
+        (
+            "problem",
+            "extents and strides of the tensor in the order of the box",
+            "gmem_prob_shape",
+            "gmem_prob_stride",
+            "gmem_prob_stride_bytes",
+        ),
+        (
+            "multicast",
+            "each CTA of the multicast loads one part; the outermost side is cut first",
+            "smem_box_shape_pre_mcast",
+            "smem_box_shape",
+        ),
+        ("swizzle", "the swizzle's number in the descriptor", "smem_swizzle_mode", "tma_format"),
+        (
+            "coordinates",
+            "from the modes of the tensor to the coordinates of the instruction",
+            "recast_ratio",
+            "gmem_tma_basis_stride",
+        ),
+        ("size", "one instruction, counted for all CTAs together", "num_bits_per_tma", "num_val_src"),
+        ("result", "sides of the box : modes of the tensor", "tma_gbasis"),
+    )
+    RESULT: ClassVar[str] = "tma_gbasis"
 
     gtensor: Layout
     slayout: Layout | ComposedLayout
@@ -192,46 +250,22 @@ class TmaTrace:
         }
         return printed
 
-    def explain(self) -> Explanation:
-        """The steps of the construction in words, each with its value."""
-        steps = tuple(
-            Step(name, text, tuple((value, self._value(value)) for value in values), "make_tma_atom")
-            for name, text, *values in _STEPS
-        )
-        operands = (
-            ("gtensor", self.gtensor),
-            ("slayout", self.slayout),
-            ("cta_tiler", self.cta_tiler),
-            ("dtype", self.dtype.name),
-            ("num_multicast", self.num_multicast),
-        )
-        law = "element i of the tile lies in shared memory at slayout(i), and comes from cta_v_tile(i)"
-        return Explanation("make_tma_atom", operands, steps, self.tma_gbasis, law)
+    def to_snapshot(self) -> dict[str, Any]:
+        """Every value as JSON can hold it: layouts in the DSL's notation, CuTe's arrays as lists."""
+        return {
+            **super().to_snapshot(),
+            **{name: [int(number) for number in getattr(self, name)] for name in _ARRAYS},
+            "internal_type": self.internal_type.name,
+            "encoding": self.encoding.to_snapshot(),
+            "rank": self.rank,
+            "instructions": self.instructions,
+            "tile_bytes": self.tile_bytes,
+        }
 
     def _value(self, name: str) -> Any:
         if name == "recast_ratio":
             return "{}/{}".format(*self.recast_ratio)
         return getattr(self, name)
-
-    def to_snapshot(self) -> dict[str, Any]:
-        """All values in a form that JSON can hold; layouts become text."""
-        plain: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, TensorMapEncoding):
-                plain[field.name] = value.to_snapshot()
-            elif isinstance(value, DType):
-                plain[field.name] = value.name
-            elif isinstance(value, int):
-                plain[field.name] = int(value)
-            elif field.name in _ARRAYS:
-                plain[field.name] = [int(number) for number in value]
-            else:
-                plain[field.name] = _notation(value)
-        plain["rank"] = self.rank
-        plain["instructions"] = self.instructions
-        plain["tile_bytes"] = self.tile_bytes
-        return plain
 
 
 _LAYOUT_FIELDS = (
@@ -263,58 +297,10 @@ _ARRAYS = (
     "smem_box_stride",
     "recast_ratio",
 )
-# The rule's name, what happens, and the fields that hold the result.
-_STEPS = (
-    ("tile", "from the number of an element of the tile to its coordinate", "cta_v_tile"),
-    ("split", "shared memory: a swizzle of bytes on top of a plain layout", "smem_swizzle", "smem_layout"),
-    ("invert", "from an offset in shared memory to the element that lies there", "inv_smem_layout"),
-    ("follow", "from the offset on to the coordinate: a walk through shared memory", "sidx2gmode_full"),
-    ("truncate", "one instruction: the modes before the first step that is not 1", "smem_rank", "sidx2gmode"),
-    ("strides", "the same walk in strides of global memory, in the internal type", "tile_gstride"),
-    ("merge", "neighbours in memory become one side of the box, up to 256 elements", "tma_gstride"),
-    ("name", "every mode of the tensor gets its own basis element", "gbasis"),
-    ("indirect", "the walk again, in modes instead of strides", "tile_gbasis_tmp", "tile_gbasis"),
-    ("box", "the sides of the box, and the mode of the tensor that each follows", "tma_gbasis_tile"),
-    (
-        "rest",
-        "modes outside the box get extent 1, so that a coordinate can choose among them",
-        "gtensor_T",
-        "tile_gbasis_remaining_stride",
-        "tile_gbasis_remaining_shape",
-        "tma_gbasis_full",
-    ),
-    ("five", "a tensor map has five dimensions at most: the last ones share the fifth", "tma_gbasis"),
-    (
-        "problem",
-        "extents and strides of the tensor in the order of the box",
-        "gmem_prob_shape",
-        "gmem_prob_stride",
-        "gmem_prob_stride_bytes",
-    ),
-    (
-        "multicast",
-        "each CTA of the multicast loads one part; the outermost side is cut first",
-        "smem_box_shape_pre_mcast",
-        "smem_box_shape",
-    ),
-    ("swizzle", "the swizzle's number in the descriptor", "smem_swizzle_mode", "tma_format"),
-    (
-        "coordinates",
-        "from the modes of the tensor to the coordinates of the instruction",
-        "recast_ratio",
-        "gmem_tma_basis_stride",
-    ),
-    ("size", "one instruction, counted for all CTAs together", "num_bits_per_tma", "num_val_src"),
-    ("result", "sides of the box : modes of the tensor", "tma_gbasis"),
-)
 
 
 def _array(values: Sequence[int]) -> str:
     return "[" + ", ".join(str(int(value)) for value in values) + "]"
-
-
-def _notation(value: Any) -> str:
-    return stride_str(value) if isinstance(value, tuple) else pretty_str(value)
 
 
 def trace_tma_atom(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from cutecourse.atoms import Tensor
 from cutecourse.atoms.tensor import AnyLayout, as_tensor, outer_of, started
 from cutecourse.dtypes import DType
 from cutecourse.layout import (
     ComposedLayout,
-    Explanation,
     Layout,
-    Step,
     Swizzle,
     append,
     coalesce,
@@ -27,6 +25,7 @@ from cutecourse.layout import (
     size,
     tile_to_shape,
 )
+from cutecourse.layout.record import Record
 
 from .atom import TmaTrace
 from .errors import TmaError
@@ -39,7 +38,7 @@ _TILE_PROFILE = ((1, 1),)
 
 
 @dataclass(frozen=True)
-class TmaPartition:
+class TmaPartition(Record):
     """The values that tma_partition computes, under CuTe's names; unpacks as `(smem, gmem)`.
 
     Shapes:     the results are `((TMA, TMA_Iter), Rest...)`: elements of one instruction, instructions of a
@@ -49,6 +48,22 @@ class TmaPartition:
                 takes any number of tensors and has one `tlayout_V` for each instead, with the same value.
     Source:     CUTLASS 4.2.0, include/cute/atom/copy_traits_sm90_tma.hpp, tma_partition.
     """
+
+    OPERATION: ClassVar[str] = "tma_partition"
+    LAW: ClassVar[str] = "instruction i moves gresult((_, i)) to sresult((_, i)), element by element"
+    OPERANDS: ClassVar[tuple[str, ...]] = ("cta_coord", "cta_layout", "stensor", "gtensor")
+    STEPS: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("invert", "which element of the tile each place of shared memory holds", "inv_smem_layout"),
+        ("cover", "repeat it until the whole tile is walked", "layout_v"),
+        ("instruction", "one instruction moves this many elements", "tma_layout_v"),
+        ("divide", "(elements of an instruction, instructions)", "layout_V"),
+        ("keep", "the modes behind the tile stay as they are", "glayout_V", "slayout_V"),
+        ("compose", "both tensors in the order of shared memory", "gtensor_v", "stensor_v"),
+        ("share", "where this CTA's part of an instruction starts", "multicast_offset", "multicast_coord"),
+        ("place", "that place as a coordinate of either tensor", "gcoord", "scoord"),
+        ("result", "both tensors from there on", "sresult", "gresult"),
+    )
+    RESULT: ClassVar[str] = "results"
 
     cta_coord: Any
     cta_layout: Layout
@@ -70,9 +85,13 @@ class TmaPartition:
     sresult: Tensor
     dtype: DType | None = None
 
-    def __iter__(self) -> Iterator[Tensor]:
+    @property
+    def results(self) -> tuple[Tensor, Tensor]:
         """Shared memory first, as in the CuTe DSL."""
-        return iter((self.sresult, self.gresult))
+        return self.sresult, self.gresult
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.results)
 
     def log(self, *, smem_address: int = 0, bits: int | None = None) -> dict[str, str]:
         """Each value as CuTe C++ prints it, in the order of its computation.
@@ -93,25 +112,6 @@ class TmaPartition:
                 printed[name] = cpp_str(value)
         return printed
 
-    def explain(self) -> Explanation:
-        """The steps of the partition in words, each with its value."""
-        steps = tuple(
-            Step(rule, text, tuple((name, _shown(getattr(self, name))) for name in names), "tma_partition")
-            for rule, text, *names in _STEPS
-        )
-        operands = tuple(
-            (name, _shown(getattr(self, name))) for name in ("cta_coord", "cta_layout", "stensor", "gtensor")
-        )
-        result = f"({self.sresult}, {self.gresult})"
-        law = "instruction i moves gresult((_, i)) to sresult((_, i)), element by element"
-        return Explanation("tma_partition", operands, steps, result, law)
-
-    def to_snapshot(self) -> dict[str, Any]:
-        """All values in a form that JSON can hold, in the DSL's notation."""
-        names = ("cta_coord", "cta_layout", "stensor", "gtensor", *_LOGGED)
-        plain = {name: str(_shown(getattr(self, name))) for name in names}
-        return plain | {"multicast_offset": int(self.multicast_offset)}
-
 
 _LOGGED = (
     "inv_smem_layout",
@@ -128,17 +128,6 @@ _LOGGED = (
     "scoord",
     "gresult",
     "sresult",
-)
-_STEPS = (
-    ("invert", "which element of the tile each place of shared memory holds", "inv_smem_layout"),
-    ("cover", "repeat it until the whole tile is walked", "layout_v"),
-    ("instruction", "one instruction moves this many elements", "tma_layout_v"),
-    ("divide", "(elements of an instruction, instructions)", "layout_V"),
-    ("keep", "the modes behind the tile stay as they are", "glayout_V", "slayout_V"),
-    ("compose", "both tensors in the order of shared memory", "gtensor_v", "stensor_v"),
-    ("share", "where this CTA's part of an instruction starts", "multicast_offset", "multicast_coord"),
-    ("place", "that place as a coordinate of either tensor", "gcoord", "scoord"),
-    ("result", "both tensors from there on", "sresult", "gresult"),
 )
 
 
@@ -250,10 +239,3 @@ def _smem_str(tensor: Tensor, address: int, bits: int) -> str:
     start = address + (int(tensor.offset) + int(inner)) * bits // 8
     front = f"{cpp_str(swizzle)}_" if swizzle != Swizzle(0, 4, 3) else ""
     return f"{front}smem_ptr[{bits}b]({start:#x}) o {cpp_str(outer_of(tensor.layout))}"
-
-
-def _shown(value: Any) -> Any:
-    """A value in the DSL's notation; layouts inside of a tiler too, which are no numbers."""
-    if isinstance(value, tuple):
-        return "(" + ",".join("_" if part is None else str(_shown(part)) for part in value) + ")"
-    return str(value) if isinstance(value, Tensor) else value

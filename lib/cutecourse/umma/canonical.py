@@ -9,9 +9,9 @@ from cutecourse.descriptors import UMMA_LAYOUT_TYPES
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
 from cutecourse.layout import ComposedLayout, Layout, Swizzle, get_swizzle_portion
+from cutecourse.layout.record import Record
 
 from .errors import UmmaError
-from .records import Record
 from .shared_memory import SMEM_LAYOUT_ATOMS, make_smem_layout_atom
 
 __all__ = ["CanonicalLayout", "canonical_layout"]

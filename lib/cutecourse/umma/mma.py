@@ -15,9 +15,9 @@ from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
 from cutecourse.layout import Explanation, Layout, explain, size, tiled_divide
 from cutecourse.layout.int_tuple import IntTuple
+from cutecourse.layout.record import Record
 
 from .errors import UmmaError
-from .records import Record
 from .shared_memory import DescriptorTensor, smem_desc_tensor
 
 __all__ = [

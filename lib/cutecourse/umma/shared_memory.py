@@ -29,9 +29,9 @@ from cutecourse.layout import (
     upcast,
 )
 from cutecourse.layout.int_tuple import is_node
+from cutecourse.layout.record import Record
 
 from .errors import UmmaError
-from .records import Record
 
 __all__ = [
     "SMEM_LAYOUT_ATOMS",

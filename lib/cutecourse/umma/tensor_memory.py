@@ -18,9 +18,9 @@ from cutecourse.layout import (
     upcast,
 )
 from cutecourse.layout.int_tuple import is_node, map_leaves
+from cutecourse.layout.record import Record
 
 from .errors import UmmaError
-from .records import Record
 from .tmem_atoms import DP_BITS
 
 __all__ = [

@@ -22,11 +22,11 @@ from cutecourse.layout import (
     size,
 )
 from cutecourse.layout.int_tuple import is_node
+from cutecourse.layout.record import Record
 from cutecourse.tma import TmaTrace, trace_tma_atom
 
 from .errors import UmmaError
 from .mma import TiledUmma
-from .records import Record, shown
 
 __all__ = ["TMA_COPY_OPS", "TmaAtomTrace", "TmaCopyOp", "make_tma_atom_A_sm100", "make_tma_atom_B_sm100"]
 
@@ -210,8 +210,7 @@ class TmaAtomTrace(Record):
             replace(step, operation="make_tma_copy_atom", level=1) for step in self.tma.explain().steps[1:-1]
         ]
         result = self._explained(name, (("result", "sides of the box : modes of the tensor", "tma_gbasis"),))
-        operands = tuple((field, shown(getattr(self, field))) for field in self.OPERANDS)
-        return Explanation(name, operands, (*steps, *inner, *result), self.tma_gbasis, self.LAW)
+        return self._explanation(name, (*steps, *inner, *result))
 
     def _names(self) -> tuple[str, ...]:
         return (*self.OPERANDS, *(name for step in self._steps for name in step[2:]))

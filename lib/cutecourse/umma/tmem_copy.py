@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from cutecourse.atoms import PartitionError, Tensor, TiledCopy, make_cotiled_copy
 from cutecourse.atoms.tensor import AnyLayout
 from cutecourse.layout import Layout, LayoutError, coalesce, make_identity_layout, make_layout, size, upcast
+from cutecourse.layout.record import Record
 
 from .errors import UmmaError
-from .records import Record
 from .tensor_memory import FragmentTrace, TmemPlace, place_of
 from .tmem_atoms import DP_BITS, TmemCopyOp, tmem_copy_op
 

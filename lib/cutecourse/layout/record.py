@@ -1,15 +1,13 @@
-"""The base of every record of steps: it explains itself and writes itself as JSON."""
+"""The base of a computation's record: it explains itself and writes itself as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from cutecourse.layout import Explanation, Step
-from cutecourse.layout.basis import stride_str
-from cutecourse.layout.int_tuple import pretty_str
+from .explanation import Explanation, Step, plain
 
-__all__ = ["Record", "shown"]
+__all__ = ["Record"]
 
 
 class Record:
@@ -27,22 +25,19 @@ class Record:
 
     def explain(self) -> Explanation:
         """The steps in words, each with its values."""
-        operands = tuple((name, shown(getattr(self, name))) for name in self.OPERANDS)
-        steps = self._explained(self.OPERATION, self.STEPS)
-        return Explanation(self.OPERATION, operands, steps, shown(getattr(self, self.RESULT)), self.LAW)
+        return self._explanation(self.OPERATION, self._explained(self.OPERATION, self.STEPS))
 
     def to_snapshot(self) -> dict[str, Any]:
         """Every value as JSON can hold it, layouts in the DSL's notation."""
-        return {self._label(name): _plain(getattr(self, name)) for name in dict.fromkeys(self._names())}
+        return {self._label(name): plain(self._value(name)) for name in dict.fromkeys(self._names())}
+
+    def _explanation(self, operation: str, steps: tuple[Step, ...]) -> Explanation:
+        operands = tuple((name, self._value(name)) for name in self.OPERANDS)
+        return Explanation(operation, operands, steps, self._value(self.RESULT), self.LAW)
 
     def _explained(self, operation: str, steps: Sequence[tuple[str, ...]]) -> tuple[Step, ...]:
         return tuple(
-            Step(
-                rule,
-                text,
-                tuple((self._label(name), shown(getattr(self, name))) for name in names),
-                operation,
-            )
+            Step(rule, text, tuple((self._label(name), self._value(name)) for name in names), operation)
             for rule, text, *names in steps
         )
 
@@ -54,13 +49,6 @@ class Record:
         """CuTe's name of a value, where it differs from the field's name."""
         return name
 
-
-def shown(value: Any) -> Any:
-    """A value as an explanation can print it: nested tuples as CuTe writes them."""
-    if isinstance(value, tuple):
-        return stride_str(value)
-    return value if isinstance(value, (int, str)) else pretty_str(value)
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, (bool, int, str)) else str(shown(value))
+    def _value(self, name: str) -> Any:
+        """The value of a field as an explanation shows it."""
+        return getattr(self, name)
