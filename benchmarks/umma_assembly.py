@@ -10,11 +10,10 @@ or later, and no GPU. A test compares the hashes in the file with those of the k
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from benchmarks.results_file import RESULTS
+from benchmarks.results_file import RESULTS, write_result
 from cutecourse.errors import CourseError
 from cutecourse.kernels.chapters import CHAPTERS, kernel_module
 from cutecourse.kernels.spec import LaunchSpec
@@ -50,8 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     except CourseError as error:
         print(f"umma_assembly: {error}", file=sys.stderr)
         return 1
-    head = f'{{\n "recorded": {json.dumps(of_this_machine())},\n'
-    options.output.write_text(report.to_json().replace("{\n", head, 1), encoding="utf-8")
+    write_result({"recorded": of_this_machine(), **report.to_snapshot()}, options.output)
     print(report)
     return 0
 

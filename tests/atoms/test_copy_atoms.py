@@ -112,7 +112,7 @@ def test_ldmatrix__moves_bits_and_so_any_element_of_that_size() -> None:
 
 def test_snapshot__is_json() -> None:
     for atom in COPY_ATOMS.values():
-        snapshot = atom.snapshot()
+        snapshot = atom.to_snapshot()
         assert json.loads(json.dumps(snapshot)) == snapshot
         assert Layout.parse(snapshot["bit_layout_dst"]) == atom.bit_layout_dst
 

@@ -291,7 +291,7 @@ def test_ownership_map__tells_values_and_registers_too() -> None:
 
 @every_atom
 def test_snapshot__is_json_and_says_all_of_the_atom(atom: MmaAtom) -> None:
-    snapshot = atom.snapshot()
+    snapshot = atom.to_snapshot()
     assert json.loads(json.dumps(snapshot)) == snapshot
     keys = "name shape_mnk dtype_d dtype_a dtype_b dtype_c threads ptx operands source"
     assert set(keys.split()) <= set(snapshot)

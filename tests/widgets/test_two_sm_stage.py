@@ -13,7 +13,7 @@ from widgets.umma_runs import traced
 
 from cutecourse.trace import Recorder, Trace
 from cutecourse.widgets import TmemViewer, TwoSmStage, WidgetError
-from cutecourse.widgets.stage_steps import ACTS, snapshot
+from cutecourse.widgets.stage_steps import ACTS, stage_snapshot
 from cutecourse.widgets.traces import named, read_trace
 
 PIPELINE = "umma_two_sm_pipeline"
@@ -27,7 +27,7 @@ def acts_of(stage: dict[str, Any], act: str) -> list[dict[str, Any]]:
 
 def pipeline_stages() -> list[tuple[int, int, dict[str, Any]]]:
     trace = named(read_trace(traced(PIPELINE), most=None), {})
-    return [(p, k, snapshot(trace, p, k)) for p, k in product(range(PAIRS), range(K_TILES))]
+    return [(p, k, stage_snapshot(trace, p, k)) for p, k in product(range(PAIRS), range(K_TILES))]
 
 
 # ---- the pair of the pipeline ----

@@ -258,10 +258,10 @@ def test_apply_operation__leaves_an_optional_operand_out() -> None:
 
 def test_ownership__takes_names_atoms_and_snapshots() -> None:
     atom = mma_atom("SM80_16x8x8_F32TF32TF32F32_TN")
-    for given in (atom.name, atom, atom.snapshot()):
+    for given in (atom.name, atom, atom.to_snapshot()):
         widget = MmaOwnership([given])
         assert widget.atom == atom.name
-        assert widget.atoms == [atom.snapshot()]
+        assert widget.atoms == [atom.to_snapshot()]
     assert MmaOwnership().atom == "SM80_16x8x16_F32F16F16F32_TN"
     assert MmaOwnership().thread is None
     assert repr(MmaOwnership(thread=0)) == "MmaOwnership('SM80_16x8x16_F32F16F16F32_TN', thread=0)"
@@ -278,7 +278,7 @@ def test_ownership__refuses_what_it_cannot_draw() -> None:
         MmaOwnership([])
     with pytest.raises(WidgetError, match="neither an MMA atom"):
         MmaOwnership([4])
-    broken = mma_atom("SM80_16x8x8_F32TF32TF32F32_TN").snapshot()
+    broken = mma_atom("SM80_16x8x8_F32TF32TF32F32_TN").to_snapshot()
     del broken["operands"]["B"]["layout"]
     with pytest.raises(WidgetError, match="'layout'"):
         MmaOwnership([broken])

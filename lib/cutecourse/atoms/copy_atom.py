@@ -101,7 +101,7 @@ class CopyAtom:
         """How many values one thread writes."""
         return int(size(self.layout_dst[1]))
 
-    def snapshot(self) -> dict[str, Any]:
+    def to_snapshot(self) -> dict[str, Any]:
         """All of the atom as plain JSON; layouts as text."""
         return {
             "name": self.name,

@@ -233,14 +233,14 @@ class MmaAtom:
 
     # ---- for pages and widgets ----
 
-    def snapshot(self) -> dict[str, Any]:
+    def to_snapshot(self) -> dict[str, Any]:
         """All of the atom as plain JSON: numbers, strings, lists and dicts; layouts as text.
 
         Each operand has its shape (rows, columns), its thread-value layout, the number of values and
         of registers a thread has of it, its type, and the bits of a value and of a register.
 
         >>> from cutecourse.atoms import mma_atom
-        >>> mma_atom("SM80_16x8x16_F32F16F16F32_TN").snapshot()["operands"]["B"]  # doctest: +ELLIPSIS
+        >>> mma_atom("SM80_16x8x16_F32F16F16F32_TN").to_snapshot()["operands"]["B"]  # doctest: +ELLIPSIS
         {'shape': [8, 16], 'layout': '((4,8),(2,2)):((16,1),(8,64))', 'values': 4, 'registers': 2, ...}
         """
         return {

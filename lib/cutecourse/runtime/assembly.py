@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -90,18 +89,14 @@ class AssemblyReport:
         lines += [f"| {' | '.join(row.cells())} |" for row in self.rows]
         return "\n".join([*lines, "", f"ptxas {self.ptxas}"])
 
-    def to_json(self) -> str:
-        """The report as JSON, one row a line."""
-        rows = ",\n  ".join(json.dumps(asdict(row)) for row in self.rows)
-        return f'{{\n "ptxas": {json.dumps(self.ptxas)},\n "rows": [\n  {rows}\n ]\n}}\n'
+    def to_snapshot(self) -> dict[str, Any]:
+        """The report as JSON can hold it."""
+        return {"ptxas": self.ptxas, "rows": [asdict(row) for row in self.rows]}
 
     @classmethod
-    def from_json(cls, given: str | Path | Mapping[str, Any]) -> AssemblyReport:
-        """A report that was written before, from its text, its file or its data."""
-        if isinstance(given, Path):
-            given = given.read_text(encoding="utf-8")
-        data = json.loads(given) if isinstance(given, str) else given
-        return cls(data["ptxas"], tuple(Assembly(**row) for row in data["rows"]))
+    def from_snapshot(cls, snapshot: Mapping[str, Any]) -> AssemblyReport:
+        """The report that a snapshot was made of."""
+        return cls(snapshot["ptxas"], tuple(Assembly(**row) for row in snapshot["rows"]))
 
 
 def find_ptxas() -> Path | None:

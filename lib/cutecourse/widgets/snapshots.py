@@ -78,11 +78,11 @@ class AtomSnapshot:
 
 
 def atom_snapshot(atom: Any) -> AtomSnapshot:
-    """Read an atom (anything with `snapshot()`) or its snapshot.
+    """Read an atom (anything with `to_snapshot()`) or its snapshot.
 
     Errors: WidgetError, naming what is missing.
     """
-    plain = atom.snapshot() if hasattr(atom, "snapshot") else atom
+    plain = atom.to_snapshot() if hasattr(atom, "to_snapshot") else atom
     if not isinstance(plain, Mapping):
         raise WidgetError(f"{atom!r} is neither an MMA atom nor the snapshot of one.")
     try:
@@ -103,7 +103,7 @@ def atom_snapshot(atom: Any) -> AtomSnapshot:
     except KeyError as error:
         name = plain.get("name", "?")
         raise WidgetError(
-            f"The snapshot of the atom {name} has no {error}; make it with atom.snapshot()."
+            f"The snapshot of the atom {name} has no {error}; make it with atom.to_snapshot()."
         ) from error
 
 

@@ -183,7 +183,7 @@ class Barrier:
         return [states[at].phase, states[at].pending, states[at].tx] if at >= 0 else [0, 0, 0]
 
 
-def snapshot(trace: Trace, pair: int, k_tile: int, ptx: str | None = None) -> dict[str, Any]:
+def stage_snapshot(trace: Trace, pair: int, k_tile: int, ptx: str | None = None) -> dict[str, Any]:
     """All that the widget shows, as plain data: CTAs, loads, barriers, and the steps in their order.
 
     Each step says in `words` what happened, and what it changed: `barriers` (number, phase, arrivals and

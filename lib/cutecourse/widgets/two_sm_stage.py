@@ -12,7 +12,7 @@ from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.figures import PrintFigure
 from cutecourse.widgets.stage_figure import draw_stage
-from cutecourse.widgets.stage_steps import snapshot
+from cutecourse.widgets.stage_steps import stage_snapshot
 from cutecourse.widgets.traces import named, read_trace
 
 
@@ -52,7 +52,9 @@ class TwoSmStage(CourseWidget):
         ptx = getattr(trace, "ptx", None)
         read = named(read_trace(trace, most=None), names or {})
         super().__init__(
-            stage=snapshot(read, pair, k_tile, None if ptx is None else str(ptx)), selected=selected, **kwargs
+            stage=stage_snapshot(read, pair, k_tile, None if ptx is None else str(ptx)),
+            selected=selected,
+            **kwargs,
         )
 
     @property
