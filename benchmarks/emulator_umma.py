@@ -19,14 +19,19 @@ before the first launch. A long launch may take copies of the process to help: `
 `cpu` has their time as well, and `copy_mb` is the size of the largest copy, which has most of its memory in
 common with the process.
 
+`profile` names, for one launch of the second case, the functions in which the processor spends most time by
+itself, each with its share, as Python's profiler sees it: that is what remains to be made faster.
+
 What Triton's interpreter and numba's simulator take for a GEMM is measured by `benchmarks.simulators`.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import json
 import os
+import pstats
 import resource
 import statistics
 import subprocess
@@ -130,6 +135,29 @@ def emulate(case: Case) -> dict[str, Any]:
     }
 
 
+def profile(case: Case, most: int = 25) -> list[dict[str, Any]]:
+    """The functions of one launch by the time that each takes by itself, the longest first."""
+    from cutecourse import runtime
+    from cutecourse.kernels.umma_gemm import gemm_spec
+
+    spec = gemm_spec(case.mnk, cluster=case.cluster)
+    a, b, expected = operands(case.mnk)
+    c = np.zeros(expected.shape, np.float32)
+    profiler = cProfile.Profile()
+    runtime.run(spec, device="emulator", a=a, b=b, c=c)
+    profiler.runcall(runtime.run, spec, device="emulator", a=a, b=b, c=c)
+    stats = pstats.Stats(profiler)
+    rows = [
+        {
+            "function": f"{Path(file).stem}.{name}:{number}" if number else name,
+            "calls": calls,
+            "share": round(own / stats.total_tt, 3),
+        }
+        for (file, number, name), (_, calls, own, _, _) in stats.stats.items()
+    ]
+    return sorted(rows, key=lambda row: -row["share"])[:most]
+
+
 # --- one process after the other ----------------------------------------------------------------------------
 
 
@@ -214,6 +242,7 @@ def main(given: list[str] | None = None) -> int:
         "recorded": facts | ({"before": commit_of(options.before)} if options.before else {}),
         "method": {"rounds": options.rounds, "takes": "median", "python": sys.version.split()[0]},
         "rows": rows,
+        "profile": {"case": CASES[1].name, "functions": profile(CASES[1])},
     }
     whole = set(options.cases) == set(every)
     write_result(result, options.output or (result_path("emulator_umma") if whole else None))

@@ -220,6 +220,9 @@ def test_emulator_umma__keeps_some_of_the_cases_only_where_it_is_told(monkeypatc
     monkeypatch.setattr(
         emulator_umma, "ask", lambda *given, library: {**ONE_PROCESS, "library": str(library.resolve())}
     )
+    monkeypatch.setattr(
+        emulator_umma, "profile", lambda case: [{"function": "step", "calls": 1, "share": 1.0}]
+    )
     assert emulator_umma.main(["--cases", "0", "2"]) == 0
     assert not list(tmp_path.iterdir())
     assert "a part; --output FILE keeps it" in capsys.readouterr().out
