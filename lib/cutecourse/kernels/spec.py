@@ -117,7 +117,17 @@ class Tensor:
 
 @dataclass(frozen=True, repr=False)
 class TensorMap(Tensor):
-    """A tensor-map parameter: 128 bytes, passed by value, that tell TMA how to copy tiles of an array.
+    """A tensor-map parameter of a specification: it asks the runtime to make a map for each launch.
+
+    The kernel gets 128 bytes by value, which tell TMA how to copy tiles of an array. Each step on the way has
+    a class of its own:
+
+    - `kernels.TensorMap`, this class, is the request. Its `encoding` computes the map's fields.
+    - `tma.TensorMapEncoding` holds these fields, as cuTensorMapEncodeTiled takes them.
+    - `runtime.tensor_map.MappedArray` adds the caller's array. On a GPU, the driver makes the 128 bytes from
+      it. They are opaque.
+    - `emulator.TensorMap` is made from it on the emulator. A launch binds it to an address
+      (`BoundTensorMap`), and an emulated instruction reads that.
 
     CuTe's host function makes the map from the tensor (`shape`, `stride`), the tile (`cta_tiler`), the layout
     of one stage in shared memory (`smem_layout`), and the slices of a multicast (`num_multicast`).

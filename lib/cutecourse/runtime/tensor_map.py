@@ -26,9 +26,10 @@ _SINCE_CUDA = 12000
 
 @dataclass(frozen=True, eq=False)
 class MappedArray:
-    """An array that a kernel reaches through a tensor map: it stands in the place of that parameter.
+    """A launch's argument for a `kernels.TensorMap`: the map's fields, and the caller's array that it maps.
 
-    Where the array also is a pointer's, or another map's, it is the same memory.
+    `driver_tensor_map` turns it into 128 bytes for a GPU, and `emulator_tensor_map` into an object of the
+    emulator. Where the array is also a pointer's or another map's, it is the same memory.
     """
 
     name: str

@@ -66,6 +66,9 @@ class TensorMapError(LaunchError):
 class TensorMap:
     """A tensor in an array's memory, and the box of it that one copy moves. Made by `TensorMap.tiled`.
 
+    This is an argument of `launch`, which turns it into a `BoundTensorMap`. Its namesake `kernels.TensorMap`
+    is a parameter of a launch specification: it asks the runtime to make one of these.
+
     dims             extents of the tensor in elements, innermost first
     strides          of dimensions 1 and up, in bytes; the innermost dimension is dense
     box              how far a copy reaches along each dimension, in elements
@@ -341,7 +344,7 @@ def covered(chunks: NDArray[np.int64]) -> NDArray[np.int64] | slice:
 
 
 class BoundTensorMap:
-    """A tensor map in a launch: where its array lies, and the token that stands for it."""
+    """A `TensorMap` in a launch: where its array lies, and the token that the kernel gets in its place."""
 
     def __init__(self, tensor_map: TensorMap, allocation: Allocation, base: int, number: int) -> None:
         self.map = tensor_map
