@@ -57,6 +57,17 @@ def test_cpu_workflow__covers_the_supported_pythons(repository: Path) -> None:
     assert "bash .ci/run" in commands(workflow)
 
 
+def test_cpu_workflow__tries_the_newest_compilers_once_a_week(repository: Path) -> None:
+    workflow = read(repository, "cpu.yml")
+    assert workflow[True]["schedule"]  # YAML reads `on` as a truth value
+    newest = workflow["jobs"]["newest"]
+    run = "\n".join(step.get("run", "") for step in newest["steps"])
+    [upgrade] = [one for one in run.splitlines() if "--upgrade" in one]
+    assert "nvidia-cutlass-dsl" in upgrade
+    assert "numba-cuda" in upgrade
+    assert run.index(upgrade) < run.index("make test")
+
+
 def test_gpu_workflow__runs_the_same_tests_on_runners_labelled_by_capability(repository: Path) -> None:
     workflow = read(repository, "gpu.yml")
     job = workflow["jobs"]["test"]
