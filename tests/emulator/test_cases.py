@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from support import machine, ptx_cases, ptx_recordings
+from support import machine, ptx_cases, ptx_recordings, speed
 from tools import record_cases
 
 CASES = {path.relative_to(ptx_cases.FOLDER).with_suffix("").as_posix(): path for path in ptx_cases.paths()}
@@ -90,6 +90,29 @@ def test_cases__other_seeds_change_no_result_of_a_part(family):
     names = [name for name in CASES if name.startswith(f"{family}/")]
     for name in names[:: max(1, len(names) // 12)]:
         _compare_seeds(ptx_cases.load(CASES[name]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("change", [speed.one_by_one, speed.at_once], ids=["one by one", "at once"])
+def test_cases__what_makes_the_emulator_faster_changes_no_result(case, change, monkeypatch):
+    _compare_speeds(case, change, monkeypatch)
+
+
+@pytest.mark.parametrize("change", [speed.one_by_one, speed.at_once], ids=["one by one", "at once"])
+@pytest.mark.parametrize("family", sorted({name.partition("/")[0] for name in CASES}))
+def test_cases__what_makes_the_emulator_faster_changes_no_result_of_a_part(family, change, monkeypatch):
+    names = [name for name in CASES if name.startswith(f"{family}/")]
+    for name in names[1 :: max(1, len(names) // 6)]:
+        _compare_speeds(ptx_cases.load(CASES[name]), change, monkeypatch)
+
+
+def _compare_speeds(case, change, monkeypatch):
+    usual = ptx_cases.run_on_emulator(case)
+    with monkeypatch.context() as changed:
+        change(changed)
+        other = ptx_cases.run_on_emulator(case)
+    for name, values in usual.items():
+        np.testing.assert_array_equal(values.view(np.uint8), other[name].view(np.uint8))
 
 
 def _compare_seeds(case):

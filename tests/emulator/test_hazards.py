@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from cutecourse.emulator import HAZARDS, EmulatorError, errors
 from cutecourse.emulator.errors import SEVERITIES
 from cutecourse.emulator.errors import __all__ as public
+from support import speed
 from support.hazard_kernels import SCENES, Product, Warpgroup, met
 
 NO_MISTAKE_OF_A_KERNEL = {"LaunchError", "UnsupportedInstruction"}
@@ -64,6 +67,17 @@ def test_scene__meets_its_hazard_with_the_severity_of_the_table(name: str) -> No
     else:
         assert isinstance(found, list)
         assert {note.severity for note in found} == {hazard.severity}
+
+
+@pytest.mark.parametrize("change", [speed.one_by_one, speed.at_once], ids=["one by one", "at once"])
+@pytest.mark.parametrize("name", SCENES)
+def test_scene__meets_its_hazard_without_what_makes_the_emulator_faster(
+    name: str, change: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(monkeypatch)
+    found, hazard = met(name), HAZARDS[name]
+    assert isinstance(found, EmulatorError if hazard.severity == "error" else list)
+    assert not isinstance(found, EmulatorError) or type(found) is getattr(errors, hazard.error)
 
 
 SWITCHED = [(name, severity) for name in SCENES if not HAZARDS[name].fixed for severity in SEVERITIES]
