@@ -44,6 +44,7 @@ def _cutecourse_question():
         # Also where a cell asked for the emulator: whether a GPU could have run the kernel.
         choice = sys.modules["cutecourse.runtime.discovery"].choose(record.target, "auto")
         entry["gpu_at_hand"] = choice.device is not None
+        entry["asked_for"] = record.why.startswith("asked for by device=")
         if entry not in runs:
             runs.append(entry)
     names = ["numpy", "matplotlib", "anywidget", "nvidia-cutlass-dsl", "numba-cuda", "cuda-bindings"]

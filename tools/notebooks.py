@@ -250,10 +250,16 @@ def check_solutions() -> list[Difference]:
 
 
 def not_on_hardware(recording: NotebookNode) -> list[str]:
-    """The kernels that a recording ran on the emulator because no GPU was there, though an H200 runs them."""
-    runs = recording.metadata[METADATA_KEY]["runs"]
+    """The kernels that a recording ran on the emulator because no GPU was there, though an H200 runs them.
+
+    A kernel whose cell asks for the emulator is none of them.
+    """
     return sorted(
-        {run["kernel"] for run in runs if not run["gpu_at_hand"] and runs_on(run["target"], RECORDED_ON)}
+        {
+            run["kernel"]
+            for run in recording.metadata[METADATA_KEY]["runs"]
+            if not run["gpu_at_hand"] and not run.get("asked_for") and runs_on(run["target"], RECORDED_ON)
+        }
     )
 
 

@@ -117,9 +117,9 @@ def test_differences__see_a_notebook_that_no_recorder_wrote() -> None:
     assert "carries no 'cutecourse' metadata" in _texts(new_notebook(cells=[new_code_cell("a")]), "a")[0]
 
 
-def _with_runs(*runs: tuple[str, str, str, bool]) -> NotebookNode:
+def _with_runs(*runs: tuple[str, str, str, bool, bool]) -> NotebookNode:
     recording = _recording("a")
-    names = ("kernel", "where", "target", "gpu_at_hand")
+    names = ("kernel", "where", "target", "gpu_at_hand", "asked_for")
     recording.metadata[METADATA_KEY]["runs"] = [dict(zip(names, run, strict=True)) for run in runs]
     return recording
 
@@ -128,9 +128,13 @@ def test_check__lists_kernels_that_an_h200_could_have_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recordings = {
-        "01_hello_layout": _with_runs(("copy", "emulator", "sm_90", False), ("copy", "gpu", "sm_90", True)),
-        "02_hello_mma": _with_runs(("asked", "emulator", "sm_80", True)),
-        "11a_hello_umma": _with_runs(("blackwell", "emulator", "sm_100a", False)),
+        "01_hello_layout": _with_runs(
+            ("copy", "emulator", "sm_90", False, False), ("stamp", "gpu", "sm_90", True, False)
+        ),
+        "02_hello_mma": _with_runs(
+            ("asked", "emulator", "sm_80", True, True), ("asked", "emulator", "sm_80", False, True)
+        ),
+        "11a_hello_umma": _with_runs(("blackwell", "emulator", "sm_100a", False, False)),
     }
     sources = [CHAPTERS / f"{name}.md" for name in recordings]
     monkeypatch.setattr(record, "notebook_sources", lambda: sources)
