@@ -215,6 +215,22 @@ def dp4a(site: Site) -> Step:
     return integers.dot_product(site)
 
 
+@instruction(*(f"{name}{n}" for n in (2, 4) for name in integers.SIMD_VIDEO))
+def simd_video(site: Site) -> Step:
+    """Compute with the two halves or the four bytes of two registers, each pair by itself.
+
+    Shapes:     a, b and the result hold two parts of 16 bits or four of 8 bits.
+    Units:      `vavrg` rounds halves away from zero. A part that does not fit wraps around, or is clamped
+                to the range of the result's type with `.sat`. With `.add` the parts, before they wrap, are
+                added to the 32-bit c; otherwise c is not read, as every part of the result is written.
+    Errors:     InvalidOperand where widths do not agree. The parser takes no mask behind d, and no selector
+                behind a or b.
+    Source:     PTX ISA 9.0, SIMD Video Instructions: vadd4, vsub4, vavrg4, vabsdiff4, vmin4, vmax4
+                (#simd-video-instructions-vadd4-vsub4-vavrg4-vabsdiff4-vmin4-vmax4).
+    """
+    return integers.simd_video(site)
+
+
 @instruction("copysign")
 def copysign(site: Site) -> Step:
     """The second number with the sign of the first.

@@ -14,6 +14,7 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.site import Site
 
 __all__ = [
+    "SIMD_VIDEO",
     "abs_neg",
     "add_sub",
     "add_with_carry",
@@ -27,11 +28,22 @@ __all__ = [
     "multiply_add",
     "multiply_add_carry",
     "remainder",
+    "simd_video",
     "sum_of_distance",
 ]
 
 Values = NDArray[Any]
 _ALL = ("u16", "u32", "u64", "s16", "s32", "s64")
+
+SIMD_VIDEO: dict[str, Callable[[Values, Values], Values]] = {
+    "vadd": np.add,
+    "vsub": np.subtract,
+    "vavrg": lambda a, b: (a + b + (a + b >= 0)) >> 1,
+    "vabsdiff": lambda a, b: abs(a - b),
+    "vmin": np.minimum,
+    "vmax": np.maximum,
+}
+"""What the SIMD video instructions make of two parts, as exact integers, by their names without the count."""
 
 
 def map_lanes(target: tuple[str, int], sources: list[tuple[str, int]], function: Callable[..., Any]) -> Step:
@@ -342,3 +354,36 @@ def dot_product(site: Site) -> Step:
         return found
 
     return map_lanes((result, target), [(parts_a, a), (parts_b, b), (result, c)], function)
+
+
+def simd_video(site: Site) -> Step:
+    """Define vadd2, vadd4 and their kin."""
+    name, count = site.instruction.opcode[:-1], int(site.instruction.opcode[-1])
+    part = f"{32 // count}x{count}"
+    kind, kind_a, kind_b = (f"{site.type('u32', 's32')[0]}{part}" for _ in range(3))
+    added, clamped = site.has("add"), site.has("sat")
+    if added and clamped:
+        site.unsupported("the document allows .sat without .add only")
+    operation = SIMD_VIDEO[name]
+    a, b, c = site.source(1, kind_a), site.source(2, kind_b), site.source(3, "u32")
+
+    def parts(x: Values, y: Values) -> Values:
+        return operation(x.astype(np.int64), y.astype(np.int64))
+
+    if added:
+
+        def accumulated(x: Values, y: Values, z: Values) -> Values:
+            total: Values = (parts(x, y).sum(axis=-1) + z).astype(np.uint32)
+            return total
+
+        return map_lanes(
+            ("u32", site.destination(0, "u32")), [(kind_a, a), (kind_b, b), ("u32", c)], accumulated
+        )
+    dtype = KINDS[kind][1]
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+
+    def merged(x: Values, y: Values) -> Values:
+        values = parts(x, y)
+        return (np.clip(values, low, high) if clamped else values).astype(dtype)
+
+    return map_lanes((kind, site.destination(0, kind)), [(kind_a, a), (kind_b, b)], merged)
