@@ -1,4 +1,4 @@
-"""Starting blocks: a cohort with its shared memory, its bundles, and who listens to it."""
+"""Starting blocks: a cohort with its shared memory, its bundles and its observers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["make_cohort"]
 
 
 def make_cohort(machine: Machine, clusters: NDArray[np.int64]) -> Cohort:
-    """Blocks that run side by side: `clusters` are the numbers of independent clusters of the grid."""
+    """Make the cohort of some blocks; `clusters` are the numbers of their clusters in the grid."""
     program = machine.program
     per_axis = [g // c for g, c in zip(machine.grid, machine.cluster, strict=True)]
     size = machine.cluster[0] * machine.cluster[1] * machine.cluster[2]
@@ -38,7 +38,7 @@ def make_cohort(machine: Machine, clusters: NDArray[np.int64]) -> Cohort:
         ],
         axis=-1,
     ) * np.array(machine.cluster)
-    # So that what is swizzled, and what the record of races looks at as one, ends with a block.
+    # No swizzle pattern, and no unit of the record of races, then crosses into another block.
     stride = align_up(max(program.shared_bytes, 1), 1024)
     total = len(clusters) * size * stride
     cohort = Cohort(

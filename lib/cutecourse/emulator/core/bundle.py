@@ -2,7 +2,7 @@
 
 A *bundle* is the warp of one rank in several independent blocks. Its registers are arrays of shape
 (n_warps, 32), so one NumPy operation serves them all; a single warp is the case n_warps = 1. A *split* is a
-set of a bundle's lanes that stand at the same instruction; divergence makes several, reconvergence joins
+set of a bundle's lanes at the same instruction. Divergence makes several splits, and reconvergence joins
 them. A *cohort* is the set of blocks (or clusters) that the bundles of each rank belong to.
 """
 
@@ -26,12 +26,12 @@ from cutecourse.emulator.errors import EmulatorError, InvalidOperand
 __all__ = ["WAIT", "Bundle", "Cohort", "GateWait", "Split", "leave"]
 
 WAIT = -1
-"""What a control instruction returns when its split does not simply go on."""
+"""A control instruction returns this when its split does not simply go on."""
 
 
 @lru_cache(maxsize=4096)
 def _warps_in(mask: bytes) -> int:
-    """How many warps have a lane in a mask, by its bytes."""
+    """Count the warps that have a lane in a mask, given as bytes."""
     return sum(b"\x01" in mask[start : start + WARP_SIZE] for start in range(0, len(mask), WARP_SIZE))
 
 
@@ -48,7 +48,7 @@ class GateWait:
 
     @property
     def needs(self) -> str:
-        """The rule that lanes which never come have broken."""
+        """The rule that the missing lanes break if they never arrive."""
         who = (
             "all lanes of the warp together"
             if self.gate.kind == "warp"
@@ -64,21 +64,21 @@ class GateWait:
 
 @dataclass(eq=False, slots=True)
 class Split:
-    """Lanes of one bundle that stand at the same place: basic block `at`, under the calls in `stack`."""
+    """Lanes of one bundle at the same place: basic block `at`, under the calls in `stack`."""
 
     at: int
     mask: Mask
     stack: tuple[int, ...] = ()
     waiting: Any = None
-    """Why it cannot run, an object with `describe(warp)`; None while it can."""
+    """The reason why the split cannot run, an object with `describe(warp)`; None while it can."""
     warps: int = 0
-    """How many warps have a lane here, for counting."""
+    """The number of warps that have a lane in this split."""
     key: bytes = b""
     """The mask's bytes, to compare with; empty when all lanes are here."""
     turn: int = 0
-    """When it last ran, so that none starves."""
+    """The turn in which the split last ran. The scheduler uses it so that no split starves."""
     tag: Any = None
-    """What a waiting instruction keeps for its second half."""
+    """State that a waiting instruction keeps for its second half."""
 
 
 @dataclass(eq=False)
@@ -102,11 +102,11 @@ class Cohort(Owner):
     shared_chunks: tuple[NDArray[Any], NDArray[Any]] = field(init=False)
     """Shared memory and its record of writes as vectors of chunks."""
     listeners: Listeners = field(default_factory=Listeners)
-    """Who hears what happens here."""
+    """The observers of this cohort."""
     objects: list[Callable[[int, int, int], str | None]] = field(default_factory=list)
-    """For each family with objects in shared memory, who describes the one at (cluster, rank, offset)."""
+    """For each family of objects in shared memory, describes the object at (cluster, rank, offset)."""
     endings: int = 0
-    """How often lanes have ended."""
+    """Counts the times that lanes have ended."""
     _alive: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -114,7 +114,7 @@ class Cohort(Owner):
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
 
     def release(self) -> None:
-        """Let go of what the blocks had, all of which have ended: they and what they have name each other."""
+        """Break the reference cycles of ended blocks, so that Python frees what they had."""
         for bundle in self.bundles:
             bundle.rows.clear()
         self.shared = self.shared_written = np.zeros(0, dtype=np.uint8)
@@ -125,11 +125,11 @@ class Cohort(Owner):
         self.forget_owned()
 
     def shared_start(self, cluster: int, rank: int) -> int:
-        """Where the shared memory of a block begins in `shared`, in bytes."""
+        """The offset in `shared` at which a block's shared memory begins, in bytes."""
         return (rank * self.n + cluster) * self.shared_stride
 
     def alive(self, rank: int) -> NDArray[np.bool_]:
-        """Which clusters' blocks of a rank have not ended, shape (n,)."""
+        """True for each cluster whose block of this rank has not ended, shape (n,)."""
         found = self._alive.get(rank)
         if found is None:
             bundles = [bundle for bundle in self.bundles if bundle.rank == rank]
@@ -137,7 +137,7 @@ class Cohort(Owner):
         return found
 
     def lanes_ended(self, rank: int) -> None:
-        """Lanes of a block have ended: what is known of the block is out of date."""
+        """Note that lanes of a block have ended, so cached facts about the block are out of date."""
         self.endings += 1
         self._alive.pop(rank, None)
 
@@ -155,7 +155,7 @@ class Cohort(Owner):
 
 
 class Bundle(Owner):
-    """The warps of one rank in the blocks of one cohort, and where their lanes stand.
+    """The warps of one rank in the blocks of one cohort, and the splits of their lanes.
 
     `rows[kind][slot]` is a register, a constant or a special register as an array of shape (n, 32); packed
     kinds have a third axis. Instructions get slots from their `Site`.
@@ -203,7 +203,7 @@ class Bundle(Owner):
         starts = (rank * n + np.arange(n, dtype=np.int64)) * cohort.shared_stride
         self.shared_base = np.ascontiguousarray(np.broadcast_to(starts[:, None], (n, WARP_SIZE)))
         self.rows: dict[str, list[NDArray[Any]]] = {}
-        """What instructions read and write; made once the bundle knows where it stands."""
+        """The values that instructions read and write; made once the bundle knows its blocks."""
 
     def lanes(self, mask: Mask) -> NDArray[np.int64]:
         """The active lanes as numbers into the flattened (n * 32) lanes."""
@@ -222,7 +222,7 @@ class Bundle(Owner):
 
     @staticmethod
     def assign(split: Split, mask: Mask) -> None:
-        """Give a split its lanes, with what is derived from them."""
+        """Give a split its lanes and the fields that are derived from them."""
         if mask is None:
             split.mask, split.key = None, b""
             return
@@ -235,7 +235,7 @@ class Bundle(Owner):
             split.warps = _warps_in(key)
 
     def add_split(self, at: int, mask: NDArray[np.bool_], stack: tuple[int, ...]) -> Split:
-        """Let lanes of a bundle stand at a block, as a split of their own."""
+        """Put lanes of a bundle at a block, as a split of their own."""
         split = Split(at, None, stack)
         self.assign(split, mask)
         split.turn = self.machine.issued
@@ -243,14 +243,14 @@ class Bundle(Owner):
         return split
 
     def fork(self, split: Split, away: NDArray[np.bool_], at: int) -> Split:
-        """Take the lanes `away` out of a split and let them stand at another block."""
+        """Take the lanes `away` out of a split and put them at another block."""
         mask = self.full if split.mask is None else split.mask
         other = self.add_split(at, mask & away, split.stack)
         self.assign(split, mask & ~away)
         return other
 
     def divide(self, split: Split, condition: NDArray[np.bool_], yes: int, no: int) -> int:
-        """Send the lanes of a split two ways; returns where the split itself goes on."""
+        """Send the lanes of a split two ways; return the block at which the split itself goes on."""
         held = condition if split.mask is None else condition & split.mask
         seen = held.tobytes()
         if b"\x01" not in seen:
@@ -261,7 +261,7 @@ class Bundle(Owner):
         return yes
 
     def park(self, split: Split, reason: Any, at: int) -> int:
-        """Make a split wait, standing at block `at`; somebody has to `unpark` it. Returns WAIT."""
+        """Make a split wait at block `at` until somebody calls `unpark`. Returns WAIT."""
         split.at = at
         split.waiting = reason
         return WAIT
@@ -289,7 +289,7 @@ class Bundle(Owner):
         self.cohort.lanes_ended(self.rank)
         self.splits.remove(split)
         for other in self.splits:
-            # Who waits for all live lanes may have nobody left to wait for.
+            # A split that waits for all live lanes may have nobody left to wait for.
             if isinstance(other.waiting, GateWait):
                 other.waiting = None
         for tell in self.cohort.listeners.lanes_ended:
@@ -299,7 +299,7 @@ class Bundle(Owner):
     # --- gates ----------------------------------------------------------------------------------------------
 
     def pass_gate(self, split: Split, gate: Gate) -> bool:
-        """Whether the split may run the gated block where it stands; lanes that may not are parked there."""
+        """Return whether the split may run the gated block that it has reached; park lanes that may not."""
         if split.mask is None:
             if gate.constant == 0xFFFFFFFF or gate.kind == "warp":
                 return True
@@ -330,7 +330,7 @@ class Bundle(Owner):
                 self.join(split, other)
 
     def join(self, split: Split, other: Split) -> None:
-        """Add the lanes of one split to another and drop the one."""
+        """Add the lanes of `other` to `split` and drop `other`."""
         self.splits.remove(other)
         if split.mask is None or other.mask is None:
             raise AssertionError("two splits share lanes")
@@ -374,5 +374,5 @@ class Bundle(Owner):
 
 
 def leave(bundle: Bundle, split: Split, following: int = WAIT) -> int:
-    """The control of a function's end: as `ret`."""
+    """Control at the end of a function's body, the same as `ret`."""
     return bundle.leave(split)

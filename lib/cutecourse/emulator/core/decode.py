@@ -1,7 +1,7 @@
-"""Decoding: a kernel's text becomes a `Program`, basic blocks of Python callables that are bound to rows.
+"""Decoding turns a kernel's text into a `Program`: basic blocks of Python callables that are bound to rows.
 
-Each instruction is decoded once, before anything runs, and all that the entry can reach are decoded. So
-everything that is not supported is reported at once.
+Each instruction that the entry can reach is decoded once, before anything runs. So one error reports
+everything that is not supported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["decode"]
 def decode(
     machine: Machine, module: Module, entry: Function, faults: list[EmulatorError] | None = None
 ) -> Program:
-    """Decode one entry of a module for a launch. `faults` collects what is wrong, instruction by instruction.
+    """Decode one entry of a module for a launch. `faults` collects one error for each faulty instruction.
 
     Errors: UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at fault.
     """
@@ -107,7 +107,7 @@ class _Decoder:
         """The function whose instructions are being decoded."""
         self._labels: dict[int, int] = {}
         self._edges: list[tuple[int, int]] = []
-        """Which blocks may follow a block, other than the next one."""
+        """(block, block that may follow it), other than the next one."""
 
     def _site(self, instruction: Instruction, scope: Scope, used: int = 0, flow: Flow | None = None) -> Site:
         return Site(self.machine, self.program, self._function, instruction, scope, used=used, flow=flow)
@@ -203,7 +203,7 @@ class _Decoder:
         self.program.blocks.append(block)
         block.next = block.index + 1
         if piece[0] == len(flat.instructions):
-            # Running off the end of a body is leaving it.
+            # Running off the end of a body leaves the function.
             block.control = leave
             return
         if piece[0] == -1:
@@ -213,7 +213,7 @@ class _Decoder:
         if piece[0] == -2:
             site = self._site(flat.instructions[piece[1]], flat.scopes[piece[1]])
             found = lookup(site.instruction.opcode, site.instruction.modifiers)
-            # What is wrong with a call is reported by the call itself.
+            # The call itself reports its faults.
             with suppress(EmulatorError):
                 if found is not None and found[0].behind is not None:
                     block.steps.extend(found[0].behind(site))
@@ -296,7 +296,7 @@ class _Decoder:
 
 
 def _guarded(step: Step, slot: int, negated: bool) -> Step:
-    """An instruction behind @p: it runs in the lanes where p holds."""
+    """Guard a step with @p: it runs in the lanes where p holds."""
 
     def guarded(bundle: Bundle, mask: Mask) -> None:
         held = bundle.rows["pred"][slot]
@@ -315,7 +315,7 @@ def _guarded(step: Step, slot: int, negated: bool) -> Step:
 
 
 def _guarded_control(control: Control, slot: int, negated: bool) -> Control:
-    """A branch, exit or barrier behind @p: the other lanes go on to the next block."""
+    """Guard a branch, exit or barrier with @p: the other lanes go on to the next block."""
 
     def guarded(bundle: Bundle, split: Split, following: int) -> int:
         held = bundle.rows["pred"][slot]
@@ -338,7 +338,7 @@ def _guarded_control(control: Control, slot: int, negated: bool) -> Control:
 
 
 def _refreshed(step: Step, refresh: list[tuple[str, int, str]], *, control: bool) -> Step:
-    """Compute the operands that are no plain rows before the instruction: !%p and registers that count."""
+    """Compute !%p and clock registers, which are not plain rows, before the instruction reads them."""
 
     def update(bundle: Bundle) -> None:
         for kind, slot, name in refresh:

@@ -33,12 +33,12 @@ def element_bytes(variable: Variable) -> int:
 
 
 def alignment_of(variable: Variable) -> int:
-    """Its declared alignment, or its element's size."""
+    """A variable's declared alignment, or its element's size."""
     return variable.alignment or element_bytes(variable)
 
 
 def size_of(variable: Variable) -> int:
-    """Bytes of a variable; an array left open counts what its initializer holds, or nothing."""
+    """Bytes of a variable; an array without a size has the size of its initializer, or 0."""
     size = element_bytes(variable)
     for position, extent in enumerate(variable.dims):
         if extent is None:
@@ -56,7 +56,7 @@ def size_of(variable: Variable) -> int:
 def initial_bytes(
     variable: Variable, data: NDArray[np.uint8], address: Callable[[SymbolOffset], int]
 ) -> None:
-    """Write a variable's initializer into its bytes; what it leaves out stays zero."""
+    """Write a variable's initializer into its bytes; the remaining bytes stay zero."""
     values = variable.initializer or ()
     bits = type_bits(variable.type) or 8
     width = max(1, bits // 8)

@@ -1,6 +1,6 @@
-"""How grave each hazard is in a launch, and the notes on those that did not end it.
+"""The severity of each hazard in a launch, and the notes on hazards that did not end it.
 
-`launch(..., hazards={name: severity})` gives one another severity, or "off".
+`launch(..., hazards={name: severity})` gives a hazard another severity, or "off".
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["Note", "severities"]
 
 
 _LONGEST = 100
-"""Characters of an instruction that a note shows."""
+"""A note shows at most this many characters of an instruction."""
 
 
 @dataclass(slots=True)
 class Note:
-    """A hazard that a launch met and went on: where first, and how often."""
+    """A hazard that did not end the launch: where it was first seen, and how often."""
 
     hazard: Hazard
     severity: str
@@ -28,9 +28,9 @@ class Note:
     problem: str
     kernel: str
     line: int
-    """Of the PTX text: the instruction at which it was seen."""
+    """The PTX line of the instruction at which the hazard was seen."""
     other_line: int | None
-    """That of the instruction that it is in conflict with."""
+    """The PTX line of the instruction that it conflicts with."""
     text: str
     block: tuple[int, int, int]
     warp: int

@@ -1,4 +1,4 @@
-"""Whether the clusters of a grid can learn anything from each other."""
+"""Decides whether the clusters of a grid can learn anything from each other."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _OWN_SPACES = {"shared", "shared::cluster", "shared::cta", "local", "param", "co
 
 
 def clusters_are_independent(program: Program) -> bool:
-    """Whether no cluster does anything else because of what another one does.
+    """Return whether no cluster's behaviour depends on what another cluster does.
 
-    That is so where global memory is read by asynchronous copies and non-coherent loads alone: what another
-    cluster has written there in the same launch is not theirs to see. Other loads may wait for a flag, atomic
-    operations hand out numbers or add in an order, clocks count everybody's instructions, and what is printed
-    has an order as well.
+    Clusters are independent if only asynchronous copies and non-coherent loads read global memory: they need
+    not see what another cluster has written there in the same launch. Other loads may wait for a flag, atomic
+    operations hand out numbers or add in an order, clocks count all instructions, and printed text has an
+    order as well.
     """
     if program.rows.reads_clocks:
         return False
@@ -24,7 +24,7 @@ def clusters_are_independent(program: Program) -> bool:
 
 
 def _learns(instruction: Instruction, program: Program) -> bool:
-    """Whether an instruction may show its thread, or leave in memory, what depends on other clusters."""
+    """Return whether an instruction's result, in registers or in memory, may depend on other clusters."""
     opcode, modifiers = instruction.opcode, instruction.modifiers
     own = any(modifier in _OWN_SPACES for modifier in modifiers)
     if opcode in {"ld", "ldu"}:

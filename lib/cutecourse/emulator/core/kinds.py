@@ -1,4 +1,4 @@
-"""What a lane, a register and a chunk are: the widths and NumPy types that everything here agrees on."""
+"""Lanes, registers and chunks: the widths and NumPy types that the whole emulator uses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["CHUNK", "CHUNK_TYPE", "KINDS", "WARP_SIZE", "Mask", "all_true", "any
 
 WARP_SIZE = 32
 CHUNK = 16
-"""Bytes that asynchronous copies and tcgen05's matrices move at least."""
+"""The smallest number of bytes that asynchronous copies and tcgen05's matrices move."""
 CHUNK_TYPE = np.dtype(np.complex128)
-"""A chunk as one element. It is no number: NumPy has no plain type of 16 bytes, and it copies, gathers and
-scatters elements of this one as fast as any."""
+"""A chunk as one element. It does not stand for a number: NumPy has no plain type of 16 bytes, but it copies,
+gathers and scatters complex128 as fast as any other type."""
 Mask = NDArray[np.bool_] | None
-"""Which lanes take part: shape (n_warps, 32), or None when all do."""
+"""The lanes that take part: shape (n_warps, 32), or None when all do."""
 
 
 # How a register's bits can be looked at: (bits of the register, NumPy type, elements in a register). NumPy
@@ -49,17 +49,17 @@ for _bits in (8, 16, 32, 64):
 
 
 def any_true(mask: NDArray[Any]) -> bool:
-    """Whether a truth value of an array is set; for few of them much sooner than `mask.any()`."""
+    """Return whether any truth value is set. For small arrays this is much faster than `mask.any()`."""
     return b"\x01" in mask.tobytes()
 
 
 def all_true(mask: NDArray[Any]) -> bool:
-    """Whether all truth values of an array are set; for few of them much sooner than `mask.all()`."""
+    """Return whether all truth values are set. For small arrays this is much faster than `mask.all()`."""
     return b"\x00" not in mask.tobytes()
 
 
 def warps_of(lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which warps have one of the lanes: (n_warps, 32) -> (n_warps,)."""
+    """The warps that have at least one of the lanes: (n_warps, 32) -> (n_warps,)."""
     found: NDArray[np.bool_] = np.logical_or.reduce(lanes, axis=1)
     return found
 

@@ -1,4 +1,4 @@
-"""The machine: what all blocks of one launch share, its memory, its parameters and its asynchronous work."""
+"""The machine: the memory, the parameters and the asynchronous work that all blocks of one launch share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Machine", "PendingWork", "Sleep"]
 
 @dataclass(frozen=True)
 class Parameters:
-    """The bytes that a kernel finds in parameter space, and where each parameter starts."""
+    """The bytes of parameter space, and the offset of each parameter."""
 
     data: bytes
     offsets: dict[str, int]
@@ -34,20 +34,20 @@ class Parameters:
 
 
 class Sleep(Protocol):
-    """A wait that does not have to last until what it waits for has happened, such as mbarrier.try_wait."""
+    """A wait that may end before its event has happened, such as mbarrier.try_wait."""
 
     def wake_some(self) -> None:
-        """Let those lanes go on for which it has happened, and let the rest wait on."""
+        """Let the lanes go on whose event has happened; the rest wait on."""
 
     def key(self) -> tuple[int, ...]:
-        """The same for a wait that begins anew after it has timed out."""
+        """A key that stays the same when the wait begins anew after a timeout."""
 
     def time_out(self) -> None:
-        """Let all lanes go on, with the answer that it has not happened."""
+        """Let all lanes go on, with the answer that the event has not happened."""
 
 
 def _nothing() -> None:
-    """What is left to do of work that is complete."""
+    """The remaining step of work that is complete: none."""
 
 
 class PendingWork:
@@ -62,12 +62,12 @@ class PendingWork:
         self._machine = machine
         self._complete = complete
         self.position = len(machine.pending)
-        """Where it stands in `machine.pending`."""
+        """Its index in `machine.pending`."""
         self.done = False
         machine.pending.append(self)
 
     def arguments_of(self, function: Callable[..., None]) -> tuple[Any, ...] | None:
-        """The arguments with which a function will do the work; None where another does it."""
+        """The arguments if this function will do the work; None if another function does it."""
         found = self._complete
         return found.args if isinstance(found, partial) and found.func is function else None
 
@@ -78,7 +78,7 @@ class PendingWork:
             complete()
 
     def withdraw(self) -> bool:
-        """Take it off the list, for who completes it together with other work; False if it is done."""
+        """Take the work off the list, because the caller completes it itself; False if it is done already."""
         if self.done:
             return False
         self.done = True
@@ -87,7 +87,7 @@ class PendingWork:
         if last is not self:
             self._machine.pending[self.position] = last
             last.position = self.position
-        # What it held is free now, also where that knows of this work.
+        # The closure may hold objects that refer back to this work.
         self._complete = _nothing
         return True
 
@@ -117,7 +117,7 @@ class Machine:
         self.warps_per_block = -(-self.threads_per_block // WARP_SIZE)
         self.memory = Memory()
         self.arithmetic = DEFAULT_ARITHMETIC
-        """Whose tensor cores' sums mma.sync gives."""
+        """The GPU whose tensor cores' sums mma.sync gives."""
         self.cta_group: tuple[int, int] | None = None
         """The .cta_group that the kernel's tcgen05 instructions share, with the line of the first."""
         self.parameters: Parameters | None = None
@@ -128,42 +128,42 @@ class Machine:
         self.pending: list[PendingWork] = []
         """Asynchronous work that is not complete; add with `defer`."""
         self.copies = 0
-        """Tensor copies into shared memory asked for so far."""
+        """Tensor copies into shared memory that have been issued so far."""
         self.linked = 0
-        """Completions so far of operations that could have come together with others."""
+        """Completions so far of operations that could have completed together with others."""
         self.wake: Callable[[Any], None] = lambda bundle: None
-        """The scheduler's door: a bundle has something to run again."""
+        """Tells the scheduler that a bundle has something to run again."""
         self.printed: list[str] = []
         self.severities: dict[str, str] = severities(None, entry.name)
-        """How grave each hazard is in this launch (emulator.core.hazards)."""
+        """The severity of each hazard in this launch (emulator.core.hazards)."""
         self.notes: dict[tuple[str, int, int | None], Note] = {}
-        """Hazards that end no launch, by name and the two lines."""
+        """Hazards that did not end the launch, by name and the two lines."""
         self.is_watched = False
-        """Whether somebody outside listens, so that all of it has to run in this process."""
+        """True if an outside observer listens, so that the whole launch must run in this process."""
         self.changes = 0
-        """Counts what may let a waiting warp go on, so that a wait that nothing can end is seen."""
+        """Counts events that may let a waiting warp go on, to detect a wait that nothing can end."""
         self.sleeping: dict[Sleep, None] = {}
         """Waits that may give up when nothing else can go on, in the order in which they began."""
         self.half_awake: dict[Sleep, None] = {}
-        """Those of them that could end for some of their lanes."""
+        """Sleeping waits that could end for some of their lanes."""
         self.wraps: list[Callable[[Any, Step], Step]] = []
-        """Who may replace an instruction's step while the kernel is decoded, given its site."""
+        """Functions that may replace an instruction's step while the kernel is decoded, given its site."""
         self.observers: list[Callable[[Any], Observer | None]] = []
-        """Who may listen: each makes its observer of a new cohort, or None where it has nothing to hear."""
+        """Functions that make an observer for a new cohort, or None if they have nothing to observe."""
         self.program: Program
 
     def begin_part(self, number: int) -> None:
-        """Begin a part of the grid as if it were a launch of its own: others decide nothing in it."""
+        """Begin a part of the grid as if it were a launch of its own, independent of the other parts."""
         self.random = random.Random(f"{self.seed} {number}")
         self.copies = self.linked = 0
 
     def forget(self) -> None:
-        """Drop the part of the grid that is under way, and what has been seen in it."""
+        """Drop the current part of the grid and everything noted in it."""
         self.forget_work()
         self.notes.clear()
 
     def forget_work(self) -> None:
-        """Drop the work that is under way, and the waits."""
+        """Drop all pending work and all waits."""
         self.pending.clear()
         self.sleeping.clear()
         self.half_awake.clear()
@@ -183,13 +183,13 @@ class Machine:
         self._parameters_allocation = self.memory.allocate("kernel parameters", "param", data, writable=False)
 
     def parameter_address(self, name: str) -> int:
-        """Where a parameter of the entry lies."""
+        """The address of a parameter of the entry."""
         assert self.parameters is not None
         assert self._parameters_allocation is not None
         return self._parameters_allocation.base + self.parameters.offsets[name]
 
     def variable(self, variable: Variable) -> Allocation:
-        """The memory of a variable in .global or .const, made when first asked for."""
+        """The memory of a variable in .global or .const, allocated on first use."""
         key = (variable.name, variable.line, variable.column)
         found = self._variables.get(key)
         if found is not None:

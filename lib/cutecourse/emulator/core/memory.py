@@ -1,8 +1,8 @@
 """Memory of a launch: allocations with their addresses, and the windows of the generic address space.
 
 Each array argument and each module variable is an allocation of its own with unmapped gaps around it, so an
-access past its end is seen. Shared memory belongs to cohorts and local memory to bundles; the generic address
-space shows them through windows, as `cvta` and `isspacep` expect.
+access past its end is detected. Shared memory belongs to cohorts and local memory to bundles; the generic
+address space shows them through windows, as `cvta` and `isspacep` expect.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PARAM_WINDOW = 0x6FFF_0000_0000
 SHARED_WINDOW = 0x7000_0000_0000
 LOCAL_WINDOW = 0x7100_0000_0000
 RANK_SHIFT = 24
-"""Where an address of shared memory carries the block's rank in its cluster."""
+"""The bit position of the block's rank in an address of shared memory."""
 POISON = 0xCB
 """The byte that fills shared and local memory and registers before anything is written."""
 WRITTEN = 0xFF
-"""What a byte of global memory that the kernel has written is marked with, where account is kept."""
+"""The mark of a byte of global memory that the kernel has written, if writes are recorded."""
 
 _ALIGNMENT = 1024
 _GAP = 1 << 16
@@ -58,21 +58,21 @@ class Allocation:
     was_read: bool = False
     was_written: bool = False
     written: NDArray[np.uint8] | None = None
-    """Which bytes the kernel has written, `WRITTEN` for each, where that is kept account of."""
+    """`WRITTEN` for each byte that the kernel has written; None if writes are not recorded."""
     _marks: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
-        """Its size."""
+        """The size in bytes."""
         return len(self.data)
 
     @property
     def end(self) -> int:
-        """The first address behind it."""
+        """The first address past the end."""
         return self.base + len(self.data)
 
     def words(self, bytes_: int, words: int = 1) -> NDArray[Any]:
-        """The bytes as unsigned words, shape (N,) or (N, words); what is left at the end is cut off."""
+        """The bytes as unsigned words, shape (N,) or (N, words); an incomplete word at the end is cut off."""
         try:
             return self.views[bytes_, words]
         except KeyError:
@@ -80,7 +80,7 @@ class Allocation:
             return view
 
     def marks(self, bytes_: int, words: int = 1) -> NDArray[Any] | None:
-        """`written` as `words` has the bytes; None where no account is kept."""
+        """`written`, viewed as `words` views the bytes; None if writes are not recorded."""
         if self.written is None:
             return None
         found = self._marks.get((bytes_, words))
@@ -89,7 +89,7 @@ class Allocation:
         return found
 
     def keep_account(self) -> None:
-        """Note from now on which bytes are written."""
+        """Record from now on which bytes are written."""
         self.was_read = self.was_written = False
         self.written = np.zeros(len(self.data), dtype=np.uint8)
         self._marks.clear()
@@ -111,7 +111,7 @@ class Memory:
     def allocate(
         self, name: str, space: str, data: NDArray[np.uint8], *, writable: bool = True
     ) -> Allocation:
-        """Give bytes an address, aligned to 1024, with a gap that belongs to nobody in front and behind."""
+        """Give bytes an address, aligned to 1024, with an unmapped gap before and after."""
         base = self._next[space]
         size = max(len(data), 1)
         self._next[space] = base + -(-(size + _GAP) // _ALIGNMENT) * _ALIGNMENT

@@ -1,4 +1,4 @@
-"""Who asked for an operation: asynchronous work, barriers and reports all name it."""
+"""The origin of an operation, which asynchronous work, barriers and reports all name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Origin"]
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Origin:
-    """Who asked for an operation: the instruction, and the lane (flattened, as `bundle.lanes` gives them)."""
+    """The instruction that issued an operation, and its lane (flattened, as in `bundle.lanes`)."""
 
     site: Site
     bundle: Bundle
@@ -27,5 +27,5 @@ class Origin:
         address: int | None = None,
         allocation: str | None = None,
     ) -> EmulatorError:
-        """An error at this instruction and thread."""
+        """Make an error at this instruction and thread."""
         return self.site.error(kind, problem, self.bundle, self.lane, address=address, allocation=allocation)

@@ -1,7 +1,7 @@
 """State that a family of instructions or a check keeps with a program, a cohort or a bundle.
 
-Each class that needs such state names itself: `cohort.own(MBarriers)` is the cohort's one `MBarriers`. The
-core never sees what is kept.
+The class of the state is its key: `cohort.own(MBarriers)` is the cohort's one `MBarriers`. The core does not
+know these classes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Owner:
         self._kept: dict[Callable[..., Any], Any] = {}
 
     def own(self, kind: Callable[[Any], _Kept]) -> _Kept:
-        """The one object of a class for this owner: `kind(owner)`, made when first asked for."""
+        """This owner's one object of a class: `kind(owner)`, made on first use."""
         found: _Kept | None = self._kept.get(kind)
         if found is None:
             found = self._kept[kind] = kind(self)
         return found
 
     def owned(self, kind: type[_Kept]) -> _Kept | None:
-        """The same, or None where nobody has asked for it yet."""
+        """This owner's object of a class, or None if `own` has not made it yet."""
         return self._kept.get(kind)
 
     def forget_owned(self) -> None:
-        """Let go of all of them."""
+        """Drop all these objects."""
         self._kept.clear()

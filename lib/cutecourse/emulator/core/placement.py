@@ -1,4 +1,4 @@
-"""Where the variables of a kernel and of its device functions lie: offsets in shared and in local memory.
+"""The offsets of a kernel's and its device functions' variables in shared and in local memory.
 
 Calls never recur, so each function's local variables, parameters and call arguments have one place in each
 thread's memory.
@@ -40,11 +40,11 @@ class Placement:
         self.local_stride = align_up(max(self.local_bytes, 1), 16)
 
     def local(self, function: str, variable: Variable) -> int | None:
-        """Where a local or parameter variable of a function lies in each thread's memory."""
+        """The offset of a function's local or parameter variable in each thread's memory."""
         return self._offsets.get(_key(function, variable))
 
     def shared(self, function: str, variable: Variable) -> int | None:
-        """Where a shared variable of a function or of the module lies."""
+        """The offset of a shared variable of a function or of the module."""
         found = self._offsets.get(_key(function, variable))
         return self._offsets.get(_key("", variable)) if found is None else found
 
@@ -67,7 +67,7 @@ class Placement:
 
     @property
     def shared_variables(self) -> dict[str, tuple[int, int]]:
-        """Where the named parts of shared memory lie: name to (first byte, byte behind the last)."""
+        """The named parts of shared memory: name to (first byte, byte past the last)."""
         named = {name: (first, stop) for first, stop, name in reversed(self._names)}
         return dict(sorted(named.items(), key=lambda item: item[1]))
 
@@ -75,7 +75,7 @@ class Placement:
         """Give ranges of shared memory names that reports and events use instead of the variables'.
 
         names    (offset, bytes) by name, such as {"full": (98304, 24)}; a kernel of the CuTe DSL has one
-                 variable for all it allocates.
+                 variable for everything that it allocates.
         Errors:  LaunchError for a range that is not in shared memory.
         """
         ranges = []

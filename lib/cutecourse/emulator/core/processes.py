@@ -1,10 +1,9 @@
 """A long launch of independent clusters on several cores: copies of the process run some parts of the grid.
 
-What a part does is the same wherever it runs (emulator.core.scheduler), so that the processes change
-nothing but the time. Each copy begins with the launch as it finds it, runs its parts, and sends what they
-have written to global memory, with the notes and counts. Where anything speaks against what it sends, this
-process runs the parts itself: a copy that has met an error tells nothing of it, and the error comes from
-here.
+A part gives the same result wherever it runs (emulator.core.scheduler), so more processes change only the
+time. Each copy starts from the current state of the launch, runs its parts, and sends back their writes to
+global memory, their notes and their counts. If these do not fit or do not come, this process runs the parts
+itself. A copy that meets an error sends nothing, so the error always comes from this process.
 """
 
 from __future__ import annotations
@@ -34,18 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["run_parts"]
 
 _PATIENCE_S = 0.05
-"""A launch that takes no longer is not worth a copy of the process, which costs a fifth of that."""
+"""A shorter launch is not worth a copy of the process: starting one takes a fifth of this time."""
 _LATE = 10
-"""A copy that takes so many times as long as this process has taken for its parts will not come any more."""
+"""Give up a copy that takes this many times as long as this process took for its own parts."""
 _LATE_S = 10.0
 
 
 def run_parts(scheduler: Scheduler, processes: int | None) -> int:
     """Run all parts of a launch, on `processes` processes at most; None: one for each core.
 
-    How many processes have done so.
-
-    Errors: those of the kernel.
+    Returns: the number of processes that ran parts.
+    Errors:  those of the kernel.
     """
     team = _Team(scheduler)
     if processes is None:
@@ -69,7 +67,7 @@ def _cores() -> int:
 
 @dataclass(eq=False, slots=True)
 class _Written:
-    """What parts have written to one allocation: which words of `unit` bytes, as bits, and their bytes."""
+    """The writes of parts to one allocation: one bit for each word of `unit` bytes, and the written bytes."""
 
     position: int
     unit: int
@@ -78,7 +76,7 @@ class _Written:
 
     @classmethod
     def of(cls, position: int, allocation: Allocation) -> _Written:
-        """What an allocation that keeps account has got."""
+        """The writes to an allocation that records them."""
         assert allocation.written is not None
         for unit in (8, 4, 2, 1):
             if len(allocation.data) % unit:
@@ -91,7 +89,7 @@ class _Written:
         return cls(position, unit, np.packbits(which).tobytes(), data.tobytes())
 
     def put(self, allocation: Allocation) -> None:
-        """Write the same here."""
+        """Write the same bytes to this process's allocation."""
         words = allocation.data.view(f"u{self.unit}")
         which = np.unpackbits(np.frombuffer(self.which, np.uint8), count=len(words)).view(np.bool_)
         words[which] = np.frombuffer(self.data, words.dtype)
@@ -100,7 +98,7 @@ class _Written:
 
 @dataclass(eq=False, slots=True)
 class _Outcome:
-    """What a copy of the process has done: counts, notes, and what was read and written, by allocation."""
+    """The outcome of a copy of the process: counts, notes, and reads and writes by allocation."""
 
     runs: Counter[int]
     issued: int
@@ -131,7 +129,7 @@ class _Team:
     started: float = 0.0
 
     def is_possible(self) -> bool:
-        """Whether copies may run parts: nobody listens, and no two allocations share bytes."""
+        """True if copies may run parts: nobody observes the launch, and no two allocations share bytes."""
         if sys.platform != "linux" or multiprocessing.current_process().daemon:
             return False
         machine = self.scheduler.machine
@@ -145,9 +143,9 @@ class _Team:
         return all(before[1] <= after[0] for before, after in pairwise(ends))
 
     def start(self, processes: int) -> None:
-        """Share out what has not begun, in order; this process goes on with the first share.
+        """Share out the parts that have not begun, in order; this process goes on with the first share.
 
-        Where the system has no room for a copy it goes on with all of it.
+        If the system has no room for a copy, this process runs all of them.
         """
         left = range(self.running, len(self.scheduler.parts))
         count = min(processes, len(left))
@@ -168,18 +166,17 @@ class _Team:
         with there:
             process = context.Process(target=_work, args=(self.scheduler, parts, there), daemon=True)
             with warnings.catch_warnings():
-                # Python warns of threads that may hold a lock at this moment. A copy that waits for one is
-                # given up by `collect`, as one that fails.
+                # Python warns that a thread may hold a lock at this moment. `collect` gives up a copy that
+                # waits for such a lock, like one that fails.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
         return _Copy(process, here, parts)
 
     def collect(self) -> int:
-        """Take over what the copies have done, in the order of the parts, or do it here.
+        """Take over the outcomes of the copies in the order of the parts, or run the parts here.
 
-        How many copies have done it.
-
-        Errors: those of the kernel, where it is done here.
+        Returns: the number of copies whose outcome was taken.
+        Errors:  those of the kernel, for parts that run here.
         """
         scheduler = self.scheduler
         patience = _LATE * (perf_counter() - self.started) + _LATE_S
@@ -204,7 +201,7 @@ class _Team:
         self.copies.clear()
 
     def _fits(self, outcome: _Outcome) -> bool:
-        """Whether nothing would have been otherwise behind the parts before."""
+        """Return whether the copy would have done the same after the parts before its own."""
         machine = self.scheduler.machine
         if machine.issued + outcome.issued > self.scheduler.budget:
             return False
@@ -224,7 +221,7 @@ class _Team:
 
 
 def _receive(answer: Connection, seconds: float) -> _Outcome | None:
-    """What a copy sends; None where it ends without it, or takes too long."""
+    """Receive a copy's outcome; None if the copy ends without one or takes too long."""
     try:
         found: _Outcome | None = answer.recv() if answer.poll(seconds) else None
     except (EOFError, OSError):
@@ -233,7 +230,7 @@ def _receive(answer: Connection, seconds: float) -> _Outcome | None:
 
 
 def _work(scheduler: Scheduler, parts: Sequence[int], answer: Connection) -> None:
-    """In a copy of the process: run parts and send what they have done, or nothing where they go wrong."""
+    """In a copy of the process: run parts and send their outcome, or nothing if they fail."""
     machine = scheduler.machine
     scheduler.forget()
     machine.forget()

@@ -1,4 +1,4 @@
-"""A kernel translated for one launch: basic blocks of steps, rows of registers, and where variables live."""
+"""A kernel decoded for one launch: basic blocks of steps, rows of registers, and places of variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Step = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Lanes have to come together before a block: those of a warp, or those that `slot` names."""
+    """Lanes must come together before a block: all lanes of a warp, or those that `slot` names."""
 
     kind: str
     slot: int | None
@@ -32,12 +32,12 @@ class Gate:
 
 @dataclass(eq=False, slots=True)
 class BasicBlock:
-    """Instructions that run one after another, and the one that decides where to go next."""
+    """Instructions that run one after another, and the control instruction that picks the next block."""
 
     index: int
     steps: list[Step] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
-    """Those of the steps, and last the control instruction if there is one."""
+    """The instructions of the steps, then the control instruction if there is one."""
     control: Control | None = None
     next: int = -1
     gate: Gate | None = None
@@ -63,7 +63,7 @@ class Program(Owner):
         """The block in which each function begins."""
         self.blocks: list[BasicBlock] = []
         self.places: list[tuple[int, ...]] = []
-        """Where each block stands in the order in which lanes that have diverged run them."""
+        """The position of each block in the order in which diverged lanes run the blocks."""
         self.shared_bytes = placement.shared_bytes
         self.local_bytes = placement.local_bytes
         self.local_stride = placement.local_stride

@@ -1,4 +1,4 @@
-"""The registry of instructions: which function defines each, and where its meaning is written down.
+"""The registry of instructions: the function that defines each one, and its section in the PTX ISA.
 
 A module of instructions defines functions like this one; the registry calls them once for each instruction
 of a kernel, before it runs, with a `Site` (emulator.core.site) that knows the instruction's text and
@@ -8,7 +8,7 @@ operands:
     def add(site: Site) -> Step:
         '''Add two numbers. (Shapes, Units, Errors, Simplified, Source: see any module here.)'''
         kind = site.type()                               # "s32", "f16x2", ...; takes the modifier
-        saturate = site.has("sat")                       # takes it where it is there
+        saturate = site.has("sat")                       # takes the modifier if it is there
         d, a, b = site.destination(0, kind), site.source(1, kind), site.source(2, kind)
 
         def step(bundle, mask):                          # runs each time, for many warps at once
@@ -17,8 +17,8 @@ operands:
 
         return step
 
-Modifiers that nobody took make the instruction unsupported, so a form that is not modelled is never run by
-mistake.
+A modifier that the definition does not take makes the instruction unsupported. So the emulator never runs a
+form that is not modelled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["InstructionInfo", "Step", "instruction", "lookup", "supported_instru
 
 @dataclass(frozen=True)
 class InstructionInfo:
-    """One row of the coverage table: an instruction's name, its source section, and who defines it."""
+    """One row of the coverage table: an instruction's name, its source section and its definition."""
 
     name: str
     source: str
@@ -45,11 +45,11 @@ class InstructionInfo:
     gated: bool
     define: Callable[[Site], Step]
     behind: Callable[[Site], list[Step]] | None = None
-    """The steps at the place that a call returns to."""
+    """Gives the steps that run at the place to which a call returns."""
 
     @property
     def refused(self) -> bool:
-        """Whether it is known only to be refused, as the first of its errors says."""
+        """True if the definition's docstring says that the instruction is always refused."""
         return "UnsupportedInstruction, always" in (self.define.__doc__ or "")
 
 
@@ -96,7 +96,7 @@ def instruction(
 
 
 def lookup(opcode: str, modifiers: tuple[str, ...]) -> tuple[InstructionInfo, int] | None:
-    """The definition with the longest name that fits, and how many modifiers its name has used up."""
+    """Find the definition with the longest name that fits, and the number of modifiers in that name."""
     for used in range(len(modifiers), -1, -1):
         found = _REGISTRY.get(".".join((opcode, *modifiers[:used])))
         if found:
