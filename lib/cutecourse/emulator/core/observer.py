@@ -2,14 +2,13 @@
 
 The machine and the instructions announce what they do. They don't know who listens. An observer subclasses
 `Observer` and defines the methods of the events it wants to hear. Each cohort has a `Listeners`, with one
-tuple of bound methods for each event, so an event is announced like this, and costs nothing where nobody
-listens:
+tuple of bound methods for each event. An event is announced like this, and costs nothing if nobody listens:
 
     for tell in bundle.cohort.listeners.flagged:
         tell(bundle, mask)
 
 Observers hear an event in the order in which they subscribed. An observer may raise an error that ends the
-launch; it changes nothing that the kernel could see.
+launch. It changes nothing that the kernel can see.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ __all__ = ["Listeners", "Observer"]
 class Observer:
     """The events of a cohort. Every method here is one event; those that a subclass defines are called."""
 
-    # --- what a trace tells --------------------------------------------------------------------------------
+    # --- events of a trace ---------------------------------------------------------------------------------
 
     def happened(
         self, kind: str, bundle: Any, lane: int, line: int, *, one: bool = True, **data: Any
     ) -> int | None:
         """A thread did something, at a line of the kernel; `kind` and `data` as cutecourse.trace has them.
 
-        lane  flattened; `one` is False where several lanes of its warp did it together.
-        Returns the number by which later events refer to this one. One observer at most hears this.
+        lane  flattened; `one` is False if several lanes of its warp did it together.
+        Returns the number by which later events refer to this one. At most one observer hears this event.
         """
 
     def happened_in(
         self, kind: str, cohort: Any, cluster: int, rank: int, line: int | None = None, **data: Any
     ) -> int | None:
-        """Something happened in a block without a thread that does it, such as bytes that land.
+        """Something happened in a block that no thread did, such as bytes that land.
 
         cluster  the cluster's position in its cohort.
         """
@@ -56,7 +55,7 @@ class Observer:
     # --- threads' accesses of memory --------------------------------------------------------------------
 
     def addressed(self, access: Any, bundle: Any, address: NDArray[Any], mask: Any) -> None:
-        """Lanes are about to read or write memory of any space, at addresses that are right.
+        """Lanes are about to read or write memory of any space, at valid addresses.
 
         address  of each lane in the access's space, shape (n, 32), in bytes.
         mask     the active lanes, shape (n, 32), or None for all.
@@ -70,7 +69,7 @@ class Observer:
         n_bytes: NDArray[Any],
         lanes: NDArray[np.bool_],
     ) -> None:
-        """Lanes ask for a cp.async of `n_bytes` each, from the first access's addresses to the second's."""
+        """Lanes issue a cp.async of `n_bytes` each, from the first access's addresses to the second's."""
 
     def accessed(
         self,
@@ -84,13 +83,13 @@ class Observer:
     ) -> None:
         """Lanes are about to read or write shared memory.
 
-        index   of each word among the cohort's shared memory, in units of the access's size.
+        index   of each word in the cohort's shared memory, in units of the access's size.
         lanes   flattened lanes, or None for all; away: some of the words lie in other CTAs.
-        values  what a store writes, in all its lanes and also in other spaces; None for other accesses.
+        values  the values that a store writes, in all its lanes and also in other spaces; else None.
         """
 
     def flagged(self, bundle: Any, mask: NDArray[np.bool_] | None) -> None:
-        """Lanes run an atomic, a fence or an access stronger than weak, which may hand over earlier work."""
+        """Lanes run an atomic, a fence or an access stronger than weak, which may publish earlier writes."""
 
     # --- barriers ---------------------------------------------------------------------------------------
 
@@ -102,7 +101,7 @@ class Observer:
     ) -> None:
         """A barrier is complete in the blocks of a rank, of the clusters `rows`, shape (n,).
 
-        all_threads  it waited for all threads of the block, so that those which have ended count as come.
+        all_threads  it waited for all threads of the block, so ended threads count as arrived.
         """
 
     def barrier_left(self, bundle: Any, number: int, mask: NDArray[np.bool_] | None) -> None:
@@ -123,25 +122,25 @@ class Observer:
         """A thread has initialised an mbarrier."""
 
     def mbarrier_used(self, barrier: Any, origin: Any) -> None:
-        """A thread, or work that it has asked for, is about to use an mbarrier."""
+        """A thread, or work that it has issued, is about to use an mbarrier."""
 
     def mbarrier_arrived(self, barrier: Any, origin: Any, work: Any) -> None:
-        """Somebody arrives, and the count follows: the thread, or `work` that it asked for earlier."""
+        """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next."""
 
     def mbarrier_received(self, barrier: Any, origin: Any, work: Any) -> None:
-        """Bytes come, and the count follows: of `work`, or with None of the thread itself."""
+        """Bytes arrive from `work`, or (None) from the thread itself; the barrier counts them next."""
 
     def mbarrier_completed(self, barrier: Any) -> None:
-        """The phase is complete, and the next has begun; nobody who waits goes on yet."""
+        """A phase is complete and the next one has begun; no waiting warp goes on yet."""
 
     def mbarrier_seen(self, bundle: Any, barrier: Any) -> None:
         """A warp has waited for the last phase that is complete, or has found it complete."""
 
     def store_asked(self, origin: Any) -> None:
-        """A lane asks for a st.async or red.async, which brings its bytes to an mbarrier later."""
+        """A lane issues a st.async or red.async, which brings its bytes to an mbarrier later."""
 
     def commit_asked(self, origin: Any) -> None:
-        """A lane asks for a tcgen05.commit, which arrives behind what the lane has issued before."""
+        """A lane issues a tcgen05.commit, which arrives when the lane's earlier operations are complete."""
 
     # --- bulk and tensor copies ---------------------------------------------------------------------------
 
@@ -149,16 +148,16 @@ class Observer:
         """A thread has issued a bulk copy, reduction or prefetch; nothing has moved yet."""
 
     def bulk_reads(self, copy: Any, chunks: NDArray[np.int64]) -> None:
-        """A copy that is issued will read 16-byte chunks of the cohort's shared memory, by their numbers."""
+        """An issued copy will read 16-byte chunks of the cohort's shared memory, given by their numbers."""
 
     def bulk_writes(self, copy: Any, parts: list[Any], pieces: int) -> None:
-        """A copy that is issued will write shared memory, in `pieces` pieces in each destination.
+        """An issued copy will write shared memory, in `pieces` pieces in each destination.
 
         parts  16-byte chunks, as numbers or slices, counted in each destination from `copy.to.firsts`.
         """
 
     def bulk_landed(self, copy: Any, position: int, piece: Any) -> None:
-        """A piece has come to the destination `copy.to.places[position]`; its mbarrier counts it next."""
+        """A piece has arrived at the destination `copy.to.places[position]`; its mbarrier counts it next."""
 
     def bulk_source_read(self, copy: Any) -> None:
         """All of the source of a copy to global memory has been read."""
@@ -177,9 +176,9 @@ class Observer:
         *,
         only_reads: bool,
     ) -> None:
-        """Lanes wait for all but the `newest` of their bulk groups, with `only_reads` for their reads.
+        """Lanes wait for all but the `newest` of their bulk groups; with `only_reads`, only for their reads.
 
-        blocked  the warps, by cluster, of which groups have still something to do.
+        blocked  the warps, by cluster, whose groups are not finished.
         """
 
     def bulk_waited(
@@ -198,14 +197,14 @@ class Observer:
     def operands_read(self, origin: Any, operands: Any) -> None:
         """A tcgen05.mma or cp is issued that reads shared memory: (rank, name, chunks) of each operand.
 
-        chunks  numbers of 16-byte chunks among the cohort's shared memory.
+        chunks  numbers of 16-byte chunks in the cohort's shared memory.
         """
 
     def tensor_copied(self, chunks: NDArray[np.int64]) -> None:
-        """A tcgen05.cp is issued that reads chunks of the cohort's shared memory, by their numbers."""
+        """A tcgen05.cp is issued that reads chunks of the cohort's shared memory, given by their numbers."""
 
     def matrices_coming(self, coming: list[tuple[list[Any], NDArray[np.int64]]]) -> None:
-        """Several lanes are about to issue one tcgen05.mma each, alike but for the CTAs they are in.
+        """Several lanes are about to issue one tcgen05.mma each; these differ only in their CTAs.
 
         coming  for A and B in shared memory the matrix of each lane, a memory.matrix_descriptor's
                 `MultipliedMatrix`, and the chunks of all, shape (CTAs, rows, chunks). `matrix_read` of each
@@ -226,12 +225,12 @@ class Observer:
         written: bool,
         alone: Any,
     ) -> None:
-        """An MMA is issued whose product is added to an accumulator, or with `adds` false begins it.
+        """An MMA is issued. Its product is added to an accumulator or, with `adds` false, replaces it.
 
-        a, b         as `matrix_read` had them; None for A elsewhere.
-        accumulator  says where D lies, the same for all MMAs of one sum.
-        written      threads have written D since the MMA before.
-        alone        the operands of an MMA that a single lane issues; None for another.
+        a, b         as `matrix_read` had them; None for an A outside shared memory.
+        accumulator  identifies D; the same for all MMAs of one sum.
+        written      True if threads have written D since the previous MMA.
+        alone        the operands of an MMA that a single lane issues; None for other MMAs.
         """
 
     def warpgroup_issued(
@@ -248,7 +247,7 @@ class Observer:
     # --- tensor memory ----------------------------------------------------------------------------------
 
     def tensor_summed(self, memory: Any, region: Any, origin: Any, kind: str, *, adds: bool) -> None:
-        """A tcgen05.mma is issued that writes sums of a type to a region, or adds to what is there."""
+        """A tcgen05.mma is issued that writes sums of a type to a region, or adds to the sums there."""
 
     def tensor_multiplied(self, memory: Any, region: Any) -> None:
         """A tcgen05.mma is issued that reads A from a region."""
@@ -269,7 +268,7 @@ _EVENTS = tuple(
 
 
 class Listeners:
-    """Who hears each event of a cohort: for each name of `Observer` a tuple of bound methods."""
+    """The subscribers of a cohort's events: for each method name of `Observer` a tuple of bound methods."""
 
     __slots__ = _EVENTS
 
@@ -282,7 +281,7 @@ class Listeners:
             setattr(self, event, ())
 
     def subscribe(self, observer: Observer) -> None:
-        """Let an observer hear the events that its class defines, after those who subscribed before."""
+        """Let an observer hear the events that its class defines, after the earlier subscribers."""
         for event in _EVENTS:
             if getattr(type(observer), event) is not getattr(Observer, event):
                 setattr(self, event, (*getattr(self, event), getattr(observer, event)))

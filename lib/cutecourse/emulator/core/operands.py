@@ -1,4 +1,4 @@
-"""An instruction's operands as slots: where in `bundle.rows[kind]` a register or a constant is found."""
+"""An instruction's operands as slots: the positions of registers and constants in `bundle.rows[kind]`."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class AddressSource:
     ) -> None:
         self.lanes = lanes
         self.symbol = symbol
-        """The variable named in the brackets, if one is."""
+        """The variable named in the brackets, or None."""
         self.constant = constant
-        """The address itself where it is known before the launch (symbol or number plus offset)."""
+        """The address if it is known before the launch (symbol or number plus offset)."""
 
 
 class Operands:
@@ -74,7 +74,7 @@ class Operands:
 
     @property
     def in_entry(self) -> bool:
-        """Whether the instruction belongs to the kernel itself, not to a device function."""
+        """True if the instruction belongs to the kernel itself, not to a device function."""
         return self.function == self.program.kernel
 
     # --- slots ------------------------------------------------------------------------------------------
@@ -95,14 +95,14 @@ class Operands:
         return kind, self.program.rows.slot(kind, ("reg", *self.program.rows.register(callee.name, register)))
 
     def local_offset(self, variable: Variable, function: str | None = None) -> int | None:
-        """Where a local or parameter variable of a function (this one unless named) lies in each thread."""
+        """The offset in each thread of a local or parameter variable of a function (by default this one)."""
         return self.program.placement.local(function or self.function, variable)
 
     def _row(self, register: Register) -> tuple[int, int]:
         return self.program.rows.register(self.function, register)
 
     def _known(self, kind: str, operand: Operand) -> None:
-        """Refuse a width that no row of registers has."""
+        """Refuse an operand whose width no row of registers has."""
         if kind not in KINDS:
             self.unsupported(f"{operand} as .{kind}, that is with {kind.lstrip('usbf')} bits")
 
@@ -215,7 +215,7 @@ class Operands:
         self.invalid(f"the number {literal} where .{kind} is needed")
 
     def address_of(self, operand: Address) -> AddressSource:
-        """How to compute an address operand in each lane."""
+        """Make the source that computes an address operand in each lane."""
         base = operand.base
         if base is None:
             slot = self.program.rows.slot("u64", ("const", operand.offset & ((1 << 64) - 1)))

@@ -1,7 +1,7 @@
-"""The order in which diverged lanes run: a join of ways comes after the ways that lead to it.
+"""The order in which diverged lanes run: a join comes after the branches that lead to it.
 
-The lanes that stand earliest in this order run first, so the others wait for them where the ways join
-again. It is Bourdoncle's weak topological order: strongly connected components (loops) stay together, and
+The lanes that are earliest in this order run first, so the others wait for them where the branches join
+again. This is Bourdoncle's weak topological order: strongly connected components (loops) stay together, and
 inside one the head comes first. Ordering by address alone would run a join before a block that a compiler
 moved out of line.
 """
@@ -23,7 +23,7 @@ def weak_topological_order(successors: Sequence[Sequence[int]], entries: Sequenc
     ranks = [-1] * len(successors)
     order: list[int] = []
     everything = set(range(len(successors)))
-    # (blocks still to order, where to start, how deep in loops)
+    # (blocks still to order, blocks to start at, depth of loops)
     work: list[tuple[set[int], list[int], int] | int] = [(everything, list(entries), 0)]
     while work:
         item = work.pop()

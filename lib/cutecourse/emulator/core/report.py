@@ -1,4 +1,4 @@
-"""Reporting a hazard: the launch ends, or keeps a note and goes on, or neither, as it chose."""
+"""Reporting a hazard: the launch ends, keeps a note, or ignores it, depending on the chosen severity."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def report(
     address: int | None = None,
     allocation: str | None = None,
 ) -> None:
-    """Report a hazard that an instruction of a thread meets: raise its error, or keep a note, or neither.
+    """Report a hazard at an instruction of a thread: raise its error, keep a note, or do neither.
 
-    `problem` is its text, or what makes the text, which is asked for only where it is needed: of notes those
-    at the same pair of lines are one, and counted. Where the severity is not "error" it returns, and the
+    `problem` is the text, or a function that makes it. The function is called only if the text is needed:
+    notes at the same pair of lines are counted as one. If the severity is not "error", this returns, and the
     caller goes on as the hardware might.
 
     Errors: the hazard's own.

@@ -1,4 +1,4 @@
-"""Rows: what an instruction's slots stand for. Registers, constants and special registers look alike.
+"""Rows: the arrays behind an instruction's slots. Registers, constants and special registers look alike.
 
 While a kernel is decoded, slots are handed out for each way of looking at a value (a *kind*); when a bundle
 of warps starts, each slot becomes an array of shape (n_warps, 32).
@@ -26,9 +26,9 @@ DYNAMIC = frozenset(
 )
 """Special registers whose value changes while a kernel runs."""
 Recipe = tuple[Any, ...]
-"""How to make a row: ("reg", bits, index), ("const", bits), ("shared", offset), ("special", name), ...
+"""Says how to make a row: ("reg", bits, index), ("const", bits), ("shared", offset), ("special", name), ...
 
-("part", bits, index, position) is a part of a register, which is wider than the kind; position 0 is lowest.
+("part", bits, index, position) is a part of a register that is wider than the kind; position 0 is lowest.
 """
 
 
@@ -58,7 +58,7 @@ class RowTable:
 
     @property
     def reads_clocks(self) -> bool:
-        """Whether a special register is read that changes while a kernel runs."""
+        """True if the program reads a special register that changes while a kernel runs."""
         return any(
             recipe[0] == "special" and recipe[1] in DYNAMIC
             for recipes in self._recipes.values()
@@ -82,7 +82,7 @@ class RowTable:
     ) -> dict[str, list[NDArray[Any]]]:
         """The rows of one bundle: registers hold poison, constants and special registers their values.
 
-        n        warps of the bundle; rank: of its blocks in their clusters.
+        n        warps of the bundle; rank: the rank of its blocks in their clusters.
         special  gives the values of a special register, shape (n, 32).
         """
         storage: dict[int, NDArray[Any]] = {}

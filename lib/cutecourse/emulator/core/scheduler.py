@@ -1,11 +1,11 @@
-"""Which warps run, in which order, for how long: all chosen by the launch's seed.
+"""The scheduler: the launch's seed chooses which warps run, in which order and for how long.
 
-Warps of one block never run in lockstep: one runs until it waits or until its turn is over, so an order in
-which a missing barrier shows is tried. The warps of equal rank in independent blocks run together (a
-bundle), since nothing but global memory lies between them.
+Warps of one block never run in lockstep: one runs until it waits or until its turn is over. So the scheduler
+tries orders in which a missing barrier shows. The warps of equal rank in independent blocks run together (a
+bundle), because they share nothing but global memory.
 
-A large grid whose clusters cannot learn from each other runs in parts, one behind the other, each in an order
-of its own; what a part does is then the same wherever it runs (emulator.core.processes).
+A large grid whose clusters cannot learn from each other runs in parts, one after another, each in an order of
+its own. A part then gives the same result in whatever process it runs (emulator.core.processes).
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from cutecourse.emulator.errors import EmulatorError
 __all__ = ["Scheduler"]
 
 _TURNS = (30, 100, 400, 2000)
-"""Instructions that a bundle may run before another has its turn; the seed picks."""
+"""Instructions that a bundle may run before another has its turn; the seed picks one of these."""
 _STARVED = 2000
 _RESCUE = 400
 _RESIDENT_WARPS = 2048
 _COMPLETES = 4
-"""One time of so many a piece of asynchronous work completes where a bundle could run instead."""
+"""One time in this many, a piece of asynchronous work completes although a bundle could run."""
 _WAKES_SOME = 64
-"""One time of so many clusters of a bundle go on without those that still have to wait."""
+"""One time in this many, clusters of a bundle go on without those that still have to wait."""
 _COHORT_CLUSTERS = 64
 _COHORT_BYTES = 32 << 20
 _PART_WARPS = 256
-"""Warps that a part of a grid of independent clusters has at least: enough to keep the bundles wide."""
+"""The smallest number of warps in a part of a grid: enough to keep the bundles wide."""
 
 
 class Explain(Protocol):
     """Says why a launch cannot go on. The scheduler knows only that it cannot."""
 
     def stuck(self, machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) -> EmulatorError:
-        """The error of a launch in which no warp can go on; `runs` counts each basic block's."""
+        """Make the error of a launch in which no warp can go on; `runs` counts each basic block's runs."""
 
     def over_budget(self, machine: Machine, runs: Mapping[int, int], budget: int) -> EmulatorError:
-        """The error of a launch that has issued too many instructions."""
+        """Make the error of a launch that has issued too many instructions."""
 
 
 class Scheduler:
@@ -66,7 +66,7 @@ class Scheduler:
         self._is_ready: set[int] = set()
         self._cohorts: list[Cohort] = []
         self._ended_cohorts: list[Cohort] = []
-        """Those whose memory is not free yet."""
+        """Ended cohorts whose memory is not free yet."""
         self._resident_warps = 0
         self._timed_out: set[tuple[int, ...]] = set()
         self._timed_out_at = -1
@@ -85,7 +85,7 @@ class Scheduler:
         self.parts = self._parts(n_clusters)
         """The grid's parts, as ranges of its clusters in the order in which they start."""
         self.alarm: tuple[float, Callable[[], None]] | None = None
-        """What to do once, when it is so late."""
+        """A time, and a function to call once when that time has come."""
 
     @property
     def cohorts(self) -> tuple[Cohort, ...]:
@@ -101,7 +101,7 @@ class Scheduler:
         return [range(n_clusters * i // count, n_clusters * (i + 1) // count) for i in range(count)]
 
     def forget(self) -> None:
-        """Drop the part that is under way, for who goes on with others."""
+        """Drop the current part, for a process that goes on with other parts."""
         self.ready.clear()
         self._is_ready.clear()
         self._cohorts.clear()
@@ -116,7 +116,7 @@ class Scheduler:
             machine.begin_part(part.start)
         self._next_cluster, self._end_cluster = part.start, part.stop
         pending, below = machine.pending, _below(machine.random)
-        # Lanes that do not take part compute garbage, which is no reason to warn.
+        # Inactive lanes compute garbage: NumPy need not warn about it.
         with np.errstate(all="ignore"):
             self._admit()
             while True:
@@ -128,7 +128,7 @@ class Scheduler:
                     pending[below(len(pending))].finish()
                     continue
                 if machine.half_awake and (not self.ready or not below(_WAKES_SOME)):
-                    # Clusters of a bundle that wait together go on together where nothing speaks against it.
+                    # Clusters of a bundle that wait together usually go on together.
                     for wait in list(machine.half_awake):
                         wait.wake_some()
                     continue
@@ -149,7 +149,7 @@ class Scheduler:
                         self._ended(bundle)
 
     def _let_time_pass(self) -> None:
-        """Nothing else can go on: waits with a limit give up, unless each of them did so just before."""
+        """When nothing else can go on, let waits with a time limit give up; if all just did, raise."""
         machine = self.machine
         if machine.changes != self._timed_out_at:
             self._timed_out_at = machine.changes
@@ -187,7 +187,7 @@ class Scheduler:
 
     def _ended(self, bundle: Bundle) -> None:
         cohort = bundle.cohort
-        # A bundle that ended with its turn has another turn, and may find the cohort gone already.
+        # A bundle that has ended gets one more turn, and its cohort may be gone by then.
         if cohort in self._cohorts and all(not b.splits for b in cohort.bundles):
             for tell in cohort.listeners.cohort_ended:
                 tell(cohort)
@@ -199,13 +199,13 @@ class Scheduler:
             self._admit()
 
     def _release(self) -> None:
-        """Free what the blocks had that have ended. Work that is under way may still need it."""
+        """Free the memory of blocks that have ended, unless pending work may still need it."""
         for cohort in self._ended_cohorts:
             cohort.release()
         self._ended_cohorts.clear()
 
     def close(self) -> None:
-        """Free what the blocks had, after an error too: they and their work name each other."""
+        """Free the memory of all blocks, also after an error, by breaking their reference cycles."""
         self._ended_cohorts += self._cohorts
         self._cohorts.clear()
         self.ready.clear()
@@ -215,7 +215,7 @@ class Scheduler:
     # --- one bundle -----------------------------------------------------------------------------------------
 
     def _pick(self, bundle: Bundle) -> tuple[Split, list[tuple[int, ...]], int] | None:
-        """The split to run, the places of the other runnable ones, and for how many instructions at most."""
+        """Pick a split; return it, the places of the other runnable splits, and its instruction limit."""
         splits = bundle.splits
         if len(splits) == 1:
             only = splits[0]
@@ -240,7 +240,7 @@ class Scheduler:
                 others.append(place)
         oldest = min(kept, key=lambda s: s.turn)
         if oldest is not first and self.machine.issued - oldest.turn > _STARVED:
-            # Lanes that spin must not keep away the lane that they wait for.
+            # Spinning lanes must not starve the lane that they wait for.
             return oldest, [], _RESCUE
         return first, others, 1 << 60
 
@@ -327,6 +327,6 @@ def _below(generator: random.Random) -> Callable[[int], int]:
 
 
 def _place(split: Split, places: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """Where a split stands in the order of blocks; inside a call it stands before the place to return to."""
+    """A split's place in the order of blocks; inside a call it comes before the block it returns to."""
     own = places[split.at]
     return (*(places[frame][0] - 1 for frame in split.stack), *own) if split.stack else own

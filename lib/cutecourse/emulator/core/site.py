@@ -1,7 +1,7 @@
 """One instruction of a kernel as its definition sees it before the kernel runs.
 
 A `Site` hands out *slots*: positions in the lists `bundle.rows[kind]`, where registers, constants and special
-registers all look alike. It also keeps account of the modifiers, so that a form nobody modelled is refused.
+registers all look alike. It also tracks the modifiers, so that it can refuse a form that is not modelled.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from cutecourse.trace.words import number
 __all__ = ["AddressSource", "Flow", "Site"]
 
 _ErrorKind = type[EmulatorError]
-"""Named here because `Site.type` hides the builtin inside of the class."""
+"""An alias, because `Site.type` hides the builtin inside the class."""
 _Word = TypeVar("_Word", bound=str)
 
 
 @dataclass(eq=False, slots=True)
 class Flow:
-    """Where control may go from the block that is being decoded."""
+    """The blocks to which control may go from the block that is being decoded."""
 
     blocks: Mapping[int, int]
     """The blocks that labels of the function start, by the label's position."""
@@ -68,9 +68,9 @@ class Site(Operands):
         self._flow = flow or Flow({})
         self._operands = instruction.operands
         self._looked_at: set[int] | None = set()
-        """The operands that the definition has asked for one by one; None where it has taken all of them."""
+        """The operands that the definition has asked for one by one; None if it has taken all of them."""
         self.modifiers = list(instruction.modifiers[used:])
-        """Those not taken yet."""
+        """The modifiers that the definition has not taken yet."""
         self.convergence: tuple[str, int | None, int | None] | None = None
 
     # --- modifiers --------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Site(Operands):
         return default
 
     def expect(self, *names: _Word) -> _Word:
-        """Take one of the modifiers; it is an error that none is there."""
+        """Take one of the modifiers; refuse the instruction if none is there."""
         found = self.one_of(*names)
         if found is None:
             self.unsupported(f"it needs one of the modifiers {', '.join('.' + n for n in names)}")
@@ -119,12 +119,12 @@ class Site(Operands):
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """All of them, for a definition that sees to their number itself."""
+        """All operands, for a definition that checks their number itself."""
         self._looked_at = None
         return self._operands
 
     def operand(self, index: int) -> Operand:
-        """The operand as written; it is an error that there are fewer."""
+        """The operand as written; refuse the instruction if it has fewer operands."""
         if index >= len(self._operands):
             self.invalid(
                 f"{self.instruction.name} has {number(len(self._operands), 'operand')} here, but operand"
@@ -155,23 +155,23 @@ class Site(Operands):
         return [self.write(item, kind) for item in items]
 
     def pair(self, index: int, kind: str) -> tuple[int, int | None]:
-        """The slots of `%r|%p`: the value's, and the predicate's or None where there is none."""
+        """The slots of `%r|%p`: the value's, and the predicate's or None."""
         operand = self.operand(index)
         if isinstance(operand, Pair):
             return self.write(operand.first, kind), self.write(operand.second, "pred")
         return self.write(operand, kind), None
 
     def negated(self, index: int) -> bool:
-        """Whether the operand is written `!%p`; `source(index, "pred")` takes the negation into account."""
+        """True if the operand is written `!%p`; `source(index, "pred")` takes the negation into account."""
         return isinstance(self.operand(index), Negated)
 
     def constant(self, index: int) -> int | None:
-        """The integer that an operand is, or None where it is no integer constant."""
+        """The value of an integer constant, or None for another operand."""
         operand = self.operand(index)
         return operand.value if isinstance(operand, IntLiteral) else None
 
     def is_sink(self, index: int) -> bool:
-        """Whether an operand is `_`."""
+        """True if an operand is `_`."""
         return isinstance(self.operand(index), Sink)
 
     def register(self, operand: Operand) -> Register | None:
@@ -183,7 +183,7 @@ class Site(Operands):
         return None
 
     def width(self, index: int) -> int | None:
-        """How many bits an operand's register has (in a vector, the first one's); None for no register."""
+        """The bits of an operand's register (in a vector, of the first one); None if it is no register."""
         operand = self.operand(index)
         if isinstance(operand, Vector):
             widths = [r.bits for r in map(self.register, operand.items) if r is not None]
@@ -206,7 +206,7 @@ class Site(Operands):
         return self.jump_to(operand.text)
 
     def jump_to(self, label: str) -> int:
-        """The block that a label starts, as one that may follow this instruction."""
+        """The block that a label starts; it is noted as one that may follow this instruction."""
         found = self.scope.lookup(label)
         if not isinstance(found, LabelSymbol):
             self.invalid(f"{label} is not a label of this function")
@@ -219,8 +219,8 @@ class Site(Operands):
     def converge(self, mask_operand: int | None = None) -> None:
         """Run only when lanes have come together: all of the warp, or those that a membermask operand names.
 
-        The machine makes lanes wait in front of the instruction. With a mask operand, each active lane then
-        finds every live lane that its mask names among the active lanes.
+        The machine makes lanes wait before the instruction. With a mask operand, every live lane that an
+        active lane's mask names is then active too.
         """
         if mask_operand is None:
             self.convergence = ("warp", None, None)
@@ -244,7 +244,7 @@ class Site(Operands):
         address: int | None = None,
         allocation: str | None = None,
     ) -> EmulatorError:
-        """An error met while running; `lane` is a flattened lane, as `bundle.lanes(mask)` gives them."""
+        """Make an error met at run time; `lane` is a flattened lane, as in `bundle.lanes(mask)`."""
         block, warp, in_warp = bundle.where(int(lane)) if lane is not None else (None, bundle.warp, None)
         return kind(
             problem,
@@ -260,7 +260,7 @@ class Site(Operands):
         )
 
     def finish(self) -> None:
-        """Refuse the instruction if a modifier or an operand is left that its definition did not take."""
+        """Refuse the instruction if its definition has not taken all modifiers and operands."""
         if self.modifiers:
             self.unsupported(f"no model of {', '.join('.' + m for m in self.modifiers)}")
         if self._looked_at is not None and len(self._looked_at) < len(self._operands):

@@ -1,8 +1,8 @@
-"""Special registers: what %tid, %laneid, %clock and the others read.
+"""Special registers: the values of %tid, %laneid, %clock and the others.
 
 Simplified: %clock and %clock64 count the instructions that the machine has issued, %globaltimer is that
-            count in
-nanoseconds, %smid is the block's number modulo %nsmid, and %warpid is the warp's rank in its block.
+            count in nanoseconds, %smid is the block's number modulo %nsmid, and %warpid is the warp's rank
+            in its block.
 Source: PTX ISA 9.0, Special Registers (#special-registers).
 """
 
@@ -23,7 +23,7 @@ N_SMS = 132
 
 
 def dynamic_value(name: str, machine: Machine) -> int:
-    """What a register that counts reads now."""
+    """The current value of a register that counts."""
     now = machine.issued
     if name.endswith("_hi"):
         return now >> 32
@@ -33,7 +33,7 @@ def dynamic_value(name: str, machine: Machine) -> int:
 
 
 def special_row(name: str, bundle: Bundle) -> NDArray[np.uint64]:
-    """The value in each lane of a register that stays the same, shape (n, 32), as uint64."""
+    """The values of a constant special register in each lane, shape (n, 32), as uint64."""
     machine, cohort = bundle.machine, bundle.cohort
     shape = (bundle.n, WARP_SIZE)
     lane = np.arange(WARP_SIZE)
@@ -98,6 +98,6 @@ def special_row(name: str, bundle: Bundle) -> NDArray[np.uint64]:
         case "%total_smem_size" | "%aggr_smem_size":
             value = bundle.program.shared_bytes
         case _:
-            # Environment registers and reserved shared memory: this machine has none.
+            # This machine has no environment registers and no reserved shared memory.
             value = 0
     return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=np.uint64), shape))

@@ -1,4 +1,4 @@
-"""What the instructions of whole warps share: which warps take part, and masks of lanes as bits."""
+"""Helpers for instructions of whole warps: the warps that take part, and masks of lanes as bits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def require_whole_warps(site: Site, bundle: Bundle, mask: Mask) -> None:
 
 
 def whole_warps(bundle: Bundle, mask: Mask) -> slice | NDArray[np.intp]:
-    """What picks the warps that take part along an array's first axis: a slice where all do."""
+    """An index that picks the active warps along an array's first axis: a slice if all take part."""
     if mask is None or mask.all():
         return slice(None)
     return np.flatnonzero(mask.any(axis=1))
