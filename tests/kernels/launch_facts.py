@@ -1,18 +1,30 @@
 """Print, as JSON, what the CuTe DSL's IR says of the launch of each kernel named on the command line.
 
-Run in a process of its own: the DSL keeps its IR only if the environment asked for it before the import.
+Run in a process of its own: the DSL keeps its IR, and stops once it has it, only if the environment asked for
+that before the import.
 """
 
 import json
 import math
+import os
 import re
 import sys
+from pathlib import Path
 
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime.compile_cutedsl import compile_host
 
 BYTES = {"i8": 1, "f16": 2, "bf16": 2, "f32": 4, "i32": 4}
+
+
+def ir_of(spec):
+    """The IR of the host function and its kernel: the only file that a dry run leaves behind."""
+    compile_host(spec, spec.target)
+    (file,) = Path(os.environ["CUTE_DSL_DUMP_DIR"]).glob("*.mlir")
+    text = file.read_text()
+    file.unlink()
+    return text
 
 
 def facts(ir):
@@ -96,8 +108,7 @@ def main():
     for name in sys.argv[1:]:
         for attribute, spec in vars(kernel_module(name)).items():
             if isinstance(spec, LaunchSpec):
-                ir = compile_host(spec, spec.target).__mlir__
-                found[f"{name}.{attribute}"] = facts(ir)
+                found[f"{name}.{attribute}"] = facts(ir_of(spec))
     print(json.dumps(found))
 
 

@@ -53,7 +53,7 @@ def assemble(ptx, arch, folder):
     assert done.returncode == 0, f"{arch}: {done.stderr or done.stdout}"
 
 
-@pytest.mark.sample(50)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("chapter", "name", "capability"), CELLS)
 def test_column__that_says_native_compiles(chapter, name, capability):
     arch = architecture(capability, chapter.target)
@@ -63,6 +63,7 @@ def test_column__that_says_native_compiles(chapter, name, capability):
         assert compiled.entry in compiled.ptx
 
 
+@pytest.mark.sample(40)
 @pytest.mark.program("ptxas")
 @pytest.mark.parametrize(("chapter", "name", "capability"), CELLS)
 def test_column__that_says_native_assembles_the_ptx_that_runs_there(chapter, name, capability, tmp_path):

@@ -20,6 +20,16 @@ PERSISTENT = ("hopper_persistent", "hopper_pingpong", "hopper_last")
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
 # Cut off along M, along N and along K; less than a tile; a k-tile of which one MMA in four has something.
 RAGGED = [(200, 136, 72), (2, 8, 8), (130, 264, 200)]
+SEVERAL_TILES = [(512, 768, 192), (300, 520, 200)]
+
+
+def pairs(rungs, others):
+    """Each rung with each of the others; `make test` takes one for each rung, in turn."""
+    return [
+        pytest.param(rung, other, marks=() if row % len(others) == column else pytest.mark.long)
+        for row, rung in enumerate(rungs)
+        for column, other in enumerate(others)
+    ]
 
 
 def check(rung, mnk, dtype="f16", *, device="emulator", seed=0, **given):
@@ -38,36 +48,29 @@ def check(rung, mnk, dtype="f16", *, device="emulator", seed=0, **given):
 
 
 @DEVICES
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize(("rung", "dtype"), pairs(RUNGS, TYPES))
 def test_rung__multiplies_whole_tiles(rung, dtype, device):
     check(rung, (256, 256, 192), dtype, device=device)
 
 
 @DEVICES
-@pytest.mark.parametrize("mnk", RAGGED)
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize(("rung", "mnk"), pairs(RUNGS, RAGGED))
 def test_rung__multiplies_any_size(rung, mnk, device):
     check(rung, mnk, device=device, seed=1)
 
 
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("rung", RUNGS)
-def test_rung__fills_every_stage_again(rung):
-    check(rung, (128, 256, 64 * 9), seed=2)
+def test_rung__fills_every_stage_again_in_any_order_of_the_warps(rung, seed):
+    check(rung, (200, 136, 64 * 9), seed=seed)
 
 
-@pytest.mark.parametrize("seed", range(3, 5))
-@pytest.mark.parametrize("rung", RUNGS)
-def test_rung__multiplies_in_any_order_of_the_warps(rung, seed):
-    check(rung, (200, 136, 320), seed=seed)
-
-
-@pytest.mark.parametrize("mnk", [(512, 768, 192), (300, 520, 200)])
-@pytest.mark.parametrize("rung", PERSISTENT)
+@pytest.mark.parametrize(("rung", "mnk"), pairs(PERSISTENT, SEVERAL_TILES))
 def test_rung__goes_from_tile_to_tile(rung, mnk):
     check(rung, mnk, seed=5, sms=2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("choice", range(1, len(kernel_module("hopper_last").CHOICES)))
 def test_last_rung__multiplies_with_every_choice(choice):
     how, _ = kernel_module("hopper_last").CHOICES[choice]
@@ -109,8 +112,9 @@ def test_spec__refuses_what_tma_cannot_step_along(rung):
         kernel_module(rung).spec(128, 128, 64, "f32")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.program("ptxas")
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("rung", reversed(RUNGS))
 def test_rung__assembles_without_spills_or_warnings(rung, tmp_path):
     """A warning would say that ptxas serialises `wgmma`, or that it ignores `setmaxnreg`."""
     source = tmp_path / "kernel.ptx"

@@ -29,11 +29,11 @@ ELEMENTS = {"f16": "f16", "f32": "f32", "s32": "i32"}
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ir")
-    environment = {**os.environ, "CUTE_DSL_KEEP": "ptx,ir", "CUTE_DSL_DUMP_DIR": str(folder)}
+    dsl = {"CUTE_DSL_KEEP": "ir", "CUTE_DSL_DUMP_DIR": str(folder), "CUTE_DSL_DRYRUN": "1"}
     script = Path(__file__).with_name("launch_facts.py")
     done = subprocess.run(
         [sys.executable, script, *NAMES],
-        env=environment,
+        env={**os.environ, **dsl},
         cwd=folder,
         capture_output=True,
         text=True,

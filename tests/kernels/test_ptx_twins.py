@@ -1,7 +1,8 @@
 """Each twin of the folder beside its kernel: the same arrays, bit for bit, and no report.
 
 A new file in `kernels/twins` is tested here for the kernel's `LAUNCH`. Name further specifications in
-`ALSO`, and in `INSTEAD` those to take where `LAUNCH` is too large for the emulator.
+`ALSO`, in `LONG` those that only `make test-all` runs, and in `INSTEAD` those to take where `LAUNCH` is too
+large for the emulator.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.twinning import twins
 from cutecourse.runtime import compile as compile_kernel
 from cutecourse.runtime import run
+from support import machine
 from support.element_arrays import array_type
 
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
@@ -50,8 +52,8 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "epilogue_stmatrix": lambda: [epilogue_stmatrix.TRANSPOSED],
     "gemm_first": lambda: [gemm_first.spec(128, 256, 32)],
     "gemm_stages": lambda: [gemm_stages.spec(128, 128, 32), gemm_stages.spec(128, 256, 160)],
-    "gemm_late": lambda: [gemm_late.spec(264, 8, 8), gemm_late.spec(520, 264, 136)],
-    "hopper_last": lambda: [hopper_last.spec(200, 264, 200, sms=4), hopper_last.spec(400, 520, 328, sms=2)],
+    "gemm_late": lambda: [gemm_late.spec(264, 8, 8)],
+    "hopper_last": lambda: [hopper_last.spec(200, 264, 200, sms=4)],
     "hopper_one": lambda: [hopper_one.spec(200, 136, 72), hopper_one.spec(2, 8, 8)],
     "hopper_stages": lambda: [hopper_stages.spec(200, 136, 72), hopper_stages.spec(128, 128, 576)],
     "micro_gemm_swizzled": lambda: [micro_gemm_swizzled.PLAIN],
@@ -62,13 +64,18 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "transpose_wide": lambda: [transpose_wide.spec(64, 64)],
     "wgmma_one": lambda: [wgmma_one.spec(128, 192)],
 }
+LONG: dict[str, Callable[[], list[LaunchSpec]]] = {
+    "gemm_late": lambda: [gemm_late.spec(520, 264, 136)],
+    "hopper_last": lambda: [hopper_last.spec(400, 520, 328, sms=2)],
+}
 INSTEAD: dict[str, Callable[[], list[LaunchSpec]]] = {}
 
 
 def specs_of(name: str) -> list[LaunchSpec]:
     if name in INSTEAD:
         return INSTEAD[name]()
-    return [kernel_module(name).LAUNCH, *ALSO.get(name, list)()]
+    long = LONG.get(name, list)() if machine.everything() else []
+    return [kernel_module(name).LAUNCH, *ALSO.get(name, list)(), *long]
 
 
 def arguments_of(spec: LaunchSpec) -> dict[str, np.ndarray | int]:

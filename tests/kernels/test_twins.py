@@ -198,7 +198,7 @@ def test_wgmma_one_cu__multiplies_on_the_emulator(tmp_path, find_program):
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp")
+@pytest.mark.inputs("lib/cutecourse/kernels/cpp/hopper_gemm.cu")
 @pytest.mark.program("nvcc")
 def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
     source = KERNELS / "cpp" / "hopper_gemm.cu"
@@ -221,6 +221,9 @@ def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
+@pytest.mark.inputs(
+    "lib/cutecourse/kernels/cpp/umma_tma_multicast.cu", "lib/cutecourse/kernels/cpp/umma_two_sm.cu"
+)
 @pytest.mark.program("nvcc")
 @pytest.mark.parametrize(
     ("name", "spec"),
