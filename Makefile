@@ -23,7 +23,8 @@ PY := $(BIN)/python
 # leaves byte-compiling to the first import.
 PIP := $(PY) -m pip --disable-pip-version-check install -qq --no-compile --no-deps
 # As many workers as cores, at most 8. A notebook's cells, and a module's browser, stay in one worker.
-PYTEST := $(PY) -m pytest --nbval -n logical --maxprocesses 8 --dist loadfile
+# Containers often forbid bytecode files; then each of the tests' many processes compiles every module again.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest --nbval -n logical --maxprocesses 8 --dist loadfile
 
 # An environment keeps the Python it was made with; asking for another one must not pass unnoticed.
 ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)

@@ -112,7 +112,7 @@ def test_spec__refuses_what_tma_cannot_step_along(rung):
         kernel_module(rung).spec(128, 128, 64, "f32")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(4)  # the last rungs use the most registers
 @pytest.mark.program("ptxas")
 @pytest.mark.parametrize("rung", reversed(RUNGS))
 def test_rung__assembles_without_spills_or_warnings(rung, tmp_path):

@@ -49,18 +49,15 @@ class KernelFile:
 
     def __post_init__(self) -> None:
         try:
-            self._tree()
+            _functions(self.text)
         except SyntaxError as error:
             raise SpecError(
                 f"{self.name}: the kernel's text is not Python: {error.msg} in its line {error.lineno}."
             ) from error
 
-    def _tree(self) -> ast.Module:
-        return ast.parse(self.text, self.name)
-
     def function(self, name: str) -> KernelFunction:
         """A function of the file, by name. Errors: AttributeError when the file defines none of this name."""
-        if name not in self._functions():
+        if name not in _functions(self.text):
             raise AttributeError(f"the kernel's file {self.name} has no function {name!r}")
         return KernelFunction(self, name)
 
@@ -79,24 +76,20 @@ class KernelFile:
         constants = _constants(self.text)
         if name in constants:
             return constants[name]
-        if name in self._functions():
+        if name in _functions(self.text):
             return self.function(name)
         raise AttributeError(f"the kernel's file {self.name} has neither a constant nor a function {name!r}")
 
     def text_of(self, function: str) -> str:
         """The text of one function, decorators included. Errors: AttributeError as `function`."""
-        node = self._functions().get(function)
-        if node is None:
+        lines = _functions(self.text).get(function)
+        if lines is None:
             raise AttributeError(f"the kernel's file {self.name} has no function {function!r}")
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-        return "".join(self.text.splitlines(keepends=True)[first - 1 : node.end_lineno])
+        return "".join(self.text.splitlines(keepends=True)[lines])
 
     def load(self) -> ModuleType:
         """Import or execute the file, once in a process. Errors: ImportError without its compiler."""
         return importlib.import_module(self.module) if self.module else _executed(self)
-
-    def _functions(self) -> dict[str, ast.FunctionDef]:
-        return {node.name: node for node in self._tree().body if isinstance(node, ast.FunctionDef)}
 
 
 def kernel_file(name: str) -> KernelFile:
@@ -157,6 +150,18 @@ class KernelFunction:
 def resolved(thing: Any) -> Any:
     """The function that a `KernelFunction` names; anything else is returned as it is."""
     return thing.resolve() if isinstance(thing, KernelFunction) else thing
+
+
+@cache
+def _functions(text: str) -> dict[str, slice]:
+    """The functions at a text's top level, each with its lines, decorators included. Errors: SyntaxError."""
+    return {
+        node.name: slice(
+            min([node.lineno, *(part.lineno for part in node.decorator_list)]) - 1, node.end_lineno
+        )
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+    }
 
 
 @cache
