@@ -1,8 +1,8 @@
-"""How instructions reach memory, with every access checked.
+"""Instructions' access to memory, with every access checked.
 
-An `Access` belongs to one instruction. It turns lane addresses into positions in an array of words, and
-refuses what the hardware would fault on or leave undefined: addresses outside every allocation, misaligned
-ones, and reads of shared or local memory that nobody has written.
+An `Access` belongs to one instruction. It turns lane addresses into positions in an array of words. It
+refuses accesses on which the hardware would fault or whose result is undefined: addresses outside every
+allocation, misaligned addresses, and reads of shared or local memory that nobody has written.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RANK_MASK = (1 << RANK_SHIFT) - 1
 
 
 def _number(value: int) -> NDArray[np.uint64]:
-    """A number as an array of no dimension, which NumPy computes with sooner than with a scalar."""
+    """A number as an array of no dimension, because NumPy computes faster with it than with a scalar."""
     return np.array(value, dtype=np.uint64)
 
 
@@ -100,16 +100,16 @@ class Access:
         self._unit = (
             CHUNK_TYPE if self.size == CHUNK else np.dtype(f"{'u' if self.size < CHUNK else 'V'}{self.size}")
         )
-        """All of a lane's words as one element."""
+        """The type of all words of a lane as one element."""
         self.reads = reads
         self.writes = writes
         self.flags = flags
-        """Whether threads may hand over by it what they did before: atomics, orders stronger than weak."""
+        """True if the access may publish a thread's earlier writes: atomics, orders stronger than weak."""
         self._last: Allocation | None = None
         self._low = self.size - 1
         self._unaligned, self._shift = _number(self._low), _number(self.shift)
         self._bounds: tuple[Allocation, NDArray[np.uint64], NDArray[np.uint64]] | None = None
-        """Of an allocation where it begins, and where an access may begin at most."""
+        """An allocation, its first address, and the last address at which an access may begin."""
 
     # --- what instructions use ------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Access:
         return units.view(part.words.dtype).reshape(*part.index.shape, self.count)
 
     def store(self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any]) -> None:
-        """Write words; `values` is shaped as `load` returns it. Of lanes that collide the last one wins."""
+        """Write words; `values` has the shape that `load` returns. If lanes collide, the last one wins."""
         parts = self.parts(bundle, address, mask, values)
         if len(parts) == 1:
             part = parts[0]
@@ -152,10 +152,10 @@ class Access:
     def parts(
         self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any] | None = None
     ) -> list[Part]:
-        """Where the lanes' words lie: one part, or several where generic addresses or allocations differ.
+        """Find the lanes' words: one part, or several if generic addresses or allocations differ.
 
-        For read-modify-write: change `part.words` at `part.index`, and mark `part.written` where it is not
-        None. `values` is what a store is about to write.
+        For read-modify-write: change `part.words` at `part.index`, and mark `part.written` if it is not
+        None. `values` are the values that a store is about to write.
         """
         listeners = bundle.cohort.listeners
         if self.flags:
@@ -199,7 +199,7 @@ class Access:
         offset = address
         reaches_others = False
         if cohort.size > 1:
-            # The rank in the address decides whose memory it is; blocks lie rank by rank in one array.
+            # The rank in the address selects the block; blocks lie rank by rank in one array.
             rank = (address >> RANK_SHIFT).astype(np.int64)
             offset = address & _RANK_MASK
             away = rank != bundle.rank
@@ -207,7 +207,7 @@ class Access:
             if reaches_others:
                 self._check_remote(bundle, address, lanes, rank, away)
             base = base + (rank - bundle.rank) * (cohort.n * cohort.shared_stride)
-        # An unsigned offset that went below zero is huge, so one comparison sees both ends.
+        # An unsigned offset below zero wraps to a huge number, so one comparison checks both ends.
         bad = offset > limit - self.size if limit >= self.size else np.ones(offset.shape, dtype=np.bool_)
         if self._low:
             bad = bad | ((offset & self._low) != 0)
@@ -231,7 +231,7 @@ class Access:
         rank: NDArray[np.int64],
         away: NDArray[np.bool_],
     ) -> None:
-        """Refuse addresses in blocks that do not exist, that have ended, or that the space does not reach."""
+        """Refuse addresses in blocks that do not exist, that have ended, or that lie outside the space."""
         cohort = bundle.cohort
         bad = rank >= cohort.size
         if not bad.any() and self.space == "shared":
@@ -259,8 +259,8 @@ class Access:
         if self.count > 1:
             words, written = words.reshape(-1, self.count), written.reshape(-1, self.count)
         if self.reads:
-            # Compilers copy padding along with the fields around it: only a wholly unwritten access is a
-            # read of nothing.
+            # Compilers copy padding along with the fields around it, so refuse only an access whose bytes
+            # are all unwritten.
             seen = written[index]
             nothing = (seen == 0) if self.count == 1 else (seen == 0).all(axis=-1)
             if any_true(nothing):
@@ -314,7 +314,7 @@ class Access:
     def _scattered(
         self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
     ) -> list[Part]:
-        """Lanes that point into several allocations, or somewhere wrong."""
+        """Split lanes that point into several allocations into parts; refuse a wrong address."""
         flat = address.reshape(-1).astype(np.uint64, copy=False)
         which = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
         left = np.ones(len(flat), dtype=np.bool_)
@@ -406,7 +406,7 @@ class Access:
         )
 
     def _fault(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> NoReturn:
-        """Find the first lane whose address is wrong, and say in which way."""
+        """Raise the error of the first lane whose address is wrong."""
         memory = bundle.machine.memory
         flat = [int(a) for a in address.reshape(-1)]
         for position, one in enumerate(flat):
@@ -518,7 +518,7 @@ class Access:
         seen: bytes | None,
         nothing: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Report it; where the launch goes on, the access gives what lies there."""
+        """Report an uninitialized read; if the launch goes on, the access returns the bytes in memory."""
         if nothing is not None:
             position = int(np.flatnonzero(nothing.reshape(-1))[0])
             byte = 0
@@ -560,7 +560,7 @@ class Access:
 
     @staticmethod
     def _object_at(bundle: Bundle, lane: int, address: int) -> str | None:
-        """The valid object, such as an mbarrier, that an address of shared memory lies in, in words."""
+        """Describe the valid object, such as an mbarrier, that contains an address of shared memory."""
         rank, offset = (bundle.rank, address) if bundle.cohort.size == 1 else divmod(address, 1 << RANK_SHIFT)
         found = (describe(lane // WARP_SIZE, rank, offset) for describe in bundle.cohort.objects)
         return next((words for words in found if words), None)

@@ -1,4 +1,4 @@
-"""How a tcgen05.ld ends: by a wait, by a use of what it loads, or by nothing, before others are told.
+"""How a tcgen05.ld ends before its thread tells others: by a wait, by a use of its result, or not at all.
 
 ptxas makes the first use of a loaded register wait for the load. So a load whose result has been used is
 over, although no tcgen05.wait::ld says so, and the ISA promises nothing about its cells. A load whose result
@@ -22,10 +22,10 @@ __all__ = ["end_of_load"]
 _TELLING = frozenset(
     {"atom", "bar", "barrier", "call", "exit", "fence", "mbarrier", "membar", "red", "ret", "trap"}
 )
-"""Instructions by which a thread may tell others, or after which it is not followed."""
+"""Instructions by which a thread may tell others, or at which the search stops."""
 _TELLING_STORES = frozenset({"async", "mmio", "relaxed", "release", "volatile"})
 _FAR = 4000
-"""So many instructions are looked through."""
+"""The search looks at no more than this many instructions."""
 
 
 def end_of_load(site: Site) -> str:

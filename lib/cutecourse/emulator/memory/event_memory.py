@@ -1,4 +1,4 @@
-"""For events: which cells of tensor memory and bytes of shared memory an operation reads and writes."""
+"""For events: the cells of tensor memory and bytes of shared memory that an operation reads and writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["chunks_touched", "region_touches"]
 
 
 def region_touches(rank: int, regions: Iterable[Region], *, writes: bool) -> list[dict[str, Any]]:
-    """Regions of a CTA's tensor memory, each run of lanes on its own."""
+    """List the regions of a CTA's tensor memory, each run of lanes on its own."""
     return [
         {
             "space": "tensor",
@@ -32,7 +32,7 @@ def region_touches(rank: int, regions: Iterable[Region], *, writes: bool) -> lis
 
 
 def chunks_touched(cohort: Cohort, cluster: int, rank: int, chunks: NDArray[np.int64]) -> dict[str, Any]:
-    """What is read of a CTA's shared memory, from the first chunk to the last; numbers among the cohort's."""
+    """The range of a CTA's shared memory from the first chunk to the last; numbers count in the cohort's."""
     start = cohort.shared_start(cluster, rank)
     first, last = int(chunks.min()) * CHUNK - start, int(chunks.max()) * CHUNK - start
     return {"space": "shared", "rank": rank, "range": [first, last + CHUNK], "writes": False}

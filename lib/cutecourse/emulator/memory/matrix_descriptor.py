@@ -1,7 +1,7 @@
 """The machine's reading of tcgen05's descriptors: bits, fields, and the addresses of a matrix's elements.
 
-A shared-memory descriptor (64 bits) says where a matrix of A or B lies and how; an instruction descriptor (32
-bits) gives shape and types. Fields that no document allows are refused by name.
+A shared-memory descriptor (64 bits) gives the address and the layout of a matrix A or B. An instruction
+descriptor (32 bits) gives shape and types. An error names a field whose value no document allows.
 
 A matrix comes in chunks of 16 bytes: along K where it is K-major, along M or N where it is MN-major. With T
 elements in a chunk and a swizzle of S bytes, which are s = S / 16 chunks, they lie before the swizzle at
@@ -56,7 +56,7 @@ _REPEAT = 1024
 
 
 class FieldError(ValueError):
-    """A field of a descriptor holds what it must not; `field` is its name."""
+    """A field of a descriptor holds a value that is not allowed; `field` is its name."""
 
     def __init__(self, field: str, problem: str) -> None:
         self.field = field
@@ -70,7 +70,7 @@ def _bits(value: int, low: int, high: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MatrixDescriptor:
-    """Where a matrix lies in shared memory: `start`, `leading` and `stride` in bytes."""
+    """A matrix in shared memory: its `start`, and its `leading` and `stride` offsets, in bytes."""
 
     start: int
     leading: int
@@ -123,7 +123,7 @@ def decode_matrix(bits: int) -> MatrixDescriptor:
 
 
 def _swizzled(address: NDArray[np.int64], swizzle: str, base: int) -> NDArray[np.int64]:
-    """Where a byte lies that would lie at an address without the swizzle."""
+    """The swizzled address of a byte, given its address without the swizzle."""
     row = (address >> 7) - base
     if swizzle == _WIDE_ATOMS:
         return address ^ ((row & 3) << 5)
@@ -135,7 +135,7 @@ def _swizzled(address: NDArray[np.int64], swizzle: str, base: int) -> NDArray[np
 def _relative(
     phase: int, leading: int, stride: int, swizzle: str, base: int, chunks: int, rows: int, *, k_major: bool
 ) -> NDArray[np.int64]:
-    """The chunks' bytes from the start less its phase, where the start has that phase modulo 1024."""
+    """The chunks' offsets in bytes from (start - phase), for a start that is `phase` modulo 1024."""
     row = np.arange(rows, dtype=np.int64)[:, None]
     chunk = np.arange(chunks, dtype=np.int64)[None, :]
     span = _SPANS[swizzle]
@@ -177,16 +177,16 @@ def _check_layout(swizzle: str, *, k_major: bool, item: int | None) -> None:
 def chunk_offsets(
     descriptor: MatrixDescriptor, chunks: int, rows: int, *, k_major: bool, item: int | None = None
 ) -> NDArray[np.int64]:
-    """Where the 16-byte chunks of a matrix lie, in bytes of shared memory: shape (rows, chunks).
+    """The addresses of a matrix's 16-byte chunks in shared memory, in bytes: shape (rows, chunks).
 
     K-major: `rows` of M or N, `chunks` along K. MN-major: `rows` of K, `chunks` along M or N. `item` is an
-    element's size in bytes, where the rules for MN-major matrices are to be checked.
+    element's size in bytes; it is needed to check the rules for MN-major matrices.
 
     Errors:     FieldError.
-    Simplified: the document says how the base offset is computed and not how it is applied: here it is the
-                number of the 128-byte row from which the pattern counts. It says that SBO leads from 8
-                columns to the next 8 where a swizzle has atoms of 4 columns; here, as in CUTLASS's
-                make_umma_desc, from one atom to the next.
+    Simplified: the document says how to compute the base offset and not how it is applied: here it is the
+                number of the 128-byte row from which the pattern counts. For a swizzle with atoms of 4
+                columns, the document says that SBO leads from 8 columns to the next 8; here, as in
+                CUTLASS's make_umma_desc, it leads from one atom to the next.
 
     >>> found = chunk_offsets(decode_matrix(0x4000_4040_0001_0040), 2, 9, k_major=True)
     >>> found[[0, 1, 8]].tolist()
@@ -299,9 +299,9 @@ class SharedMatrix:
     """A CTA's part of a matrix in shared memory."""
 
     chunks: NDArray[np.int64]
-    """The numbers of its chunks, by row of M or N where it is K-major, else by row of K."""
+    """The numbers of its chunks, by row of M or N if the matrix is K-major, else by row of K."""
     stop: int
-    """The byte behind the last."""
+    """The byte past the last one."""
 
 
 @lru_cache(maxsize=4096)
@@ -329,7 +329,7 @@ class MultipliedMatrix:
     descriptor: MatrixDescriptor
     """The bits, decoded."""
     places: NDArray[np.int64]
-    """The numbers of its chunks among the cohort's, shape (CTAs, rows, chunks); rows as in `SharedMatrix`."""
+    """The numbers of its chunks in the cohort, shape (CTAs, rows, chunks); rows as in `SharedMatrix`."""
     kind: str
     """The type of its elements, as PTX names it."""
     item: int

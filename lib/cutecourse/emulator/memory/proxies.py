@@ -1,8 +1,8 @@
-"""The asynchronous proxy's view of shared memory: what threads wrote comes into it with a proxy fence.
+"""The asynchronous proxy's view of shared memory: it sees threads' writes only after a proxy fence.
 
-Bulk copies reach shared memory through another proxy than loads and stores. The record of writes, one byte
-for each byte of shared memory, tells them apart: 0 is never written, `BY_THREADS` written by threads since
-the last fence, `IN_SIGHT` what the asynchronous proxy sees: it wrote it itself, or a fence came after.
+Bulk copies reach shared memory through another proxy than loads and stores. The record of writes has one byte
+for each byte of shared memory: 0 if it was never written, `BY_THREADS` if threads have written it since the
+last fence, `IN_SIGHT` if the asynchronous proxy sees it (the proxy wrote it itself, or a fence came after).
 
 Source: PTX ISA 9.0, Memory Consistency Model, Proxies; membar, fence (.proxy.async).
 """
@@ -35,12 +35,12 @@ def _in_sight(n_bytes: int) -> bytes:
 
 
 def all_in_sight(written: NDArray[Any]) -> bool:
-    """Whether the asynchronous proxy sees all of some bytes, by their part of the record of writes."""
+    """Return whether the asynchronous proxy sees all of some bytes, given their record of writes."""
     return written.tobytes() == _in_sight(written.nbytes)
 
 
 def fence_shared(bundle: Bundle, active: NDArray[np.bool_]) -> None:
-    """Bring what was written to the fencing threads' block into the asynchronous proxy's sight.
+    """Let the asynchronous proxy see everything written so far to the block of the fencing threads.
 
     Shapes:     `active` (n, 32).
     Simplified: a thread's fence also covers what other threads of its block wrote before it, whether or not a

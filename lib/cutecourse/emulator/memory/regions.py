@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 __all__ = ["GROUP", "Region", "groups"]
 
 GROUP = 16
-"""Lanes that are told apart together."""
+"""Lanes are tracked in groups of this size."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,13 +29,13 @@ class Region:
         object.__setattr__(self, "bits", bits)
 
     def same(self, other: Region) -> bool:
-        """Whether both have the same cells."""
+        """Return whether both regions have the same cells."""
         return self is other or (
             self.first == other.first and self.stop == other.stop and self.bits == other.bits
         )
 
     def meets(self, other: Region) -> bool:
-        """Whether a cell belongs to both."""
+        """Return whether the regions share a cell."""
         return self.first < other.stop and other.first < self.stop and bool(self.bits & other.bits)
 
     def __str__(self) -> str:
@@ -44,13 +44,13 @@ class Region:
 
 
 def groups(region: Region) -> slice:
-    """The groups of 16 lanes of which a region has some."""
+    """The groups of 16 lanes that a region touches."""
     return _groups_of(region.bits)
 
 
 @cache
 def _groups_of(bits: int) -> slice:
-    """The same for lanes as bits; regions have neighbouring groups, or every other one as with M = 64."""
+    """`groups` for lanes as bits. A region has neighbouring groups, or every other one, as with M = 64."""
     found = [group for group in range(128 // GROUP) if bits >> GROUP * group & (1 << GROUP) - 1]
     step = found[1] - found[0] if len(found) > 1 else 1
     return slice(found[0], found[-1] + 1, step)

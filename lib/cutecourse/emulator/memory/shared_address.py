@@ -1,4 +1,4 @@
-"""Addresses of objects in shared memory that instructions work on one by one, such as mbarriers.
+"""Addresses of objects in shared memory that instructions use one at a time, such as mbarriers.
 
 Loads and stores of data go through emulator.memory.access, which serves all lanes at once.
 """
@@ -31,10 +31,10 @@ def take_shared_space(site: Site, *, cluster: bool = True) -> str:
 
 
 class SharedTargets:
-    """Where an address operand points to in each active lane: a CTA of the cluster and an offset.
+    """The target of an address operand in each active lane: a CTA of the cluster and an offset.
 
-    `space` is what `take_shared_space` gives. An address in another CTA is refused where the space is
-    "shared", and for a generic address unless `remote_allowed`; `remote` says why.
+    `space` comes from `take_shared_space`. An address in another CTA is refused if the space is "shared",
+    and for a generic address unless `remote_allowed`; `remote` says why.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class SharedTargets:
     def grouped(
         self, bundle: Bundle, mask: Mask, values: NDArray[Any] | None, *, together: bool
     ) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
-        """(first lane, rank, offset, its lanes): with `together` a warp's lanes as one where they agree.
+        """(first lane, rank, offset, its lanes): with `together`, the lanes of a warp as one if they agree.
 
-        They agree where the address and `values` (flattened, or None) are the same in all its active lanes.
+        They agree if the address and `values` (flattened, or None) are the same in all active lanes.
         """
         flat = self.address.lanes(bundle).reshape(-1)
         lanes = bundle.lanes(mask)
@@ -79,7 +79,7 @@ class SharedTargets:
 
     @staticmethod
     def _starts(lanes: NDArray[np.int64], flat: NDArray[Any], values: NDArray[Any] | None) -> list[int]:
-        """Where among some lanes each warp's begin, if all its lanes agree; else where each lane is."""
+        """The position of each warp's first lane if all lanes of the warps agree; else of every lane."""
         count = len(lanes)
         given = [flat] if values is None else [flat, values]
         if not count % WARP_SIZE and not (lanes[_LAST::WARP_SIZE] - lanes[::WARP_SIZE] - _LAST).any():

@@ -1,4 +1,4 @@
-"""Sources in shared memory: what a copy or an MMA reads there through the asynchronous proxy."""
+"""Sources in shared memory: the bytes that a copy or an MMA reads through the asynchronous proxy."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Reader:
 
     name: str
     overwritten: str
-    """What was done to a byte that changed too early, and what the kernel lacks."""
+    """For a report of a byte that changed too early: how it changed, and what the kernel lacks."""
     unseen: str = ""
-    """What follows from a byte without a fence."""
+    """For a report of a byte that was not fenced: the consequence."""
 
 
 COPY = Reader(
@@ -50,10 +50,10 @@ def check_source(
 ) -> None:
     """Refuse a source that nobody has written, or that the asynchronous proxy does not see yet.
 
-    chunks  numbers of chunks among the cohort's shared memory.
+    chunks  numbers of chunks in the cohort's shared memory.
     what    the source's name, and `rank` the CTA whose memory it is, for the report.
     needed  the bytes of each chunk that must have been written, shape (*chunks.shape, 16); None for all.
-    issued  the operation has been issued before, and reads now.
+    issued  True if the operation was issued earlier and reads now.
 
     Errors: UninitializedRead, MissingProxyFence; OverwrittenSource once issued.
     """
@@ -67,7 +67,7 @@ def check_source(
     if needed is not None:
         wrong &= needed
     if issued:
-        # A byte that was wrong at the issue already, and was let pass, looks the same as one changed since.
+        # A byte that was already wrong at the issue, but was let pass, looks the same as one changed since.
         if bundle.machine.severities["no proxy fence"] != "error":
             wrong &= written == 0
         if bundle.machine.severities["never written"] != "error":

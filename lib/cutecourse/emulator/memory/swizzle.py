@@ -1,6 +1,6 @@
 """The shuffle of 16-byte chunks in shared memory that a tensor map may ask for.
 
-Which place a chunk goes to depends on bits of its address in shared memory, not on where the box starts.
+The place of a chunk depends on bits of its address in shared memory, not on the start of the box.
 
 Source: PTX ISA 9.0, Tensors, Swizzling Modes (#tensor-swizzling-modes), with 16-byte atoms.
 """
@@ -17,7 +17,7 @@ SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
 
 
 def swizzled(address: NDArray[np.int64], mode: str) -> NDArray[np.int64]:
-    """Where the byte goes that would lie at an address of shared memory without the swizzle.
+    """The swizzled address of a byte, given its address in shared memory without the swizzle.
 
     The number of a chunk within its span is combined, by exclusive or, with the number of the 128-byte row
     that it lies in: one bit of each for 32B, two for 64B, three for 128B.
@@ -32,7 +32,7 @@ def swizzled(address: NDArray[np.int64], mode: str) -> NDArray[np.int64]:
 
 
 def chunk_numbers(offset: int, rows: int, chunks: int, pitch: int, mode: str) -> NDArray[np.int64]:
-    """The 16-byte chunks that a box's rows take up in shared memory: shape (rows, chunks).
+    """The 16-byte chunks of shared memory that a box's rows occupy: shape (rows, chunks).
 
     Units: offset and pitch (from row to row) in bytes, multiples of 16.
     """

@@ -1,9 +1,9 @@
-"""Tensor maps: what a tensor copy knows of the tensor in global memory and of the box that it moves.
+"""Tensor maps: they describe the tensor in global memory, and the box of it that a tensor copy moves.
 
-`TensorMap.tiled` takes what cuTensorMapEncodeTiled takes, under its names and with its rules. A kernel gets a
-map as a parameter of 128 bytes, in which the emulator puts a token of its own: the driver's 128 bytes are
-opaque and are not imitated. The token may be copied, to global memory for instance; nothing else can be done
-with it.
+`TensorMap.tiled` takes the arguments of cuTensorMapEncodeTiled, with its names and its rules. A kernel gets a
+map as a parameter of 128 bytes. The emulator puts a token of its own there: the driver's 128 bytes are opaque
+and are not imitated. The kernel may copy the token, for instance to global memory, but cannot do anything
+else with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cutecourse.emulator.memory.swizzle import SPANS, chunk_numbers
 __all__ = ["TOKEN_BYTES", "BoundTensorMap", "TensorMap", "TensorMapError", "Window", "covered"]
 
 TOKEN_BYTES = 128
-"""Bytes of a tensor map, the driver's and ours."""
+"""Bytes of a tensor map, in the driver and here."""
 
 _MAGIC = b"cutecourse's tensor map".ljust(32, b"\0")
 _ELEMENTS = {
@@ -41,7 +41,7 @@ _SAME_BITS = {
     "s8": "u8", "b8": "u8", "e4m3": "u8", "e5m2": "u8", "s16": "u16", "b16": "u16", "b32": "u32", "b64": "u64"
 }  # fmt: skip
 """Types that travel as an unsigned type of their size, because a map has no name for them."""
-# The bits that an H200 fills with where the map asks for NaN.
+# The bits with which an H200 fills if the map asks for NaN.
 _NANS = {
     "f16": 0x7FF7, "bf16": 0x7FF7, "f32": 0x7FF77FF7, "f64": 0x7FF77FF77FF77FF7, "f32_ftz": 0x7FF77FF7,
     "tf32": 0x7FF77FF7, "tf32_ftz": 0x7FF77FF7,
@@ -118,8 +118,8 @@ class TensorMap:
         Errors:     TensorMapError, with `rule` one of: array, dtype, rank, counts, address_alignment,
                     dim_range, stride_alignment, stride_range, box_range, box_inner_bytes, box_bytes,
                     element_stride_range, swizzle, swizzle_span, oob_fill, l2_promotion, interleave.
-        Simplified: interleaved layouts and the sub-byte types are not supported. Whether the tensor fits into
-                    the array is seen when a copy reaches outside, as with the driver.
+        Simplified: interleaved layouts and the sub-byte types are not supported. A tensor that does not fit
+                    into the array is found when a copy reaches outside, as with the driver.
         Source:     CUDA Driver API, cuTensorMapEncodeTiled. The rule box_bytes is not in its documentation:
                     an H200's driver refuses larger boxes.
 
@@ -179,12 +179,12 @@ class TensorMap:
 
     @cached_property
     def pitch_bytes(self) -> int:
-        """From one row of the box to the next in shared memory: a swizzled row takes up the whole span."""
+        """Bytes from one row of the box to the next in shared memory: a swizzled row fills the whole span."""
         return SPANS[self.swizzle] or self.inner_bytes
 
     @cached_property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory that a copy's box lies in, from its address on."""
+        """Bytes of shared memory that a copy's box occupies, from its address on."""
         return math.prod(self.counts[1:]) * self.pitch_bytes
 
     @property
@@ -200,7 +200,7 @@ class TensorMap:
     # --- the rules ------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Hold the fields against the rules, one after the other."""
+        """Check the fields against the rules, one after another."""
         rank = len(self.dims)
         if not 1 <= rank <= _MAX_RANK:
             raise TensorMapError(
@@ -239,7 +239,7 @@ class TensorMap:
         self._check_box()
 
     def _check_words(self) -> None:
-        """The fields that are one of a few words."""
+        """Check the fields that hold one of a few words."""
         if self.interleave != "none":
             problem = (
                 "interleaved layouts are not supported yet"
@@ -265,7 +265,7 @@ class TensorMap:
             )
 
     def _check_box(self) -> None:
-        """What the box's innermost row and the whole box may be."""
+        """Check the sizes of the box's innermost row and of the whole box."""
         if self.inner_bytes % 16:
             raise TensorMapError(
                 f"the box's innermost row is {self.box[0]} elements of {self.item_bytes} bytes ="
@@ -323,8 +323,8 @@ class Window(NamedTuple):
     """The part of a box that lies inside the tensor.
 
     first    index of the first element inside, along each dimension of the box
-    stop     index behind the last one; no larger than `first` where nothing is inside
-    start    where the element at `first` lies, in bytes from the tensor's start
+    stop     index past the last one; no larger than `first` if nothing is inside
+    start    offset of the element at `first`, in bytes from the tensor's start
     """
 
     first: tuple[int, ...]
@@ -333,24 +333,24 @@ class Window(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether no element is inside."""
+        """True if no element is inside."""
         return any(map(le, self.stop, self.first))
 
 
 def covered(chunks: NDArray[np.int64]) -> NDArray[np.int64] | slice:
-    """Numbers of different chunks in any order, as a slice where they are neighbours."""
+    """The numbers of different chunks, as a slice if they are neighbours; their order does not matter."""
     low, high = int(chunks.min()), int(chunks.max()) + 1
     return slice(low, high) if high - low == chunks.size else chunks
 
 
 class BoundTensorMap:
-    """A `TensorMap` in a launch: where its array lies, and the token that the kernel gets in its place."""
+    """A `TensorMap` in a launch: its array's address, and the token that the kernel gets in its place."""
 
     def __init__(self, tensor_map: TensorMap, allocation: Allocation, base: int, number: int) -> None:
         self.map = tensor_map
         self.allocation = allocation
         self.base = base - allocation.base
-        """Where the tensor starts in the allocation's bytes."""
+        """The offset of the tensor in the allocation, in bytes."""
         self.token = (_MAGIC + number.to_bytes(8, "little")).ljust(TOKEN_BYTES, b"\0")
         steps = [tensor_map.item_bytes]
         steps += [
@@ -362,7 +362,7 @@ class BoundTensorMap:
         self._chunks: dict[int, NDArray[np.int64]] = {}
         self._covered: dict[int, NDArray[np.int64] | slice] = {}
         self.cuts: dict[int, Any] = {}
-        """What copies keep of their boxes' parts, by the box's offset in shared memory modulo 1024."""
+        """A cache of the parts of copies' boxes, by the box's offset in shared memory modulo 1024."""
 
     @classmethod
     def bind(
@@ -384,9 +384,9 @@ class BoundTensorMap:
     def window(
         self, coords: Sequence[int], low: Sequence[int], high: Sequence[int], *, whole_chunks: bool = False
     ) -> Window:
-        """What of the box's elements low..high (along each dimension) lies in the tensor.
+        """The part of the box's elements low..high (along each dimension) that lies in the tensor.
 
-        With `whole_chunks` a 16-byte chunk that begins in the tensor counts as inside with all its elements.
+        With `whole_chunks`, all elements of a 16-byte chunk that begins in the tensor count as inside.
         """
         dims = list(self.map.dims)
         if whole_chunks:
@@ -404,7 +404,7 @@ class BoundTensorMap:
         return Window(tuple(first), tuple(stop), start)
 
     def reach(self, window: Window) -> int:
-        """The byte behind the last one of a window, from the tensor's start."""
+        """The byte past the end of a window, counted from the tensor's start."""
         last = sum(
             (stop - first - 1) * step
             for first, stop, step in zip(window.first, window.stop, self._steps, strict=True)
@@ -416,7 +416,7 @@ class BoundTensorMap:
         return self._elements(window, self.allocation.data)
 
     def mark(self, window: Window) -> None:
-        """Take down that a window's elements were written, where account is kept."""
+        """Mark a window's elements as written, if writes are recorded."""
         if self.allocation.written is not None:
             marks = self._elements(window, self.allocation.written)
             marks[...] = np.iinfo(marks.dtype).max
@@ -455,7 +455,7 @@ class BoundTensorMap:
 
     @cached_property
     def overlaps(self) -> bool:
-        """Whether different elements of the tensor may be the same bytes."""
+        """True if different elements of the tensor may share bytes."""
         extent = self.map.dims[0] * self.map.item_bytes
         order = sorted(zip(self.map.strides, self.map.dims[1:], strict=True))
         for stride, dim in order:
@@ -467,7 +467,7 @@ class BoundTensorMap:
     # --- shared memory --------------------------------------------------------------------------------------
 
     def covered(self, offset: int) -> NDArray[np.int64] | slice:
-        """The chunks that `chunks` gives in any order, as a slice where they are neighbours."""
+        """The chunks of `chunks`, as a slice if they are neighbours; their order does not matter."""
         low = offset & 1023
         found = self._covered.get(low)
         if found is None:

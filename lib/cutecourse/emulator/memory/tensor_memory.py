@@ -1,7 +1,7 @@
-"""Tensor memory: 128 lanes by 512 columns of 32 bits for each CTA, and who has allocated which columns.
+"""Tensor memory: 128 lanes by 512 columns of 32 bits for each CTA, and the allocations of columns.
 
 An address holds a lane in its upper and a column in its lower 16 bits. Every access is checked against the
-allocations, and against what asynchronous operations have still to read or to write there.
+allocations, and against asynchronous operations that have not yet read or written there.
 
 Source: PTX ISA 9.0, Tensor Memory (#tensor-memory), Tensor Memory Addressing and Allocation.
 """
@@ -65,21 +65,21 @@ class Allocation:
     start: int
     columns: int
     group: int
-    """How many CTAs allocated together, 1 or 2."""
+    """The number of CTAs that allocated together, 1 or 2."""
     origin: Origin
 
 
 @dataclass(eq=False, slots=True)
 class Moving:
-    """An asynchronous operation that has still to read or to write a region."""
+    """An asynchronous operation that has not yet read or written a region."""
 
     origin: Origin
     region: Region
     writes: bool
     remedy: str
-    """What a program waits for before it touches the region."""
+    """The event for which a program must wait before it touches the region."""
     pipeline: str = ""
-    """"mma" or "cp" for an operation behind which others take their turn."""
+    """"mma" or "cp" for an operation that runs in order with others of its pipeline."""
 
 
 def _overtaken(what: str, region: Region, moving: Moving, *, same: bool) -> str:
@@ -102,13 +102,13 @@ class TensorMemory:
         self.cells: NDArray[np.uint32] = np.full((LANES, COLUMNS), _POISON, dtype=np.uint32)
         self.written: NDArray[np.bool_] = np.zeros((LANES, COLUMNS), dtype=np.bool_)
         self.full: set[Region] = set()
-        """Regions of which all cells are known to be written, so that nobody looks again."""
+        """Regions whose cells are all known to be written, so that they are not checked again."""
         self.taken: NDArray[np.bool_] = np.zeros(COLUMNS, dtype=np.bool_)
         self._held: set[Region] = set()
-        """Regions of which all columns are known to be allocated."""
+        """Regions whose columns are all known to be allocated."""
         self.allocations: dict[int, Allocation] = {}
         self.freed: dict[int, Origin] = {}
-        """Who has freed a column last, of those that are free and were allocated before."""
+        """The thread that freed each column, for columns that are not allocated again."""
         self.moving: list[Moving] = []
         self.warp: int | None = None
         """The warp that allocates and deallocates, once one has."""
@@ -146,7 +146,7 @@ class TensorMemory:
         self.order.forget(start, columns)
 
     def check_allocated(self, region: Region, what: str, origin: Origin) -> None:
-        """Refuse columns outside of the memory, or that nobody has allocated.
+        """Refuse columns that do not exist or are not allocated.
 
         Errors: TensorMemoryOutside, TensorMemoryFreed.
         """
@@ -191,11 +191,11 @@ class TensorMemory:
         copies: bool = False,
         frees: bool = False,
     ) -> None:
-        """Refuse a region that an asynchronous operation has still to write or, for a write, to read.
+        """Refuse a region that an asynchronous operation has not yet written or, for a write, not yet read.
 
-        `after` names the pipelines behind which the access takes its turn, of which the document promises
-        some only, and none for a tcgen05.cp (`copies`). Notes are taken of that, and of the fences and waits
-        that the document asks for and that are missing; freeing needs no fence.
+        `after` names the pipelines after which the access runs in order. The document promises only some of
+        these orders, and none for a tcgen05.cp (`copies`). A note records an order that it does not promise,
+        and a missing fence or wait that it asks for; freeing needs no fence.
 
         Errors: TensorMemoryWriteUnderWay, TensorMemoryReadUnderWay, TensorMemoryLoadUnderWay.
         """
@@ -226,11 +226,11 @@ class TensorMemory:
             self.order.check_fences(region, what, origin, writes=writes, pipelined=bool(after))
 
     def begin(self, moving: Moving) -> None:
-        """An asynchronous operation is under way."""
+        """Note that an asynchronous operation is under way."""
         self.moving.append(moving)
 
     def end(self, moving: Moving) -> None:
-        """It has read or written what it had to."""
+        """Note that an asynchronous operation has read or written its region."""
         self.moving.remove(moving)
         if moving.writes:
             if moving.pipeline:
@@ -282,7 +282,7 @@ class TensorMemories(Observer):
 
     @classmethod
     def of(cls, cohort: Cohort) -> TensorMemories:
-        """The cohort's, made when first asked for."""
+        """The tensor memories of a cohort, made on first use."""
         return cohort.own(cls)
 
     def __getitem__(self, place: tuple[int, int]) -> TensorMemory:
@@ -297,7 +297,7 @@ class TensorMemories(Observer):
         return self._memories.get((cluster, rank))
 
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Threads have ended: a CTA that ends must have freed what it allocated.
+        """Check, when a CTA's threads have ended, that the CTA has freed its allocations.
 
         Errors: TensorMemoryLeak.
         """
@@ -363,7 +363,7 @@ class TensorMemories(Observer):
             bundle.unpark(ticket.split, ticket.following)
 
     def _partners(self, ticket: Ticket) -> list[Ticket] | None:
-        """The requests that go together, one for each CTA; None while the peer has not come."""
+        """The requests that belong together, one for each CTA; None until the peer has made its request."""
         if ticket.group == 1:
             return [ticket]
         peer = ticket.rank ^ 1

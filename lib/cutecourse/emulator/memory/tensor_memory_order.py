@@ -1,11 +1,11 @@
-"""What orders the accesses to tensor memory: loads that nobody has waited for, and tcgen05's fences.
+"""The order of accesses to tensor memory: loads that nobody has waited for, and tcgen05's fences.
 
 The values that a launch gives do not depend on this order. A missing fence is a note. A missing
-tcgen05.wait::ld is a note where the thread has used what it loaded before it told anybody, and an error where
-it has not. The wait orders the load before whoever takes its cells next; registers need no wait.
+tcgen05.wait::ld is a note if the thread used the loaded values before it told anybody, and an error if it did
+not. The wait orders the load before the next use of its cells; registers need no wait.
 
-Times are numbers that grow by one with each fence, completion and wait of a cohort. Cells are told apart by
-groups of 16 lanes, and threads by their warp.
+Times are numbers that grow by one with each fence, completion and wait of a cohort. Cells are tracked in
+groups of 16 lanes, and threads in warps.
 
 Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations: Canonical
         synchronization patterns, Register dependencies (#tcgen05-memory-consistency-model).
@@ -30,21 +30,21 @@ Who = tuple[int, int, int]
 
 
 def who(origin: Origin) -> Who:
-    """The warp that executes."""
+    """The warp that executes an operation."""
     bundle = origin.bundle
     return origin.lane // 32, bundle.rank, bundle.warp
 
 
 @dataclass(eq=False)
 class Clock:
-    """The time of a cohort, and when each warp has executed each fence last."""
+    """The time of a cohort, and the time at which each warp last executed each fence."""
 
     now: int = 0
     before: dict[Who, int] = field(default_factory=dict)
     after: dict[Who, int] = field(default_factory=dict)
 
     def tick(self) -> int:
-        """A later time than any before."""
+        """Advance the time by one and return it."""
         self.now += 1
         return self.now
 
@@ -56,15 +56,15 @@ class _Load:
 
 
 class _Times:
-    """When cells were last written or read, by which line and warp.
+    """The time, line and warp of the last write or read of each cell.
 
-    `time`, `line` and `warp` have shape (8, columns), and are there once something has been.
+    `time`, `line` and `warp` have shape (8, columns); they exist after the first access.
     """
 
     def __init__(self, columns: int) -> None:
         self._shape = (128 // GROUP, columns)
         self.last = 0
-        """The time of the last one."""
+        """The time of the last access."""
         self.names: dict[int, str] = {}
         """The instructions by their lines."""
 
@@ -82,7 +82,7 @@ class _Times:
             self.names[origin.site.line] = _short(origin)
 
     def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
-        """(time, line, warp) of the last one in a region, (0, 0, 0) where there is none; `but` one warp's."""
+        """(time, line, warp) of a region's last access, except those of warp `but`; (0, 0, 0) if none."""
         rows, columns = groups(region), slice(region.first, region.stop)
         times = self.time[rows, columns]
         if but is not None:
@@ -116,7 +116,7 @@ class Order:
     def __init__(self, clock: Clock, columns: int) -> None:
         self.clock = clock
         self.loads: dict[Who, list[_Load]] = {}
-        """What warps have loaded and not waited for."""
+        """The loads for which each warp has not waited."""
         self._completed = _Times(columns)
         self._stored = _Times(columns)
         self._loaded = _Times(columns)
@@ -124,15 +124,15 @@ class Order:
     # --- what happens ---------------------------------------------------------------------------------------
 
     def completed(self, region: Region, origin: Origin) -> None:
-        """A tcgen05.mma or cp has written a region."""
+        """Note that a tcgen05.mma or cp has written a region."""
         self._completed.set(region, self.clock.tick(), origin, who(origin))
 
     def stored(self, region: Region, origin: Origin) -> None:
-        """A warp has waited for its tcgen05.st."""
+        """Note that a warp has waited for its tcgen05.st."""
         self._stored.set(region, self.clock.tick(), origin, who(origin))
 
     def load(self, regions: list[Region], origin: Origin) -> None:
-        """A warp loads regions; it has not waited yet."""
+        """Note that a warp loads regions; it has not waited yet."""
         held = self.loads.setdefault(who(origin), [])
         if len(held) >= 2 * len(regions) and held[-1].origin.site is origin.site:
             # A loop that never waits: keep the regions that are new.
@@ -140,12 +140,12 @@ class Order:
         held.extend(_Load(origin, region) for region in regions)
 
     def waited_for_loads(self, warp: Who) -> None:
-        """A warp has executed tcgen05.wait::ld."""
+        """Note that a warp has executed tcgen05.wait::ld."""
         for load in self.loads.pop(warp, ()):
             self._loaded.set(load.region, self.clock.tick(), load.origin, warp)
 
     def forget(self, start: int, columns: int) -> None:
-        """Columns are allocated or freed: what was in them does not count."""
+        """Forget the accesses to columns that are allocated or freed."""
         for times in (self._completed, self._stored, self._loaded):
             times.forget(start, columns)
         for warp, loads in list(self.loads.items()):
@@ -158,10 +158,10 @@ class Order:
     # --- what is checked ------------------------------------------------------------------------------------
 
     def check_loads(self, region: Region, what: str, origin: Origin) -> None:
-        """A region is written or freed: see who has loaded it and not waited.
+        """Check, when a region is written or freed, that no warp has loaded it without waiting.
 
-        Errors: TensorMemoryLoadUnderWay where the warp will wait for its load, and where it neither waits
-                nor uses what it has loaded before it tells others.
+        Errors: TensorMemoryLoadUnderWay if the warp will wait for its load, or neither waits for it nor uses
+                its result before it tells others.
         """
         for warp, loads in self.loads.items():
             for load in loads:
@@ -195,9 +195,9 @@ class Order:
     def check_fences(
         self, region: Region, what: str, origin: Origin, *, writes: bool, pipelined: bool
     ) -> None:
-        """Take notes of the fences that are missing between earlier accesses to a region and this one.
+        """Note the fences that are missing between earlier accesses to a region and this one.
 
-        `pipelined` is for a tcgen05.mma or cp, which take their turn behind others of their kind.
+        `pipelined` is for a tcgen05.mma or cp, which run in order with others of their kind.
         """
         own = who(origin)
         after = self.clock.after.get(own, 0)

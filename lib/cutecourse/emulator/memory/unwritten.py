@@ -12,23 +12,23 @@ from cutecourse.ptx.syntax import Instruction
 __all__ = ["Unwritten", "describe_unwritten"]
 
 _SHOWN = 3
-"""Lines of the kernel that a report names of one kind."""
+"""A report names at most this many lines of each kind of instruction."""
 
 
 class Unwritten:
-    """Why bytes of a cohort's shared memory count as never written, as families of instructions know it."""
+    """The reasons of families of instructions why bytes of shared memory count as never written."""
 
     def __init__(self, cohort: Cohort) -> None:
         self.reasons: list[Callable[[Bundle, int, int], str | None]] = []
-        """Each gets a bundle, a flattened lane and the lane's shared address, and knows a reason or None."""
+        """Each takes a bundle, a flattened lane and the lane's shared address, and gives a reason or None."""
 
     def reason(self, bundle: Bundle, lane: int, address: int) -> str | None:
-        """The first reason that a family knows, in words."""
+        """The first reason that a family gives, in words, or None."""
         return next((found for ask in self.reasons if (found := ask(bundle, lane, address))), None)
 
 
 def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = False) -> str:
-    """What may be missing before a read of shared memory that nobody has written yet.
+    """Describe what may be missing before a read of shared memory that nobody has written.
 
     Nobody knows what will write it, so this names the kernel's instructions that write shared memory.
     """
@@ -56,7 +56,7 @@ def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = Fals
 
 
 def _writes_shared(one: Instruction) -> str | None:
-    """How an instruction writes shared memory: "copy", "cp.async", "store", or None."""
+    """The way in which an instruction writes shared memory: "copy", "cp.async", "store", or None."""
     names = one.modifiers
     if one.opcode == "cp" and "bulk" in names:
         spaces = [name for name in names if name.partition("::")[0] in {"shared", "global"}]
