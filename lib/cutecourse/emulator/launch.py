@@ -1,4 +1,4 @@
-"""Launching a kernel on the emulator: the one door that everything else uses."""
+"""Launching a kernel on the emulator: the one entry that everything else uses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch"]
 
 DEFAULT_BUDGET = 20_000_000
-"""Instructions that a launch may issue, one for each bundle of warps, before it is taken for endless."""
+"""A launch that issues more instructions, one for each bundle of warps, is taken for endless."""
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK = (1024, 1024, 64)
@@ -60,22 +60,22 @@ _STATIC_LIMIT = 48 << 10
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """What a launch did."""
+    """The result of a launch: counts, printed text and notes."""
 
     entry: str
     seed: int
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     warps: int
-    """How many warps ran."""
+    """The number of warps that ran."""
     instructions: dict[str, int] = field(repr=False)
-    """How often each instruction was executed by a warp, by its full name."""
+    """Executions by a warp of each instruction, by its full name."""
     issued: int
     """Instructions that the machine issued, each for a bundle of warps."""
     processes: int = 1
-    """How many processes have run the grid."""
+    """The number of processes that ran the grid."""
     printed: str = ""
-    """What the kernel printed."""
+    """The text that the kernel printed."""
     notes: tuple[Note, ...] = field(default=(), repr=False)
     """Hazards that did not end the launch (emulator.core.hazards), in the order of the PTX lines."""
 
@@ -85,7 +85,7 @@ class LaunchResult:
         return sum(self.instructions.values())
 
     def count(self, prefix: str) -> int:
-        """How often instructions whose name starts with `prefix` were executed by a warp."""
+        """Executions by a warp of the instructions whose name starts with `prefix`."""
         return sum(
             n for name, n in self.instructions.items() if name == prefix or name.startswith(prefix + ".")
         )
@@ -117,18 +117,17 @@ def launch(
     a field may be a `TensorMap` as well.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
     `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
-    emulator.numbers.tensor_core_sums); the PTX's target does not. `recorder` is told what barriers, waits
-    and asynchronous copies do, as events; it keeps copies of the arrays, for the trace's snapshots. `hazards`
-    gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names` gives
-    ranges of shared memory, (offset, bytes), names for reports and events, such as {"full": (98304, 24)}.
-    `accesses` collects the address of each lane in each load, store and atomic operation, which
-    cutecourse.memory_report counts.
-    `processes` limits how many processes a long launch of a large grid is shared out to, where its clusters
-    cannot learn from each other and nothing is recorded; without it there may be one for each core. What
-    comes out is the same.
+    emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
+    barriers, waits and asynchronous copies; it keeps copies of the arrays, for the trace's snapshots.
+    `hazards` gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names`
+    gives ranges of shared memory, (offset, bytes), names for reports and events, such as
+    {"full": (98304, 24)}. `accesses` collects the address of each lane in each load, store and atomic
+    operation, which cutecourse.memory_report counts.
+    `processes` limits the number of processes that share a long launch of a large grid, if its clusters
+    cannot learn from each other and nothing is recorded; the default is one for each core. The results are
+    the same.
 
-    Raises PtxError for a malformed text, and EmulatorError for everything the launch or the kernel does
-    wrong.
+    Raises PtxError for a malformed text, and EmulatorError for every mistake of the launch or the kernel.
     """
     if isinstance(ptx, Module):
         module = ptx
@@ -212,7 +211,7 @@ def launch(
     for index, runs in scheduler.block_runs.items():
         for instruction in machine.program.blocks[index].instructions:
             counts[instruction.name] += runs
-    machine.program.blocks.clear()  # their steps name the machine, and the machine them
+    machine.program.blocks.clear()  # a reference cycle: their steps refer to the machine
     return LaunchResult(
         entry=function.name,
         seed=int(seed),
@@ -229,7 +228,7 @@ def launch(
 
 @lru_cache(maxsize=32)
 def _read(ptx: str) -> Module:
-    """A text parsed and checked, kept for the launches that follow; nothing changes a module."""
+    """Parse and check a text; the module is cached for later launches, because nothing changes it."""
     module = parse(ptx)
     check(module)
     return module
@@ -317,7 +316,7 @@ def _check_options(
     recorder: Any,
     accesses: Any,
 ) -> None:
-    """Refuse options of a launch that are not of their type, or out of range."""
+    """Refuse options of a launch that have the wrong type or are out of range."""
     for name, given in (
         ("max_instructions", max_instructions),
         ("processes", 1 if processes is None else processes),
@@ -496,7 +495,7 @@ def _encode(parameter: Variable, size: int, argument: Any, pointers: _Pointers) 
 
 
 def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> bytes:
-    """A parameter that is declared as an array of bytes: a struct."""
+    """Encode a parameter that is declared as an array of bytes: a struct."""
     if isinstance(argument, tuple | list):
         data = bytearray()
         for item in argument:

@@ -1,1 +1,1 @@
-"""What is built on launches: one kernel under many seeds, and what differs between its runs."""
+"""Tools that are built on launches: run one kernel under many seeds, and compare its runs."""

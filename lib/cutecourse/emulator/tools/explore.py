@@ -38,12 +38,12 @@ Rules = Mapping[str, Callable[[Array], Array] | None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a launch ended under one seed.
+    """The end of a launch under one seed.
 
-    arrays   a digest of each array's bytes after the launch, by name; empty after an error, when what has
-             been written so far depends on the seed in a right kernel too.
+    arrays   a digest of each array's bytes after the launch, by name; empty after an error, because the
+             bytes written so far then depend on the seed in a right kernel too.
     error    the name of the error's class, with its PTX line, block and warp and its text; None without one.
-    notes    hazard, PTX line and the other line of each note; how often and where first are left out.
+    notes    hazard, PTX line and the other line of each note, without its count and first place.
     """
 
     seed: int
@@ -66,13 +66,13 @@ class Outcome:
 
 @dataclass(frozen=True, repr=False)
 class Difference:
-    """The first outcome that is not the first seed's, and the traces of both launches.
+    """The first outcome that differs from the first seed's, and the traces of both launches.
 
     kind         "error" (its class or line), "notes" or "outputs".
-    array        of outputs: the first array that differs, `index` its first element that does (None where
-                 shapes or types differ), `count` how many do, and `values` that element under both seeds.
-    arrays       of outputs: what was compared of every array, under the first and the second seed.
-    alignment    both traces, and where they part.
+    array        of outputs: the first array that differs, `index` its first element that does (None if shapes
+                 or types differ), `count` how many do, and `values` that element under both seeds.
+    arrays       of outputs: the compared part of every array, under the first and the second seed.
+    alignment    both traces, and the place where they part.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class Difference:
 
     @property
     def headline(self) -> str:
-        """What differs, without the traces."""
+        """The difference in words, without the traces."""
         one, other = self.first, self.second
         lines = [f"seed {other.seed} differs from seed {one.seed} in its {self.kind}:"]
         if self.kind == "outputs":
@@ -122,14 +122,14 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Exploration:
-    """What `explore` found: an outcome for each seed that ran, in their order, and the first difference."""
+    """The result of `explore`: the outcome of each seed that ran, in order, and the first difference."""
 
     outcomes: tuple[Outcome, ...]
     first_difference: Difference | None = None
 
     @property
     def agree(self) -> bool:
-        """Whether all seeds that ran ended alike; that may be in one and the same error."""
+        """True if all seeds that ran ended alike, possibly in the same error."""
         return self.first_difference is None
 
     @property
@@ -138,7 +138,7 @@ class Exploration:
         return tuple(outcome.seed for outcome in self.outcomes)
 
     def table(self) -> str:
-        """The seeds with their outcomes, seeds that ended alike in one row."""
+        """The seeds with their outcomes; seeds that ended alike share a row."""
         return outcomes_text(self._rows())
 
     def _rows(self) -> list[tuple[str, str, str]]:
@@ -166,7 +166,7 @@ class Exploration:
 
 
 def _compared(outcome: Outcome, first: Outcome) -> str:
-    """What of an outcome is not as the first one's, in words."""
+    """Say in words how an outcome differs from the first one."""
     kind = _differ(first, outcome)
     if kind is None:
         kept = ", ".join(first.arrays)
@@ -185,23 +185,23 @@ def explore(
     compare: Rules | None = None,
     **arguments: Any,
 ) -> Exploration:
-    """Run a launch under many seeds, until one ends in another way than the first one did.
+    """Run a launch under many seeds, until one ends differently from the first.
 
     launch     a PTX text or module, with the `arguments` of `cutecourse.emulator.launch`: each seed gets
-               copies of the arrays as they are now, and they stay as they are. Or a callable that takes the
+               copies of the arrays, and the arrays themselves do not change. Or a callable that takes the
                seed and a recorder (or None) and launches on arrays of its own, made anew each time. It
                returns a mapping from names to arrays, a pair of such a mapping and the `LaunchResult`, or
-               what `cutecourse.runtime.run` returns.
-    seeds      the first one is what the others are held against; at most `max_seeds` of them run.
-    compare    for an array by its name, what of it counts: `{"queue": np.sort}` where any order is right,
-               `{"scratch": None}` where nothing is. What counts is compared bit for bit, like all else.
+               the result of `cutecourse.runtime.run`.
+    seeds      the others are compared with the first one; at most `max_seeds` of them run.
+    compare    for an array by its name, the part that counts: `{"queue": np.sort}` if any order is right,
+               `{"scratch": None}` if nothing counts. Everything that counts is compared bit for bit.
     Returns:   an `Exploration`. Outcomes differ in the error's class or line, in the notes, or in the bits
-               of an array. What the kernel printed is not compared: right kernels print in any order.
+               of an array. Printed text is not compared: right kernels print in any order.
     Errors:    LaunchError and PtxError, which no seed changes; LaunchError for seeds that are no
                integers or fewer than two, for a callable that returns something else or gives another outcome
                with the same seed.
-    Bounded:   digests are kept of each launch, arrays of none. Only the two launches that differ run once
-               more, with a recorder.
+    Bounded:   keeps a digest of each launch, and no arrays. Only the two launches that differ run once more,
+               with a recorder.
     """
     rules = dict(compare or {})
     if callable(launch):
@@ -232,7 +232,7 @@ def explore(
 def _end(
     run: Launch, seed: int, recorder: Recorder | None, rules: Rules
 ) -> tuple[Outcome, dict[str, Array], Trace | None]:
-    """Launch once: the outcome, what counts of the arrays, and what the launch itself says is its trace."""
+    """Launch once; return the outcome, the compared parts of the arrays, and the trace if it recorded one."""
     try:
         left = run(seed, recorder)
     except LaunchError:
@@ -293,7 +293,7 @@ def _difference(
     first: Outcome,
     second: Outcome,
 ) -> Difference:
-    """Run both launches once more, with a recorder, and say what differs."""
+    """Run both launches once more, with a recorder, and find the difference."""
     traces: list[Trace] = []
     arrays: list[dict[str, Array]] = []
     for outcome in (first, second):
@@ -337,7 +337,7 @@ def _from_arguments(ptx: str | Module, arguments: Mapping[str, Any]) -> Launch:
         raise LaunchError(f"explore sets {' and '.join(mine)} itself")
     module = parse(ptx) if isinstance(ptx, str) else ptx
     given = arguments.get("args", ())
-    if not isinstance(given, np.ndarray | str | bytes):  # which launch refuses
+    if not isinstance(given, np.ndarray | str | bytes):  # `launch` refuses these
         given = list(given)
     names = _names(module, arguments.get("entry"))
 
@@ -345,7 +345,7 @@ def _from_arguments(ptx: str | Module, arguments: Mapping[str, Any]) -> Launch:
         copies = Copies()
         args = [copies.of(argument) for argument in given] if isinstance(given, list) else given
         if not copies.possible:
-            args = given  # launch says what is wrong with them
+            args = given  # `launch` says what is wrong with them
         result = launch_once(module, seed=seed, recorder=recorder, **{**arguments, "args": args})
         left: dict[str, Array] = {}
         for place, argument in enumerate(args):
@@ -358,7 +358,7 @@ def _from_arguments(ptx: str | Module, arguments: Mapping[str, Any]) -> Launch:
 
 
 def _names(module: Module, entry: str | None) -> list[str]:
-    """The parameters' names; none where launch will refuse the entry."""
+    """The parameters' names; none if `launch` will refuse the entry."""
     entries = module.entries
     chosen = entries.get(entry) if entry is not None else next(iter(entries.values()), None)
     return [] if chosen is None else [parameter.name for parameter in chosen.params]

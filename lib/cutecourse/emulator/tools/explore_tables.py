@@ -1,4 +1,4 @@
-"""What `explore` found as tables: seeds with their outcomes, and two traces side by side where they part."""
+"""The result of `explore` as tables: seeds with their outcomes, and two traces where they part."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _OUTCOMES = ("seeds", "compared with the first", "ended with")
 
 @dataclass(frozen=True)
 class Pair:
-    """A row of two traces side by side: an event of each, or None where that one has none to match.
+    """A row of two traces side by side: an event of each, or None for a trace without a matching event.
 
-    first_there, second_there  where an event without a partner in its row is in the other trace, if it is.
-    ended                      instead of an event: what ended that launch, in words.
+    first_there, second_there  the index in the other trace of an event without a partner in its row, or None.
+    ended                      in place of an event: the reason why that launch ended, in words.
     """
 
     first: Event | None
@@ -46,7 +46,7 @@ class Pair:
 def paired(
     first: Sequence[Event], second: Sequence[Event], keys: tuple[Sequence[object], Sequence[object]]
 ) -> list[tuple[Event | None, Event | None]]:
-    """Events of two traces in their orders, those with equal keys in one row where both orders allow it."""
+    """Pair the events of two traces: those with equal keys share a row where both orders allow it."""
     rows: list[tuple[Event | None, Event | None]] = []
     matcher = SequenceMatcher(None, list(keys[0]), list(keys[1]), autojunk=False)
     for tag, a, b, c, d in matcher.get_opcodes():
@@ -73,7 +73,7 @@ def _cells(event: Event | None, elsewhere: int | None, ended: str) -> tuple[str,
 
 
 def _sides(pair: Pair) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # An event without a partner says on the other side which one it is there.
+    # Beside an event without a partner stands its index in the other trace.
     return (
         _cells(pair.first, pair.second_there, pair.ended[0]),
         _cells(pair.second, pair.first_there, pair.ended[1]),
@@ -86,7 +86,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def pairs_text(pairs: Iterable[Pair], names: tuple[str, str]) -> str:
-    """The rows in plain text, a side's long words over several lines; `>` marks where the traces part."""
+    """The rows in plain text, long cells over several lines; `>` marks where the traces part."""
     rows: list[tuple[str, ...]] = []
     for pair in pairs:
         left, right = _sides(pair)
@@ -101,7 +101,7 @@ def pairs_text(pairs: Iterable[Pair], names: tuple[str, str]) -> str:
 
 
 def pairs_html(pairs: Iterable[Pair], names: tuple[str, str], caption: str) -> str:
-    """The same as a notebook shows it."""
+    """The rows in HTML, for a notebook."""
     border = "border-left:2px solid currentColor;"
     titles = "".join(
         f"<th colspan='5' scope='colgroup' style='text-align:left;{border if n else ''}'>{escape(name)}</th>"
@@ -140,7 +140,7 @@ def grouped(seeds: Iterable[int]) -> str:
 
 
 def outcomes_text(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Seeds and outcomes in plain text, long ones cut."""
+    """Seeds and outcomes in plain text; long outcomes are cut."""
     short = [
         (seeds, compared, textwrap.shorten(how, _OUTCOME, placeholder=" ..."))
         for seeds, compared, how in rows
@@ -149,5 +149,5 @@ def outcomes_text(rows: Sequence[tuple[str, str, str]]) -> str:
 
 
 def outcomes_html(rows: Sequence[tuple[str, str, str]], seeds: int) -> str:
-    """Seeds and outcomes as a notebook shows them."""
+    """Seeds and outcomes in HTML, for a notebook."""
     return html_table(_OUTCOMES, rows, f"{number(seeds, 'seed')} ran")

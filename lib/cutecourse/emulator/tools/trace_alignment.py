@@ -1,13 +1,12 @@
-"""Two traces of one launch, laid side by side: which event is which, and where a warp first does another.
+"""Aligns two traces of one launch: matches their events, and finds where a warp first does something else.
 
-Two seeds order the same work differently, so their traces differ even where the kernel is right. What a
-right kernel keeps is each warp's own order. So events are held against each other warp by warp, and what
-only the order between warps decides is left out of that: whether a wait passed at once, a barrier's state
-after an arrival, the number of an event, and what happens asynchronously (bytes that land, MMAs that
-complete, the arrivals that a commit asked for).
+Two seeds order the same work differently, so their traces differ even if the kernel is right. A right kernel
+keeps each warp's own order. So events are compared warp by warp. The comparison leaves out everything that
+depends on the order between warps: whether a wait passed at once, a barrier's state after an arrival, the
+number of an event, and asynchronous events (bytes that land, MMAs that complete, the arrivals of a commit).
 
-Simplified: lanes of a warp that have parted may take turns in another order under another seed, and that
-shows as a warp that parts. Without `Recorder(memory=True)` a trace holds no plain loads and stores, so a race
+Simplified: diverged lanes of a warp may take turns in another order under another seed, and that shows as a
+warp that parts. Without `Recorder(memory=True)` a trace holds no plain loads and stores, so a race
 between them parts no warp.
 """
 
@@ -27,14 +26,14 @@ __all__ = ["Parting", "Stop", "TraceAlignment", "align_traces"]
 _ORDER_DECIDES = {"state", "outcome", "transfer", "issue", "issues"}
 _ASYNCHRONOUS = {"mbarrier.phase", "mbarrier.complete_tx", "mma.complete", "tma.land", "tma.read"}
 _SHOWN = 4
-"""Events before and after the place where traces part that the text shows."""
+"""The text shows this many events before and after the place where traces part."""
 
 Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Where an error ended a launch: its class, and the warp that it names, None where it names none."""
+    """An error that ended a launch: its class, and the warp that it names, if any."""
 
     error: str
     block: tuple[int, int, int] | None
@@ -43,11 +42,11 @@ class Stop:
 
 @dataclass(frozen=True)
 class Parting:
-    """The first event at which a warp does another thing in the second trace than in the first.
+    """The first event at which a warp does something else in the second trace than in the first.
 
-    cluster, rank  the CTA; `warp` the warp of it.
-    common         how many events of the warp are the same in both before this one.
-    first, second  the event in each trace; None where the warp has no further one.
+    cluster, rank  the CTA; `warp` is a warp of this CTA.
+    common         the number of earlier events of the warp, which are the same in both traces.
+    first, second  the event in each trace; None if the warp has no further one.
     """
 
     cluster: int
@@ -65,13 +64,13 @@ class Parting:
 
 @dataclass(frozen=True, repr=False)
 class TraceAlignment:
-    """Two traces of one launch and how they belong together.
+    """Two traces of one launch, with their events matched.
 
-    partings      for each warp that does not do the same in both, where it parts; the earliest first. A warp
-                  that the other launch's error cut short is none of them, unless the error is its own.
-    same          for each event of the first trace, its index in the second; None where it is not there.
-    orders_part   the index from which on the two traces no longer hold the same events in the same order.
-    stops         where an error ended each launch; None where none did.
+    partings      for each warp that does not do the same in both, the place where it parts, earliest first. A
+                  warp that the other launch's error cut short does not count, unless the error is its own.
+    same          for each event of the first trace, its index in the second; None if it is not there.
+    orders_part   the index from which the two traces no longer hold the same events in the same order.
+    stops         the error that ended each launch; None without an error.
     """
 
     first: Trace
@@ -83,7 +82,7 @@ class TraceAlignment:
 
     @property
     def parting(self) -> Parting | None:
-        """The earliest of `partings`; None where each warp does the same in both, in another interleaving."""
+        """The earliest of `partings`; None if the traces differ only in how they interleave the warps."""
         return self.partings[0] if self.partings else None
 
     def around(self, reach: int = _SHOWN) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
@@ -95,7 +94,7 @@ class TraceAlignment:
         )
 
     def _places(self) -> tuple[int, int]:
-        """The index in each trace where they part: past its last event where it has no event there."""
+        """The index in each trace where they part; past the last event if a trace has none there."""
         found = self.parting
         if found is None:
             return self.orders_part, self.orders_part
@@ -107,8 +106,8 @@ class TraceAlignment:
     def side_by_side(self, reach: int = _SHOWN) -> tuple[Pair, ...]:
         """Both traces around the place where they part, in rows; the row of the parting is marked.
 
-        Events that are the same stand in one row where both orders allow it; the others say where the other
-        trace has them.
+        Equal events share a row where both orders allow it; the others give their index in the other
+        trace.
         """
         at = self._places()
         one, two = (
@@ -125,7 +124,7 @@ class TraceAlignment:
         edges = [[max(place + begin, 0), max(place + end, 0)] for place in at]
         there = {other: one for one, other in enumerate(self.same) if other is not None}
         if begin < 0:
-            # Further back, to where the other side's events are, within reason.
+            # Go further back to the other side's events, within reason.
             partners = (
                 [there.get(index) for index in range(*edges[1])],
                 [self.same[index] for index in range(edges[0][0], min(edges[0][1], len(self.first)))],
@@ -182,14 +181,14 @@ class TraceAlignment:
 
 
 def _end(stop: Stop | None, event: Event | None) -> str:
-    """What stands where a launch that an error ended has no event."""
+    """The text in place of an event, for a launch that an error ended."""
     return f"{stop.error} ends the launch" if stop is not None and event is None else ""
 
 
 def align_traces(
     first: Trace, second: Trace, stops: tuple[Stop | None, Stop | None] = (None, None)
 ) -> TraceAlignment:
-    """Lay two traces of one launch side by side; `stops` says which of them an error cut short."""
+    """Align two traces of one launch; `stops` says which of them an error cut short."""
     keys = ([_key(event) for event in first], [_key(event) for event in second])
     by_key: dict[Key, list[int]] = defaultdict(list)
     for index, key in enumerate(keys[1]):
@@ -219,14 +218,14 @@ def _partings(first: Trace, second: Trace, stops: tuple[Stop | None, Stop | None
         stop = stops[0] if x is None else stops[1] if y is None else None
         going_on = y if x is None else x
         if stop and going_on and (stop.block, stop.warp) != (going_on.block, going_on.warp):
-            continue  # the launch was over before the warp came there
+            continue  # the launch was over before the warp got there
         found.append((stop is not None, Parting(*unit, common, x, y)))
-    # Where an error cut a warp short is the last place of all: another parting is what led to it.
+    # A parting where an error cut a warp short comes last, because another parting led to it.
     return tuple(parting for _, parting in sorted(found, key=lambda item: (item[0], item[1].index)))
 
 
 def _sequences(trace: Trace) -> dict[tuple[int, int, int], list[Event]]:
-    """What each warp did of its own, in its order, by cluster, rank and warp."""
+    """Each warp's own events in order, by cluster, rank and warp."""
     sequences: dict[tuple[int, int, int], list[Event]] = defaultdict(list)
     for event in trace:
         if event.warp is None or event.kind in _ASYNCHRONOUS or event.data.get("asynchronous"):
@@ -245,7 +244,7 @@ def _sequences(trace: Trace) -> dict[tuple[int, int, int], list[Event]]:
 
 
 def _key(event: Event) -> Key:
-    """What makes an event the same in both traces, as far as no order decides it."""
+    """The fields that equal events share in both traces, without those that depend on the order of warps."""
     data = {name: value for name, value in event.data.items() if name not in _ORDER_DECIDES}
     about = json.dumps(data, sort_keys=True)
     return (event.cluster, event.rank, event.warp, event.lane, event.kind, event.line, about)
