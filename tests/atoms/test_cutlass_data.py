@@ -31,12 +31,10 @@ def test_data__is_written_as_regenerate_writes_it() -> None:
 
 def test_data__has_the_installed_headers_lines_and_instructions() -> None:
     assert metadata.version("nvidia-cutlass") == CUTLASS["cutlass"]
-    structs = regenerate.header_structs(include(), "mma_sm80.hpp")
-    traits = regenerate.traits_lines(include(), "mma_traits_sm80.hpp", "MMA_Traits")
-    assert {name for name in structs if "C64" not in name} == set(CUTLASS["mma_atoms"])
-    for name, row in CUTLASS["mma_atoms"].items():
-        assert (row["arch_line"], row["asm"]) == structs[name]
-        assert row["traits_line"] == traits[name]
+    operations = regenerate.mma_operations(include())
+    assert {
+        name: (row["arch_line"], row["asm"], row["traits_line"]) for name, row in CUTLASS["mma_atoms"].items()
+    } == operations
 
 
 @pytest.mark.program("nvcc")

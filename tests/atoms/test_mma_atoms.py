@@ -10,6 +10,7 @@ from atoms.oracles import CUTLASS, DSL_MMA_OPS, ask_dsl
 from cutecourse.atoms import (
     CUTLASS_VERSION,
     MMA_ATOMS,
+    SM89_ATOMS,
     AtomError,
     MmaAtom,
     OwnershipError,
@@ -24,7 +25,8 @@ ATOM = "SM80_16x8x16_F32F16F16F32_TN"
 OPERANDS = ("A", "B", "C")
 # CUTLASS 4.2.0 has a wrong stride in the B layouts of these (the atoms' notes say which)
 WRONG_B = {name for name in MMA_ATOMS if name.startswith("SM80_16x8x32_") and ("4S" in name or "4U" in name)}
-every_atom = pytest.mark.parametrize("atom", MMA_ATOMS.values(), ids=MMA_ATOMS)
+ATOMS = {**MMA_ATOMS, **SM89_ATOMS}
+every_atom = pytest.mark.parametrize("atom", ATOMS.values(), ids=ATOMS)
 
 
 def cpp_layout(text: str) -> Layout:
@@ -42,8 +44,10 @@ def flat(layout: Layout) -> tuple[object, ...]:
 
 
 def test_table__has_every_operation_of_the_header() -> None:
-    assert set(MMA_ATOMS) == set(CUTLASS["mma_atoms"])
-    assert len(MMA_ATOMS) == 63
+    assert set(ATOMS) == set(CUTLASS["mma_atoms"])
+    assert (len(MMA_ATOMS), len(SM89_ATOMS)) == (63, 8)
+    assert {name[:5] for name in MMA_ATOMS} == {"SM80_"}
+    assert {name[:5] for name in SM89_ATOMS} == {"SM89_"}
 
 
 @every_atom
@@ -313,7 +317,7 @@ def test_mma_atom__suggests_near_names() -> None:
         mma_atom("SM80_16x8x16_F32F16F16F32")
     assert isinstance(error.value, CourseError)
     assert not str(error.value).startswith("'")
-    with pytest.raises(UnknownAtomError, match="831 names"):
+    with pytest.raises(UnknownAtomError, match="839 names"):
         mma_atom("wgmma")
 
 

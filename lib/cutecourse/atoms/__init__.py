@@ -8,7 +8,7 @@ from cutecourse.atoms.copy_atom import COPY_ATOMS, CopyAtom, copy_atom
 from cutecourse.atoms.errors import AtomError, AtomNameError, OwnershipError, PartitionError, UnknownAtomError
 from cutecourse.atoms.explaining import explain_cell, explain_owner, explain_partition
 from cutecourse.atoms.mma_atom import CUTLASS_VERSION, MmaAtom, Source, ownership_map
-from cutecourse.atoms.mma_table import MMA_ATOMS, mma_atom
+from cutecourse.atoms.mma_table import MMA_ATOMS, SM89_ATOMS, mma_atom
 from cutecourse.atoms.names import MmaName, NamePart, parse_mma_name
 from cutecourse.atoms.pointers import (
     SmemPtr,
@@ -51,6 +51,7 @@ __all__ = [
     "COPY_ATOMS",
     "CUTLASS_VERSION",
     "MMA_ATOMS",
+    "SM89_ATOMS",
     "WGMMA_ATOMS",
     "AtomError",
     "AtomNameError",

@@ -1,4 +1,4 @@
-"""SM80's MMA atoms as CUTLASS has them: one row an operation, its thread-value layouts and where they stand.
+"""SM80's and SM89's MMA atoms as CUTLASS has them: a row for each operation, with its layouts and its lines.
 
 A layout maps (thread, value) to the index of a matrix cell, counted with M (for B: N) first:
 `index = m + M * k` for A, `n + N * k` for B, `m + M * n` for C and D. Two operations that differ only in
@@ -22,7 +22,7 @@ from cutecourse.layout import Layout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MMA_ATOMS", "mma_atom"]
+__all__ = ["MMA_ATOMS", "SM89_ATOMS", "mma_atom"]
 
 
 class _Layouts(NamedTuple):
@@ -124,6 +124,18 @@ _ROWS: tuple[tuple[str, _Layouts, int, int], ...] = (
     ("SM80_16x8x256_S32U1U1S32_TN_XORPOPC", _B1_16X8X256, 2209, 624),
 )
 
+# the same of arch/mma_sm89.hpp and atom/mma_traits_sm89.hpp: fp8 values lie where 8-bit integers do
+_SM89_ROWS: tuple[tuple[str, _Layouts, int, int], ...] = (
+    ("SM89_16x8x32_F32E4M3E4M3F32_TN", _INT8_16X8X32, 64, 54),
+    ("SM89_16x8x32_F32E4M3E5M2F32_TN", _INT8_16X8X32, 93, 70),
+    ("SM89_16x8x32_F32E5M2E5M2F32_TN", _INT8_16X8X32, 122, 79),
+    ("SM89_16x8x32_F32E5M2E4M3F32_TN", _INT8_16X8X32, 151, 88),
+    ("SM89_16x8x32_F16E4M3E4M3F16_TN", _INT8_16X8X32, 180, 97),
+    ("SM89_16x8x32_F16E4M3E5M2F16_TN", _INT8_16X8X32, 209, 106),
+    ("SM89_16x8x32_F16E5M2E4M3F16_TN", _INT8_16X8X32, 238, 124),
+    ("SM89_16x8x32_F16E5M2E5M2F16_TN", _INT8_16X8X32, 267, 115),
+)
+
 
 def _atom(name: str, layouts: _Layouts, arch_line: int, traits_line: int) -> MmaAtom:
     fields = parse_mma_name(name)
@@ -139,20 +151,24 @@ def _atom(name: str, layouts: _Layouts, arch_line: int, traits_line: int) -> Mma
         layout_b=Layout.parse(layouts.b),
         layout_c=Layout.parse(layouts.c),
         ptx=fields.ptx,
-        source=Source("include/cute/atom/mma_traits_sm80.hpp", traits_line, f"MMA_Traits<{name}>"),
-        ptx_source=Source("include/cute/arch/mma_sm80.hpp", arch_line, name),
+        source=Source(f"include/cute/atom/mma_traits_sm{fields.sm}.hpp", traits_line, f"MMA_Traits<{name}>"),
+        ptx_source=Source(f"include/cute/arch/mma_sm{fields.sm}.hpp", arch_line, name),
         note=layouts.note,
     )
 
 
 MMA_ATOMS: Mapping[str, MmaAtom] = MappingProxyType({row[0]: _atom(*row) for row in _ROWS})
+"""The atoms of SM80."""
+SM89_ATOMS: Mapping[str, MmaAtom] = MappingProxyType({row[0]: _atom(*row) for row in _SM89_ROWS})
+"""The atoms that came with SM89: fp8."""
 
 
 def mma_atom(name: str) -> MmaAtom:
-    """The MMA atom of that name: who holds which cell of A, B and C in which register. SM80 and wgmma.
+    """The MMA atom of that name: who holds which cell of A, B and C in which register.
 
     Errors: UnknownAtomError, with the nearest names.
-    Source: CUTLASS 4.2.0, include/cute/atom/mma_traits_sm80.hpp and mma_traits_sm90_gmma.hpp.
+    Source: CUTLASS 4.2.0, include/cute/atom/mma_traits_sm80.hpp, mma_traits_sm89.hpp and
+            mma_traits_sm90_gmma.hpp.
 
     >>> atom = mma_atom("SM80_16x8x16_F32F16F16F32_TN")
     >>> print(atom.layout_c)
@@ -162,7 +178,7 @@ def mma_atom(name: str) -> MmaAtom:
       ...
     cutecourse.atoms.errors.UnknownAtomError: no MMA atom is called ... Did you mean ...
     """
-    found = MMA_ATOMS.get(name) or WGMMA_ATOMS.get(name)
+    found = MMA_ATOMS.get(name) or SM89_ATOMS.get(name) or WGMMA_ATOMS.get(name)
     if found is None:
-        raise unknown_atom("MMA", name, (*MMA_ATOMS, *WGMMA_ATOMS))
+        raise unknown_atom("MMA", name, (*MMA_ATOMS, *SM89_ATOMS, *WGMMA_ATOMS))
     return found

@@ -27,6 +27,8 @@ char const* type_name() {
   else if constexpr (std::is_same_v<T, int4b_t>) return "s4";
   else if constexpr (std::is_same_v<T, uint4b_t>) return "u4";
   else if constexpr (std::is_same_v<T, uint1b_t>) return "b1";
+  else if constexpr (std::is_same_v<T, float_e4m3_t>) return "e4m3";
+  else if constexpr (std::is_same_v<T, float_e5m2_t>) return "e5m2";
   else static_assert(dependent_false<T>, "a value type without a name here");
 }
 

@@ -1,6 +1,7 @@
 """Ask CUTLASS's C++ headers about atoms and their tilings, and keep the answers as `cutlass.json`.
 
     python tests/atoms/cpp/regenerate.py            # all of it: some minutes of compiling
+    python tests/atoms/cpp/regenerate.py --atoms    # the atoms alone; the random cases keep their answers
     python tests/atoms/cpp/regenerate.py --check    # the same, compared with the file; exit 1 if they differ
 
 It needs nvcc (any CUDA 12 or 13; only its host compiler is used) and PyPI's `nvidia-cutlass`, which carries
@@ -119,6 +120,8 @@ MMA_OPS = {  # op -> (M, N, K)
     "SM80_8x8x16_S32S8U8S32_TN": (8, 8, 16),
     "SM80_8x8x4_F64F64F64F64_TN": (8, 8, 4),
 }
+MMA_ARCHITECTURES = (80, 89)
+"""The headers whose MMA operations are asked about: mma_sm80.hpp, ..."""
 VALUE_TYPES = {"f16": ("half_t", 16), "f32": ("float", 32), "s8": ("int8_t", 8), "f64": ("double", 64)}
 LDMATRIX = [
     "SM75_U32x1_LDSM_N", "SM75_U32x2_LDSM_N", "SM75_U32x4_LDSM_N",
@@ -467,9 +470,22 @@ def refusals(messages: str, lines_before: int) -> dict[int, str]:
     return reasons
 
 
+def mma_operations(include: Path) -> dict[str, tuple[int, str, int]]:
+    """MMA operation -> its line in its arch header, its instruction, the line of its traits.
+
+    The complex ones are no instructions of their own.
+    """
+    found = {}
+    for sm in MMA_ARCHITECTURES:
+        traits = traits_lines(include, f"mma_traits_sm{sm}.hpp", "MMA_Traits")
+        for name, (line, asm) in header_structs(include, f"mma_sm{sm}.hpp").items():
+            if "C64" not in name:
+                found[name] = (line, asm, traits[name])
+    return found
+
+
 def atom_calls(include: Path) -> list[str]:
-    structs = header_structs(include, "mma_sm80.hpp")
-    calls = [f'mma_atom<{name}>("{name}");' for name in structs if "C64" not in name]
+    calls = [f'mma_atom<{name}>("{name}");' for name in mma_operations(include)]
     copies = [*LDMATRIX, "SM75_U32x1_MOVM_T", *PLAIN_COPIES]
     calls += [f'copy_atom<{name}>("{name}");' for name in copies]
     for name in copies:
@@ -484,12 +500,9 @@ def collect(include: Path, nvcc: str, cases: list[dict[str, Any]], *, atoms: boo
     data: dict[str, Any] = {"cutlass": metadata.version("nvidia-cutlass"), "seed": SEED}
     if atoms:
         printed = compile_and_run(atom_calls(include), include, nvcc)
-        structs = header_structs(include, "mma_sm80.hpp")
-        lines = traits_lines(include, "mma_traits_sm80.hpp", "MMA_Traits")
         data["mma_atoms"] = {
-            name: {**printed[name], "asm": asm, "arch_line": line, "traits_line": lines[name]}
-            for name, (line, asm) in structs.items()
-            if name in printed
+            name: {**printed[name], "asm": asm, "arch_line": line, "traits_line": traits_line}
+            for name, (line, asm, traits_line) in mma_operations(include).items()
         }
         data["copy_atoms"] = {k: v for k, v in printed.items() if "bit_layout_src" in v}
         arch = {**header_structs(include, "copy_sm75.hpp"), **header_structs(include, "copy_sm80.hpp")}
@@ -543,12 +556,16 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
+    parser.add_argument("--atoms", action="store_true", help="ask about the atoms alone")
     arguments = parser.parse_args()
     include, nvcc = include_folder(), shutil.which("nvcc")
     if nvcc is None:
         print("regenerate.py needs nvcc on PATH.", file=sys.stderr)
         return 2
-    text = dump(collect(include, nvcc, random_cases()))
+    data = collect(include, nvcc, [] if arguments.atoms else random_cases())
+    if arguments.atoms:
+        data["cases"] = json.loads(DATA.read_text())["cases"]
+    text = dump(data)
     if arguments.check:
         same = DATA.read_text() == text
         print("the data is current" if same else "the data differs from what the headers say now")
