@@ -29,17 +29,17 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
       `${a_stride_1}` their strides, in elements.
     - `${M}` and `${N}` are the extents of the first array. If there are arrays `a` (M, K), `b` (N, K)
       and `c`, then `${M}`, `${N}` and `${K}` are theirs.
-    - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, and `${smem_bytes}` is its dynamic
-      shared memory.
+    - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, `${cluster_0}` to `${cluster_2}` a
+      cluster's, and `${smem_bytes}` is the launch's dynamic shared memory.
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
       tuples flattened.
 
     Errors: SpecError for a kernel without a twin, and for a name that the specification does not fill.
 
-    >>> from cutecourse.kernels import micro_gemm
-    >>> twin(micro_gemm)
+    >>> from cutecourse.kernels import hello_ptx
+    >>> twin(hello_ptx)
     Traceback (most recent call last):
-    cutecourse.kernels.files.SpecError: micro_gemm has no twin in PTX.
+    cutecourse.kernels.files.SpecError: hello_ptx has no twin in PTX.
     """
     spec = kernel if isinstance(kernel, LaunchSpec) else getattr(kernel, "LAUNCH", None)
     if not isinstance(spec, LaunchSpec):
@@ -80,6 +80,7 @@ def twinned() -> tuple[str, ...]:
 def _sizes(spec: LaunchSpec) -> dict[str, int]:
     """What the names in a twin's text stand for."""
     sizes = {f"grid_{axis}": ctas for axis, ctas in enumerate(spec.grid)}
+    sizes |= {f"cluster_{axis}": ctas for axis, ctas in enumerate(spec.cluster)}
     sizes["smem_bytes"] = spec.dynamic_smem
     if isinstance(spec.host, KernelFunction) and spec.host.arguments is not None:
         numbers = [one for one in leaves(spec.host.arguments) if isinstance(one, int)]
