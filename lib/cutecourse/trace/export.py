@@ -34,7 +34,7 @@ from typing import Any
 
 from cutecourse.trace.event import Event
 from cutecourse.trace.history import histories, transfers, waits
-from cutecourse.trace.recording import Recording
+from cutecourse.trace.recorded_launch import RecordedLaunch
 from cutecourse.trace.words import barrier_name, number
 
 __all__ = ["TIME_UNIT", "drawn_arrows", "save_chrome", "to_chrome"]
@@ -61,20 +61,20 @@ _Unit = tuple[_Cta, int | str]
 """A CTA's thread of the file: a warp by its number, or one of `_BESIDE_WARPS`."""
 
 
-def to_chrome(recording: Recording) -> dict[str, Any]:
+def to_chrome(launch: RecordedLaunch) -> dict[str, Any]:
     """The trace as the format's JSON object: `traceEvents` and what is said about them.
 
     Units:      `ts` and `dur` in instructions issued (`TIME_UNIT`).
     Simplified: a wait, transfer or MMA that the trace does not see the end of lasts until the trace's end;
                 its `args` say so.
     """
-    return _Export(recording).document()
+    return _Export(launch).document()
 
 
-def save_chrome(recording: Recording, path: str | Path) -> Path:
-    """Write `to_chrome(recording)` to a file, compressed if its name ends in `.gz`, and return its path."""
+def save_chrome(launch: RecordedLaunch, path: str | Path) -> Path:
+    """Write `to_chrome(launch)` to a file, compressed if its name ends in `.gz`, and return its path."""
     path = Path(path)
-    text = json.dumps(to_chrome(recording), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(to_chrome(launch), allow_nan=False, separators=(",", ":"))
     if path.suffix == ".gz":
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
     else:
@@ -82,11 +82,11 @@ def save_chrome(recording: Recording, path: str | Path) -> Path:
     return path
 
 
-def drawn_arrows(recording: Recording) -> list[tuple[int, str, int, str]]:
+def drawn_arrows(launch: RecordedLaunch) -> list[tuple[int, str, int, str]]:
     """The arrows of the file: begin and name of the slice that each leaves, and of the one it leads to."""
     return [
         (one.begin, one.name, other.begin, other.name)
-        for _, _, way in _Export(recording).flows
+        for _, _, way in _Export(launch).flows
         for (_, one), (_, other) in pairwise(way)
     ]
 
@@ -101,9 +101,9 @@ class _Slice:
 
 
 class _Export:
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
-        self.end = max((event.time for event in recording), default=0) + 1
+    def __init__(self, launch: RecordedLaunch) -> None:
+        self.launch = launch
+        self.end = max((event.time for event in launch), default=0) + 1
         self.slices: list[_Slice] = []
         self.flows: list[tuple[str, str, list[tuple[int, _Slice]]]] = []
         self.instants: list[tuple[_Unit, str, int, str, dict[str, Any]]] = []
@@ -131,12 +131,12 @@ class _Export:
         return made
 
     def _of(self, kind: str) -> list[Event]:
-        return [event for event in self.recording if event.kind == kind]
+        return [event for event in self.launch if event.kind == kind]
 
     def _issues(self) -> None:
         """One slice for what a warp issues at one time: a flow has to find the slice that it starts in."""
         together: dict[tuple[_Unit, int], list[Event]] = defaultdict(list)
-        for event in self.recording:
+        for event in self.launch:
             if event.kind in _ISSUES:
                 together[_unit(event), event.time].append(event)
         for (unit, time), events in together.items():
@@ -145,7 +145,7 @@ class _Export:
             self.issuing.update((event.index, made) for event in events)
 
     def _waits(self) -> None:
-        for wait in waits(self.recording):
+        for wait in waits(self.launch):
             unit = ((wait.cluster, wait.rank), "barriers" if wait.warp is None else wait.warp)
             over = wait.end is not None
             end = self.end if wait.end is None else wait.end
@@ -157,7 +157,7 @@ class _Export:
             self._add(unit, name, wait.begin, max(end, wait.begin + 1), "wait", **args)
 
     def _transfers(self) -> None:
-        for transfer in transfers(self.recording):
+        for transfer in transfers(self.launch):
             issue = transfer.issue
             if issue.data["operation"] == "prefetch":  # it moves nothing that a trace sees arrive
                 continue
@@ -186,7 +186,7 @@ class _Export:
 
     def _commits(self) -> None:
         """A commit lasts until its last arrival; those of one thread and instruction arrive in order."""
-        events = [event for event in self.recording if event.kind == "mma.commit"]
+        events = [event for event in self.launch if event.kind == "mma.commit"]
         places = {_thread(event) for event in events}
         arrivals: dict[tuple[Any, ...], dict[int, deque[Event]]] = {place: {} for place in places}
         for event in self._of("mbarrier.arrive"):
@@ -230,7 +230,7 @@ class _Export:
 
     def _rest(self) -> None:
         together: dict[tuple[_Unit, int], list[Event]] = defaultdict(list)
-        for event in self.recording:
+        for event in self.launch:
             outcome = event.data.get("outcome", "passed")
             if event.kind in _ISSUES or event.kind in _IN_SLICES or outcome != "passed":
                 continue
@@ -244,7 +244,7 @@ class _Export:
 
     def _counters(self) -> None:
         offsets: dict[tuple[_Cta, str], set[int]] = defaultdict(set)
-        barriers = histories(self.recording)
+        barriers = histories(self.launch)
         for history in barriers:
             offsets[(history.cluster, history.rank), _barrier(history.name, history.offset)].add(
                 history.offset
@@ -328,20 +328,20 @@ class _Export:
                     "args": {series: value},
                 }
             )
-        recording = self.recording
+        launch = self.launch
         return {
             "traceEvents": events,
             "displayTimeUnit": "ms",
             "otherData": {
                 "timeUnit": TIME_UNIT,
-                "title": recording.title,
-                "kernel": recording.kernel,
-                "device": recording.device,
-                "grid": str(recording.grid),
-                "block": str(recording.block),
-                "cluster": str(recording.cluster),
-                "seed": recording.seed,
-                "events": len(recording),
+                "title": launch.title,
+                "kernel": launch.kernel,
+                "device": launch.device,
+                "grid": str(launch.grid),
+                "block": str(launch.block),
+                "cluster": str(launch.cluster),
+                "seed": launch.seed,
+                "events": len(launch),
             },
         }
 
@@ -380,8 +380,8 @@ class _Export:
         return {used: len(pids) + 1 + place for place, used in enumerate(sorted(self._units(), key=order))}
 
     def _names(self, pids: dict[_Cta, int], tids: dict[tuple[_Unit, int], int]) -> Iterable[dict[str, Any]]:
-        blocks = {(event.cluster, event.rank): event.block for event in self.recording}
-        clustered = self.recording.cluster != (1, 1, 1)
+        blocks = {(event.cluster, event.rank): event.block for event in self.launch}
+        clustered = self.launch.cluster != (1, 1, 1)
         for cta, pid in pids.items():
             cluster, rank = cta
             name = f"CTA {blocks[cta]}" if cta in blocks else "CTA"

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from cutecourse.trace.event import KINDS, Event, TraceError, block_of
-from cutecourse.trace.recording import Recording
+from cutecourse.trace.recorded_launch import RecordedLaunch
 from cutecourse.trace.snapshot import find_variable
 from cutecourse.trace.touches import Touch, touches
 
@@ -39,7 +39,7 @@ def kinds_named(*names: str) -> frozenset[str]:
 
 
 def conditions(
-    recording: Recording,
+    launch: RecordedLaunch,
     *,
     kind: str | Collection[str] | None,
     cluster: Numbers | None,
@@ -59,9 +59,9 @@ def conditions(
     if kind is not None:
         kinds = kinds_named(*([kind] if isinstance(kind, str) else kind))
         found.append(lambda event: event.kind in kinds)
-    ctas = recording.cluster[0] * recording.cluster[1] * recording.cluster[2]
-    grid = recording.grid[0] * recording.grid[1] * recording.grid[2]
-    threads = recording.block[0] * recording.block[1] * recording.block[2]
+    ctas = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
+    grid = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
     limits = {
         "cluster": max(grid // ctas, 1),
         "rank": ctas,
@@ -75,13 +75,13 @@ def conditions(
         if asked is not None:
             found.append(_among(name, asked, limits[name]))
     if block is not None:
-        wanted = _block(recording, block)
+        wanted = _block(launch, block)
         found.append(lambda event: event.block == wanted)
     if barrier is not None:
-        found.append(_of_barrier(recording, barrier))
+        found.append(_of_barrier(launch, barrier))
     for space, asked in (("shared", smem), ("tensor", tmem), ("global", gmem)):
         if asked is not None:
-            found.append(_in_memory(recording, _READERS[space](recording, asked), space))
+            found.append(_in_memory(launch, _READERS[space](launch, asked), space))
     return found
 
 
@@ -95,18 +95,18 @@ def _among(name: str, asked: Any, limit: int | None) -> Condition:
     return lambda event: getattr(event, name) in numbers
 
 
-def _block(recording: Recording, asked: int | Sequence[int]) -> tuple[int, int, int]:
+def _block(launch: RecordedLaunch, asked: int | Sequence[int]) -> tuple[int, int, int]:
     wanted = block_of(asked)
-    if not all(0 <= part < extent for part, extent in zip(wanted, recording.grid, strict=True)):
-        raise TraceError(f"block={wanted} is not in the grid {recording.grid}.")
+    if not all(0 <= part < extent for part, extent in zip(wanted, launch.grid, strict=True)):
+        raise TraceError(f"block={wanted} is not in the grid {launch.grid}.")
     return wanted
 
 
-def _of_barrier(recording: Recording, asked: str | int) -> Condition:
+def _of_barrier(launch: RecordedLaunch, asked: str | int) -> Condition:
     """Return whether an event is about a barrier, given by name, offset, or address with the CTA's rank."""
     known = {
         (barrier["name"], barrier["offset"], barrier["rank"])
-        for event in (*recording.all_events, *recording)
+        for event in (*launch.all_events, *launch)
         if (barrier := event.data.get("barrier")) is not None
     }
     if isinstance(asked, str):
@@ -131,8 +131,8 @@ def _of_barrier(recording: Recording, asked: str | int) -> Condition:
     return condition
 
 
-def _in_memory(recording: Recording, meets: Callable[[Touch], bool], space: str) -> Condition:
-    by_index = {event.index: event for event in recording.all_events}
+def _in_memory(launch: RecordedLaunch, meets: Callable[[Touch], bool], space: str) -> Condition:
+    by_index = {event.index: event for event in launch.all_events}
     return lambda event: any(touch.space == space and meets(touch) for touch in touches(event, by_index))
 
 
@@ -144,29 +144,29 @@ def _range(what: str, asked: Any) -> tuple[int, int]:
     raise TraceError(f"{what}={asked!r}: give a number, or a range such as range(0, 64).")
 
 
-def _smem(recording: Recording, asked: Any) -> Callable[[Touch], bool]:
+def _smem(launch: RecordedLaunch, asked: Any) -> Callable[[Touch], bool]:
     rank, where = asked if isinstance(asked, tuple) and len(asked) == 2 else (None, asked)
     if isinstance(where, str):
-        first, stop = find_variable(recording.variables, where)
+        first, stop = find_variable(launch.variables, where)
     else:
         first, stop = _range("smem", where)
     return lambda touch: touch.meets(first, stop) and rank in (None, touch.rank)
 
 
-def _tmem(_: Recording, asked: Any) -> Callable[[Touch], bool]:
+def _tmem(_: RecordedLaunch, asked: Any) -> Callable[[Touch], bool]:
     lanes, columns = asked if isinstance(asked, tuple) and len(asked) == 2 else (range(128), asked)
     low, high = _range("tmem lanes", lanes)
     first, stop = _range("tmem", columns)
     return lambda touch: touch.meets(first, stop) and touch.lanes[0] < high and low < touch.lanes[1]
 
 
-def _gmem(recording: Recording, asked: Any) -> Callable[[Touch], bool]:
+def _gmem(launch: RecordedLaunch, asked: Any) -> Callable[[Touch], bool]:
     name, where = asked if isinstance(asked, tuple) and len(asked) == 2 else (asked, range(1 << 62))
     first, stop = _range("gmem", where)
-    by_index = {event.index: event for event in recording.all_events}
+    by_index = {event.index: event for event in launch.all_events}
     known: Mapping[str, None] = dict.fromkeys(
         touch.name
-        for event in recording.all_events
+        for event in launch.all_events
         for touch in touches(event, by_index)
         if touch.space == "global" and touch.name is not None
     )

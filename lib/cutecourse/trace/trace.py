@@ -11,7 +11,7 @@ from typing import Any
 from cutecourse.trace import export, history
 from cutecourse.trace.event import KINDS, Event, TraceError, plain
 from cutecourse.trace.filters import Numbers, conditions, kinds_named
-from cutecourse.trace.recording import Recording
+from cutecourse.trace.recorded_launch import RecordedLaunch
 from cutecourse.trace.snapshot import Snapshot
 from cutecourse.trace.touches import Touch, touches
 from cutecourse.trace.words import Table, number, place
@@ -23,8 +23,8 @@ _HEAD = ("#", "time", "CTA", "warp", "line", "event")
 
 
 @dataclass(frozen=True, repr=False)
-class Trace(Recording):
-    """A recording of a launch, with what can be asked of it.
+class Trace(RecordedLaunch):
+    """A recorded launch that answers questions: filters, histories, snapshots of memory, tables and files.
 
     Filters (`of`, `where`) give a smaller trace, in which events keep their index. Times count the
     instructions that the machine had issued: they order events, and tell nothing of a GPU's time.

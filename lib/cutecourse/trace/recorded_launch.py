@@ -9,11 +9,11 @@ from cutecourse.trace.event import Event
 from cutecourse.trace.snapshot import Replay
 from cutecourse.trace.words import number
 
-__all__ = ["Recording"]
+__all__ = ["RecordedLaunch"]
 
 
 @dataclass(frozen=True, repr=False)
-class Recording:
+class RecordedLaunch:
     """The events of one launch, oldest first, and which launch it was."""
 
     events: tuple[Event, ...]
