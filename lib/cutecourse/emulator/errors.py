@@ -1,13 +1,13 @@
-"""Errors of the emulator, and the hazards that they end a launch with.
+"""Errors of the emulator, and the hazards for which they end a launch.
 
-An error says which kernel, PTX line, block, warp and lane, and what to do. A hazard is a mistake of a kernel.
-Its error class states it once: the name, how grave it is, what it is (the class's docstring unless `what`
-says more) and why it has this severity. `HAZARDS` is computed from the classes. The severities are
+An error names the kernel, PTX line, block, warp and lane, and says what to do. A hazard is a mistake in a
+kernel. Its error class states it once: its name, its severity, a description (the class's docstring unless
+`what` says more) and the reason for the severity. `HAZARDS` is computed from the classes. The severities are
 
-error    the launch ends: on hardware the result could be another, or the kernel could hang or fault
-warning  the launch goes on: the result is defined, and very likely not the one that was meant
-note     the launch goes on: the document asks for something that the program leaves out, and what ptxas or
-         the hardware does makes up for it
+error    the launch ends: on hardware the result could differ, or the kernel could hang or fault
+warning  the launch goes on: the result is defined, but very likely not the intended one
+note     the launch goes on: the program leaves out something that the document asks for, but ptxas or the
+         hardware makes up for it
 
 Sources: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations
          (#tcgen05-memory-consistency-model); mbarrier
@@ -96,22 +96,22 @@ SEVERITIES = ("error", "warning", "note", "off")
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """A mistake in a kernel, and its severity unless a launch chooses another one."""
+    """A mistake in a kernel, with its default severity; a launch may choose another one."""
 
     name: str
     severity: str
     """"error", "warning" or "note"."""
     why: str
-    """Why it has this severity."""
+    """The reason for this severity."""
     what: str = ""
     fixed: bool = False
     """True if a launch cannot choose another severity, because it could not go on."""
     kind: type[EmulatorError] | None = None
-    """The class of the error that ends a launch, its own alone."""
+    """The error class that ends a launch for this hazard and no other."""
 
     @property
     def error(self) -> str:
-        """The name of that class."""
+        """The name of the error class."""
         return "" if self.kind is None else self.kind.__name__
 
 
@@ -122,10 +122,10 @@ HAZARDS: dict[str, Hazard] = {}
 class EmulatorError(CourseError):
     """Something is wrong with a kernel or its launch.
 
-    `kernel`, `line` (of the PTX text), `block` (x, y, z), `rank` (the CTA's in its cluster, where there are
-    several), `warp` (its rank in the block), `lane`, `address` and `allocation` (its name) are None where
-    they do not apply. `source` is the line of the source language, where the text has `.loc`. `trace` is what
-    happened until then, of a launch with a recorder.
+    `kernel`, `line` (of the PTX text), `block` (x, y, z), `rank` (the CTA's in its cluster, if that has
+    several CTAs), `warp` (its rank in the block), `lane`, `address` and `allocation` (its name) are None if
+    they do not apply. `source` is the line of the source language, if the text has `.loc`. `trace` holds the
+    events up to the error, for a launch with a recorder.
     """
 
     hazard: ClassVar[Hazard]
@@ -166,7 +166,7 @@ class EmulatorError(CourseError):
         super().__init__(self._message())
 
     def locate(self, module: Module) -> None:
-        """Say the line of the source language too, where the text has one for the line of PTX."""
+        """Add the line of the source language to the message, if the text has one for the PTX line."""
         if self.source is None:
             self.source = source_of(module, self.line)
             self.args = (self._message(),)
@@ -302,7 +302,7 @@ class BarrierStateError(BarrierError):
 
 
 class OpenPhase(EmulatorError):
-    """A block ended, and an mbarrier had got bytes that nobody expects, or expected some that never came."""
+    """A block ended while an mbarrier had bytes that nobody expected, or expected bytes that never came."""
 
     hazard = Hazard(
         "open phase",
@@ -461,7 +461,7 @@ class SameValueWritten(EmulatorError):
 
 
 class ReadBeforeWait(EmulatorError):
-    """Bytes that an asynchronous copy writes were used by someone who has not waited for the copy."""
+    """Bytes that an asynchronous copy writes were used without a wait for the copy."""
 
     hazard = Hazard(
         "read before its wait",
@@ -485,7 +485,7 @@ class StageReusedEarly(EmulatorError):
 
 
 class OperandLayoutMismatch(EmulatorError):
-    """A matrix in shared memory is read by another layout than the one in which a copy wrote it."""
+    """A matrix in shared memory is read in another layout than the one in which a copy wrote it."""
 
     hazard = Hazard(
         "another layout",
@@ -497,7 +497,7 @@ class OperandLayoutMismatch(EmulatorError):
 
 
 class OperandReadTwice(EmulatorError):
-    """One operand of a tcgen05.mma or wgmma has the same bytes of shared memory at several places."""
+    """One operand of a tcgen05.mma or wgmma uses the same bytes of shared memory in several places."""
 
     hazard = Hazard(
         "operand read twice",
@@ -530,7 +530,7 @@ class OperandOutsideTensor(EmulatorError):
 
 
 class ReductionMismatch(EmulatorError):
-    """The columns of A and the rows of B that a tcgen05.mma or wgmma multiplies are not of one k."""
+    """The columns of A and the rows of B that a tcgen05.mma or wgmma multiplies differ in their k."""
 
     hazard = Hazard(
         "another k",
@@ -543,7 +543,7 @@ class ReductionMismatch(EmulatorError):
 
 
 class UnreadLoad(EmulatorError):
-    """Bytes that a copy brought were overwritten, or the block ended, and nobody had read them."""
+    """Bytes that a copy brought were overwritten, or the block ended, before anything read them."""
 
     hazard = Hazard(
         "loaded and never read",
@@ -701,7 +701,7 @@ class TensorMemoryLoadUnderWay(TensorMemoryHazard):
 
 
 class LoadNotWaitedFor(TensorMemoryHazard):
-    """A write to tensor memory behind a tcgen05.ld that only the use of its register has ended."""
+    """A write to tensor memory after a tcgen05.ld that has ended only by the use of its register."""
 
     hazard = Hazard(
         "load not waited for",
@@ -727,7 +727,7 @@ class MissingFenceAfter(TensorMemoryHazard):
 
 
 class MissingFenceBefore(TensorMemoryHazard):
-    """Tensor memory is used that a warp has used without tcgen05.fence::before_thread_sync since."""
+    """Tensor memory is used after a warp that has executed no tcgen05.fence::before_thread_sync since."""
 
     hazard = Hazard(
         "no fence before",
@@ -740,7 +740,7 @@ class MissingFenceBefore(TensorMemoryHazard):
 
 
 class FreedByAnotherWarp(TensorMemoryError):
-    """Another warp than that of the tcgen05.alloc executes a tcgen05.dealloc or relinquish_alloc_permit."""
+    """A warp that did not execute the tcgen05.alloc executes a tcgen05.dealloc or relinquish_alloc_permit."""
 
     hazard = Hazard(
         "another warp frees",
@@ -801,7 +801,7 @@ class RegisterPoolError(EmulatorError):
 
 
 class SetmaxnregIgnored(EmulatorError):
-    """A kernel has setmaxnreg and does not say how many registers its warps start with."""
+    """A kernel uses setmaxnreg but does not say how many registers its warps start with."""
 
     hazard = Hazard(
         "setmaxnreg ignored",
