@@ -35,7 +35,7 @@ class Note:
     block: tuple[int, int, int]
     warp: int
     source: SourceLine | None = None
-    """The line of the source language, where the text has `.loc`."""
+    """The line of the source language, if the text has `.loc`."""
     count: int = 1
 
     def __str__(self) -> str:

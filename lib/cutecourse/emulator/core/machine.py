@@ -30,7 +30,7 @@ class Parameters:
     data: bytes
     offsets: dict[str, int]
     tensor_maps: dict[bytes, Any] = field(default_factory=dict)
-    """The tensor maps among them, by the token that stands for each."""
+    """The tensor maps among the parameters, each by its token."""
 
 
 class Sleep(Protocol):

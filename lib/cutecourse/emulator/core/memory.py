@@ -47,7 +47,7 @@ _GAP = 1 << 16
 
 @dataclass(eq=False)
 class Allocation:
-    """A range of addresses with bytes behind it."""
+    """A range of addresses and its bytes."""
 
     name: str
     space: str

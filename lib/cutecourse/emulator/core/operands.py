@@ -106,7 +106,7 @@ class Operands:
         if kind not in KINDS:
             self.unsupported(f"{operand} as .{kind}, that is with {kind.lstrip('usbf')} bits")
 
-    def read(self, operand: Operand, kind: str) -> int:  # noqa: RET503 - what it ends in raises
+    def read(self, operand: Operand, kind: str) -> int:  # noqa: RET503 - its last call raises
         """The slot from which an operand is read as a kind."""
         self._known(kind, operand)
         if isinstance(operand, IntLiteral):
@@ -138,7 +138,7 @@ class Operands:
                 return slot
         self.invalid(f"{operand} cannot be read as .{kind}")
 
-    def _read_register(self, register: Register, kind: str) -> int:  # noqa: RET503 - what it ends in raises
+    def _read_register(self, register: Register, kind: str) -> int:  # noqa: RET503 - its last call raises
         width = KINDS[kind][0]
         if register.bits == width:
             return self.program.rows.slot(kind, ("reg", *self._row(register)))
@@ -154,7 +154,7 @@ class Operands:
         count = register.bits // KINDS[kind][0]
         return [self.program.rows.slot(kind, ("part", *row, position)) for position in range(count)]
 
-    def write(self, operand: Operand, kind: str) -> int:  # noqa: RET503 - what it ends in raises
+    def write(self, operand: Operand, kind: str) -> int:  # noqa: RET503 - its last call raises
         """The slot to which an operand is written as a kind; `_` gives a row that nobody reads."""
         self._known(kind, operand)
         if isinstance(operand, Sink):
@@ -204,7 +204,7 @@ class Operands:
             self.invalid(f"the integer {value} where a .{kind} number is needed: write 0f... or 0d...")
         return value & ((1 << width) - 1)
 
-    def _bits_of_float(self, literal: FloatLiteral, kind: str) -> int:  # noqa: RET503 - what it ends in raises
+    def _bits_of_float(self, literal: FloatLiteral, kind: str) -> int:  # noqa: RET503 - its last call raises
         width = KINDS[kind][0]
         if literal.bits == width:
             return literal.value

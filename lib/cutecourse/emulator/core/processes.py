@@ -240,7 +240,7 @@ def _work(scheduler: Scheduler, parts: Sequence[int], answer: Connection) -> Non
     try:
         for number in parts:
             scheduler.run(scheduler.parts[number])
-    except BaseException:  # noqa: BLE001 - it comes again where the parts are run once more
+    except BaseException:  # noqa: BLE001 - the first process runs these parts again and raises it
         return
     every = list(enumerate(machine.memory.allocations))
     answer.send(

@@ -105,7 +105,7 @@ class Site(Operands):
             self.unsupported(f"it needs one of the modifiers {', '.join('.' + n for n in names)}")
         return found
 
-    def type(self, *allowed: str) -> str:  # noqa: RET503 - what it ends in raises
+    def type(self, *allowed: str) -> str:  # noqa: RET503 - its last call raises
         """Take the first modifier that is a type, such as "s32"; only one of `allowed` if any are given."""
         for modifier in self.modifiers:
             if type_bits(modifier) is not None or modifier in KINDS or modifier in allowed:

@@ -50,7 +50,7 @@ _IN_PARAM = _number(PARAM_WINDOW)
 
 
 class Part:
-    """Some lanes of an access and where their words lie.
+    """Some lanes of an access and the places of their words.
 
     `words[index]` are the words: shape of `index`, and a last axis of the vector's words if it has several.
     `lanes` are flattened lanes, or None when `index` has shape (n, 32) and covers all lanes in order.

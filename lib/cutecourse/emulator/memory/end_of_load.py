@@ -91,7 +91,7 @@ def _tells(found: Instruction) -> bool:
 
 
 def _read(found: Instruction) -> tuple[Operand, ...]:
-    """The operands that an instruction reads: all behind the first, and the first where it is an address."""
+    """The operands that an instruction reads: all after the first, and the first if it is an address."""
     if found.operands and isinstance(found.operands[0], Address):
         return found.operands
     return found.operands[1:]
