@@ -9,7 +9,7 @@ from typing import Any, Self, SupportsIndex, TypeAlias
 
 from .dynamic import Dynamic
 from .errors import OperandError
-from .int_tuple import flatten_to_tuple, is_int, pretty_str
+from .int_tuple import flatten_to_tuple, is_int, is_node, pretty_str
 
 __all__ = ["ArithTuple", "E", "ScaledBasis", "Stride", "StrideLeaf"]
 
@@ -32,7 +32,7 @@ class ArithTuple(tuple[Any, ...]):
 
     def __new__(cls, elements: Sequence[Any] = ()) -> Self:
         """Make nested tuples vectors too."""
-        return super().__new__(cls, (_as_arith(element) for element in elements))
+        return super().__new__(cls, [_as_arith(element) for element in elements])
 
     def __add__(self, other: Any) -> Any:
         return add_strides(self, other)
@@ -172,6 +172,8 @@ def add_strides(a: Any, b: Any) -> Any:
 
     An integer other than 0 has no coordinate to be added to.
     """
+    if type(a) is int and type(b) is int:  # nearly every call
+        return a + b
     if isinstance(a, ScaledBasis):
         a = a.as_arith_tuple()
     if isinstance(b, ScaledBasis):
@@ -189,7 +191,7 @@ def add_strides(a: Any, b: Any) -> Any:
                 operands=(("a", a), ("b", b)),
                 rule="a layout steps either through memory or through coordinates, not both",
             )
-        return ArithTuple(vector)
+        return vector if isinstance(vector, ArithTuple) else ArithTuple(vector)
     return a + b
 
 
@@ -198,7 +200,7 @@ def _pad(vector: tuple[Any, ...], width: int) -> tuple[Any, ...]:
 
 
 def _as_arith(element: Any) -> Any:
-    return ArithTuple(element) if isinstance(element, tuple) else element
+    return ArithTuple(element) if is_node(element) else element
 
 
 def stride_str(stride: Any) -> str:

@@ -265,7 +265,7 @@ def elem_less(a: Any, b: Any) -> bool:
 
 def has_underscore(coord: Any) -> bool:
     """Tell whether a coordinate keeps a mode (holds a `None`, CuTe's underscore)."""
-    return any(leaf is None for leaf in flatten_to_tuple(coord))
+    return coord is None or (is_node(coord) and any(leaf is None for leaf in flatten_to_tuple(coord)))
 
 
 def with_zeros(coord: Any) -> Any:

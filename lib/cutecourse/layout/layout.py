@@ -354,6 +354,8 @@ class _Mismatch(Exception):
 
 
 def _apply(crd: Any, shape: Any, stride: Any) -> Any:
+    if type(crd) is int and type(shape) is int:  # nearly every call
+        return crd * stride
     if is_node(crd):
         if not is_node(shape):
             raise _Mismatch(f"{pretty_str(crd)} is given for the single extent {shape}")
@@ -368,8 +370,9 @@ def _apply(crd: Any, shape: Any, stride: Any) -> Any:
             if position == len(shape) - 1:
                 part, crd = crd, 0
             else:
-                extent = product(s)
-                part, crd = crd - extent * quotient(crd, extent), quotient(crd, extent)
+                extent = s if type(s) is int else product(s)
+                left = quotient(crd, extent)
+                part, crd = crd - extent * left, left
             parts.append(_apply(part, s, d))
     else:
         if isinstance(crd, bool) or not isinstance(crd, int):
