@@ -8,11 +8,15 @@ large for the emulator.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from kernels import test_umma_numbers, test_umma_tile_broken, test_umma_tma_broken
 
+from cutecourse.emulator import EmulatorError
+from cutecourse.emulator.errors import BarrierCountError, StageReusedEarly
 from cutecourse.kernels import (
     LaunchSpec,
     SpecError,
@@ -36,9 +40,15 @@ from cutecourse.kernels import (
     transpose_swizzled,
     transpose_wide,
     twin,
+    umma_broken,
+    umma_tile,
+    umma_tile_broken,
+    umma_tma_broken,
     wgmma_one,
 )
 from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.faults import changed_text
+from cutecourse.kernels.twin_edits import CHANGES
 from cutecourse.kernels.twinning import twins
 from cutecourse.runtime import compile as compile_kernel
 from cutecourse.runtime import run
@@ -64,6 +74,7 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "transpose_padded": lambda: [transpose_padded.spec(96, 32)],
     "transpose_swizzled": lambda: [transpose_swizzled.spec(32, 128)],
     "transpose_wide": lambda: [transpose_wide.spec(64, 64)],
+    "umma_tma_multicast": lambda: [umma_tma_broken.LAUNCH],
     "wgmma_one": lambda: [wgmma_one.spec(128, 192)],
 }
 LONG: dict[str, Callable[[], list[LaunchSpec]]] = {
@@ -172,6 +183,67 @@ def test_twin__gives_what_its_kernel_gives(name: str, device: str) -> None:
         assert {note.hazard.name for note in kernel.notes} <= LEFT_OUT
         if traced:
             assert steps(kernel.trace) == steps(by_hand.trace)
+
+
+# What the tests of the faults say that the emulator reports. The seed decides whether a reused stage shows
+# where its bytes land or at its barrier.
+REPORTED: dict[ModuleType, dict[str, Any]] = {
+    umma_tile_broken: test_umma_tile_broken.REPORTS,
+    umma_tma_broken: {
+        names[0]: kind for names, (_, kind, _) in test_umma_tma_broken.REPORTS.items() if len(names) == 1
+    },
+    umma_broken: {name: kind for name, (kind, _) in test_umma_numbers.REPORTS.items()}
+    | {"stage_reused": (StageReusedEarly, BarrierCountError)},
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "fault"),
+    [
+        pytest.param(module, fault, id=f"{module.__name__.rpartition('.')[2]}-{fault}")
+        for module, kinds in REPORTED.items()
+        for fault in kinds
+    ],
+)
+def test_twin_with_a_fault__is_reported_as_its_kernel_is(module: ModuleType, fault: str) -> None:
+    spec = twin(module.broken(fault))
+    with pytest.raises(EmulatorError) as report:
+        run(spec, device="emulator", **arguments_of(spec))
+    assert isinstance(report.value, REPORTED[module][fault])
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        *((name, number) for name, changes in CHANGES.items() for number in range(len(changes))),
+        ("umma_tile", None),
+    ],
+)
+def test_twin_of_a_changed_text__does_what_the_changed_kernel_does(name: str, number: int | None) -> None:
+    module = kernel_module(name)
+    if number is None:  # the one fault that breaks no rule
+        spec = umma_tile_broken.broken("every_k_tile_cleared")
+    elif CHANGES[name][number][2]:
+        right, wrong, _ = CHANGES[name][number]
+        spec = module.LAUNCH.with_text(changed_text(module, [(right, wrong)]))
+    else:  # sizes and cluster, which the twin takes from the launch
+        spec = umma_tma_broken.LAUNCH
+    ended: list[Any] = []
+    for one in (spec, twin(spec)):
+        try:
+            ran = run(one, device="emulator", **arguments_of(one))
+        except EmulatorError as report:
+            ended.append(type(report))
+        else:
+            notes = {note.hazard.name for note in ran.notes} - LEFT_OUT
+            ended.append((ran["c"].tobytes(), notes))
+    assert ended[0] == ended[1]
+
+
+def test_twin__says_that_it_does_not_know_a_change() -> None:
+    text = changed_text(umma_tile, [("THREADS = 128\n", "THREADS = 256\n")])
+    with pytest.raises(SpecError, match="this change is not known"):
+        twin(umma_tile.LAUNCH.with_text(text))
 
 
 @pytest.mark.parametrize("name", twins())

@@ -1,4 +1,4 @@
-"""Where no compiler is installed, everything about a kernel works but its compile."""
+"""Where no compiler is installed, everything about a kernel works but its compile, and its twin runs."""
 
 from __future__ import annotations
 
@@ -68,26 +68,63 @@ present = [name for name in sys.modules if name.partition(".")[0] in ("cutlass",
 assert not present and not any(name.startswith("cutecourse.kernels.sources.") for name in sys.modules)
 """
 
+_TWINS = """
+from cutecourse.dtypes import encode
+from cutecourse.kernels import twin, umma_broken, umma_tma_broken
+from cutecourse.kernels.twinning import twins
+from cutecourse.runtime import compile
+
+MISSING = {"cutedsl": "the CuTe DSL", "numba": "numba-cuda"}
+random = np.random.default_rng(3)
+for name in twins():
+    spec = importlib.import_module(f"cutecourse.kernels.{name}").LAUNCH
+    arrays = {
+        argument: encode(random.integers(-8, 9, param.extents).astype(np.float32), param.dtype)
+        for argument, param in spec.arguments.items()
+    }
+    ran = run(spec, device="emulator", **arrays)
+    because = f"PTX written by hand, because {MISSING[spec.front]} is not installed"
+    assert ran.record.rows()[0] == ("kernel", f"{spec.name} ({because})"), ran.record
+    assert ran.record.line().endswith(f": {because}"), ran.record.line()
+    assert (ran.record.front, ran.record.missing) == ("ptx", MISSING[spec.front])
+    assert ran.ptx == twin(spec).ptx
+    assert any(not np.array_equal(ran[argument], given) for argument, given in arrays.items()), name
+    if name.startswith(("umma", "micro_gemm")):
+        product = ran["a"].astype(np.float32) @ ran["b"].astype(np.float32).T
+        assert np.array_equal(ran["c"], product), name
+faulty = umma_tma_broken.small("parity_flipped"), umma_broken.broken("never_cleared")
+for spec in faulty:
+    assert compile(spec).ptx == twin(spec).ptx
+    assert compile(spec, target="sm_103a").ptx == twin(spec).ptx.replace("sm_100a", "sm_103a")
+"""
+
 _RUNS = """
-from cutecourse.kernels import stamp_layout, umma_broken, umma_gemm, umma_tile
+from cutecourse.kernels import stamp_layout, umma_parts, umma_tile
 
 one = np.zeros(4, np.int32)
 c = np.zeros((128, 128), np.float32)
 a = np.zeros((128, 256), np.float16)
+changed = str(source(umma_tile)).replace("[None, None, k_block]", "[None, None, 0]")
+changed = umma_tile.LAUNCH.with_text(changed)
+stamp = stamp_layout.LAUNCH.with_text(str(source(stamp_layout)).replace("cuda.grid(1)", "cuda.grid(1) + 1"))
+no_dsl = "the CuTe DSL cannot be imported (cutlass is not installed)"
 for spec, arrays, says in (
-    (stamp_layout, dict(out=one, shape=one, stride=one), "numba-cuda cannot be imported"),
-    (umma_tile, dict(a=a, b=a, c=c), "the CuTe DSL cannot be imported (cutlass is not installed)"),
+    (stamp, dict(out=one, shape=one, stride=one), ["numba-cuda cannot be imported"]),
+    (changed, dict(a=a, b=a, c=c), [no_dsl, "umma_tile has a twin in PTX", "this change is not known"]),
+    (umma_parts, dict(a=a, b=a, c=c), [no_dsl, "umma_parts has no twin in PTX"]),
 ):
     try:
         run(spec, device="emulator", **arrays)
     except CompileError as error:
-        assert says in str(error), error
+        assert all(part in str(error) for part in says), error
     else:
         raise AssertionError("it was compiled")
 """
 
 
-@pytest.mark.parametrize("then", [_READS, _RUNS], ids=["reads", "says-which-compiler-is-missing"])
+@pytest.mark.parametrize(
+    "then", [_READS, _TWINS, _RUNS], ids=["reads", "runs-its-twin", "says-which-compiler-is-missing"]
+)
 def test_without_compilers__a_kernel(then: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _NO_COMPILERS + then],

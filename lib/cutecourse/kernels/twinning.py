@@ -8,6 +8,7 @@ from types import ModuleType
 
 from cutecourse.kernels.files import KernelFunction, SpecError
 from cutecourse.kernels.spec import LaunchSpec, leaves
+from cutecourse.kernels.twin_edits import edited
 
 __all__ = ["TWINS", "twin", "twin_text", "twinned", "twins"]
 
@@ -22,7 +23,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     """A kernel's twin: the same launch and the same parameters, with PTX that was written by hand.
 
     kernel   a kernel module (with `LAUNCH`), or a specification. The text is `twins/NAME.ptx`, where NAME is
-             the kernel's file, so one text serves all specifications. The twin's name ends in `_ptx`.
+             the kernel's function, so one text serves all specifications. The twin's name ends in `_ptx`. If
+             the kernel's text was changed in places that `twin_edits` knows, the twin is changed as well.
     A text that depends on the problem holds names of `string.Template`, which are filled in here:
 
     - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, and `${a_stride_0}` and
@@ -34,7 +36,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
       tuples flattened.
 
-    Errors: SpecError for a kernel without a twin, and for a name that the specification does not fill.
+    Errors: SpecError for a kernel without a twin, for a change that `twin_edits` does not know, and for a
+            name that the specification does not fill.
 
     >>> from cutecourse.kernels import hello_ptx
     >>> twin(hello_ptx)
@@ -46,8 +49,12 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
         raise SpecError(
             f"{kernel!r} is no kernel: pass a LaunchSpec, or a module that has one called LAUNCH."
         )
-    name = spec.kernel.file.name if isinstance(spec.kernel, KernelFunction) else spec.name
-    template = string.Template(twin_text(name))
+    if isinstance(spec.kernel, KernelFunction):
+        name = spec.kernel.name
+        text = edited(name, spec.kernel.file.text, twin_text(name))
+    else:
+        text = twin_text(spec.name)
+    template = string.Template(text)
     try:
         text = template.substitute(_sizes(spec))
     except (KeyError, ValueError) as error:

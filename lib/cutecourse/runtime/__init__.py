@@ -5,7 +5,7 @@ from cutecourse.runtime.assembly import Assembly, AssemblyReport, assembly_repor
 from cutecourse.runtime.compiled import Compiled, PtxText
 from cutecourse.runtime.compiling import compile, specification  # noqa: A004 - the runtime's own verb
 from cutecourse.runtime.discovery import DEVICE_VARIABLE, Device, Discovery, choose, devices, discover
-from cutecourse.runtime.errors import ArgumentError, CompileError, DeviceError, GpuError
+from cutecourse.runtime.errors import ArgumentError, CompileError, DeviceError, GpuError, NoCompilerError
 from cutecourse.runtime.gpu import GpuKernel
 from cutecourse.runtime.record import Launch, RunRecord
 from cutecourse.runtime.running import Run, history, run
@@ -26,6 +26,7 @@ __all__ = [
     "GpuKernel",
     "Launch",
     "MappedArray",
+    "NoCompilerError",
     "PtxText",
     "Run",
     "RunRecord",

@@ -14,7 +14,7 @@ from cutecourse.dtypes import DType
 from cutecourse.kernels.files import resolved
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor
 from cutecourse.runtime.compiled import with_lowered_version
-from cutecourse.runtime.errors import CompileError
+from cutecourse.runtime.errors import CompileError, NoCompilerError
 
 __all__ = ["ASSUMED_ALIGN_BYTES", "compile_cutedsl", "compile_host"]
 
@@ -40,7 +40,7 @@ def compile_cutedsl(spec: LaunchSpec, target: str, line_info: bool = False) -> s
     """Compile the specification's host function for `target` and return the PTX module's text.
 
     The kernel is given the specification's name, which keeps the text readable and the same in each process.
-    Errors: CompileError if the CuTe DSL is missing or refuses the kernel.
+    Errors: NoCompilerError if the CuTe DSL is missing, CompileError if it refuses the kernel.
     """
     ptx: str | None = compile_host(spec, target, line_info).__ptx__
     if ptx is None:
@@ -52,16 +52,17 @@ def compile_host(spec: LaunchSpec, target: str, line_info: bool = False) -> Any:
     """Compile the host function and return the CuTe DSL's own object, which holds more than the PTX.
 
     The tensors are stand-ins that have a type and a layout and no memory, so nothing of a GPU is needed.
-    Errors: CompileError if the CuTe DSL is missing or refuses the kernel.
+    Errors: NoCompilerError if the CuTe DSL is missing, CompileError if it refuses the kernel.
     """
     try:
         import cutlass
         from cutlass import cute
         from cutlass.base_dsl.compiler import DumpDir
     except ImportError as error:
-        raise CompileError(
+        raise NoCompilerError(
             f"{spec.name} is a CuTe DSL kernel, and the CuTe DSL cannot be imported ({error}). "
-            f"Install nvidia-cutlass-dsl."
+            f"Install nvidia-cutlass-dsl.",
+            "the CuTe DSL",
         ) from error
     arguments = [_stand_in(cutlass, param) for param in spec.arguments.values()]
     # Keeping the PTX also writes it to a file, by default into the reader's current directory. As an option

@@ -10,7 +10,7 @@ from typing import Any
 from cutecourse.kernels.files import resolved
 from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, compute_capability_of
 from cutecourse.runtime.compiled import only_entry, with_lowered_version
-from cutecourse.runtime.errors import CompileError
+from cutecourse.runtime.errors import CompileError, NoCompilerError
 
 __all__ = ["array_layout", "compile_numba"]
 
@@ -20,16 +20,17 @@ def compile_numba(spec: LaunchSpec, target: str, line_info: bool = False) -> str
 
     numba mangles a counter into the kernel's name; it is replaced by the specification's name, and the
     module's `.version` lowered to PTX_VERSION, so that one kernel gives one text in each process.
-    Errors: CompileError if numba-cuda is missing or refuses the kernel.
+    Errors: NoCompilerError if numba-cuda is missing, CompileError if it refuses the kernel.
     """
     try:
         from numba import cuda
         from numba.core.errors import NumbaError
         from numba.cuda import types
     except ImportError as error:
-        raise CompileError(
+        raise NoCompilerError(
             f"{spec.name} is a numba-cuda kernel, and numba-cuda cannot be imported ({error}). "
-            f"Install numba-cuda[cu13]."
+            f"Install numba-cuda[cu13].",
+            "numba-cuda",
         ) from error
     signature = types.void(*(_type(types, param) for param in spec.params))
     try:

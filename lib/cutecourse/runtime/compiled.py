@@ -60,12 +60,17 @@ class PtxText(str):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel as PTX: the module's text, the entry in it, the target, and how long the compiler took."""
+    """A kernel as PTX: the module's text, the entry in it, the target, and how long the compiler took.
+
+    missing   the compiler that is not installed, where the text is the kernel's twin, written by hand. The
+              twin takes an array as a pointer alone, whatever the compiler passes.
+    """
 
     ptx: PtxText
     entry: str
     target: str
     seconds: float
+    missing: str | None = None
 
 
 def only_entry(kernel: str, ptx: str) -> str:

@@ -1,21 +1,27 @@
-"""One door to the compilers: a launch specification in, PTX out, each kernel once per process and target."""
+"""One door to the compilers: a launch specification in, PTX out, each kernel once per process and target.
+
+Where a kernel's compiler is not installed, its twin takes its place: PTX that was written by hand.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from cutecourse.kernels.spec import LaunchSpec, compute_capability_of
+from cutecourse.kernels.files import KernelFunction
+from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, compute_capability_of
+from cutecourse.kernels.twinning import twin
 from cutecourse.runtime.compile_cutedsl import compile_cutedsl
 from cutecourse.runtime.compile_numba import compile_numba
 from cutecourse.runtime.compiled import Compiled, PtxText, only_entry
-from cutecourse.runtime.errors import CompileError
+from cutecourse.runtime.errors import CompileError, NoCompilerError
 from cutecourse.runtime.kept import keep, kept, key_of
 
-__all__ = ["compile", "specification"]
+__all__ = ["compile", "compile_for", "specification"]
 
 _TARGET_LINE = re.compile(r"^\.target\s+([\w]+)", re.MULTILINE)
 _cache: dict[tuple[Any, ...], Compiled] = {}
@@ -40,7 +46,8 @@ def compile(  # noqa: A001
     kernels of numba-cuda and the CuTe DSL; a text written by hand stays as it is.
     A kernel is compiled once per process and target; redefining it in a notebook's cell compiles it anew.
     The text of a kernel that is a file is kept on disk for later processes (`runtime.kept`).
-    Errors: CompileError if a compiler is missing or refuses the kernel.
+    If the compiler is not installed, the result is the kernel's twin, and its `missing` names the compiler.
+    Errors: CompileError if a compiler refuses the kernel, or is missing and the kernel has no twin.
     """
     spec = specification(kernel)
     asked = target or spec.target
@@ -49,11 +56,35 @@ def compile(  # noqa: A001
     done = _cache.get(key)
     if done is None:
         start = time.perf_counter()
-        text = PtxText(_text(spec, asked, line_info))
+        missing = None
+        try:
+            text = PtxText(_text(spec, asked, line_info))
+        except NoCompilerError as error:
+            text, missing = PtxText(_twin_text(spec, asked, error)), error.compiler
         seconds = time.perf_counter() - start
-        done = Compiled(text, spec.entry or only_entry(spec.name, text), asked, seconds)
+        done = Compiled(text, spec.entry or only_entry(spec.name, text), asked, seconds, missing)
         _cache[key] = done
     return done
+
+
+def compile_for(spec: LaunchSpec, extents: Mapping[str, tuple[int, ...]]) -> Compiled:
+    """Compile a kernel for one launch. If its twin takes its place, the twin is for arrays of these extents.
+
+    A compiler's text takes the open extents of a specification as parameters. A twin has them as numbers.
+    Errors: as `compile`.
+    """
+    try:
+        return compile(spec)
+    except NoCompilerError:
+        closed = tuple(
+            dataclasses.replace(param, shape=extents[param.name])
+            if isinstance(param, Tensor) and None in param.extents
+            else param
+            for param in spec.params
+        )
+        if closed == spec.params:
+            raise
+        return compile(dataclasses.replace(spec, params=closed))
 
 
 def _text(spec: LaunchSpec, target: str, line_info: bool) -> str:
@@ -64,6 +95,16 @@ def _text(spec: LaunchSpec, target: str, line_info: bool) -> str:
         text = _FRONTS[spec.front](spec, target, line_info)
         keep(key, text)
     return text
+
+
+def _twin_text(spec: LaunchSpec, target: str, missing: NoCompilerError) -> str:
+    """The text of the kernel's twin. Errors: NoCompilerError, for a kernel without one."""
+    if not isinstance(spec.kernel, KernelFunction):
+        raise missing
+    try:
+        return _retarget(twin(spec), target, False)
+    except SpecError as error:
+        raise NoCompilerError(f"{missing} {error}", missing.compiler) from missing
 
 
 def _retarget(spec: LaunchSpec, target: str, _line_info: bool) -> str:

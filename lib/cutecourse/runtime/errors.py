@@ -2,7 +2,7 @@
 
 from cutecourse.errors import CourseError
 
-__all__ = ["ArgumentError", "CompileError", "DeviceError", "GpuError"]
+__all__ = ["ArgumentError", "CompileError", "DeviceError", "GpuError", "NoCompilerError"]
 
 
 class ArgumentError(CourseError):
@@ -11,6 +11,17 @@ class ArgumentError(CourseError):
 
 class CompileError(CourseError):
     """A kernel that could not be turned into PTX, or a compiler that is not installed."""
+
+
+class NoCompilerError(CompileError):
+    """A compiler that cannot be imported, and a kernel that has no twin in PTX for it.
+
+    compiler    the name of what is missing: "the CuTe DSL".
+    """
+
+    def __init__(self, message: str, compiler: str) -> None:
+        super().__init__(message)
+        self.compiler = compiler
 
 
 class DeviceError(CourseError):

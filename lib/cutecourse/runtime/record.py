@@ -35,6 +35,7 @@ class RunRecord:
     where     "gpu" or "emulator", and `why` it was that one.
     target    what the PTX was compiled for; `compute_capability` and `driver` (its CUDA version) are the
               GPU's, None on the emulator.
+    missing   the compiler that is not installed, where the kernel's twin ran; `front` is then "ptx".
     compile_s seconds the compiler took (0.0 when the PTX was at hand); `run_s` seconds of the launch: on a
               GPU between two events, on the emulator by the host's clock. They are not to be compared.
     """
@@ -52,12 +53,13 @@ class RunRecord:
     ptx: PtxText
     ptx_sha256: str
     launch: Launch
+    missing: str | None = None
 
     def rows(self) -> list[tuple[str, str]]:
         """The table's rows."""
         gpu = f"{self.device}, compute capability {self.compute_capability}, driver for CUDA {self.driver}"
         return [
-            ("kernel", f"{self.kernel} ({_FRONT_NAMES[self.front]})"),
+            ("kernel", f"{self.kernel} ({self._text()})"),
             ("ran on", gpu if self.where == "gpu" else self.device),
             ("because", self.why),
             ("launch", str(self.launch)),
@@ -73,7 +75,14 @@ class RunRecord:
     def line(self) -> str:
         """Where the kernel ran and how long that took, in one line."""
         place = self.device if self.where == "gpu" else "the emulator"
-        return f"{self.kernel} ran on {place} in {_duration(self.run_s)}"
+        text = "" if self.missing is None else f": {self._text()}"
+        return f"{self.kernel} ran on {place} in {_duration(self.run_s)}{text}"
+
+    def _text(self) -> str:
+        """Who wrote the PTX, and why it was not the compiler."""
+        if self.missing is None:
+            return _FRONT_NAMES[self.front]
+        return f"PTX written by hand, because {self.missing} is not installed"
 
     def _repr_html_(self) -> str:
         """The line; whoever opens it sees the table."""

@@ -18,8 +18,7 @@ from cutecourse.memory_report import memory_report as report_of
 from cutecourse.ptx import parse
 from cutecourse.runtime.arguments import Bound, bind, emulator_arguments, flat_arguments
 from cutecourse.runtime.compiled import PtxText
-from cutecourse.runtime.compiling import compile as compile_kernel
-from cutecourse.runtime.compiling import specification
+from cutecourse.runtime.compiling import compile_for, specification
 from cutecourse.runtime.discovery import choose, discover, dotted
 from cutecourse.runtime.errors import ArgumentError, DeviceError
 from cutecourse.runtime.gpu import GpuKernel
@@ -113,7 +112,10 @@ def run(
             f'ask for it with device="emulator".'
         )
     start = time.perf_counter()
-    compiled = compile_kernel(spec)
+    compiled = compile_for(
+        spec, {name: value.extents for name, value in bound.items() if isinstance(value, Bound)}
+    )
+    launched = spec if compiled.missing is None else spec.with_text(str(compiled.ptx))
     compile_s = min(compiled.seconds, time.perf_counter() - start)
     emulated, recorder = None, Recorder() if trace else None
     accesses = AccessLog() if memory_report else None
@@ -124,7 +126,7 @@ def run(
             grid=spec.grid,
             block=spec.block,
             cluster=spec.cluster,
-            args=emulator_arguments(spec, bound),
+            args=emulator_arguments(launched, bound),
             dynamic_smem=spec.dynamic_smem,
             entry=compiled.entry,
             seed=seed,
@@ -135,7 +137,7 @@ def run(
         )
         run_s = time.perf_counter() - start
     else:
-        args = flat_arguments(spec, bound)
+        args = flat_arguments(launched, bound)
         ordinal = choice.device.ordinal
         with GpuKernel(
             compiled.ptx, compiled.entry, ordinal=ordinal, dynamic_smem=spec.dynamic_smem
@@ -144,7 +146,8 @@ def run(
     gpu = choice.device
     record = RunRecord(
         kernel=spec.name,
-        front=spec.front,
+        front=launched.front,
+        missing=compiled.missing,
         where="gpu" if gpu else "emulator",
         why=choice.why,
         device=gpu.name if gpu else emulator_name(),

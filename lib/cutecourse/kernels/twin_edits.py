@@ -1,0 +1,197 @@
+"""Changes of a kernel, and the same changes of its twin: so a kernel with a fault has a twin with that fault.
+
+`FAULTS` has the faults of the modules of broken kernels, by the fault's name. `CHANGES` has what pages change
+in a kernel's text. An edit of a twin replaces a text that the twin has once. An edit that leaves nothing
+takes the whole lines out, with their comments.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.files import SpecError, kernel_file
+
+__all__ = ["CHANGES", "FAULTS", "edited"]
+
+Edits = tuple[tuple[str, str], ...]
+
+FAULTS: Mapping[str, tuple[str, Mapping[str, Edits]]] = {
+    "umma_tile": (
+        "umma_tile_broken",
+        {
+            "no_proxy_fence": (("fence.proxy.async.shared::cta;", ""),),
+            "no_wait": (("%done, [%free], %parity;", ""), ("@!%done bra         UNTIL_FREE;", "")),
+            "parity_never_flipped": (("[%free], %parity;", "[%free], 0;"),),
+            "never_cleared": (("setp.ne.u32         %sum, 0, 0;", "setp.eq.u32         %sum, 1, 1;"),),
+            "every_k_tile_cleared": (("K_TILE:\n", "K_TILE:\n    setp.ne.u32         %sum, 0, 0;\n"),),
+            "wrong_lanes": (
+                (
+                    "    shl.b32             %from, %warp, 21;",
+                    """\
+    xor.b32             %warp, %warp, 1;
+    xor.b32             %thread, %thread, 32;
+    shl.b32             %from, %warp, 21;""",
+                ),
+            ),
+            "every_warp_multiplies": (("@!%warp_0 bra       UNTIL_FREE;", ""),),
+            "allocated_twice": (
+                (
+                    "[%slot], 128;\n",
+                    """[%slot], 512;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%slot], 512;
+""",
+                ),
+            ),
+            "not_freed": (("tcgen05.dealloc", ""),),
+        },
+    ),
+    "umma_tma_multicast": (
+        "umma_tma_broken",
+        {
+            "own_slices_expected": (("[%full], 49152;", "[%full], 24576;"),),
+            "two_ctas_expected": (("[%full], 49152;", "[%full], 98304;"),),
+            "commit_to_own_row": (("[%free], %mask_free;", "[%free], %mask_a;"),),
+            "count_of_own_row": (("${cluster_0} + ${cluster_1} - 1;", "${cluster_1};"),),
+            "parity_never_flipped": (("[%full], %parity;", "[%full], 0;"),),
+            "slice_along_m": (("%slice_a, %n, 128", "%slice_a, %m, 128"),),
+            "no_cluster_barrier": (
+                ("barrier.cluster.arrive.aligned;", "bar.sync            0;"),
+                ("barrier.cluster.wait.aligned;", ""),
+            ),
+            "parity_flipped": (
+                (
+                    """
+UNTIL_FREE:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%free], %parity;""",
+                    """
+UNTIL_FREE:
+    xor.b32             %bits, %parity, 1;
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%free], %bits;""",
+                ),
+            ),
+        },
+    ),
+    "umma_two_sm_pipeline": (
+        "umma_broken",
+        {
+            "wrong_mask": (("%mask_a, %for_a;", "%mask_a, %for_b;"),),
+            "peer_not_expected": (("[%barrier], 65536;", "[%barrier], 32768;"),),
+            "follower_multiplies": (
+                (
+                    "and.pred            %multiplies, %multiplies, %leads;",
+                    "@%leads setp.ne.u32 %multiplies, 0, 0;",
+                ),
+            ),
+            "commit_to_itself": (
+                (
+                    "one.shared::cluster.multicast::cluster.b64\n            [%barrier], %mask_empty;",
+                    "one.shared::cluster.b64\n            [%barrier];",
+                ),
+            ),
+            "stage_reused": (
+                ("[%barrier + 98328], %before;", ""),
+                ("@!%done bra         UNTIL_EMPTY;", ""),
+            ),
+            "freed_too_early": (
+                (
+                    "    barrier.cluster.arrive.aligned;                     // all have read",
+                    "",
+                ),
+                ("barrier.cluster.wait.aligned;\n    @!%warp_0 bra       END;", "@!%warp_0 bra       END;"),
+                ("END:\n", "END:\n    barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;\n"),
+            ),
+            "never_cleared": (("setp.ne.u32         %sum, 0, 0;", "setp.eq.u32         %sum, 1, 1;"),),
+            "not_finished": (
+                ("%done, [%finished], 0;", ""),
+                ("@!%done bra         UNTIL_FINISHED;", ""),
+            ),
+        },
+    ),
+}
+"""The faults of a kernel by name: the module that lists them, and each as edits of the twin."""
+
+CHANGES: Mapping[str, tuple[tuple[str, str, Edits], ...]] = {
+    "umma_one": (
+        ("        cute.arch.fence_view_async_tmem_load()\n", "", (("tcgen05.wait::ld.sync.aligned;", ""),)),
+    ),
+    "umma_tile": (
+        (
+            "mbarrier_init(mma_barrier, 1)",
+            "mbarrier_init(mma_barrier, 4)",
+            (("init.shared::cta.b64 [%free], 1;", "init.shared::cta.b64 [%free], 4;"),),
+        ),
+    ),
+    "umma_tma_multicast": (  # The twin takes both from the launch.
+        ("MNK = (512, 1024, 256)\n", "MNK = (256, 512, 256)\n", ()),
+        ("CLUSTER = (4, 4, 1)\n", "CLUSTER = (2, 2, 1)\n", ()),
+    ),
+    "umma_two_sm": (
+        (
+            "tiled_mma.get_slice(rank)",
+            "tiled_mma.get_slice(0)",
+            (("shl.b32             %row, %rank, 7;", "mov.u32             %row, 0;"),),
+        ),
+    ),
+    "umma_two_sm_pipeline": (
+        (
+            "mbarrier_wait(empty + stage, turn % 2 ^ 1)",
+            "mbarrier_wait(empty + stage, turn % 2)",
+            (("xor.b32             %before, %parity, 1;", "mov.u32             %before, %parity;"),),
+        ),
+        (
+            "cute.size(cluster_layout_vmnk, mode=[2]) - 1\n    if",
+            "cute.size(cluster_layout_vmnk, mode=[2]) - 2\n    if",
+            tuple((f"[%base + {at}], 5;", f"[%base + {at}], 4;") for at in (98328, 98336, 98344)),
+        ),
+    ),
+}
+"""What pages change in a kernel's file: the text as it is, what it becomes, and the edits of the twin."""
+
+
+def edited(name: str, changed: str, twin: str) -> str:
+    """The twin's text with the edits for a kernel's text that was changed.
+
+    name     the kernel's; `changed` is the text of its file with some of the known changes put in.
+    Errors:  SpecError for a text that no set of the known changes gives.
+    """
+    original = kernel_file(name).text
+    if changed == original:
+        return twin
+    module, of_faults = FAULTS.get(name, (None, {}))
+    faults = kernel_module(module).FAULTS if module else {}
+    known = [
+        *((faults[fault].right, faults[fault].wrong, edits) for fault, edits in of_faults.items()),
+        *CHANGES.get(name, ()),
+    ]
+    possible = [change for change in known if change[1] in changed]
+    for count in range(1, len(possible) + 1):
+        for changes in itertools.combinations(possible, count):
+            if _replaced(original, changes) == changed:
+                for _, _, edits in changes:
+                    twin = _with_edits(name, twin, edits)
+                return twin
+    raise SpecError(
+        f"{name} has a twin in PTX, but its text was changed, and this change is not known there."
+    )
+
+
+def _replaced(text: str, changes: tuple[tuple[str, str, Edits], ...]) -> str:
+    for right, wrong, _ in changes:
+        text = text.replace(right, wrong)
+    return text
+
+
+def _with_edits(name: str, text: str, edits: Edits) -> str:
+    for right, wrong in edits:
+        if text.count(right) != 1:
+            raise SpecError(
+                f"the twin of {name} has {right!r} {text.count(right)} times; it must be there once."
+            )
+        if wrong:
+            text = text.replace(right, wrong)
+        else:
+            start, end = text.index(right), text.index(right) + len(right)
+            text = text[: text.rindex("\n", 0, start) + 1] + text[text.index("\n", end) + 1 :]
+    return text
