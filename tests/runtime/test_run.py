@@ -100,7 +100,7 @@ def test_run__names_the_arrays_there_are():
 
 
 def test_run__checks_arguments_before_it_compiles(monkeypatch):
-    monkeypatch.setattr("cutecourse.runtime.running.compile_kernel", lambda spec: pytest.fail("compiled"))
+    monkeypatch.setattr("cutecourse.runtime.running.compile_for", lambda *_: pytest.fail("compiled"))
     with pytest.raises(runtime.ArgumentError, match=r"hello_ptx\(out\) has no parameter b"):
         squares(b=1)
 
