@@ -119,7 +119,8 @@ def load(path: Path = ERRATA) -> list[Erratum]:
     """
     data = parsed(path)
     known = documents(path)
-    entries = [_entry(raw, known) for raw in data["errata"] or []]
+    chapters = {chapter_number(page) for page in chapter_pages()}
+    entries = [_entry(raw, known, chapters) for raw in data["errata"] or []]
     ids = [entry.id for entry in entries]
     for identifier in ids:
         if ids.count(identifier) > 1:
@@ -136,7 +137,7 @@ def documents(path: Path = ERRATA) -> dict[str, Document]:
     }
 
 
-def _entry(raw: dict[str, Any], documents: dict[str, Document]) -> Erratum:
+def _entry(raw: dict[str, Any], documents: dict[str, Document], chapters: set[str]) -> Erratum:
     name = raw.get("id", "an entry without an id")
     raw = {"cells": [], "tests": [], **raw}
     if set(raw) != _FIELDS:
@@ -147,7 +148,7 @@ def _entry(raw: dict[str, Any], documents: dict[str, Document]) -> Erratum:
         raise BadErratum(
             f"{name!r} is no id: write E, the chapter's number, a hyphen and a number, as in E02-1"
         )
-    if match[1] not in {chapter_number(page) for page in chapter_pages()}:
+    if match[1] not in chapters:
         raise BadErratum(f"{name}: there is no chapter {match[1]}")
     places = tuple(_place(name, place, documents) for place in raw["places"])
     if not places:

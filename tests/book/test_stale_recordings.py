@@ -85,6 +85,7 @@ def test_jupyter_books_own_command__refuses_a_stale_recording_too(tree: Path) ->
     assert expected in built.stderr
 
 
+@pytest.mark.long
 def test_check__says_the_same_without_building(tree: Path) -> None:
     expected = _change_page(tree, CHAPTERS[-1])
     checked = subprocess.run(

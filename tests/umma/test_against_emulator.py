@@ -104,12 +104,12 @@ def loads(op: TmemCopyOp, copy: Any) -> tuple[str, int]:
 @pytest.mark.parametrize(
     ("m", "majors", "atoms", "load"),
     [
-        (128, ("K", "K"), ("K_SW128", "K_SW128"), "32dp32b8x"),
+        pytest.param(128, ("K", "K"), ("K_SW128", "K_SW128"), "32dp32b8x", marks=pytest.mark.long),
         (128, ("MN", "K"), ("MN_SW128", "K_SW64"), "16dp256b2x"),
-        (128, ("K", "MN"), ("K_SW32", "MN_SW64"), "16dp64b4x"),
+        pytest.param(128, ("K", "MN"), ("K_SW32", "MN_SW64"), "16dp64b4x", marks=pytest.mark.long),
         (64, ("MN", "MN"), ("MN_SW64", "MN_SW32"), "16dp128b4x"),
         (64, ("K", "K"), ("K_INTER", "K_SW128"), "16dp32b4x"),
-        (64, ("K", "MN"), ("K_SW128", "MN_INTER"), "16dp64b8x"),
+        pytest.param(64, ("K", "MN"), ("K_SW128", "MN_INTER"), "16dp64b8x", marks=pytest.mark.long),
     ],
 )
 def test_one_tile__multiplies_on_the_emulator(
@@ -163,7 +163,7 @@ def compared(copy: Any, out: np.ndarray, expected: np.ndarray, in_c: Any) -> set
     ("m", "majors", "atoms", "load"),
     [
         (256, ("K", "K"), ("K_SW128", "K_SW128"), "32dp32b16x"),
-        (128, ("K", "MN"), ("K_SW64", "MN_SW32"), "32dp32b16x"),
+        pytest.param(128, ("K", "MN"), ("K_SW64", "MN_SW32"), "32dp32b16x", marks=pytest.mark.long),
         (128, ("MN", "K"), ("MN_SW64", "K_SW128"), "16dp256b1x"),
     ],
 )

@@ -24,7 +24,7 @@ from support import machine
 
 pytestmark = pytest.mark.browser
 
-CASES_EACH = machine.amount(200, 600)
+CASES_EACH = machine.amount(100, 600)
 
 
 def test_layout_function__same_offsets_coordinates_size_and_cosize(javascript: Callable[..., Any]) -> None:
