@@ -34,6 +34,7 @@ from cutecourse.kernels import (
     hopper_one,
     hopper_stages,
     micro_gemm_swizzled,
+    tma_pipeline,
     transpose_naive,
     transpose_padded,
     transpose_shared,
@@ -69,6 +70,7 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "hopper_one": lambda: [hopper_one.spec(200, 136, 72), hopper_one.spec(2, 8, 8)],
     "hopper_stages": lambda: [hopper_stages.spec(200, 136, 72), hopper_stages.spec(128, 128, 576)],
     "micro_gemm_swizzled": lambda: [micro_gemm_swizzled.PLAIN],
+    "tma_pipeline": lambda: [tma_pipeline.pipeline_spec(128, 200)],
     "transpose_naive": lambda: [transpose_naive.spec(32, 32)],
     "transpose_shared": lambda: [transpose_shared.spec(32, 32)],
     "transpose_padded": lambda: [transpose_padded.spec(96, 32)],
@@ -159,7 +161,10 @@ def steps(trace: Trace) -> dict[tuple[int, int, int | None], list[Any]]:
         place = None if barrier is None else (barrier["rank"], barrier["offset"])
         said = [event[name] if name != "barrier" else place for name in STEPS[event.kind]]
         of_warp = found.setdefault((event.cluster, event.rank, event.warp), [])
-        if event.kind != "mbarrier.wait" or of_warp[-1:] != [(event.kind, said)]:
+        last, before = of_warp[-1] if of_warp else (None, [])
+        if event.kind == last == "mbarrier.arrive" and before[0] == place:
+            before[1] += event["count"]  # the lanes of a warp, at once or one by one
+        elif event.kind != "mbarrier.wait" or (last, before) != (event.kind, said):
             of_warp.append((event.kind, said))
     return found
 
