@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +16,12 @@ CASES = {path.relative_to(ptx_cases.FOLDER).with_suffix("").as_posix(): path for
 @pytest.fixture(params=sorted(CASES))
 def case(request):
     return ptx_cases.load(CASES[request.param])
+
+
+@cache
+def outputs(name):
+    """What the emulator computes for a case: the same for each comparison, so it runs once."""
+    return ptx_cases.run_on_emulator(ptx_cases.load(CASES[name]))
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +46,7 @@ def _compare(got, wanted, tolerance, *, any_nan):
 
 
 def test_cases__emulator_agrees_with_the_numpy_expression(case):
-    got = ptx_cases.run_on_emulator(case)
+    got = outputs(case.name)
     before = case.make_args()
     for name in case.outputs:
         assert got[name].tobytes() != before[name].tobytes(), f"{name} was not written"
@@ -60,7 +67,7 @@ def test_cases__emulator_agrees_with_the_recording(case, recorded):
         f"{case.name} has changed since it was recorded: undo the change, make it a case of its own, or give "
         "up the recording with 'python -m tools.record_cases --forget'"
     )
-    got = ptx_cases.run_on_emulator(case)
+    got = outputs(case.name)
     wanted = {name: ptx_recordings.unpack(packed, got[name]) for name, packed in entry["outputs"].items()}
     assert set(wanted) == set(case.outputs)
     _compare(got, wanted, case.tolerance, any_nan=False)
@@ -77,7 +84,7 @@ def test_cases__gpu_agrees_with_the_emulator(case, gpu):
         pytest.skip(f"specification only: {case.specification_only}")
     if (reason := machine.too_old_for(case.target)) is not None:
         pytest.skip(reason)
-    _compare(ptx_cases.run_on_emulator(case), gpu.run(case), case.tolerance, any_nan=False)
+    _compare(outputs(case.name), gpu.run(case), case.tolerance, any_nan=False)
 
 
 @pytest.mark.long
