@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "RECIPES.md")
 
 
 def make(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -81,6 +81,24 @@ def test_documents__name_only_commands_there_are(repository: Path) -> None:
             run = [sys.executable, *([] if file else ["-m"]), command, "--help"]
             said = subprocess.run(run, capture_output=True, text=True, cwd=repository, timeout=60, check=True)
             assert [option for option in options if option not in said.stdout] == [], command
+
+
+def test_recipes__name_only_files_there_are(repository: Path) -> None:
+    found = {
+        part
+        for part in code_of((repository / "RECIPES.md").read_text())
+        if re.fullmatch(r"[\w./*-]+/[\w./*-]*\w", part)
+    }
+    # Words in capitals stand for the names of what is added; CUTLASS's headers are not in the repository.
+    files = {
+        name
+        for name in found
+        if not re.search(r"NAME|NN|FAMILY", name) and not name.startswith((".venv/", "include/"))
+    }
+    assert len(files) > 30
+    folders = [repository, repository / "lib" / "cutecourse" / "widgets"]
+    missing = {name for name in files if not any(list(folder.glob(name)) for folder in folders)}
+    assert missing == set()
 
 
 def test_contributing__says_where_every_result_comes_from(repository: Path) -> None:

@@ -39,6 +39,7 @@ from cutecourse.widgets import (
     draw_ownership,
     parse_tiler,
 )
+from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.recorded import code_of_all_widgets
 
@@ -129,6 +130,12 @@ def test_code_of_all_widgets__has_each_class_under_the_name_that_its_state_gives
         widget = make()
         assert registered["code"][widget._anywidget_id] == widget._esm
     assert len(registered["code"]) == len(ALL)
+    exported = (getattr(package, name) for name in package.__all__)
+    assert registered["code"].keys() == {
+        f"{one.__module__}.{one.__name__}"
+        for one in exported
+        if isinstance(one, type) and issubclass(one, CourseWidget)
+    }
 
 
 # ---- colours ----
