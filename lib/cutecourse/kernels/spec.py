@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -381,6 +381,16 @@ class LaunchSpec:
         changes = {"grid": grid, "block": block, "dynamic_smem": dynamic_smem}
         given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
         return dataclasses.replace(self, **given)
+
+    def with_extents(self, extents: Mapping[str, tuple[int, ...]]) -> LaunchSpec:
+        """The same launch for arrays of these extents, by name, where the specification leaves them open."""
+        closed = tuple(
+            dataclasses.replace(param, shape=extents[param.argument])
+            if isinstance(param, Tensor) and None in param.extents
+            else param
+            for param in self.params
+        )
+        return dataclasses.replace(self, params=closed)
 
     def with_text(self, text: str, name: str | None = None) -> LaunchSpec:
         """The same launch of another text: PTX, or a kernel's file with the functions that this one names.

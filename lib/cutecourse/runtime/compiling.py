@@ -5,7 +5,6 @@ Where a kernel's compiler is not installed, its twin takes its place: PTX that w
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from cutecourse.kernels.files import KernelFunction
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, compute_capability_of
+from cutecourse.kernels.spec import LaunchSpec, SpecError, compute_capability_of
 from cutecourse.kernels.twinning import twin
 from cutecourse.runtime.compile_cutedsl import compile_cutedsl
 from cutecourse.runtime.compile_numba import compile_numba
@@ -76,15 +75,10 @@ def compile_for(spec: LaunchSpec, extents: Mapping[str, tuple[int, ...]]) -> Com
     try:
         return compile(spec)
     except NoCompilerError:
-        closed = tuple(
-            dataclasses.replace(param, shape=extents[param.name])
-            if isinstance(param, Tensor) and None in param.extents
-            else param
-            for param in spec.params
-        )
-        if closed == spec.params:
+        closed = spec.with_extents(extents)
+        if closed == spec:
             raise
-        return compile(dataclasses.replace(spec, params=closed))
+        return compile(closed)
 
 
 def _text(spec: LaunchSpec, target: str, line_info: bool) -> str:
