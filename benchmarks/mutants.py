@@ -24,7 +24,7 @@ no warning under any of the seeds, or nothing is written.
 
 When the sets were fixed. The first ones (42 rules) were written before the classes for races, waits, operands
 and loads existed, and gave 69.5% caught, 62.3% with the right class. All sets were written anew, once, on
-2026-11-21 between 22:00 and 22:30 UTC, from the definitions in `emulator.hazard_table` and `emulator.errors`,
+2026-11-21 between 22:00 and 22:30 UTC, from the definitions of the hazards in `emulator.errors`,
 before any check of the new classes ran here; those two figures and twenty lines of the old table were known.
 What has changed in them since is in `benchmarks.mutation.rules.REVISIONS`, each with the definition that asks
 for it.
