@@ -81,10 +81,11 @@ lint: $(VENV)/.all.stamp ## Style, types and imports only (a few seconds)
 	$(BIN)/lint-imports --no-cache
 	$(PY) tools/lock.py --check
 
-check: $(VENV)/.all.stamp ## Say whether recordings, exercises and lock files are those of their sources
+check: $(VENV)/.all.stamp ## Say whether recordings, exercises, lock files and vendored files are as they should be
 	$(PY) -m tools.record --check
 	$(PY) -m tools.exercises --check
 	$(PY) -m tools.emulator_coverage
+	$(PY) -m tools.third_party --check
 	$(PY) tools/lock.py --check
 
 record: $(VENV)/.all.stamp ## Run the chapters and the solutions here and keep their outputs (ARGS=01: one chapter)
