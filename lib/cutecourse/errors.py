@@ -28,15 +28,15 @@ class CourseError(Exception):
         self.__cause__ = None  # an error beneath this one is one of the insides; None hides the context too
         try:
             lines: list[str] = shell.InteractiveTB.structured_traceback(
-                type(self), self, _frames_of_others(self.__traceback__)
+                type(self), self, frames_of_others(self.__traceback__)
             )
         finally:
             self.__cause__, self.__suppress_context__ = cause, suppressed
         return lines
 
 
-def _frames_of_others(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames that lie in this package."""
+def frames_of_others(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames that lie in this package: what is left are the reader's own lines."""
     frames = []
     while traceback is not None:
         frames.append(traceback)

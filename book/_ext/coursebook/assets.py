@@ -33,12 +33,11 @@ def add_assets(app: Sphinx, *_: Any) -> None:
     generated = Path(app.doctreedir) / "generated_assets"
     generated.mkdir(parents=True, exist_ok=True)
     (generated / "widget_code.js").write_text(code_of_all_widgets(), encoding="utf-8")
-    app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS), str(generated)]
+    runner = [str(HERE / "browser" / name) for name in ("run.js", "run.css")]
+    app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS), str(generated), *runner]
     app.add_css_file("palette.css")
     app.add_css_file("coursebook.css")
-    # Without the script that folds answers, the class that hides them until it runs must go.
-    unfold = f"document.documentElement.classList.remove('{SCRIPTED}')"
-    app.add_js_file("answers.js", loading_method="defer", onerror=unfold)
+    app.add_js_file("answers.js", loading_method="defer")
     app.add_js_file("widget_code.js", loading_method="defer")
     app.add_js_file("mount.js", loading_method="defer")
 
@@ -46,8 +45,16 @@ def add_assets(app: Sphinx, *_: Any) -> None:
 def say_that_scripts_run(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Mark the page before its first line is drawn, so that no answer is seen and then folded."""
-    script = f'<script>document.documentElement.classList.add("{SCRIPTED}")</script>'
+    """Mark the page before its first line is drawn, so that no answer is seen and then folded.
+
+    Where the script that folds answers cannot be loaded, the mark goes, and the answers are open.
+    """
+    script = (
+        "<script>{const marks=document.documentElement.classList;"
+        f'marks.add("{SCRIPTED}");'
+        'addEventListener("error",({target})=>target.src?.includes("/answers.js")&&'
+        f'marks.remove("{SCRIPTED}"),true)}}</script>'
+    )
     context["metatags"] = context.get("metatags", "") + script
 
 

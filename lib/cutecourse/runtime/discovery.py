@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from dataclasses import dataclass
 
 from cutecourse.kernels.spec import compute_capability_of, runs_on
@@ -55,6 +56,8 @@ def discover() -> Discovery:
 
     Never raises: without cuda-bindings, a driver or a GPU the reason says which of these is missing.
     """
+    if sys.platform == "emscripten":
+        return Discovery((), None, "a browser gives Python none")
     try:
         from cuda.bindings import driver
     except ImportError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import platform
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,7 +75,7 @@ class RunRecord:
 
     def line(self) -> str:
         """Where the kernel ran and how long that took, in one line."""
-        place = self.device if self.where == "gpu" else "the emulator"
+        place = self.device if self.where == "gpu" or sys.platform == "emscripten" else "the emulator"
         text = "" if self.missing is None else f": {self._text()}"
         return f"{self.kernel} ran on {place} in {_duration(self.run_s)}{text}"
 
@@ -97,7 +98,9 @@ _FRONT_NAMES = {"cutedsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX"}
 
 
 def emulator_name() -> str:
-    """The emulator's name in a record: the machine's processor is all there was."""
+    """The emulator's name in a record: a browser, or the machine's processor, is all there was."""
+    if sys.platform == "emscripten":
+        return "the emulator, in this browser"
     return f"the emulator, on this machine's CPU ({platform.machine()})"
 
 

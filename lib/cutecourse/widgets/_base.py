@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anywidget
+from cutecourse.widgets._packages import IN_BROWSER
 
-from cutecourse.widgets.figures import PrintFigure
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
+
+if TYPE_CHECKING or not IN_BROWSER:
+    from anywidget import AnyWidget as Widget
+else:
+    from cutecourse.widgets.page_widget import PageWidget as Widget
 
 
-class CourseWidget(anywidget.AnyWidget):
-    """An anywidget that prints the same way each time, so that recorded notebooks can be compared.
+class CourseWidget(Widget):
+    """A widget that prints the same way each time, so that recorded notebooks can be compared.
 
-    Subclasses say in `_repr_traits` what identifies them: `LayoutExplorer('(4,8):(8,1)')`.
+    It is an anywidget, and on a page of the book whose cells run in the browser a `PageWidget`.
+    Subclasses say in `_repr_arguments` what identifies them: `LayoutExplorer('(4,8):(8,1)')`.
     """
 
     def _repr_arguments(self) -> list[str]:
@@ -30,6 +37,7 @@ class CourseWidget(anywidget.AnyWidget):
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is not None:
             bundle[0]["text/plain"] = repr(self)
-            # For print, and for readers whose page runs no JavaScript.
-            bundle[0]["image/png"] = base64.b64encode(self.figure().png()).decode("ascii")
+            if not IN_BROWSER:
+                # For print, and for readers whose page runs no JavaScript.
+                bundle[0]["image/png"] = base64.b64encode(self.figure().png()).decode("ascii")
         return bundle

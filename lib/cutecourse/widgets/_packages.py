@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 
 from cutecourse.errors import CourseError
 
 PACKAGES = ("anywidget", "ipywidgets", "matplotlib")
+IN_BROWSER = sys.platform == "emscripten"
+"""Whether this Python runs in a page of the book, where widgets reach the page without Jupyter."""
 
 
 class MissingPackages(CourseError, ImportError):
@@ -16,7 +19,7 @@ class MissingPackages(CourseError, ImportError):
 def require() -> None:
     """Refuse to go on without the packages that widgets import. Errors: MissingPackages."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
+    if missing and not IN_BROWSER:
         raise MissingPackages(
             f"the widgets need what is not installed: {', '.join(missing)}. Install the extra `widgets`: "
             "pip install 'cutecourse[widgets]', or pip install '.[widgets]' in a clone. "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -11,7 +11,6 @@ from cutecourse.layout import size
 from cutecourse.memory_access import BankAccess
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
-from cutecourse.widgets.bank_figure import draw_banks
 from cutecourse.widgets.bank_places import (
     ELEMENT_BITS,
     MOST_BASE,
@@ -30,7 +29,9 @@ from cutecourse.widgets.bank_places import (
     wavefront_sentence,
 )
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 MOST_ACCESSES = 64
 
@@ -245,6 +246,8 @@ class BankMap(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """The tile, the wavefronts and the words, for print."""
+        from cutecourse.widgets.bank_figure import draw_banks
+
         tile, chosen = self.tile, self.chosen
         title = f"{chosen.name} on {tile.whole}" if chosen else str(tile.whole)
         lines = [title, *filter(None, [self.words])]

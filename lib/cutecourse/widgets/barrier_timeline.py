@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -11,9 +11,10 @@ from cutecourse.trace import Event, Trace
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure
-from cutecourse.widgets.timeline_figure import draw_timeline
 from cutecourse.widgets.traces import barrier_name, compact, named, of_barrier, read_trace
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 # With more CTAs than this, one is chosen at first.
 ALL_AT_ONCE = 2
@@ -115,6 +116,8 @@ class BarrierTimeline(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """Warps, transfers, MMAs and barriers of the chosen CTA on one time axis, for print."""
+        from cutecourse.widgets.timeline_figure import draw_timeline
+
         chosen = tuple(self.cta) if self.cta else None
         return draw_timeline(of_barrier(self._read, self.barrier), cta=chosen, end=self.end)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -12,10 +12,11 @@ from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, size
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
-from cutecourse.widgets.cluster_figure import draw_cluster_masks
 from cutecourse.widgets.clusters import check_tile, cluster_layout, cta_masks
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 SHOWN = ("A", "B", "C")
 
@@ -102,6 +103,8 @@ class ClusterMasks(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """The cluster with the three masks of the chosen CTA, and their bits, for print."""
+        from cutecourse.widgets.cluster_figure import draw_cluster_masks
+
         return draw_cluster_masks(self.cluster, self.thr_id, self.cta)
 
     def _repr_arguments(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -11,7 +11,6 @@ from cutecourse.descriptors import FORMATS, DescriptorFormat
 from cutecourse.errors import CourseError
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
-from cutecourse.widgets.descriptor_figure import draw_descriptor
 from cutecourse.widgets.descriptor_reading import (
     VERSION_RULE,
     format_snapshot,
@@ -21,7 +20,9 @@ from cutecourse.widgets.descriptor_reading import (
     taken_by,
 )
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 MOST_WORDS = 8
 
@@ -139,6 +140,8 @@ class DescriptorBits(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """The bits of every word and the fields of the shown one, for print."""
+        from cutecourse.widgets.descriptor_figure import draw_descriptor
+
         words = [(name, int(word, 16)) for name, word in self.words]
         return draw_descriptor(self._format, words, self.chosen, self.title)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -12,10 +12,12 @@ from cutecourse.layout import Layout
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure, draw_layouts
-from cutecourse.widgets.layout_pictures import OperationPicture, draw_operation, operation_picture
+from cutecourse.widgets.layout_pictures import OperationPicture, operation_picture
 from cutecourse.widgets.snapshots import drawable_layout
 from cutecourse.widgets.tilers import parse_tiler
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 OPERATIONS = (
     "coalesce",
@@ -119,6 +121,9 @@ class LayoutExplorer(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """For print: the operation's picture, or the layout's grid and memory where there is no operation."""
+        from cutecourse.widgets.figures import draw_layouts
+        from cutecourse.widgets.layout_pictures import draw_operation
+
         result = self.result()
         picture = self.picture()
         if picture is not None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cutecourse import layout as algebra
 from cutecourse import palette
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, cosize, rank, size
-from cutecourse.widgets.figures import CELL_IN, INK, PrintFigure, draw_board, draw_cell
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 __all__ = ["Board", "Cell", "OperationPicture", "draw_operation", "operation_picture"]
 
@@ -71,6 +73,8 @@ def operation_picture(
 
 def draw_operation(title: str, picture: OperationPicture) -> PrintFigure:
     """Draw the picture for print, one board below the other; a long line continues on the next row."""
+    from cutecourse.widgets.figures import CELL_IN, INK, PrintFigure, draw_board, draw_cell
+
     shapes = [
         (-(-board.width // LINE_PLACES), min(board.width, LINE_PLACES))
         if board.height == 0

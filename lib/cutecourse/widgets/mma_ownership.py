@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -11,8 +11,10 @@ from cutecourse.atoms import AtomError, mma_atom
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure, draw_ownership
 from cutecourse.widgets.snapshots import atom_snapshot
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 DEFAULT_ATOM = "SM80_16x8x16_F32F16F16F32_TN"
 # One atom of each fragment shape and of each way of packing values into registers.
@@ -91,6 +93,8 @@ class MmaOwnership(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """A, B and C of the chosen atom with the thread and register of every cell."""
+        from cutecourse.widgets.figures import draw_ownership
+
         return draw_ownership(self._find(self.atom))
 
     def _repr_arguments(self) -> list[str]:

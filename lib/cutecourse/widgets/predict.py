@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure, draw_text
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 Answer = str | int | float
 
@@ -78,6 +80,8 @@ class Predict(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """The question and its options, for print."""
+        from cutecourse.widgets.figures import draw_text
+
         lines = [self.question] + [f"[  ] {option}" for option in self.options]
         return draw_text(lines if self.options else [*lines, "My prediction: ____________"])
 
@@ -106,6 +110,8 @@ class Reveal(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """The answer in one line, for print."""
+        from cutecourse.widgets.figures import draw_text
+
         return draw_text([f"The machine says {self.value}."])
 
     def _repr_arguments(self) -> list[str]:

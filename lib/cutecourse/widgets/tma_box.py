@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -13,8 +13,10 @@ from cutecourse.tma import TmaTrace
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure
-from cutecourse.widgets.tma_figure import draw_tma_box, trace_of
+from cutecourse.widgets.tma_choice import trace_of
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 DTYPES = ("u8", "f16", "f32", "f64")
 MAJORS = ("K", "MN")
@@ -162,6 +164,8 @@ class TmaBox(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """For print: the tensor with its tile and boxes, the first rows of shared memory, and the fields."""
+        from cutecourse.widgets.tma_figure import draw_tma_box
+
         return draw_tma_box(self.choice())
 
     def _repr_arguments(self) -> list[str]:

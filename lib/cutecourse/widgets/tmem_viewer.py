@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -11,8 +11,6 @@ from cutecourse.umma import TMEM_COLUMNS, TMEM_LANES
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure
-from cutecourse.widgets.tmem_figure import draw_tmem
 from cutecourse.widgets.tmem_places import (
     LOADS,
     SHAPES,
@@ -25,6 +23,9 @@ from cutecourse.widgets.tmem_places import (
     shapes_snapshot,
     smallest_of,
 )
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 STATES = ("placed", "waits", "refused")
 
@@ -177,6 +178,8 @@ class TmemViewer(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """C and the tensor memory of each CTA, coloured by the warp that loads it, for print."""
+        from cutecourse.widgets.tmem_figure import draw_tmem
+
         held = [Allocation(**one) for one in self.allocations]
         return draw_tmem(self.accumulator, held, self.start, self.holder)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
-from cutecourse.widgets.figures import PrintFigure
-from cutecourse.widgets.stage_figure import draw_stage
 from cutecourse.widgets.stage_steps import stage_snapshot
 from cutecourse.widgets.traces import named, read_trace
+
+if TYPE_CHECKING:
+    from cutecourse.widgets.figures import PrintFigure
 
 
 class TwoSmStage(CourseWidget):
@@ -71,6 +72,8 @@ class TwoSmStage(CourseWidget):
 
     def figure(self) -> PrintFigure:
         """Every step from left to right, in both CTAs: loads, bytes in shared memory, barriers, MMAs."""
+        from cutecourse.widgets.stage_figure import draw_stage
+
         return draw_stage(self.stage)
 
     def _repr_arguments(self) -> list[str]:

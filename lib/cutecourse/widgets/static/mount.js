@@ -6,24 +6,39 @@
 // style; a widget that it does not know brings both in its state (`_esm`, `_css`). The code is imported from a Blob,
 // the style goes into the head, each distinct one once. Views of one model share one model object.
 //
+// Where Python runs in the page, its widgets come through `globalThis.cutecourseMount` and are alive in both directions.
+//
 // A classic script (a page opened from a file may load no module), so its names stay inside this function.
 
 (() => {
 const TYPE = "application/vnd.jupyter.widget-";
 
-function makeModel(state) {
+// `tell` gets what a view has changed; without a kernel there is nobody to tell.
+function makeModel(state, tell = () => {}) {
   const listeners = new Map();
+  const changed = new Set();
   const model = {
     get: (key) => state[key],
     set(key, value) {
       if (JSON.stringify(state[key]) === JSON.stringify(value)) return;
       state[key] = value;
+      changed.add(key);
       for (const name of [`change:${key}`, "change"]) for (const f of [...(listeners.get(name) ?? [])]) f(model, value);
     },
     on: (name, f) => listeners.set(name, (listeners.get(name) ?? new Set()).add(f)),
     off: (name, f) => (f ? listeners.get(name)?.delete(f) : listeners.delete(name)),
-    save_changes() {}, // there is no kernel to tell
+    save_changes() {
+      const values = Object.fromEntries([...changed].map((key) => [key, state[key]]));
+      changed.clear();
+      if (Object.keys(values).length) tell(values);
+    },
     send() {},
+    receive(values) { // what the kernel has changed: nothing to tell it of
+      for (const [key, value] of Object.entries(values)) {
+        model.set(key, value);
+        changed.delete(key);
+      }
+    },
   };
   return model;
 }
@@ -41,8 +56,18 @@ function style(css) {
   document.head.append(Object.assign(document.createElement("style"), { textContent: css }));
 }
 
+const known = () => globalThis.cutecourseWidgets ?? { code: {}, style: "" };
+
+async function render(name, state, model, el) {
+  const code = known().code[name];
+  style(code ? known().style : state._css);
+  const { default: widget } = await load(code ?? state._esm);
+  await widget.render({ model, el });
+}
+
+globalThis.cutecourseMount = { makeModel, render };
+
 async function mountAll() {
-  const known = globalThis.cutecourseWidgets ?? { code: {}, style: "" };
   const models = new Map();
   for (const script of document.querySelectorAll(`script[type="${TYPE}state+json"]`))
     for (const [id, { model_module, state }] of Object.entries(JSON.parse(script.textContent).state))
@@ -54,10 +79,7 @@ async function mountAll() {
     const el = document.createElement("div");
     el.className = "cc-mount";
     script.after(el);
-    const code = known.code[found.state._anywidget_id];
-    style(code ? known.style : found.state._css);
-    const { default: widget } = await load(code ?? found.state._esm);
-    await widget.render({ model: found.model, el });
+    await render(found.state._anywidget_id, found.state, found.model, el);
   }
   document.documentElement.dataset.ccWidgets = "ready";
 }

@@ -1,0 +1,210 @@
+"""Run a page's cells as a notebook does; the built page calls this in the reader's browser.
+
+The same functions say at build time what a recorded output is (`digest`), so that page and recording are
+compared by one rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import html
+import io
+import json
+import linecache
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+from cutecourse.errors import CourseError, frames_of_others
+
+Output = dict[str, Any]
+"""An output as a notebook file has it: `output_type`, and `text`, `data` or `ename` and `evalue`."""
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+_REPRS = {
+    "text/html": "_repr_html_",
+    "text/markdown": "_repr_markdown_",
+    "image/svg+xml": "_repr_svg_",
+    "text/plain": "__repr__",
+}
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
+_NO_PROCESSES = "does not support processes"
+_DISTRIBUTIONS = {
+    "cutlass": "the CuTe DSL, which compiles kernels",
+    "numba": "numba-cuda, which compiles kernels",
+    "cuda": "NVIDIA's driver",
+    "matplotlib": "Matplotlib",
+    "ml_dtypes": "the package ml_dtypes",
+}
+
+
+class Kernel:
+    """Runs cells one after another in one namespace, and keeps what each one shows.
+
+    `namespace` is where the cells' names live; without one, that of `__main__`.
+    """
+
+    def __init__(self, namespace: dict[str, Any] | None = None) -> None:
+        self.namespace = vars(sys.modules["__main__"]) if namespace is None else namespace
+        self.namespace["display"] = self.display
+        self.outputs: list[Output] = []
+        self._count = 0
+
+    def display(self, *values: Any) -> None:
+        """Show values in the middle of a cell, as in a notebook."""
+        self.outputs += [{"output_type": "display_data", "data": bundle(value)} for value in values]
+
+    def run(self, source: str) -> dict[str, Any]:
+        """Run one cell.
+
+        Returns its outputs, their digest, and what the browser lacks if that is why the cell failed, else "".
+        """
+        self.outputs = []
+        self._count += 1
+        name = f"cell-{self._count}"
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        missing = ""
+        with redirect_stdout(_Stream(self, "stdout")), redirect_stderr(_Stream(self, "stderr")):
+            try:
+                self._execute(source, name)
+            except BaseException as error:  # noqa: BLE001 - a cell may raise anything, SystemExit included
+                missing = missing_here(error)
+                self.outputs.append(error_output(error, source))
+        return {"outputs": self.outputs, "digest": digest(self.outputs), "missing": missing}
+
+    def run_as_json(self, source: str) -> str:
+        """`run` for JavaScript."""
+        return json.dumps(self.run(source))
+
+    def receive_json(self, message: str) -> None:
+        """Hand what the reader changed in a widget to that widget."""
+        from cutecourse.widgets import page_widget
+
+        page_widget.receive(json.loads(message))
+
+    def _execute(self, source: str, name: str) -> None:
+        tree = ast.parse(source, name)
+        last = tree.body[-1] if tree.body else None
+        shown = isinstance(last, ast.Expr) and not source.rstrip().endswith(";")
+        if isinstance(last, ast.Expr) and shown:
+            tree.body.pop()
+        exec(compile(tree, name, "exec"), self.namespace)
+        if isinstance(last, ast.Expr) and shown:
+            value = eval(compile(ast.Expression(last.value), name, "eval"), self.namespace)
+            if value is not None:
+                self.namespace["_"] = value
+                self.outputs.append({"output_type": "execute_result", "data": bundle(value)})
+
+
+class _Stream(io.TextIOBase):
+    """Standard output or error of a cell: texts that follow each other are one output."""
+
+    def __init__(self, kernel: Kernel, name: str) -> None:
+        self._kernel, self._name = kernel, name
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        outputs = self._kernel.outputs
+        if not text:
+            return 0
+        if outputs and outputs[-1].get("name") == self._name:
+            outputs[-1]["text"] += text
+        else:
+            outputs.append({"output_type": "stream", "name": self._name, "text": text})
+        return len(text)
+
+
+def bundle(value: Any) -> dict[str, Any]:
+    """A value in each form that it can show itself in, by MIME type."""
+    data: dict[str, Any] = {}
+    if not isinstance(value, type):
+        several = getattr(value, "_repr_mimebundle_", None)
+        found = several() if several is not None else None
+        if found is not None:
+            data |= found[0] if isinstance(found, tuple) else found
+        for mime, method in _REPRS.items():
+            form = getattr(value, method, None)
+            if mime not in data and form is not None and (made := form()) is not None:
+                data[mime] = made
+    return data or {"text/plain": repr(value)}
+
+
+def error_output(error: BaseException, source: str = "") -> Output:
+    """An error as a notebook shows it: the reader's lines and the message, without our own insides."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    ours = isinstance(error, CourseError)
+    told = traceback.TracebackException(type(error), error, frames_of_others(trace) if ours else trace)
+    if ours:
+        told.__cause__ = told.__context__ = None
+    return {
+        "output_type": "error",
+        "ename": type(error).__name__,
+        "evalue": str(error),
+        "traceback": "".join(told.format()).rstrip("\n"),
+    }
+
+
+def missing_here(error: BaseException) -> str:
+    """What a cell needs and a browser lacks; "" for an error that has nothing to do with that."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ImportError) and cause.name:
+            package = cause.name.partition(".")[0]
+            if package in _DISTRIBUTIONS:
+                return _DISTRIBUTIONS[package]
+        if isinstance(cause, OSError) and _NO_PROCESSES in str(cause):
+            return "to start another process"
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+def digest(outputs: Iterable[Mapping[str, Any]]) -> str:
+    """Twelve letters that are the same for outputs that say the same, recorded or live."""
+    text = "\0".join(_canonical(outputs))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _canonical(outputs: Iterable[Mapping[str, Any]]) -> list[str]:
+    told: list[str] = []
+    streaming = False
+    for output in outputs:
+        if output["output_type"] == "stream":
+            if streaming:
+                told[-1] += output["text"]
+            else:
+                told.append(output["text"])
+            streaming = True
+            continue
+        streaming = False
+        if output["output_type"] == "error":
+            told.append(f"{output['ename']}: {output['evalue']}")
+        else:
+            told.append(_words(output["data"]))
+    return [_ADDRESS.sub("0x0", text).strip() for text in told]
+
+
+def _words(data: Mapping[str, Any]) -> str:
+    """What an output says: a picture's shapes, the words of other HTML, or its text.
+
+    The words alone, because a notebook colours code and a browser here does not.
+    """
+    page = data.get("text/html")
+    if WIDGET_VIEW in data or page is None:
+        return str(data.get("text/markdown") or data["text/plain"])
+    return page if "<svg" in page else html.unescape(re.sub(r"<[^>]*>", "", page))
+
+
+def start(post: Callable[[str], None]) -> Kernel:
+    """Make the page's kernel; `post` carries what a widget says to the page, as JSON."""
+    from cutecourse.widgets import page_widget
+
+    page_widget.connect(lambda message: post(json.dumps(message)))
+    return Kernel()

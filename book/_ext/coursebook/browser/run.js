@@ -1,0 +1,288 @@
+// Runs, edits and resets the cells of a page, with Python in a worker. Nothing is fetched before the first click.
+//
+// A page names its files and the digests of its recorded outputs in a script of type `application/json`
+// (`coursebook.live`). The worker is `worker.mjs`; it starts from a blob, so that the page's content security policy
+// holds in it as well.
+//
+// A classic script (a page opened from a file may load no module), so its names stay inside this function.
+
+(() => {
+const VIEW = "application/vnd.jupyter.widget-view+json";
+const FENCE = /^```\w*\n([\s\S]*?)\n?```$/;
+
+const element = (tag, attributes = {}, ...children) => {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+};
+
+// ---- Python ----
+
+class Stopped extends Error {}
+
+class Python {
+  constructor(folder) {
+    this.folder = folder;
+    this.waiting = new Map();
+    this.models = new Map();
+    this.count = 0;
+    this.loading = () => {};
+  }
+
+  start() {
+    this.started ??= new Promise((ready, failed) => {
+      const base = new URL(this.folder, document.baseURI).href;
+      const code = `import ${JSON.stringify(new URL("worker.mjs", base).href)};`;
+      const address = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+      this.worker = new Worker(address, { type: "module" });
+      this.give = failed; // to whoever waits, when the reader stops it before it is ready
+      this.worker.onerror = (event) => this.end(new Error(event.message || "Python's files could not be fetched"));
+      this.worker.onmessage = ({ data }) => {
+        if (data.progress !== undefined) this.loading(data.progress);
+        else if (data.ready) ready();
+        else if (data.failed !== undefined) this.end(new Error(data.failed));
+        else if (data.widget) this.hear(data.widget);
+        else if (data.done) this.waiting.get(data.done.id).done(data.done);
+      };
+      this.worker.postMessage({ start: base });
+    });
+    return this.started;
+  }
+
+  async run(source) {
+    await this.start();
+    const id = ++this.count;
+    return new Promise((done, failed) => {
+      this.waiting.set(id, { done, failed });
+      this.worker.postMessage({ run: { id, source } });
+    });
+  }
+
+  end(reason) {
+    this.worker?.terminate();
+    this.give?.(reason);
+    for (const { failed } of this.waiting.values()) failed(reason);
+    this.waiting.clear();
+    this.models.clear();
+    this.worker = this.started = this.give = null;
+  }
+
+  hear({ id, widget, state }) {
+    if (!widget) return this.models.get(id)?.model.receive(state);
+    const worker = this.worker;
+    const tell = (values) => worker.postMessage({ widget: { id, state: values } });
+    this.models.set(id, { name: widget, state, model: cutecourseMount.makeModel(state, tell) });
+  }
+}
+
+// ---- outputs ----
+
+const block = (text, kind) => element("div", { class: `output ${kind}` }, element("div", { class: "highlight" }, element("pre", {}, text)));
+
+async function shown(output, models) {
+  if (output.output_type === "stream") return block(output.text, `stream cute-${output.name}`);
+  if (output.output_type === "error") return block(output.traceback, "traceback");
+  const { data } = output;
+  if (data[VIEW]) {
+    const { name, state, model } = models.get(data[VIEW].model_id);
+    const place = element("div", { class: "cc-mount" });
+    await cutecourseMount.render(name, state, model, place);
+    return place;
+  }
+  const html = data["text/html"] ?? data["image/svg+xml"];
+  if (html) {
+    const place = element("div", { class: "output text_html" });
+    place.innerHTML = html;
+    return place;
+  }
+  const text = data["text/markdown"] ?? data["text/plain"] ?? "";
+  return block(FENCE.exec(text.trim())?.[1] ?? text, "text_plain");
+}
+
+// ---- cells ----
+
+class Cell {
+  constructor(node, digest, book) {
+    this.book = book;
+    this.node = node;
+    this.digest = digest;
+    this.code = node.querySelector(".cell_input pre");
+    this.original = [...this.code.childNodes].map((child) => child.cloneNode(true));
+    this.recordedText = this.text();
+    this.recorded = node.querySelector(".cell_output");
+    this.ran = null;
+    const button = (text, title, act) => {
+      const made = element("button", { type: "button", title }, text);
+      made.addEventListener("click", act);
+      return made;
+    };
+    this.runButton = button("Run", "Run this cell, and before it the cells above", () => book.run(this));
+    this.stopButton = button("Stop", "End Python", () => book.stop());
+    this.editButton = button("Edit", "Change the code of this cell", () => this.edit());
+    this.resetButton = button("Reset", "Go back to the recorded code and output", () => this.reset());
+    this.otherButton = button("", "Show the other output", () => this.swap());
+    this.progress = element("progress", { max: "1", value: "0", "aria-label": "Fetching Python" });
+    this.status = element("span", { class: "cute-run-status", role: "status" });
+    this.bar = element("div", { class: "cute-run-bar" }, this.runButton, this.stopButton, this.editButton, this.resetButton, this.otherButton, this.progress, this.status);
+    node.querySelector(".cell_input").after(this.bar);
+    this.code.addEventListener("input", () => this.draw());
+    this.code.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.shiftKey || event.ctrlKey)) {
+        event.preventDefault();
+        book.run(this);
+      } else if (event.key === "Escape") this.runButton.focus();
+    });
+    this.draw();
+  }
+
+  text() {
+    return this.code.textContent.replace(/\n$/, "");
+  }
+
+  get edited() {
+    return this.text() !== this.recordedText;
+  }
+
+  edit() {
+    this.code.contentEditable = "plaintext-only";
+    this.code.spellcheck = false;
+    this.code.setAttribute("role", "textbox");
+    this.code.setAttribute("aria-multiline", "true");
+    this.code.setAttribute("aria-label", "The code of this cell. Escape leaves it, Shift and Enter run it.");
+    this.code.focus();
+  }
+
+  reset() {
+    this.code.replaceChildren(...this.original.map((child) => child.cloneNode(true)));
+    this.live?.remove();
+    this.live = null;
+    this.showLive = false;
+    this.ran = null;
+    this.say("");
+    this.draw();
+  }
+
+  swap() {
+    this.showLive = !this.showLive;
+    this.draw();
+  }
+
+  say(words, kind = "") {
+    this.status.textContent = words;
+    this.bar.dataset.kind = kind;
+  }
+
+  draw() {
+    const running = this.book.running === this;
+    this.runButton.hidden = running;
+    this.stopButton.hidden = !running;
+    this.progress.hidden = !(running && this.book.fetching);
+    this.resetButton.hidden = running || !(this.edited || this.live);
+    this.otherButton.hidden = !(this.live && this.recorded);
+    this.otherButton.textContent = this.showLive ? "Show the recorded output" : "Show your output";
+    if (this.recorded) this.recorded.classList.toggle("cute-away", Boolean(this.live) && this.showLive);
+    this.live?.classList.toggle("cute-away", !this.showLive);
+    this.node.classList.toggle("cute-edited", this.edited);
+    this.node.dataset.live = this.live ? (this.agrees ? "same" : "other") : "none";
+  }
+
+  // Put an answer in the place of the recorded output, and say how the two compare.
+  async show(answer, models) {
+    const live = element("div", { class: "cell_output docutils container cute-live" });
+    if (answer.missing) live.append(element("p", { class: "cute-missing" }, `A browser does not have what this cell needs: ${answer.missing}. The recorded output is from a machine that has it.`));
+    else for (const output of answer.outputs) live.append(await shown(output, models));
+    this.live?.remove();
+    this.live = live;
+    (this.recorded ?? this.bar.closest("details") ?? this.bar).after(live);
+    this.showLive = true;
+    this.agrees = answer.digest === this.digest;
+    const nothing = !answer.outputs.length && !this.recorded;
+    if (answer.missing) this.say("This cell cannot run in a browser.", "missing");
+    else if (this.digest === "" || nothing) this.say("Ran in this browser.");
+    else if (this.agrees) this.say("Ran in this browser. The output equals the recorded one.", "same");
+    else this.say("Ran in this browser. The output differs from the recorded one.", "other");
+    this.draw();
+  }
+}
+
+class Book {
+  constructor(facts) {
+    this.python = new Python(facts.folder);
+    this.running = null;
+    this.fetching = false;
+    const nodes = [...document.querySelectorAll("div.cell")].filter((node) => node.querySelector(".cell_input pre"));
+    if (nodes.length !== facts.digests.length) throw new Error(`${nodes.length} cells, ${facts.digests.length} recorded outputs`);
+    this.cells = nodes.map((node, number) => new Cell(node, facts.digests[number], this));
+  }
+
+  // Cells above that have not run as they stand now go first. They keep their recorded output unless it differs.
+  async run(cell) {
+    if (this.running) return;
+    this.running = cell;
+    cell.draw();
+    try {
+      await this.load(cell);
+      const above = this.cells.slice(0, this.cells.indexOf(cell)).filter((other) => other.ran !== other.text());
+      for (const [number, other] of above.entries()) {
+        cell.say(`Running the cells above: ${number + 1} of ${above.length} …`);
+        const answer = await this.execute(other);
+        if ((other.digest !== "" && answer.digest !== other.digest) || other.live) await other.show(answer, this.python.models);
+      }
+      cell.say("Running …");
+      await cell.show(await this.execute(cell), this.python.models);
+    } catch (error) {
+      for (const other of this.cells) other.ran = null;
+      cell.say(error instanceof Stopped ? "Stopped. Run starts Python again." : `${error.message}. Run tries again.`, "other");
+    } finally {
+      this.running = null;
+      cell.draw();
+    }
+  }
+
+  async load(cell) {
+    if (!this.python.started) cell.say("Fetching Python …");
+    this.python.loading = (part) => {
+      this.fetching = part < 1;
+      cell.progress.value = part;
+      if (part >= 1) cell.say("Starting Python …");
+      cell.draw();
+    };
+    await this.python.start();
+    this.fetching = false;
+  }
+
+  async execute(cell) {
+    const source = cell.text();
+    const answer = await this.python.run(source);
+    cell.ran = source;
+    return answer;
+  }
+
+  stop() {
+    this.python.end(new Stopped());
+  }
+}
+
+// A page opened from a file may fetch nothing.
+function refuse() {
+  const words = "This page was opened from a file, where a browser lets it fetch nothing. Serve the folder of the pages "
+    + "(python -m http.server) and open http://localhost:8000.";
+  for (const input of document.querySelectorAll("div.cell .cell_input")) {
+    const status = element("span", { class: "cute-run-status", role: "status" });
+    const button = element("button", { type: "button" }, "Run");
+    button.addEventListener("click", () => { status.textContent = words; });
+    input.after(element("div", { class: "cute-run-bar" }, button, status));
+  }
+}
+
+function start() {
+  const facts = document.getElementById("cute-live");
+  if (!facts) return;
+  if (!location.protocol.startsWith("http")) refuse();
+  else globalThis.cutecourseBook = new Book(JSON.parse(facts.textContent));
+}
+
+if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+else start();
+})();

@@ -1,0 +1,64 @@
+// Python in a worker: one interpreter for a page. The page starts it with {start}, and then sends {run} or {widget}.
+// It answers with {progress}, {ready}, {failed}, {done} and {widget}.
+//
+// The worker inherits the page's content security policy: it can reach the place that the page is from, and nothing else.
+
+let run = null;
+let receive = null;
+let tasks = Promise.resolve();
+
+self.onmessage = ({ data }) => {
+  tasks = tasks.then(() => handle(data));
+};
+
+async function handle(message) {
+  if (message.start) await start(message.start).then(() => postMessage({ ready: true }), fail);
+  else if (message.run) postMessage({ done: { id: message.run.id, ...JSON.parse(run(message.run.source)) } });
+  else if (message.widget) receive(JSON.stringify(message.widget));
+}
+
+function fail(error) {
+  postMessage({ failed: String(error?.message ?? error) });
+}
+
+// Counts the bytes of every file, also of those that Pyodide fetches by itself.
+function countFetches(total) {
+  const fetched = self.fetch.bind(self);
+  let bytes = 0;
+  self.fetch = async (address, options) => {
+    const response = await fetched(address, options);
+    if (!response.ok) throw new Error(`${new URL(address, self.location.href).pathname} could not be fetched (${response.status})`);
+    const counted = response.body.pipeThrough(new TransformStream({
+      transform(chunk, controller) {
+        bytes += chunk.byteLength;
+        postMessage({ progress: Math.min(1, bytes / total) });
+        controller.enqueue(chunk);
+      },
+    }));
+    return new Response(counted, { status: response.status, headers: response.headers });
+  };
+}
+
+async function start(base) {
+  const at = (name) => new URL(name, base).href;
+  const files = await (await fetch(at("files.json"), { cache: "no-cache" })).json();
+  countFetches(files.bytes);
+  const bytes = async (name) => (await fetch(at(name))).arrayBuffer();
+  const archives = Promise.all([files.course, ...files.wheels].map(bytes));
+  const { loadPyodide } = await import(at("pyodide.mjs"));
+  const [python, [course, ...wheels]] = await Promise.all([
+    loadPyodide({ indexURL: base, packageBaseUrl: base, packages: ["numpy"], checkIntegrity: true }),
+    archives,
+  ]);
+  python.unpackArchive(course, "zip", { extractDir: "/course" });
+  for (const wheel of wheels) python.unpackArchive(wheel, "zip", { extractDir: "/course/lib" });
+  python.runPython(`
+import os, sys
+sys.path.insert(0, "/course/lib")
+os.chdir("/course/notebooks")
+`);
+  const post = (text) => postMessage({ widget: JSON.parse(text) });
+  const kernel = python.pyimport("page_kernel").start(post);
+  run = kernel.run_as_json;
+  receive = kernel.receive_json;
+}

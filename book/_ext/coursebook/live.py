@@ -1,0 +1,111 @@
+"""Python beside the pages, so that a reader can run their cells, and digests of the recorded outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from coursebook.browser.page_kernel import digest
+from coursebook.recordings import RUN_RECORD
+from tools import third_party
+from tools.notebooks import code_cells, read_recording, tags
+from tools.paths import BOOK, ROOT, notebook_sources
+
+FOLDER = "_python"
+"""Where the files lie among the pages."""
+HERE = Path(__file__).parent / "browser"
+DATA = (
+    "benchmarks/results/*.json",
+    "tests/emulator/recordings/tensor_map_rules.json",
+    "tests/tma/recordings/h200.json",
+)
+"""What cells read, from the repository's root. They run in `notebooks`, here as in JupyterLab."""
+_LEFT_OUT = {"__pycache__"}
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+
+def course_files() -> Iterator[tuple[str, Path]]:
+    """The files that Python finds in the browser: the library, the kernel, and what cells read."""
+    library = ROOT / "lib"
+    for path in sorted((library / "cutecourse").rglob("*")):
+        if path.is_file() and not _LEFT_OUT & set(path.parts):
+            yield f"lib/{path.relative_to(library).as_posix()}", path
+    yield "lib/page_kernel.py", HERE / "page_kernel.py"
+    for pattern in DATA:
+        for path in sorted(ROOT.glob(pattern)):
+            yield path.relative_to(ROOT).as_posix(), path
+
+
+def course_archive() -> bytes:
+    """The course's files as a zip archive, the same bytes for the same files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("notebooks/", _LONG_AGO), b"")
+        for name, path in course_files():
+            info = zipfile.ZipInfo(name, _LONG_AGO)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, path.read_bytes())
+    return buffer.getvalue()
+
+
+def write_files(folder: Path) -> None:
+    """Write what the browser fetches at the first click; `files.json` names the archives and counts bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = course_archive()
+    course = f"course-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
+    wheels = [third_party.wheel(name) for name in ("numpy", "traitlets")]
+    sources = [third_party.PYODIDE / name for name in third_party.CORE] + wheels + [HERE / "worker.mjs"]
+    wanted = {source.name for source in sources} | {course, "files.json"}
+    for path in folder.iterdir():
+        if path.name not in wanted:
+            path.unlink()
+    for source in sources:
+        target = folder / source.name
+        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+            shutil.copyfile(source, target)
+    (folder / course).write_bytes(archive)
+    # Modules come through `import`, whose bytes a page cannot count.
+    counted = [source.stat().st_size for source in sources if source.suffix != ".mjs"]
+    listing = {"course": course, "wheels": [wheels[1].name], "bytes": sum(counted) + len(archive)}
+    (folder / "files.json").write_text(json.dumps(listing), encoding="utf-8")
+
+
+def digests(source: Path) -> list[str]:
+    """What each recorded output of a page says, as a digest; "" for a cell that shows where a kernel ran."""
+    cells = code_cells(read_recording(source))
+    return ["" if RUN_RECORD in tags(cell) else digest(cell.outputs) for cell in cells]
+
+
+def add_runner(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """On a page with cells: the runner, and the facts that it starts from."""
+    source = BOOK / f"{pagename}.md"
+    if doctree is None or source not in notebook_sources():
+        return
+    app.add_js_file("run.js", loading_method="defer")
+    app.add_css_file("run.css")
+    up = "../" * pagename.count("/")
+    facts = {"folder": f"{up}{FOLDER}/", "digests": digests(source)}
+    context["body"] += f'<script type="application/json" id="cute-live">{json.dumps(facts)}</script>\n'
+
+
+def add_files(app: Sphinx, exception: Exception | None) -> None:
+    """Write Python's files once the pages are written."""
+    if exception is None and app.builder.name == "html":
+        write_files(Path(app.outdir) / FOLDER)
+
+
+def setup(app: Sphinx) -> None:
+    """Connect to Sphinx's events."""
+    app.connect("html-page-context", add_runner)
+    app.connect("build-finished", add_files)
