@@ -182,9 +182,7 @@ def test_link__into_an_answer_opens_it(page: Any, address: str, book: Path) -> N
         }""",
         target,
     )
-    page.wait_for_function(
-        "id => !document.getElementById(id).closest('.cute-answer-body').hasAttribute('hidden')", arg=target
-    )
+    answer.locator(".cute-answer-body:not([hidden])").wait_for()
 
 
 def test_search_in_the_page__may_find_what_is_folded(question: tuple[Any, Any, Any]) -> None:

@@ -153,7 +153,7 @@ def test_colours__follow_the_reader_and_the_button(open_page: Any) -> None:
     page.emulate_media(color_scheme="light")
     assert ground() > 600
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    page.wait_for_selector("html[data-theme=dark]")
     assert ground() < 200
     button = page.locator("button.theme-switch-button:visible").first
     for _ in range(3):

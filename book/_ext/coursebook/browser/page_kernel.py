@@ -31,6 +31,8 @@ _REPRS = {
     "image/svg+xml": "_repr_svg_",
     "text/plain": "__repr__",
 }
+_CELL = "cell-"
+"""How the names begin under which tracebacks quote cells."""
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
 _NO_PROCESSES = "does not support processes"
 _DISTRIBUTIONS = {
@@ -65,7 +67,7 @@ class Kernel:
         """
         self.outputs = []
         self._count += 1
-        name = f"cell-{self._count}"
+        name = f"{_CELL}{self._count}"
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         missing = ""
         with redirect_stdout(_Stream(self, "stdout")), redirect_stderr(_Stream(self, "stderr")):
@@ -73,7 +75,7 @@ class Kernel:
                 self._execute(source, name)
             except BaseException as error:  # noqa: BLE001 - a cell may raise anything, SystemExit included
                 missing = missing_here(error)
-                self.outputs.append(error_output(error, source))
+                self.outputs.append(error_output(error))
         return {"outputs": self.outputs, "digest": digest(self.outputs), "missing": missing}
 
     def run_as_json(self, source: str) -> str:
@@ -135,10 +137,10 @@ def bundle(value: Any) -> dict[str, Any]:
     return data or {"text/plain": repr(value)}
 
 
-def error_output(error: BaseException, source: str = "") -> Output:
+def error_output(error: BaseException) -> Output:
     """An error as a notebook shows it: the reader's lines and the message, without our own insides."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(_CELL):
         trace = trace.tb_next
     ours = isinstance(error, CourseError)
     told = traceback.TracebackException(type(error), error, frames_of_others(trace) if ours else trace)

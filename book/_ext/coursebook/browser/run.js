@@ -8,6 +8,7 @@
 
 (() => {
 const VIEW = "application/vnd.jupyter.widget-view+json";
+const ABOVE = "a cell above";
 const FENCE = /^```\w*\n([\s\S]*?)\n?```$/;
 
 const element = (tag, attributes = {}, ...children) => {
@@ -16,6 +17,9 @@ const element = (tag, attributes = {}, ...children) => {
   node.append(...children);
   return node;
 };
+
+// The text of a cell's code; a browser may end a line that is typed with an element.
+const textOf = (node) => [...node.childNodes].map((child) => (child.nodeName === "BR" ? "\n" : child.data ?? textOf(child))).join("");
 
 // ---- Python ----
 
@@ -137,7 +141,7 @@ class Cell {
   }
 
   text() {
-    return this.code.textContent.replace(/\n$/, "");
+    return textOf(this.code).replace(/\n$/, "");
   }
 
   get edited() {
@@ -190,7 +194,9 @@ class Cell {
   // Put an answer in the place of the recorded output, and say how the two compare.
   async show(answer, models) {
     const live = element("div", { class: "cell_output docutils container cute-live" });
-    if (answer.missing) live.append(element("p", { class: "cute-missing" }, `A browser does not have what this cell needs: ${answer.missing}. The recorded output is from a machine that has it.`));
+    if (answer.missing) live.append(element("p", {}, answer.missing === ABOVE
+      ? "This cell needs the result of a cell above that cannot run in a browser."
+      : `A browser does not have what this cell needs: ${answer.missing}. The recorded output is from a machine that has it.`));
     else for (const output of answer.outputs) live.append(await shown(output, models));
     this.live?.remove();
     this.live = live;
@@ -231,6 +237,7 @@ class Book {
       }
       cell.say("Running …");
       await cell.show(await this.execute(cell), this.python.models);
+      cell.live.closest("details")?.setAttribute("open", "");
     } catch (error) {
       for (const other of this.cells) other.ran = null;
       cell.say(error instanceof Stopped ? "Stopped. Run starts Python again." : `${error.message}. Run tries again.`, "other");
@@ -256,6 +263,9 @@ class Book {
     const source = cell.text();
     const answer = await this.python.run(source);
     cell.ran = source;
+    const above = this.cells.slice(0, this.cells.indexOf(cell));
+    if (answer.outputs.at(-1)?.ename === "NameError" && above.some((other) => other.missing)) answer.missing = ABOVE;
+    cell.missing = answer.missing;
     return answer;
   }
 

@@ -1,0 +1,207 @@
+"""The cells of chapter 2 run in headless Chromium as in a reader's browser, and ask nothing of the outside."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bs4 import BeautifulSoup
+
+from support.web import guarded_context
+from tools.notebooks import code_cells, read_recording
+from tools.paths import BOOK
+
+pytestmark = pytest.mark.browser
+
+SOURCE = BOOK / "chapters" / "02_hello_mma.md"
+PAGE = "chapters/02_hello_mma.html"
+CELLS = [cell.source.strip() for cell in code_cells(read_recording(SOURCE))]
+START_MS = 120_000
+"""A busy machine takes its time to start Python."""
+MOST_GROWTH_BYTES = 20_000
+
+
+def number(text: str) -> int:
+    """The number of the one cell that holds a text."""
+    [found] = [index for index, source in enumerate(CELLS) if text in source]
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, book: Path, serve: Callable[..., Any]) -> Iterator[Any]:
+    """The page, open once for all tests of this module: Python takes seconds to start."""
+    with serve(book) as address, guarded_context(browser, viewport={"width": 1300, "height": 900}) as context:
+        page = context.new_page()
+        page.asked = []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.goto(f"{address}/{PAGE}")
+        page.wait_for_selector("html[data-cc-widgets=ready]")
+        yield page
+
+
+class Cell:
+    """A cell of the page, as a reader uses it."""
+
+    def __init__(self, page: Any, index: int) -> None:
+        self.page, self.index = page, index
+        self.node = page.locator("div.cell").nth(index)
+        self.live = self.node.locator(".cute-live")
+        self.recorded = self.node.locator(".cell_output:not(.cute-live)")
+        self.status = self.node.locator(".cute-run-status")
+
+    def click(self, name: str) -> None:
+        fold = self.node.locator("details:not([open]) > summary", has_text="source")
+        if fold.count():
+            fold.click()
+        self.node.get_by_role("button", name=name, exact=True).click()
+
+    def run(self) -> Cell:
+        self.click("Run")
+        return self.done()
+
+    def done(self) -> Cell:
+        self.node.get_by_role("button", name="Run", exact=True).wait_for(timeout=START_MS)
+        return self
+
+    def write(self, text: str) -> Cell:
+        """Replace the code as a reader does, by typing."""
+        self.click("Edit")
+        self.page.keyboard.press("Control+a")
+        lines = text.split("\n")
+        for line in lines:
+            self.page.keyboard.insert_text(line)
+            if line is not lines[-1]:
+                self.page.keyboard.press("Enter")
+        return self
+
+    @property
+    def says(self) -> str:
+        return str(self.status.inner_text())
+
+    @property
+    def agrees(self) -> str:
+        return str(self.node.get_attribute("data-live"))
+
+
+@pytest.fixture
+def cell(page: Any) -> Callable[[str], Cell]:
+    return lambda text: Cell(page, number(text))
+
+
+def python_files(page: Any) -> list[str]:
+    return [url for url in page.asked if "/_python/" in url]
+
+
+def test_page__fetches_nothing_before_the_first_click_and_grows_little(page: Any, book: Path) -> None:
+    assert page.locator("div.cell").count() == len(CELLS)
+    assert page.get_by_role("button", name="Run", exact=True).count() > 0
+    assert python_files(page) == []
+    html = (book / PAGE).read_text(encoding="utf-8")
+    soup = BeautifulSoup(html, "html.parser")
+    added = [
+        str(soup.find(id="cute-live")),
+        str(soup.find("meta", {"http-equiv": "Content-Security-Policy"})),
+    ]
+    files = [(book / "_static" / name).read_text(encoding="utf-8") for name in ("run.js", "run.css")]
+    assert all(len(part) > 100 for part in added)
+    assert sum(len(part.encode()) for part in added + files) < MOST_GROWTH_BYTES
+
+
+def test_run__can_be_repeated_after_a_fetch_that_breaks_off(page: Any, cell: Callable[[str], Cell]) -> None:
+    first = cell("the same as scalar fma")
+    page.route("**/_python/numpy*", lambda route: route.abort())
+    assert "Run tries again" in first.run().says
+    page.unroute("**/_python/numpy*")
+    first.click("Run")
+    page.wait_for_selector("progress:visible")
+    assert first.done().says == "Ran in this browser. The output equals the recorded one."
+    assert first.live.locator("pre").inner_text() == first.recorded.locator("pre").text_content()
+    assert not first.recorded.is_visible()
+    first.click("Show the recorded output")
+    assert first.recorded.is_visible()
+    assert not first.live.is_visible()
+
+
+def test_run__gives_the_recorded_output_of_a_kernel_and_says_where_it_ran(
+    cell: Callable[[str], Cell],
+) -> None:
+    product = cell("raw = run(mma_raw")
+    # A cell that needs the CuTe DSL stands above; this one needs only its own arrays.
+    assert product.run().agrees == "same"
+    assert "wrong elements: 0" in product.live.inner_text()
+    record = cell("raw.record").run()
+    assert "mma_raw ran on the emulator, in this browser" in record.live.inner_text()
+
+
+def test_edit__runs_what_the_reader_wrote_and_reset_undoes_it(cell: Callable[[str], Cell]) -> None:
+    first = cell("the same as scalar fma")
+    first.write("for n in range(2):\n    print('mine', n)").run()
+    assert first.live.inner_text().split("\n")[:2] == ["mine 0", "mine 1"]
+    assert first.agrees == "other"
+    assert "differs from the recorded one" in first.says
+    first.click("Reset")
+    assert first.node.locator(".cell_input pre").inner_text().strip() == CELLS[first.index]
+    assert first.recorded.is_visible()
+    assert first.live.count() == 0
+
+
+def test_error__looks_like_a_notebooks(cell: Callable[[str], Cell]) -> None:
+    first = cell("the same as scalar fma")
+    text = first.write("def f():\n    return 1 / 0\nf()").run().live.inner_text()
+    assert text.startswith("Traceback")
+    assert "return 1 / 0" in text
+    assert text.rstrip().endswith("ZeroDivisionError: division by zero")
+    assert "page_kernel" not in text
+    first.click("Reset")
+
+
+def test_cell__that_needs_a_compiler_says_so(cell: Callable[[str], Cell]) -> None:
+    first = cell("the same as scalar fma")
+    first.write("from numba import cuda").run()
+    assert "numba-cuda, which compiles kernels" in first.live.inner_text()
+    assert first.says == "This cell cannot run in a browser."
+    first.click("Reset")
+
+
+def test_widget__is_alive_in_both_directions(cell: Callable[[str], Cell]) -> None:
+    asks = cell("registers = Predict(").run()
+    assert asks.agrees == "same"
+    asks.live.get_by_label("16", exact=True).check()
+    first = cell("the same as scalar fma")
+    assert "he said 16" in first.write("print('he said', registers.said)").run().live.inner_text()
+    first.write("registers.said = '2'").run()
+    assert asks.live.get_by_label("2", exact=True).is_checked()
+    first.click("Reset")
+
+
+def test_stop__ends_an_endless_loop_and_run_starts_again(page: Any, cell: Callable[[str], Cell]) -> None:
+    first = cell("the same as scalar fma")
+    first.write("while True:\n    pass").click("Run")
+    first.node.get_by_role("button", name="Stop").wait_for()
+    page.wait_for_timeout(500)
+    first.click("Stop")
+    assert first.done().says == "Stopped. Run starts Python again."
+    first.click("Reset")
+    assert first.run().agrees == "same"
+
+
+def test_python__came_from_this_site_alone(page: Any) -> None:
+    # Leaving the guarded context fails when the page or its worker tried to reach anything else.
+    assert {url.rpartition("/")[2].split("-")[0] for url in python_files(page)} >= {
+        "course",
+        "numpy",
+        "pyodide.asm.wasm",
+    }
+    policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
+    assert re.search(r"default-src 'none'.*connect-src 'self'", policy)
+
+
+def test_page__opened_from_a_file_says_how_to_serve_it(book: Path, browser_context: Any) -> None:
+    page = browser_context.new_page()
+    page.goto((book / PAGE).as_uri())
+    cell = Cell(page, number("the same as scalar fma"))
+    cell.click("Run")
+    assert "python -m http.server" in cell.says

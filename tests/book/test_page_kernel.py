@@ -1,0 +1,170 @@
+"""The kernel of a page runs cells as a notebook does, and its digests compare recorded and live outputs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from coursebook.browser.page_kernel import Kernel, bundle, digest, missing_here
+from coursebook.live import course_archive, course_files, digests
+
+from cutecourse.runtime import CompileError
+from cutecourse.widgets import page_widget
+from cutecourse.widgets.page_widget import PageWidget
+from tools.notebooks import code_cells, read_recording, read_source, tags
+from tools.paths import BOOK, notebook_sources
+
+
+@pytest.fixture
+def kernel() -> Kernel:
+    return Kernel({"__name__": "__main__"})
+
+
+def test_run__shows_what_is_printed_and_the_last_value(kernel: Kernel) -> None:
+    answer = kernel.run("print('a', end='')\nprint('b')\ndisplay(1)\nx = 40\nx + 2")
+    assert answer["outputs"] == [
+        {"output_type": "stream", "name": "stdout", "text": "ab\n"},
+        {"output_type": "display_data", "data": {"text/plain": "1"}},
+        {"output_type": "execute_result", "data": {"text/plain": "42"}},
+    ]
+    assert kernel.run("_ + 1")["outputs"][0]["data"] == {"text/plain": "43"}
+    assert kernel.run("x;")["outputs"] == kernel.run("None")["outputs"] == kernel.run("")["outputs"] == []
+
+
+def test_run__keeps_what_was_shown_before_an_error(kernel: Kernel) -> None:
+    printed, error = kernel.run("print('before')\ndef f():\n    return 1 / 0\nf()")["outputs"]
+    assert printed["text"] == "before\n"
+    assert (error["ename"], error["evalue"]) == ("ZeroDivisionError", "division by zero")
+    assert "page_kernel" not in error["traceback"]
+    assert "return 1 / 0" in error["traceback"]
+
+
+def test_run__tells_a_syntax_error_without_the_parsers_frames(kernel: Kernel) -> None:
+    [error] = kernel.run("print('a'")["outputs"]
+    assert error["ename"] == "SyntaxError"
+    assert "ast.py" not in error["traceback"]
+    assert "print('a'" in error["traceback"]
+
+
+def test_run__shows_an_error_of_the_course_without_its_insides(kernel: Kernel) -> None:
+    [error] = kernel.run("from cutecourse.layout import Layout\nLayout.parse('(4,8')")["outputs"]
+    assert "Layout.parse('(4,8')" in error["traceback"]
+    assert "cutecourse/layout" not in error["traceback"]
+
+
+def test_run__goes_on_after_system_exit(kernel: Kernel) -> None:
+    assert kernel.run("raise SystemExit(3)")["outputs"][0]["ename"] == "SystemExit"
+    assert kernel.run("1")["outputs"][0]["data"] == {"text/plain": "1"}
+
+
+def test_missing_here__names_the_compiler_that_a_browser_lacks(kernel: Kernel) -> None:
+    assert kernel.run("import no_such_package")["missing"] == ""
+    cause = ModuleNotFoundError("No module named 'cutlass'", name="cutlass")
+    error = CompileError("gemm is a CuTe DSL kernel")
+    error.__cause__ = cause
+    assert missing_here(error) == missing_here(cause) == "the CuTe DSL, which compiles kernels"
+    assert missing_here(NameError("name 'told' is not defined")) == ""
+
+
+def test_digest__does_not_depend_on_pieces_addresses_and_colours() -> None:
+    def stream(*texts: str) -> list[dict[str, Any]]:
+        return [{"output_type": "stream", "name": "stdout", "text": text} for text in texts]
+
+    assert digest(stream("a\n", "b\n")) == digest(stream("a\nb\n")) != digest(stream("a\nc\n"))
+
+    def shown(**data: str) -> list[dict[str, Any]]:
+        return [{"output_type": "execute_result", "data": {k.replace("_", "/"): v for k, v in data.items()}}]
+
+    at = [shown(text_plain=f"<object at {address}>") for address in ("0x7f1", "0x2a")]
+    assert digest(at[0]) == digest(at[1])
+    plain = shown(text_html="<pre>a &lt; b</pre>", text_plain="Panels")
+    coloured = shown(text_html='<pre><span class="n">a</span> &lt; b</pre>', text_plain="Panels")
+    assert (
+        digest(plain)
+        == digest(coloured)
+        != digest(shown(text_html="<pre>a &gt; b</pre>", text_plain="Panels"))
+    )
+    picture = [shown(text_html=f'<svg><rect x="{x}"/></svg>', text_plain="Picture") for x in (1, 2)]
+    assert digest(picture[0]) != digest(picture[1])
+
+
+def test_digests__are_those_of_the_outputs_that_the_kernel_makes(kernel: Kernel) -> None:
+    """Chapter 1's cells without widgets, run here: what the recording's digests say is what comes out."""
+    source = BOOK / "chapters" / "01_hello_layout.md"
+    wanted = digests(source)
+    cells = code_cells(read_recording(source))
+    assert len(wanted) == len(cells) == len(code_cells(read_source(source)))
+    for number, cell in enumerate(cells[:6]):
+        if "machine-dependent" in tags(cell):
+            assert wanted[number] == ""
+            continue
+        assert kernel.run(cell.source)["digest"] == wanted[number], cell.source
+
+
+def test_archive__has_the_library_and_every_file_that_a_cell_reads() -> None:
+    names = {name for name, _ in course_files()}
+    assert {
+        "lib/cutecourse/__init__.py",
+        "lib/page_kernel.py",
+        "lib/cutecourse/widgets/js/predict.js",
+    } <= names
+    assert not any("__pycache__" in name for name in names)
+    cells = "\n".join(cell.source for page in notebook_sources() for cell in code_cells(read_source(page)))
+    read = set(re.findall(r"(?<![*\w])\w+\.json", cells))
+    assert len(read) > 5
+    assert read <= {name.rpartition("/")[2] for name in names}
+    assert course_archive() == course_archive()
+
+
+class Dial(PageWidget):
+    import traitlets
+
+    turn = traitlets.Int(0).tag(sync=True)
+    secret = traitlets.Int(0)
+
+    @traitlets.validate("turn")
+    def _check(self, proposal: Any) -> int:
+        if proposal["value"] < 0:
+            raise self.traitlets.TraitError("negative")
+        return min(int(proposal["value"]), 10)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr(page_widget._Page, "send", None)
+    page_widget.connect(messages.append)
+    return messages
+
+
+def test_page_widget__is_the_same_on_both_sides(sent: list[dict[str, Any]]) -> None:
+    dial = Dial(turn=3)
+    dial.turn = 4
+    assert sent == []
+    view = bundle(dial)[page_widget.WIDGET_VIEW]["model_id"]
+    assert sent == [{"id": view, "widget": f"{__name__}.Dial", "state": {"turn": 4}}]
+    dial.turn = 5
+    assert sent[1:] == [{"id": view, "state": {"turn": 5}}]
+    page_widget.receive({"id": view, "state": {"turn": 6}})
+    assert dial.turn == 6
+    assert len(sent) == 2
+    bundle(dial)
+    assert len(sent) == 2
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(99, 10), (-1, 3)])
+def test_page_widget__tells_the_page_of_a_value_that_it_changed_or_refused(
+    sent: list[dict[str, Any]], asked: int, kept: int
+) -> None:
+    dial = Dial(turn=3)
+    view = bundle(dial)[page_widget.WIDGET_VIEW]["model_id"]
+    page_widget.receive({"id": view, "state": {"turn": asked, "secret": 1}})
+    assert (dial.turn, dial.secret) == (kept, 0)
+    assert sent[-1] == {"id": view, "state": {"turn": kept}}
+
+
+def test_page_widget__needs_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_widget._Page, "send", None)
+    with pytest.raises(page_widget.NoPage, match="Dial needs a page"):
+        Dial()._repr_mimebundle_()
