@@ -1,4 +1,4 @@
-"""The cells of chapter 2 run in headless Chromium as in a reader's browser, and ask nothing of the outside."""
+"""The cells of chapter 2 run in headless Chromium as in a reader's browser; nothing comes from outside."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from coursebook.live import course_archive, course_files, digests
 from cutecourse.runtime import CompileError
 from cutecourse.widgets import page_widget
 from cutecourse.widgets.page_widget import PageWidget
+from support.pages import parse
 from tools.notebooks import code_cells, read_recording, read_source, tags
 from tools.paths import BOOK, notebook_sources
 
@@ -100,6 +103,20 @@ def test_digests__are_those_of_the_outputs_that_the_kernel_makes(kernel: Kernel)
             assert wanted[number] == ""
             continue
         assert kernel.run(cell.source)["digest"] == wanted[number], cell.source
+
+
+@pytest.mark.parametrize("source", notebook_sources(), ids=lambda source: source.stem)
+def test_page__has_a_digest_for_each_cell_and_the_code_that_it_does_not_show(
+    source: Path, book: Path
+) -> None:
+    page = parse((book / source.relative_to(BOOK)).with_suffix(".html"))
+    cells = code_cells(read_recording(source))
+    facts = json.loads(page.find(id="cute-live").string)
+    nodes = page.select("div.cell")
+    assert len(nodes) == len(facts["digests"]) == len(cells)
+    for number, (node, cell) in enumerate(zip(nodes, cells, strict=True)):
+        code = node.select_one(".cell_input pre")
+        assert (code.text if code else facts["sources"][str(number)]).strip() == cell.source.strip()
 
 
 def test_archive__has_the_library_and_every_file_that_a_cell_reads() -> None:

@@ -29,6 +29,7 @@ DATA = (
     "tests/tma/recordings/h200.json",
 )
 """What cells read, from the repository's root. They run in `notebooks`, here as in JupyterLab."""
+_HIDES = {"remove-input", "remove-cell"}
 _LEFT_OUT = {"__pycache__"}
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
@@ -85,6 +86,12 @@ def digests(source: Path) -> list[str]:
     return ["" if RUN_RECORD in tags(cell) else digest(cell.outputs) for cell in cells]
 
 
+def hidden_sources(source: Path) -> dict[int, str]:
+    """The code of the cells that the page shows without it, by their numbers from 0."""
+    cells = enumerate(code_cells(read_recording(source)))
+    return {number: cell.source for number, cell in cells if _HIDES & tags(cell)}
+
+
 def add_runner(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
@@ -95,8 +102,9 @@ def add_runner(
     app.add_js_file("run.js", loading_method="defer")
     app.add_css_file("run.css")
     up = "../" * pagename.count("/")
-    facts = {"folder": f"{up}{FOLDER}/", "digests": digests(source)}
-    context["body"] += f'<script type="application/json" id="cute-live">{json.dumps(facts)}</script>\n'
+    facts = {"folder": f"{up}{FOLDER}/", "digests": digests(source), "sources": hidden_sources(source)}
+    text = json.dumps(facts).replace("</", "<\\/")  # nothing in it ends the script
+    context["body"] += f'<script type="application/json" id="cute-live">{text}</script>\n'
 
 
 def add_files(app: Sphinx, exception: Exception | None) -> None:

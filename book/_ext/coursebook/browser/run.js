@@ -107,12 +107,13 @@ async function shown(output, models) {
 // ---- cells ----
 
 class Cell {
-  constructor(node, digest, book) {
+  constructor(node, digest, source, book) {
     this.book = book;
     this.node = node;
     this.digest = digest;
+    this.source = source; // of a cell whose code the page does not show; it runs after the cell above it
     this.code = node.querySelector(".cell_input pre");
-    this.original = [...this.code.childNodes].map((child) => child.cloneNode(true));
+    this.original = [...(this.code?.childNodes ?? [])].map((child) => child.cloneNode(true));
     this.recordedText = this.text();
     this.recorded = node.querySelector(".cell_output");
     this.ran = null;
@@ -129,6 +130,8 @@ class Cell {
     this.progress = element("progress", { max: "1", value: "0", "aria-label": "Fetching Python" });
     this.status = element("span", { class: "cute-run-status", role: "status" });
     this.bar = element("div", { class: "cute-run-bar" }, this.runButton, this.stopButton, this.editButton, this.resetButton, this.otherButton, this.progress, this.status);
+    this.draw();
+    if (!this.code) return;
     node.querySelector(".cell_input").after(this.bar);
     this.code.addEventListener("input", () => this.draw());
     this.code.addEventListener("keydown", (event) => {
@@ -137,11 +140,10 @@ class Cell {
         book.run(this);
       } else if (event.key === "Escape") this.runButton.focus();
     });
-    this.draw();
   }
 
   text() {
-    return textOf(this.code).replace(/\n$/, "");
+    return this.code ? textOf(this.code).replace(/\n$/, "") : this.source;
   }
 
   get edited() {
@@ -217,9 +219,9 @@ class Book {
     this.python = new Python(facts.folder);
     this.running = null;
     this.fetching = false;
-    const nodes = [...document.querySelectorAll("div.cell")].filter((node) => node.querySelector(".cell_input pre"));
+    const nodes = [...document.querySelectorAll("div.cell")];
     if (nodes.length !== facts.digests.length) throw new Error(`${nodes.length} cells, ${facts.digests.length} recorded outputs`);
-    this.cells = nodes.map((node, number) => new Cell(node, facts.digests[number], this));
+    this.cells = nodes.map((node, number) => new Cell(node, facts.digests[number], facts.sources[number], this));
   }
 
   // Cells above that have not run as they stand now go first. They keep their recorded output unless it differs.
@@ -238,6 +240,10 @@ class Book {
       cell.say("Running …");
       await cell.show(await this.execute(cell), this.python.models);
       cell.live.closest("details")?.setAttribute("open", "");
+      for (const other of this.cells.slice(this.cells.indexOf(cell) + 1)) {
+        if (other.code) break;
+        await other.show(await this.execute(other), this.python.models);
+      }
     } catch (error) {
       for (const other of this.cells) other.ran = null;
       cell.say(error instanceof Stopped ? "Stopped. Run starts Python again." : `${error.message}. Run tries again.`, "other");
