@@ -114,7 +114,16 @@ UNTIL_FREE:
 
 CHANGES: Mapping[str, tuple[tuple[str, str, Edits], ...]] = {
     "umma_one": (
-        ("        cute.arch.fence_view_async_tmem_load()\n", "", (("tcgen05.wait::ld.sync.aligned;", ""),)),
+        (
+            "        cute.arch.fence_view_async_tmem_load()\n",
+            "",
+            (("tcgen05.wait::ld.sync.aligned;", ""),),
+        ),
+        (
+            "    cute.arch.mbarrier_wait(mma_barrier, 0)\n",
+            "",
+            (("%done, [%read], 0;", ""), ("@!%done bra         UNTIL_READ;", "")),
+        ),
     ),
     "umma_tile": (
         (

@@ -33,6 +33,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
       and `c`, then `${M}`, `${N}` and `${K}` are theirs.
     - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, `${cluster_0}` to `${cluster_2}` a
       cluster's, and `${smem_bytes}` is the launch's dynamic shared memory.
+    - `${a_f16}` is "f16" if the elements of `a` are of that type, and `${a_row_major}` is the stride of its
+      rows if the matrix `a` is row-major. A text with these names serves no other specification.
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
       tuples flattened.
 
@@ -84,9 +86,9 @@ def twinned() -> tuple[str, ...]:
     return tuple(sorted(_read))
 
 
-def _sizes(spec: LaunchSpec) -> dict[str, int]:
+def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
     """What the names in a twin's text stand for."""
-    sizes = {f"grid_{axis}": ctas for axis, ctas in enumerate(spec.grid)}
+    sizes: dict[str, int | str] = {f"grid_{axis}": ctas for axis, ctas in enumerate(spec.grid)}
     sizes |= {f"cluster_{axis}": ctas for axis, ctas in enumerate(spec.cluster)}
     sizes["smem_bytes"] = spec.dynamic_smem
     if isinstance(spec.host, KernelFunction) and spec.host.arguments is not None:
@@ -98,11 +100,14 @@ def _sizes(spec: LaunchSpec) -> dict[str, int]:
         if None not in tensor.extents
     }
     for tensor in spec.tensors:
+        sizes[f"{tensor.name}_{tensor.dtype.name}"] = tensor.dtype.name
         if tensor.name in extents:
             known = extents[tensor.name]
             sizes |= {f"{tensor.name}_{mode}": extent for mode, extent in enumerate(known)}
             strides = tensor.strides_for(known)
             sizes |= {f"{tensor.name}_stride_{mode}": stride for mode, stride in enumerate(strides)}
+            if len(strides) == 2 and strides[1] == 1:
+                sizes[f"{tensor.name}_row_major"] = strides[0]
     first = next((known for known in extents.values()), ())
     if {"a", "b", "c"} <= extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
         first = (extents["a"][0], extents["b"][0], extents["a"][1])
