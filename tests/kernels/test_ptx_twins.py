@@ -289,11 +289,17 @@ def test_twin_of_a_changed_text__does_what_the_changed_kernel_does(name: str, nu
 
 
 @pytest.mark.parametrize(
-    ("name", "other"), [("a_row_major", {"major_a": "mn"}), ("a_f16", {"dtype": "bf16"})]
+    ("spec", "name"),
+    [
+        pytest.param(umma_gemm.gemm_spec(major_a="mn"), "a_row_major", id="umma_gemm-a"),
+        pytest.param(umma_gemm.gemm_spec(major_b="mn"), "b_row_major", id="umma_gemm-b"),
+        pytest.param(umma_gemm.gemm_spec(dtype="bf16"), "a_f16", id="umma_gemm-bf16"),
+        pytest.param(wgmma_one.spec(major_b="MN"), "b_row_major", id="wgmma_one-b"),
+    ],
 )
-def test_twin__serves_the_layouts_and_types_that_its_text_names(name: str, other: dict[str, str]) -> None:
-    with pytest.raises(SpecError, match=f"its twin has a name that nothing fills: '{name}'"):
-        twin(umma_gemm.gemm_spec(**other))
+def test_twin__refuses_operands_that_its_text_is_not_for(spec: LaunchSpec, name: str) -> None:
+    with pytest.raises(SpecError, match=f"its twin serves only operands with {name}"):
+        twin(spec)
 
 
 def test_twin__says_that_it_does_not_know_a_change() -> None:

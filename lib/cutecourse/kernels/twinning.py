@@ -16,6 +16,11 @@ TWINS = "cutecourse.kernels.twins"
 """The name that the folder would have as a package; recordings name its texts by it."""
 
 _ENDING = ".ptx"
+_ONLY = {
+    "umma_gemm": ("a_f16", "a_row_major", "b_row_major"),
+    "wgmma_one": ("a_row_major", "b_row_major"),
+}
+"""Texts that serve only those specifications of their kernel that fill these names."""
 _read: set[str] = set()
 
 
@@ -33,13 +38,11 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
       and `c`, then `${M}`, `${N}` and `${K}` are theirs.
     - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, `${cluster_0}` to `${cluster_2}` a
       cluster's, and `${smem_bytes}` is the launch's dynamic shared memory.
-    - `${a_f16}` is "f16" if the elements of `a` are of that type, and `${a_row_major}` is the stride of its
-      rows if the matrix `a` is row-major. A text with these names serves no other specification.
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
       tuples flattened.
 
-    Errors: SpecError for a kernel without a twin, for a change that `twin_edits` does not know, and for a
-            name that the specification does not fill.
+    Errors: SpecError for a kernel without a twin, for operands of a type or layout that the twin does not
+            serve, for a change that `twin_edits` does not know, and for a name that nothing fills.
 
     >>> from cutecourse.kernels import hello_ptx
     >>> twin(hello_ptx)
@@ -55,10 +58,13 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
         name = spec.kernel.name
         text = edited(name, spec.kernel.file.text, twin_text(name))
     else:
-        text = twin_text(spec.name)
-    template = string.Template(text)
+        name = spec.name
+        text = twin_text(name)
+    sizes = _sizes(spec)
+    if lacking := [one for one in _ONLY.get(name, ()) if one not in sizes]:
+        raise SpecError(f"{spec.name}: its twin serves only operands with {' and '.join(lacking)}.")
     try:
-        text = template.substitute(_sizes(spec))
+        text = string.Template(text).substitute(sizes)
     except (KeyError, ValueError) as error:
         raise SpecError(f"{spec.name}: its twin has a name that nothing fills: {error}.") from None
     return spec.with_text(text, f"{spec.name}_ptx")
