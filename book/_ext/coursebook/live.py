@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import io
 import json
 import shutil
@@ -35,12 +36,16 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 def course_files() -> Iterator[tuple[str, Path]]:
-    """The files that Python finds in the browser: the library, the kernel, and what cells read."""
+    """The files that Python finds in the browser: the library, the kernel, traitlets, and what cells read."""
     library = ROOT / "lib"
     for path in sorted((library / "cutecourse").rglob("*")):
         if path.is_file() and not _LEFT_OUT & set(path.parts):
             yield f"lib/{path.relative_to(library).as_posix()}", path
     yield "lib/page_kernel.py", HERE / "page_kernel.py"
+    # The widgets' values. It is pure Python, so the browser gets the one that is installed here.
+    for path in importlib.metadata.files("traitlets") or []:
+        if path.suffix != ".pyc" and path.parts[0].startswith("traitlets") and "tests" not in path.parts:
+            yield f"lib/{path.as_posix()}", Path(str(path.locate()))
     for pattern in DATA:
         for path in sorted(ROOT.glob(pattern)):
             yield path.relative_to(ROOT).as_posix(), path
@@ -63,8 +68,8 @@ def write_files(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     archive = course_archive()
     course = f"course-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
-    wheels = [third_party.wheel(name) for name in ("numpy", "traitlets")]
-    sources = [third_party.PYODIDE / name for name in third_party.CORE] + wheels + [HERE / "worker.mjs"]
+    sources = [third_party.PYODIDE / name for name in third_party.CORE]
+    sources += [third_party.wheel("numpy"), HERE / "worker.mjs"]
     wanted = {source.name for source in sources} | {course, "files.json"}
     for path in folder.iterdir():
         if path.name not in wanted:
@@ -76,7 +81,7 @@ def write_files(folder: Path) -> None:
     (folder / course).write_bytes(archive)
     # Modules come through `import`, whose bytes a page cannot count.
     counted = [source.stat().st_size for source in sources if source.suffix != ".mjs"]
-    listing = {"course": course, "wheels": [wheels[1].name], "bytes": sum(counted) + len(archive)}
+    listing = {"course": course, "bytes": sum(counted) + len(archive)}
     (folder / "files.json").write_text(json.dumps(listing), encoding="utf-8")
 
 

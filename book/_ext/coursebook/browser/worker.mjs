@@ -44,14 +44,13 @@ async function start(base) {
   const files = await (await fetch(at("files.json"), { cache: "no-cache" })).json();
   countFetches(files.bytes);
   const bytes = async (name) => (await fetch(at(name))).arrayBuffer();
-  const archives = Promise.all([files.course, ...files.wheels].map(bytes));
+  const archive = bytes(files.course);
   const { loadPyodide } = await import(at("pyodide.mjs"));
-  const [python, [course, ...wheels]] = await Promise.all([
+  const [python, course] = await Promise.all([
     loadPyodide({ indexURL: base, packageBaseUrl: base, packages: ["numpy"], checkIntegrity: true }),
-    archives,
+    archive,
   ]);
   python.unpackArchive(course, "zip", { extractDir: "/course" });
-  for (const wheel of wheels) python.unpackArchive(wheel, "zip", { extractDir: "/course/lib" });
   python.runPython(`
 import os, sys
 sys.path.insert(0, "/course/lib")
