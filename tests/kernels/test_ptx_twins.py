@@ -21,11 +21,13 @@ from cutecourse.kernels import (
     LaunchSpec,
     SpecError,
     Tensor,
+    copy_broken,
     copy_one_thread,
     copy_predicated,
     copy_threads,
     epilogue_direct,
     epilogue_stmatrix,
+    gemm_broken,
     gemm_first,
     gemm_late,
     gemm_stages,
@@ -33,6 +35,7 @@ from cutecourse.kernels import (
     hopper_last,
     hopper_one,
     hopper_stages,
+    hunt,
     micro_gemm_swizzled,
     tma_pipeline,
     transpose_naive,
@@ -46,6 +49,7 @@ from cutecourse.kernels import (
     umma_tile,
     umma_tile_broken,
     umma_tma_broken,
+    wgmma_broken,
     wgmma_one,
 )
 from cutecourse.kernels.chapters import kernel_module
@@ -260,31 +264,43 @@ def test_twin_with_a_fault__is_reported_as_its_kernel_is(module: ModuleType, fau
     assert isinstance(report.value, REPORTED[module][fault])
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        *((name, number) for name, changes in CHANGES.items() for number in range(len(changes))),
-        ("umma_tile", None),
-    ],
-)
-def test_twin_of_a_changed_text__does_what_the_changed_kernel_does(name: str, number: int | None) -> None:
-    module = kernel_module(name)
-    if number is None:  # the one fault that breaks no rule
-        spec = umma_tile_broken.broken("every_k_tile_cleared")
-    elif CHANGES[name][number][2]:
-        right, wrong, _ = CHANGES[name][number]
-        spec = module.LAUNCH.with_text(changed_text(module, [(right, wrong)]))
-    else:  # sizes and cluster, which the twin takes from the launch
-        spec = umma_tma_broken.LAUNCH
+def changed() -> list[Any]:
+    """Kernels with a changed text: what `CHANGES` has, the bug hunts, and faults that REPORTED leaves out."""
+    found = [
+        pytest.param(
+            module.LAUNCH.with_text(changed_text(module, [(right, wrong)])), {}, id=f"{name}-{number}"
+        )
+        for name, changes in CHANGES.items()
+        for number, (right, wrong, edits) in enumerate(changes)
+        for module in [kernel_module(name)]
+        if edits  # the others change sizes, which the twin takes from the launch
+    ]
+    found += [
+        pytest.param(umma_tma_broken.LAUNCH, {}, id="umma_tma_broken"),
+        pytest.param(umma_tma_broken.small().with_text(hunt("12.5")), {}, id="hunt-12.5"),
+        pytest.param(umma_tile.LAUNCH.with_text(hunt("11.6")), {}, id="hunt-11.6"),
+        pytest.param(umma_tile_broken.broken("every_k_tile_cleared"), {}, id="every_k_tile_cleared"),
+    ]
+    for module, size in ((copy_broken, ()), (gemm_broken, ()), (wgmma_broken, (64, 128))):
+        arguments = module.arguments(0, *size)[0]
+        found += [pytest.param(module.broken(fault, *size), arguments, id=fault) for fault in module.FAULTS]
+    return found
+
+
+@pytest.mark.parametrize(("spec", "arguments"), changed())
+def test_twin_of_a_changed_text__ends_as_the_changed_kernel_does(
+    spec: LaunchSpec, arguments: dict[str, Any]
+) -> None:
+    given = arguments or arguments_of(spec)
     ended: list[Any] = []
     for one in (spec, twin(spec)):
         try:
-            ran = run(one, device="emulator", **arguments_of(one))
+            ran = run(one, device="emulator", **given)
         except EmulatorError as report:
             ended.append(type(report))
         else:
             notes = {note.hazard.name for note in ran.notes} - LEFT_OUT
-            ended.append((ran["c"].tobytes(), notes))
+            ended.append((notes, [array.tobytes() for array in ran.arrays.values()]))
     assert ended[0] == ended[1]
 
 
@@ -303,6 +319,8 @@ def test_twin__refuses_operands_that_its_text_is_not_for(spec: LaunchSpec, name:
 
 
 def test_twin__says_that_it_does_not_know_a_change() -> None:
+    remarked = changed_text(umma_tile, [("THREADS = 128\n", "THREADS = 128  # four warps\n")])
+    assert twin(umma_tile.LAUNCH.with_text(remarked)).ptx == twin(umma_tile).ptx
     text = changed_text(umma_tile, [("THREADS = 128\n", "THREADS = 256\n")])
     with pytest.raises(SpecError, match="this change is not known"):
         twin(umma_tile.LAUNCH.with_text(text))

@@ -1,12 +1,13 @@
 """Changes of a kernel, and the same changes of its twin: so a kernel with a fault has a twin with that fault.
 
-`FAULTS` has the faults of the modules of broken kernels, by the fault's name. `CHANGES` has what pages change
-in a kernel's text. An edit of a twin replaces a text that the twin has once. An edit that leaves nothing
-takes the whole lines out, with their comments.
+`FAULTS` has the faults of the modules of broken kernels, by the fault's name. `CHANGES` has what pages and
+bug hunts change in a kernel's text. An edit of a twin replaces a text that the twin has once. An edit that
+leaves nothing takes the whole lines out, with their comments.
 """
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Mapping
 
@@ -17,7 +18,68 @@ __all__ = ["CHANGES", "FAULTS", "edited"]
 
 Edits = tuple[tuple[str, str], ...]
 
+_WGMMA_WAIT = "wgmma.wait_group.sync.aligned 0;"
+
 FAULTS: Mapping[str, tuple[str, Mapping[str, Edits]]] = {
+    "copy_predicated": (
+        "copy_broken",
+        {
+            "no_wait": tuple((f"cp.async.wait_group {left};", "") for left in (3, 2, 1, 0)),
+            "unguarded_tail": tuple(
+                (
+                    f"setp.gt.and.s32     %p{i}, %left, {8 * i}, %inside_n;",
+                    f"setp.eq.u32         %p{i}, 0, 0;",
+                )
+                for i in range(4)
+            ),
+        },
+    ),
+    "gemm_stages": (
+        "gemm_broken",
+        {
+            "one_stage_too_few": tuple(
+                (
+                    f"setp.eq.u32         %again, %{stage}, 24576;",
+                    f"setp.eq.u32         %again, %{stage}, 16384;",
+                )
+                for stage in ("filled", "read")
+            ),
+            "one_group_too_many": (("cp.async.wait_group 1;", "cp.async.wait_group 2;"),),
+        },
+    ),
+    "wgmma_one": (
+        "wgmma_broken",
+        {
+            "no_fence": (("wgmma.fence.sync.aligned;", ""),),
+            "no_commit": (("wgmma.commit_group.sync.aligned;", ""),),
+            "no_wait": ((_WGMMA_WAIT, ""),),
+            "no_proxy_fence": (("fence.proxy.async.shared::cta;", ""),),
+            "one_group_too_many": ((_WGMMA_WAIT, _WGMMA_WAIT.replace("0", "1")),),
+            "no_last_wait": (
+                (
+                    _WGMMA_WAIT,
+                    f"""\
+setp.ge.u32         %more, %k, ${{K}} - 64;
+    @%more bra          LAST;
+    {_WGMMA_WAIT}
+LAST:""",
+                ),
+            ),
+            "cleared_too_early": (
+                (
+                    _WGMMA_WAIT,
+                    f"""\
+mov.b32             %w0, 0;
+    mad.lo.u32          %at, %me, 64, %tiles;
+    st.shared.v4.b32    [%at], {{%w0, %w0, %w0, %w0}};
+    st.shared.v4.b32    [%at + 16], {{%w0, %w0, %w0, %w0}};
+    st.shared.v4.b32    [%at + 32], {{%w0, %w0, %w0, %w0}};
+    st.shared.v4.b32    [%at + 48], {{%w0, %w0, %w0, %w0}};
+    {_WGMMA_WAIT}""",
+                ),
+            ),
+        },
+    ),
     "umma_tile": (
         "umma_tile_broken",
         {
@@ -127,6 +189,22 @@ CHANGES: Mapping[str, tuple[tuple[str, str, Edits], ...]] = {
     ),
     "umma_tile": (
         (
+            "            with cute.arch.elect_one():\n                tcgen05.commit(",
+            "        if warp == 1:\n            with cute.arch.elect_one():\n                tcgen05.commit(",
+            (
+                ("    @!%warp_0 bra       UNTIL_FREE;", "    @!%warp_0 bra       COMMIT;"),
+                (
+                    "    @%elected tcgen05.commit",
+                    """\
+COMMIT:
+    setp.eq.u32         %more, %warp, 1;
+    @!%more bra         UNTIL_FREE;
+    elect.sync          _|%elected, -1;
+    @%elected tcgen05.commit""",
+                ),
+            ),
+        ),
+        (
             "mbarrier_init(mma_barrier, 1)",
             "mbarrier_init(mma_barrier, 4)",
             (("init.shared::cta.b64 [%free], 1;", "init.shared::cta.b64 [%free], 4;"),),
@@ -135,6 +213,11 @@ CHANGES: Mapping[str, tuple[tuple[str, str, Edits], ...]] = {
     "umma_tma_multicast": (  # The twin takes both from the launch.
         ("MNK = (512, 1024, 256)\n", "MNK = (256, 512, 256)\n", ()),
         ("CLUSTER = (4, 4, 1)\n", "CLUSTER = (2, 2, 1)\n", ()),
+        (
+            "senders = CLUSTER[0] + CLUSTER[1] - 1\n",
+            "senders = CLUSTER[0] * CLUSTER[1]\n",
+            (("${cluster_0} + ${cluster_1} - 1;", "${cluster_0} * ${cluster_1};"),),
+        ),
     ),
     "umma_two_sm": (
         (
@@ -156,17 +239,19 @@ CHANGES: Mapping[str, tuple[tuple[str, str, Edits], ...]] = {
         ),
     ),
 }
-"""What pages change in a kernel's file: the text as it is, what it becomes, and the edits of the twin."""
+"""What else is changed in a kernel's file: the text as it is, what it becomes, and the edits of the twin."""
 
 
 def edited(name: str, changed: str, twin: str) -> str:
     """The twin's text with the edits for a kernel's text that was changed.
 
-    name     the kernel's; `changed` is the text of its file with some of the known changes put in.
+    name     the kernel's. `changed` is the text of its file with some of the known changes put in; comments
+             may differ.
     Errors:  SpecError for a text that no set of the known changes gives.
     """
     original = kernel_file(name).text
-    if changed == original:
+    code = _code(changed)
+    if code == _code(original):
         return twin
     module, of_faults = FAULTS.get(name, (None, {}))
     faults = kernel_module(module).FAULTS if module else {}
@@ -177,13 +262,21 @@ def edited(name: str, changed: str, twin: str) -> str:
     possible = [change for change in known if change[1] in changed]
     for count in range(1, len(possible) + 1):
         for changes in itertools.combinations(possible, count):
-            if _replaced(original, changes) == changed:
+            if _code(_replaced(original, changes)) == code:
                 for _, _, edits in changes:
                     twin = _with_edits(name, twin, edits)
                 return twin
     raise SpecError(
         f"{name} has a twin in PTX, but its text was changed, and this change is not known there."
     )
+
+
+def _code(text: str) -> str:
+    """What a text does: its syntax without comments and without the text's own docstring."""
+    tree = ast.parse(text)
+    if ast.get_docstring(tree) is not None:
+        del tree.body[0]
+    return ast.dump(tree)
 
 
 def _replaced(text: str, changes: tuple[tuple[str, str, Edits], ...]) -> str:
