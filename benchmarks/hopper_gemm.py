@@ -38,7 +38,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ Size = tuple[int, int, int]
 
 LADDER = ("gemm_late", *RUNGS)
 """The last rung of chapter 5, and all rungs of chapter 10."""
+PLAIN = "_plain"
+"""The end of a rung's name in a result if its programmatic launch was replaced by a plain one."""
 PREDICTIONS = {
     "hopper_one": 400.0,
     "hopper_stages": 560.0,
@@ -180,16 +182,18 @@ def build(name: str, case: Case, sms: int) -> Built | str:
 
 def rung(name: str, case: Case, built: Built, sms: int, sets: Sets) -> Contestant:
     """A rung on the GPU, with the parameters of each set."""
-    spec, kernel = rung_spec(name, case, sms), Loaded(built)
+    module = kernel_module(name.removesuffix(PLAIN))
+    spec, kernel = rung_spec(module.FILE.name, case, sms), Loaded(built)
     values = [
         parameters(spec, dict(zip("abc", (one.data_ptr() for one in three), strict=True))) for three in sets
     ]
-    module = kernel_module(name)
     how = module.best(*case.mnk[:2], sms) if hasattr(module, "best") else None
     tile = how.tile if how else module.TILE
     config = f"{tile[0]}x{tile[1]}, cluster {'x'.join(map(str, how.cluster if how else built.cluster[:2]))}"
     if how:
         config += ", ping-pong" if how.pingpong else ", cooperative"
+    if spec.programmatic and not built.programmatic:
+        config += ", plain launch"
 
     def launch(number: int) -> None:
         kernel.launch(*values[number % len(values)])
@@ -533,6 +537,9 @@ def measure(
     result["ceiling"] = {"short": None, "sustained": None, "by_size": [], "sustained_by_size": []}
     for case in cases:
         rungs = {name: built[name, case] for name in (LADDER if case.everybody else LADDER[-1:])}
+        for name, one in list(rungs.items()):
+            if isinstance(one, Built) and one.programmatic:
+                rungs[name + PLAIN] = replace(one, programmatic=False)
         try:
             rivals = one_case(result, case, rungs, top, folder, search, seconds)
         except Exception as error:  # noqa: BLE001 - the other cases are measured all the same

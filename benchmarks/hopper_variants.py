@@ -134,6 +134,7 @@ class Variant:
                 mapped("c", (m, n), (rows, self.box)),
             ),
             target="sm_90a",
+            programmatic=self.early,
         )
 
 
@@ -190,7 +191,7 @@ TRIALS = (
 class Fitted(Loaded):
     """A variant on the GPU. It starts as many clusters as fit at once; more would have to wait."""
 
-    def __init__(self, built: Built, early: bool) -> None:
+    def __init__(self, built: Built) -> None:
         super().__init__(built)
         driver, config, ctas = self._driver, self._config, built.cluster[0]
         self.clusters = built.grid[0] // ctas
@@ -198,18 +199,11 @@ class Fitted(Loaded):
             fit = int(self._call(driver.cuOccupancyMaxActiveClusters(self._function, config)))
             self.clusters = min(self.clusters, fit)
             config.gridDimX = self.clusters * ctas
-        if early:
-            allowed = driver.CUlaunchAttribute()
-            allowed.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-            value = driver.CUlaunchAttributeValue()
-            value.programmaticStreamSerializationAllowed = 1
-            allowed.value = value
-            config.attrs, config.numAttrs = [*config.attrs[: config.numAttrs], allowed], config.numAttrs + 1
 
 
 def launcher(variant: Variant, built: Built, mnk: Size, sets: list[Any]) -> tuple[Callable[[int], None], int]:
     """A function that launches a variant on one of the sets, by number, and the number of its clusters."""
-    kernel = Fitted(built, variant.early)
+    kernel = Fitted(built)
     maps = [
         [
             driver_tensor_map(replace(param.encoding, l2_promotion=variant.promotion), tensor.data_ptr())

@@ -17,7 +17,7 @@ import numpy as np
 
 from cutecourse import runtime
 from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
-from cutecourse.runtime.gpu import parameter_block
+from cutecourse.runtime.gpu import launch_attributes, parameter_block
 
 __all__ = ["Built", "Loaded", "alternating", "assembled", "compiled", "parameters"]
 
@@ -28,7 +28,8 @@ _PORTABLE_CLUSTER_CTAS = 8
 class Built:
     """A kernel's machine code, how it is launched, and what ptxas said about it.
 
-    serialized  ptxas put waits between the wgmma instructions, because it could not keep them apart.
+    serialized    ptxas put waits between the wgmma instructions, because it could not keep them apart.
+    programmatic  it may start before the kernel ahead of it has ended, as in `LaunchSpec`.
     """
 
     cubin: bytes
@@ -40,6 +41,7 @@ class Built:
     spill_bytes: int
     cluster: tuple[int, int, int] = (1, 1, 1)
     serialized: bool = False
+    programmatic: bool = False
 
 
 def assembled(ptx: str, spec: LaunchSpec, entry: str, arch: str) -> Built:
@@ -67,6 +69,7 @@ def assembled(ptx: str, spec: LaunchSpec, entry: str, arch: str) -> Built:
             sum(map(int, spills)),
             spec.cluster,
             bool(re.search("wgmma.*serialized", done.stderr)),
+            spec.programmatic,
         )
 
 
@@ -106,17 +109,12 @@ class Loaded:
         config = driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = built.grid
         config.blockDimX, config.blockDimY, config.blockDimZ = built.block
-        config.sharedMemBytes, config.numAttrs = built.dynamic_smem, 0
-        if built.cluster != (1, 1, 1):
-            if np.prod(built.cluster) > _PORTABLE_CLUSTER_CTAS:
-                allowed = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-                self._call(driver.cuFuncSetAttribute(self._function, allowed, 1))
-            extent = driver.CUlaunchAttribute()
-            extent.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            value = driver.CUlaunchAttributeValue()
-            value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = built.cluster
-            extent.value = value
-            config.attrs, config.numAttrs = [extent], 1
+        config.sharedMemBytes = built.dynamic_smem
+        if np.prod(built.cluster) > _PORTABLE_CLUSTER_CTAS:
+            allowed = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            self._call(driver.cuFuncSetAttribute(self._function, allowed, 1))
+        attributes = launch_attributes(driver, built.cluster, built.programmatic)
+        config.attrs, config.numAttrs = attributes, len(attributes)
         self._config = config
 
     def _call(self, answer: tuple[Any, ...]) -> Any:

@@ -47,6 +47,7 @@ def facts(ir):
             parameters.append({"type": kind, **atoms.get(value, {"of": value})})
     return {
         **exact,
+        "programmatic": bool(re.search(r"programmatic_stream_serialization_allowed\[\S+\] %c1_i32", ir)),
         "host": split(re.search(r"func\.func @\w+\((.*?)\) ->", ir)[1]),
         "parameters": parameters,
         "smem": smem_bytes(ir, aliases),

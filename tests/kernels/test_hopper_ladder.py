@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cutecourse import emulator, runtime
-from cutecourse.kernels import SpecError, hopper_broken, hopper_store_broken
+from cutecourse.kernels import SpecError, hopper_broken, hopper_store_broken, twin
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.hopper_ladder import RUNGS
 
@@ -86,6 +86,7 @@ def test_last_rung__multiplies_with_a_shared_tile_of_a():
     ("mn", "tile"),
     [
         ((4096, 4096), (128, 256, 64)),
+        ((6144, 6144), (128, 208, 64)),
         ((8192, 8192), (128, 192, 64)),
         ((4000, 4104), (128, 208, 64)),
         ((256, 8192), (128, 128, 64)),
@@ -101,6 +102,45 @@ def test_best__leaves_few_multiprocessors_idle(mn, tile):
 @pytest.mark.parametrize("rung", RUNGS)
 def test_rung__multiplies_large_matrices(rung, mnk):
     check(rung, mnk, device="cuda:0")
+
+
+def test_last_rung__waits_for_the_kernel_ahead_in_each_role():
+    launch = kernel_module("hopper_last").LAUNCH
+    for spec in (launch, twin(launch)):
+        assert spec.programmatic
+        before, *roles = re.split(r"setmaxnreg.*", re.sub("//.*", "", runtime.compile(spec).ptx))
+        touches = re.compile(r"cp\.async\.bulk\.tensor|(ld|st)\.global")
+        assert not touches.search(before)
+        assert len(roles) == 2
+        for role in roles:
+            assert role.index("griddepcontrol.wait") < touches.search(role).start()
+
+
+@pytest.mark.gpu("sm_90a")
+def test_last_rung__reads_and_overwrites_what_the_kernel_ahead_has_done_with():
+    """Each launch shifts the columns of one buffer, and writes them over what the launch ahead has read."""
+    torch = pytest.importorskip("torch", reason="PyTorch records the launches in a graph")
+    from benchmarks.launching import Loaded, compiled, parameters
+
+    n, launches = 2048, 60
+    spec = kernel_module("hopper_last").spec(n, n, n)
+    torch.zeros(1, device="cuda")
+    first = torch.randn((n, n), device="cuda").half()
+    one, other = first.clone(), torch.full_like(first, float("nan"))
+    shift = torch.eye(n, device="cuda").half().roll(1, 0)
+    kernel = Loaded(compiled(spec, "sm_90a"))
+    values = [
+        parameters(spec, {"a": a.data_ptr(), "b": shift.data_ptr(), "c": c.data_ptr()})
+        for a, c in ((one, other), (other, one))
+    ]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+        for number in range(launches):
+            kernel.launch(*values[number % 2])
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(one, first.roll(launches, 1))
+    assert torch.equal(other, first.roll(launches - 1, 1))
 
 
 @pytest.mark.parametrize("rung", RUNGS)

@@ -72,6 +72,7 @@ def test_specification__is_what_the_host_function_launches(facts, name):
     assert tuple(fact["block"]) == spec.block
     assert tuple(fact.get("cluster", (1, 1, 1))) == spec.cluster
     assert fact["smem"] == spec.dynamic_smem
+    assert fact["programmatic"] == spec.programmatic
 
 
 @pytest.mark.parametrize("name", SPECS)

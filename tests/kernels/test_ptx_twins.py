@@ -251,7 +251,7 @@ def test_twin__has_the_launch_and_the_target_of_its_kernel(name: str) -> None:
     for spec in specs_of(name):
         by_hand = twin(spec)
         assert by_hand.name == f"{spec.name}_ptx"
-        for field in ("grid", "block", "cluster", "dynamic_smem", "params", "target"):
+        for field in ("grid", "block", "cluster", "dynamic_smem", "programmatic", "params", "target"):
             assert getattr(by_hand, field) == getattr(spec, field), field
         assert compile_kernel(by_hand).entry == name
 

@@ -65,6 +65,17 @@ def test_launch__sets_cluster_and_shared_memory(on_host):
     ]
 
 
+def test_launch__may_start_before_the_kernel_ahead_has_ended(on_host):
+    driver = on_host()
+    with GpuKernel("ptx", "k") as kernel:
+        kernel.launch([], **ONE, cluster=(2, 1, 1), programmatic=True)
+    cluster, early = driver.config.attrs
+    assert driver.config.numAttrs == 2
+    assert cluster.id.name == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
+    assert early.id.name == "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
+    assert early.value.programmaticStreamSerializationAllowed == 1
+
+
 def test_launch__reserves_dynamic_shared_memory_that_fits_only_without_the_static(on_host):
     """48 KiB need no asking for, but a kernel's static variables count as well."""
     driver = on_host()

@@ -188,6 +188,19 @@ def test_measure__keeps_rows_ratios_and_what_was_refused(made_up):
     assert "ZeroDivisionError" in shown
 
 
+def test_measure__launches_a_programmatic_rung_in_both_ways(made_up, monkeypatch):
+    built = launching.Built(b"", "hopper_last", (4, 1, 1), (384, 1, 1), 4096, 168, 0, programmatic=True)
+    monkeypatch.setattr(bench, "prepared", lambda cases, *_: {("hopper_last", case): built for case in cases})
+    monkeypatch.setattr(bench, "LADDER", ("hopper_last",))
+    case = bench.CASES[0]
+    result = bench.measure([case], None, [], 2.0, 132, lambda found: None)
+    early, plain = result["rows"][1:]
+    assert (early["name"], plain["name"]) == ("hopper_last", "hopper_last_plain")
+    assert plain["config"] == f"{early['config']}, plain launch"
+    loaded = [call.args[0].programmatic for call in bench.Loaded.call_args_list]
+    assert loaded == [True, False]
+
+
 def test_known__is_the_two_best_of_the_size():
     case = bench.CASES[0]
     search = [

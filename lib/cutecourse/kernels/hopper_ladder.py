@@ -65,7 +65,7 @@ def hopper_spec(
         grid = (min(sms // ctas * ctas, tiles[0] * tiles[1]), 1, 1)
 
     def operand(name: str, extents: tuple[int, int], box: tuple[int, int], receivers: int = 1) -> TensorMap:
-        bits = {64: 3, 32: 2}.get(box[1], 0)  # rows of 128 or 64 bytes are swizzled
+        bits = {64: 3, 32: 2, 16: 1}.get(box[1], 0)  # rows of 128, 64 or 32 bytes are swizzled
         return TensorMap(
             name,
             dtype,

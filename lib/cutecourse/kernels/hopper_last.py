@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cutecourse.kernels.files import kernel_file
 from cutecourse.kernels.hopper_ladder import hopper_spec
-from cutecourse.kernels.spec import LaunchSpec, TensorMap
+from cutecourse.kernels.spec import LaunchSpec
 
 FILE = kernel_file("hopper_last")
 __getattr__ = FILE.attribute  # the kernel's constants and functions
@@ -39,7 +39,7 @@ COOPERATIVE = How()
 CHOICES = (
     (COOPERATIVE, 1.0),
     (How(pingpong=True, tile=(128, 192, 64), stages=5, piece=32, buffers=1), 1.01),
-    (How(tile=(128, 208, 64), piece=104, buffers=1), 0.99),
+    (How(pingpong=True, tile=(128, 208, 64), stages=5, piece=16), 1.005),
     (How(tile=(128, 128, 64), stages=6), 0.93),
     (How(tile=(128, 64, 64), cluster=(1, 1), stages=8, buffers=1), 0.8),
 )
@@ -63,13 +63,6 @@ def best(m: int, n: int, sms: int) -> How:
     return max(CHOICES, key=speed)[0]
 
 
-def asks_for_256_bytes(operand: TensorMap) -> TensorMap:
-    """The same tensor map, except that a load that misses L2 brings 256 bytes: two k-tiles of a row."""
-    encoding = replace(operand.encoding, l2_promotion="256B")
-    assert operand.stride is not None
-    return TensorMap.encoded(operand.name, operand.dtype, operand.shape, operand.stride, encoding)
-
-
 def spec(
     m: int, n: int, k: int, dtype: str = "f16", how: How | None = None, sms: int = FILE.constant("SMS")
 ) -> LaunchSpec:
@@ -90,10 +83,7 @@ def spec(
         sms=sms,
         given=tuple(how),
     )
-    a, b, c = launch.params
-    assert isinstance(a, TensorMap)
-    assert isinstance(b, TensorMap)
-    return replace(launch, params=(asks_for_256_bytes(a), asks_for_256_bytes(b), c))
+    return replace(launch, programmatic=True)
 
 
 LAUNCH = spec(*FILE.constant("MNK"), how=COOPERATIVE, sms=4)

@@ -280,6 +280,11 @@ class LaunchSpec:
     target       the lowest architecture that has the kernel's instructions: "sm_80"; with a letter ("sm_90a")
                  it is tied to that one generation.
     grid, block  CTAs and threads along x, y, z; `cluster` CTAs; `dynamic_smem` bytes.
+    programmatic a GPU may start the kernel's CTAs before the kernel ahead of it in the stream has ended. The
+                 kernel must execute `griddepcontrol.wait` before it touches anything that an earlier kernel
+                 writes (PTX ISA, griddepcontrol). CUDA calls this a programmatic dependent launch, with the
+                 attribute CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION. The emulator runs one
+                 launch after the other.
     params       `Tensor`, `TensorMap` and `Scalar`, in the kernel's order. For what is known when it compiles
                  the CuTe DSL passes nothing: a layout, or the coordinate tensor beside a TMA atom.
                  `arguments` are what the caller and the DSL's host function take: each array and each
@@ -298,6 +303,7 @@ class LaunchSpec:
     target: str = "sm_80"
     cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic_smem: int = 0
+    programmatic: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():

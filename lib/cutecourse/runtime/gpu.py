@@ -12,7 +12,7 @@ import numpy as np
 from cutecourse.runtime.errors import GpuError
 from cutecourse.runtime.tensor_map import MappedArray, driver_tensor_map
 
-__all__ = ["GpuKernel", "parameter_block"]
+__all__ = ["GpuKernel", "launch_attributes", "parameter_block"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -50,6 +50,24 @@ def parameter_block(values: Sequence[int | np.generic | bytes]) -> tuple[Any, li
             cells.append(_DEVICE_POINTER(value))
     pointers = (ctypes.c_void_p * max(1, len(cells)))(*(ctypes.addressof(cell) for cell in cells))
     return pointers, cells
+
+
+def launch_attributes(driver: Any, cluster: tuple[int, int, int], programmatic: bool) -> list[Any]:
+    """The driver's attributes of a launch in clusters, or of one that may start early (`LaunchSpec`)."""
+    attributes = []
+    if cluster != (1, 1, 1):
+        attribute, value = driver.CUlaunchAttribute(), driver.CUlaunchAttributeValue()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
+        attribute.value = value
+        attributes.append(attribute)
+    if programmatic:
+        attribute, value = driver.CUlaunchAttribute(), driver.CUlaunchAttributeValue()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        value.programmaticStreamSerializationAllowed = 1
+        attribute.value = value
+        attributes.append(attribute)
+    return attributes
 
 
 def explain(status_name: str, log: str = "") -> str:
@@ -112,12 +130,14 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         cluster: tuple[int, int, int] = (1, 1, 1),
+        programmatic: bool = False,
         repeat: int = 1,
     ) -> list[float]:
         """Copy the arrays there, launch, copy them back in place, and return the seconds of each launch.
 
         args     in the order of the PTX's parameters; an array is a pointer to its copy on the GPU, a
                  `MappedArray` a tensor map of its copy. An array that comes twice is copied once.
+        programmatic  as in `LaunchSpec`; the events around each launch leave it nothing to overlap with.
         repeat   launches one after another on the same memory; each is timed by events.
         """
         driver = self._driver
@@ -140,7 +160,9 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
                     values.append(self._tensor_map(arg, address(arg.array)))
                 else:
                     values.append(arg)
-            seconds = self.time(values, grid=grid, block=block, cluster=cluster, repeat=repeat)
+            seconds = self.time(
+                values, grid=grid, block=block, cluster=cluster, programmatic=programmatic, repeat=repeat
+            )
             for pointer, array in held.values():
                 self._call("copy back", driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
             return seconds
@@ -161,6 +183,7 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         cluster: tuple[int, int, int] = (1, 1, 1),
+        programmatic: bool = False,
         repeat: int = 1,
     ) -> list[float]:
         """Launch on memory that is on the GPU already, and return the seconds of each launch, by events.
@@ -171,7 +194,7 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
         """
         driver = self._driver
         pointers, cells = parameter_block(values)
-        config = self._config(grid, block, cluster)
+        config = self._config(grid, block, cluster, programmatic)
         before, after = (self._call("make an event", driver.cuEventCreate(0)) for _ in range(2))
         seconds = []
         try:
@@ -192,7 +215,11 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
         return seconds
 
     def _config(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int]
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        cluster: tuple[int, int, int],
+        programmatic: bool,
     ) -> Any:
         driver = self._driver
         config = driver.CUlaunchConfig()
@@ -200,20 +227,12 @@ class GpuKernel(AbstractContextManager["GpuKernel"]):
         config.blockDimX, config.blockDimY, config.blockDimZ = block
         config.sharedMemBytes = self._dynamic_smem
         config.hStream = 0
-        config.numAttrs = 0
-        if cluster == (1, 1, 1):
-            return config
+        attributes = launch_attributes(driver, cluster, programmatic)
+        config.attrs, config.numAttrs = attributes, len(attributes)
         ctas = cluster[0] * cluster[1] * cluster[2]
         if ctas > _PORTABLE_CLUSTER_CTAS:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             self._call(
                 f"allow a cluster of {ctas} CTAs", driver.cuFuncSetAttribute(self._function, attribute, 1)
             )
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        value = driver.CUlaunchAttributeValue()
-        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
-        attribute.value = value
-        config.attrs = [attribute]
-        config.numAttrs = 1
         return config

@@ -142,7 +142,13 @@ def run(
         with GpuKernel(
             compiled.ptx, compiled.entry, ordinal=ordinal, dynamic_smem=spec.dynamic_smem
         ) as loaded:
-            (run_s,) = loaded.launch(args, grid=spec.grid, block=spec.block, cluster=spec.cluster)
+            (run_s,) = loaded.launch(
+                args,
+                grid=spec.grid,
+                block=spec.block,
+                cluster=spec.cluster,
+                programmatic=spec.programmatic,
+            )
     gpu = choice.device
     record = RunRecord(
         kernel=spec.name,

@@ -184,8 +184,16 @@ def hopper_last(
                 cute.arch.mbarrier_init(full + stage, 1)
                 cute.arch.mbarrier_init(empty + stage, readers * (1 if how.pingpong else CONSUMERS))
         cute.arch.mbarrier_init_fence()
+    if warp == 4:
+        for tensor_map in (tma_a, tma_b, tma_c):
+            cpasync.prefetch_descriptor(tensor_map)
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
+    # A programmatic launch: the next kernel may start now. Its CTAs need most of an SM's shared memory, so
+    # each begins when a CTA of this kernel has left. And the kernel ahead of this one may still run, and
+    # write A, B or the same C. So the warp that loads and the warpgroups that store prepare everything, then
+    # wait until that kernel has ended and its writes are visible. It ends only after its own wait.
+    cute.arch.griddepcontrol_launch_dependents()
 
     gA = cute.local_tile(mA, (how.tile[0], how.tile[2]), (None, None))  # (128, 64, along M, k-tiles)
     gB = cute.local_tile(mB, (how.tile[1], how.tile[2]), (None, None))
@@ -221,6 +229,7 @@ def hopper_last(
                 to_a["mcast_mask"] = (cutlass.Int32(same_row) << rank_m).to(cutlass.Int16)
             if cutlass.const_expr(ctas_m > 1):
                 to_b["mcast_mask"] = (cutlass.Int32(same_column) << ctas_m * rank_n).to(cutlass.Int16)
+            cute.arch.griddepcontrol_wait()
             for number in cutlass.range(first, count, clusters, unroll=1):
                 row, column = tile_of(number, tiles, how)
                 from_a = tAgA[None, row * ctas_m + rank_m, None]
@@ -284,6 +293,7 @@ def hopper_last(
         shadow = 1 if how.pingpong else min(pieces, k_tiles)
         stored = cutlass.Int32(0)  # pieces, before those of the tile that is rounded
         row, column = cutlass.Int32(0), cutlass.Int32(0)
+        cute.arch.griddepcontrol_wait()
         for number in cutlass.range(first, count, step, unroll=1):
             if cutlass.const_expr(how.pingpong):
                 cute.arch.barrier(barrier_id=TURN + consumer, number_of_threads=256)  # my turn
@@ -334,8 +344,8 @@ def host_for(*chosen):
     @cute.jit
     def host(mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor):
         swizzle = cute.make_swizzle(3, 4, 3)  # rows of 128 bytes, as TMA and wgmma swizzle them
-        # A piece of 64 or 32 columns is swizzled by its rows' length; rows of 104 need none.
-        swizzle_c = cute.make_swizzle({64: 3, 32: 2}.get(how.piece, 0), 4, 3)
+        # A piece of 64, 32 or 16 columns is swizzled by its rows' length; rows of 104 need none.
+        swizzle_c = cute.make_swizzle({64: 3, 32: 2, 16: 1}.get(how.piece, 0), 4, 3)
         layout_a = cute.make_ordered_layout((how.tile[0], how.tile[2], how.stages), order=(1, 0, 2))
         layout_b = cute.make_ordered_layout((how.tile[1], how.tile[2], how.stages), order=(1, 0, 2))
         layout_c = cute.make_ordered_layout((how.rows, how.piece, CONSUMERS * how.buffers), order=(1, 0, 2))
@@ -357,7 +367,11 @@ def host_for(*chosen):
         ctas = min(SMS // how.ctas, tiles[0] * tiles[1]) * how.ctas
         maps = tma_a, tensor_a, tma_b, tensor_b, tma_c, tensor_c
         hopper_last(*maps, layout_a, layout_b, layout_c, tiles, mC.element_type, how).launch(
-            grid=(ctas, 1, 1), block=(THREADS, 1, 1), cluster=(how.ctas, 1, 1), min_blocks_per_mp=1
+            grid=(ctas, 1, 1),
+            block=(THREADS, 1, 1),
+            cluster=(how.ctas, 1, 1),
+            min_blocks_per_mp=1,
+            use_pdl=True,  # programmatic dependent launch
         )
 
     return host
