@@ -81,8 +81,8 @@ def test_digest__does_not_depend_on_pieces_addresses_and_colours() -> None:
 
     at = [shown(text_plain=f"<object at {address}>") for address in ("0x7f1", "0x2a")]
     assert digest(at[0]) == digest(at[1])
-    plain = shown(text_html="<pre>a &lt; b</pre>", text_plain="Panels")
-    coloured = shown(text_html='<pre><span class="n">a</span> &lt; b</pre>', text_plain="Panels")
+    plain = shown(text_html="<p>DSL</p><pre>a &lt; b</pre>", text_plain="Panels")
+    coloured = shown(text_html='<p>DSL</p><pre><span class="n">a</span> &lt; b\n</pre>', text_plain="Panels")
     assert (
         digest(plain)
         == digest(coloured)

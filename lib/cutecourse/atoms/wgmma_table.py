@@ -9,6 +9,7 @@ Source: CUTLASS 4.2.0, include/cute/atom/mma_traits_sm90_gmma.hpp and mma_traits
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -43,9 +44,15 @@ _A_VALUES = {32: "(2,2)", 16: "(2,2,2)", 8: "(4,2,2)"}
 _A_STRIDES = {32: "((64,1,16),(8,256))", 16: "((128,1,16),(64,8,512))", 8: "((256,1,16),(64,8,1024))"}
 
 
-def _in_shared_memory(rows: int, k: int) -> Layout:
-    layout: Layout = Layout.parse(f"(128,({rows},{k})):(0,(1,{rows}))")
+@functools.cache
+def _parsed(text: str) -> Layout:
+    """A layout from its notation, read once: the table has hundreds of atoms and some seventy layouts."""
+    layout: Layout = Layout.parse(text)
     return layout
+
+
+def _in_shared_memory(rows: int, k: int) -> Layout:
+    return _parsed(f"(128,({rows},{k})):(0,(1,{rows}))")
 
 
 def _atoms() -> Iterator[MmaAtom]:
@@ -64,9 +71,9 @@ def _atoms() -> Iterator[MmaAtom]:
                     dtype_b=types.b,
                     dtype_c=types.d,
                     thr_id=Layout(128, 1),
-                    layout_a=_in_shared_memory(M, k) if source == "SS" else Layout.parse(registers),
+                    layout_a=_in_shared_memory(M, k) if source == "SS" else _parsed(registers),
                     layout_b=_in_shared_memory(n, k),
-                    layout_c=Layout.parse(f"((4,8,4),(2,2,{n // 8})):((128,1,16),(64,8,512))"),
+                    layout_c=_parsed(f"((4,8,4),(2,2,{n // 8})):((128,1,16),(64,8,512))"),
                     ptx="wgmma.mma_async.sync.aligned."
                     f"m{M}n{n}k{k}.{types.d.name}.{types.a.name}.{types.b.name}",
                     source=Source("include/cute/atom/mma_traits_sm90_gmma.hpp", 434, "GMMA::CLayout_64xN"),

@@ -10,6 +10,7 @@ indentation stay behind: every widget of a recorded notebook carries its code.
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def _without_comments(text: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 
+@functools.cache
 def stylesheet() -> str:
     """The colours as CSS variables, then the rules that all widgets share."""
     return css_variables() + _without_comments((HERE / "js" / "widgets.css").read_text(encoding="utf-8"))

@@ -34,6 +34,8 @@ _REPRS = {
 _CELL = "cell-"
 """How the names begin under which tracebacks quote cells."""
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
+_BLOCK = re.compile(r"</?(?:details|div|h\d|li|p|pre|section|strong|summary|table|td|th|tr|ul)\b[^>]*>")
+"""Tags that part words; the others stand inside of words, where code is coloured."""
 _NO_PROCESSES = "does not support processes"
 _DISTRIBUTIONS = {
     "cutlass": "the CuTe DSL, which compiles kernels",
@@ -63,7 +65,8 @@ class Kernel:
     def run(self, source: str) -> dict[str, Any]:
         """Run one cell.
 
-        Returns its outputs, their digest, and what the browser lacks if that is why the cell failed, else "".
+        Returns its outputs, their digest, what the browser lacks if that is why the cell failed (else ""),
+        and whether a kernel has run so far from PTX written by hand, because its compiler is not here.
         """
         self.outputs = []
         self._count += 1
@@ -76,7 +79,12 @@ class Kernel:
             except BaseException as error:  # noqa: BLE001 - a cell may raise anything, SystemExit included
                 missing = missing_here(error)
                 self.outputs.append(error_output(error))
-        return {"outputs": self.outputs, "digest": digest(self.outputs), "missing": missing}
+        return {
+            "outputs": self.outputs,
+            "digest": digest(self.outputs),
+            "missing": missing,
+            "by_hand": _written_by_hand(),
+        }
 
     def run_as_json(self, source: str) -> str:
         """`run` for JavaScript."""
@@ -168,6 +176,11 @@ def missing_here(error: BaseException) -> str:
     return ""
 
 
+def _written_by_hand() -> bool:
+    runtime = sys.modules.get("cutecourse.runtime")
+    return runtime is not None and any(record.missing is not None for record in runtime.history())
+
+
 def digest(outputs: Iterable[Mapping[str, Any]]) -> str:
     """Twelve letters that are the same for outputs that say the same, recorded or live."""
     text = "\0".join(_canonical(outputs))
@@ -201,7 +214,10 @@ def _words(data: Mapping[str, Any]) -> str:
     page = data.get("text/html")
     if WIDGET_VIEW in data or page is None:
         return str(data.get("text/markdown") or data["text/plain"])
-    return page if "<svg" in page else html.unescape(re.sub(r"<[^>]*>", "", page))
+    if "<svg" in page:
+        return page
+    words = re.sub(r"<[^>]*>", "", _BLOCK.sub(" ", page))
+    return " ".join(html.unescape(words).split())
 
 
 def start(post: Callable[[str], None]) -> Kernel:

@@ -209,6 +209,7 @@ class Cell {
     if (answer.missing) this.say("This cell cannot run in a browser.", "missing");
     else if (this.digest === "" || nothing) this.say("Ran in this browser.");
     else if (this.agrees) this.say("Ran in this browser. The output equals the recorded one.", "same");
+    else if (answer.by_hand) this.say("Ran in this browser. The output differs from the recorded one: kernels run from PTX written by hand here, and a compiler wrote the recorded one.", "other");
     else this.say("Ran in this browser. The output differs from the recorded one.", "other");
     this.draw();
   }

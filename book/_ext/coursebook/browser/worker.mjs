@@ -4,17 +4,22 @@
 // The worker inherits the page's content security policy: it can reach the place that the page is from, and nothing else.
 
 let run = null;
+let memory = null; // the bytes that Python holds
 let receive = null;
 let tasks = Promise.resolve();
 
 self.onmessage = ({ data }) => {
-  tasks = tasks.then(() => handle(data));
+  tasks = tasks.then(() => handle(data)).catch(fail); // Python itself may break, for lack of memory
 };
 
 async function handle(message) {
-  if (message.start) await start(message.start).then(() => postMessage({ ready: true }), fail);
-  else if (message.run) postMessage({ done: { id: message.run.id, ...JSON.parse(run(message.run.source)) } });
-  else if (message.widget) receive(JSON.stringify(message.widget));
+  if (message.start) {
+    await start(message.start);
+    postMessage({ ready: true });
+  } else if (message.run) {
+    const answer = JSON.parse(run(message.run.source));
+    postMessage({ done: { id: message.run.id, bytes: memory(), ...answer } });
+  } else if (message.widget) receive(JSON.stringify(message.widget));
 }
 
 function fail(error) {
@@ -59,5 +64,6 @@ os.chdir("/course/notebooks")
   const post = (text) => postMessage({ widget: JSON.parse(text) });
   const kernel = python.pyimport("page_kernel").start(post);
   run = kernel.run_as_json;
+  memory = () => python._module.HEAPU8.byteLength;
   receive = kernel.receive_json;
 }
