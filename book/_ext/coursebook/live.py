@@ -64,12 +64,16 @@ def course_archive() -> bytes:
 
 
 def write_files(folder: Path) -> None:
-    """Write what the browser fetches at the first click; `files.json` names the archives and counts bytes."""
+    """Write what the browser fetches at the first click, with its licences.
+
+    `files.json` names the archives and counts the bytes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     archive = course_archive()
     course = f"course-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
-    sources = [third_party.PYODIDE / name for name in third_party.CORE]
-    sources += [third_party.wheel("numpy"), HERE / "worker.mjs"]
+    core = [*(third_party.PYODIDE / name for name in third_party.CORE), third_party.wheel("numpy")]
+    notices = [third_party.FOLDER / "README.md", *third_party.PYODIDE.glob("LICENSE*")]
+    sources = [*core, HERE / "worker.mjs", *notices]
     wanted = {source.name for source in sources} | {course, "files.json"}
     for path in folder.iterdir():
         if path.name not in wanted:
@@ -80,7 +84,7 @@ def write_files(folder: Path) -> None:
             shutil.copyfile(source, target)
     (folder / course).write_bytes(archive)
     # Modules come through `import`, whose bytes a page cannot count.
-    counted = [source.stat().st_size for source in sources if source.suffix != ".mjs"]
+    counted = [path.stat().st_size for path in core if path.suffix != ".mjs"]
     listing = {"course": course, "bytes": sum(counted) + len(archive)}
     (folder / "files.json").write_text(json.dumps(listing), encoding="utf-8")
 
