@@ -16,11 +16,8 @@ TWINS = "cutecourse.kernels.twins"
 """The name that the folder would have as a package; recordings name its texts by it."""
 
 _ENDING = ".ptx"
-_ONLY = {
-    "umma_gemm": ("a_f16", "a_row_major", "b_row_major"),
-    "wgmma_one": ("a_row_major", "b_row_major"),
-}
-"""Texts that serve only those specifications of their kernel that fill these names."""
+_ROW_MAJOR = {"wgmma_one": ("a", "b")}
+"""Texts that serve a specification of their kernel only if these operands are row-major."""
 _read: set[str] = set()
 
 
@@ -32,8 +29,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
              the kernel's text was changed in places that `twin_edits` knows, the twin is changed as well.
     A text that depends on the problem holds names of `string.Template`, which are filled in here:
 
-    - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, and `${a_stride_0}` and
-      `${a_stride_1}` their strides, in elements.
+    - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, `${a_stride_0}` and
+      `${a_stride_1}` their strides, in elements, and `${a_type}` is the elements' type.
     - `${M}` and `${N}` are the extents of the first array. If there are arrays `a` (M, K), `b` (N, K)
       and `c`, then `${M}`, `${N}` and `${K}` are theirs.
     - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, `${cluster_0}` to `${cluster_2}` a
@@ -41,8 +38,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
       tuples flattened.
 
-    Errors: SpecError for a kernel without a twin, for operands of a type or layout that the twin does not
-            serve, for a change that `twin_edits` does not know, and for a name that nothing fills.
+    Errors: SpecError for a kernel without a twin, for operands that the twin's text is not for, for a change
+            that `twin_edits` does not know, and for a name that nothing fills.
 
     >>> from cutecourse.kernels import hello_ptx
     >>> twin(hello_ptx)
@@ -61,8 +58,9 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
         name = spec.name
         text = twin_text(name)
     sizes = _sizes(spec)
-    if lacking := [one for one in _ONLY.get(name, ()) if one not in sizes]:
-        raise SpecError(f"{spec.name}: its twin serves only operands with {' and '.join(lacking)}.")
+    for operand in _ROW_MAJOR.get(name, ()):
+        if sizes[f"{operand}_stride_1"] != 1:
+            raise SpecError(f"{spec.name}: its twin is for a row-major {operand} only.")
     try:
         text = string.Template(text).substitute(sizes)
     except (KeyError, ValueError) as error:
@@ -106,14 +104,12 @@ def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
         if None not in tensor.extents
     }
     for tensor in spec.tensors:
-        sizes[f"{tensor.name}_{tensor.dtype.name}"] = tensor.dtype.name
+        sizes[f"{tensor.name}_type"] = tensor.dtype.name
         if tensor.name in extents:
             known = extents[tensor.name]
             sizes |= {f"{tensor.name}_{mode}": extent for mode, extent in enumerate(known)}
             strides = tensor.strides_for(known)
             sizes |= {f"{tensor.name}_stride_{mode}": stride for mode, stride in enumerate(strides)}
-            if len(strides) == 2 and strides[1] == 1:
-                sizes[f"{tensor.name}_row_major"] = strides[0]
     first = next((known for known in extents.values()), ())
     if {"a", "b", "c"} <= extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
         first = (extents["a"][0], extents["b"][0], extents["a"][1])
