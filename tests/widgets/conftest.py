@@ -14,7 +14,7 @@ import pytest
 from cutecourse import widgets as package
 from cutecourse.widgets._bundle import module
 
-MOUNT = Path(package.__file__).parent / "static" / "mount.js"
+STATIC = Path(package.__file__).parent / "static"
 
 PAGE = """<!doctype html>
 <html lang="en" data-theme="{theme}">
@@ -22,7 +22,7 @@ PAGE = """<!doctype html>
 <title>widgets</title><link rel="icon" href="data:,">
 <style>body {{ margin: 0 auto; padding: 8px; max-width: 800px; }}
 html[data-theme=dark] body {{ background: #14181e; }}</style>
-<script src="mount.js" defer></script></head>
+{scripts}</head>
 <body>
 <script type="application/vnd.jupyter.widget-state+json">{state}</script>
 {views}
@@ -30,8 +30,11 @@ html[data-theme=dark] body {{ background: #14181e; }}</style>
 """
 
 
-def build_page(folder: Path, widgets: list[Any], theme: str = "light") -> None:
-    """Write `index.html` with a view for each widget (twice the same widget: two views of one model)."""
+def build_page(folder: Path, widgets: list[Any], theme: str = "light", *, site: bool = False) -> None:
+    """Write `index.html` with a view for each widget (twice the same widget: two views of one model).
+
+    With `site`, the page has all scripts of the built book's pages, and so the links to widgets.
+    """
     from ipywidgets.embed import embed_data
 
     data = embed_data(views=widgets, drop_defaults=False)
@@ -40,13 +43,20 @@ def build_page(folder: Path, widgets: list[Any], theme: str = "light") -> None:
         for view in data["view_specs"]
     )
     state = json.dumps(data["manager_state"]).replace("</", "<\\/")
-    (folder / "index.html").write_text(PAGE.format(theme=theme, state=state, views=views), encoding="utf-8")
-    shutil.copy(MOUNT, folder)
+    names = ["widget_code.js", "share.js", "mount.js"] if site else ["mount.js"]
+    scripts = "\n".join(f'<script src="{name}" defer></script>' for name in names)
+    text = PAGE.format(theme=theme, state=state, views=views, scripts=scripts)
+    (folder / "index.html").write_text(text, encoding="utf-8")
+    for name in names:
+        if name == "widget_code.js":
+            (folder / name).write_text(package.code_of_all_widgets(), encoding="utf-8")
+        else:
+            shutil.copy(STATIC / name, folder)
 
 
 @pytest.fixture
 def mount(page: Any, tmp_path: Path, serve: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Return `mount(*widgets, theme=, width=)`: the page with these widgets on it, alive.
+    """Return `mount(*widgets, theme=, width=, site=)`: the page with these widgets on it, alive.
 
     The test fails if the page wrote an error or a warning to the console.
     """
@@ -56,8 +66,10 @@ def mount(page: Any, tmp_path: Path, serve: Callable[..., Any]) -> Iterator[Call
     )
     with ExitStack() as stack:
 
-        def open_page(*widgets: Any, theme: str = "light", width: int | None = None) -> Any:
-            build_page(tmp_path, list(widgets), theme)
+        def open_page(
+            *widgets: Any, theme: str = "light", width: int | None = None, site: bool = False
+        ) -> Any:
+            build_page(tmp_path, list(widgets), theme, site=site)
             if width:
                 page.set_viewport_size({"width": width, "height": 800})
             page.goto(stack.enter_context(serve(tmp_path)) + "/index.html")

@@ -39,6 +39,7 @@ def add_assets(app: Sphinx, *_: Any) -> None:
     app.add_css_file("coursebook.css")
     app.add_js_file("answers.js", loading_method="defer")
     app.add_js_file("widget_code.js", loading_method="defer")
+    app.add_js_file("share.js", loading_method="defer")
     app.add_js_file("mount.js", loading_method="defer")
 
 

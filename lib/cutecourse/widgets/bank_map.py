@@ -29,6 +29,7 @@ from cutecourse.widgets.bank_places import (
     wavefront_sentence,
 )
 from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.sharing import nothing_or, several
 
 if TYPE_CHECKING:
     from cutecourse.widgets.figures import PrintFigure
@@ -57,11 +58,15 @@ class BankMap(CourseWidget):
     element_bits = traitlets.Int(16).tag(sync=True)
     base = traitlets.Int(0, min=0).tag(sync=True)
     accesses = traitlets.List(traitlets.Dict()).tag(sync=True)
-    access = traitlets.Int(0).tag(sync=True)
-    swizzle = traitlets.List(traitlets.Int(), default_value=[0, 3, 3]).tag(sync=True)
-    padding = traitlets.Int(0).tag(sync=True)
-    wavefront = traitlets.Int(0, min=0).tag(sync=True)
-    selected = traitlets.Dict().tag(sync=True)
+    access = traitlets.Int(0).tag(sync=True, shared={"index": "accesses"})
+    swizzle = traitlets.List(traitlets.Int(), default_value=[0, 3, 3]).tag(
+        sync=True, shared=several(3, [0, max(MOST_BASE, MOST_SHIFT)])
+    )
+    padding = traitlets.Int(0).tag(sync=True, shared=[0, MOST_PADDING])
+    wavefront = traitlets.Int(0, min=0).tag(sync=True, shared=[0, 1 << 10])
+    selected = traitlets.Dict().tag(
+        sync=True, shared=nothing_or({"row": [0, 4 * MOST_CELLS], "column": [0, 4 * MOST_CELLS]})
+    )
 
     def __init__(
         self,

@@ -46,9 +46,9 @@ class BarrierTimeline(CourseWidget):
     _css = stylesheet()
 
     trace = traitlets.Dict().tag(sync=True)
-    cta = traitlets.List(traitlets.Int()).tag(sync=True)
-    barrier = traitlets.Unicode("").tag(sync=True)
-    selected = traitlets.Int(-1).tag(sync=True)
+    cta = traitlets.List(traitlets.Int()).tag(sync=True, shared={"list": [0, 65535], "sizes": [0, 2]})
+    barrier = traitlets.Unicode("").tag(sync=True, shared="text")
+    selected = traitlets.Int(-1).tag(sync=True, shared=[-1, 1 << 30])
     end = traitlets.Unicode("").tag(sync=True)
 
     def __init__(

@@ -12,8 +12,9 @@ from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, size
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
-from cutecourse.widgets.clusters import check_tile, cluster_layout, cta_masks
+from cutecourse.widgets.clusters import MAX_CTAS, check_tile, cluster_layout, cta_masks
 from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.sharing import several
 
 if TYPE_CHECKING:
     from cutecourse.widgets.figures import PrintFigure
@@ -38,11 +39,11 @@ class ClusterMasks(CourseWidget):
     _esm = module("cluster_masks.js")
     _css = stylesheet()
 
-    cluster = traitlets.List(traitlets.Int(), [4, 4]).tag(sync=True)
-    thr_id = traitlets.Int(1).tag(sync=True)
-    cta = traitlets.Int(0).tag(sync=True)
-    tile = traitlets.List(traitlets.Int(), [128, 256, 64]).tag(sync=True)
-    shown = traitlets.Unicode("A").tag(sync=True)
+    cluster = traitlets.List(traitlets.Int(), [4, 4]).tag(sync=True, shared=several(2, [1, MAX_CTAS]))
+    thr_id = traitlets.Int(1).tag(sync=True, shared={"in": [1, 2]})
+    cta = traitlets.Int(0).tag(sync=True, shared=[0, MAX_CTAS - 1])
+    tile = traitlets.List(traitlets.Int(), [128, 256, 64]).tag(sync=True, shared=several(3, [1, 65536]))
+    shown = traitlets.Unicode("A").tag(sync=True, shared={"in": SHOWN})
     dtype = traitlets.Unicode("f16").tag(sync=True)
     bits = traitlets.Int(16).tag(sync=True)
 

@@ -20,11 +20,13 @@ from cutecourse.widgets.descriptor_reading import (
     taken_by,
 )
 from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.sharing import several
 
 if TYPE_CHECKING:
     from cutecourse.widgets.figures import PrintFigure
 
 MOST_WORDS = 8
+WORDS = {"list": several(2, "text"), "sizes": [1, MOST_WORDS]}
 
 
 class DescriptorBits(CourseWidget):
@@ -47,10 +49,10 @@ class DescriptorBits(CourseWidget):
     _css = stylesheet()
 
     format = traitlets.Dict().tag(sync=True)
-    words = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    words = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True, shared=WORDS)
     given = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
-    chosen = traitlets.Int(0).tag(sync=True)
-    field = traitlets.Unicode("").tag(sync=True)
+    chosen = traitlets.Int(0).tag(sync=True, shared={"index": "given"})
+    field = traitlets.Unicode("").tag(sync=True, shared="text")
     title = traitlets.Unicode("").tag(sync=True)
 
     def __init__(

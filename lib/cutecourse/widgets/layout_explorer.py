@@ -13,6 +13,7 @@ from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
 from cutecourse.widgets.layout_pictures import OperationPicture, operation_picture
+from cutecourse.widgets.sharing import nothing_or
 from cutecourse.widgets.snapshots import drawable_layout
 from cutecourse.widgets.tilers import parse_tiler
 
@@ -55,14 +56,14 @@ class LayoutExplorer(CourseWidget):
     _esm = module("layout_explorer.js")
     _css = stylesheet()
 
-    notation = traitlets.Unicode(DEFAULT_LAYOUT).tag(sync=True)
-    operation = traitlets.Unicode("").tag(sync=True)
-    operand = traitlets.Unicode("").tag(sync=True)
+    notation = traitlets.Unicode(DEFAULT_LAYOUT).tag(sync=True, shared="text")
+    operation = traitlets.Unicode("").tag(sync=True, shared={"in": ["", *OPERATIONS]})
+    operand = traitlets.Unicode("").tag(sync=True, shared="text")
     # A dict or None; what traitlets says of its type leaves None out.
-    explanation: Any = traitlets.Dict(None, allow_none=True).tag(sync=True)
-    step = traitlets.Int(0, min=0).tag(sync=True)
-    inside = traitlets.Bool(False).tag(sync=True)
-    selected = traitlets.Dict().tag(sync=True)
+    explanation: Any = traitlets.Dict(None, allow_none=True).tag(sync=True, shared={"in": [None]})
+    step = traitlets.Int(0, min=0).tag(sync=True, shared=[0, 4096])
+    inside = traitlets.Bool(False).tag(sync=True, shared="flag")
+    selected = traitlets.Dict().tag(sync=True, shared=nothing_or({"index": [0, 4096]}, {"offset": [0, 4096]}))
 
     def __init__(
         self,

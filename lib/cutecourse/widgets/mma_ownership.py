@@ -11,6 +11,7 @@ from cutecourse.atoms import AtomError, mma_atom
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.sharing import nothing_or, several
 from cutecourse.widgets.snapshots import atom_snapshot
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ DEFAULT_ATOMS = (
     "SM80_16x8x32_S32S8S8S32_TN",
 )
 
+CELL = {"operand": {"in": ["A", "B", "C"]}, "crd": several(2, [0, 255])}
+
 
 class MmaOwnership(CourseWidget):
     """The operands of an MMA atom with the owner of every cell: point at a cell, or choose a thread.
@@ -50,9 +53,9 @@ class MmaOwnership(CourseWidget):
     _css = stylesheet()
 
     atoms = traitlets.List(traitlets.Dict()).tag(sync=True)
-    atom = traitlets.Unicode().tag(sync=True)
-    thread = traitlets.Int(None, allow_none=True).tag(sync=True)
-    cell = traitlets.Dict().tag(sync=True)
+    atom = traitlets.Unicode().tag(sync=True, shared="text")
+    thread = traitlets.Int(None, allow_none=True).tag(sync=True, shared={"any": [{"in": [None]}, [0, 127]]})
+    cell = traitlets.Dict().tag(sync=True, shared=nothing_or(CELL))
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from cutecourse.widgets.descriptor_bits import DescriptorBits
 from cutecourse.widgets.layout_explorer import LayoutExplorer
 from cutecourse.widgets.mma_ownership import MmaOwnership, WgmmaOwnership
 from cutecourse.widgets.predict import Predict, Reveal
+from cutecourse.widgets.sharing import shared_traits
 from cutecourse.widgets.tma_box import TmaBox
 from cutecourse.widgets.tmem_viewer import TmemViewer
 from cutecourse.widgets.two_sm_stage import TwoSmStage
@@ -33,10 +34,16 @@ SOURCES = {
 
 
 def code_of_all_widgets() -> str:
-    """A classic script that registers the code of every widget, and their style, for `static/mount.js`.
+    """A classic script with what the pages know of all widgets: their code, their style, and what links set.
 
-    A recording holds a widget's values and the name of its class, no code. The pages of a site load this
-    script once, also from files, where a page may fetch nothing and load no module.
+    `static/mount.js` and `static/share.js` read it. A recording holds a widget's values and the name of its
+    class, no code. The pages of a site load this script once, also from files, where a page may fetch nothing
+    and load no module.
     """
-    code = {f"{widget.__module__}.{widget.__name__}": module(source) for widget, source in SOURCES.items()}
-    return f"globalThis.cutecourseWidgets = {json.dumps({'code': code, 'style': stylesheet()})};\n"
+    names = {widget: f"{widget.__module__}.{widget.__name__}" for widget in SOURCES}
+    known = {
+        "code": {names[widget]: module(source) for widget, source in SOURCES.items()},
+        "shared": {names[widget]: shared for widget in SOURCES if (shared := shared_traits(widget))},
+        "style": stylesheet(),
+    }
+    return f"globalThis.cutecourseWidgets = {json.dumps(known)};\n"

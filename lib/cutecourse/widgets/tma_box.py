@@ -13,6 +13,7 @@ from cutecourse.tma import TmaTrace
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.sharing import nothing_or, several
 from cutecourse.widgets.tma_choice import trace_of
 
 if TYPE_CHECKING:
@@ -52,19 +53,19 @@ class TmaBox(CourseWidget):
     _esm = module("tma_box.js")
     _css = stylesheet()
 
-    extents = traitlets.List(traitlets.Int()).tag(sync=True)
-    major = traitlets.Unicode("K").tag(sync=True)
-    dtype = traitlets.Unicode("f16").tag(sync=True)
-    padding = traitlets.Int(0).tag(sync=True)
-    address = traitlets.Int(0).tag(sync=True)
-    tile = traitlets.List(traitlets.Int()).tag(sync=True)
-    smem_layout = traitlets.Unicode("atoms").tag(sync=True)
-    smem_major = traitlets.Unicode("K").tag(sync=True)
-    swizzle = traitlets.Unicode("128B").tag(sync=True)
-    coord = traitlets.List(traitlets.Int()).tag(sync=True)
-    multicast = traitlets.Int(1).tag(sync=True)
-    colour = traitlets.Unicode("chunk").tag(sync=True)
-    selected = traitlets.Dict().tag(sync=True)
+    extents = traitlets.List(traitlets.Int()).tag(sync=True, shared=several(2, [1, MOST_EXTENT]))
+    major = traitlets.Unicode("K").tag(sync=True, shared={"in": MAJORS})
+    dtype = traitlets.Unicode("f16").tag(sync=True, shared={"in": DTYPES})
+    padding = traitlets.Int(0).tag(sync=True, shared=[0, MOST_PADDING])
+    address = traitlets.Int(0).tag(sync=True, shared=[0, MOST_ADDRESS])
+    tile = traitlets.List(traitlets.Int()).tag(sync=True, shared=several(2, [1, MOST_TILE]))
+    smem_layout = traitlets.Unicode("atoms").tag(sync=True, shared={"in": LAYOUTS})
+    smem_major = traitlets.Unicode("K").tag(sync=True, shared={"in": MAJORS})
+    swizzle = traitlets.Unicode("128B").tag(sync=True, shared={"in": SWIZZLES})
+    coord = traitlets.List(traitlets.Int()).tag(sync=True, shared=several(2, [0, MOST_EXTENT]))
+    multicast = traitlets.Int(1).tag(sync=True, shared={"in": MULTICASTS})
+    colour = traitlets.Unicode("chunk").tag(sync=True, shared={"in": COLOURS})
+    selected = traitlets.Dict().tag(sync=True, shared=nothing_or({"chunk": [0, MOST_TILE**2]}))
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from cutecourse.umma import TMEM_COLUMNS, TMEM_LANES
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.errors import WidgetError
+from cutecourse.widgets.sharing import nothing_or
 from cutecourse.widgets.tmem_places import (
     LOADS,
     SHAPES,
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     from cutecourse.widgets.figures import PrintFigure
 
 STATES = ("placed", "waits", "refused")
+ALLOCATION = {
+    "name": "text",
+    "columns": [0, 1 << 20],
+    "column": [-1, TMEM_COLUMNS - 1],
+    "state": {"in": STATES},
+    "why": "text",
+}
+PLACE = {"cta": [0, 1], "lane": [0, TMEM_LANES - 1], "column": [0, TMEM_COLUMNS - 1]}
 
 
 class TmemViewer(CourseWidget):
@@ -51,14 +60,16 @@ class TmemViewer(CourseWidget):
     _css = stylesheet()
 
     shapes = traitlets.Dict().tag(sync=True)
-    m = traitlets.Int(128).tag(sync=True)
-    n = traitlets.Int(256).tag(sync=True)
-    cta_group = traitlets.Int(1).tag(sync=True)
-    repetitions = traitlets.Int(32).tag(sync=True)
-    allocations = traitlets.List(traitlets.Dict()).tag(sync=True)
-    smallest = traitlets.Int(TMEM_COLUMNS).tag(sync=True)
-    holder = traitlets.Unicode("").tag(sync=True)
-    selected = traitlets.Dict().tag(sync=True)
+    m = traitlets.Int(128).tag(sync=True, shared={"in": sorted({m for _, m in SHAPES})})
+    n = traitlets.Int(256).tag(sync=True, shared=[8, 256])
+    cta_group = traitlets.Int(1).tag(sync=True, shared={"in": [1, 2]})
+    repetitions = traitlets.Int(32).tag(sync=True, shared={"in": LOADS})
+    allocations = traitlets.List(traitlets.Dict()).tag(
+        sync=True, shared={"list": {"keys": ALLOCATION}, "sizes": [0, 64]}
+    )
+    smallest = traitlets.Int(TMEM_COLUMNS).tag(sync=True, shared=[0, TMEM_COLUMNS])
+    holder = traitlets.Unicode("").tag(sync=True, shared="text")
+    selected = traitlets.Dict().tag(sync=True, shared=nothing_or(PLACE))
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class TwoSmStage(CourseWidget):
     _css = stylesheet()
 
     stage = traitlets.Dict().tag(sync=True)
-    selected = traitlets.Int(0).tag(sync=True)
+    selected = traitlets.Int(0).tag(sync=True, shared={"index": "stage.steps"})
 
     def __init__(
         self,

@@ -62,8 +62,7 @@ function start() {
   const openers = new Map();
   for (const box of document.querySelectorAll(".cute-answer")) openers.set(box, fold(box));
   const openTarget = () => {
-    const id = decodeURIComponent(location.hash.slice(1));
-    const target = id && document.getElementById(id);
+    const target = document.querySelector(":target");
     const box = target && target.closest(".cute-answer");
     if (!box || box.dataset.open === "yes") return;
     openers.get(box)();

@@ -37,6 +37,7 @@ export function tileOf({ notation, bits, swizzle, padding, base }) {
     plain.shape = extents;
     plain.stride = strides;
   }
+  if (swizzle[0] > swizzle[2]) throw new Error(`Swizzle<${swizzle.join(",")}>: S is at least B.`);
   const move = swizzleOf(swizzle);
   const count = extents[0] * extents[1];
   const before = Array.from({ length: count }, (_, i) => offsetAt(plain, i));

@@ -520,11 +520,13 @@ function render({ model, el: host }) {
     chooser.box.hidden = all.length < 2;
     chooser.control.replaceChildren(el("option", { value: "", text: `all ${all.length}` }), ...all.map(([cluster, rank]) => el("option", { value: `${cluster},${rank}`, text: ctaName({ cluster, rank }, book) })));
     chooser.control.value = model.get("cta").join(",");
+    chooser.complain(chooser.control.selectedIndex < 0 ? `The trace has no CTA (${model.get("cta").join(", ")}).` : "");
     const named = [...new Set(book.lives.map((life) => life.barrier.name))];
     const name = named.includes(model.get("barrier")) ? model.get("barrier") : "";
     barriers.box.hidden = named.length < 2;
     barriers.control.replaceChildren(el("option", { value: "", text: `all ${named.length}` }), ...named.map((one) => el("option", { value: one, text: one })));
     barriers.control.value = name;
+    barriers.complain(name === model.get("barrier") ? "" : `The trace has no barrier ${model.get("barrier")}.`);
     shown = only(book, model.get("cta").length ? model.get("cta") : null, name);
     if (!shown.events.length) shown = only(book, null, name);
     scale = timeScale(shown.events);

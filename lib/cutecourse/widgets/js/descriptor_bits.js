@@ -33,7 +33,7 @@ function render({ model, el: host }) {
   );
   host.append(root);
 
-  const words = () => model.get("words").map(([name, text]) => [name, BigInt(text)]);
+  const words = () => model.get("words").map(([name, text]) => [name, parseWord(text, format)]);
   const word = () => words()[model.get("chosen")][1];
   const put = (value, changes = {}) => {
     const next = model.get("words").map((pair) => [...pair]);

@@ -281,8 +281,7 @@ function render({ model, el: host }) {
   thread.control.addEventListener("input", () => {
     const text = thread.control.value.trim();
     const tid = text === "" ? null : Number(text);
-    if (tid !== null && (!Number.isInteger(tid) || tid < 0 || tid >= count()))
-      return thread.complain(`This atom has no thread ${text}. Write a whole number from 0 to ${count() - 1}, or nothing.`);
+    if (tid !== null && (!Number.isInteger(tid) || tid < 0 || tid >= count())) return refuse(text);
     thread.complain("");
     update(model, { thread: tid, cell: {} });
   });
@@ -294,8 +293,12 @@ function render({ model, el: host }) {
   });
   root.addEventListener("scroll", () => answerBeside(pointed ?? model.get("cell")), true);
 
+  const refuse = (text) => thread.complain(`This atom has no thread ${text}. Write a whole number from 0 to ${count() - 1}, or nothing.`);
+
   const show = () => {
-    if ((model.get("thread") ?? 0) >= count()) return;
+    const tid = model.get("thread") ?? 0;
+    if (tid >= count()) return refuse(tid);
+    thread.complain("");
     light();
     tell();
   };

@@ -62,25 +62,41 @@ async function render(name, state, model, el) {
   const code = known().code[name];
   style(code ? known().style : state._css);
   const { default: widget } = await load(code ?? state._esm);
-  await widget.render({ model, el });
+  return widget.render({ model, el });
 }
 
 globalThis.cutecourseMount = { makeModel, render };
 
+// Draws a recorded widget at each of its places, with some values other than the recorded ones.
+async function show(found, values = {}) {
+  for (const stop of found.stops ?? []) stop();
+  const state = { ...found.state, ...values };
+  found.model = makeModel(state);
+  found.stops = [];
+  for (const el of found.places) {
+    el.replaceChildren();
+    found.stops.push(await render(found.name, state, found.model, el));
+  }
+}
+
 async function mountAll() {
-  const models = new Map();
+  const recorded = new Map();
   for (const script of document.querySelectorAll(`script[type="${TYPE}state+json"]`))
     for (const [id, { model_module, state }] of Object.entries(JSON.parse(script.textContent).state))
-      if (model_module === "anywidget") models.set(id, { state, model: makeModel(state) });
+      if (model_module === "anywidget") recorded.set(id, { name: state._anywidget_id, state, places: [] });
+  const mounted = new Set(); // in the page's order
   for (const script of document.querySelectorAll(`script[type="${TYPE}view+json"]`)) {
-    const found = models.get(JSON.parse(script.textContent).model_id);
+    const found = recorded.get(JSON.parse(script.textContent).model_id);
     if (!found || script.dataset.ccMounted) continue;
     script.dataset.ccMounted = "yes";
     const el = document.createElement("div");
     el.className = "cc-mount";
     script.after(el);
-    await render(found.state._anywidget_id, found.state, found.model, el);
+    found.places.push(el);
+    mounted.add(found);
   }
+  for (const found of mounted) await show(found);
+  await globalThis.cutecourseShare?.(mounted, show);
   document.documentElement.dataset.ccWidgets = "ready";
 }
 
