@@ -16,7 +16,7 @@ NOTEBOOKS = ROOT / "notebooks"
 EXERCISES = ROOT / "exercises"
 EXERCISE_SOURCES = EXERCISES / "sources"
 SOLUTIONS = EXERCISES / "solutions"
-BACK_MATTER = ("intro", "tour", "notation", "symptoms", "emulator", "errata")
+BACK_MATTER = ("intro", "tour", "playground_layouts", "notation", "symptoms", "emulator", "errata")
 """The pages behind the chapters that have cells, and so a recorded notebook."""
 RECORDED_ON = (9, 0)
 """The compute capability of the H200, on which pages and emulator cases are recorded."""

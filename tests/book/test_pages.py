@@ -141,7 +141,8 @@ def test_links__lead_to_pages_and_places_that_exist(book: Path) -> None:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             checked += 1
-            known = anchors.get(target)
+            # The state of a widget is no place; tests/widgets/test_share_page.py opens such links.
+            known = None if parts.fragment.startswith("widget=") else anchors.get(target)
             if not target.exists() or (
                 parts.fragment and known is not None and unquote(parts.fragment) not in known
             ):

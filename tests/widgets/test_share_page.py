@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -29,6 +31,7 @@ from cutecourse.widgets import (
 )
 from cutecourse.widgets.recorded import SOURCES
 from cutecourse.widgets.sharing import shared_traits
+from tools.paths import BOOK
 
 pytestmark = pytest.mark.browser
 
@@ -252,6 +255,25 @@ def test_share__a_link_written_by_hand_sets_what_it_names(mount: Any) -> None:
     follow(page, f"{base}#widget=LayoutExplorer-1&notation=(2,(1,6)):(1,(6,2))")
     assert cc(page, "notation").input_value() == "(2,(1,6)):(1,(6,2))"
     assert cc(page, "operation").input_value() == "coalesce"
+
+
+def test_share__the_examples_of_the_playground_fit_its_explorer(mount: Any) -> None:
+    page_text = (BOOK / "playground_layouts.md").read_text(encoding="utf-8")
+    fragments = [html.unescape(found) for found in re.findall(r'<a href="#(widget=[^"]*)"', page_text)]
+    assert len(fragments) >= 5
+    page = mount(LayoutExplorer("(4,8):(8,1)", operation="zipped_divide", operand="(2,4)"), site=True)
+    for fragment in fragments:
+        page.evaluate("fragment => { location.hash = fragment; }", fragment)
+        values = dict(parse_qsl(fragment, keep_blank_values=True))
+        page.wait_for_function(
+            "text => document.querySelector('[data-cc=notation]')?.value === text", arg=values["notation"]
+        )
+        assert page.locator(".cc-link-said").inner_text() == ""
+        values.pop("widget")
+        expected = LayoutExplorer(values.pop("notation"), **values).result()
+        if expected is not None:
+            cc(page, "last").click()
+            assert cc(page, "result").inner_text() == str(expected)
 
 
 def test_share__a_widget_made_from_other_data_refuses_the_link(mount: Any) -> None:
