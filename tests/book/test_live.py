@@ -160,7 +160,10 @@ def test_error__looks_like_a_notebooks(cell: Callable[[str], Cell]) -> None:
 
 def test_cell__that_needs_a_compiler_says_so(cell: Callable[[str], Cell]) -> None:
     first = cell("the same as scalar fma")
-    first.write("from numba import cuda").run()
+    first.write("from numba import cuda\nprint('on')").run()
+    assert first.live.inner_text() == "on\n"
+    assert "without numba, which it does not have" in first.says
+    first.write("cuda.jit").run()
     assert "numba-cuda, which compiles kernels" in first.live.inner_text()
     assert first.says == "This cell cannot run in a browser."
     first.click("Reset")

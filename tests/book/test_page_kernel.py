@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coursebook.browser import page_kernel
 from coursebook.browser.page_kernel import Kernel, bundle, digest, missing_here
 from coursebook.live import course_archive, course_files, digests
 
@@ -68,6 +69,22 @@ def test_missing_here__names_the_compiler_that_a_browser_lacks(kernel: Kernel) -
     error.__cause__ = cause
     assert missing_here(error) == missing_here(cause) == "the CuTe DSL, which compiles kernels"
     assert missing_here(NameError("name 'told' is not defined")) == ""
+
+
+def test_run__goes_on_without_an_import_that_no_browser_can_have(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_kernel, "find_spec", lambda name: None)
+    answer = kernel.run(
+        "import json\nfrom numba import cuda, types as kinds\nimport cutlass.cute\nprint(json.dumps(1))"
+    )
+    assert answer["outputs"] == [{"output_type": "stream", "name": "stdout", "text": "1\n"}]
+    assert (answer["missing"], answer["left_out"]) == ("", ["cutlass", "numba"])
+    used = kernel.run("kinds.void")
+    assert used["outputs"][0]["ename"] == "NameError"
+    assert (used["missing"], used["left_out"]) == ("numba-cuda, which compiles kernels", [])
+    assert kernel.run("types")["missing"] == ""
+    assert kernel.run("import no_such_package")["outputs"][0]["ename"] == "ModuleNotFoundError"
 
 
 def test_digest__does_not_depend_on_pieces_addresses_and_colours() -> None:

@@ -17,6 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
 from typing import Any
 
 from cutecourse.errors import CourseError, frames_of_others
@@ -56,6 +57,7 @@ class Kernel:
         self.namespace = vars(sys.modules["__main__"]) if namespace is None else namespace
         self.namespace["display"] = self.display
         self.outputs: list[Output] = []
+        self._absent: dict[str, str] = {}
         self._count = 0
 
     def display(self, *values: Any) -> None:
@@ -65,24 +67,29 @@ class Kernel:
     def run(self, source: str) -> dict[str, Any]:
         """Run one cell.
 
+        A cell that imports a package which no browser has goes on without that package, since most of a page
+        may not need it. To use such a name is an error.
+
         Returns its outputs, their digest, what the browser lacks if that is why the cell failed (else ""),
-        and whether a kernel has run so far from PTX written by hand, because its compiler is not here.
+        which imports were left out, and whether a kernel has run so far from PTX written by hand, because its
+        compiler is not here.
         """
         self.outputs = []
         self._count += 1
         name = f"{_CELL}{self._count}"
         linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        missing = ""
+        missing, before = "", dict(self._absent)
         with redirect_stdout(_Stream(self, "stdout")), redirect_stderr(_Stream(self, "stderr")):
             try:
                 self._execute(source, name)
             except BaseException as error:  # noqa: BLE001 - a cell may raise anything, SystemExit included
-                missing = missing_here(error)
+                missing = missing_here(error) or self._left_out(error)
                 self.outputs.append(error_output(error))
         return {
             "outputs": self.outputs,
             "digest": digest(self.outputs),
             "missing": missing,
+            "left_out": sorted({p for name, p in self._absent.items() if before.get(name) != p}),
             "by_hand": _written_by_hand(),
         }
 
@@ -98,6 +105,7 @@ class Kernel:
 
     def _execute(self, source: str, name: str) -> None:
         tree = ast.parse(source, name)
+        tree.body = [node for node in tree.body if not self._leave_out(node)]
         last = tree.body[-1] if tree.body else None
         shown = isinstance(last, ast.Expr) and not source.rstrip().endswith(";")
         if isinstance(last, ast.Expr) and shown:
@@ -108,6 +116,23 @@ class Kernel:
             if value is not None:
                 self.namespace["_"] = value
                 self.outputs.append({"output_type": "execute_result", "data": bundle(value)})
+
+    def _leave_out(self, node: ast.stmt) -> bool:
+        """Whether a statement only imports a package that is not here; its names are remembered."""
+        if isinstance(node, ast.ImportFrom):
+            packages = {(node.module or "").partition(".")[0]}
+        elif isinstance(node, ast.Import):
+            packages = {alias.name.partition(".")[0] for alias in node.names}
+        else:
+            return False
+        if len(packages) != 1 or (package := packages.pop()) not in _DISTRIBUTIONS or find_spec(package):
+            return False
+        self._absent |= {alias.asname or alias.name.partition(".")[0]: package for alias in node.names}
+        return True
+
+    def _left_out(self, error: BaseException) -> str:
+        package = self._absent.get(error.name) if isinstance(error, NameError) else None
+        return _DISTRIBUTIONS[package] if package else ""
 
 
 class _Stream(io.TextIOBase):

@@ -206,11 +206,12 @@ class Cell {
     this.showLive = true;
     this.agrees = answer.digest === this.digest;
     const nothing = !answer.outputs.length && !this.recorded;
+    const ran = answer.left_out.length ? `Ran in this browser, without ${answer.left_out.join(" and ")}, which it does not have.` : "Ran in this browser.";
     if (answer.missing) this.say("This cell cannot run in a browser.", "missing");
-    else if (this.digest === "" || nothing) this.say("Ran in this browser.");
-    else if (this.agrees) this.say("Ran in this browser. The output equals the recorded one.", "same");
-    else if (answer.by_hand) this.say("Ran in this browser. The output differs from the recorded one: kernels run from PTX written by hand here, and a compiler wrote the recorded one.", "other");
-    else this.say("Ran in this browser. The output differs from the recorded one.", "other");
+    else if (this.digest === "" || nothing) this.say(ran);
+    else if (this.agrees) this.say(`${ran} The output equals the recorded one.`, "same");
+    else if (answer.by_hand) this.say(`${ran} The output differs from the recorded one: kernels run from PTX written by hand here, and a compiler wrote the recorded one.`, "other");
+    else this.say(`${ran} The output differs from the recorded one.`, "other");
     this.draw();
   }
 }
