@@ -51,6 +51,7 @@ from cutecourse.kernels import (
     umma_tma_broken,
     wgmma_broken,
     wgmma_one,
+    wgmma_registers,
 )
 from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.faults import changed_text
@@ -83,6 +84,7 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "transpose_wide": lambda: [transpose_wide.spec(64, 64)],
     "umma_tma_multicast": lambda: [umma_tma_broken.LAUNCH],
     "wgmma_one": lambda: [wgmma_one.spec(128, 192)],
+    "wgmma_registers": lambda: [wgmma_registers.spec(128, 192)],
 }
 LONG: dict[str, Callable[[], list[LaunchSpec]]] = {
     "gemm_late": lambda: [gemm_late.spec(520, 264, 136)],
