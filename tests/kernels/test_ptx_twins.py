@@ -309,10 +309,18 @@ def test_twin_of_a_changed_text__ends_as_the_changed_kernel_does(
     assert ended[0] == ended[1]
 
 
-@pytest.mark.parametrize("operand", ["a", "b"])
-def test_twin__refuses_operands_that_its_text_is_not_for(operand: str) -> None:
-    with pytest.raises(SpecError, match=f"its twin is for a row-major {operand} only"):
-        twin(wgmma_one.spec(**{f"major_{operand}": "MN"}))
+@pytest.mark.parametrize(
+    ("spec", "which"),
+    [
+        (copy_predicated.spec(7, 18), "rows whose bytes are a multiple of 16"),
+        (wgmma_one.spec(major_a="MN"), "row-major operands"),
+        (wgmma_one.spec(major_b="MN"), "row-major operands"),
+    ],
+    ids=["rows-of-72-bytes", "a-mn-major", "b-mn-major"],
+)
+def test_twin__refuses_a_specification_that_its_text_is_not_for(spec: LaunchSpec, which: str) -> None:
+    with pytest.raises(SpecError, match=f"its twin is for {which} only"):
+        twin(spec)
 
 
 def test_twin__says_that_it_does_not_know_a_change() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import string
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from cutecourse.kernels.files import KernelFunction, SpecError
@@ -16,8 +17,11 @@ TWINS = "cutecourse.kernels.twins"
 """The name that the folder would have as a package; recordings name its texts by it."""
 
 _ENDING = ".ptx"
-_ROW_MAJOR = {"wgmma_one": ("a", "b")}
-"""Texts that serve a specification of their kernel only if these operands are row-major."""
+_SERVES: Mapping[str, tuple[Callable[[Mapping[str, int | str]], bool], str]] = {
+    "copy_predicated": (lambda sizes: sizes["given_0"] == 4, "rows whose bytes are a multiple of 16"),
+    "wgmma_one": (lambda sizes: sizes["a_stride_1"] == sizes["b_stride_1"] == 1, "row-major operands"),
+}
+"""Texts that serve only some specifications of their kernel: which, and in words."""
 _read: set[str] = set()
 
 
@@ -58,9 +62,9 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
         name = spec.name
         text = twin_text(name)
     sizes = _sizes(spec)
-    for operand in _ROW_MAJOR.get(name, ()):
-        if sizes[f"{operand}_stride_1"] != 1:
-            raise SpecError(f"{spec.name}: its twin is for a row-major {operand} only.")
+    serves, which = _SERVES.get(name, (None, ""))
+    if serves is not None and not serves(sizes):
+        raise SpecError(f"{spec.name}: its twin is for {which} only.")
     try:
         text = string.Template(text).substitute(sizes)
     except (KeyError, ValueError) as error:
