@@ -40,7 +40,7 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, `${cluster_0}` to `${cluster_2}` a
       cluster's, and `${smem_bytes}` is the launch's dynamic shared memory.
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
-      tuples flattened.
+      tuples flattened; `${given_word_0}` and so on are the words.
 
     Errors: SpecError for a kernel without a twin, for operands that the twin's text is not for, for a change
             that `twin_edits` does not know, and for a name that nothing fills.
@@ -100,8 +100,11 @@ def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
     sizes |= {f"cluster_{axis}": ctas for axis, ctas in enumerate(spec.cluster)}
     sizes["smem_bytes"] = spec.dynamic_smem
     if isinstance(spec.host, KernelFunction) and spec.host.arguments is not None:
-        numbers = [one for one in leaves(spec.host.arguments) if isinstance(one, int)]
+        given = [*leaves(spec.host.arguments)]
+        numbers = [one for one in given if isinstance(one, int)]
+        words = [one for one in given if isinstance(one, str)]
         sizes |= {f"given_{place}": number for place, number in enumerate(numbers)}
+        sizes |= {f"given_word_{place}": word for place, word in enumerate(words)}
     extents = {
         tensor.name: tuple(extent for extent in tensor.extents if extent is not None)
         for tensor in spec.tensors
