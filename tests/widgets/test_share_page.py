@@ -309,7 +309,9 @@ def test_share__a_link_on_the_page_sets_what_it_names_and_works_again_after_an_e
         cc(page, "notation").fill("8:1")
 
 
-def test_share__without_a_clipboard_the_address_bar_has_the_link(mount: Any) -> None:
+def test_share__a_marked_field_is_corrected_first_and_the_address_bar_replaces_the_clipboard(
+    mount: Any,
+) -> None:
     page = mount(ClusterMasks((2, 2)), site=True, width=390)
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     said, button = page.locator(".cc-link-said"), page.get_by_role("button", name="Copy link")
