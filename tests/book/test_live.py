@@ -129,9 +129,13 @@ def test_run__gives_the_recorded_output_of_a_kernel_and_says_where_it_ran(
     cell: Callable[[str], Cell],
 ) -> None:
     product = cell("raw = run(mma_raw")
-    # A cell that needs the CuTe DSL stands above; this one needs only its own arrays.
     assert product.run().agrees == "same"
     assert "wrong elements: 0" in product.live.inner_text()
+    # Of a cell above the recorded output stays in front, and its difference is marked.
+    quotes = cell('excerpt(told.record.ptx, "ld.shared")')
+    assert quotes.agrees == "other"
+    assert quotes.recorded.is_visible()
+    assert not quotes.live.is_visible()
     record = cell("raw.record").run()
     assert "mma_raw ran on the emulator, in this browser" in record.live.inner_text()
 

@@ -116,6 +116,8 @@ class Cell {
     this.original = [...(this.code?.childNodes ?? [])].map((child) => child.cloneNode(true));
     this.recordedText = this.text();
     this.recorded = node.querySelector(".cell_output");
+    this.live = null;
+    this.showLive = false;
     this.ran = null;
     const button = (text, title, act) => {
       const made = element("button", { type: "button", title }, text);
@@ -193,8 +195,8 @@ class Cell {
     this.node.dataset.live = this.live ? (this.agrees ? "same" : "other") : "none";
   }
 
-  // Put an answer in the place of the recorded output, and say how the two compare.
-  async show(answer, models) {
+  // Put an answer in the place of the recorded output, or keep it behind that one, and say how the two compare.
+  async show(answer, models, inFront = true) {
     const live = element("div", { class: "cell_output docutils container cute-live" });
     if (answer.missing) live.append(element("p", {}, answer.missing === ABOVE
       ? "This cell needs the result of a cell above that cannot run in a browser."
@@ -203,7 +205,7 @@ class Cell {
     this.live?.remove();
     this.live = live;
     (this.recorded ?? this.bar.closest("details") ?? this.bar).after(live);
-    this.showLive = true;
+    this.showLive = inFront || !this.recorded;
     this.agrees = answer.digest === this.digest;
     const nothing = !answer.outputs.length && !this.recorded;
     const ran = answer.left_out.length ? `Ran in this browser, without ${answer.left_out.join(" and ")}, which it does not have.` : "Ran in this browser.";
@@ -226,7 +228,8 @@ class Book {
     this.cells = nodes.map((node, number) => new Cell(node, facts.digests[number], facts.sources[number], this));
   }
 
-  // Cells above that have not run as they stand now go first. They keep their recorded output unless it differs.
+  // Cells above that have not run as they stand now go first. They go on showing the output that they show, and a
+  // difference is marked.
   async run(cell) {
     if (this.running) return;
     this.running = cell;
@@ -237,7 +240,8 @@ class Book {
       for (const [number, other] of above.entries()) {
         cell.say(`Running the cells above: ${number + 1} of ${above.length} …`);
         const answer = await this.execute(other);
-        if ((other.digest !== "" && answer.digest !== other.digest) || other.live) await other.show(answer, this.python.models);
+        const differs = other.digest !== "" && answer.digest !== other.digest;
+        if (differs || other.live) await other.show(answer, this.python.models, other.edited || other.showLive);
       }
       cell.say("Running …");
       await cell.show(await this.execute(cell), this.python.models);
