@@ -98,14 +98,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--html", type=Path, default=BOOK / "_build" / "html", help="the built pages")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the file that keeps the result")
     options = parser.parse_args(arguments)
-    kept = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {"rows": []}
+    before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {}
+    rows: list[dict[str, Any]] = before.get("rows", [])
     sources = choose(notebook_sources(), options.pages)
     with opened(options.html) as (browser, address):
+        facts = of_this_machine()
         for source in sources:
             load = os.getloadavg()[0]
             row = sweep_page(browser, address, source.relative_to(BOOK).with_suffix("").as_posix())
-            row |= {"recorded": of_this_machine(), "load_average": round(load, 1)}
-            kept["rows"] = merged(kept["rows"], [row])
+            row |= {"commit": facts["commit"], "load_average": round(load, 1)}
+            rows = merged(rows, [row])
+            kept = {"recorded": facts, "browser": f"Chromium {browser.version}", "rows": rows}
             options.output.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
             print(
                 f"{row['page']}: of {row['cells']} cells {row['equal']} as recorded, "
