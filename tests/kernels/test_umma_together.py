@@ -9,7 +9,7 @@ from kernels import test_umma_tile_broken, test_umma_tma_broken
 from cutecourse import dtypes
 from cutecourse.emulator.instructions.bulk import pieces as bulk_copies
 from cutecourse.emulator.instructions.tcgen05 import completion as tcgen05_completion
-from cutecourse.emulator.instructions.tcgen05 import queue as tcgen05_queue
+from cutecourse.emulator.instructions.tcgen05 import linking
 from cutecourse.kernels import umma_tile_broken, umma_tma_broken
 from cutecourse.kernels.umma_gemm import gemm_spec
 from cutecourse.runtime import run
@@ -27,7 +27,7 @@ CONFIGS = {
 def at_once(monkeypatch):
     """From the first copy and the first MMA on."""
     monkeypatch.setattr(bulk_copies, "_CUT_FIRST", 0)
-    monkeypatch.setattr(tcgen05_queue, "_EACH_FIRST", 0)
+    monkeypatch.setattr(linking, "_EACH_FIRST", 0)
     counts = []
     complete = tcgen05_completion._multiply
     monkeypatch.setattr(

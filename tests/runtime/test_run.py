@@ -128,8 +128,8 @@ def test_run__on_a_gpu_hands_over_the_same_ptx_and_arguments(monkeypatch):
         def __exit__(self, *exc):
             pass
 
-        def launch(self, args, *, grid, block, cluster):
-            seen.update(grid=grid, block=block, cluster=cluster)
+        def launch(self, args, *, grid, block, cluster, programmatic):
+            seen.update(grid=grid, block=block, cluster=cluster, programmatic=programmatic)
             seen["bytes"] = [arg.nbytes for arg in args]
             args[2][:] = np.arange(128)
             return [0.5]
@@ -147,6 +147,7 @@ def test_run__on_a_gpu_hands_over_the_same_ptx_and_arguments(monkeypatch):
     )
     assert (seen["entry"], seen["ordinal"], seen["dynamic_smem"]) == ("micro_gemm_0", 3, 768)
     assert (seen["grid"], seen["block"], seen["cluster"]) == ((1, 1, 1), (32, 1, 1), (1, 1, 1))
+    assert seen["programmatic"] is False
     assert seen["ptx"] == runtime.compile(micro_gemm).ptx
     assert seen["bytes"] == [512, 256, 512]
     assert np.array_equal(run["c"], np.arange(128).reshape(8, 16).T)  # read back by C's stride
