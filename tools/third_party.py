@@ -55,7 +55,7 @@ def sha256(data: bytes) -> str:
 
 
 def problems(listed: dict[str, str], computed: dict[str, str]) -> list[str]:
-    """What differs between the list and the files, one sentence each."""
+    """The differences between the list and the files, one sentence each."""
     found = [f"{name} is not in {SUMS.name}" for name in computed.keys() - listed.keys()]
     found += [f"{name} is listed in {SUMS.name} and is not there" for name in listed.keys() - computed.keys()]
     shared = listed.keys() & computed.keys()
@@ -66,7 +66,7 @@ def problems(listed: dict[str, str], computed: dict[str, str]) -> list[str]:
 
 
 def lock_problems() -> list[str]:
-    """Whether the NumPy wheel is the one that Pyodide's own list names."""
+    """Compare the NumPy wheel with the one that Pyodide's own list names, one sentence a difference."""
     lock = json.loads((PYODIDE / "pyodide-lock.json").read_text(encoding="utf-8"))
     numpy, entry = wheel("numpy"), lock["packages"]["numpy"]
     found = []

@@ -1,11 +1,14 @@
 """The door: what a launch takes, what it refuses, and what it reports."""
 
+import gc
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
 
 from cutecourse.emulator import launch
+from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.errors import (
     BudgetExceeded,
     DeadlockError,
@@ -14,6 +17,8 @@ from cutecourse.emulator.errors import (
     UnsupportedInstruction,
 )
 from cutecourse.ptx import PtxNameError, PtxSyntaxError, parse
+from support import tcgen05
+from support.hazard_kernels import Product
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 INCREMENT = (
@@ -415,3 +420,24 @@ def test_launch__names_ranges_of_shared_memory_in_reports():
 def test_launch__refuses_names_and_severities_that_are_none(option, message):
     with pytest.raises(LaunchError, match=message):
         launch(WAITS, grid=1, block=1, dynamic_smem=128, **option)
+
+
+def test_launch__frees_its_machine_without_the_garbage_collector(monkeypatch):
+    """Also where the race check follows clocks: warps arrive at an mbarrier."""
+    made = []
+
+    make = Machine.__init__
+
+    def watched(self, *arguments):
+        make(self, *arguments)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(Machine, "__init__", watched)
+    gc.disable()
+    try:
+        tcgen05.run_zeros("bar.sync 0;\n")
+        Product().launch(0, {})
+        left = [one() is not None for one in made]
+    finally:
+        gc.enable()
+    assert left == [False, False]

@@ -29,7 +29,7 @@ DATA = (
     "tests/emulator/recordings/tensor_map_rules.json",
     "tests/tma/recordings/h200.json",
 )
-"""What cells read, from the repository's root. They run in `notebooks`, here as in JupyterLab."""
+"""The files that cells read, from the repository's root. Cells run in `notebooks`, here as in JupyterLab."""
 _HIDES = {"remove-input", "remove-cell"}
 _LEFT_OUT = {"__pycache__"}
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -90,7 +90,7 @@ def write_files(folder: Path) -> None:
 
 
 def digests(source: Path) -> list[str]:
-    """What each recorded output of a page says, as a digest; "" for a cell that shows where a kernel ran."""
+    """The digest of each recorded output of a page; "" for a cell that shows where a kernel ran."""
     cells = code_cells(read_recording(source))
     return ["" if RUN_RECORD in tags(cell) else digest(cell.outputs) for cell in cells]
 

@@ -239,7 +239,7 @@ COMMIT:
         ),
     ),
 }
-"""What else is changed in a kernel's file: the text as it is, what it becomes, and the edits of the twin."""
+"""Other changes of a kernel's file: the text, its replacement, and the edits of the twin."""
 
 
 def edited(name: str, changed: str, twin: str) -> str:
@@ -272,7 +272,7 @@ def edited(name: str, changed: str, twin: str) -> str:
 
 
 def _code(text: str) -> str:
-    """What a text does: its syntax without comments and without the text's own docstring."""
+    """Reduce a text to its syntax, without comments and without the text's own docstring."""
     tree = ast.parse(text)
     if ast.get_docstring(tree) is not None:
         del tree.body[0]

@@ -118,7 +118,7 @@ class Kernel:
                 self.outputs.append({"output_type": "execute_result", "data": bundle(value)})
 
     def _leave_out(self, node: ast.stmt) -> bool:
-        """Whether a statement only imports a package that is not here; its names are remembered."""
+        """True for a statement that only imports a package that is not here; remembers the names."""
         if isinstance(node, ast.ImportFrom):
             packages = {(node.module or "").partition(".")[0]}
         elif isinstance(node, ast.Import):
@@ -188,7 +188,7 @@ def error_output(error: BaseException) -> Output:
 
 
 def missing_here(error: BaseException) -> str:
-    """What a cell needs and a browser lacks; "" for an error that has nothing to do with that."""
+    """Name the thing that a cell needs and a browser lacks; "" for an error with another cause."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ImportError) and cause.name:
@@ -232,7 +232,7 @@ def _canonical(outputs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _words(data: Mapping[str, Any]) -> str:
-    """What an output says: a picture's shapes, the words of other HTML, or its text.
+    """Reduce an output to what it says: a picture's shapes, the words of other HTML, or its text.
 
     The words alone, because a notebook colours code and a browser here does not.
     """

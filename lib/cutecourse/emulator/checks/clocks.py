@@ -66,8 +66,8 @@ class BarrierClock:
         """All that came before the last phase was complete."""
         self.made = (0, 0)
         """The component and the tag of its mbarrier.init."""
-        self.heard: set[Bundle] = set()
-        """The bundles whose warps are known to know the barrier."""
+        self.heard: set[int] = set()
+        """The warps, by their numbers in the cluster, that are known to know the barrier."""
 
     def arrive(self, row: Row) -> None:
         """Something comes to the barrier that knows what `row` tells."""
@@ -102,7 +102,7 @@ class Clocks:
 
     def __init__(self, cohort: Cohort, line_bits: int) -> None:
         per_block = cohort.machine.warps_per_block
-        self.cohort = cohort
+        self.clusters = cohort.n
         self.per_block = per_block
         self.warps = per_block * cohort.size
         self.shift = line_bits
@@ -151,7 +151,7 @@ class Clocks:
             self.components.append(wanted)
             width = self.known.shape[2]
             if found >= width:
-                more = self._fresh(self.warps, self.cohort.n, 2 * width)
+                more = self._fresh(self.warps, self.clusters, 2 * width)
                 more[:, :, :width] = self.known
                 self.known = more
                 self.changed = [True] * self.warps

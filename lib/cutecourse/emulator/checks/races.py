@@ -144,12 +144,12 @@ class Races(Observer):
         Errors: NoBarrierError, as where the init has not run at all.
         """
         clock = self._barriers[barrier]
-        if origin.bundle in clock.heard:
-            return
         warp = self.clocks.number(origin.bundle)
+        if warp in clock.heard:
+            return
         maker, tag = clock.made
         if tag < int(self.clocks.known[warp, barrier.cluster, maker]):
-            clock.heard.add(origin.bundle)
+            clock.heard.add(warp)
         elif self.cohort.machine.severities["race"] == "error":
             raise origin.error(
                 NoBarrierError,

@@ -117,6 +117,7 @@ class Cohort(Owner):
         """Break the reference cycles of ended blocks, so that Python frees what they had."""
         for bundle in self.bundles:
             bundle.rows.clear()
+            bundle.forget_owned()
         self.shared = self.shared_written = np.zeros(0, dtype=np.uint8)
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
         for kept in (self.bundles, self.objects, self.views, self._alive):

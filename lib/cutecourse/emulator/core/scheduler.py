@@ -210,6 +210,7 @@ class Scheduler:
         self._cohorts.clear()
         self.ready.clear()
         self.machine.forget_work()
+        self.machine.wake = lambda bundle: None
         self._release()
 
     # --- one bundle -----------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ SIMD_VIDEO: dict[str, Callable[[Values, Values], Values]] = {
     "vmin": np.minimum,
     "vmax": np.maximum,
 }
-"""What the SIMD video instructions make of two parts, as exact integers, by their names without the count."""
+"""The SIMD video operations on two parts, as exact integers, by the instructions' names without the count."""
 
 
 def map_lanes(target: tuple[str, int], sources: list[tuple[str, int]], function: Callable[..., Any]) -> Step:
