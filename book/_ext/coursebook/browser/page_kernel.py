@@ -38,13 +38,14 @@ _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
 _BLOCK = re.compile(r"</?(?:details|div|h\d|li|p|pre|section|strong|summary|table|td|th|tr|ul)\b[^>]*>")
 """Tags that part words; the others stand inside of words, where code is coloured."""
 _NO_PROCESSES = "does not support processes"
-_DISTRIBUTIONS = {
+DISTRIBUTIONS = {
     "cutlass": "the CuTe DSL, which compiles kernels",
     "numba": "numba-cuda, which compiles kernels",
     "cuda": "NVIDIA's driver",
     "matplotlib": "Matplotlib",
     "ml_dtypes": "the package ml_dtypes",
 }
+"""The packages that no browser has, and what a page calls them."""
 
 
 class Kernel:
@@ -125,14 +126,14 @@ class Kernel:
             packages = {alias.name.partition(".")[0] for alias in node.names}
         else:
             return False
-        if len(packages) != 1 or (package := packages.pop()) not in _DISTRIBUTIONS or find_spec(package):
+        if len(packages) != 1 or (package := packages.pop()) not in DISTRIBUTIONS or find_spec(package):
             return False
         self._absent |= {alias.asname or alias.name.partition(".")[0]: package for alias in node.names}
         return True
 
     def _left_out(self, error: BaseException) -> str:
         package = self._absent.get(error.name) if isinstance(error, NameError) else None
-        return _DISTRIBUTIONS[package] if package else ""
+        return DISTRIBUTIONS[package] if package else ""
 
 
 class _Stream(io.TextIOBase):
@@ -193,8 +194,8 @@ def missing_here(error: BaseException) -> str:
     while cause is not None:
         if isinstance(cause, ImportError) and cause.name:
             package = cause.name.partition(".")[0]
-            if package in _DISTRIBUTIONS:
-                return _DISTRIBUTIONS[package]
+            if package in DISTRIBUTIONS:
+                return DISTRIBUTIONS[package]
         if isinstance(cause, OSError) and _NO_PROCESSES in str(cause):
             return "to start another process"
         cause = cause.__cause__ or cause.__context__
@@ -208,11 +209,12 @@ def _written_by_hand() -> bool:
 
 def digest(outputs: Iterable[Mapping[str, Any]]) -> str:
     """Twelve letters that are the same for outputs that say the same, recorded or live."""
-    text = "\0".join(_canonical(outputs))
+    text = "\0".join(canonical(outputs))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _canonical(outputs: Iterable[Mapping[str, Any]]) -> list[str]:
+def canonical(outputs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What a cell says, a text for each output; streams that follow each other are one."""
     told: list[str] = []
     streaming = False
     for output in outputs:
