@@ -47,10 +47,12 @@ from cutecourse.kernels import (
     twin,
     umma_broken,
     umma_gemm,
+    umma_parts,
     umma_tile,
     umma_tile_broken,
     umma_tma_broken,
     wgmma_broken,
+    wgmma_map,
     wgmma_one,
     wgmma_registers,
 )
@@ -85,6 +87,10 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "transpose_swizzled": lambda: [transpose_swizzled.spec(32, 128)],
     "transpose_wide": lambda: [transpose_wide.spec(64, 64)],
     "umma_tma_multicast": lambda: [umma_tma_broken.LAUNCH],
+    "wgmma_map": lambda: [
+        *(wgmma_map.spec(n) for n in (8, 24, 256)),
+        *(wgmma_map.spec(n, "RMEM") for n in (16, 128)),
+    ],
     "wgmma_one": lambda: [wgmma_one.spec(128, 192)],
     "wgmma_registers": lambda: [wgmma_registers.spec(128, 192)],
 }
@@ -315,10 +321,11 @@ def test_twin_of_a_changed_text__ends_as_the_changed_kernel_does(
     ("spec", "which"),
     [
         (copy_predicated.spec(7, 18), "rows whose bytes are a multiple of 16"),
+        (umma_parts.parts_spec(lambda: None, umma_parts.epilogue), "the file's own parts"),
         (wgmma_one.spec(major_a="MN"), "row-major operands"),
         (wgmma_one.spec(major_b="MN"), "row-major operands"),
     ],
-    ids=["rows-of-72-bytes", "a-mn-major", "b-mn-major"],
+    ids=["rows-of-72-bytes", "another-part", "a-mn-major", "b-mn-major"],
 )
 def test_twin__refuses_a_specification_that_its_text_is_not_for(spec: LaunchSpec, which: str) -> None:
     with pytest.raises(SpecError, match=f"its twin is for {which} only"):

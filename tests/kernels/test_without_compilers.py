@@ -109,7 +109,14 @@ for spec in faulty:
 """
 
 _RUNS = """
-from cutecourse.kernels import stamp_layout, umma_parts, umma_tile
+from cutecourse.dtypes import encode
+from cutecourse.kernels import gemm_ldmatrix, stamp_layout, umma_parts, umma_tile
+
+
+def zeros(kernel):
+    arguments = kernel.LAUNCH.arguments.items()
+    return {name: encode(np.zeros(param.extents, np.float32), param.dtype) for name, param in arguments}
+
 
 one = np.zeros(4, np.int32)
 c = np.zeros((128, 128), np.float32)
@@ -117,11 +124,13 @@ a = np.zeros((128, 256), np.float16)
 changed = str(source(umma_tile)).replace("[None, None, k_block]", "[None, None, 0]")
 changed = umma_tile.LAUNCH.with_text(changed)
 stamp = stamp_layout.LAUNCH.with_text(str(source(stamp_layout)).replace("cuda.grid(1)", "cuda.grid(1) + 1"))
+parts = umma_parts.parts_spec(lambda: None, umma_parts.epilogue)
 no_dsl = "the CuTe DSL cannot be imported (cutlass is not installed)"
 for spec, arrays, says in (
     (stamp, dict(out=one, shape=one, stride=one), ["numba-cuda cannot be imported"]),
     (changed, dict(a=a, b=a, c=c), [no_dsl, "umma_tile has a twin in PTX", "this change is not known"]),
-    (umma_parts, dict(a=a, b=a, c=c), [no_dsl, "umma_parts has no twin in PTX"]),
+    (parts, dict(a=a, b=a, c=c), [no_dsl, "its twin is for the file's own parts only"]),
+    (gemm_ldmatrix, zeros(gemm_ldmatrix), [no_dsl, "gemm_ldmatrix has no twin in PTX"]),
 ):
     try:
         run(spec, device="emulator", **arrays)

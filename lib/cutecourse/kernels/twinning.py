@@ -17,9 +17,13 @@ TWINS = "cutecourse.kernels.twins"
 """The name that the folder would have as a package; recordings name its texts by it."""
 
 _ENDING = ".ptx"
-_SERVES: Mapping[str, tuple[Callable[[Mapping[str, int | str]], bool], str]] = {
-    "copy_predicated": (lambda sizes: sizes["given_0"] == 4, "rows whose bytes are a multiple of 16"),
-    "wgmma_one": (lambda sizes: sizes["a_stride_1"] == sizes["b_stride_1"] == 1, "row-major operands"),
+_TEXTS = {"umma_parts": "umma_tile"}
+"""Kernels that do what another kernel does: their twin is the other's, with their own name."""
+_REGISTERS = 128  # of a thread, that a list of registers has at most
+_SERVES: Mapping[str, tuple[Callable[[LaunchSpec, Mapping[str, int | str]], bool], str]] = {
+    "copy_predicated": (lambda _, sizes: sizes["given_0"] == 4, "rows whose bytes are a multiple of 16"),
+    "umma_parts": (lambda spec, _: _has_own_parts(spec), "the file's own parts"),
+    "wgmma_one": (lambda _, sizes: sizes["a_stride_1"] == sizes["b_stride_1"] == 1, "row-major operands"),
 }
 """Texts that serve only some specifications of their kernel: which, and in words."""
 _read: set[str] = set()
@@ -39,6 +43,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
       and `c`, then `${M}`, `${N}` and `${K}` are theirs.
     - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, `${cluster_0}` to `${cluster_2}` a
       cluster's, and `${smem_bytes}` is the launch's dynamic shared memory.
+    - `${a_registers}` is the list `%a0, %a1, ...`: a register for each element of the parameter `a`'s last
+      mode, which has at most 128.
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
       tuples flattened; `${given_word_0}` and so on are the words.
 
@@ -63,7 +69,7 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
         text = twin_text(name)
     sizes = _sizes(spec)
     serves, which = _SERVES.get(name, (None, ""))
-    if serves is not None and not serves(sizes):
+    if serves is not None and not serves(spec, sizes):
         raise SpecError(f"{spec.name}: its twin is for {which} only.")
     try:
         text = string.Template(text).substitute(sizes)
@@ -74,19 +80,19 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
 
 def twin_text(name: str) -> str:
     """The text of a twin as the folder has it, names of sizes included. Errors: SpecError."""
-    file = importlib.resources.files("cutecourse.kernels") / "twins" / f"{name}{_ENDING}"
+    text = _TEXTS.get(name, name)
+    file = importlib.resources.files("cutecourse.kernels") / "twins" / f"{text}{_ENDING}"
     if not file.is_file():
         raise SpecError(f"{name} has no twin in PTX.")
     _read.add(name)
-    return file.read_text(encoding="utf-8")
+    return file.read_text(encoding="utf-8").replace(f" {text}(", f" {name}(")
 
 
 def twins() -> tuple[str, ...]:
     """The names of all kernels that have a twin."""
     folder = importlib.resources.files("cutecourse.kernels") / "twins"
-    return tuple(
-        sorted(file.name.removesuffix(_ENDING) for file in folder.iterdir() if file.name.endswith(_ENDING))
-    )
+    texts = (file.name.removesuffix(_ENDING) for file in folder.iterdir() if file.name.endswith(_ENDING))
+    return tuple(sorted([*texts, *_TEXTS]))
 
 
 def twinned() -> tuple[str, ...]:
@@ -114,6 +120,8 @@ def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
         sizes[f"{tensor.name}_type"] = tensor.dtype.name
         if tensor.name in extents:
             known = extents[tensor.name]
+            if known and known[-1] <= _REGISTERS:
+                sizes[f"{tensor.name}_registers"] = _registers(tensor.name, known[-1])
             sizes |= {f"{tensor.name}_{mode}": extent for mode, extent in enumerate(known)}
             strides = tensor.strides_for(known)
             sizes |= {f"{tensor.name}_stride_{mode}": stride for mode, stride in enumerate(strides)}
@@ -121,3 +129,17 @@ def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
     if {"a", "b", "c"} <= extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
         first = (extents["a"][0], extents["b"][0], extents["a"][1])
     return sizes | dict(zip("MNK", first, strict=False))
+
+
+def _registers(name: str, count: int) -> str:
+    """`%d0, %d1` and so on, 16 on a line."""
+    registers = [f"%{name}{number}" for number in range(count)]
+    return ",\n         ".join(", ".join(registers[at : at + 16]) for at in range(0, count, 16))
+
+
+def _has_own_parts(spec: LaunchSpec) -> bool:
+    """Whether the functions that the host function was made for are the kernel's file's own."""
+    host = spec.host
+    return isinstance(host, KernelFunction) and all(
+        isinstance(part, KernelFunction) and part.file == host.file for part in host.arguments or ()
+    )
