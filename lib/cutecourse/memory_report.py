@@ -58,7 +58,7 @@ _UNSEEN = (
 class MemoryRow:
     """The bytes that one instruction has moved to or from one memory.
 
-    line          the line of the PTX text.
+    line          the line of the PTX text; where several lines are added up, the first of them.
     instruction   its full name, such as "ld.shared.v4.f32".
     source        the source line, such as "copy.py:12", where the text has `.loc`; else None.
     space         "global" or "shared".
@@ -98,6 +98,7 @@ class MemoryReport:
     rows      sorted by line.
     unseen    instructions that use memory but are not counted, and how often a warp executed them.
     log       the accesses that were counted.
+    numbered  whether a row is about one line, whose number the table shows.
 
     Simplified: caches are left out. A load that hits in L1 counts as one that misses. ptxas may merge, move
                 or drop loads and stores; the report counts what the PTX text says.
@@ -107,6 +108,7 @@ class MemoryReport:
     rows: tuple[MemoryRow, ...]
     unseen: Mapping[str, int]
     log: AccessLog = field(compare=False)
+    numbered: bool = True
 
     def __iter__(self) -> Iterator[MemoryRow]:
         return iter(self.rows)
@@ -138,6 +140,27 @@ class MemoryReport:
         ordered = sorted((row for row in self.rows if row.excess), key=lambda row: (-row.excess, row.line))
         kept = set(ordered[:count])
         return replace(self, rows=tuple(row for row in self.rows if row in kept), unseen={})
+
+    def by_instruction(self) -> MemoryReport:
+        """The same counts with one row for all lines that have the same instruction, without their numbers.
+
+        A text that a compiler wrote and one written by hand then give the same table if they access memory
+        with the same instructions.
+        """
+        groups: dict[tuple[str, str], list[MemoryRow]] = {}
+        for row in self.rows:
+            groups.setdefault((row.instruction, row.space), []).append(row)
+        merged = tuple(
+            replace(
+                rows[0],
+                source=None,
+                executions=sum(row.executions for row in rows),
+                transactions=sum(row.transactions for row in rows),
+                least=sum(row.least for row in rows),
+            )
+            for rows in groups.values()
+        )
+        return replace(self, rows=merged, numbered=False)
 
     @property
     def global_sectors(self) -> int:
@@ -204,13 +227,15 @@ class MemoryReport:
         ]
         if not any(cells[-1] for cells in table):
             head, table = head[:-1], [cells[:-1] for cells in table]
+        if not self.numbered:
+            head, table = head[1:], [cells[1:] for cells in table]
         widths = [max(len(cells[i]) for cells in (head, *table)) for i in range(len(head))]
-        left = {1, 6}
+        left = {"instruction", "source"}
 
         def line(cells: tuple[str, ...]) -> str:
             parts = [
-                cell.ljust(width) if i in left else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+                cell.ljust(width) if name in left else cell.rjust(width)
+                for name, cell, width in zip(head, cells, widths, strict=True)
             ]
             return "  ".join(parts).rstrip()
 

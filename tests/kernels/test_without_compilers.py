@@ -32,7 +32,7 @@ import numpy as np
 import cutecourse.kernels
 from cutecourse.display import difference, launch_source, source
 from cutecourse.kernels import LaunchSpec, TensorMap
-from cutecourse.runtime import CompileError, run
+from cutecourse.runtime import NoCompilerError, run
 """
 
 _READS = """
@@ -134,7 +134,7 @@ for spec, arrays, says in (
 ):
     try:
         run(spec, device="emulator", **arrays)
-    except CompileError as error:
+    except NoCompilerError as error:
         assert all(part in str(error) for part in says), error
     else:
         raise AssertionError("it was compiled")

@@ -67,6 +67,12 @@ def test_report__of_a_copy_of_one_warp_names_line_kind_and_sums():
     ]
     assert [row.line for row in outcome.memory.worst(1)] == [load]
     assert [row.line for row in outcome.memory.worst()] == [load, load + 1]
+    assert str(outcome.memory.by_instruction()).splitlines() == [
+        "instruction    times  transactions  least  excess",
+        "ld.global.b32      2    12 sectors      8       4",
+        "st.shared.b32      1  2 wavefronts      1       1",
+        *str(outcome.memory).splitlines()[-2:],
+    ]
 
 
 @pytest.mark.parametrize(

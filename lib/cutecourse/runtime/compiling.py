@@ -46,7 +46,8 @@ def compile(  # noqa: A001
     A kernel is compiled once per process and target; redefining it in a notebook's cell compiles it anew.
     The text of a kernel that is a file is kept on disk for later processes (`runtime.kept`).
     If the compiler is not installed, the result is the kernel's twin, and its `missing` names the compiler.
-    Errors: CompileError if a compiler refuses the kernel, or is missing and the kernel has no twin.
+    Errors: CompileError if a compiler refuses the kernel, NoCompilerError if it is missing and the kernel has
+            no twin.
     """
     spec = specification(kernel)
     asked = target or spec.target

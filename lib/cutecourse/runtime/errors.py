@@ -10,11 +10,13 @@ class ArgumentError(CourseError):
 
 
 class CompileError(CourseError):
-    """A kernel that could not be turned into PTX, or a compiler that is not installed."""
+    """A kernel that could not be turned into PTX."""
 
 
-class NoCompilerError(CompileError):
+class NoCompilerError(CourseError):
     """A compiler that cannot be imported, and a kernel that has no twin in PTX for it.
+
+    It is no `CompileError`: code that shows what a compiler refuses must not take this for an answer.
 
     compiler    the name of what is missing: "the CuTe DSL".
     """

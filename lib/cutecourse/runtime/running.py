@@ -95,7 +95,7 @@ def run(
     hazards  other severities for some of `emulator.HAZARDS`: "error", "warning", "note" or "off".
     names    names for ranges of shared memory, (offset, bytes), in the emulator's reports.
     arrays   one NumPy array or number for each parameter, by its name. They are copied and stay as they are.
-    Errors:  ArgumentError, CompileError, DeviceError, GpuError, or the emulator's own.
+    Errors:  ArgumentError, CompileError, NoCompilerError, DeviceError, GpuError, or the emulator's own.
 
     >>> import numpy as np
     >>> from cutecourse.kernels import hello_ptx
