@@ -19,11 +19,14 @@ TWINS = "cutecourse.kernels.twins"
 _ENDING = ".ptx"
 _TEXTS = {"umma_parts": "umma_tile"}
 """Kernels that do what another kernel does: their twin is the other's, with their own name."""
+_SECOND: Mapping[str, tuple[Callable[[Mapping[str, int | str]], bool], str]] = {
+    "wgmma_one": (lambda sizes: 1 in (sizes["a_stride_0"], sizes["b_stride_0"]), "wgmma_one_mn"),
+}
+"""Kernels with a second text: for which specifications, and its file."""
 _REGISTERS = 128  # of a thread, that a list of registers has at most
 _SERVES: Mapping[str, tuple[Callable[[LaunchSpec, Mapping[str, int | str]], bool], str]] = {
     "copy_predicated": (lambda _, sizes: sizes["given_0"] == 4, "rows whose bytes are a multiple of 16"),
     "umma_parts": (lambda spec, _: _has_own_parts(spec), "the file's own parts"),
-    "wgmma_one": (lambda _, sizes: sizes["a_stride_1"] == sizes["b_stride_1"] == 1, "row-major operands"),
 }
 """Texts that serve only some specifications of their kernel: which, and in words."""
 _read: set[str] = set()
@@ -33,8 +36,9 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     """A kernel's twin: the same launch and the same parameters, with PTX that was written by hand.
 
     kernel   a kernel module (with `LAUNCH`), or a specification. The text is `twins/NAME.ptx`, where NAME is
-             the kernel's function, so one text serves all specifications. The twin's name ends in `_ptx`. If
-             the kernel's text was changed in places that `twin_edits` knows, the twin is changed as well.
+             the kernel's function, so one text serves all specifications (`wgmma_one` has a second text for
+             MN-major operands). The twin's name ends in `_ptx`. If the kernel's text was changed in places
+             that `twin_edits` knows, the twin is changed as well.
     A text that depends on the problem holds names of `string.Template`, which are filled in here:
 
     - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, `${a_stride_0}` and
@@ -61,13 +65,12 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
         raise SpecError(
             f"{kernel!r} is no kernel: pass a LaunchSpec, or a module that has one called LAUNCH."
         )
-    if isinstance(spec.kernel, KernelFunction):
-        name = spec.kernel.name
-        text = edited(name, spec.kernel.file.text, twin_text(name))
-    else:
-        name = spec.name
-        text = twin_text(name)
     sizes = _sizes(spec)
+    name = spec.kernel.name if isinstance(spec.kernel, KernelFunction) else spec.name
+    second, file = _SECOND.get(name, (None, ""))
+    text = twin_text(file if second is not None and second(sizes) else name)
+    if isinstance(spec.kernel, KernelFunction):
+        text = edited(name, spec.kernel.file.text, text)
     serves, which = _SERVES.get(name, (None, ""))
     if serves is not None and not serves(spec, sizes):
         raise SpecError(f"{spec.name}: its twin is for {which} only.")
@@ -92,7 +95,7 @@ def twins() -> tuple[str, ...]:
     """The names of all kernels that have a twin."""
     folder = importlib.resources.files("cutecourse.kernels") / "twins"
     texts = (file.name.removesuffix(_ENDING) for file in folder.iterdir() if file.name.endswith(_ENDING))
-    return tuple(sorted([*texts, *_TEXTS]))
+    return tuple(sorted({*texts, *_TEXTS} - {file for _, file in _SECOND.values()}))
 
 
 def twinned() -> tuple[str, ...]:
