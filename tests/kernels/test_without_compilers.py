@@ -72,7 +72,7 @@ _TWINS = """
 from cutecourse.dtypes import encode
 from cutecourse.kernels import stamp_layout, twin, umma_broken, umma_tma_broken
 from cutecourse.kernels.twinning import twins
-from cutecourse.runtime import compile
+from cutecourse.runtime import NoCompilerError, compile
 
 MISSING = {"cutedsl": "the CuTe DSL", "numba": "numba-cuda"}
 random = np.random.default_rng(3)
@@ -105,6 +105,12 @@ assert run(stamp_layout, device="emulator", out=out, shape=out[:1] + 33, stride=
 faulty = umma_tma_broken.small("parity_flipped"), umma_broken.broken("never_cleared")
 for spec in faulty:
     assert compile(spec).ptx == twin(spec).ptx
+    try:
+        compile(spec, by_hand=False)
+    except NoCompilerError as error:
+        assert error.compiler == "the CuTe DSL", error.compiler
+    else:
+        raise AssertionError("the twin took the compiler's place")
     assert compile(spec, target="sm_103a").ptx == twin(spec).ptx.replace("sm_100a", "sm_103a")
 """
 

@@ -37,7 +37,11 @@ def specification(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
 
 
 def compile(  # noqa: A001
-    kernel: LaunchSpec | ModuleType, *, target: str | None = None, line_info: bool = False
+    kernel: LaunchSpec | ModuleType,
+    *,
+    target: str | None = None,
+    line_info: bool = False,
+    by_hand: bool = True,
 ) -> Compiled:
     """Compile a kernel to PTX for its own target, or for another; needs no GPU.
 
@@ -46,6 +50,7 @@ def compile(  # noqa: A001
     A kernel is compiled once per process and target; redefining it in a notebook's cell compiles it anew.
     The text of a kernel that is a file is kept on disk for later processes (`runtime.kept`).
     If the compiler is not installed, the result is the kernel's twin, and its `missing` names the compiler.
+    With `by_hand` false, no twin takes a compiler's place: for a question about what the compiler writes.
     Errors: CompileError if a compiler refuses the kernel, NoCompilerError if it is missing and the kernel has
             no twin.
     """
@@ -54,12 +59,14 @@ def compile(  # noqa: A001
     compute_capability_of(asked)
     key = (spec.front, spec.name, spec.params, spec.kernel, spec.host, spec.ptx, spec.entry, asked, line_info)
     done = _cache.get(key)
-    if done is None:
+    if done is None or (done.missing is not None and not by_hand):
         start = time.perf_counter()
         missing = None
         try:
             text = PtxText(_text(spec, asked, line_info))
         except NoCompilerError as error:
+            if not by_hand:
+                raise
             text, missing = PtxText(_twin_text(spec, asked, error)), error.compiler
         seconds = time.perf_counter() - start
         done = Compiled(text, spec.entry or only_entry(spec.name, text), asked, seconds, missing)
