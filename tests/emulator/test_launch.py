@@ -1,6 +1,7 @@
 """The door: what a launch takes, what it refuses, and what it reports."""
 
 import gc
+import importlib
 import tracemalloc
 import weakref
 
@@ -441,3 +442,45 @@ def test_launch__frees_its_machine_without_the_garbage_collector(monkeypatch):
     finally:
         gc.enable()
     assert left == [False, False]
+
+
+TWICE = (
+    HEAD
+    + """
+.global .u32 count = 7;
+.visible .entry twice(.param .u64 ahead, .param .u64 out, .param .s32 x)
+{
+    .shared .align 8 .b64 full;
+    .reg .b64 %to, %wide;
+    .reg .b32 %x, %n;
+    ld.param.u64 %to, [out];
+    ld.param.s32 %wide, [x];
+    atom.global.add.u32 %n, [count], 1;
+    cvt.u32.u64 %x, %wide;
+    st.global.u32 [%to], %x;
+    st.global.u32 [%to + 4], %n;
+    st.global.u64 [%to + 8], %wide;
+    ret;
+}
+"""
+)
+
+
+def test_launch__is_decoded_once_and_shares_nothing_else(monkeypatch):
+    """Arguments at other addresses, another scalar, a variable that the first launch has changed."""
+    module = importlib.import_module("cutecourse.emulator.launch")
+    decode, decoded = module.decode, []
+
+    def counted(*arguments, **options):
+        decoded.append(arguments)
+        return decode(*arguments, **options)
+
+    monkeypatch.setattr(module, "decode", counted)
+    found = []
+    for x, before in ((5, 4), (-3, 1 << 20)):
+        ahead, out = np.zeros(before, np.uint8), np.zeros(4, np.uint32)
+        names = {"all": (0, 8)} if x < 0 else None
+        launch(TWICE, grid=1, block=1, args=[ahead, out, x], names=names)
+        found.append(out.tolist())
+    assert found == [[5, 7, 5, 0], [2**32 - 3, 7, 2**32 - 3, 2**32 - 1]]
+    assert len(decoded) == 1

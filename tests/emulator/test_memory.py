@@ -225,8 +225,7 @@ def test_access__extern_variables_without_a_definition_are_named():
 def test_memory__allocations_have_gaps_and_alignment():
     memory = Memory()
     made = [
-        memory.allocate(f"a{i}", "global", np.zeros(size, np.uint8))
-        for i, size in enumerate((1, 0, 5000, 1 << 20))
+        memory.allocate(f"a{i}", np.zeros(size, np.uint8)) for i, size in enumerate((1, 0, 5000, 1 << 20))
     ]
     for first, second in itertools.pairwise(made):
         assert second.base % 1024 == 0

@@ -23,8 +23,6 @@ from cutecourse.descriptors import (
     instr_format,
 )
 from cutecourse.emulator.core.decode import decode
-from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
-from cutecourse.emulator.core.machine import Machine, Parameters
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.registry import lookup
 from cutecourse.emulator.errors import EmulatorError
@@ -269,25 +267,11 @@ def _decoded(of: str, fmt: DescriptorFormat, bits: Bits) -> dict[str, Any]:
 # --- what the emulator would refuse ------------------------------------------------------------------------
 
 
-def _extents(given: tuple[int, ...]) -> tuple[int, int, int]:
-    x, y, z = (*given, 1, 1)[:3]
-    return x, y, z
-
-
 def _faults(module: Module, entry: Function) -> list[dict[str, Any]]:
     """The instructions that the emulator refuses when it reads the kernel, each with its line and why."""
     faults: list[EmulatorError] = []
-
-    block = _extents(entry.directive("reqntid") or (32,))
-    cluster = _extents(entry.directive("reqnctapercluster") or (2,))
     try:
-        machine = Machine(module, entry, cluster, block, cluster, 0, 0)
-        data, offsets = bytearray(), {}
-        for parameter in entry.params:
-            offsets[parameter.name] = align_up(len(data), alignment_of(parameter))
-            data.extend(bytes(offsets[parameter.name] - len(data) + size_of(parameter)))
-        machine.set_parameters(Parameters(bytes(data), offsets))
-        decode(machine, module, entry, faults)
+        decode(module, entry, 0, faults=faults)
     except EmulatorError as error:
         if not faults:
             faults.append(error)

@@ -22,11 +22,12 @@ from cutecourse.emulator.checks.races import look_for_races
 from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.checks.unfinished_copies import UnfinishedCopies
 from cutecourse.emulator.core.decode import decode
-from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
+from cutecourse.emulator.core.frame import align_up, alignment_of, parameter_offsets, size_of
 from cutecourse.emulator.core.hazards import severities
 from cutecourse.emulator.core.machine import Machine, Parameters
 from cutecourse.emulator.core.memory import Allocation, Memory
 from cutecourse.emulator.core.processes import run_parts
+from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.scheduler import Scheduler
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.instructions.wgmma.registers import watch
@@ -154,7 +155,6 @@ def launch(
     machine.arithmetic = _arithmetic(arithmetic, function)
     machine.severities = severities(hazards, function.name)
     machine.is_watched = recorder is not None or accesses is not None
-    machine.wraps.append(watch)
     machine.observers += [
         follow_multiplications,
         provenance_of,
@@ -173,11 +173,11 @@ def launch(
         machine.observers.append(lambda cohort: AccessLogging(accesses))
     machine.set_parameters(_bind(function, args, machine.memory))
     try:
-        machine.program = decode(machine, module, function)
+        program = _decoded(module, function.name, int(dynamic_smem))
+        machine.load(program.with_shared_names(names) if names else program)
     except EmulatorError as error:
         error.locate(module)
         raise
-    machine.program.placement.name_shared(names or {}, function.name)
     _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions, stuck)
     if recorder is not None:
@@ -211,7 +211,6 @@ def launch(
     for index, runs in scheduler.block_runs.items():
         for instruction in machine.program.blocks[index].instructions:
             counts[instruction.name] += runs
-    machine.program.blocks.clear()  # a reference cycle: their steps refer to the machine
     return LaunchResult(
         entry=function.name,
         seed=int(seed),
@@ -232,6 +231,12 @@ def _read(ptx: str) -> Module:
     module = parse(ptx)
     check(module)
     return module
+
+
+@lru_cache(maxsize=32)
+def _decoded(module: Module, entry: str, dynamic_smem: int) -> Program:
+    """Decode an entry of a module; the program is kept for later launches, because nothing changes it."""
+    return decode(module, module.entries[entry], dynamic_smem, wraps=(watch,))
 
 
 # --- what is launched ----------------------------------------------------------------------------------
@@ -407,14 +412,12 @@ def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters
         )
     pointers = _Pointers(memory)
     data = bytearray()
-    offsets: dict[str, int] = {}
+    offsets, _ = parameter_offsets(function.params)
     for parameter, argument in zip(function.params, given, strict=True):
         size = size_of(parameter)
         if size > 1 << 16:
             raise LaunchError(f"parameter {parameter.name} has {size} bytes: too many", kernel=function.name)
-        start = align_up(len(data), alignment_of(parameter))
-        data.extend(b"\0" * (start - len(data)))
-        offsets[parameter.name] = start
+        data.extend(b"\0" * (offsets[parameter.name] - len(data)))
         try:
             data.extend(_encode(parameter, size, argument, pointers))
         except TensorMapError as error:
@@ -424,7 +427,7 @@ def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters
                 f"parameter {parameter.name} (.{parameter.type}, {size} bytes): {error.problem}",
                 kernel=function.name,
             ) from None
-    return Parameters(bytes(data), offsets, pointers.tensor_maps)
+    return Parameters(bytes(data), pointers.tensor_maps)
 
 
 def _signature(function: Function) -> str:
@@ -471,7 +474,7 @@ class _Pointers:
                     raise LaunchError("two arrays overlap in part: pass the one that holds both first")
                 return allocation.base + (start - low)
         flat = array.reshape(-1, order="A").view(np.uint8) if array.size else np.zeros(0, dtype=np.uint8)
-        allocation = self.memory.allocate(f"argument {len(self.known)}", "global", flat)
+        allocation = self.memory.allocate(f"argument {len(self.known)}", flat)
         allocation.name = f"array argument {len(self.known)} ({array.dtype}, shape {array.shape})"
         self.known.append((start, end, allocation))
         return allocation.base

@@ -320,9 +320,9 @@ class Function(Node):
         return dict(self.directives).get(name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Module:
-    """A whole PTX text."""
+    """A whole PTX text. Each parsed module is equal to itself only, so that it can be a key."""
 
     version: tuple[int, int]
     target: tuple[str, ...]

@@ -59,7 +59,8 @@ def make_cohort(machine: Machine, clusters: NDArray[np.int64]) -> Cohort:
     for rank in range(size):
         for warp in range(machine.warps_per_block):
             bundle = Bundle(machine, program, cohort, rank, warp)
-            bundle.rows = program.rows.make(cohort.n, rank, partial(special_row, bundle=bundle))
+            special = partial(special_row, bundle=bundle)
+            bundle.rows = program.rows.make(cohort.n, rank, special, machine.parameters.data)
             cohort.bundles.append(bundle)
             bundle.add_split(start, bundle.live.copy(), ())
     return cohort

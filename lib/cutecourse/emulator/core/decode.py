@@ -1,11 +1,13 @@
 """Decoding turns a kernel's text into a `Program`: basic blocks of Python callables that are bound to rows.
 
 Each instruction that the entry can reach is decoded once, before anything runs. So one error reports
-everything that is not supported.
+everything that is not supported. Nothing of a launch's arguments, grid or seed goes into a program, so all
+launches of a kernel share it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +15,6 @@ import numpy as np
 
 from cutecourse.emulator.core.bundle import Bundle, Split, leave
 from cutecourse.emulator.core.kinds import KINDS, Mask
-from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.order import weak_topological_order
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.program import BasicBlock, Control, Gate, Program, Step
@@ -24,20 +25,30 @@ from cutecourse.emulator.errors import EmulatorError, UnsupportedInstruction
 from cutecourse.ptx.scopes import FlatFunction, Scope, flatten
 from cutecourse.ptx.syntax import Function, Instruction, Module, Name
 
-__all__ = ["decode"]
+__all__ = ["Wrap", "decode"]
+
+Wrap = Callable[[Site, Step], Step]
+"""May replace an instruction's step, given its site."""
 
 
 def decode(
-    machine: Machine, module: Module, entry: Function, faults: list[EmulatorError] | None = None
+    module: Module,
+    entry: Function,
+    dynamic_smem: int,
+    *,
+    wraps: Sequence[Wrap] = (),
+    faults: list[EmulatorError] | None = None,
 ) -> Program:
-    """Decode one entry of a module for a launch. `faults` collects one error for each faulty instruction.
+    """Decode one entry of a module. `faults` collects one error for each faulty instruction.
 
-    Errors: UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at fault.
+    dynamic_smem  in bytes
+    wraps         are asked about each step of an instruction that is no control instruction
+    Errors:       UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at
+                  fault.
     """
     flat = _reach(module, entry)
-    placement = Placement(module, entry, flat, machine.dynamic_smem)
-    program = Program(module, entry, flat, placement)
-    _Decoder(machine, program).run([] if faults is None else faults)
+    program = Program(module, entry, flat, Placement(module, entry, flat, dynamic_smem))
+    _Decoder(program, wraps).run([] if faults is None else faults)
     return program
 
 
@@ -100,9 +111,9 @@ def _no_recursion(module: Module, entry: Function, calls: dict[str, dict[str, In
 class _Decoder:
     """Fills a program, function by function."""
 
-    def __init__(self, machine: Machine, program: Program) -> None:
-        self.machine = machine
+    def __init__(self, program: Program, wraps: Sequence[Wrap]) -> None:
         self.program = program
+        self._wraps = wraps
         self._function = program.kernel
         """The function whose instructions are being decoded."""
         self._labels: dict[int, int] = {}
@@ -110,7 +121,7 @@ class _Decoder:
         """(block, block that may follow it), other than the next one."""
 
     def _site(self, instruction: Instruction, scope: Scope, used: int = 0, flow: Flow | None = None) -> Site:
-        return Site(self.machine, self.program, self._function, instruction, scope, used=used, flow=flow)
+        return Site(self.program, self._function, instruction, scope, used=used, flow=flow)
 
     def run(self, faults: list[EmulatorError]) -> None:
         """Decode every function."""
@@ -260,7 +271,7 @@ class _Decoder:
         if site.refresh:
             step = _refreshed(step, site.refresh, control=info.control)
         if not info.control:
-            for wrap in self.machine.wraps:
+            for wrap in self._wraps:
                 step = wrap(site, step)
         if site.convergence is not None:
             kind, slot, constant = site.convergence

@@ -6,16 +6,22 @@ import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Expression, FloatLiteral, SymbolOffset, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["MAX_VARIABLE_BYTES", "align_up", "alignment_of", "initial_bytes", "size_of"]
+__all__ = [
+    "MAX_VARIABLE_BYTES",
+    "align_up",
+    "alignment_of",
+    "initial_bytes",
+    "parameter_offsets",
+    "size_of",
+]
 
 MAX_VARIABLE_BYTES = 1 << 32
 """A larger variable is refused."""
@@ -53,20 +59,27 @@ def size_of(variable: Variable) -> int:
     return size
 
 
-def initial_bytes(
-    variable: Variable, data: NDArray[np.uint8], address: Callable[[SymbolOffset], int]
-) -> None:
-    """Write a variable's initializer into its bytes; the remaining bytes stay zero."""
+def parameter_offsets(parameters: Iterable[Variable]) -> tuple[dict[str, int], int]:
+    """The offset of each kernel parameter in parameter space, by name, and the bytes of all."""
+    offsets: dict[str, int] = {}
+    end = 0
+    for parameter in parameters:
+        offsets[parameter.name] = start = align_up(end, alignment_of(parameter))
+        end = start + size_of(parameter)
+    return offsets, end
+
+
+def initial_bytes(variable: Variable, size: int, address: Callable[[SymbolOffset], int]) -> bytes:
+    """The bytes of a variable's initializer; the remaining ones of its `size` bytes are zero."""
     values = variable.initializer or ()
     bits = type_bits(variable.type) or 8
     width = max(1, bits // 8)
-    if len(values) * width > len(data):
+    if len(values) * width > size:
         raise LaunchError(
-            f"variable {variable.name} has {len(data)} bytes, but its initializer has {len(values) * width}",
+            f"variable {variable.name} has {size} bytes, but its initializer has {len(values) * width}",
             line=variable.line,
         )
-    raw = b"".join(_encode(value, variable.type, width, address) for value in values)
-    data[: len(raw)] = np.frombuffer(raw, dtype=np.uint8)
+    return b"".join(_encode(value, variable.type, width, address) for value in values)
 
 
 def _encode(value: Expression, kind: str, width: int, address: Callable[[SymbolOffset], int]) -> bytes:

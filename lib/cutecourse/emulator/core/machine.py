@@ -10,25 +10,24 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from cutecourse.emulator.core.frame import initial_bytes, size_of
 from cutecourse.emulator.core.hazards import Note, severities
 from cutecourse.emulator.core.kinds import WARP_SIZE
-from cutecourse.emulator.core.memory import Allocation, Memory
+from cutecourse.emulator.core.memory import PARAM_WINDOW, Memory
 from cutecourse.emulator.core.observer import Observer
-from cutecourse.emulator.core.program import Program, Step
+from cutecourse.emulator.core.owner import Owner
+from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC
-from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
+from cutecourse.ptx.syntax import Function, Module
 
 __all__ = ["Machine", "PendingWork", "Sleep"]
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """The bytes of parameter space, and the offset of each parameter."""
+    """The bytes of parameter space."""
 
     data: bytes
-    offsets: dict[str, int]
     tensor_maps: dict[bytes, Any] = field(default_factory=dict)
     """The tensor maps among the parameters, each by its token."""
 
@@ -92,7 +91,7 @@ class PendingWork:
         return True
 
 
-class Machine:
+class Machine(Owner):
     """One launch: grid, memory, program, cohorts."""
 
     def __init__(
@@ -105,6 +104,7 @@ class Machine:
         dynamic_smem: int,
         seed: int,
     ) -> None:
+        super().__init__()
         self.module = module
         self.entry = entry
         self.grid = grid
@@ -118,11 +118,7 @@ class Machine:
         self.memory = Memory()
         self.arithmetic = DEFAULT_ARITHMETIC
         """The GPU whose tensor cores' sums mma.sync gives."""
-        self.cta_group: tuple[int, int] | None = None
-        """The .cta_group that the kernel's tcgen05 instructions share, with the line of the first."""
-        self.parameters: Parameters | None = None
-        self._parameters_allocation: Allocation | None = None
-        self._variables: dict[tuple[str, int, int], Allocation] = {}
+        self.parameters = Parameters(b"")
         self.issued = 0
         """Instructions issued so far, one for each bundle that runs one."""
         self.pending: list[PendingWork] = []
@@ -146,8 +142,6 @@ class Machine:
         """Waits that may give up when nothing else can go on, in the order in which they began."""
         self.half_awake: dict[Sleep, None] = {}
         """Sleeping waits that could end for some of their lanes."""
-        self.wraps: list[Callable[[Any, Step], Step]] = []
-        """Functions that may replace an instruction's step while the kernel is decoded, given its site."""
         self.observers: list[Callable[[Any], Observer | None]] = []
         """Functions that make an observer for a new cohort, or None if they have nothing to observe."""
         self.program: Program
@@ -180,50 +174,20 @@ class Machine:
         """Put the arguments where ld.param finds them."""
         self.parameters = parameters
         data = np.frombuffer(bytes(parameters.data), dtype=np.uint8).copy()
-        self._parameters_allocation = self.memory.allocate("kernel parameters", "param", data, writable=False)
+        self.memory.put("kernel parameters", "param", PARAM_WINDOW, data, writable=False)
 
-    def parameter_address(self, name: str) -> int:
-        """The address of a parameter of the entry."""
-        assert self.parameters is not None
-        assert self._parameters_allocation is not None
-        return self._parameters_allocation.base + self.parameters.offsets[name]
-
-    def variable(self, variable: Variable) -> Allocation:
-        """The memory of a variable in .global or .const, allocated on first use."""
-        key = (variable.name, variable.line, variable.column)
-        found = self._variables.get(key)
-        if found is not None:
-            return found
-        if variable.space not in {"global", "const"}:
-            raise LaunchError(
-                f"{variable.name} in .{variable.space} has no address of its own", line=variable.line
-            )
-        if "extern" in variable.linkage:
-            raise LaunchError(
-                f"{variable.name} is declared .extern, but nothing in this module defines it",
-                line=variable.line,
-            )
-        size = size_of(variable)
-        try:
-            data = np.zeros(size, dtype=np.uint8)
-        except MemoryError:
-            raise LaunchError(f"no memory for {variable.name} ({size} bytes)", line=variable.line) from None
-        allocation = self.memory.allocate(
-            variable.name, variable.space, data, writable=variable.space == "global"
-        )
-        self._variables[key] = allocation
-        initial_bytes(variable, data, self._symbol_address)
-        return allocation
-
-    def _symbol_address(self, symbol: SymbolOffset) -> int:
-        for candidate in self.module.variables:
-            if candidate.name == symbol.symbol:
-                if candidate.space == "shared":
-                    raise LaunchError(
-                        f"{symbol}: the address of shared memory is not known", line=symbol.line
-                    )
-                return self.variable(candidate).base + symbol.offset
-        raise LaunchError(f"{symbol}: no variable of that name", line=symbol.line)
+    def load(self, program: Program) -> None:
+        """Take the program to run, and allocate its variables in .global and .const. Errors: LaunchError."""
+        self.program = program
+        for placed in program.placement.variables:
+            name, space = placed.variable.name, placed.variable.space
+            try:
+                data = np.zeros(placed.n_bytes, dtype=np.uint8)
+            except MemoryError:
+                problem = f"no memory for {name} ({placed.n_bytes} bytes)"
+                raise LaunchError(problem, line=placed.variable.line) from None
+            data[: len(placed.initial)] = np.frombuffer(placed.initial, dtype=np.uint8)
+            self.memory.put(name, space, placed.address, data, writable=space == "global")
 
     # --- errors ---------------------------------------------------------------------------------------------
 

@@ -22,14 +22,18 @@ __all__ = [
     "POISON",
     "RANK_SHIFT",
     "SHARED_WINDOW",
+    "VARIABLE_BASE",
     "WINDOW_BITS",
     "WRITTEN",
     "Allocation",
     "Memory",
+    "room_for",
 ]
 
 WINDOW_BITS = 32
 GLOBAL_BASE = 0x0002_0000_0000
+VARIABLE_BASE = 0x6F00_0000_0000
+"""The first address for variables in .global. Array arguments lie below it."""
 CONST_WINDOW = 0x6FFE_0000_0000
 PARAM_WINDOW = 0x6FFF_0000_0000
 SHARED_WINDOW = 0x7000_0000_0000
@@ -100,21 +104,29 @@ def _as_words(data: NDArray[np.uint8], bytes_: int, words: int) -> NDArray[Any]:
     return view.reshape(-1, words) if words > 1 else view
 
 
+def room_for(n_bytes: int) -> int:
+    """The distance from an allocation's address to the next one's: its bytes and an unmapped gap."""
+    return -(-(max(n_bytes, 1) + _GAP) // _ALIGNMENT) * _ALIGNMENT
+
+
 class Memory:
     """The allocations of a launch in global, constant and parameter memory."""
 
     def __init__(self) -> None:
         self.allocations: list[Allocation] = []
         self._bases: list[int] = []
-        self._next = {"global": GLOBAL_BASE, "const": CONST_WINDOW, "param": PARAM_WINDOW}
+        self._next = GLOBAL_BASE
 
-    def allocate(
-        self, name: str, space: str, data: NDArray[np.uint8], *, writable: bool = True
+    def allocate(self, name: str, data: NDArray[np.uint8]) -> Allocation:
+        """Give bytes an address in .global, aligned to 1024, with an unmapped gap before and after."""
+        base = self._next
+        self._next += room_for(len(data))
+        return self.put(name, "global", base, data)
+
+    def put(
+        self, name: str, space: str, base: int, data: NDArray[np.uint8], *, writable: bool = True
     ) -> Allocation:
-        """Give bytes an address, aligned to 1024, with an unmapped gap before and after."""
-        base = self._next[space]
-        size = max(len(data), 1)
-        self._next[space] = base + -(-(size + _GAP) // _ALIGNMENT) * _ALIGNMENT
+        """Make bytes an allocation at an address that is known before the launch."""
         allocation = Allocation(name, space, base, data, writable)
         position = bisect_right(self._bases, base)
         self._bases.insert(position, base)

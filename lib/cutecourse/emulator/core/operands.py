@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import KINDS
-from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import PARAM_WINDOW
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.rows import DYNAMIC
@@ -59,10 +58,7 @@ class AddressSource:
 class Operands:
     """Finds the slots of one instruction's operands, in the function and scope in which it stands."""
 
-    def __init__(
-        self, machine: Machine, program: Program, function: str, instruction: Instruction, scope: Scope
-    ) -> None:
-        self.machine = machine
+    def __init__(self, program: Program, function: str, instruction: Instruction, scope: Scope) -> None:
         self.program = program
         self.function = function
         """The name of the function that the instruction belongs to."""
@@ -82,6 +78,10 @@ class Operands:
     def constant_slot(self, kind: str, bits: int) -> int:
         """A row that holds a constant bit pattern."""
         return self.program.rows.constant(kind, bits)
+
+    def parameter_slot(self, kind: str, offset: int, n_bytes: int) -> int:
+        """A row that holds bytes of the kernel's parameters, extended to the kind's width by its sign."""
+        return self.program.rows.slot(kind, ("param", offset, n_bytes, kind[0] == "s"))
 
     def named_slot(self, kind: str, name: str) -> int:
         """A row of its own that a family of instructions shares, such as the carry flag."""
@@ -190,9 +190,9 @@ class Operands:
             if offset is not None:
                 return offset
             if variable in self.program.entry.params:
-                return self.machine.parameter_address(variable.name)
+                return PARAM_WINDOW + self.program.placement.parameters[variable.name]
         try:
-            return self.machine.variable(variable).base
+            return self.program.placement.address(variable)
         except LaunchError as error:
             self.invalid(error.problem)
 

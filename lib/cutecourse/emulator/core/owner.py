@@ -1,4 +1,4 @@
-"""State that a family of instructions or a check keeps with a program, a cohort or a bundle.
+"""State that a family of instructions or a check keeps with a program, a launch, a cohort or a bundle.
 
 The class of the state is its key: `cohort.own(MBarriers)` is the cohort's one `MBarriers`. The core does not
 know these classes.

@@ -1,21 +1,24 @@
-"""The offsets of a kernel's and its device functions' variables in shared and in local memory.
+"""The places of a kernel's and its device functions' variables and parameters.
 
 Calls never recur, so each function's local variables, parameters and call arguments have one place in each
-thread's memory.
+thread's memory. All places are known before a launch, whatever its arguments are.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass
 
-from cutecourse.emulator.core.frame import align_up, alignment_of, size_of
+from cutecourse.emulator.core.frame import align_up, alignment_of, initial_bytes, parameter_offsets, size_of
+from cutecourse.emulator.core.memory import CONST_WINDOW, VARIABLE_BASE, room_for
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.ptx.checks import names
 from cutecourse.ptx.scopes import FlatFunction
-from cutecourse.ptx.syntax import Function, Module, Variable
+from cutecourse.ptx.syntax import Function, Module, SymbolOffset, Variable
 
-__all__ = ["Placement"]
+__all__ = ["PlacedVariable", "Placement"]
 
 _DYNAMIC_ALIGNMENT = 1024
 _MAX_LOCAL_BYTES = 512 << 10
@@ -24,14 +27,30 @@ _MAX_MEMBERS = 1 << 16
 Key = tuple[str, str, int, int]
 
 
+@dataclass(eq=False, slots=True)
+class PlacedVariable:
+    """A variable in .global or .const: its address, its size, and the bytes of its initializer."""
+
+    variable: Variable
+    address: int
+    n_bytes: int
+    initial: bytes = b""
+
+
 class Placement:
-    """Offsets of the variables that an entry can reach."""
+    """The places of the variables that an entry can reach."""
 
     def __init__(
         self, module: Module, entry: Function, flat: Mapping[str, FlatFunction], dynamic_smem: int
     ) -> None:
+        self._module = module
         self._offsets: dict[Key, int] = {}
-        self._names: list[tuple[int, int, str]] = []
+        self._placed: dict[Key, PlacedVariable] = {}
+        self._next = {"global": VARIABLE_BASE, "const": CONST_WINDOW}
+        self.parameters, self.parameter_bytes = parameter_offsets(entry.params)
+        """The offset of each kernel parameter in parameter space, by name, and the bytes of all."""
+        self.shared_ranges: list[tuple[int, int, str]] = []
+        """Named ranges of shared memory: first byte, byte past the last, name."""
         self.local_bytes = 0
         self.shared_static = 0
         self.shared_bytes = 0
@@ -51,7 +70,7 @@ class Placement:
     def shared_name(self, offset: int) -> str | None:
         """The shared variable at or nearest before an offset."""
         best = None
-        for start, end, name in self._names:
+        for start, end, name in self.shared_ranges:
             if start <= offset < end:
                 return name
             if start <= offset:
@@ -60,7 +79,7 @@ class Placement:
 
     def shared_label(self, offset: int) -> str | None:
         """The shared variable at an offset, with the distance from its start: "full", "full+8"."""
-        for start, end, name in self._names:
+        for start, end, name in self.shared_ranges:
             if start <= offset < end:
                 return name if offset == start else f"{name}+{offset - start}"
         return None
@@ -68,11 +87,51 @@ class Placement:
     @property
     def shared_variables(self) -> dict[str, tuple[int, int]]:
         """The named parts of shared memory: name to (first byte, byte past the last)."""
-        named = {name: (first, stop) for first, stop, name in reversed(self._names)}
+        named = {name: (first, stop) for first, stop, name in reversed(self.shared_ranges)}
         return dict(sorted(named.items(), key=lambda item: item[1]))
 
-    def name_shared(self, names: Mapping[str, tuple[int, int]], kernel: str) -> None:
-        """Give ranges of shared memory names that reports and events use instead of the variables'.
+    # --- .global and .const -------------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> Iterable[PlacedVariable]:
+        """The variables in .global and .const that a launch must allocate."""
+        return self._placed.values()
+
+    def address(self, variable: Variable) -> int:
+        """The address of a variable in .global or .const, placed on first use. Errors: LaunchError."""
+        key = _key("", variable)
+        found = self._placed.get(key)
+        if found is not None:
+            return found.address
+        if variable.space not in self._next:
+            raise LaunchError(
+                f"{variable.name} in .{variable.space} has no address of its own", line=variable.line
+            )
+        if "extern" in variable.linkage:
+            raise LaunchError(
+                f"{variable.name} is declared .extern, but nothing in this module defines it",
+                line=variable.line,
+            )
+        size = size_of(variable)
+        placed = self._placed[key] = PlacedVariable(variable, self._next[variable.space], size)
+        self._next[variable.space] += room_for(size)
+        placed.initial = initial_bytes(variable, size, self._symbol_address)
+        return placed.address
+
+    def _symbol_address(self, symbol: SymbolOffset) -> int:
+        for candidate in self._module.variables:
+            if candidate.name == symbol.symbol:
+                if candidate.space == "shared":
+                    raise LaunchError(
+                        f"{symbol}: the address of shared memory is not known", line=symbol.line
+                    )
+                return self.address(candidate) + symbol.offset
+        raise LaunchError(f"{symbol}: no variable of that name", line=symbol.line)
+
+    # --- names in shared memory -----------------------------------------------------------------------------
+
+    def with_shared_names(self, names: Mapping[str, tuple[int, int]], kernel: str) -> Placement:
+        """The same places, with names for ranges of shared memory that reports and events use.
 
         names    (offset, bytes) by name, such as {"full": (98304, 24)}; a kernel of the CuTe DSL has one
                  variable for everything that it allocates.
@@ -93,8 +152,12 @@ class Placement:
                     kernel=kernel,
                 )
             ranges.append((offset, offset + size, name))
+        named = copy(self)
         # The smallest range that holds an offset names it.
-        self._names[:0] = sorted(ranges, key=lambda place: place[1] - place[0])
+        named.shared_ranges = [*sorted(ranges, key=lambda place: place[1] - place[0]), *self.shared_ranges]
+        return named
+
+    # --- placing ------------------------------------------------------------------------------------------
 
     def _place_local_variables(self, entry: Function, flat: Mapping[str, FlatFunction]) -> None:
         for name, function in flat.items():
@@ -130,7 +193,7 @@ class Placement:
             for member in _members(variable):
                 offset = align_up(offset, alignment_of(member))
                 self._offsets[_key(name, member)] = offset
-                self._names.append((offset, offset + size_of(member), member.name))
+                self.shared_ranges.append((offset, offset + size_of(member), member.name))
                 offset += size_of(member)
         self.shared_static = self.shared_bytes = offset
         dynamic = [(name, v) for name, v in shared if "extern" in v.linkage]
@@ -141,7 +204,7 @@ class Placement:
                 self._offsets[_key(name, variable)] = start
             self.shared_bytes = start + dynamic_smem
             shown = dynamic[0][1].name if dynamic else "dynamic shared memory"
-            self._names.append((start, self.shared_bytes, shown))
+            self.shared_ranges.append((start, self.shared_bytes, shown))
 
 
 def _key(function: str, variable: Variable) -> Key:

@@ -1,8 +1,9 @@
-"""A kernel decoded for one launch: basic blocks of steps, rows of registers, and places of variables."""
+"""A kernel decoded for its launches: basic blocks of steps, rows of registers, and places of variables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +47,7 @@ class BasicBlock:
 
 
 class Program(Owner):
-    """One entry of a module, decoded for one launch (emulator.core.decode)."""
+    """One entry of a module, decoded (emulator.core.decode). Nothing of a launch is in it: many share it."""
 
     def __init__(
         self, module: Module, entry: Function, flat: dict[str, FlatFunction], placement: Placement
@@ -67,6 +68,12 @@ class Program(Owner):
         self.shared_bytes = placement.shared_bytes
         self.local_bytes = placement.local_bytes
         self.local_stride = placement.local_stride
+
+    def with_shared_names(self, names: Mapping[str, tuple[int, int]]) -> Program:
+        """The same program, with names for ranges of shared memory. Errors: LaunchError."""
+        named = copy(self)
+        named.placement = self.placement.with_shared_names(names, self.kernel)
+        return named
 
     def shared_name(self, offset: int) -> str | None:
         """The shared variable at or nearest before an offset."""

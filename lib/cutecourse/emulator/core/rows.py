@@ -25,10 +25,12 @@ DYNAMIC = frozenset(
     + [f"%pm{i}_64" for i in range(8)]
 )
 """Special registers whose value changes while a kernel runs."""
+_ALL_BITS = (1 << 64) - 1
 Recipe = tuple[Any, ...]
 """Says how to make a row: ("reg", bits, index), ("const", bits), ("shared", offset), ("special", name), ...
 
 ("part", bits, index, position) is a part of a register that is wider than the kind; position 0 is lowest.
+("param", offset, bytes, signed) is a number among the kernel's parameters.
 """
 
 
@@ -78,12 +80,13 @@ class RowTable:
         return found
 
     def make(
-        self, n: int, rank: int, special: Callable[[str], NDArray[np.uint64]]
+        self, n: int, rank: int, special: Callable[[str], NDArray[np.uint64]], parameters: bytes
     ) -> dict[str, list[NDArray[Any]]]:
         """The rows of one bundle: registers hold poison, constants and special registers their values.
 
-        n        warps of the bundle; rank: the rank of its blocks in their clusters.
-        special  gives the values of a special register, shape (n, 32).
+        n           warps of the bundle; rank: the rank of its blocks in their clusters.
+        special     gives the values of a special register, shape (n, 32).
+        parameters  the bytes of the kernel's parameters.
         """
         storage: dict[int, NDArray[Any]] = {}
         for bits, count in self._count.items():
@@ -109,12 +112,11 @@ class RowTable:
                     elif what == "const":
                         row = constants.get((kind, recipe[1]))
                         if row is None:
-                            row = constants[kind, recipe[1]] = _make_row(
-                                n, rank, special, storage, kind, recipe
-                            )
+                            held = np.full((n, WARP_SIZE), recipe[1] & _ALL_BITS, dtype=np.uint64)
+                            row = constants[kind, recipe[1]] = _as_kind(held, kind)
                             row.flags.writeable = False
                     else:
-                        row = _make_row(n, rank, special, storage, kind, recipe)
+                        row = _make_row(n, rank, special, parameters, storage, kind, recipe)
                     made.append(row)
         return rows
 
@@ -123,12 +125,13 @@ def _make_row(
     n: int,
     rank: int,
     special: Callable[[str], NDArray[np.uint64]],
+    parameters: bytes,
     storage: dict[int, NDArray[Any]],
     kind: str,
     recipe: Recipe,
 ) -> NDArray[Any]:
     what = recipe[0]
-    bits, dtype, parts = KINDS[kind]
+    _, dtype, parts = KINDS[kind]
     shape = (n, WARP_SIZE)
     if what == "part":
         wide = storage[recipe[1]][recipe[2]]
@@ -137,15 +140,22 @@ def _make_row(
         return pieces[..., first] if parts == 1 else pieces[..., first : first + parts]
     if what in {"temporary", "sink"}:
         return np.zeros(shape if parts == 1 else (*shape, parts), dtype=dtype)
-    if what == "const":
-        held = np.full(shape, recipe[1] & ((1 << bits) - 1), dtype=np.uint64)
+    if what == "param":
+        _, start, n_bytes, signed = recipe
+        number = int.from_bytes(parameters[start : start + n_bytes], "little", signed=signed)
+        held = np.full(shape, number & _ALL_BITS, dtype=np.uint64)
     elif what == "shared":
-        number = ((rank << RANK_SHIFT) + recipe[1]) & ((1 << bits) - 1)
-        held = np.full(shape, number, dtype=np.uint64)
+        held = np.full(shape, (rank << RANK_SHIFT) + recipe[1] & _ALL_BITS, dtype=np.uint64)
     else:
         name = recipe[1]
         held = np.zeros(shape, dtype=np.uint64) if name in DYNAMIC else special(name)
+    return _as_kind(held, kind)
+
+
+def _as_kind(held: NDArray[np.uint64], kind: str) -> NDArray[Any]:
+    """The low bits of numbers, seen as a kind."""
+    bits, dtype, parts = KINDS[kind]
     if bits == 1:
         return held.astype(np.bool_)
     raw = held.astype(f"u{bits // 8}").view(dtype)
-    return raw.reshape(*shape, parts) if parts > 1 else raw
+    return raw.reshape(*held.shape, parts) if parts > 1 else raw

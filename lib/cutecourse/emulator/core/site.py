@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import KINDS, Mask
-from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.operands import AddressSource, Operands
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.errors import EmulatorError
@@ -55,7 +54,6 @@ class Site(Operands):
 
     def __init__(
         self,
-        machine: Machine,
         program: Program,
         function: str,
         instruction: Instruction,
@@ -64,7 +62,7 @@ class Site(Operands):
         used: int = 0,
         flow: Flow | None = None,
     ) -> None:
-        super().__init__(machine, program, function, instruction, scope)
+        super().__init__(program, function, instruction, scope)
         self._flow = flow or Flow({})
         self._operands = instruction.operands
         self._looked_at: set[int] | None = set()

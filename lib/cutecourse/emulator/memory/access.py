@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE, Mask, any_true
+from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
@@ -71,6 +72,26 @@ class Part:
         self.written = written
 
 
+class _Reach:
+    """An allocation as an access sees it: the first address, the last offset at which it may begin, words."""
+
+    __slots__ = ("allocation", "base", "last", "words")
+
+    def __init__(self, allocation: Allocation, access: Access) -> None:
+        self.allocation = allocation
+        self.base = _number(allocation.base)
+        last = allocation.nbytes - access.size
+        self.last = _number(last) if last >= 0 else last
+        self.words = allocation.words(access.bytes, access.count)
+
+
+class _Last(dict["Access", _Reach]):
+    """The allocation that each access of a launch has met last."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+
+
 class Access:
     """One instruction's access to memory: `count` words of `bytes_` bytes for each lane, aligned as one.
 
@@ -105,11 +126,8 @@ class Access:
         self.writes = writes
         self.flags = flags
         """True if the access may publish a thread's earlier writes: atomics, orders stronger than weak."""
-        self._last: Allocation | None = None
         self._low = self.size - 1
         self._unaligned, self._shift = _number(self._low), _number(self.shift)
-        self._bounds: tuple[Allocation, NDArray[np.uint64], NDArray[np.uint64]] | None = None
-        """An allocation, its first address, and the last address at which an access may begin."""
 
     # --- what instructions use ------------------------------------------------------------------------------
 
@@ -270,46 +288,44 @@ class Access:
     def _allocated(
         self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
     ) -> list[Part]:
-        found = self._last
-        if found is not None:
-            part = self._inside(found, address, lanes)
-            if part is not None:
-                return [part]
+        part = self._inside_last(bundle, address, lanes)
+        if part is not None:
+            return [part]
         flat = address.reshape(-1)
         if not len(flat):
             return [Part(np.zeros(0, dtype=f"u{self.bytes}"), flat.astype(np.int64), lanes)]
         first = bundle.machine.memory.find(int(flat[0]))
         if first is None or (self.writes and not first.writable):
             self._fault(bundle, address, lanes)
-        self._last = first
-        part = self._inside(first, address, lanes)
+        last = bundle.machine.own(_Last)
+        last[self] = _Reach(first, self)
+        part = self._inside(last[self], address, lanes)
         if part is not None:
             return [part]
         return self._scattered(bundle, address, lanes)
 
-    def _inside(
-        self, allocation: Allocation, address: NDArray[Any], lanes: NDArray[np.int64] | None
+    def _inside_last(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
     ) -> Part | None:
-        bounds = self._bounds
-        if bounds is None or bounds[0] is not allocation:
-            last = allocation.nbytes - self.size
-            if last < 0:
-                return None
-            bounds = self._bounds = (allocation, _number(allocation.base), _number(last))
-        offset = address.astype(np.uint64, copy=False) - bounds[1]
-        bad = offset > bounds[2]
+        """The lanes' words if all lie in the allocation that the access met last, as they mostly do."""
+        reach = bundle.machine.own(_Last).get(self)
+        return None if reach is None else self._inside(reach, address, lanes)
+
+    def _inside(self, reach: _Reach, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part | None:
+        """The lanes' words if all lie in an allocation, aligned."""
+        offset = address.astype(np.uint64, copy=False) - reach.base
+        bad = offset > reach.last
         if self._low:
             bad |= (offset & self._unaligned) != _NONE
         if any_true(bad):
             return None
-        written = None
+        written, allocation = None, reach.allocation
         if self.reads:
             allocation.was_read = True
         if self.writes:
             allocation.was_written = True
             written = allocation.marks(self.bytes, self.count)
-        words, index = allocation.words(self.bytes, self.count), (offset >> self._shift).view(np.int64)
-        return Part(words, index, lanes, written)
+        return Part(reach.words, (offset >> self._shift).view(np.int64), lanes, written)
 
     def _scattered(
         self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
@@ -325,7 +341,7 @@ class Access:
             if allocation is None or (self.writes and not allocation.writable):
                 self._fault(bundle, address, lanes)
             inside = left & (flat >= np.uint64(allocation.base)) & (flat < np.uint64(allocation.end))
-            part = self._inside(allocation, flat[inside], which[inside])
+            part = self._inside(_Reach(allocation, self), flat[inside], which[inside])
             if part is None:
                 self._fault(bundle, address, lanes)
             parts.append(part)
@@ -339,11 +355,9 @@ class Access:
         lanes: NDArray[np.int64] | None,
         values: NDArray[Any] | None,
     ) -> list[Part]:
-        found = self._last
-        if found is not None:
-            part = self._inside(found, address, lanes)
-            if part is not None:
-                return [part]
+        part = self._inside_last(bundle, address, lanes)
+        if part is not None:
+            return [part]
         flat = address.reshape(-1).astype(np.uint64, copy=False)
         window = flat >> np.uint64(WINDOW_BITS)
         shared = window == SHARED_WINDOW >> WINDOW_BITS

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import PARAM_WINDOW
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
@@ -23,8 +24,18 @@ _MODES = (
     "im2col", "im2col::w", "im2col::w::128", "im2col_no_offs", "tile::gather4", "tile::scatter4",
 )  # fmt: skip
 _MAP_ALIGNMENT = 64
-_KEPT_BOXES = 4096
-"""Boxes that an instruction keeps: blocks of a row or a column of the grid ask for the same ones."""
+_KEPT_BOXES = 16384
+"""Boxes that a launch keeps: blocks of a row or a column of the grid ask for the same ones."""
+
+
+class _Known:
+    """The tensor maps and the boxes that a launch has met."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.maps: dict[int, BoundTensorMap] = {}
+        """Tensor maps in memory that a kernel cannot write, by address."""
+        self.boxes: dict[tuple[TensorOperand, BoundTensorMap, tuple[int, ...]], Box] = {}
+        """Boxes that are checked for an instruction's operand."""
 
 
 class TensorOperand:
@@ -44,29 +55,27 @@ class TensorOperand:
                 f"{site.instruction.name} takes {dims} coordinates after the tensor map, not {len(items)}"
             )
         self.slots = [site.read(item, "s32") for item in items]
-        self._constant: dict[int, BoundTensorMap] = {}
-        """Tensor maps in memory that a kernel cannot write, by address."""
-        self._boxes: dict[tuple[BoundTensorMap, tuple[int, ...]], Box] = {}
 
     def boxes(self, bundle: Bundle, lanes: NDArray[np.int64]) -> Iterator[Box]:
         """The box that each of some lanes asks for, one after the other, checked."""
         rows = bundle.rows["s32"]
         each = [rows[slot].reshape(-1)[lanes].tolist() for slot in self.slots]
         addresses = self.address.lanes(bundle).reshape(-1)[lanes].tolist()
+        known = bundle.machine.own(_Known)
         for lane, address, *coords in zip(lanes.tolist(), addresses, *each, strict=True):
-            bound = self._constant.get(address)
+            bound = known.maps.get(address)
             if bound is None:
                 bound = find_map(self.site, bundle, lane, address)
                 found = bundle.machine.memory.find(address)
                 if found is not None and not found.writable:
-                    self._constant[address] = bound
-            key = (bound, tuple(coords))
-            box = self._boxes.get(key)
+                    known.maps[address] = bound
+            key = (self, bound, tuple(coords))
+            box = known.boxes.get(key)
             if box is None:
-                box = self._make(bundle, lane, *key)
-                if len(self._boxes) >= _KEPT_BOXES:
-                    self._boxes.clear()
-                self._boxes[key] = box
+                box = self._make(bundle, lane, bound, key[2])
+                if len(known.boxes) >= _KEPT_BOXES:
+                    known.boxes.clear()
+                known.boxes[key] = box
             if self.stores:
                 bound.allocation.was_written = True
             else:
@@ -132,9 +141,8 @@ def find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensor
     if found is not None and found.space in {"param", "const", "global"}:
         start = address - found.base
         token = found.data[start : start + TOKEN_BYTES].tobytes()
-        parameters = bundle.machine.parameters
-        if parameters is not None and token in parameters.tensor_maps:
-            bound: BoundTensorMap = parameters.tensor_maps[token]
+        bound: BoundTensorMap | None = bundle.machine.parameters.tensor_maps.get(token)
+        if bound is not None:
             return bound
         where = f"in {found.name}"
     else:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -39,8 +40,8 @@ def setmaxnreg(site: Site) -> Step:
     Blocks:     .inc, while the pool has too few registers for the warp.
     Errors:     RegisterPoolError (.inc to fewer registers than the warp has, .dec to more, a second
                 setmaxnreg before all warps of the warpgroup have executed the first), DivergedWarp,
-                DeadlockError where the pool never has enough. LaunchError for a block that has more
-                registers at its start than an SM.
+                DeadlockError where the pool never has enough. LaunchError at the first setmaxnreg of a
+                block that has more registers at its start than an SM.
     Simplified: all warps start with what `.maxnreg` says. Without it they start with what `.minnctapersm`
                 and `.reqntid` or `.maxntid` leave: 65536 registers shared out to the threads of so many
                 blocks, whole warpgroups each, rounded down to a multiple of 8. ptxas starts with no more
@@ -72,7 +73,7 @@ def setmaxnreg(site: Site) -> Step:
                 report("setmaxnreg ignored", _IGNORED, origin)
         if start is None:
             return following
-        pool = _Pool.of(bundle, start)
+        pool = _Pool.of(site, bundle, start)
         held = pool.held[bundle.warp]
         for cluster in clusters:
             if (held[cluster] > count) if raises else (held[cluster] < count):
@@ -105,8 +106,7 @@ def _short(site: Site) -> str:
 
 def _start(site: Site) -> int | None:
     """The registers per thread that all warps start with; None where nothing says so."""
-    machine = site.machine
-    entry = machine.entry
+    entry = site.program.entry
     threads = entry.directive("reqntid") or entry.directive("maxntid")
     blocks = entry.directive("minnctapersm")
     most = entry.directive("maxnreg")
@@ -119,16 +119,19 @@ def _start(site: Site) -> int | None:
         limits.append(_REGISTERS // (WARP_SIZE * whole * max(blocks[0], 1)) // _STEP * _STEP)
     if not limits:
         return None
-    start = min(*limits, _MOST, max(_increases(site), default=_MOST))
+    return min(*limits, _MOST, max(_increases(site), default=_MOST))
+
+
+def _check_start(site: Site, machine: Machine, start: int) -> None:
+    """Refuse blocks that have more registers at their start than an SM. Errors: LaunchError."""
     if start * machine.warps_per_block * WARP_SIZE > _REGISTERS:
         raise LaunchError(
             f"{machine.threads_per_block} threads with {start} registers each do not fit: an SM has"
             f" {_REGISTERS} registers. Lower .maxnreg to"
             f" {_REGISTERS // (machine.warps_per_block * WARP_SIZE) // _STEP * _STEP}.",
-            kernel=entry.name,
+            kernel=machine.entry.name,
             line=site.line,
         )
-    return start
 
 
 def _increases(site: Site) -> list[int]:
@@ -172,10 +175,11 @@ class _Pool:
         self.free = np.zeros(self.cohort.n, dtype=np.int64)
 
     @classmethod
-    def of(cls, bundle: Bundle, start: int) -> _Pool:
-        """A warp's, made when first asked for."""
+    def of(cls, site: Site, bundle: Bundle, start: int) -> _Pool:
+        """A warp's, made when first asked for. Errors: LaunchError."""
         pools = bundle.cohort.own(_Pools)
         if bundle.rank not in pools:
+            _check_start(site, bundle.machine, start)
             pools[bundle.rank] = cls(bundle.cohort, bundle.rank, start)
         return pools[bundle.rank]
 

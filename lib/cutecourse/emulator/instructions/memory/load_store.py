@@ -168,25 +168,21 @@ def _target(site: Site, item: Any, kind: str, size: int) -> tuple[str, int]:
 
 def _load_parameter(site: Site, address: int, size: int, targets: list[tuple[str, int]]) -> Step:
     """A kernel parameter at a place known now is a constant."""
-    allocation = site.machine.memory.find(address)
+    start = address - PARAM_WINDOW
     total = size * len(targets)
-    if allocation is None or address + total > allocation.end:
+    if not 0 <= start <= site.program.placement.parameter_bytes - total:
         site.invalid(f"a read of {total} bytes past the end of the kernel's parameters")
-    if address % total:
-        site.invalid(
-            f"a read of {total} bytes of parameters at offset {address - allocation.base}, misaligned"
-        )
-    pairs = []
-    for position, (wide, slot) in enumerate(targets):
-        start = address - allocation.base + position * size
-        raw = allocation.data[start : start + size].tobytes()
-        bits = int.from_bytes(raw, "little", signed=wide[0] == "s")
-        pairs.append((wide, slot, site.constant_slot(wide, bits & ((1 << KINDS[wide][0]) - 1))))
+    if start % total:
+        site.invalid(f"a read of {total} bytes of parameters at offset {start}, misaligned")
+    pairs = [
+        (wide, slot, site.parameter_slot(wide, start + position * size, size))
+        for position, (wide, slot) in enumerate(targets)
+    ]
 
     def load(bundle: Bundle, mask: Mask) -> None:
-        for wide, slot, constant in pairs:
+        for wide, slot, parameter in pairs:
             rows = bundle.rows[wide]
-            put(rows[slot], rows[constant], mask)
+            put(rows[slot], rows[parameter], mask)
 
     return load
 

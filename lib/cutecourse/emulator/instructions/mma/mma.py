@@ -157,7 +157,7 @@ def mma_sync(site: Site) -> Step:
             held = np.stack([rows[slot][warps] for slot in registers], axis=-1)
             return fragments[operand].gather(unpack_elements(held, elements[operand]))
 
-        result = operation(matrix("A"), matrix("B"), matrix("C"))
+        result = operation(bundle.machine.arithmetic, matrix("A"), matrix("B"), matrix("C"))
         packed = pack_elements(fragments["D"].scatter(result), result_element)
         kind, registers = slots["D"]
         for index, slot in enumerate(registers):
@@ -167,17 +167,19 @@ def mma_sync(site: Site) -> Step:
 
 
 def _operation(site: Site, form: MmaForm) -> Any:
-    """The function that computes D from A, B and C, chosen by the form and the instruction's modifiers."""
+    """The function of (arithmetic, A, B, C) that gives D, chosen by the form and the modifiers."""
     if form.a == "b1":
         gate = site.expect("xor", "and")
         if not site.has("popc"):
             site.unsupported("single-bit types need .popc")
-        return lambda a, b, c: bit_products(a, b, c, exclusive_or=gate == "xor")
+        return lambda _, a, b, c: bit_products(a, b, c, exclusive_or=gate == "xor")
     if dtype(form.d).kind == "int":
         satfinite = site.has("satfinite")
-        return lambda a, b, c: integer_products(a, b, c, satfinite=satfinite)
+        return lambda _, a, b, c: integer_products(a, b, c, satfinite=satfinite)
     if form.d == "f64":
         site.one_of("rn")
-        return sequential_f64_products
-    source, accumulator, core = FORMATS[form.a], FORMATS[form.d], TENSOR_CORES[site.machine.arithmetic]
-    return lambda a, b, c: fused_float_products(a, b, c, source, accumulator, core)
+        return lambda _, a, b, c: sequential_f64_products(a, b, c)
+    source, accumulator = FORMATS[form.a], FORMATS[form.d]
+    return lambda arithmetic, a, b, c: fused_float_products(
+        a, b, c, source, accumulator, TENSOR_CORES[arithmetic]
+    )

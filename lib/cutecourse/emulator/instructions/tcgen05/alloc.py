@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.program import Program, Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
@@ -40,15 +40,22 @@ from cutecourse.emulator.memory.tensor_memory import (
 __all__ = ["check_peer", "take_cta_group", "uniform_value"]
 
 
+class _CtaGroup:
+    """The .cta_group that a program's tcgen05 instructions share, with the line of the first."""
+
+    def __init__(self, program: Program) -> None:
+        self.group = self.line = 0
+
+
 def take_cta_group(site: Site) -> int:
     """Take .cta_group::1 or ::2, the same in all of a kernel's tcgen05 instructions."""
     group = int(site.expect("cta_group::1", "cta_group::2")[-1])
-    machine = site.machine
-    if machine.cta_group is None:
-        machine.cta_group = (group, site.line)
-    elif machine.cta_group[0] != group:
+    first = site.program.own(_CtaGroup)
+    if not first.group:
+        first.group, first.line = group, site.line
+    elif first.group != group:
         site.invalid(
-            f".cta_group::{group} here and .cta_group::{machine.cta_group[0]} at line {machine.cta_group[1]}:"
+            f".cta_group::{group} here and .cta_group::{first.group} at line {first.line}:"
             " all tcgen05 instructions of a kernel must have the same"
         )
     return group
