@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from cutecourse.errors import CourseError
+from tools.exercises import write_pages
 from tools.notebooks import check_pages
 from tools.paths import BOOK, relative
 
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def build(output: Path, *, everything: bool = False) -> int:
     """Run Jupyter Book on the book's folder: warnings are errors, missing references warnings."""
+    write_pages()
     # A build that ends before it writes pages copies a file to `_static`. Where there is no such folder yet,
     # the copy gets that name, and every later build would fail.
     static = output / "_build" / "html" / "_static"

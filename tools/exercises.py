@@ -6,7 +6,7 @@
 A source is a MyST page like a chapter's. A solution stands between `### BEGIN SOLUTION` and
 `### END SOLUTION`, one before each `check("NN.k", ...)`. The learner gets `name = ...` for a solution that
 only assigns names, and `...` otherwise, or what stands, commented out, between `### BEGIN SKELETON` and
-`### END SKELETON` just above it.
+`### END SKELETON` just above it. A cell with the tag `in-ptx` has the same exercise's solution in PTX.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from cutecourse.errors import CourseError
-from tools.notebooks import Difference, as_notebook, give_stable_ids, write_notebook
-from tools.paths import EXERCISES, AuthoringError, exercise_sources, relative
+from tools.notebooks import Difference, as_notebook, give_stable_ids, tags, write_notebook
+from tools.paths import EXERCISE_PAGES, EXERCISES, AuthoringError, exercise_sources, relative
 
 _REGION = re.compile(
     r"(?:^[ \t]*### BEGIN SKELETON\n(?P<skeleton>.*?)^[ \t]*### END SKELETON\n)?"
@@ -34,6 +34,8 @@ _REGION = re.compile(
 )
 _MARKER = re.compile(r"###\s*(BEGIN|END)\s+(SOLUTION|SKELETON)", re.IGNORECASE)
 _CHECK = re.compile(r"\bcheck\(\s*[\"'](?P<id>\d\d\.\d+)[\"']")
+IN_PTX = "in-ptx"
+"""The tag of a cell that asks for an exercise's kernel in PTX, where another asks for it in Python."""
 
 
 class BadExerciseSource(AuthoringError):
@@ -42,19 +44,23 @@ class BadExerciseSource(AuthoringError):
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise of a source: its id, the cell with the solution, and what the learner finds there."""
+    """One exercise of a source: its id, the cell with the solution, and what the learner finds there.
+
+    An exercise that can be solved in PTX as well comes a second time, with `in_ptx`.
+    """
 
     id: str
     cell: int
     solution: str
     skeleton: str
+    in_ptx: bool = False
 
 
 def exercises_in(source: Path) -> list[Exercise]:
     """The exercises of a source, in order.
 
     Errors: BadExerciseSource when a solution has no check after it, a check no solution before it,
-    an id comes twice, a marker has no partner, or there is no exercise at all.
+    an id comes twice in one language, a marker has no partner, or there is no exercise at all.
     """
     found: list[Exercise] = []
     waiting: tuple[int, re.Match[str]] | None = None
@@ -76,23 +82,25 @@ def exercises_in(source: Path) -> list[Exercise]:
                     f"{relative(source)}: check({match['id']!r}) has no solution before it"
                 )
             else:
-                found.append(_exercise(match["id"], *waiting))
+                found.append(_exercise(match["id"], *waiting, in_ptx=IN_PTX in tags(cell)))
                 waiting = None
     if waiting:
         raise BadExerciseSource(f"{relative(source)}: the last solution has no check after it")
     ids = [exercise.id for exercise in found]
-    if len(set(ids)) != len(ids):
+    if len({(exercise.id, exercise.in_ptx) for exercise in found}) != len(found):
         raise BadExerciseSource(f"{relative(source)}: an exercise id comes twice in {ids}")
     if not ids:
         raise BadExerciseSource(f"{relative(source)} holds no exercise")
     return found
 
 
-def _exercise(identifier: str, cell: int, match: re.Match[str]) -> Exercise:
-    solution = textwrap.dedent(match["solution"])
-    given = match["skeleton"]
-    skeleton = _uncomment(given) if given else _default_skeleton(solution, top_level=not match["indent"])
-    return Exercise(identifier, cell, solution, skeleton)
+def _exercise(identifier: str, cell: int, match: re.Match[str], *, in_ptx: bool) -> Exercise:
+    return Exercise(identifier, cell, textwrap.dedent(match["solution"]), _skeleton(match), in_ptx)
+
+
+def _skeleton(match: re.Match[str]) -> str:
+    given, solution = match["skeleton"], textwrap.dedent(match["solution"])
+    return _uncomment(given) if given else _default_skeleton(solution, top_level=not match["indent"])
 
 
 def _uncomment(text: str) -> str:
@@ -139,8 +147,22 @@ def variant_notebook(source: Path, identifier: str, code: str) -> NotebookNode:
     known = [exercise.id for exercise in exercises_in(source)]
     if identifier not in known:
         raise BadExerciseSource(f"{relative(source)} has no exercise {identifier}; it has {', '.join(known)}")
-    text_for = {exercise.id: exercise.solution for exercise in exercises_in(source)} | {identifier: code}
-    return _fill(source, lambda exercise: text_for[exercise.id], "../../notebooks/")
+
+    def text_for(exercise: Exercise) -> str:
+        return code if exercise.id == identifier and not exercise.in_ptx else exercise.solution
+
+    return _fill(source, text_for, "../../notebooks/")
+
+
+def learner_page(source: Path) -> str:
+    """The MyST text of the book's page: a skeleton in place of each solution, links to the book's pages."""
+    exercises_in(source)  # refuses markers that do not pair up
+
+    def gap(match: re.Match[str]) -> str:
+        return textwrap.indent(_skeleton(match).rstrip("\n"), match["indent"])
+
+    text = _REGION.sub(gap, source.read_text(encoding="utf-8"))
+    return text.replace("](../../book/", "](../")
 
 
 def _fill(source: Path, text_for: Callable[[Exercise], str], notebooks: str) -> NotebookNode:
@@ -157,6 +179,18 @@ def _fill(source: Path, text_for: Callable[[Exercise], str], notebooks: str) -> 
         notebook.cells[index].source = _REGION.sub(replace, notebook.cells[index].source)
     give_stable_ids(notebook)
     return notebook
+
+
+def write_pages() -> None:
+    """Write the exercises' pages for a build of the book. A page that is as it should be is left alone."""
+    EXERCISE_PAGES.mkdir(exist_ok=True)
+    texts = {EXERCISE_PAGES / source.name: learner_page(source) for source in exercise_sources()}
+    for path in EXERCISE_PAGES.glob("*.md"):
+        if path not in texts:
+            path.unlink()
+    for path, text in texts.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
 
 
 def learner_path(source: Path) -> Path:

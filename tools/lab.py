@@ -47,12 +47,17 @@ def copies() -> Iterator[Copy]:
     for source in notebook_sources():
         yield Copy(f"chapters/{source.stem}.ipynb", chapter_copy(source))
     for source in exercise_sources():
-        notebook = learner_notebook(source)
-        for cell in notebook.cells:
-            if cell.cell_type == "markdown":
-                cell.source = cell.source.replace("](../notebooks/", "](../chapters/")
-        give_stable_ids(notebook)
-        yield Copy(f"exercises/{source.stem}.ipynb", notebook)
+        yield Copy(f"exercises/{source.stem}.ipynb", exercise_copy(source))
+
+
+def exercise_copy(source: Path) -> NotebookNode:
+    """A learner's notebook to work in: its links lead to the copies of the chapters."""
+    notebook = learner_notebook(source)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = cell.source.replace("](../notebooks/", "](../chapters/")
+    give_stable_ids(notebook)
+    return notebook
 
 
 def chapter_copy(source: Path) -> NotebookNode:

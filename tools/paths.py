@@ -16,6 +16,8 @@ NOTEBOOKS = ROOT / "notebooks"
 EXERCISES = ROOT / "exercises"
 EXERCISE_SOURCES = EXERCISES / "sources"
 SOLUTIONS = EXERCISES / "solutions"
+EXERCISE_PAGES = BOOK / "exercises"
+"""Where a build of the book writes the exercises' pages; git ignores the folder."""
 BACK_MATTER = ("intro", "tour", "playground_layouts", "notation", "symptoms", "emulator", "errata")
 """The pages behind the chapters that have cells, and so a recorded notebook."""
 RECORDED_ON = (9, 0)

@@ -138,6 +138,8 @@ def _link(match: re.Match[str], notebooks: str) -> str:
     """A link to another page: to its notebook where it has one, else to the page's source."""
     name = match["path"].rpartition("/")[2]
     anchor = match["anchor"] or ""
+    if "exercises/" in match["path"]:
+        return f"](../exercises/{name}.ipynb{anchor})"
     if name[:2].isdigit() or name in BACK_MATTER:
         return f"]({notebooks}{name}.ipynb{anchor})"
     book = notebooks.replace("notebooks", "book") or "../book/"

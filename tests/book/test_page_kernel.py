@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from coursebook.browser import page_kernel
-from coursebook.browser.page_kernel import Kernel, bundle, digest, missing_here
+from coursebook.browser.page_kernel import Kernel, bundle, cells_needed, digest, missing_here
 from coursebook.live import course_archive, course_files, digests
 
 from cutecourse.runtime import CompileError
@@ -202,3 +202,28 @@ def test_page_widget__needs_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_widget._Page, "send", None)
     with pytest.raises(page_widget.NoPage, match="Dial needs a page"):
         Dial()._repr_mimebundle_()
+
+
+@pytest.mark.parametrize(
+    ("last", "needed"),
+    [
+        ("check(1)", [0]),
+        ("check(double(3))", [0, 1, 2]),
+        ("def f(x):\n    return [size + y for y in x]", [1]),
+        ("size = 3\ncheck(size)", [0]),
+        ("size += 1", [1]),
+        ("lost", [4]),
+        ("for size in [1]:\n    pass", []),
+        ("print('a'", []),
+        ("check(", [0]),
+    ],
+)
+def test_cells_needed__are_those_that_bind_the_names_that_a_cell_uses(last: str, needed: list[int]) -> None:
+    above = [
+        "from m import check",
+        "size = 2",
+        "def double(a):\n    b = size\n    return b * a",
+        "check(0)",
+        "lost = (",
+    ]
+    assert cells_needed([*above, last], len(above)) == needed

@@ -98,7 +98,7 @@ def test_wrong_answers__are_at_least_two_an_exercise(source: Path) -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_checks__are_those_of_the_source(source: Path) -> None:
-    assert list(checks.exercises(source.stem[:2])) == _ids(source)
+    assert list(checks.exercises(source.stem[:2])) == list(dict.fromkeys(_ids(source)))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)

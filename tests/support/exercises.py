@@ -11,13 +11,13 @@ from cutecourse.checks import CheckResult, collecting
 
 
 def run_cells(notebook: NotebookNode, folder: Path, *, until: str | None = None) -> list[CheckResult]:
-    """Run the code cells, up to the one that checks exercise `until`, and return the results of the checks.
+    """Run the code cells, up to the first that checks exercise `until`, and return the results of the checks.
 
     The cells go into a file, because the kernels' compilers read their source from where it stands.
     """
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     if until is not None:
-        last = max(index for index, text in enumerate(cells) if f'check("{until}"' in text)
+        last = min(index for index, text in enumerate(cells) if f'check("{until}"' in text)
         cells = cells[: last + 1]
     path = folder / "exercise_cells.py"
     path.write_text("\n\n".join(cells) + "\n", encoding="utf-8")

@@ -11,11 +11,35 @@ from sphinx.application import Sphinx
 # The book is built by Jupyter Book's own command, which does not know the repository's root.
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from coursebook import answers, assets, emulator, errata, live, minutes, policy, recordings, seeds, status
+from coursebook import (
+    answers,
+    assets,
+    emulator,
+    errata,
+    exercises,
+    live,
+    minutes,
+    policy,
+    recordings,
+    seeds,
+    status,
+)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the parts; Sphinx calls this."""
-    for part in (recordings, answers, errata, minutes, seeds, status, emulator, assets, live, policy):
+    for part in (
+        recordings,
+        answers,
+        errata,
+        minutes,
+        seeds,
+        status,
+        emulator,
+        assets,
+        live,
+        exercises,
+        policy,
+    ):
         part.setup(app)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

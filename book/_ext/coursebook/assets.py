@@ -33,7 +33,7 @@ def add_assets(app: Sphinx, *_: Any) -> None:
     generated = Path(app.doctreedir) / "generated_assets"
     generated.mkdir(parents=True, exist_ok=True)
     (generated / "widget_code.js").write_text(code_of_all_widgets(), encoding="utf-8")
-    runner = [str(HERE / "browser" / name) for name in ("run.js", "run.css")]
+    runner = [str(HERE / "browser" / name) for name in ("run.js", "run.css", "exercises.js")]
     app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS), str(generated), *runner]
     app.add_css_file("palette.css")
     app.add_css_file("coursebook.css")

@@ -13,7 +13,7 @@ UNTOUCHED = "The gap is still open: replace the `...` with your answer, run the 
 
 
 def refuse_untouched(answer: object) -> None:
-    """Raise Untouched when an answer is a placeholder, or a function or kernel with a `...` to fill in."""
+    """Raise Untouched for a placeholder, and for a function, kernel or text with a `...` to fill in."""
     if answer is Ellipsis or answer is NotImplemented:
         raise Untouched(UNTOUCHED)
     if answer is None:
@@ -23,6 +23,13 @@ def refuse_untouched(answer: object) -> None:
             if item is Ellipsis or item is NotImplemented:
                 raise Untouched(UNTOUCHED)
         return
+    text = answer if isinstance(answer, str) else getattr(answer, "ptx", None)
+    if text is Ellipsis:
+        raise Untouched(UNTOUCHED)
+    if isinstance(text, str) and any(line.strip() == "..." for line in text.splitlines()):
+        raise Untouched(
+            "The text still has a line `...`: replace it with your code, run the cell again, then check."
+        )
     name = _function_with_gap(answer)
     if name is not None:
         raise Untouched(

@@ -54,12 +54,16 @@ class Python {
     return this.started;
   }
 
-  async run(source) {
+  run(source) {
+    return this.ask("run", { source });
+  }
+
+  async ask(what, values) {
     await this.start();
     const id = ++this.count;
     return new Promise((done, failed) => {
       this.waiting.set(id, { done, failed });
-      this.worker.postMessage({ run: { id, source } });
+      this.worker.postMessage({ [what]: { id, ...values } });
     });
   }
 
@@ -144,6 +148,10 @@ class Cell {
     });
   }
 
+  get elsewhere() {
+    return "The recorded output is from a machine that has it.";
+  }
+
   text() {
     return this.code ? textOf(this.code).replace(/\n$/, "") : this.source;
   }
@@ -153,12 +161,16 @@ class Cell {
   }
 
   edit() {
+    this.open();
+    this.code.focus();
+  }
+
+  open() {
     this.code.contentEditable = "plaintext-only";
     this.code.spellcheck = false;
     this.code.setAttribute("role", "textbox");
     this.code.setAttribute("aria-multiline", "true");
     this.code.setAttribute("aria-label", "The code of this cell. Escape leaves it, Shift and Enter run it.");
-    this.code.focus();
   }
 
   reset() {
@@ -174,6 +186,11 @@ class Cell {
   swap() {
     this.showLive = !this.showLive;
     this.draw();
+  }
+
+  // Whether an answer is shown though the reader has not asked for this cell.
+  shows() {
+    return false;
   }
 
   say(words, kind = "") {
@@ -200,7 +217,7 @@ class Cell {
     const live = element("div", { class: "cell_output docutils container cute-live" });
     if (answer.missing) live.append(element("p", {}, answer.missing === ABOVE
       ? "This cell needs the result of a cell above that cannot run in a browser."
-      : `A browser does not have what this cell needs: ${answer.missing}. The recorded output is from a machine that has it.`));
+      : `A browser does not have what this cell needs: ${answer.missing}. ${this.elsewhere}`));
     else for (const output of answer.outputs) live.append(await shown(output, models));
     this.live?.remove();
     this.live = live;
@@ -225,7 +242,16 @@ class Book {
     this.fetching = false;
     const nodes = [...document.querySelectorAll("div.cell")];
     if (nodes.length !== facts.digests.length) throw new Error(`${nodes.length} cells, ${facts.digests.length} recorded outputs`);
-    this.cells = nodes.map((node, number) => new Cell(node, facts.digests[number], facts.sources[number], this));
+    this.cells = nodes.map((node, number) => this.cell(node, number, facts));
+  }
+
+  cell(node, number, facts) {
+    return new Cell(node, facts.digests[number], facts.sources[number], this);
+  }
+
+  // The cells that a cell needs.
+  async above(cell) {
+    return this.cells.slice(0, this.cells.indexOf(cell));
   }
 
   // Cells above that have not run as they stand now go first. They go on showing the output that they show, and a
@@ -236,12 +262,12 @@ class Book {
     cell.draw();
     try {
       await this.load(cell);
-      const above = this.cells.slice(0, this.cells.indexOf(cell)).filter((other) => other.ran !== other.text());
+      const above = (await this.above(cell)).filter((other) => other.ran !== other.text());
       for (const [number, other] of above.entries()) {
         cell.say(`Running the cells above: ${number + 1} of ${above.length} …`);
         const answer = await this.execute(other);
         const differs = other.digest !== "" && answer.digest !== other.digest;
-        if (differs || other.live) await other.show(answer, this.python.models, other.edited || other.showLive);
+        if (differs || other.live || other.shows(answer)) await other.show(answer, this.python.models, other.edited || other.showLive);
       }
       cell.say("Running …");
       await cell.show(await this.execute(cell), this.python.models);
@@ -301,8 +327,11 @@ function refuse() {
 function start() {
   const facts = document.getElementById("cute-live");
   if (!facts) return;
-  if (!location.protocol.startsWith("http")) refuse();
-  else globalThis.cutecourseBook = new Book(JSON.parse(facts.textContent));
+  if (!location.protocol.startsWith("http")) return refuse();
+  const told = JSON.parse(facts.textContent);
+  // A page of exercises has its own kind of book, in `exercises.js`.
+  if (told.page) globalThis.cutecourseRunner = { Book, Cell, element, told };
+  else globalThis.cutecourseBook = new Book(told);
 }
 
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

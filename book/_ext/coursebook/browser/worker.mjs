@@ -1,9 +1,10 @@
-// Python in a worker: one interpreter for a page. The page starts it with {start}, and then sends {run} or {widget}.
-// It answers with {progress}, {ready}, {failed}, {done} and {widget}.
+// Python in a worker: one interpreter for a page. The page starts it with {start}, and then sends {run}, {needs} or
+// {widget}. It answers with {progress}, {ready}, {failed}, {done} and {widget}.
 //
 // The worker inherits the page's content security policy: it can reach the place that the page is from, and nothing else.
 
 let run = null;
+let needed = null;
 let memory = null; // the bytes that Python holds
 let receive = null;
 let tasks = Promise.resolve();
@@ -19,6 +20,9 @@ async function handle(message) {
   } else if (message.run) {
     const answer = JSON.parse(run(message.run.source));
     postMessage({ done: { id: message.run.id, bytes: memory(), ...answer } });
+  } else if (message.needs) {
+    const { id, sources, number } = message.needs;
+    postMessage({ done: { id, cells: JSON.parse(needed(JSON.stringify(sources), number)) } });
   } else if (message.widget) receive(JSON.stringify(message.widget));
 }
 
@@ -62,8 +66,10 @@ sys.path.insert(0, "/course/lib")
 os.chdir("/course/notebooks")
 `);
   const post = (text) => postMessage({ widget: JSON.parse(text) });
-  const kernel = python.pyimport("page_kernel").start(post);
+  const page_kernel = python.pyimport("page_kernel");
+  const kernel = page_kernel.start(post);
   run = kernel.run_as_json;
+  needed = page_kernel.cells_needed_as_json;
   memory = () => python._module.HEAPU8.byteLength;
   receive = kernel.receive_json;
 }

@@ -1,0 +1,312 @@
+// A page of exercises: its cells are open for editing, and its answers stay in this browser (localStorage). They go
+// out as the learner's notebook and come back from one. `run.js` runs the cells.
+
+(() => {
+if (!globalThis.cutecourseRunner) return; // the page was opened from a file
+const { Book, Cell, element, told } = globalThis.cutecourseRunner;
+const INDENT = "    ";
+const CHECKS = /\bcheck\(\s*["'](\d\d\.\d+)["']/;
+
+const button = (text, title, act) => {
+  const made = element("button", { type: "button", title }, text);
+  made.addEventListener("click", act);
+  return made;
+};
+
+// What the browser keeps of a page: for each cell that was changed, its text, the id of the given text, and a hash of
+// the task. `KEY@ID` is an answer to an earlier version of the exercise.
+class Store {
+  constructor(page) {
+    this.key = `cutecourse:exercises:${page}`;
+    this.refused = "";
+  }
+
+  read() {
+    try {
+      return JSON.parse(localStorage.getItem(this.key)) ?? {};
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) this.refused = error.name;
+      return {};
+    }
+  }
+
+  // Reads first: another tab may have the same page.
+  change(key, value) {
+    const kept = this.read();
+    if (value === null) delete kept[key];
+    else kept[key] = value;
+    this.write(kept);
+  }
+
+  write(kept) {
+    try {
+      if (Object.keys(kept).length) localStorage.setItem(this.key, JSON.stringify(kept));
+      else localStorage.removeItem(this.key);
+      this.refused = "";
+    } catch (error) {
+      this.refused = error.name;
+    }
+  }
+}
+
+class ExerciseCell extends Cell {
+  constructor(node, number, facts, book) {
+    super(node, "", undefined, book);
+    Object.assign(this, facts.cells[number]);
+    this.isAnswer = Boolean(this.exercise);
+    this.key = this.isAnswer ? [this.exercise, this.way].filter(Boolean).join(" ") : this.id;
+    this.earlier = null;
+    this.runButton.title = "Run this cell, and before it the cells above whose names it needs";
+    this.resetButton.title = "Go back to the given code";
+    if (this.isAnswer) {
+      this.node.classList.add("cute-answer-cell");
+      this.editButton.hidden = true;
+      this.hintButton = button("Hint", "Show the next hint", () => book.hint(this));
+      this.editButton.after(this.hintButton);
+      this.open();
+    }
+    this.code.addEventListener("input", () => this.keep());
+    this.code.addEventListener("keydown", (event) => this.indent(event));
+  }
+
+  get elsewhere() {
+    const inPtx = this.book.cells?.some((other) => other.exercise === this.exercise && other.way === "ptx");
+    return (inPtx && this.way !== "ptx" ? "You can write the kernel in PTX in the cell below. " : "")
+      + "In JupyterLab this cell runs where that is installed: \u201cDownload as a notebook\u201d takes your answers there.";
+  }
+
+  get words() {
+    return this.isAnswer ? `${this.exercise}${this.way === "ptx" ? " in PTX" : ""}` : "a given cell";
+  }
+
+  keep() {
+    if (this.edited) this.book.store.change(this.key, { text: this.text(), given: this.id, task: this.task });
+    else this.book.store.change(this.key, null);
+    this.book.tell();
+  }
+
+  fill(text) {
+    this.code.textContent = `${text}\n`;
+    this.draw();
+  }
+
+  reset() {
+    if (this.edited && !confirm(`Replace your text in ${this.words} with the given code?`)) return;
+    this.clear();
+  }
+
+  clear() {
+    super.reset();
+    this.keep();
+  }
+
+  shows(answer) {
+    return answer.outputs.some((output) => output.output_type === "error");
+  }
+
+  // An answer to an earlier version of the exercise stands below the cell, until the reader uses it or drops it.
+  showEarlier(key, text) {
+    const drop = () => {
+      this.book.store.change(key, null);
+      box.remove();
+    };
+    const use = () => {
+      this.fill(text);
+      this.keep();
+      drop();
+    };
+    const box = element("details", { class: "cute-earlier", open: "" },
+      element("summary", {}, "This exercise has changed since you wrote this answer"),
+      element("pre", {}, text),
+      button("Use it", "Put this answer into the cell", use), button("Drop it", "Forget this answer", drop));
+    this.bar.after(box);
+  }
+
+  // Enter keeps the indentation. Tab indents where only spaces are before it; elsewhere it leaves the cell.
+  indent(event) {
+    const plain = !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey && !event.isComposing;
+    const caret = getSelection();
+    if (!plain || !caret.isCollapsed || !["Enter", "Tab"].includes(event.key)) return;
+    const before = document.createRange();
+    before.selectNodeContents(this.code);
+    before.setEnd(caret.focusNode, caret.focusOffset);
+    const line = before.toString().split("\n").at(-1);
+    const spaces = /^ */.exec(line)[0];
+    if (event.key === "Tab" && spaces !== line) return;
+    event.preventDefault();
+    const more = event.key === "Tab" ? INDENT.slice(line.length % 4) : `\n${spaces}${/:\s*$/.test(line) ? INDENT : ""}`;
+    document.execCommand("insertText", false, more);
+  }
+}
+
+class ExerciseBook extends Book {
+  constructor(facts) {
+    super(facts);
+    this.page = facts.page;
+    this.status = element("span", { class: "cute-run-status", role: "status" });
+    this.file = element("input", { type: "file", accept: ".ipynb,application/json", hidden: "", "aria-label": "A notebook with answers" });
+    this.file.addEventListener("change", () => this.bring());
+    this.bar = element("div", { class: "cute-run-bar cute-answers-bar" },
+      button("Download as a notebook", "The exercises with your answers, for JupyterLab", () => this.download()),
+      button("Bring answers back", "Fill the cells from a notebook with these exercises", () => this.file.click()),
+      button("Start afresh", "Replace all your answers with the given code", () => this.afresh()),
+      this.file, this.status);
+    document.querySelector("article h1").after(this.bar);
+    this.restore();
+  }
+
+  cell(node, number, facts) {
+    this.store ??= new Store(facts.page);
+    return new ExerciseCell(node, number, facts, this);
+  }
+
+  tell(words = "") {
+    if (this.store.refused) {
+      const why = this.store.refused === "QuotaExceededError" ? "its storage is full" : "it allows this page no storage";
+      words = `${words} This browser does not keep your answers: ${why}. Download them before you leave.`.trim();
+      this.bar.dataset.kind = "other";
+    } else delete this.bar.dataset.kind;
+    this.status.textContent = words || "Your answers stay in this browser.";
+  }
+
+  restore() {
+    const kept = this.store.read();
+    const said = [];
+    for (const [key, { text, given, task }] of Object.entries(kept)) {
+      const cell = this.cells.find((other) => other.key === key.split("@")[0]);
+      if (!cell) continue;
+      if (!key.includes("@") && given === cell.id) {
+        cell.fill(text);
+        if (cell.isAnswer && task !== cell.task) said.push(cell.words);
+      } else {
+        const earlier = key.includes("@") ? key : `${key}@${given}`;
+        if (earlier !== key) {
+          this.store.change(key, null);
+          this.store.change(earlier, { text, given, task });
+        }
+        cell.showEarlier(earlier, text);
+      }
+    }
+    this.tell(said.length ? `The text of ${said.join(", ")} has changed since you answered. Your answers are in their cells.` : "");
+  }
+
+  // An unsolved cell above is left alone, unless this one needs its names.
+  async above(cell) {
+    const sources = this.cells.map((other) => other.text());
+    const { cells } = await this.python.ask("needs", { sources, number: this.cells.indexOf(cell) });
+    return cells.map((number) => this.cells[number]);
+  }
+
+  async hint(cell) {
+    if (this.running) return;
+    this.running = cell;
+    cell.draw();
+    try {
+      await this.load(cell);
+      cell.say("");
+      const { outputs } = await this.python.run(`__import__("cutecourse.checks").checks.hint(${JSON.stringify(cell.exercise)})`);
+      const words = outputs.map((output) => output.data["text/plain"]).join("\n");
+      cell.hints ??= element("div", { class: "cute-hints", role: "status" });
+      if (!cell.hints.isConnected) cell.bar.after(cell.hints);
+      cell.hints.append(element("p", {}, words));
+    } catch (error) {
+      cell.say(`${error.message}. Hint tries again.`, "other");
+    } finally {
+      this.running = null;
+      cell.draw();
+    }
+  }
+
+  async download() {
+    try {
+      const response = await fetch(`${this.page}.ipynb`);
+      if (!response.ok) throw new Error(`${this.page}.ipynb: ${response.status}`);
+      const notebook = await response.json();
+      for (const there of notebook.cells) {
+        const here = this.cells.find((cell) => cell.id === there.id);
+        if (here?.edited) there.source = here.text();
+      }
+      const file = new Blob([`${JSON.stringify(notebook, null, 1)}\n`], { type: "application/x-ipynb+json" });
+      const link = element("a", { href: URL.createObjectURL(file), download: `${this.page}.ipynb` });
+      link.click();
+      URL.revokeObjectURL(link.href);
+      this.tell(`${this.page}.ipynb has your answers. In JupyterLab it belongs in the folder work/exercises, which make lab opens.`);
+    } catch (error) {
+      this.tell(`The notebook could not be fetched (${error.message}).`);
+    }
+  }
+
+  async bring() {
+    const [file] = this.file.files;
+    this.file.value = "";
+    if (!file) return;
+    try {
+      this.tell(this.take(file.name, await file.text()));
+    } catch (error) {
+      this.tell(error.message);
+    }
+  }
+
+  // Fills the cells from the text of a notebook; returns what the reader should know.
+  take(name, text) {
+    let cells;
+    try {
+      ({ cells } = JSON.parse(text));
+    } catch {
+      throw new Error(`${name} is no notebook: it is not JSON.`);
+    }
+    if (!Array.isArray(cells)) throw new Error(`${name} is no notebook: it has no cells.`);
+    const code = cells.filter((cell) => cell.cell_type === "code")
+      .map((cell) => ({ id: cell.id, text: [cell.source ?? ""].flat().join("").replace(/\n$/, "") }));
+    const found = new Map();
+    const strange = [];
+    for (const cell of code) {
+      const here = this.cells.find((other) => other.id === cell.id);
+      if (here) found.set(here, cell.text);
+      else strange.push(cell);
+    }
+    let own = 0;
+    const moved = [];
+    for (const cell of strange) {
+      const exercise = CHECKS.exec(cell.text)?.[1];
+      const way = /^\s*\.version\b/m.test(cell.text) ? "ptx" : undefined;
+      const here = this.cells.filter((other) => other.exercise && other.exercise === exercise)
+        .find((other, _, all) => !found.has(other) && (all.length === 1 || other.way === way));
+      if (here) {
+        found.set(here, cell.text);
+        moved.push(here.words);
+      } else own += 1;
+    }
+    if (!found.size) {
+      const other = code.map((cell) => CHECKS.exec(cell.text)?.[1]).find(Boolean);
+      throw new Error(other
+        ? `${name} has exercises of chapter ${Number(other.slice(0, 2))}; this page has those of chapter ${Number(this.page.slice(0, 2))}.`
+        : `${name} has no exercise of this page.`);
+    }
+    const filled = [...found].filter(([cell, answer]) => answer !== cell.text());
+    const lost = filled.filter(([cell]) => cell.edited).map(([cell]) => cell.words);
+    if (lost.length && !confirm(`Replace what you have typed in ${lost.join(", ")}?`)) return "";
+    for (const [cell, answer] of filled) {
+      cell.fill(answer);
+      cell.keep();
+    }
+    return [
+      filled.length ? `Filled from ${name}: ${filled.map(([cell]) => cell.words).join(", ")}.` : `${name} has nothing that is not here already.`,
+      moved.length ? `The given code of ${moved.join(", ")} differs between the notebook and this page.` : "",
+      own ? `${own} ${own === 1 ? "cell" : "cells"} of your own stayed in the file.` : "",
+    ].filter(Boolean).join(" ");
+  }
+
+  afresh() {
+    const changed = this.cells.filter((cell) => cell.edited);
+    const sure = confirm(`Forget all your answers on this page (${changed.length} changed ${changed.length === 1 ? "cell" : "cells"})? This cannot be undone.`);
+    if (!sure) return;
+    for (const cell of this.cells) cell.clear();
+    for (const box of document.querySelectorAll(".cute-earlier, .cute-hints")) box.remove();
+    this.store.write({});
+    this.tell("All cells have the given code again.");
+  }
+}
+
+globalThis.cutecourseBook = new ExerciseBook(told);
+})();
