@@ -19,6 +19,7 @@ from coursebook import (
     exercises,
     live,
     minutes,
+    playground,
     policy,
     recordings,
     seeds,
@@ -39,6 +40,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         assets,
         live,
         exercises,
+        playground,
         policy,
     ):
         part.setup(app)

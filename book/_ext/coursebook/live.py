@@ -41,7 +41,8 @@ def course_files() -> Iterator[tuple[str, Path]]:
     for path in sorted((library / "cutecourse").rglob("*")):
         if path.is_file() and not _LEFT_OUT & set(path.parts):
             yield f"lib/{path.relative_to(library).as_posix()}", path
-    yield "lib/page_kernel.py", HERE / "page_kernel.py"
+    for name in ("page_kernel.py", "page_playground.py"):
+        yield f"lib/{name}", HERE / name
     # The widgets' values. It is pure Python, so the browser gets the one that is installed here.
     for path in importlib.metadata.files("traitlets") or []:
         if path.suffix != ".pyc" and path.parts[0].startswith("traitlets") and "tests" not in path.parts:

@@ -67,8 +67,9 @@ def find_entry(module: Module, name: str | None) -> Function:
 class Parameter:
     """One parameter of a kernel: how it is declared, and what the text uses it as.
 
-    role   "pointer", "tensor map", "scalar", "struct", or "unused": never read.
-    give   how the command line gives it, as `in:FILE.npy`.
+    role       "pointer", "tensor map", "scalar", "struct", or "unused": never read.
+    give       how the command line gives it, as `in:FILE.npy`.
+    accesses   of a pointer: the instructions that read or write its memory, such as "ld.global.f32".
     """
 
     name: str
@@ -76,6 +77,7 @@ class Parameter:
     bytes: int
     role: str
     give: str
+    accesses: tuple[str, ...] = ()
 
 
 def parameters(flat: FlatFunction) -> list[Parameter]:
@@ -89,7 +91,7 @@ def parameters(flat: FlatFunction) -> list[Parameter]:
     return [_parameter(variable, pointers, read) for variable in flat.function.params]
 
 
-def _parameter(variable: Variable, pointers: set[str], read: set[str]) -> Parameter:
+def _parameter(variable: Variable, pointers: dict[str, dict[str, None]], read: set[str]) -> Parameter:
     width = (type_bits(variable.type) or 8) // 8 * variable.vector
     size = width
     for extent in variable.dims:
@@ -107,7 +109,7 @@ def _parameter(variable: Variable, pointers: set[str], read: set[str]) -> Parame
         role, give = "scalar", f"{variable.type}:VALUE"
     if variable.name not in read:
         role += ", never read"
-    return Parameter(variable.name, declared, size, role, give)
+    return Parameter(variable.name, declared, size, role, give, tuple(pointers.get(variable.name, ())))
 
 
 def _mentioned(flat: FlatFunction) -> set[str]:
@@ -119,8 +121,8 @@ def _mentioned(flat: FlatFunction) -> set[str]:
     }
 
 
-def _pointers(flat: FlatFunction) -> set[str]:
-    """Parameters whose value ends up as an address."""
+def _pointers(flat: FlatFunction) -> dict[str, dict[str, None]]:
+    """Parameters whose value ends up as an address, with the names of the instructions that use it."""
     params = {variable.name for variable in flat.function.params}
     origin: dict[int, set[str]] = {}
     for instruction, scope in _in_order(flat):
@@ -129,7 +131,7 @@ def _pointers(flat: FlatFunction) -> set[str]:
             for register in destinations(instruction, scope):
                 if register.bits == 64:
                     origin.setdefault(register.index, set()).add(base)
-    found: set[str] = set()
+    found: dict[str, dict[str, None]] = {}
     changed = True
     while changed:
         changed = False
@@ -139,7 +141,7 @@ def _pointers(flat: FlatFunction) -> set[str]:
                 for register in registers(operand, scope):
                     sources |= origin.get(register.index, set())
             if instruction.opcode == "cvta":
-                found |= sources
+                found |= {name: {} for name in sources}
             if sources and instruction.opcode in _CARRY:
                 for register in destinations(instruction, scope):
                     known = origin.setdefault(register.index, set())
@@ -151,7 +153,8 @@ def _pointers(flat: FlatFunction) -> set[str]:
             if isinstance(operand, Address) and operand.base is not None:
                 symbol = scope.lookup(operand.base.text)
                 if isinstance(symbol, Register):
-                    found |= origin.get(symbol.index, set())
+                    for name in origin.get(symbol.index, ()):
+                        found.setdefault(name, {})[instruction.name] = None
     return found
 
 

@@ -75,7 +75,14 @@ def explain(text: str, entry: str | None = None, *, file: str = "kernel.ptx") ->
         "functions": [name for name in flats if name != function.name],
         "memory": _memory(module, function, flats),
         "parameters": [
-            {"name": p.name, "declared": p.declared, "bytes": p.bytes, "role": p.role, "give": p.give}
+            {
+                "name": p.name,
+                "declared": p.declared,
+                "bytes": p.bytes,
+                "role": p.role,
+                "give": p.give,
+                "accesses": list(p.accesses),
+            }
             for p in wanted
         ],
         "instructions": sum(len(flat.instructions) for flat in flats.values()),

@@ -334,6 +334,8 @@ function start() {
   else globalThis.cutecourseBook = new Book(told);
 }
 
+globalThis.cutecoursePython = { Python, Stopped, element }; // for pages that are not made of cells
+
 if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
 else start();
 })();

@@ -1,0 +1,64 @@
+"""Answer the script of the playground for PTX; the built page calls this in the reader's browser."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cutecourse.playground import Playground, read
+from cutecourse.trace import Trace
+from cutecourse.widgets import BarrierTimeline
+from cutecourse.widgets.errors import WidgetError
+
+__all__ = ["Answer", "answer"]
+
+_playground = Playground()
+
+
+class Answer:
+    """Plain data for the page's script, and for a launch with barriers its timeline as a widget."""
+
+    def __init__(self, data: dict[str, Any], timeline: BarrierTimeline | None = None) -> None:
+        self.data, self.timeline = data, timeline
+
+    def __repr__(self) -> str:
+        return f"Answer({', '.join(self.data)})"
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        shown = None if self.timeline is None else self.timeline._repr_mimebundle_()
+        bundle = {} if shown is None else dict(shown[0])
+        return {"text/plain": repr(self), **bundle, "application/json": self.data}, {}
+
+
+def answer(question: str) -> Answer:
+    """The answer to a question of the page: JSON with `ask` ("read", "run", "explore" or "file") and more.
+
+    "read" has `text` and `entry`, "file" the `name` of an array of the last launch; the others are requests
+    of `Playground`.
+    """
+    asked = json.loads(question)
+    match asked["ask"]:
+        case "read":
+            return Answer(read(asked["text"], asked.get("entry")))
+        case "explore":
+            return Answer(_playground.explore(asked))
+        case "file":
+            return Answer({"base64": _playground.file(asked["name"])})
+    data = _playground.run(asked)
+    timeline, data["no_timeline"] = _timeline(_playground.trace, _playground.end)
+    return Answer(data, timeline)
+
+
+def _timeline(trace: Trace | None, end: str) -> tuple[BarrierTimeline | None, str]:
+    """The timeline of a launch, or the reason why there is none."""
+    if trace is None or not trace.events:
+        return (
+            None,
+            "The kernel has no barrier, no asynchronous copy and no wait, so there is nothing to draw.",
+        )
+    for part in (trace, trace.where(cluster=0)):
+        try:
+            return BarrierTimeline(part, end=end), ""
+        except WidgetError as error:
+            reason = str(error).partition(". ")[0]
+    return None, f"{reason}. A smaller grid or a shorter loop gives a timeline that can be drawn."

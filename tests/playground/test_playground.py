@@ -1,0 +1,314 @@
+"""The playground's Python: forms from texts, arguments from fields, and the results of its examples."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from coursebook.browser.page_playground import answer
+
+from cutecourse.dtypes import decode
+from cutecourse.playground import Playground, read
+from cutecourse.playground.examples import EXAMPLES, VECTOR_ADD, Example
+from cutecourse.playground.form import KINDS
+
+TEXT = """
+.version 8.8
+.target sm_100a
+.address_size 64
+.extern .shared .align 16 .b8 tile[];
+.visible .entry first(.param .u32 n)
+{
+    ret;
+}
+.visible .entry second(
+    .param .align 64 .b8 map[128], .param .u64 source, .param .u64 sums, .param .f32 scale,
+    .param .align 8 .b8 both[16], .param .u64 unused)
+.reqntid 64, 1, 1
+.reqnctapercluster 2, 1, 1
+{
+    .reg .b64 %from, %to, %at;
+    .reg .b32 %n, %value;
+    .reg .f32 %x;
+    ld.param.u64 %from, [source];
+    ld.param.u64 %to, [sums];
+    ld.param.f32 %x, [scale];
+    ld.param.b32 %n, [both];
+    mov.b64 %at, map;
+    mul.wide.u32 %at, %n, 4;
+    add.u64 %from, %from, %at;
+    ld.global.s16 %n, [%from];
+    red.global.add.f32 [%to], %x;
+    ret;
+}
+"""
+
+
+def request(state: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A request with the values of a form."""
+    arguments = [{**parameter["argument"]} for parameter in state["parameters"]]
+    return {
+        **state,
+        **state["launch"],
+        "arguments": arguments,
+        "limit": state.get("limit") or 50_000,
+        **changes,
+    }
+
+
+def vector_add() -> dict[str, Any]:
+    return request({"text": VECTOR_ADD, **read(VECTOR_ADD)})
+
+
+# --- the form ----------------------------------------------------------------------------------------------
+
+
+def test_read__says_what_the_text_fixes_and_marks_the_rest_as_a_guess():
+    form = read(TEXT, "second")
+    assert form["kernels"] == ["first", "second"]
+    assert form["launch"] == {"grid": "2", "block": "64", "cluster": "2", "dynamic_smem": "49152"}
+    assert form["sources"]["block"] == "from .reqntid"
+    assert form["sources"]["cluster"] == "from .reqnctapercluster"
+    assert "guess" in form["sources"]["dynamic_smem"]
+    kinds = {one["name"]: one["argument"]["kind"] for one in form["parameters"]}
+    assert kinds == {
+        "map": "map",
+        "source": "array",
+        "sums": "array",
+        "scale": "number",
+        "both": "bytes",
+        "unused": "number",
+    }
+    by_name = {one["name"]: one for one in form["parameters"]}
+    assert by_name["unused"]["kinds"] == ["number", "array"]
+    assert (by_name["source"]["argument"]["dtype"], by_name["source"]["argument"]["fill"]) == (
+        "s16",
+        "random",
+    )
+    assert by_name["sums"]["argument"]["dtype"] == "f32"
+    assert "ld.global.s16" in form["sources"]["arguments.1"]
+    assert form["sources"]["arguments.5"] == "the kernel never reads it"
+
+
+def test_read__takes_the_first_kernel_where_the_named_one_is_not_there():
+    assert read(TEXT, "third")["entry"] == read(TEXT)["entry"] == "first"
+
+
+def test_read__fills_only_fields_that_the_kind_has():
+    for example in EXAMPLES:
+        for parameter in example.state()["parameters"]:
+            kind = parameter["argument"]["kind"]
+            assert kind in parameter["kinds"]
+            assert set(parameter["argument"]) <= {"kind", *KINDS[kind]}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        (TEXT.replace("    ret;", "    rat;", 1), None, None),
+        (TEXT.replace("ld.param.u64 %from, [source];", "ld.param.u64 %from, [source;"), 19, "]"),
+        (TEXT.replace("[sums]", "[sum]"), 20, "sum"),
+        ("hello", 1, ".version"),
+        (".version 8.0 .target sm_80 .address_size 64", None, "no kernel"),
+    ],
+)
+def test_read__names_the_line_of_what_is_no_ptx(text, line, word):
+    form = read(text)
+    if word is None:  # a name that PTX does not have: the kernel can be read, and is refused
+        assert form["refused"][0]["line"] == 8
+        return
+    assert form["error"]["line"] == line
+    assert word in form["error"]["message"]
+
+
+# --- arguments ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "fields", "field", "word"),
+    [
+        (0, {"shape": "16y"}, "arguments.0.shape", "16y"),
+        (0, {"shape": "0"}, "arguments.0.shape", "shape"),
+        (0, {"shape": "65536x65536"}, "arguments.0.shape", "256 MiB"),
+        (0, {"dtype": "f33"}, "arguments.0.dtype", "f33"),
+        (0, {"fill": "values", "values": "1 2 x"}, "arguments.0.values", "x"),
+        (0, {"fill": "values", "values": ""}, "arguments.0.values", "1 to 1024"),
+        (0, {"fill": "file"}, "arguments.0.file", "choose"),
+        (0, {"fill": "file", "file": "bm8="}, "arguments.0.file", "numpy.save"),
+        (0, {"seed": "-1"}, "arguments.0.seed", "-1"),
+        (0, {"kind": "map"}, "arguments.0.kind", "array or number"),
+        (1, {"same_as": "z"}, "arguments.1.same_as", "z"),
+        (3, {"value": "many"}, "arguments.3.value", "many"),
+        (3, {"value": "0.5"}, "arguments.3.value", ".u32"),
+    ],
+)
+def test_run__names_the_field_that_does_not_fit(place, fields, field, word):
+    asked = vector_add()
+    asked["arguments"][place] |= fields
+    ended = Playground().run(asked)
+    assert ended["ended"] == "refused"
+    assert ended["error"]["field"] == field
+    assert word in ended["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"grid": "2,x"}, "grid"),
+        ({"block": "2000"}, "block"),
+        ({"cluster": "1,1,1,1"}, "cluster"),
+        ({"dynamic_smem": "-1"}, "dynamic_smem"),
+        ({"seed": "one"}, "seed"),
+        ({"limit": "0"}, "limit"),
+        ({"hazards": "rase = off"}, "hazards"),
+        ({"hazards": "race = loud"}, "hazards"),
+        ({"text": "hello"}, "text"),
+    ],
+)
+def test_run__names_the_field_of_the_launch_that_does_not_fit(change, field):
+    ended = Playground().run(vector_add() | change)
+    assert (ended["ended"], ended["error"]["field"]) == ("refused", field)
+
+
+def test_run__a_struct_takes_no_file():
+    form = read(TEXT, "second")
+    asked = request({"text": TEXT, **form})
+    for value, word in (("in:a.npy", "hexadecimal"), ("{in:a.npy}", "not possible"), ("00ff", "2 bytes")):
+        asked["arguments"][4]["value"] = value
+        error = Playground().run(asked)["error"]
+        assert word in error["message"]
+
+
+def test_run__arrays_are_filled_as_the_form_says_and_may_share_memory():
+    asked = vector_add()
+    asked["arguments"][0] |= {"fill": "values", "values": "1, 2 3", "shape": "1024"}
+    asked["arguments"][1] |= {"fill": "ones"}
+    asked["arguments"][2] |= {"same_as": "a"}
+    playground = Playground()
+    ended = playground.run(asked)
+    assert [array["name"] for array in ended["arrays"]] == ["a", "b"]
+    before = np.resize([1, 2, 3], 1024).astype(np.float32)
+    assert np.array_equal(playground.arrays["a"].before, before)
+    assert np.array_equal(playground.arrays["a"].numbers[:32], before[:32] + 1)
+
+
+def test_file__gives_an_array_that_a_later_launch_takes():
+    playground = Playground()
+    asked = vector_add()
+    playground.run(asked)
+    sums = playground.arrays["c"].numbers.copy()
+    stored = playground.file("c")
+    assert np.array_equal(np.load(io.BytesIO(base64.b64decode(stored))), sums)
+    asked["arguments"][0] |= {"fill": "file", "file": stored}
+    playground.run(asked)
+    assert np.array_equal(
+        playground.arrays["c"].numbers[:32], sums[:32] + playground.arrays["b"].numbers[:32]
+    )
+    asked["arguments"][0]["dtype"] = "f16"
+    assert playground.run(asked)["error"]["field"] == "arguments.0.dtype"
+
+
+# --- results -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_example__ends_as_it_promises(example: Example):
+    ended = Playground().run(request(example.state()))
+    json.dumps(ended)
+    warned = [note["hazard"] for note in ended.get("notes", ()) if note["severity"] == "warning"]
+    if ended["ended"] == "ran":
+        assert warned == ([example.ends] if example.ends else [])
+        assert any(array["changed"] for array in ended["arrays"])
+    else:
+        assert ended["error"]["hazard"] == example.ends
+        quoted = example.text.splitlines()[ended["error"]["line"] - 1].strip()
+        assert quoted.split()[0] in ended["error"]["message"]
+
+
+PRODUCTS = {
+    "vector_add": lambda a, b, c: (c, np.where(np.arange(256) < 250, a + b, 0)),
+    "mma_sync": lambda a, b, c: (c, (a @ b.T).T),
+    "transpose": lambda source, result: (result, source.T),
+    "tma_load": lambda a, out: (out, a[64:128, 128:192]),
+    "tma_pipeline": lambda a, out: (out, a.sum(axis=1)),
+    "wgmma": lambda a, b, c: (c, a @ b.T),
+    "two_sm": lambda a, b, c: (c, a @ b.T),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_example__gives_the_numbers_that_numpy_gives(name):
+    [example] = [one for one in EXAMPLES if one.name == name]
+    playground = Playground()
+    playground.run(request(example.state()))
+    arrays = {
+        key: decode(array.memory, array.kind).astype(np.float64) for key, array in playground.arrays.items()
+    }
+    got, expected = PRODUCTS[name](**arrays)
+    assert got.any()
+    assert np.array_equal(got, expected)
+
+
+def test_examples__every_right_one_has_its_numbers_checked():
+    assert {example.name for example in EXAMPLES if not example.ends} == set(PRODUCTS)
+
+
+def test_run__shows_the_first_rows_of_an_array_and_marks_what_changed():
+    ended = Playground().run(vector_add())
+    [array] = [one for one in ended["arrays"] if one["name"] == "c"]
+    assert (array["changed"], array["size"], array["cut_rows"], array["cut_columns"]) == (
+        sum(map(sum, array["marks"])),
+        1024,
+        48,
+        0,
+    )
+    assert [len(row) for row in array["rows"]] == [16] * 16
+    assert not any(array["marks"][2])
+
+
+def test_run__hazards_change_the_severity():
+    [example] = [one for one in EXAMPLES if one.name == "swizzle"]
+    asked = request(example.state(), hazards="another layout = error")
+    ended = Playground().run(asked)
+    assert (ended["ended"], ended["error"]["hazard"]) == ("error", "another layout")
+
+
+def test_run__the_memory_report_counts_the_conflicts_and_is_there_after_an_error():
+    by_name = {example.name: example for example in EXAMPLES}
+    report = Playground().run(request(by_name["transpose"].state()))["memory"]
+    assert any("bank conflicts" in total for total in report["totals"])
+    loads = [row for row in report["rows"] if row["instruction"].startswith("ld.shared")]
+    assert {row["transactions"] // row["least"] for row in loads} == {32}
+    assert Playground().run(request(by_name["no_barrier"].state()))["memory"]["rows"]
+
+
+def test_explore__says_whether_seeds_differ():
+    asked = vector_add() | {"seeds": "3"}
+    assert Playground().explore(asked)["agree"] is True
+    [broken] = [one for one in EXAMPLES if one.name == "deadlock"]
+    told = Playground().explore(request(broken.state(), seeds="2"))
+    assert (told["agree"], "DeadlockError" in told["text"]) == (True, True)
+    for seeds, word in (("1", "at least 2"), ("51", "at most 50")):
+        error = Playground().explore(asked | {"seeds": seeds})["error"]
+        assert (error["field"], word in error["message"]) == ("seeds", True)
+
+
+# --- the page ----------------------------------------------------------------------------------------------
+
+
+def test_answer__has_a_timeline_where_there_is_something_to_draw():
+    by_name = {example.name: example for example in EXAMPLES}
+    drawn = answer(json.dumps({"ask": "run", **request(by_name["tma_load"].state())}))
+    assert drawn.timeline is not None
+    assert drawn._repr_mimebundle_()[0]["application/json"]["ended"] == "ran"
+    broken = answer(json.dumps({"ask": "run", **request(by_name["deadlock"].state())}))
+    assert "no warp can go on" in broken.timeline.end
+    plain = answer(json.dumps({"ask": "run", **request(by_name["vector_add"].state())}))
+    assert plain.timeline is None
+    assert "nothing to draw" in plain.data["no_timeline"]
+    assert answer(json.dumps({"ask": "file", "name": "c"})).data["base64"]
+    assert answer(json.dumps({"ask": "read", "text": VECTOR_ADD})).data["entry"] == "vector_add"
