@@ -24,6 +24,7 @@ from typing import Any
 
 from tools.paths import BOOK, NOTEBOOKS, ROOT, choose, notebook_sources
 
+_MOST_LINES = 40
 _RUNNER = ("-c", "from tools.native_sweep import run_here; run_here()")
 
 
@@ -107,6 +108,8 @@ def sweep_page(source: Path, *, beside: bool) -> tuple[dict[str, int], list[str]
     reports = []
     for number, (cell, outputs, answer) in enumerate(zip(cells, wanted, answers(texts), strict=True)):
         error = next((f"{o['ename']}: {o['evalue']}" for o in answer["outputs"] if "ename" in o), "")
+        if counts["missing"] and error.startswith("NameError"):
+            answer["missing"] = "a cell above"  # as the page decides it
         if RUN_RECORD in tags(cell):
             outcome = "record"
         elif answer["missing"]:
@@ -122,7 +125,7 @@ def sweep_page(source: Path, *, beside: bool) -> tuple[dict[str, int], list[str]
         now = "\n".join(canonical(answer["outputs"])).splitlines()
         changes = list(difflib.unified_diff(was, now, lineterm="", n=0))[2:]
         first = texts[number].splitlines()[0]
-        lines = [answer["missing"] or error] if outcome in ("missing", "record") else changes
+        lines = [answer["missing"] or error] if outcome in ("missing", "record") else changes[:_MOST_LINES]
         reports.append("\n    ".join([f"cell {number} {outcome}: {first}", *lines]))
     return counts, reports
 

@@ -175,6 +175,13 @@ UNTIL_FREE:
 """The faults of a kernel by name: the module that lists them, and each as edits of the twin."""
 
 CHANGES: Mapping[str, tuple[tuple[str, str, Edits], ...]] = {
+    "hopper_stages": (
+        (
+            "warpgroup.wait_group(1)",
+            "warpgroup.wait_group(2)",
+            (("wgmma.wait_group.sync.aligned 1;", "wgmma.wait_group.sync.aligned 2;"),),
+        ),
+    ),
     "umma_one": (
         (
             "        cute.arch.fence_view_async_tmem_load()\n",

@@ -42,7 +42,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     A text that depends on the problem holds names of `string.Template`, which are filled in here:
 
     - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, `${a_stride_0}` and
-      `${a_stride_1}` their strides, in elements, and `${a_type}` is the elements' type.
+      `${a_stride_1}` their strides, in elements, and `${a_type}` is the elements' type. `${a_mn_major}` is 1
+      if the first mode has stride 1, else 0.
     - `${M}` and `${N}` are the extents of the first array. If there are arrays `a` (M, K), `b` (N, K)
       and `c`, then `${M}`, `${N}` and `${K}` are theirs.
     - `${grid_0}` to `${grid_2}` are the launch's CTAs along x, y and z, `${cluster_0}` to `${cluster_2}` a
@@ -128,6 +129,7 @@ def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
             sizes |= {f"{tensor.name}_{mode}": extent for mode, extent in enumerate(known)}
             strides = tensor.strides_for(known)
             sizes |= {f"{tensor.name}_stride_{mode}": stride for mode, stride in enumerate(strides)}
+            sizes[f"{tensor.name}_mn_major"] = int(strides[:1] == (1,))
     first = next((known for known in extents.values()), ())
     if {"a", "b", "c"} <= extents.keys() and len(extents["a"]) == len(extents["b"]) == 2:
         first = (extents["a"][0], extents["b"][0], extents["a"][1])
