@@ -184,6 +184,32 @@ def test_widget__is_alive_in_both_directions(cell: Callable[[str], Cell]) -> Non
     first.click("Reset")
 
 
+def test_widget__made_here_has_the_link_of_the_pages_own(page: Any, cell: Callable[[str], Cell]) -> None:
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    owns = cell("MmaOwnership([")
+    owns.node.dispatch_event("beforematch")  # as a search in the page opens the folded answer around it
+    owns.run()
+    owns.live.locator('[data-cc="atom"]').select_option("SM80_16x8x8_F32F16F16F32_TN")
+    owns.live.get_by_role("button", name="Copy link").click()
+    assert owns.live.locator(".cc-link-said").inner_text() == "The link is copied."
+    page.evaluate("location.href = window.copied")
+    owns.recorded.wait_for()
+    assert not owns.live.is_visible()
+    assert owns.recorded.locator('[data-cc="atom"]').input_value() == "SM80_16x8x8_F32F16F16F32_TN"
+
+
+def test_widget__of_changed_code_says_that_no_link_leads_to_it(
+    page: Any, cell: Callable[[str], Cell]
+) -> None:
+    owns = cell("MmaOwnership([")
+    owns.write("MmaOwnership(['SM80_16x8x8_F32F16F16F32_TN'])").run()
+    address = page.url
+    owns.live.get_by_role("button", name="Copy link").click()
+    assert "Changed code made this widget" in owns.live.locator(".cc-link-said").inner_text()
+    assert page.url == address
+    owns.click("Reset")
+
+
 def test_stop__ends_an_endless_loop_and_run_starts_again(page: Any, cell: Callable[[str], Cell]) -> None:
     first = cell("the same as scalar fma")
     first.write("while True:\n    pass").click("Run")

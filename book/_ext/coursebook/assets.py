@@ -13,13 +13,13 @@ from sphinx.errors import ExtensionError
 
 from cutecourse.palette import css_variables
 from cutecourse.widgets import code_of_all_widgets
+from cutecourse.widgets._bundle import without_comments
 
 HERE = Path(__file__).parent
 # Not under `_static`: Jupyter Book loads every script that lies there on every page, as a classic script.
 OWN_ASSETS = HERE / "assets"
-# Found, not imported: the pages need the script alone.
+# Found, not imported: the pages need the scripts alone.
 WIDGET_ASSETS = Path(importlib.util.find_spec("cutecourse").origin).parent / "widgets" / "static"
-
 
 SCRIPTED = "cute-scripted"
 """A class of the root element where scripts run."""
@@ -33,8 +33,11 @@ def add_assets(app: Sphinx, *_: Any) -> None:
     generated = Path(app.doctreedir) / "generated_assets"
     generated.mkdir(parents=True, exist_ok=True)
     (generated / "widget_code.js").write_text(code_of_all_widgets(), encoding="utf-8")
-    runner = [str(HERE / "browser" / name) for name in ("run.js", "run.css", "exercises.js")]
-    app.config.html_static_path += [str(OWN_ASSETS), str(WIDGET_ASSETS), str(generated), *runner]
+    for folder in (OWN_ASSETS, WIDGET_ASSETS, HERE / "browser"):
+        for path in (*folder.glob("*.js"), *folder.glob("*.css")):
+            text = without_comments(path.read_text(encoding="utf-8"))
+            (generated / path.name).write_text(text, encoding="utf-8")
+    app.config.html_static_path.append(str(generated))
     app.add_css_file("palette.css")
     app.add_css_file("coursebook.css")
     app.add_js_file("answers.js", loading_method="defer")

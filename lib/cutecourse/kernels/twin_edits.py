@@ -8,6 +8,8 @@ leaves nothing takes the whole lines out, with their comments.
 from __future__ import annotations
 
 import ast
+import functools
+import hashlib
 import itertools
 from collections.abc import Mapping
 
@@ -278,12 +280,16 @@ def edited(name: str, changed: str, twin: str) -> str:
     )
 
 
+@functools.cache
 def _code(text: str) -> str:
-    """Reduce a text to its syntax, without comments and without the text's own docstring."""
+    """Return a digest of a text's syntax, without comments and without the text's own docstring.
+
+    Kept, since a page that goes through a kernel's faults asks for the same texts again and again.
+    """
     tree = ast.parse(text)
     if ast.get_docstring(tree) is not None:
         del tree.body[0]
-    return ast.dump(tree)
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
 def _replaced(text: str, changes: tuple[tuple[str, str, Edits], ...]) -> str:

@@ -34,11 +34,14 @@ def module(name: str) -> str:
         text = _IMPORT.sub("", text)
         return imported + (text if top else _EXPORT.sub("", text))
 
-    return _without_comments(gather(name, top=True))
+    return without_comments(gather(name, top=True))
 
 
-def _without_comments(text: str) -> str:
-    """Drop indentation, blank lines, and comments that have lines of their own."""
+def without_comments(text: str) -> str:
+    """Drop a script's or stylesheet's indentation, blank lines, and comments that have lines of their own.
+
+    No text in backticks may go over a line's end.
+    """
     text = re.sub(r"^\s*/\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = (line.strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
@@ -47,4 +50,4 @@ def _without_comments(text: str) -> str:
 @functools.cache
 def stylesheet() -> str:
     """The colours as CSS variables, then the rules that all widgets share."""
-    return css_variables() + _without_comments((HERE / "js" / "widgets.css").read_text(encoding="utf-8"))
+    return css_variables() + without_comments((HERE / "js" / "widgets.css").read_text(encoding="utf-8"))

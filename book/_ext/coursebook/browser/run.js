@@ -96,6 +96,7 @@ async function shown(output, models) {
     const { name, state, model } = models.get(data[VIEW].model_id);
     const place = element("div", { class: "cc-mount" });
     await cutecourseMount.render(name, state, model, place);
+    globalThis.cutecourseShare?.live({ name, state, model, places: [place] });
     return place;
   }
   const html = data["text/html"] ?? data["image/svg+xml"];
@@ -136,6 +137,7 @@ class Cell {
     this.progress = element("progress", { max: "1", value: "0", "aria-label": "Fetching Python" });
     this.status = element("span", { class: "cute-run-status", role: "status" });
     this.bar = element("div", { class: "cute-run-bar" }, this.runButton, this.stopButton, this.editButton, this.resetButton, this.otherButton, this.progress, this.status);
+    this.recorded?.addEventListener("beforematch", () => this.showLive && this.swap());
     this.draw();
     if (!this.code) return;
     node.querySelector(".cell_input").after(this.bar);

@@ -37,14 +37,14 @@ function countFetches(total) {
   self.fetch = async (address, options) => {
     const response = await fetched(address, options);
     if (!response.ok) throw new Error(`${new URL(address, self.location.href).pathname} could not be fetched (${response.status})`);
-    const counted = response.body.pipeThrough(new TransformStream({
-      transform(chunk, controller) {
+    const count = new WritableStream({
+      write(chunk) {
         bytes += chunk.byteLength;
         postMessage({ progress: Math.min(1, bytes / total) });
-        controller.enqueue(chunk);
       },
-    }));
-    return new Response(counted, { status: response.status, headers: response.headers });
+    });
+    response.clone().body.pipeTo(count).catch(() => {}); // whoever reads the response hears of the error
+    return response; // the browser's own, for which it keeps the compiled WebAssembly
   };
 }
 

@@ -4,11 +4,18 @@
 // change, and values of the traits that its class shares. They are data: each is compared with its trait's
 // description (cutecourse.widgets.sharing), and a widget shows it as text. A link that does not fit changes nothing.
 //
-// A classic script, as mount.js is. mount.js calls it with the widgets of the page and a function that shows one anew.
+// A widget that Python made here has the link of the page's own widget of the same kind and the same digest: whoever
+// opens the link sees that one, without Python.
+//
+// A classic script, as mount.js is. mount.js calls it with the widgets of the page and a function that shows one anew;
+// run.js hands it the widgets that Python made.
 
 (() => {
 const MOST = 4000; // characters of a link's fragment
 const MOST_TEXT = 400; // of one text in it
+const JUPYTERS = ["layout", "tabbable", "tooltip"]; // traits that Jupyter gives every widget
+
+let widgets = []; // those of the page, as recorded
 
 /** Whether a value is one that a description allows. `state` is the widget's own, as recorded. */
 function fits(spec, value, state) {
@@ -26,9 +33,11 @@ function fits(spec, value, state) {
 
 /** A digest (FNV-1a) of the values that no reader changes: a link is for the widget with exactly these. */
 function versionOf({ name, state, specs }) {
-  const given = Object.keys(state).filter((key) => !specs[key] && !key.startsWith("_") && key !== "layout").sort();
+  const given = Object.entries(state).filter(([key]) => !specs[key] && !key.startsWith("_") && !JUPYTERS.includes(key));
+  // A notebook's file has its keys in another order than Python here.
+  const sorted = (_, value) => (value instanceof Object && !Array.isArray(value) ? Object.fromEntries(Object.entries(value).sort()) : value);
   let hash = 0x811c9dc5;
-  for (const letter of JSON.stringify([name, given.map((key) => [key, state[key]])])) hash = Math.imul(hash ^ letter.codePointAt(0), 0x01000193);
+  for (const letter of JSON.stringify([name, Object.fromEntries(given)], sorted)) hash = Math.imul(hash ^ letter.codePointAt(0), 0x01000193);
   return (hash >>> 0).toString(36);
 }
 
@@ -57,9 +66,18 @@ function say(found, words) {
   for (const place of found.places) place.querySelector(".cc-link-said").textContent = words;
 }
 
+/** The page's own widget that a link to this one leads to: of the same cell, if there are several. */
+function target(found) {
+  const same = widgets.filter((one) => one.name === found.name && versionOf(one) === versionOf(found));
+  const cell = found.places[0].closest(".cell");
+  return same.find((one) => one === found || cell?.contains(one.places[0])) ?? same[0];
+}
+
 async function copy(found) {
   if (invalid(found)) return say(found, "Correct the marked field first: a link carries only what the widget shows.");
-  const query = new URLSearchParams({ widget: found.id, version: versionOf(found) });
+  const { id } = target(found) ?? {};
+  if (!id) return say(found, "Changed code made this widget, and a link leads only to widgets that the page shows without running code.");
+  const query = new URLSearchParams({ widget: id, version: versionOf(found) });
   for (const key of Object.keys(found.specs)) {
     const value = found.model.get(key);
     if (fits(found.specs[key], value, found.state)) query.set(key, typeof value === "string" ? value : JSON.stringify(value));
@@ -88,7 +106,7 @@ function addControl(found) {
 let lost = null; // what is said of a link that no widget can say
 
 /** Bring a widget to what the address says, or say in one line why not. */
-async function open(widgets, show) {
+async function open(show) {
   lost?.remove();
   if (!location.hash.startsWith("#widget=")) return;
   const query = new URLSearchParams(location.hash.slice(1));
@@ -118,7 +136,8 @@ async function open(widgets, show) {
   }
   const [place] = found.places;
   for (let node = place; node; node = node.parentElement) {
-    if (node.hidden) node.dispatchEvent(new Event("beforematch")); // folded answers open as a search opens them
+    // Folded answers, and recorded outputs behind live ones, come forward as for a search in the page.
+    if (node.hidden || node.classList.contains("cute-away")) node.dispatchEvent(new Event("beforematch"));
     if (node.tagName === "DETAILS") node.open = true;
   }
   place.scrollIntoView();
@@ -126,7 +145,7 @@ async function open(widgets, show) {
 
 globalThis.cutecourseShare = async (mounted, show) => {
   const counts = {};
-  const widgets = [];
+  widgets = [];
   for (const found of mounted) {
     const kind = found.name.split(".").pop();
     found.specs = globalThis.cutecourseWidgets?.shared[found.name];
@@ -135,9 +154,14 @@ globalThis.cutecourseShare = async (mounted, show) => {
     addControl(found);
     widgets.push(found);
   }
-  globalThis.addEventListener("hashchange", () => open(widgets, show));
+  globalThis.addEventListener("hashchange", () => open(show));
   // A link to where the address points already changes nothing there.
-  document.addEventListener("click", ({ target }) => target.closest?.("a[href]")?.href === location.href && open(widgets, show));
-  await open(widgets, show);
+  document.addEventListener("click", ({ target }) => target.closest?.("a[href]")?.href === location.href && open(show));
+  await open(show);
+};
+
+globalThis.cutecourseShare.live = (found) => {
+  found.specs = globalThis.cutecourseWidgets?.shared[found.name];
+  if (found.specs) addControl(found);
 };
 })();
