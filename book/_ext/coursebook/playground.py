@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -16,7 +15,6 @@ from cutecourse.playground.form import KINDS, LIMIT
 from cutecourse.tma.encoding import SWIZZLES
 
 PAGE = "playground_ptx"
-HERE = Path(__file__).parent / "browser"
 
 
 def facts() -> dict[str, Any]:
@@ -49,12 +47,6 @@ def add_playground(
     context["body"] += f'<script type="application/json" id="cute-playground-facts">{text}</script>\n'
 
 
-def add_assets(app: Sphinx) -> None:
-    """Serve the script and the style."""
-    app.config.html_static_path += [str(HERE / "playground.js"), str(HERE / "playground.css")]
-
-
 def setup(app: Sphinx) -> None:
     """Connect to Sphinx's events."""
-    app.connect("builder-inited", add_assets)
     app.connect("html-page-context", add_playground)
