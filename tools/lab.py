@@ -28,6 +28,9 @@ from tools.exercises import learner_notebook
 from tools.notebooks import give_stable_ids, read_source
 from tools.paths import ROOT, exercise_sources, notebook_sources, relative
 
+if sys.platform == "win32":
+    import _winapi
+
 WORK = ROOT / "work"
 GIVEN = ".given.json"
 LINKED = ("benchmarks", "tests", "book")
@@ -154,9 +157,16 @@ def _write(notebook: NotebookNode, path: Path) -> None:
 
 
 def link_data(folder: Path) -> None:
-    """Link the folders that cells read, so that `../benchmarks` is there as it is for the recording."""
+    """Link the folders that cells read, so that `../benchmarks` is there as it is for the recording.
+
+    On Windows the links are junctions, since symbolic links need a right that few users have.
+    """
     for name in LINKED:
         link = folder / name
+        if sys.platform == "win32":
+            if not link.exists():
+                _winapi.CreateJunction(str(ROOT / name), str(link))
+            continue
         wanted = os.path.relpath(ROOT / name, folder)
         if link.is_symlink() and os.readlink(link) != wanted:
             link.unlink()

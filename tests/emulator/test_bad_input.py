@@ -1,7 +1,7 @@
 """What people get wrong in a text, an argument or a launch: one error that says what and where."""
 
 import re
-import resource
+import sys
 import time
 from pathlib import Path
 
@@ -179,12 +179,15 @@ REFUSED_LATE = TEXT.replace(
 ).replace("mov.u32 %t, %tid.x;", "mov.u32 %t, %tid.x;\n    ld.shared.u32 %n, [stage];")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads how much memory is taken from /proc")
 def test_launch__that_fails_again_and_again_keeps_no_memory():
     """Each holds 128 blocks' 96 KiB of shared memory in objects that name each other.
 
     They are looked for every few launches, wherever earlier tests of the process have left the count: the
     most that is held meanwhile stays the same.
     """
+    import resource
+
     most = []
     for _ in range(3):
         resident = []

@@ -52,7 +52,14 @@ def test_wheel__says_name_pythons_licence_and_extras(wheel: zipfile.ZipFile) -> 
     assert metadata["Name"] == "cutecourse"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(metadata["Requires-Python"].split(",")) == {">=3.11", "<3.14"}
-    assert set(metadata.get_all("Provides-Extra")) == {"book", "kernels", "lab", "test", "widgets"}
+    assert set(metadata.get_all("Provides-Extra")) == {
+        "book",
+        "course",
+        "kernels",
+        "lab",
+        "test",
+        "widgets",
+    }
 
 
 def test_wheel__needs_numpy_alone(wheel: zipfile.ZipFile) -> None:

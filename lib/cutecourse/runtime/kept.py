@@ -32,6 +32,7 @@ CACHE_VARIABLE = "CUTECOURSE_CACHE"
 
 _STARTED = time.time()
 
+_CALLERS = ("compile_cutedsl", "compile_numba", "compiled")
 _COMPILERS = ("nvidia-cutlass-dsl", "numba-cuda", "numba", "llvmlite", "cuda-bindings", "nvidia-nvvm")
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+cutecourse\b.*", re.MULTILINE)
 _IMPORTED = re.compile(rf"\s*from {re.escape(SOURCES)}\.(\w+) import .*")
@@ -161,7 +162,7 @@ def _versions() -> tuple[str, ...]:
     here = Path(__file__).parent
     return (
         *found,
-        *((here / f"{name}.py").read_text() for name in ("compile_cutedsl", "compile_numba", "compiled")),
+        *((here / f"{name}.py").read_text(encoding="utf-8") for name in _CALLERS),
     )
 
 
