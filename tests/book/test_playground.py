@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cutecourse.playground.examples import EXAMPLES
@@ -91,6 +93,12 @@ def opened(context: Any, address: str, fragment: str = "") -> Page:
     return Page(page, address)
 
 
+def second_row(playground: Page) -> list[str]:
+    """The first cells of the second row of `out`, as the results show it."""
+    row = playground.results.locator("details[open]", has_text="out: f32").locator("tr").nth(1)
+    return str(row.inner_text()).split("\t")[:4]
+
+
 def link(state: dict[str, Any]) -> str:
     packer = zlib.compressobj(wbits=-15)
     packed = packer.compress(json.dumps(state).encode()) + packer.flush()
@@ -131,6 +139,10 @@ def test_broken_example__shows_its_hazard_its_line_and_a_timeline(playground: Pa
     playground.choose("example:deadlock")
     playground.press("Run").done()
     assert playground.status == "deadlock: the report is below."
+    arrives = next(
+        n for n, line in enumerate(example.text.splitlines(), 1) if "mbarrier.arrive.shared" in line
+    )
+    assert playground.results.get_by_role("button", name=f"Show line {arrives} of the text").count() > 0
     waits = next(
         n for n, line in enumerate(example.text.splitlines(), 1) if "[%barrier + 32784], %before" in line
     )
@@ -159,9 +171,30 @@ def test_pasted_kernel__gets_a_form_of_its_parameters(playground: Page) -> None:
     )
     playground.field("factor", "Value").fill("2")
     playground.field("source", "Filled with").select_option("arange")
+    playground.field("factor", "Value").press("Enter")
+    playground.done()
+    assert second_row(playground) == ["16", "32", "34", "36"]
+
+
+def test_file__fills_an_array(playground: Page) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, np.arange(1024, dtype=np.float32) + 100)
+    file = {"name": "a.npy", "mimeType": "application/octet-stream", "buffer": buffer.getvalue()}
+    playground.field("source", "Filled with").select_option("file")
     playground.press("Run").done()
-    row = playground.results.locator("details[open]", has_text="out: f32").locator("tr").nth(1)
-    assert row.inner_text().split("\t")[:4] == ["16", "32", "34", "36"]
+    assert (
+        "choose the file" in playground.root.locator(".cute-pg-wrong:visible", has_text="choose").inner_text()
+    )
+    playground.field("source", "File").set_input_files(file)
+    playground.press("Run").done()
+    assert second_row(playground) == ["16", "232", "234", "236"]
+
+
+def test_seeds__are_compared(playground: Page) -> None:
+    playground.root.get_by_label("How many seeds").fill("3")
+    playground.press("Try seeds").done()
+    assert "All seeds end alike" in playground.results.inner_text()
+    assert "3 seeds agree" in playground.results.inner_text()
 
 
 def test_text__that_is_no_ptx_shows_its_line(playground: Page) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class Playground:
         except EmulatorError as error:
             if not self.arrays or error.trace is None:
                 return {"ended": "refused", "error": _error(error)}
-            self.end = f"{type(error).__name__}: {error.problem}"
+            self.end = f"{type(error).__name__}: {error.problem.splitlines()[0]}"
             report = memory_report(accesses, module)
             return {
                 "ended": "error",
@@ -104,14 +105,14 @@ class Playground:
 
     def _prepared(self, request: Mapping[str, Any]) -> tuple[Module, dict[str, Any]]:
         text = str(request["text"])
-        form = read(text, request.get("entry"))
+        form = _form(text, request.get("entry"))
         if "error" in form:
             raise FieldError("text", form["error"]["message"])
         values, self.arrays = make_arguments(form["parameters"], request["arguments"])
         options: dict[str, Any] = {
             name: extents(name, request[name]) for name in ("grid", "block", "cluster")
         }
-        return parse(text), {
+        return _module(text), {
             **options,
             "entry": form["entry"],
             "args": values,
@@ -128,6 +129,16 @@ class Playground:
             "arrays": [_array(array) for array in self.arrays.values()],
             "events": {"count": len(self.trace.events), "head": table.head, "rows": table.rows},
         }
+
+
+@lru_cache(maxsize=4)
+def _form(text: str, entry: str | None) -> dict[str, Any]:
+    return read(text, entry)
+
+
+@lru_cache(maxsize=4)
+def _module(text: str) -> Module:
+    return parse(text)
 
 
 def _hazards(text: str) -> dict[str, str]:

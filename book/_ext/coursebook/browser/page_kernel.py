@@ -35,6 +35,8 @@ _REPRS = {
 }
 _CELL = "cell-"
 """How the names begin under which tracebacks quote cells."""
+_MOST_QUOTED = 200_000
+"""Characters of a source that tracebacks may quote."""
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
 _BLOCK = re.compile(r"</?(?:details|div|h\d|li|p|pre|section|strong|summary|table|td|th|tr|ul)\b[^>]*>")
 """Tags that part words; the others stand inside of words, where code is coloured."""
@@ -79,7 +81,8 @@ class Kernel:
         self.outputs = []
         self._count += 1
         name = f"{_CELL}{self._count}"
-        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        if len(source) <= _MOST_QUOTED:  # a reader's file may travel in a source; it need not stay in memory
+            linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
         missing, before = "", dict(self._absent)
         with redirect_stdout(_Stream(self, "stdout")), redirect_stderr(_Stream(self, "stderr")):
             try:

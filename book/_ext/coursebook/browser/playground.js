@@ -16,13 +16,16 @@ const MOST_FIELD = 100_000; // of one field
 const MOST_PARAMETERS = 256;
 const LONG_LINK = 8_000;
 const MOST_KEPT = 6;
-const MOST_FILE = 64 << 20;
+const MOST_FILE = 16 << 20;
 const LAUNCH = { grid: "CTAs (grid)", block: "Threads (block)", cluster: "CTAs of a cluster", dynamic_smem: "Dynamic shared memory, bytes" };
 const OPTIONS = { seed: "Seed of the order", limit: "Limit of instructions", hazards: "Severities, such as race = warning" };
 const LABELS = { kind: "Given as", dtype: "Elements", shape: "Shape", fill: "Filled with", values: "Numbers", seed: "Seed", same_as: "Memory", box: "Box", swizzle: "Swizzle", outside: "Outside", value: "Value" };
 const KIND_NAMES = { array: "an array", number: "a number", map: "a tensor map", bytes: "bytes or fields" };
 const FILL_NAMES = { arange: "0, 1, 2, ...", random: "random numbers", values: "numbers typed here", file: "a file (.npy)" };
 const DTYPES = ["f32", "f16", "bf16", "f64", "e4m3", "e5m2", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "b8", "b16", "b32", "b64"];
+// "line 49 (mbarrier.arrive), 82 (mbarrier.arrive)", "lines 43, 44 and 1 more", "line 74, 2861 times"
+const LINES = /(\blines? \d+(?: \([^)\n]*\))?(?:(?:, | and )\d+\b(?! (?:more|times))(?: \([^)\n]*\))?)*)/;
+const LINE = /(?<= )(\d+)(?= \(|, | and |$)/;
 const WIDE = ["values", "hazards"];
 
 const { Python, Stopped, element } = globalThis.cutecoursePython;
@@ -155,7 +158,7 @@ class Playground {
     this.seedsWrong = element("p", { class: "cute-pg-wrong" });
     this.fields.set("seeds", { input: this.seeds, wrong: this.seedsWrong });
     this.results = element("div", { class: "cute-pg-results" });
-    const bar = element("div", { class: "cute-pg-row" }, this.runButton, this.stopButton, element("span", {}, this.seedsButton, " ", this.seeds), this.linkButton, this.progress, this.status);
+    const bar = element("div", { class: "cute-pg-row cute-pg-bar" }, this.runButton, this.stopButton, element("span", {}, this.seedsButton, " ", this.seeds), this.linkButton, this.progress, this.status);
     place.replaceChildren(
       element("div", { class: "cute-pg-row" }, labelled("Open", this.open), labelled("Or a file with PTX", this.upload), this.back),
       this.look, this.said, this.editor, this.textWrong, this.stale, this.form, bar, this.seedsWrong, this.results,
@@ -316,7 +319,7 @@ class Playground {
     input.addEventListener("change", async () => {
       const [file] = input.files;
       if (!file) return;
-      if (file.size > MOST_FILE) return this.wrong({ field: `${path}.file`, message: "the file has more than 64 MiB" });
+      if (file.size > MOST_FILE) return this.wrong({ field: `${path}.file`, message: "the file has more than 16 MiB" });
       const bytes = new Uint8Array(await file.arrayBuffer());
       let letters = "";
       for (let start = 0; start < bytes.length; start += 1 << 15) letters += String.fromCharCode(...bytes.subarray(start, start + (1 << 15)));
@@ -611,7 +614,7 @@ class Playground {
 
   /** A message in which each line number leads to its line of the text. */
   withLines(message) {
-    return message.split(/(\blines? \d+(?:, \d+)*(?: and \d+(?! more))?)/).flatMap((part, place) => (place % 2 ? part.split(/(\d+)/).map((word, at) => (at % 2 ? this.lineButton(+word) : word)) : [part]));
+    return message.split(LINES).flatMap((part, place) => (place % 2 ? part.split(LINE).map((word, at) => (at % 2 ? this.lineButton(+word) : word)) : [part]));
   }
 
   lineButton(line) {
@@ -655,6 +658,7 @@ class Playground {
     this.results.replaceChildren(...parts);
     this.mark([[answer.error?.line, "error"], ...notes.map((note) => [note.line, "warning"])]);
     this.say(answer.error ? `${answer.error.hazard ?? answer.error.kind}: the report is below.` : isRight ? "The kernel ran to its end." : "The kernel ran to its end, with a warning.");
+    if (this.results.getBoundingClientRect().top > innerHeight - 80) this.results.scrollIntoView();
     if (view) {
       const { name, state, model } = this.python.models.get(view.model_id);
       await globalThis.cutecourseMount.render(name, state, model, timeline);
@@ -692,6 +696,7 @@ class Playground {
 
   showSeeds({ agree, text }) {
     this.results.replaceChildren(element("h3", {}, agree ? "All seeds end alike" : "Seeds end differently"), element("pre", { tabindex: "0" }, ...this.withLines(text)));
+    if (this.results.getBoundingClientRect().top > innerHeight - 80) this.results.scrollIntoView();
     this.say("");
   }
 }
