@@ -144,6 +144,7 @@ def test_read__names_the_line_of_what_is_no_ptx(text, line, word):
         (1, {"same_as": "z"}, "arguments.1.same_as", "z"),
         (3, {"value": "many"}, "arguments.3.value", "many"),
         (3, {"value": "0.5"}, "arguments.3.value", ".u32"),
+        (3, {"value": "0x100000000"}, "arguments.3.value", "does not fit"),
     ],
 )
 def test_run__names_the_field_that_does_not_fit(place, fields, field, word):

@@ -112,7 +112,8 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
     role, unread = str(about["role"]).removesuffix(", never read"), str(about["role"]).endswith("never read")
     declared = about["declared"].split(".")[-1].partition("[")[0]
     array = {"kind": "array", "dtype": "f32", "shape": str(_ELEMENTS), "fill": "random", "seed": "0"}
-    number = {"kind": "number", "value": "1" if declared.startswith("f") else str(_ELEMENTS)}
+    is_large = about["bytes"] > 1 and not declared.startswith("f")
+    number = {"kind": "number", "value": str(_ELEMENTS) if is_large else "1"}
     if role == "tensor map":
         kinds, argument = ["map", "bytes"], {**array, **_TILE, "dtype": _sixteen_bits(text)}
         why = "a tensor map by its size and alignment; its values are a guess"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from cutecourse.dtypes import decode
 from cutecourse.emulator import HAZARDS, EmulatorError, LaunchResult, explore, launch
 from cutecourse.emulator.core.hazards import Note
+from cutecourse.emulator.errors import LaunchError
 from cutecourse.memory_report import MemoryReport, memory_report
 from cutecourse.playground.arguments import Array, FieldError, extents, make_arguments, whole
 from cutecourse.playground.form import LIMIT, read
@@ -57,12 +59,12 @@ class Playground:
             return {"ended": "refused", "error": {"message": str(error), "field": error.field, "line": None}}
         except EmulatorError as error:
             if not self.arrays or error.trace is None:
-                return {"ended": "refused", "error": _error(error)}
+                return {"ended": "refused", "error": _error(error, request)}
             self.end = f"{type(error).__name__}: {error.problem.splitlines()[0]}"
             report = memory_report(accesses, module)
             return {
                 "ended": "error",
-                "error": _error(error),
+                "error": _error(error, request),
                 "memory": _memory(report),
                 **self._left(recorder),
             }
@@ -94,7 +96,7 @@ class Playground:
         except FieldError as error:
             return {"ended": "refused", "error": {"message": str(error), "field": error.field, "line": None}}
         except EmulatorError as error:
-            return {"ended": "refused", "error": _error(error)}
+            return {"ended": "refused", "error": _error(error, request)}
         return {"ended": "ran", "agree": found.agree, "text": str(found)}
 
     def file(self, name: str) -> str:
@@ -154,14 +156,20 @@ def _hazards(text: str) -> dict[str, str]:
     return chosen
 
 
+_PARAMETER = re.compile(r"parameter (\S+) \(")
 _FIELDS = {"grid": "grid", "the grid": "grid", "block": "block", "cluster": "cluster", "a cluster": "cluster",
            "clusters": "cluster", "the kernel requires clusters": "cluster", "dynamic_smem": "dynamic_smem",
            "hazards": "hazards"}  # fmt: skip
 
 
-def _error(error: EmulatorError) -> dict[str, Any]:
+def _error(error: EmulatorError, request: Mapping[str, Any]) -> dict[str, Any]:
     hazard = getattr(type(error), "hazard", None)
     field = next((name for start, name in _FIELDS.items() if error.problem.startswith(start)), None)
+    if isinstance(error, LaunchError) and (named := _PARAMETER.match(error.problem)):
+        names = [
+            parameter["name"] for parameter in _form(request["text"], request.get("entry"))["parameters"]
+        ]
+        field = f"arguments.{names.index(named[1])}.value"
     return {
         "message": str(error),
         "field": field if error.line is None else None,

@@ -345,7 +345,8 @@ class Playground {
       found.input.setAttribute("aria-invalid", "true");
       found.wrong.textContent = message;
       found.input.closest("details")?.setAttribute("open", "");
-      found.input.focus();
+      found.input.focus({ preventScroll: true });
+      found.input.scrollIntoView({ block: "center" }); // the bar at the bottom must not hide it
     } else {
       this.text.setAttribute("aria-invalid", "true");
       this.textWrong.replaceChildren(...this.withLines(message));
@@ -591,7 +592,7 @@ class Playground {
       this.wrong({});
       if (!state.isRead) {
         const before = shape();
-        if (!await this.readNow()) return this.say("The text cannot be read.");
+        if (!await this.readNow()) return this.say("Nothing ran: see the message below the text.");
         if (shape() !== before) {
           this.results.replaceChildren();
           return this.say("The form is new. Check the arguments, then press Run.");
@@ -604,7 +605,7 @@ class Playground {
       this.mark([]);
       if (answer.ended === "refused") {
         this.wrong(answer.error);
-        this.say("Nothing ran.");
+        this.say(this.fields.has(answer.error.field) ? "Nothing ran: a field of the form does not fit." : "Nothing ran: see the message below the text.");
       } else if (ask === "explore") this.showSeeds(answer);
       else await this.showResults(answer, view);
     });
