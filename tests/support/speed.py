@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from cutecourse.emulator.core import scheduler
+from cutecourse.emulator.core.program import BasicBlock
 from cutecourse.emulator.instructions.bulk import pieces
 from cutecourse.emulator.instructions.tcgen05 import completion, linking, mma
 
@@ -12,7 +15,10 @@ __all__ = ["at_once", "one_by_one"]
 
 
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run each cluster by itself, look at each MMA by itself, and let each operation complete by itself."""
+    """Run each cluster and each instruction by itself, and let each operation complete by itself."""
+    monkeypatch.setattr(BasicBlock, "join_runs", lambda block: None)
+    door = importlib.import_module("cutecourse.emulator.launch")
+    monkeypatch.setattr(door, "_decoded", door._decoded.__wrapped__)
     monkeypatch.setattr(scheduler, "_COHORT_CLUSTERS", 1)
     monkeypatch.setattr(linking, "_EACH_FIRST", 1 << 60)
     monkeypatch.setattr(pieces, "_CUT_FIRST", 1 << 60)

@@ -21,6 +21,7 @@ from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.observer import Listeners
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.program import Gate, Program
+from cutecourse.emulator.core.rows import Rows
 from cutecourse.emulator.errors import EmulatorError, InvalidOperand
 
 __all__ = ["WAIT", "Bundle", "Cohort", "GateWait", "Split", "leave"]
@@ -116,7 +117,7 @@ class Cohort(Owner):
     def release(self) -> None:
         """Break the reference cycles of ended blocks, so that Python frees what they had."""
         for bundle in self.bundles:
-            bundle.rows.clear()
+            bundle.rows.release()
             bundle.forget_owned()
         self.shared = self.shared_written = np.zeros(0, dtype=np.uint8)
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
@@ -203,7 +204,7 @@ class Bundle(Owner):
         self.local_written = np.zeros_like(self.local)
         starts = (rank * n + np.arange(n, dtype=np.int64)) * cohort.shared_stride
         self.shared_base = np.ascontiguousarray(np.broadcast_to(starts[:, None], (n, WARP_SIZE)))
-        self.rows: dict[str, list[NDArray[Any]]] = {}
+        self.rows = Rows({}, {}, {})
         """The values that instructions read and write; made once the bundle knows its blocks."""
 
     def lanes(self, mask: Mask) -> NDArray[np.int64]:

@@ -236,6 +236,7 @@ class _Decoder:
             except EmulatorError as fault:
                 faults.append(fault)
         block.count = len(block.instructions)
+        block.join_runs()
 
     def _fork_on_guard(self, block: BasicBlock, site: Site) -> None:
         """Send the lanes whose guard is false past the next block."""
@@ -283,15 +284,15 @@ class _Decoder:
             if info.control:
                 block.control = step
             else:
-                block.steps.append(step)
+                block.add(step)
             return
         slot = site.read(Name(guard.line, guard.column, guard.name), "pred")
         if info.control:
             block.control = _guarded_control(step, slot, guard.negated) if site.convergence is None else step
         elif site.convergence is None:
-            block.steps.append(_guarded(step, slot, guard.negated))
+            block.add(_guarded(step, slot, guard.negated))
         else:
-            block.steps.append(step)
+            block.add(step)
 
     def _rank_blocks(self) -> None:
         program, blocks = self.program, self.program.blocks

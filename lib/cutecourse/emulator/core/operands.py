@@ -40,15 +40,21 @@ _WIDER_REGISTERS = {"ld", "ldu", "st", "cvt"}
 class AddressSource:
     """An address operand: `lanes(bundle)` gives each lane's address, uint32 or uint64, shape (n, 32)."""
 
-    __slots__ = ("constant", "lanes", "symbol")
+    __slots__ = ("constant", "distance", "lanes", "row", "symbol")
 
     def __init__(
         self,
         lanes: Callable[[Bundle], NDArray[Any]],
         symbol: Variable | None,
         constant: int | None,
+        row: int | None = None,
+        distance: int = 0,
     ) -> None:
         self.lanes = lanes
+        self.row = row
+        """The slot of the register of 64 bits in the brackets, or None."""
+        self.distance = distance
+        """The bytes from the register's address to this one."""
         self.symbol = symbol
         """The variable named in the brackets, or None."""
         self.constant = constant
@@ -92,14 +98,14 @@ class Operands:
         register = self.program.flat[callee.name].scope.lookup(name)
         assert isinstance(register, Register)
         kind = "pred" if register.bits == 1 else f"u{register.bits}"
-        return kind, self.program.rows.slot(kind, ("reg", *self.program.rows.register(callee.name, register)))
+        return kind, self.program.rows.register(callee.name, register)
 
     def local_offset(self, variable: Variable, function: str | None = None) -> int | None:
         """The offset in each thread of a local or parameter variable of a function (by default this one)."""
         return self.program.placement.local(function or self.function, variable)
 
-    def _row(self, register: Register) -> tuple[int, int]:
-        return self.program.rows.register(self.function, register)
+    def _row(self, register: Register, kind: str | None = None) -> int:
+        return self.program.rows.register(self.function, register, kind)
 
     def _known(self, kind: str, operand: Operand) -> None:
         """Refuse an operand whose width no row of registers has."""
@@ -141,9 +147,9 @@ class Operands:
     def _read_register(self, register: Register, kind: str) -> int:  # noqa: RET503 - its last call raises
         width = KINDS[kind][0]
         if register.bits == width:
-            return self.program.rows.slot(kind, ("reg", *self._row(register)))
+            return self._row(register, kind)
         if register.bits > width > 1 and self.instruction.opcode in _WIDER_REGISTERS:
-            return self.program.rows.slot(kind, ("part", *self._row(register), 0))
+            return self.program.rows.slot(kind, ("part", register.bits, self._row(register), 0))
         self.invalid(
             f"{register.name} is a register of type .{register.type}, but the instruction reads .{kind}"
         )
@@ -152,7 +158,9 @@ class Operands:
         """A register's parts, lowest first, as rows of a narrower kind: to read and to write."""
         row = self._row(register)
         count = register.bits // KINDS[kind][0]
-        return [self.program.rows.slot(kind, ("part", *row, position)) for position in range(count)]
+        return [
+            self.program.rows.slot(kind, ("part", register.bits, row, position)) for position in range(count)
+        ]
 
     def write(self, operand: Operand, kind: str) -> int:  # noqa: RET503 - its last call raises
         """The slot to which an operand is written as a kind; `_` gives a row that nobody reads."""
@@ -163,7 +171,7 @@ class Operands:
             found = self.scope.lookup(operand.text)
             if isinstance(found, Register):
                 if found.bits == KINDS[kind][0]:
-                    return self.program.rows.slot(kind, ("reg", *self._row(found)))
+                    return self._row(found, kind)
                 self.invalid(
                     f"{found.name} is a register of type .{found.type}, but the instruction writes .{kind}"
                 )
@@ -233,8 +241,9 @@ class Operands:
             self.invalid(f"{operand} is not an address: a variable or a register of 32 or 64 bits is needed")
         kind = f"u{found.bits}"
         slot = self._read_register(found, kind)
+        row = slot if found.bits == 64 else None
         if not operand.offset:
-            return AddressSource(lambda bundle: bundle.rows[kind][slot], None, None)
+            return AddressSource(lambda bundle: bundle.rows[kind][slot], None, None, row)
         distance = self.program.rows.slot(kind, ("const", operand.offset & ((1 << found.bits) - 1)))
 
         def lanes(bundle: Bundle) -> NDArray[Any]:
@@ -242,7 +251,7 @@ class Operands:
             found: NDArray[Any] = np.add(rows[slot], rows[distance])
             return found
 
-        return AddressSource(lanes, None, None)
+        return AddressSource(lanes, None, None, row, operand.offset)
 
     # --- errors -----------------------------------------------------------------------------------------
 

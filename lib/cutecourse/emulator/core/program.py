@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.placement import Placement
@@ -13,7 +13,7 @@ from cutecourse.emulator.core.rows import RowTable
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.syntax import Function, Instruction, Module
 
-__all__ = ["BasicBlock", "Control", "Gate", "Program", "Step"]
+__all__ = ["BasicBlock", "Control", "Gate", "Program", "Run", "Step"]
 
 Control = Callable[..., int]
 """`control(bundle, split, following)`: move or block the lanes of a split; returns the block they go to."""
@@ -31,12 +31,27 @@ class Gate:
     instruction: Instruction
 
 
+class Run(Protocol):
+    """Adjacent instructions that one step can run together."""
+
+    def then(self, other: Any) -> Run | None:
+        """The run of both, if another one can follow."""
+
+    def step(self) -> Step:
+        """The step that runs them."""
+
+
 @dataclass(eq=False, slots=True)
 class BasicBlock:
-    """Instructions that run one after another, and the control instruction that picks the next block."""
+    """Instructions that run one after another, and the control instruction that picks the next block.
+
+    A step runs one or several of the instructions.
+    """
 
     index: int
     steps: list[Step] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """For each step the number of instructions up to its end."""
     instructions: list[Instruction] = field(default_factory=list)
     """The instructions of the steps, then the control instruction if there is one."""
     control: Control | None = None
@@ -44,6 +59,28 @@ class BasicBlock:
     gate: Gate | None = None
     count: int = 0
     function: str = ""
+
+    def add(self, step: Step) -> None:
+        """Add the step of the instruction that was added last."""
+        self.steps.append(step)
+        self.ends.append(len(self.instructions))
+
+    def join_runs(self) -> None:
+        """Make one step of adjacent steps that run faster together: their attributes `run` say which do."""
+        steps, ends = self.steps, self.ends
+        runs: list[Run | None] = [getattr(step, "run", None) for step in steps]
+        self.steps, self.ends = [], []
+        first = 0
+        while first < len(steps):
+            run, stop = runs[first], first + 1
+            while run is not None and stop < len(steps) and (other := runs[stop]) is not None:
+                longer = run.then(other)
+                if longer is None:
+                    break
+                run, stop = longer, stop + 1
+            self.steps.append(steps[first] if run is None or stop == first + 1 else run.step())
+            self.ends.append(ends[stop - 1])
+            first = stop
 
 
 class Program(Owner):

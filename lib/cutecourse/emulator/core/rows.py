@@ -1,12 +1,14 @@
 """Rows: the arrays behind an instruction's slots. Registers, constants and special registers look alike.
 
-While a kernel is decoded, slots are handed out for each way of looking at a value (a *kind*); when a bundle
-of warps starts, each slot becomes an array of shape (n_warps, 32).
+While a kernel is decoded, slots are handed out: numbers of rows of a width. When a bundle of warps starts,
+the rows of a width become one array of shape (slots, n_warps, 32), which can be looked at as different kinds
+of numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from cutecourse.emulator.core.memory import POISON, RANK_SHIFT
 from cutecourse.emulator.errors import UnsupportedInstruction
 from cutecourse.ptx.scopes import Register
 
-__all__ = ["DYNAMIC", "RowTable"]
+__all__ = ["DYNAMIC", "RowTable", "Rows", "Selection"]
 
 DYNAMIC = frozenset(
     ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"]
@@ -25,34 +27,101 @@ DYNAMIC = frozenset(
     + [f"%pm{i}_64" for i in range(8)]
 )
 """Special registers whose value changes while a kernel runs."""
-_ALL_BITS = (1 << 64) - 1
 Recipe = tuple[Any, ...]
-"""Says how to make a row: ("reg", bits, index), ("const", bits), ("shared", offset), ("special", name), ...
+"""Says how to fill a row: ("reg", function, number), ("const", bits), ("shared", offset), ("special", name).
 
-("part", bits, index, position) is a part of a register that is wider than the kind; position 0 is lowest.
+("part", bits, slot, position) is a part of a row that is wider; position 0 is lowest.
 ("param", offset, bytes, signed) is a number among the kernel's parameters.
 """
+_MOST_OF = 0.75
+"""If a larger part of the rows is looked at as a kind, all of them are made: NumPy is faster then."""
+_NOBODYS = np.zeros(0)
+_FILLED = frozenset({"shared", "special", "param"})
+"""Rows whose values depend on the launch or on the bundle."""
+
+
+class Rows(dict[str, list[NDArray[Any]]]):
+    """The rows of one bundle: `rows[kind][slot]` has shape (n, 32), with a third axis for a packed kind."""
+
+    def __init__(
+        self,
+        storage: dict[int, NDArray[Any]],
+        seen: dict[str, set[int]],
+        parts: dict[int, list[tuple[int, Recipe]]],
+    ) -> None:
+        super().__init__()
+        self._storage = storage
+        self._seen = seen
+        self._parts = parts
+
+    def __missing__(self, kind: str) -> list[NDArray[Any]]:
+        """Make the rows of a kind on first use; few bundles look at their registers in all ways."""
+        rows, seen = self.all(kind), self._seen[kind]
+        if len(seen) > _MOST_OF * len(rows):
+            found = list(rows)
+        else:
+            found = list(repeat(_NOBODYS, len(rows)))
+            for slot in seen:
+                found[slot] = rows[slot]
+        self[kind] = found
+        bits, dtype, count = KINDS[kind]
+        for slot, (_, wide, of, position) in self._parts.get(bits, ()):
+            if slot in seen:
+                pieces = self._storage[wide][of].view(dtype).reshape(*rows.shape[1:3], -1)
+                first = position * count
+                found[slot] = pieces[..., first] if count == 1 else pieces[..., first : first + count]
+        return found
+
+    def all(self, kind: str) -> NDArray[Any]:
+        """All rows of a kind as one array, shape (slots, n, 32); slots of parts have no meaning in it."""
+        bits, dtype, count = KINDS[kind]
+        held = self._storage[bits].view(dtype)
+        return held.reshape(*held.shape[:2], -1, count) if count > 1 else held
+
+    def parts(self, kind: str, wide: int) -> NDArray[Any]:
+        """All rows of a wider width, cut into parts: shape (slots, n, 32, parts of a row)."""
+        held = self._storage[wide]
+        return held.view(KINDS[kind][1]).reshape(*held.shape, -1)
+
+    def release(self) -> None:
+        """Free the memory."""
+        self.clear()
+        self._storage = {}
 
 
 class RowTable:
     """The slots of one program, and the recipes for their rows."""
 
     def __init__(self) -> None:
-        self._count: dict[int, int] = {1: 0, 8: 0, 16: 0, 32: 0, 64: 0}
-        self._registers: dict[tuple[str, int], tuple[int, int]] = {}
-        self._recipes: dict[str, list[Recipe]] = {kind: [] for kind in KINDS}
-        self._slots: dict[tuple[str, Recipe], int] = {}
-        self._constants: dict[int, dict[tuple[str, int], NDArray[Any]]] = {}
-        """The rows of constants, by the number of warps in a bundle: all bundles share them."""
+        self._recipes: dict[int, list[Recipe]] = {1: [], 8: [], 16: [], 32: [], 64: []}
+        self._slots: dict[tuple[int, Recipe], int] = {}
+        self._seen: dict[str, set[int]] = {kind: set() for kind in KINDS}
+        """The slots that instructions look at as each kind."""
+        self._parts: dict[int, list[tuple[int, Recipe]]] = {}
+        self._made: tuple[dict[int, NDArray[Any]], list[tuple[int, int, Recipe]]] | None = None
 
     def slot(self, kind: str, recipe: Recipe) -> int:
-        """The slot of a recipe, the same each time it is asked for."""
-        key = (kind, recipe)
+        """The slot of a recipe, the same for all kinds of a width and each time it is asked for."""
+        bits = KINDS[kind][0]
+        key = (bits, recipe)
         found = self._slots.get(key)
         if found is None:
-            found = self._slots[key] = len(self._recipes[kind])
-            self._recipes[kind].append(recipe)
+            recipes = self._recipes[bits]
+            found = self._slots[key] = len(recipes)
+            recipes.append(recipe)
+            if recipe[0] == "part":
+                self._parts.setdefault(bits, []).append((found, recipe))
+        self._seen[kind].add(found)
         return found
+
+    def recipe(self, kind: str, slot: int) -> Recipe:
+        """The recipe of a slot."""
+        return self._recipes[KINDS[kind][0]][slot]
+
+    def holder(self, kind: str, slot: int) -> tuple[int, int]:
+        """Width and slot of the row whose memory a row has: of a part the wider row, else itself."""
+        what, *rest = self.recipe(kind, slot)
+        return (rest[0], rest[1]) if what == "part" else (KINDS[kind][0], slot)
 
     def constant(self, kind: str, bits: int) -> int:
         """The slot of a constant bit pattern."""
@@ -67,95 +136,95 @@ class RowTable:
             for recipe in recipes
         )
 
-    def register(self, function: str, register: Register) -> tuple[int, int]:
-        """Width and number of a register's storage; each function has registers of its own."""
-        key = (function, register.index)
-        found = self._registers.get(key)
-        if found is None:
-            bits = register.bits
-            if bits not in self._count:
-                raise UnsupportedInstruction(f"registers of {bits} bits ({register.name}) are not supported")
-            found = self._registers[key] = (bits, self._count[bits])
-            self._count[bits] += 1
-        return found
+    def register(self, function: str, register: Register, kind: str | None = None) -> int:
+        """The slot of a register that is looked at as a kind; each function has registers of its own."""
+        if kind is None:
+            kind = "pred" if register.bits == 1 else f"u{register.bits}"
+        if kind not in KINDS:
+            raise UnsupportedInstruction(
+                f"registers of {register.bits} bits ({register.name}) are not supported"
+            )
+        return self.slot(kind, ("reg", function, register.index))
 
     def make(
         self, n: int, rank: int, special: Callable[[str], NDArray[np.uint64]], parameters: bytes
-    ) -> dict[str, list[NDArray[Any]]]:
+    ) -> Rows:
         """The rows of one bundle: registers hold poison, constants and special registers their values.
 
         n           warps of the bundle; rank: the rank of its blocks in their clusters.
         special     gives the values of a special register, shape (n, 32).
         parameters  the bytes of the kernel's parameters.
         """
-        storage: dict[int, NDArray[Any]] = {}
-        for bits, count in self._count.items():
-            if bits == 1:
-                storage[1] = np.zeros((count, n, WARP_SIZE), dtype=np.bool_)
+        if self._made is None:
+            self._made = self._prepare()
+        initial, filled = self._made
+        storage = {}
+        for bits, values in initial.items():
+            storage[bits] = np.empty((len(values), n, WARP_SIZE), values.dtype)
+            storage[bits][...] = values
+        for bits, slot, recipe in filled:
+            row = storage[bits][slot]
+            mask = (1 << bits) - 1
+            if recipe[0] == "shared":
+                row[...] = ((rank << RANK_SHIFT) + recipe[1]) & mask
+            elif recipe[0] == "param":
+                _, start, n_bytes, signed = recipe
+                raw = parameters[start : start + n_bytes]
+                row[...] = int.from_bytes(raw, "little", signed=signed) & mask
             else:
-                poison = int.from_bytes(bytes([POISON]) * (bits // 8), "little")
-                storage[bits] = np.full((count, n, WARP_SIZE), poison, dtype=f"u{bits // 8}")
-        rows: dict[str, list[NDArray[Any]]] = {}
-        for kind, recipes in self._recipes.items():
-            if recipes:
-                bits, dtype, parts = KINDS[kind]
-                view = storage[bits] if bits == 1 else storage[bits].view(dtype)
-                if parts > 1:
-                    view = view.reshape(-1, n, WARP_SIZE, parts)
-                registers = list(view)
-                constants = self._constants.setdefault(n, {})
-                made = rows[kind] = []
-                for recipe in recipes:
-                    what = recipe[0]
-                    if what == "reg":
-                        row = registers[recipe[2]]
-                    elif what == "const":
-                        row = constants.get((kind, recipe[1]))
-                        if row is None:
-                            held = np.full((n, WARP_SIZE), recipe[1] & _ALL_BITS, dtype=np.uint64)
-                            row = constants[kind, recipe[1]] = _as_kind(held, kind)
-                            row.flags.writeable = False
-                    else:
-                        row = _make_row(n, rank, special, parameters, storage, kind, recipe)
-                    made.append(row)
-        return rows
+                row[...] = special(recipe[1])
+        return Rows(storage, self._seen, self._parts)
+
+    def _prepare(self) -> tuple[dict[int, NDArray[Any]], list[tuple[int, int, Recipe]]]:
+        """The rows' values at the start, by width, shape (slots, 1, 1); and width and slot of the others."""
+        initial = {}
+        filled = []
+        for bits, recipes in self._recipes.items():
+            poison = 0 if bits == 1 else int.from_bytes(bytes([POISON]) * (bits // 8), "little")
+            values = {"reg": poison}
+            held = [r[1] if r[0] == "const" else values.get(r[0], 0) for r in recipes]
+            mask = (1 << bits) - 1
+            dtype = np.bool_ if bits == 1 else f"u{bits // 8}"
+            initial[bits] = np.array([number & mask for number in held], dtype).reshape(-1, 1, 1)
+            filled += [
+                (bits, slot, recipe)
+                for slot, recipe in enumerate(recipes)
+                if recipe[0] in _FILLED and recipe[1] not in DYNAMIC
+            ]
+        return initial, filled
 
 
-def _make_row(
-    n: int,
-    rank: int,
-    special: Callable[[str], NDArray[np.uint64]],
-    parameters: bytes,
-    storage: dict[int, NDArray[Any]],
-    kind: str,
-    recipe: Recipe,
-) -> NDArray[Any]:
-    what = recipe[0]
-    _, dtype, parts = KINDS[kind]
-    shape = (n, WARP_SIZE)
-    if what == "part":
-        wide = storage[recipe[1]][recipe[2]]
-        pieces = wide.view(dtype).reshape(*shape, -1)
-        first = recipe[3] * parts
-        return pieces[..., first] if parts == 1 else pieces[..., first : first + parts]
-    if what in {"temporary", "sink"}:
-        return np.zeros(shape if parts == 1 else (*shape, parts), dtype=dtype)
-    if what == "param":
-        _, start, n_bytes, signed = recipe
-        number = int.from_bytes(parameters[start : start + n_bytes], "little", signed=signed)
-        held = np.full(shape, number & _ALL_BITS, dtype=np.uint64)
-    elif what == "shared":
-        held = np.full(shape, (rank << RANK_SHIFT) + recipe[1] & _ALL_BITS, dtype=np.uint64)
-    else:
-        name = recipe[1]
-        held = np.zeros(shape, dtype=np.uint64) if name in DYNAMIC else special(name)
-    return _as_kind(held, kind)
+class Selection:
+    """Several rows of a kind that is not packed, which one NumPy operation reads or writes at once."""
 
+    def __init__(self, table: RowTable, kind: str, slots: Sequence[int]) -> None:
+        self._kind = kind
+        self._slots = np.array(slots)
+        recipes = [table.recipe(kind, slot) for slot in slots]
+        self._wide: int | None = None
+        """The width of which all rows are parts, if they are."""
+        if all(recipe[0] == "part" for recipe in recipes) and len({recipe[1] for recipe in recipes}) == 1:
+            self._wide = recipes[0][1]
+            self._of, self._position = np.array([recipe[2:] for recipe in recipes]).T
+        self._mixed = self._wide is None and any(recipe[0] == "part" for recipe in recipes)
 
-def _as_kind(held: NDArray[np.uint64], kind: str) -> NDArray[Any]:
-    """The low bits of numbers, seen as a kind."""
-    bits, dtype, parts = KINDS[kind]
-    if bits == 1:
-        return held.astype(np.bool_)
-    raw = held.astype(f"u{bits // 8}").view(dtype)
-    return raw.reshape(*held.shape, parts) if parts > 1 else raw
+    def take(self, rows: Rows) -> NDArray[Any]:
+        """A copy of the rows, shape (rows, n, 32)."""
+        found: NDArray[Any]
+        if self._wide is not None:
+            found = rows.parts(self._kind, self._wide)[self._of, :, :, self._position]
+        elif self._mixed:
+            found = np.stack([rows[self._kind][slot] for slot in self._slots])
+        else:
+            found = rows.all(self._kind)[self._slots]
+        return found
+
+    def put(self, rows: Rows, values: NDArray[Any]) -> None:
+        """Write the rows; `values` has the shape that `take` returns."""
+        if self._wide is not None:
+            rows.parts(self._kind, self._wide)[self._of, :, :, self._position] = values
+        elif self._mixed:
+            for slot, held in zip(self._slots, values, strict=True):
+                rows[self._kind][slot][...] = held
+        else:
+            rows.all(self._kind)[self._slots] = values

@@ -307,8 +307,8 @@ class Scheduler:
     @staticmethod
     def _now(block: BasicBlock, left: int) -> str:
         position = max(0, len(block.steps) - left - 1)
-        if position < len(block.instructions):
-            found = block.instructions[position]
+        if position < len(block.ends):
+            found = block.instructions[block.ends[position] - 1]
             return f"while the emulator ran PTX line {found.line}: {found}"
         return f"while the emulator ran block {block.index} of {block.function}"
 

@@ -149,14 +149,7 @@ class Access:
         """Write words; `values` has the shape that `load` returns. If lanes collide, the last one wins."""
         parts = self.parts(bundle, address, mask, values)
         if len(parts) == 1:
-            part = parts[0]
-            if self.count == 1:
-                part.words[part.index] = values
-            else:
-                units = np.ascontiguousarray(values, dtype=part.words.dtype).view(self._unit)[..., 0]
-                part.words.view(self._unit)[:, 0][part.index] = units
-            if part.written is not None:
-                part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
+            self._put(parts[0], values)
             return
         position = np.zeros(bundle.n * WARP_SIZE, dtype=np.int64)
         active = bundle.lanes(mask)
@@ -166,6 +159,27 @@ class Access:
             part.words[part.index] = flat[position[part.lanes]]
             if part.written is not None:
                 part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
+
+    def store_inside(self, bundle: Bundle, address: NDArray[Any], values: NDArray[Any]) -> bool:
+        """Write words if all lie in the allocation that the access met last; else write nothing.
+
+        Shapes:   any number of addresses; `values` has a last axis for several words.
+        Returns:  True if it has written. Nothing is announced.
+        """
+        part = self._inside_last(bundle, address, None)
+        if part is None:
+            return False
+        self._put(part, values)
+        return True
+
+    def _put(self, part: Part, values: NDArray[Any]) -> None:
+        if self.count == 1:
+            part.words[part.index] = values
+        else:
+            units = np.ascontiguousarray(values, dtype=part.words.dtype).view(self._unit)[..., 0]
+            part.words.view(self._unit)[:, 0][part.index] = units
+        if part.written is not None:
+            part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
 
     def parts(
         self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any] | None = None

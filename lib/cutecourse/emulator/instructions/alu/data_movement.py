@@ -12,6 +12,7 @@ from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.instructions.runs import move
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Sink, Vector
 
@@ -41,21 +42,7 @@ def mov(site: Site) -> Step:
         return _unpack(site, word, bits)
     if isinstance(site.operand(1), Vector):
         return _pack(site, word, bits)
-    return _moves(word, [(site.destination(0, word), site.source(1, word))])
-
-
-def _moves(kind: str, pairs: list[tuple[int, int]]) -> Step:
-    """Copy rows: (target, source) of each."""
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows[kind]
-        for target, source in pairs:
-            if mask is None:
-                rows[target][...] = rows[source]
-            else:
-                np.copyto(rows[target], rows[source], where=mask)
-
-    return step
+    return move(site.program.rows, word, [(site.destination(0, word), site.source(1, word))])
 
 
 def _part(site: Site, bits: int, count: int) -> str:
@@ -73,9 +60,8 @@ def _unpack(site: Site, word: str, bits: int) -> Step:
     register = site.register(site.operand(1))
     if register is not None and register.bits == bits:
         pairs = zip(targets, site.part_slots(register, part), operand.items, strict=True)
-        return _moves(
-            part, [(target, source) for target, source, item in pairs if not isinstance(item, Sink)]
-        )
+        kept = [(target, source) for target, source, item in pairs if not isinstance(item, Sink)]
+        return move(site.program.rows, part, kept)
     source = site.source(1, word)
     dtype = KINDS[part][1]
 
@@ -95,7 +81,7 @@ def _pack(site: Site, word: str, bits: int) -> Step:
     sources = site.sources(1, part)
     register = site.register(site.operand(0))
     if register is not None and register.bits == bits:
-        return _moves(part, list(zip(site.part_slots(register, part), sources, strict=True)))
+        return move(site.program.rows, part, list(zip(site.part_slots(register, part), sources, strict=True)))
     target = site.destination(0, word)
     dtype, wide = KINDS[part][1], KINDS[word][1]
 

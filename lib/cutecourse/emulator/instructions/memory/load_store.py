@@ -21,6 +21,7 @@ from cutecourse.emulator.core.memory import (
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import AddressSource, Site
+from cutecourse.emulator.instructions import runs
 from cutecourse.emulator.memory.access import Access
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Vector
@@ -224,7 +225,7 @@ def st(site: Site) -> Step:
                 values = values[mask]
             access.store(bundle, lanes(bundle), mask, values)
 
-        return store
+        return runs.store(site.program.rows, access, address, word, sources, store)
 
     def store_vector(bundle: Bundle, mask: Mask) -> None:
         rows = bundle.rows[word]
@@ -233,7 +234,7 @@ def st(site: Site) -> Step:
             values[..., position] = rows[source]
         access.store(bundle, lanes(bundle), mask, values if mask is None else values[mask])
 
-    return store_vector
+    return runs.store(site.program.rows, access, address, word, sources, store_vector)
 
 
 @instruction("prefetch", "prefetchu", "applypriority", "discard")

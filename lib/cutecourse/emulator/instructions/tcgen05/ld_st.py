@@ -73,7 +73,8 @@ class _Access:
             site.invalid(f"with an offset of {split} columns both halves would store to the same cells")
         self.address = site.address(0 if stores else 1)
         index = (n_operands - 1) if stores else 0
-        self.registers = site.sources(index, "u32") if stores else site.destinations(index, "u32")
+        slots = site.sources(index, "u32") if stores else site.destinations(index, "u32")
+        self.registers = np.array(slots, dtype=np.int64)
         if len(self.registers) != self.n_registers:
             site.invalid(
                 f"{site.instruction.name} takes {self.n_registers} registers, and {len(self.registers)} are"
@@ -161,8 +162,8 @@ def ld(site: Site) -> Step:
 
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
-        rows = bundle.rows["u32"]
-        for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
+        registers = bundle.rows.all("u32")
+        for warp in bundle.clusters(mask):
             origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=False)
             written = memory.written[lane, column]
             if not written.all() and not written.any(axis=0).all():
@@ -179,8 +180,7 @@ def ld(site: Site) -> Step:
             values = memory.cells[lane, column]
             if access.packed:
                 values = (values[:, 0::2] & _HALF) | (values[:, 1::2] << np.uint32(16))
-            for slot, held in zip(access.registers, values.T, strict=True):
-                rows[slot][warp] = held
+            registers[access.registers, warp] = values.T
             memory.order.load(regions, origin)
             access.tell("tmem.load", origin, address, regions)
 
@@ -232,11 +232,11 @@ def st(site: Site) -> Step:
 
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
-        rows = bundle.rows["u32"]
+        registers = bundle.rows.all("u32")
         waiting = _stores(bundle)
-        for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
+        for warp in bundle.clusters(mask):
             origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=True)
-            values: NDArray[Any] = np.stack([rows[slot][warp] for slot in access.registers], axis=-1)
+            values: NDArray[Any] = registers[access.registers, warp].T
             if access.packed:
                 values = np.stack([values & _HALF, values >> np.uint32(16)], axis=-1).reshape(WARP_SIZE, -1)
             moving = [
@@ -269,7 +269,7 @@ def wait(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
         waiting = _stores(bundle)
-        for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
+        for warp in bundle.clusters(mask):
             if stores:
                 for store in waiting.pop(warp, ()):
                     store.complete()

@@ -1,0 +1,161 @@
+"""Runs of moves and of stores: adjacent instructions that one step executes together, because that is faster.
+
+Compilers unroll loops into such runs: a thread's words are packed, unpacked and stored at constant distances
+from one address. A run first makes all of its moves and then all of its stores. A move joins a run only if
+no earlier store of the run reads what it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import Mask
+from cutecourse.emulator.core.operands import AddressSource
+from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.rows import RowTable, Selection
+from cutecourse.emulator.memory.access import Access
+
+__all__ = ["Run", "move", "store"]
+
+_FEW = 4
+"""So many moves are faster one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A store of `sources`, rows of a kind, at a distance in bytes from the address in a row of 64 bits."""
+
+    access: Access
+    kind: str
+    base: int
+    distance: int
+    sources: tuple[int, ...]
+    step: Step
+
+    def fits(self, other: _Store) -> bool:
+        """True if the other store does the same at another distance."""
+        return (self.kind, self.base, len(self.sources)) == (other.kind, other.base, len(other.sources))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Moves, as (target, source) of a kind, and stores."""
+
+    table: RowTable
+    kind: str = ""
+    moves: tuple[tuple[int, int], ...] = ()
+    stores: tuple[_Store, ...] = ()
+
+    def then(self, other: Run) -> Run | None:
+        """The run of both, if the other one can follow."""
+        moves, stores = self.moves, self.stores
+        if other.moves:
+            if moves and other.kind != self.kind:
+                return None
+            written = {self._held_in(other.kind, target) for target, _ in other.moves}
+            if not written.isdisjoint(self._read()):
+                return None
+            # All sources of a run are read before its targets are written.
+            sources = dict(moves)
+            later = {target: sources.get(source, source) for target, source in other.moves}
+            moves = tuple((sources | later).items())
+        if other.stores:
+            if stores and not stores[0].fits(other.stores[0]):
+                return None
+            stores += other.stores
+        return Run(self.table, other.kind or self.kind, moves, stores)
+
+    def _held_in(self, kind: str, slot: int) -> tuple[int, int]:
+        """Width and slot of the row that holds a row or a part of one."""
+        return self.table.holder(kind, slot)
+
+    def _read(self) -> set[tuple[int, int]]:
+        """What the stores read."""
+        read = {self._held_in(one.kind, slot) for one in self.stores for slot in one.sources}
+        return read | {self._held_in("u64", one.base) for one in self.stores}
+
+    def step(self) -> Step:
+        """The step that executes the run."""
+        moves, stores = _moves(self.table, self.kind, self.moves), _stores(self.table, self.stores)
+        if not (self.moves and self.stores):
+            return moves if self.moves else stores
+
+        def step(bundle: Bundle, mask: Mask) -> None:
+            moves(bundle, mask)
+            stores(bundle, mask)
+
+        return step
+
+
+def move(table: RowTable, kind: str, pairs: Sequence[tuple[int, int]]) -> Step:
+    """Copy rows: (target, source) of each."""
+    step = _one_by_one(kind, pairs)
+    step.run = Run(table, kind, tuple(pairs))  # type: ignore[attr-defined]
+    return step
+
+
+def store(
+    table: RowTable, access: Access, address: AddressSource, kind: str, sources: Sequence[int], step: Step
+) -> Step:
+    """A store that may be part of a run, if it writes global memory at a distance from a row."""
+    if access.space == "global" and not access.flags and address.row is not None:
+        one = _Store(access, kind, address.row, address.distance, tuple(sources), step)
+        step.run = Run(table, stores=(one,))  # type: ignore[attr-defined]
+    return step
+
+
+def _one_by_one(kind: str, pairs: Sequence[tuple[int, int]]) -> Step:
+    def step(bundle: Bundle, mask: Mask) -> None:
+        rows = bundle.rows[kind]
+        for target, source in pairs:
+            if mask is None:
+                rows[target][...] = rows[source]
+            else:
+                np.copyto(rows[target], rows[source], where=mask)
+
+    return step
+
+
+def _moves(table: RowTable, kind: str, pairs: Sequence[tuple[int, int]]) -> Step:
+    """Copy rows at once."""
+    targets = Selection(table, kind, [target for target, _ in pairs])
+    sources = Selection(table, kind, [source for _, source in pairs])
+    swaps = not {target for target, _ in pairs}.isdisjoint(source for _, source in pairs)
+    if len(pairs) <= _FEW and not swaps:
+        return _one_by_one(kind, pairs)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        values = sources.take(bundle.rows)
+        if mask is not None:
+            values = np.where(mask, values, targets.take(bundle.rows))
+        targets.put(bundle.rows, values)
+
+    return step
+
+
+def _stores(table: RowTable, stores: Sequence[_Store]) -> Step:
+    """Store at once if all lanes write to the allocation that the first store has met last."""
+    if len(stores) < 2:
+        return stores[0].step if stores else _one_by_one("", ())
+    first = stores[0]
+    count = len(first.sources)
+    sources = Selection(table, first.kind, [slot for one in stores for slot in one.sources])
+    distances = np.array([one.distance % (1 << 64) for one in stores], dtype=np.uint64)[:, None, None]
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        if mask is None and not bundle.cohort.listeners.addressed:
+            addresses = bundle.rows["u64"][first.base] + distances
+            values: Any = sources.take(bundle.rows)
+            if count > 1:
+                values = values.reshape(len(stores), count, *values.shape[1:]).transpose(0, 2, 3, 1)
+            if first.access.store_inside(bundle, addresses, values):
+                return
+        for one in stores:
+            one.step(bundle, mask)
+
+    return step
