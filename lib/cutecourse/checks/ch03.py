@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cutecourse.checks.compare import on_many, returned, same_int, same_outputs, same_sequence
 from cutecourse.checks.registry import exercise
 from cutecourse.checks.result import WrongAnswer
+from cutecourse.checks.untouched import refuse_untouched
 from cutecourse.layout import Layout, make_layout, rank, size
 from cutecourse.memory_access import sectors_of_warp_store
 
@@ -295,8 +296,10 @@ def check_transpose(answer: object) -> str:
         source = np.arange(1, m * n + 1, dtype=np.float32).reshape(m, n)
         empty = np.full((n, m), -1, np.float32)
         inputs: dict[str, Any] = {"source": source, "result": empty}
+        launch = answer(m, n)
+        refuse_untouched(launch)
         same_outputs(
-            answer(m, n),
+            launch,
             inputs,
             {"result": np.ascontiguousarray(source.T)},
             emulator_first=True,

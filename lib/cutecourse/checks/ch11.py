@@ -303,7 +303,9 @@ def _check_receiver(answer: object) -> None:
     ],
 )
 def check_multiply(answer: object) -> str:
-    """MMAs and their commit from one thread."""
+    """MMAs and their commit from one thread: the launch of a kernel, or its text in PTX."""
+    if isinstance(answer, str):
+        answer = _of_text(answer)
     unelected = _unelected_commit(answer)
     try:
         _check_gemm(
@@ -336,8 +338,24 @@ def check_multiply(answer: object) -> str:
     return "The thread that issues the MMAs must also issue their commit. elect.sync gives the same thread both times."
 
 
+def _of_text(ptx: str) -> object:
+    from cutecourse.kernels import SpecError, hunt, twin, umma_tile
+
+    if ptx == twin(umma_tile.LAUNCH.with_text(hunt("11.6"))).ptx:
+        raise WrongAnswer(
+            "That is the text as it was: it does not contain the piece that you wanted to replace."
+        )
+    try:
+        return umma_tile.LAUNCH.with_text(ptx)
+    except SpecError as error:
+        raise WrongAnswer(f"The text cannot be used: {error}") from error
+
+
 def _unelected_commit(answer: object) -> bool:
-    """True where a tcgen05.commit has no elect.sync of its own behind the last tcgen05.mma."""
+    """True where a tcgen05.commit has no elect.sync of its own behind the last tcgen05.mma.
+
+    PTX written by hand may keep the elected thread in a predicate that guards both.
+    """
     from cutecourse import runtime
 
     try:
@@ -345,14 +363,22 @@ def _unelected_commit(answer: object) -> bool:
     except (CourseError, TypeError, AttributeError):
         return False  # the launch will say it
     elected = False
+    choices: set[str] = set()
     for line in ptx.splitlines():
         if "elect.sync" in line:
             elected = True
         elif "tcgen05.mma" in line:
             elected = False
-        elif "tcgen05.commit" in line and not elected:
+        elif "tcgen05.commit" in line and not elected and not _guard(line) & choices:
             return True
+        if match := re.search(r"elect\.sync\s+\S+\|(%\w+)", line):
+            choices.add(match[1])
     return False
+
+
+def _guard(line: str) -> set[str]:
+    match = re.match(r"\s*@(%\w+)", line)
+    return {match[1]} if match else set()
 
 
 _WAIT_BY_LUCK = (
