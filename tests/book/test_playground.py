@@ -108,6 +108,7 @@ def link(state: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def served(browser: Any, book: Path, serve: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
     with serve(book) as address, guarded_context(browser, viewport={"width": 1300, "height": 900}) as context:
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
         yield context, address
 
 
@@ -188,6 +189,27 @@ def test_file__fills_an_array(playground: Page) -> None:
     playground.field("source", "File").set_input_files(file)
     playground.press("Run").done()
     assert second_row(playground) == ["16", "232", "234", "236"]
+    playground.press("Copy link")
+    playground.root.get_by_text("The link is copied. Your files are not in it.").wait_for()
+
+
+def test_upload__takes_ptx_and_refuses_what_is_no_text(playground: Page) -> None:
+    upload = playground.root.get_by_label("Or a file with PTX")
+    before = playground.text.input_value()
+    upload.set_input_files({"name": "k.cubin", "mimeType": "", "buffer": b"\x7fELF\x00\xff"})
+    playground.root.get_by_text("k.cubin is not text. Give PTX, not a cubin.").wait_for()
+    assert playground.text.input_value() == before
+    upload.set_input_files({"name": "k.ptx", "mimeType": "", "buffer": EXAMPLES[0].text.encode()})
+    playground.done()
+    assert playground.field("n", "Value").input_value() == "1024"  # a guess: only examples know better
+    playground.field("a", "Filled with").select_option("ones")
+    playground.field("b", "Filled with").select_option("ones")
+    playground.field("n", "Value").fill("3")
+    playground.field("n", "Value").press("Control+Enter")
+    playground.done()
+    assert playground.results.locator("td.cute-pg-changed").count() == 3
+    playground.choose("yours:0")
+    assert playground.text.input_value() == before
 
 
 def test_seeds__are_compared(playground: Page) -> None:
@@ -236,7 +258,6 @@ def test_work__is_kept_over_a_reload(playground: Page) -> None:
 
 def test_link__carries_text_and_arguments_and_runs_nothing(playground: Page, served: tuple[Any, str]) -> None:
     context, address = served
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
     playground.choose("example:transpose")
     playground.field("source", "Filled with").select_option("ones")
     playground.press("Copy link")

@@ -70,7 +70,7 @@ def vector_add() -> dict[str, Any]:
 def test_read__says_what_the_text_fixes_and_marks_the_rest_as_a_guess():
     form = read(TEXT, "second")
     assert form["kernels"] == ["first", "second"]
-    assert form["launch"] == {"grid": "2", "block": "64", "cluster": "2", "dynamic_smem": "49152"}
+    assert form["launch"] == {"grid": "2", "block": "64", "cluster": "2", "dynamic_smem": str(226 << 10)}
     assert form["sources"]["block"] == "from .reqntid"
     assert form["sources"]["cluster"] == "from .reqnctapercluster"
     assert "guess" in form["sources"]["dynamic_smem"]
@@ -92,6 +92,22 @@ def test_read__says_what_the_text_fixes_and_marks_the_rest_as_a_guess():
     assert by_name["sums"]["argument"]["dtype"] == "f32"
     assert "ld.global.s16" in form["sources"]["arguments.1"]
     assert form["sources"]["arguments.5"] == "the kernel never reads it"
+
+
+def test_read__gives_a_tensor_map_the_rank_of_the_copies():
+    copy = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes [0], [0, {{}}], [0];"
+    text = TEXT.replace("    ret;", f"    // {copy.format(4)}\n    ret;")
+    argument = read(text, "second")["parameters"][0]["argument"]
+    assert (argument["shape"], argument["box"]) == ("1x1x64x64", "64,64,1,1")
+    assert read(TEXT, "second")["parameters"][0]["argument"]["box"] == "64,64"
+
+
+def test_read__a_pointer_may_be_declared_as_bytes():
+    text = VECTOR_ADD.replace(".param .u64 a", ".param .align 8 .b8 a[8]")
+    state = read(text)
+    assert state["parameters"][0]["kinds"] == ["array", "bytes"]
+    assert state["parameters"][0]["argument"]["dtype"] == "f32"
+    assert Playground().run(request({"text": text, **state}))["ended"] == "ran"
 
 
 def test_read__takes_the_first_kernel_where_the_named_one_is_not_there():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,8 @@ LIMIT = 200_000
 """Instructions that a launch in a browser may issue, unless the reader allows more."""
 
 _THREADS = 32
-_SHARED_BYTES = 48 << 10
+_SHARED_BYTES = {True: 226 << 10, False: 98 << 10}
+"""Dynamic and static shared memory of a guess, for targets from sm_90 on and for others."""
 _ELEMENTS = 1024
 _WRITES = ("st", "red", "atom", "multimem")
 
@@ -87,8 +89,11 @@ def _launch(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     else:
         block = [_THREADS]
         sources["block"] = "a guess"
-    dynamic = _SHARED_BYTES if needs["dynamic_shared_memory"] else 0
-    if dynamic:
+    dynamic = 0
+    if needs["dynamic_shared_memory"]:
+        digits = "".join(letter for letter in found["target"][0] if letter.isdecimal())
+        static = found["memory"].get("shared_static_bytes", 0)
+        dynamic = max(0, _SHARED_BYTES[int(digits or 0) >= 90] - static)
         sources["dynamic_smem"] = "a guess: the text does not say how many bytes"
     extents = _words(cluster or [1])
     return {
@@ -115,11 +120,13 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
     is_large = about["bytes"] > 1 and not declared.startswith("f")
     number = {"kind": "number", "value": str(_ELEMENTS) if is_large else "1"}
     if role == "tensor map":
-        kinds, argument = ["map", "bytes"], {**array, **_TILE, "dtype": _sixteen_bits(text)}
+        kinds, argument = ["map", "bytes"], {**array, **_tile(text), "dtype": _sixteen_bits(text)}
         why = "a tensor map by its size and alignment; its values are a guess"
     elif role == "pointer":
         dtype, fill, why = _uses(about["accesses"], text)
-        kinds, argument = ["array", "number"], {**array, "dtype": dtype, "fill": fill}
+        # A compiler may declare a pointer as 8 bytes.
+        kinds = ["array", "bytes" if "[" in about["declared"] else "number"]
+        argument = {**array, "dtype": dtype, "fill": fill}
     elif role == "struct":
         kinds, argument = ["bytes"], {"kind": "bytes", "value": "00" * about["bytes"]}
         why = f"{about['bytes']} bytes, such as a struct"
@@ -133,7 +140,13 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
     return {"name": about["name"], "declared": about["declared"], "kinds": kinds, "argument": argument}, why
 
 
-_TILE = {"kind": "map", "shape": "64x64", "box": "64,64", "swizzle": "none", "outside": "zeros"}
+def _tile(text: str) -> dict[str, str]:
+    """A tensor map of one tile, with as many dimensions as the text's tensor copies have."""
+    ranks = set(re.findall(r"\.tensor\.([1-5])d\b", text))
+    rank = int(ranks.pop()) if len(ranks) == 1 else 2
+    box = (["64", "64"] + ["1"] * 3)[:rank]
+    shape = "x".join(reversed(box))
+    return {"kind": "map", "shape": shape, "box": ",".join(box), "swizzle": "none", "outside": "zeros"}
 
 
 def _sixteen_bits(text: str) -> str:

@@ -147,7 +147,7 @@ class Playground {
     this.stale = element("div", { class: "cute-pg-row" }, "The form below does not yet belong to this text.", button("Read the kernel", () => this.read()));
     this.form = element("form", {});
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.run(); });
-    this.runButton = button("Run", () => this.run(), { class: "cute-pg-run", title: "Run the kernel on the emulator, in this browser" });
+    this.runButton = button("Run", () => this.run(), { class: "cute-pg-run", title: "Run the kernel on the emulator, in this browser (Control and Enter)" });
     this.stopButton = button("Stop", () => this.python.end(new Stopped()), { title: "End Python" });
     this.seeds = element("input", { value: "10", inputmode: "numeric", size: "3", "aria-label": "How many seeds" });
     this.seeds.addEventListener("input", () => this.wrong({}));
@@ -645,6 +645,7 @@ class Playground {
     const notes = answer.notes ?? [];
     const isRight = answer.ended === "ran" && !notes.some((note) => note.severity === "warning");
     if (answer.error) parts.push(this.report("error", `${answer.error.kind}: ${answer.error.message}`));
+    if (answer.error?.hazard === "endless") parts.push(element("p", {}, "If your kernel needs more instructions, raise the limit under “Seed, limit, severities”."));
     for (const note of notes.filter((one) => one.severity === "warning")) parts.push(this.report("warning", note.message));
     if (answer.record) parts.push(element("p", {}, isRight ? `No rule was broken. ${answer.record}` : answer.record));
     const minor = notes.filter((one) => one.severity !== "warning");
