@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from cutecourse.checks.pictures import grid
 from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec
 from cutecourse.layout import Layout
+from cutecourse.runtime import NoCompilerError
 
 
 @pytest.fixture
@@ -134,6 +137,32 @@ def test_check__tells_what_the_learners_code_raised_and_where(exercise: Any) -> 
     assert "ZeroDivisionError: division by zero" in result.message
     assert "in owner" in result.message
     assert "return m / 0" in result.message
+
+
+def test_check__says_that_it_checked_nothing_where_the_compiler_is_missing(exercise: Any) -> None:
+    def launches(answer: Any) -> None:
+        same_outputs(answer, {}, {})
+
+    exercise(launches)
+    missing = NoCompilerError("the CuTe DSL is not here", "cutlass")
+    spec = LaunchSpec(name="kernel", front="cutedsl", host=lambda: None, grid=1, block=32, params=())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cutecourse.runtime.run", MagicMock(side_effect=missing))
+        result = checks.check("99.1", spec)
+    assert result.status == "unchecked"
+    assert not result
+    assert repr(result).startswith("? 99.1 A title: not checked")
+    assert "nothing was checked" in result.message
+    assert "the CuTe DSL is not here" in result.message
+
+
+def test_check__knows_a_text_with_a_gap(exercise: Any) -> None:
+    exercise(lambda answer: "fine")
+    text = ".version 8.0\n.target sm_80\n    ...\n"
+    spec = LaunchSpec(name="kernel", front="ptx", ptx=text, entry="k", grid=1, block=32, params=())
+    for answer in (text, spec, dataclasses.replace(spec, ptx=...)):
+        assert checks.check("99.1", answer).status == "untouched"
+    assert checks.check("99.1", "// three dots ... in a comment")
 
 
 def test_check__raises_when_strict(exercise: Any, monkeypatch: pytest.MonkeyPatch) -> None:

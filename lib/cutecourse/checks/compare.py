@@ -250,7 +250,7 @@ def same_outputs(
     """Run a kernel's launch specification on this machine's device or the emulator, and compare its outputs.
 
     An error of the emulator or of a compiler is a wrong answer with that error's message, which names
-    line, block, warp and lane.
+    line, block, warp and lane. NoCompilerError passes through: nothing was checked.
 
     emulator_first  is for kernels that wait for barriers: a wrong one would hang a GPU, and the emulator says
                     what it waits for, so only what passed there runs elsewhere.
@@ -262,7 +262,7 @@ def same_outputs(
                     (offset, bytes).
     """
     from cutecourse.kernels.spec import LaunchSpec
-    from cutecourse.runtime import run
+    from cutecourse.runtime import NoCompilerError, run
 
     if not isinstance(spec, LaunchSpec):
         raise WrongAnswer(
@@ -274,6 +274,8 @@ def same_outputs(
         try:
             copies: dict[str, Any] = {name: array.copy() for name, array in inputs.items()}
             outcome = run(spec, device=device, names=names, **copies)
+        except NoCompilerError:
+            raise
         except CourseError as error:
             report = f"{type(error).__name__}: {error}"
             explained = next((words for part, words in (reports or {}).items() if _found(part, report)), None)

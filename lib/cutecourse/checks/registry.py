@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from cutecourse.errors import CourseError
 
 CheckFunction = Callable[[Any], str | None]
 
+UNCHECKED = (
+    "This answer needs a compiler that is not here, so nothing was checked. If the exercise has a cell for "
+    "PTX, solve it there. Otherwise take the notebook to a machine that has the compiler."
+)
 _PACKAGE_FOLDER = str(Path(__file__).resolve().parent.parent)
 
 
@@ -118,8 +123,15 @@ def _evaluate(found: _Exercise, answer: object) -> CheckResult:
             wrong.picture,
         )
     except Exception as error:  # noqa: BLE001 - whatever the learner's code raises is an answer to show
+        if _lacks_a_compiler(error):
+            return CheckResult(found.id, found.title, "unchecked", f"{UNCHECKED}\n{error}")
         return CheckResult(found.id, found.title, "raised", _describe(error))
     return CheckResult(found.id, found.title, "passed", message or "That is right.")
+
+
+def _lacks_a_compiler(error: Exception) -> bool:
+    errors = sys.modules.get("cutecourse.runtime.errors")  # unless it is loaded, nothing was compiled
+    return errors is not None and isinstance(error, errors.NoCompilerError)
 
 
 def _describe(error: Exception) -> str:

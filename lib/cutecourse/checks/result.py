@@ -12,20 +12,22 @@ from cutecourse.errors import CourseError
 
 _CODE = re.compile(r"`([^`\n]+)`")
 
-Status = Literal["passed", "untouched", "wrong", "raised"]
+Status = Literal["passed", "untouched", "wrong", "raised", "unchecked"]
 
 _HEADLINES: dict[Status, str] = {
     "passed": "passed",
     "untouched": "not started",
     "wrong": "not yet",
     "raised": "your code raised an error",
+    "unchecked": "not checked",
 }
-_MARKS: dict[Status, str] = {"passed": "✓", "untouched": "…", "wrong": "✗", "raised": "✗"}
+_MARKS: dict[Status, str] = {"passed": "✓", "untouched": "…", "wrong": "✗", "raised": "✗", "unchecked": "?"}
 _COLOURS: dict[Status, str] = {
     "passed": "#2e7d32",
     "untouched": "#757575",
     "wrong": "#c62828",
     "raised": "#c62828",
+    "unchecked": "#757575",
 }
 
 
