@@ -322,10 +322,36 @@ def test_answer__has_a_timeline_where_there_is_something_to_draw():
     drawn = answer(json.dumps({"ask": "run", **request(by_name["tma_load"].state())}))
     assert drawn.timeline is not None
     assert drawn._repr_mimebundle_()[0]["application/json"]["ended"] == "ran"
+    assert drawn.data["about_timeline"] == ""
     broken = answer(json.dumps({"ask": "run", **request(by_name["deadlock"].state())}))
     assert "no warp can go on" in broken.timeline.end
     plain = answer(json.dumps({"ask": "run", **request(by_name["vector_add"].state())}))
     assert plain.timeline is None
-    assert "nothing to draw" in plain.data["no_timeline"]
+    assert "nothing to draw" in plain.data["about_timeline"]
     assert answer(json.dumps({"ask": "file", "name": "c"})).data["base64"]
     assert answer(json.dumps({"ask": "read", "text": VECTOR_ADD})).data["entry"] == "vector_add"
+
+
+def test_answer__draws_the_end_of_a_launch_with_too_many_events():
+    text = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry polls()
+{
+    .reg .pred %done;
+    .shared .align 8 .b64 full;
+    mbarrier.init.shared::cta.b64 [full], 64;
+LOOP:
+    mbarrier.arrive.shared::cta.b64 _, [full];
+    mbarrier.test_wait.parity.shared::cta.b64 %done, [full], 0;
+    bra LOOP;
+}
+"""
+    asked = request({"text": text, **read(text)}, block="1", limit="6000")
+    drawn = answer(json.dumps({"ask": "run", **asked}))
+    assert (drawn.data["ended"], drawn.data["error"]["hazard"]) == ("error", "endless")
+    assert "the last, from instruction" in drawn.data["about_timeline"]
+    times = [event[2] for event in drawn.timeline.trace["events"]]
+    assert 1000 < len(times) <= 2100
+    assert max(times) > 5900

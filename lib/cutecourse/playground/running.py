@@ -58,9 +58,10 @@ class Playground:
         except FieldError as error:
             return {"ended": "refused", "error": {"message": str(error), "field": error.field, "line": None}}
         except EmulatorError as error:
-            if not self.arrays or error.trace is None:
+            if error.trace is None:  # the launch has not begun
                 return {"ended": "refused", "error": _error(error, request)}
-            self.end = f"{type(error).__name__}: {error.problem.splitlines()[0]}"
+            first = error.problem.splitlines()[0].partition(". ")[0].rstrip(".:")
+            self.end = f"{type(error).__name__}: {first}."
             report = memory_report(accesses, module)
             return {
                 "ended": "error",

@@ -10,7 +10,7 @@ import traitlets
 
 from cutecourse.errors import CourseError
 
-__all__ = ["Message", "PageWidget", "connect", "receive"]
+__all__ = ["Message", "PageWidget", "connect", "forget", "receive"]
 
 Message = dict[str, Any]
 """`{"id": ..., "state": {...}}`; the first one of a widget has `"widget"` as well, the name of its class."""
@@ -44,6 +44,12 @@ def receive(message: Message) -> None:
     widget = _shown.get(message["id"])
     if widget is not None:
         widget.take(message["state"])
+
+
+def forget(shown: object) -> None:
+    """Drop a widget that the page no longer shows, with its values."""
+    for name in [name for name, widget in _shown.items() if widget is shown]:
+        del _shown[name]
 
 
 class PageWidget(traitlets.HasTraits):

@@ -7,12 +7,16 @@ from typing import Any
 
 from cutecourse.playground import Playground, read
 from cutecourse.trace import Trace
-from cutecourse.widgets import BarrierTimeline
+from cutecourse.widgets import BarrierTimeline, page_widget
 from cutecourse.widgets.errors import WidgetError
 
 __all__ = ["Answer", "answer"]
 
 _playground = Playground()
+_drawn: list[BarrierTimeline] = []
+"""The timeline that the page shows."""
+_MOST_EVENTS = 2000
+"""Events of a long launch that are drawn: the last ones."""
 
 
 class Answer:
@@ -45,20 +49,36 @@ def answer(question: str) -> Answer:
         case "file":
             return Answer({"base64": _playground.file(asked["name"])})
     data = _playground.run(asked)
-    timeline, data["no_timeline"] = _timeline(_playground.trace, _playground.end)
+    while _drawn:
+        page_widget.forget(_drawn.pop())
+    timeline, data["about_timeline"] = _timeline(_playground.trace, _playground.end)
+    if timeline is not None:
+        _drawn.append(timeline)
     return Answer(data, timeline)
 
 
 def _timeline(trace: Trace | None, end: str) -> tuple[BarrierTimeline | None, str]:
-    """The timeline of a launch, or the reason why there is none."""
+    """The timeline of a launch, and what it leaves out; or the reason why there is none."""
     if trace is None or not trace.events:
         return (
             None,
             "The kernel has no barrier, no asynchronous copy and no wait, so there is nothing to draw.",
         )
-    for part in (trace, trace.where(cluster=0)):
+    count, last = len(trace.events), trace.events[-1]
+    start = trace.events[max(0, count - _MOST_EVENTS)].time
+    for part, left_out in (
+        (trace, ""),
+        (
+            trace.where(cluster=0),
+            "The launch has too many events to draw all. These are the first cluster's.",
+        ),
+        (
+            trace.where(time=range(start, last.time + 1)),
+            f"The launch has too many events to draw all. These are the last, from instruction {start} on.",
+        ),
+    ):
         try:
-            return BarrierTimeline(part, end=end), ""
+            return BarrierTimeline(part, end=end), left_out
         except WidgetError as error:
-            reason = str(error).partition(". ")[0]
-    return None, f"{reason}. A smaller grid or a shorter loop gives a timeline that can be drawn."
+            reason = str(error)
+    return None, reason

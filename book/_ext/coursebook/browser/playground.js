@@ -653,7 +653,7 @@ class Playground {
     if (answer.printed) parts.push(element("h3", {}, "Printed"), element("pre", {}, answer.printed));
     parts.push(...this.arrays(answer));
     const timeline = element("div", { class: "cc-mount" });
-    parts.push(element("h3", {}, "Timeline"), answer.no_timeline ? element("p", {}, answer.no_timeline) : timeline);
+    parts.push(element("h3", {}, "Timeline"), ...(answer.about_timeline ? [element("p", {}, answer.about_timeline)] : []), timeline);
     const { count, head, rows } = answer.events;
     if (count) parts.push(this.fold(`The ${count} events as a table`, false, this.table(head.map((words) => ({ words })), rows.map((row) => row.map((words) => ({ words }))))));
     parts.push(element("h3", {}, "Memory report"), ...this.memory(answer.memory));
@@ -661,6 +661,8 @@ class Playground {
     this.mark([[answer.error?.line, "error"], ...notes.map((note) => [note.line, "warning"])]);
     this.say(answer.error ? `${answer.error.hazard ?? answer.error.kind}: the report is below.` : isRight ? "The kernel ran to its end." : "The kernel ran to its end, with a warning.");
     if (this.results.getBoundingClientRect().top > innerHeight - 80) this.results.scrollIntoView();
+    this.python.models.delete(this.drawn);
+    this.drawn = view?.model_id;
     if (view) {
       const { name, state, model } = this.python.models.get(view.model_id);
       await globalThis.cutecourseMount.render(name, state, model, timeline);
