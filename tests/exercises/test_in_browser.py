@@ -1,0 +1,79 @@
+"""What a browser has is enough for the exercises: no compiler is there, and kernels are written in PTX."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from coursebook.browser.page_kernel import Kernel, cells_needed
+from nbformat import NotebookNode
+
+from cutecourse.checks import CheckResult, collecting
+from tools.exercises import exercises_in, learner_notebook, solution_notebook
+from tools.native_sweep import answers
+from tools.notebooks import code_cells
+from tools.paths import exercise_sources
+
+SOURCES = exercise_sources()
+WRONG = yaml.safe_load(Path(__file__).with_name("wrong_answers_in_ptx.yml").read_text(encoding="utf-8"))
+NOT_THERE = {"10.4": "hopper_clusters has no twin in PTX"}
+"""The exercises whose solutions a browser cannot check, and why."""
+_VERDICT = re.compile(r"^(\S) (\d\d\.\d+) ", re.MULTILINE)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
+def test_solutions__pass_where_no_compiler_is(source: Path) -> None:
+    shown = [
+        str(output.get("data", {}).get("text/plain", ""))
+        for answer in answers([cell.source for cell in code_cells(solution_notebook(source))])
+        for output in answer["outputs"]
+    ]
+    verdicts = [verdict for text in shown for verdict in _VERDICT.findall(text)]
+    passed = {exercise for mark, exercise in verdicts if mark == "✓"}
+    ids = {exercise.id for exercise in exercises_in(source)}
+    assert ids - passed == ids & NOT_THERE.keys()
+    for exercise in ids - passed:
+        assert ("?", exercise) in verdicts
+        assert NOT_THERE[exercise] in "\n".join(shown)
+
+
+def test_kernels_to_write__can_be_written_in_ptx() -> None:
+    for source in SOURCES:
+        cells = solution_notebook(source).cells
+        found = exercises_in(source)
+        asks = {one.id for one in found if "kernel-to-write" in cells[one.cell].metadata.get("tags", [])}
+        assert asks - {one.id for one in found if one.in_ptx} == set()
+
+
+def _in_ptx() -> list[tuple[Path, str]]:
+    return [(source, one.id) for source in SOURCES for one in exercises_in(source) if one.in_ptx]
+
+
+def _checked(notebook: NotebookNode, source: Path, exercise: str) -> CheckResult:
+    """The check of an exercise's answer in PTX, which runs with the cells alone that the page runs for it."""
+    [cell] = [one.cell for one in exercises_in(source) if one.id == exercise and one.in_ptx]
+    texts = [one.source for one in code_cells(notebook)]
+    number = sum(one.cell_type == "code" for one in notebook.cells[:cell])
+    kernel = Kernel({"__name__": "__main__"})
+    with collecting() as results:
+        for needed in (*cells_needed(texts, number), number):
+            kernel.run(texts[needed])
+    return results[-1]
+
+
+@pytest.mark.parametrize(("source", "exercise"), _in_ptx(), ids=lambda value: str(value)[-5:])
+def test_answer_in_ptx__is_checked(source: Path, exercise: str) -> None:
+    notebook = solution_notebook(source)
+    assert _checked(notebook, source, exercise), repr(_checked(notebook, source, exercise))
+    assert _checked(learner_notebook(source), source, exercise).status == "untouched"
+    [cell] = [one.cell for one in exercises_in(source) if one.id == exercise and one.in_ptx]
+    right = notebook.cells[cell].source
+    for old, new, message in WRONG[exercise]:
+        notebook.cells[cell].source = right.replace(old, new)
+        assert notebook.cells[cell].source != right
+        result = _checked(notebook, source, exercise)
+        assert result.status == "wrong", repr(result)
+        assert message in repr(result)
