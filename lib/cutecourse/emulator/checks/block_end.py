@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.kinds import any_true
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
@@ -34,7 +35,7 @@ class OpenPhases(Observer):
         if barriers is None:
             return
         gone = ~self.cohort.alive(bundle.rank) & mask.any(axis=1)
-        if not gone.any():
+        if not any_true(gone):
             return
         for (cluster, rank, _), barrier in list(barriers.live.items()):
             if rank == bundle.rank and gone[cluster] and barriers.holds(barrier):

@@ -32,7 +32,7 @@ from cutecourse.emulator.checks.race_operations import Operation, Operations
 from cutecourse.emulator.checks.race_plan import Plan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
 from cutecourse.emulator.core.bundle import Bundle, Cohort
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, warps_of
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, any_true, warps_of
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import NoBarrierError
@@ -87,7 +87,7 @@ class Races(Observer):
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Let those who wait at a barrier for warps that end learn what these knew."""
         rows = warps_of(mask) & ~warps_of(bundle.live)
-        if rows.any():
+        if any_true(rows):
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
@@ -121,7 +121,7 @@ class Races(Observer):
     def cluster_left(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Warps that have waited at it go on."""
         rows = warps_of(mask)
-        if rows.any():
+        if any_true(rows):
             self.clocks.leave("cluster", bundle, rows)
 
     def flagged(self, bundle: Bundle, mask: Mask) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort
-from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
@@ -23,7 +23,7 @@ class UnfinishedCopies(Observer):
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Report copies that no thread has waited for. Errors: UnfinishedCopy."""
         gone = ~self.cohort.alive(bundle.rank) & mask.any(axis=1)
-        if not gone.any():
+        if not any_true(gone):
             return
         for other in self.cohort.bundles:
             groups = other.owned(BulkGroups)

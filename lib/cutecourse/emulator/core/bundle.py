@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.kinds import CHUNK_TYPE, WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import CHUNK_TYPE, WARP_SIZE, Mask, warps_of
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.observer import Listeners
 from cutecourse.emulator.core.owner import Owner
@@ -135,7 +135,7 @@ class Cohort(Owner):
         found = self._alive.get(rank)
         if found is None:
             bundles = [bundle for bundle in self.bundles if bundle.rank == rank]
-            found = self._alive[rank] = np.any([bundle.live.any(axis=1) for bundle in bundles], axis=0)
+            found = self._alive[rank] = np.logical_or.reduce([warps_of(bundle.live) for bundle in bundles])
         return found
 
     def lanes_ended(self, rank: int) -> None:

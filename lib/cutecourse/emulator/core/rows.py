@@ -64,12 +64,13 @@ class Rows(dict[str, list[NDArray[Any]]]):
             for slot in seen:
                 found[slot] = rows[slot]
         self[kind] = found
-        bits, dtype, count = KINDS[kind]
+        bits, _, count = KINDS[kind]
+        pieces = {wide: self.parts(kind, wide) for wide in self._storage if wide > bits > 1}
         for slot, (_, wide, of, position) in self._parts.get(bits, ()):
             if slot in seen:
-                pieces = self._storage[wide][of].view(dtype).reshape(*rows.shape[1:3], -1)
                 first = position * count
-                found[slot] = pieces[..., first] if count == 1 else pieces[..., first : first + count]
+                part = first if count == 1 else slice(first, first + count)
+                found[slot] = pieces[wide][of, :, :, part]
         return found
 
     def all(self, kind: str) -> NDArray[Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
-from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.kinds import WARP_SIZE, all_true
 from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
@@ -158,7 +158,7 @@ class TensorMemory:
                 f"{what} uses {region}, but tensor memory has only {LANES} lanes and {COLUMNS} columns",
             )
         taken = self.taken[region.first : region.stop]
-        if not taken.all():
+        if not all_true(taken):
             column = region.first + int(np.argmin(taken))
             held = ", ".join(
                 f"{a.start}..{a.start + a.columns - 1}"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
-from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
+from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, any_true, put
 from cutecourse.emulator.core.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.program import Step
@@ -96,7 +96,7 @@ class _ClusterBarrier(Observer):
     def settle(self) -> None:
         """Complete the barrier where all threads that have not ended have arrived, and let go who waits."""
         done = (self.left == 0) & (self.came > 0)
-        if not done.any():
+        if not any_true(done):
             return
         for tell in self.cohort.listeners.cluster_completed:
             tell(done)
@@ -109,10 +109,10 @@ class _ClusterBarrier(Observer):
             mask = bundle.full if split.mask is None else split.mask
             reason = split.waiting
             go = mask & done[:, None]
-            if not go.any():
+            if not any_true(go):
                 self.waiting.append((bundle, split))
                 continue
-            if (mask & ~go).any():
+            if any_true(mask & ~go):
                 other = bundle.fork(split, ~go, split.at)
                 other.waiting = reason
                 self.waiting.append((bundle, other))
@@ -169,7 +169,7 @@ def cluster_arrive(site: Site) -> Step:
         barrier = _ClusterBarrier.of(bundle.cohort)
         mask = bundle.full if split.mask is None else split.mask
         again = mask & barrier.arrived[bundle.rank, bundle.warp]
-        if again.any():
+        if any_true(again):
             raise site.error(
                 BarrierError,
                 "the thread has already arrived at the cluster's barrier, and the barrier has not completed"
@@ -206,7 +206,7 @@ def cluster_wait(site: Site) -> Step:
         mask = bundle.full if split.mask is None else split.mask
         arrived_in = barrier.arrived_in[bundle.rank, bundle.warp]
         never = mask & (arrived_in < 0)
-        if never.any():
+        if any_true(never):
             raise site.error(
                 BarrierError,
                 "the thread waits at the cluster's barrier but has not arrived there."
@@ -221,10 +221,10 @@ def cluster_wait(site: Site) -> Step:
             tell(bundle, passed)
         _tell(bundle, passed, "cluster.wait", site.line, outcome="passed")
         _tell(bundle, blocked, "cluster.wait", site.line, outcome="blocked")
-        if not blocked.any():
+        if not any_true(blocked):
             return following
         asleep = split
-        if passed.any():
+        if any_true(passed):
             asleep = bundle.fork(split, blocked, split.at)
         asleep.waiting = _ClusterWait(site.line, following, barrier)
         barrier.waiting.append((bundle, asleep))

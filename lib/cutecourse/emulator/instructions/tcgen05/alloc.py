@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
-from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Program, Step
 from cutecourse.emulator.core.registry import instruction
@@ -82,7 +82,7 @@ def uniform_value(site: Site, bundle: Bundle, warp: int, row: NDArray[Any], what
     values = row.reshape(-1, WARP_SIZE)[warp]
     first = int(values[0])
     other = values != first
-    if other.any():
+    if any_true(other):
         lane = int(np.argmax(other))
         raise site.error(
             NonUniformOperand,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, all_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -166,7 +166,7 @@ def ld(site: Site) -> Step:
         for warp in bundle.clusters(mask):
             origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=False)
             written = memory.written[lane, column]
-            if not written.all() and not written.any(axis=0).all():
+            if not all_true(written) and not written.any(axis=0).all():
                 cell = int(np.argmin(written.any(axis=0)))
                 first = split_address(address)[1] + int(access.fragment.column[0, cell])
                 report(
