@@ -2,6 +2,7 @@
 
 python -m tools.live_sweep                 every page with cells, and the exercises' pages
 python -m tools.live_sweep 02 13a          these pages (02: its exercises as well); the other rows stay
+python -m tools.live_sweep --exercises     the exercises' pages alone
 python -m tools.live_sweep --output FILE   keep the result elsewhere
 
 Needs the built pages (`make book`) and Chromium. Every cell runs through the runner of its page; the cells of
@@ -178,6 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m tools.live_sweep", description="Run the pages in Chromium."
     )
     parser.add_argument("pages", nargs="*", help="pages, as `make record` names them; without any, all")
+    parser.add_argument("--exercises", action="store_true", help="run the exercises' pages alone")
     parser.add_argument("--html", type=Path, default=BOOK / "_build" / "html", help="the built pages")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the file that keeps the result")
     options = parser.parse_args(arguments)
@@ -189,7 +191,8 @@ def main(arguments: list[str] | None = None) -> int:
         "rows": before.get("rows", []),
         "exercises": before.get("exercises", []),
     }
-    asked = choose([*notebook_sources(), *exercise_sources()], options.pages)
+    pages = [] if options.exercises else notebook_sources()
+    asked = choose([*pages, *exercise_sources()], options.pages)
     with opened(options.html) as (browser, address):
         kept["browser"] = f"Chromium {browser.version}"
         for source in asked:

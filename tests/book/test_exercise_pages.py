@@ -119,6 +119,19 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
 
 
 @pytest.mark.browser
+def test_typing__keeps_the_indentation(page: Any) -> None:
+    write(page, 1, "")
+    page.keyboard.type("def f(m):\nif m:\nreturn 8 // 2")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Tab")
+    page.keyboard.type("return 2")
+    assert text(page, 1) == "def f(m):\n    if m:\n        return 8 // 2\n        return 2"
+    page.keyboard.press("Tab")  # behind code it leaves the cell
+    assert not page.evaluate("cutecourseBook.cells[1].code.contains(document.activeElement)")
+
+
+@pytest.mark.browser
 def test_bring_back__refuses_what_has_no_answer_for_this_page(page: Any) -> None:
     other = nbformat.writes(learner_notebook(SOURCES[1]))
     for name, content, why in (

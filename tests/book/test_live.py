@@ -140,9 +140,12 @@ def test_run__gives_the_recorded_output_of_a_kernel_and_says_where_it_ran(
     assert "mma_raw ran on the emulator, in this browser" in record.live.inner_text()
 
 
-def test_edit__runs_what_the_reader_wrote_and_reset_undoes_it(cell: Callable[[str], Cell]) -> None:
+def test_edit__runs_what_the_reader_wrote_and_reset_undoes_it(page: Any, cell: Callable[[str], Cell]) -> None:
     first = cell("the same as scalar fma")
-    first.write("for n in range(2):\n    print('mine', n)").run()
+    first.write("for n in range(2):\n    print('mine', n)")
+    page.keyboard.type(" # by hand / typed")
+    assert first.node.locator(".cell_input pre").inner_text().strip().endswith(" # by hand / typed")
+    first.run()
     assert first.live.inner_text().split("\n")[:2] == ["mine 0", "mine 1"]
     assert first.agrees == "other"
     assert "differs from the recorded one" in first.says

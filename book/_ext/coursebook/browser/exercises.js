@@ -3,7 +3,7 @@
 
 (() => {
 if (!globalThis.cutecourseRunner) return; // the page was opened from a file
-const { Book, Cell, element, told } = globalThis.cutecourseRunner;
+const { Book, Cell, element, textOf, told } = globalThis.cutecourseRunner;
 const INDENT = "    ";
 const CHECKS = /\bcheck\(\s*["'](\d\d\.\d+)["']/;
 
@@ -130,7 +130,7 @@ class ExerciseCell extends Cell {
     const before = document.createRange();
     before.selectNodeContents(this.code);
     before.setEnd(caret.focusNode, caret.focusOffset);
-    const line = before.toString().split("\n").at(-1);
+    const line = textOf(before.cloneContents()).split("\n").at(-1);
     const spaces = /^ */.exec(line)[0];
     if (event.key === "Tab" && spaces !== line) return;
     event.preventDefault();

@@ -143,6 +143,8 @@ class Cell {
     node.querySelector(".cell_input").after(this.bar);
     this.code.addEventListener("input", () => this.draw());
     this.code.addEventListener("keydown", (event) => {
+      // The theme takes "/" for its search wherever it does not know that somebody types.
+      if (this.code.isContentEditable && !event.ctrlKey && !event.metaKey) event.stopPropagation();
       if (event.key === "Enter" && (event.shiftKey || event.ctrlKey)) {
         event.preventDefault();
         book.run(this);
@@ -332,7 +334,7 @@ function start() {
   if (!location.protocol.startsWith("http")) return refuse();
   const told = JSON.parse(facts.textContent);
   // A page of exercises has its own kind of book, in `exercises.js`.
-  if (told.page) globalThis.cutecourseRunner = { Book, Cell, element, told };
+  if (told.page) globalThis.cutecourseRunner = { Book, Cell, element, textOf, told };
   else globalThis.cutecourseBook = new Book(told);
 }
 
