@@ -7,7 +7,7 @@ import functools
 import http.server
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,15 +45,32 @@ def is_local(url: str) -> bool:
     return parts.scheme in _LOCAL_SCHEMES or parts.hostname in _LOCAL_HOSTS
 
 
-class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    def __init__(self, *args: Any, cut: Collection[str], **options: Any) -> None:
+        self.cut = cut
+        super().__init__(*args, **options)
+
     def log_message(self, *args: Any) -> None:
         """Keep requests out of the tests' output."""
 
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        if not any(name in self.path for name in self.cut):
+            # A page may end a fetch.
+            with contextlib.suppress(ConnectionError):
+                super().copyfile(source, outputfile)
+            return
+        data = source.read()
+        outputfile.write(data[: len(data) // 2])
+        self.close_connection = True
+
 
 @contextlib.contextmanager
-def serve(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """Serve a folder on a free port of the loopback address and yield its URL (no slash at the end)."""
-    handler = functools.partial(_QuietHandler, directory=str(Path(folder).resolve()))
+def serve(folder: str | os.PathLike[str], *, cut: Collection[str] = ()) -> Iterator[str]:
+    """Serve a folder on a free port of the loopback address and yield its URL (no slash at the end).
+
+    cut   parts of addresses: answers to these break off halfway. It is looked at for each request.
+    """
+    handler = functools.partial(_Handler, directory=str(Path(folder).resolve()), cut=cut)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)

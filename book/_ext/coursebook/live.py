@@ -41,7 +41,7 @@ def course_files() -> Iterator[tuple[str, Path]]:
     for path in sorted((library / "cutecourse").rglob("*")):
         if path.is_file() and not _LEFT_OUT & set(path.parts):
             yield f"lib/{path.relative_to(library).as_posix()}", path
-    for name in ("page_kernel.py", "page_playground.py"):
+    for name in ("page_kernel.py", "page_library.py", "page_playground.py"):
         yield f"lib/{name}", HERE / name
     # The widgets' values. It is pure Python, so the browser gets the one that is installed here.
     for path in importlib.metadata.files("traitlets") or []:
@@ -67,7 +67,7 @@ def course_archive() -> bytes:
 def write_files(folder: Path) -> None:
     """Write what the browser fetches at the first click, with its licences.
 
-    `files.json` names the archives and counts the bytes.
+    `files.json` names the course's archive, counts the bytes, and has a digest of Python and its library.
     """
     folder.mkdir(parents=True, exist_ok=True)
     archive = course_archive()
@@ -86,7 +86,14 @@ def write_files(folder: Path) -> None:
     (folder / course).write_bytes(archive)
     # Modules come through `import`, whose bytes a page cannot count.
     counted = [path.stat().st_size for path in core if path.suffix != ".mjs"]
-    listing = {"course": course, "bytes": sum(counted) + len(archive)}
+    library = hashlib.sha256()
+    for name in ("pyodide.asm.wasm", "python_stdlib.zip"):
+        library.update((third_party.PYODIDE / name).read_bytes())
+    listing = {
+        "course": course,
+        "bytes": sum(counted) + len(archive),
+        "library": library.hexdigest()[:12],
+    }
     (folder / "files.json").write_text(json.dumps(listing), encoding="utf-8")
 
 

@@ -8,14 +8,20 @@ let needed = null;
 let memory = null; // the bytes that Python holds
 let receive = null;
 let tasks = Promise.resolve();
+let lastTask = 0; // when Python last had something to do
+const IDLE_MS = 2000;
 
 self.onmessage = ({ data }) => {
-  tasks = tasks.then(() => handle(data)).catch(fail); // Python itself may break, for lack of memory
+  tasks = tasks.then(() => handle(data)).catch(fail) // Python itself may break, for lack of memory
+    .then(() => { lastTask = performance.now(); });
 };
 
 async function handle(message) {
   if (message.start) {
-    await start(message.start);
+    await start(message.start).catch(async (error) => {
+      await forget(); // perhaps what was kept is what broke
+      throw error;
+    });
     postMessage({ ready: true });
   } else if (message.run) {
     const answer = JSON.parse(run(message.run.source));
@@ -30,28 +36,81 @@ function fail(error) {
   postMessage({ failed: String(error?.message ?? error) });
 }
 
-// Counts the bytes of every file, also of those that Pyodide fetches by itself.
-function countFetches(total) {
+// Of several fetches that break off, Pyodide waits for one.
+function stray(event) {
+  event.preventDefault();
+  fail(event.reason);
+}
+
+// Counts the bytes of every file, also of those that Pyodide fetches by itself. A fetch that breaks off ends the
+// start: Pyodide would go on without the package. Returns where to say how many bytes there are, and the standard
+// library if the browser has kept it.
+function watchFetches() {
   const fetched = self.fetch.bind(self);
+  const known = { total: Infinity, library: undefined };
   let bytes = 0;
   self.fetch = async (address, options) => {
-    const response = await fetched(address, options);
-    if (!response.ok) throw new Error(`${new URL(address, self.location.href).pathname} could not be fetched (${response.status})`);
+    const name = new URL(address, self.location.href).pathname.split("/").pop();
+    const lost = (error) => {
+      fail(new Error(`${name} could not be fetched (${error.message})`));
+      throw error;
+    };
+    const response = (name === LIBRARY && known.library) || await fetched(address, options).catch(lost);
+    if (!response.ok) lost(new Error(response.status));
     const count = new WritableStream({
       write(chunk) {
         bytes += chunk.byteLength;
-        postMessage({ progress: Math.min(1, bytes / total) });
+        postMessage({ progress: Math.min(1, bytes / known.total) });
       },
     });
-    response.clone().body.pipeTo(count).catch(() => {}); // whoever reads the response hears of the error
+    response.clone().body.pipeTo(count).catch(lost).catch(() => {});
     return response; // the browser's own, for which it keeps the compiled WebAssembly
   };
+  return known;
+}
+
+// ---- the standard library, compiled ----
+// It comes as source text, and Python would compile it at each start. So when Python has nothing to do, it compiles
+// what it has loaded, and the browser keeps the result for all pages of this place.
+
+const LIBRARY = "python_stdlib.zip";
+const KEPT = "cutecourse-python";
+
+// A browser may have no such store, or refuse it.
+const kept = async (key) => {
+  try {
+    return await (await caches.open(KEPT)).match(key);
+  } catch {
+    return undefined;
+  }
+};
+const forget = async () => {
+  try {
+    await caches.delete(KEPT);
+  } catch {
+    // there is nothing to forget
+  }
+};
+
+async function keepLibrary(key, steps) {
+  let step = {};
+  while (!step.value) {
+    await new Promise((done) => setTimeout(done, 20));
+    if (performance.now() - lastTask > IDLE_MS) step = steps.next();
+    if (step.done) return;
+  }
+  await forget(); // another version's
+  await (await caches.open(KEPT)).put(key, new Response(step.value.toJs()));
 }
 
 async function start(base) {
   const at = (name) => new URL(name, base).href;
+  self.addEventListener("unhandledrejection", stray);
+  const known = watchFetches();
   const files = await (await fetch(at("files.json"), { cache: "no-cache" })).json();
-  countFetches(files.bytes);
+  const key = at(`library-${files.library}`);
+  known.total = files.bytes;
+  known.library = await kept(key);
   const bytes = async (name) => (await fetch(at(name))).arrayBuffer();
   const archive = bytes(files.course);
   const { loadPyodide } = await import(at("pyodide.mjs"));
@@ -72,4 +131,6 @@ os.chdir("/course/notebooks")
   needed = page_kernel.cells_needed_as_json;
   memory = () => python._module.HEAPU8.byteLength;
   receive = kernel.receive_json;
+  self.removeEventListener("unhandledrejection", stray);
+  if (!known.library) keepLibrary(key, python.pyimport("page_library").compiled_library()).catch(() => {});
 }
