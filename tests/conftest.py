@@ -18,6 +18,7 @@ _REASONS = {
         f"{machine.MIN_COMPUTE_CAPABILITY[1]} or later on this machine "
         "('make test-gpu' runs these tests where there is one)"
     ),
+    "compilers": "no kernel compiler on this machine (they exist for Linux only)",
     "long": "it takes long: 'make test-all' runs it",
     "inputs": "its inputs have not changed since it passed: 'make test-all' runs it again",
     "browser": (
@@ -40,6 +41,8 @@ def _reason_to_leave_out(item: pytest.Item) -> str | None:
     """Why a test is not even made an item of this run, or None."""
     if item.get_closest_marker("gpu") and machine.find_gpu() is None and not machine.gpu_required():
         return _REASONS["gpu"]
+    if item.get_closest_marker("compilers") and not machine.has_compilers():
+        return _REASONS["compilers"]
     if machine.everything():
         return None
     if item.get_closest_marker("long"):

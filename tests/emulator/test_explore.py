@@ -203,6 +203,7 @@ def test_explore__compares_bits_types_and_shapes(one, other, agree):
     assert ("x[0] is 0.0 under seed 0 and -0.0 under seed 1" in str(found)) == bool(np.signbit(other).any())
 
 
+@pytest.mark.compilers
 def test_explore__notes_that_differ():
     noted = tile(umma_tile.LAUNCH)(0, None)
     assert noted.notes

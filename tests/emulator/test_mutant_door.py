@@ -76,6 +76,7 @@ def test_replace__is_held_to_the_reports_that_one_names(ask, expect, status, out
     assert found == status
 
 
+@pytest.mark.compilers
 def test_documents__name_sites_that_there_are(repository, capsys):
     text = (repository / "CONTRIBUTING.md").read_text() + (mutants.__doc__ or "")
     examples = re.findall(r"benchmarks\.mutants (--family [^#\n]*--line[^#\n]*)", text)

@@ -399,6 +399,7 @@ def arrays():
     }
 
 
+@pytest.mark.compilers
 def test_another_layout__of_tiles_that_threads_store():
     """Tiles that come through registers: a descriptor that leaves part of one out is seen as well."""
     spec = umma_tile.LAUNCH

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import cuda
-from numba.cuda import types
 
 from cutecourse import runtime
 from cutecourse.emulator import EmulatorError, LaunchResult, launch
@@ -19,6 +17,9 @@ from cutecourse.emulator.errors import AddressError, UnsupportedInstruction
 from cutecourse.kernels import umma_one
 from cutecourse.ptx import parse
 from cutecourse.ptx.sources import source_of
+
+cuda = pytest.importorskip("numba.cuda")
+types = pytest.importorskip("numba.cuda.types")
 
 MODULES = Path(__file__).parent / "modules"
 HEAD = ".version 8.8 .target sm_90a .address_size 64\n"
@@ -69,6 +70,7 @@ def test_numba__error_names_the_line_of_python() -> None:
     assert str(Path(__file__).parent) not in str(error)
 
 
+@pytest.mark.compilers
 def test_dsl__line_info_is_a_choice_of_compile() -> None:
     plain, informed = (str(runtime.compile(umma_one, line_info=choice).ptx) for choice in (False, True))
     assert ".loc" not in plain

@@ -209,6 +209,7 @@ def test_hazards__each_has_its_severity_and_every_error_its_class():
             assert issubclass(getattr(emulator.errors, hazard.error), emulator.EmulatorError)
 
 
+@pytest.mark.compilers
 @pytest.mark.parametrize("kernel", [umma_one, umma_two_sm_pipeline], ids=lambda k: k.__name__.split(".")[-1])
 def test_notes__of_a_kernel_as_the_dsl_has_it(kernel):
     """It runs clean; of what the document asks for only the fence behind the last wait is not there."""

@@ -74,6 +74,7 @@ def test_cute__atoms_and_layouts_of_the_cpp_headers(compiled, name):
     assert not [note for note in done.notes if note.severity != "note"]
 
 
+@pytest.mark.compilers
 @pytest.mark.parametrize(
     ("device", "seed"),
     [("emulator", seed) for seed in range(4)]

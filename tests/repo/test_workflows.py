@@ -57,6 +57,22 @@ def test_cpu_workflow__covers_the_supported_pythons(repository: Path) -> None:
     assert "bash .ci/run" in commands(workflow)
 
 
+def test_cpu_workflow__tries_other_systems_as_the_readme_installs_there(repository: Path) -> None:
+    job = read(repository, "cpu.yml")["jobs"]["systems"]
+    assert job["runs-on"] == "${{ matrix.system }}"
+    assert {name.partition("-")[0] for name in job["strategy"]["matrix"]["system"]} == {
+        "macos",
+        "windows",
+        "ubuntu",
+    }
+    run = commands({"jobs": {"systems": job}})
+    assert 'pip install -e ".[course,test]"' in run
+    assert 'pip install -e ".[course]"' in (repository / "README.md").read_text()
+    tests = [word for word in run.split() if word.startswith("tests/")]
+    assert "tests/notebooks/test_without_compilers.py" in tests
+    assert all((repository / path).exists() for path in tests)
+
+
 def test_cpu_workflow__tries_the_newest_compilers_once_a_week(repository: Path) -> None:
     workflow = read(repository, "cpu.yml")
     assert workflow[True]["schedule"]  # YAML reads `on` as a truth value

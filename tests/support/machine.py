@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -72,6 +73,11 @@ def find_chromium() -> Path | None:
         if found:
             return Path(found)
     return None
+
+
+def has_compilers() -> bool:
+    """Whether the packages that compile kernels are installed."""
+    return all(importlib.util.find_spec(name) for name in ("cutlass", "numba"))
 
 
 def find_program(name: str) -> Path | None:
