@@ -82,7 +82,8 @@ class Rows(dict[str, list[NDArray[Any]]]):
     def parts(self, kind: str, wide: int) -> NDArray[Any]:
         """All rows of a wider width, cut into parts: shape (slots, n, 32, parts of a row)."""
         held = self._storage[wide]
-        return held.view(KINDS[kind][1]).reshape(*held.shape, -1)
+        found = held.view(KINDS[kind][1])
+        return found.reshape(*held.shape, found.shape[-1] // held.shape[-1])  # also where there are no slots
 
     def release(self) -> None:
         """Free the memory."""
