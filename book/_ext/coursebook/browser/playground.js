@@ -354,7 +354,9 @@ class Playground {
     }
   }
 
+  // What is said stays: a clock that runs ends here.
   say(words) {
+    clearInterval(this.clock);
     this.status.textContent = words;
   }
 
@@ -536,19 +538,18 @@ class Playground {
     this.busy = true;
     this.enable();
     this.say("Fetching Python …");
-    let clock;
     try {
       await this.python.start();
       this.fetching = false;
       const since = Date.now();
       this.say(words);
-      clock = setInterval(() => this.say(`${words} ${Math.round((Date.now() - since) / 1000)} s`), 1000);
+      this.clock = setInterval(() => { this.status.textContent = `${words} ${Math.round((Date.now() - since) / 1000)} s`; }, 1000);
       return await act();
     } catch (error) {
       this.say(error instanceof Stopped ? "Stopped. Run starts Python again." : `${error.message}. Run tries again.`);
       return false;
     } finally {
-      clearInterval(clock);
+      clearInterval(this.clock);
       this.busy = this.fetching = false;
       this.enable();
     }
