@@ -37,6 +37,19 @@ SLOW = """
             if rank == 1:
                 cute.arch.inline_ptx("nanosleep.u32 4000;")"""
 
+BOUNDED = (
+    ("@cute.kernel\n", f"{WAIT}@cute.kernel\n"),
+    ("    mC: cute.Tensor,\n", "    mC: cute.Tensor,\n    gave_up: cute.Tensor,\n"),
+    ("mC: cute.Tensor):\n", "mC: cute.Tensor, gave_up: cute.Tensor):\n"),
+    ("mC, layout_a, layout_b)", "mC, gave_up, layout_a, layout_b)"),
+    ("cute.arch.mbarrier_wait(full + stage, turn % 2)", f"wait(full + stage, turn % 2, gave_up){SLOW}"),
+    (
+        "cute.arch.mbarrier_wait(empty + stage, turn % 2 ^ 1)",
+        "wait(empty + stage, turn % 2 ^ 1, gave_up)",
+    ),
+)
+"""What gives the kernel waits that end, and a slow CTA 1."""
+
 FAULTS = by_name(
     hopper_clusters,
     (
@@ -81,17 +94,7 @@ FAULTS = by_name(
 
 
 def _bounded(m: int, n: int, k: int, fault: Fault | None = None) -> LaunchSpec:
-    changes = [
-        ("@cute.kernel\n", f"{WAIT}@cute.kernel\n"),
-        ("    mC: cute.Tensor,\n", "    mC: cute.Tensor,\n    gave_up: cute.Tensor,\n"),
-        ("mC: cute.Tensor):\n", "mC: cute.Tensor, gave_up: cute.Tensor):\n"),
-        ("mC, layout_a, layout_b)", "mC, gave_up, layout_a, layout_b)"),
-        ("cute.arch.mbarrier_wait(full + stage, turn % 2)", f"wait(full + stage, turn % 2, gave_up){SLOW}"),
-        (
-            "cute.arch.mbarrier_wait(empty + stage, turn % 2 ^ 1)",
-            "wait(empty + stage, turn % 2 ^ 1, gave_up)",
-        ),
-    ]
+    changes = [*BOUNDED]
     if fault:
         changes.append((fault.right, fault.wrong))
     right = hopper_clusters.spec(m, n, k)

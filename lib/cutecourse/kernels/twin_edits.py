@@ -19,6 +19,8 @@ from cutecourse.kernels.files import SpecError, kernel_file
 __all__ = ["CHANGES", "FAULTS", "edited"]
 
 Edits = tuple[tuple[str, str], ...]
+Change = tuple[Edits, Edits]
+"""What is replaced in a kernel's file, and the edits of the twin for it."""
 
 _WGMMA_WAIT = "wgmma.wait_group.sync.aligned 0;"
 
@@ -47,6 +49,19 @@ FAULTS: Mapping[str, tuple[str, Mapping[str, Edits]]] = {
                 for stage in ("filled", "read")
             ),
             "one_group_too_many": (("cp.async.wait_group 1;", "cp.async.wait_group 2;"),),
+        },
+    ),
+    "hopper_clusters": (
+        "hopper_broken",
+        {
+            "released_early": (("wgmma.wait_group.sync.aligned 1;", "wgmma.wait_group.sync.aligned 2;"),),
+            "counts_one_warpgroup": (("[%full + 196640], 16;", "[%full + 196640], 8;"),),
+            "tells_its_own_cta": (("u32 %far, %at, %far;", "u32 %far, %at, %rank;"),),
+            "remote_arrive_forgotten": (
+                ("setp.lt.u32         %tells, %at, 2;", "setp.lt.u32         %tells, %at, 1;"),
+            ),
+            "starts_with_the_wrong_parity": (("xor.b32             %parity, %parity, 1;", ""),),
+            "expects_its_own_half": (("[%full], 49152;", "[%full], 32768;"),),
         },
     ),
     "wgmma_one": (
@@ -176,7 +191,65 @@ UNTIL_FREE:
 }
 """The faults of a kernel by name: the module that lists them, and each as edits of the twin."""
 
+BOUNDED: Mapping[str, Edits] = {
+    "hopper_clusters": (
+        (".param .u64 c)", ".param .u64 c, .param .u64 gave_up)"),
+        (".reg .f32 %c<128>;", ".reg .f32 %c<128>;\n    .reg .b32 %tries;\n    .reg .b64 %gave_up;"),
+        *(
+            (
+                f"""\
+UNTIL_{what}:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%full + {at}], %parity;
+    @!%done bra         UNTIL_{what};
+""",
+                f"""\
+    mov.u32             %tries, 1000;
+UNTIL_{what}:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%full + {at}], %parity;
+    @%done bra          IS_{what};
+    sub.u32             %tries, %tries, 1;
+    setp.ne.u32         %p, %tries, 0;
+    @%p bra             UNTIL_{what};
+    mov.u32             %at, %ctaid.x;                  // gave_up[CTA along M, CTA along N, warp] = 1
+    mov.u32             %block, %nctaid.y;
+    mul.lo.u32          %at, %at, %block;
+    mov.u32             %block, %ctaid.y;
+    add.u32             %at, %at, %block;
+    shr.u32             %block, %thread, 5;
+    mad.lo.u32          %at, %at, 12, %block;
+    mul.wide.u32        %offset, %at, 4;
+    ld.param.u64        %gave_up, [gave_up];
+    cvta.to.global.u64  %gave_up, %gave_up;
+    add.u64             %gave_up, %gave_up, %offset;
+    mov.u32             %at, 1;
+    st.global.u32       [%gave_up], %at;
+IS_{what}:
+{slow}""",
+            )
+            for what, at, slow in (
+                (
+                    "FULL",
+                    196608,
+                    """\
+    setp.eq.u32         %p, %rank, 1;
+    @%p nanosleep.u32   4000;
+""",
+                ),
+                ("EMPTY", 196640, ""),
+            )
+        ),
+    ),
+}
+"""The edits for what a module of faults does to its whole kernel (`BOUNDED` there): waits that end."""
+
 CHANGES: Mapping[str, tuple[tuple[str, str, Edits], ...]] = {
+    "hopper_roles": (
+        (
+            "CONSUMER_REGISTERS = 40, 232",
+            "CONSUMER_REGISTERS = 40, 240",
+            (("setmaxnreg.inc.sync.aligned.u32 232;", "setmaxnreg.inc.sync.aligned.u32 240;"),),
+        ),
+    ),
     "hopper_stages": (
         (
             "warpgroup.wait_group(1)",
@@ -264,15 +337,17 @@ def edited(name: str, changed: str, twin: str) -> str:
         return twin
     module, of_faults = FAULTS.get(name, (None, {}))
     faults = kernel_module(module).FAULTS if module else {}
-    known = [
-        *((faults[fault].right, faults[fault].wrong, edits) for fault, edits in of_faults.items()),
-        *CHANGES.get(name, ()),
+    known: list[Change] = [
+        *((((right, wrong),), edits) for right, wrong, edits in CHANGES.get(name, ())),
+        *((((faults[fault].right, faults[fault].wrong),), edits) for fault, edits in of_faults.items()),
     ]
-    possible = [change for change in known if change[1] in changed]
+    if name in BOUNDED:
+        known.insert(0, (kernel_module(module).BOUNDED, BOUNDED[name]))
+    possible = [change for change in known if any(wrong in changed for _, wrong in change[0])]
     for count in range(1, len(possible) + 1):
         for changes in itertools.combinations(possible, count):
             if _code(_replaced(original, changes)) == code:
-                for _, _, edits in changes:
+                for _, edits in changes:
                     twin = _with_edits(name, twin, edits)
                 return twin
     raise SpecError(
@@ -292,9 +367,10 @@ def _code(text: str) -> str:
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
-def _replaced(text: str, changes: tuple[tuple[str, str, Edits], ...]) -> str:
-    for right, wrong, _ in changes:
-        text = text.replace(right, wrong)
+def _replaced(text: str, changes: tuple[Change, ...]) -> str:
+    for replacements, _ in changes:
+        for right, wrong in replacements:
+            text = text.replace(right, wrong)
     return text
 
 
