@@ -83,14 +83,25 @@ ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
         hopper_clusters.spec(256, 256, 328, "bf16"),
         hopper_broken.right(),
     ],
-    "hopper_last": lambda: [hopper_last.spec(200, 264, 200, sms=4)],
-    "hopper_one": lambda: [hopper_one.spec(200, 136, 72), hopper_one.spec(2, 8, 8)],
+    "hopper_last": lambda: [
+        hopper_last.spec(200, 264, 200, sms=4),
+        hopper_last.spec(256, 256, 136, "bf16", sms=2),
+    ],
+    "hopper_one": lambda: [
+        hopper_one.spec(200, 136, 72),
+        hopper_one.spec(2, 8, 8),
+        hopper_one.spec(128, 128, 72, "bf16"),
+    ],
     "hopper_roles": lambda: [
         hopper_roles.spec(200, 264, 200),
         hopper_roles.spec(2, 8, 8),
         hopper_roles.spec(128, 256, 328, "bf16"),
     ],
-    "hopper_stages": lambda: [hopper_stages.spec(200, 136, 72), hopper_stages.spec(128, 128, 576)],
+    "hopper_stages": lambda: [
+        hopper_stages.spec(200, 136, 72),
+        hopper_stages.spec(128, 128, 576),
+        hopper_stages.spec(128, 128, 136, "bf16"),
+    ],
     "micro_gemm_swizzled": lambda: [micro_gemm_swizzled.PLAIN],
     "mma_stamp_permuted": lambda: [mma_stamp_permuted.spec(name) for name in ("none", "size", "vector")],
     "tma_pipeline": lambda: [tma_pipeline.pipeline_spec(128, 200)],
