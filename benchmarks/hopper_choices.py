@@ -27,7 +27,7 @@ from benchmarks.results_file import result_path, write_result
 from cutecourse import runtime
 from cutecourse.kernels import hopper_last
 from cutecourse.kernels.hopper_last import How
-from cutecourse.kernels.spec import LaunchSpec, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, TensorMapSpec
 from cutecourse.tma.encoding import L2Promotion
 from tools.facts import of_this_machine
 
@@ -57,10 +57,10 @@ class Trial:
         spec = replace(hopper_last.spec(*self.mnk, how=self.how), programmatic=self.programmatic)
         maps = []
         for param in spec.params:
-            assert isinstance(param, TensorMap)
+            assert isinstance(param, TensorMapSpec)
             assert param.stride is not None
             encoding = replace(param.encoding, l2_promotion=self.promotion)
-            maps.append(TensorMap.encoded(param.name, param.dtype, param.shape, param.stride, encoding))
+            maps.append(TensorMapSpec.encoded(param.name, param.dtype, param.shape, param.stride, encoding))
         return replace(spec, params=tuple(maps))
 
     @property

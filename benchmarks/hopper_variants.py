@@ -27,7 +27,7 @@ from benchmarks.gemm_ladder import Size, matrices
 from benchmarks.launching import Built, Loaded, alternating, compiled
 from benchmarks.power import sustain
 from cutecourse.kernels.files import KernelFile
-from cutecourse.kernels.spec import LaunchSpec, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, TensorMapSpec
 from cutecourse.layout import parse
 from cutecourse.runtime.tensor_map import driver_tensor_map
 from cutecourse.tma.encoding import L2Promotion
@@ -100,10 +100,10 @@ class Variant:
 
         def mapped(
             name: str, extents: tuple[int, int], box: tuple[int, int], multicast: int = 1
-        ) -> TensorMap:
+        ) -> TensorMapSpec:
             bits = {64: 3, 32: 2, 16: 1}.get(box[1], 0)
             layout = parse(f"S<{bits},4,3> o 0 o ({box[0]},{box[1]}):({box[1]},1)")
-            return TensorMap(
+            return TensorMapSpec(
                 name,
                 dtype,
                 extents,
@@ -208,7 +208,7 @@ def launcher(variant: Variant, built: Built, mnk: Size, sets: list[Any]) -> tupl
         [
             driver_tensor_map(replace(param.encoding, l2_promotion=variant.promotion), tensor.data_ptr())
             for param, tensor in zip(variant.spec(mnk).params, tensors, strict=True)
-            if isinstance(param, TensorMap)
+            if isinstance(param, TensorMapSpec)
         ]
         for tensors in sets
     ]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse import runtime
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.runtime.gpu import launch_attributes, parameter_block
 
 __all__ = ["Built", "Loaded", "alternating", "assembled", "compiled", "parameters"]
@@ -85,7 +85,7 @@ def parameters(
     """The values of a launch, in the parameters' order: pointers, tensor maps of them, and numbers."""
     values: list[int | np.generic | bytes] = []
     for param in spec.params:
-        if isinstance(param, TensorMap):
+        if isinstance(param, TensorMapSpec):
             values.append(runtime.driver_tensor_map(param.encoding, addresses[param.argument]))
         elif isinstance(param, Tensor):
             values.append(addresses[param.argument])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 __all__ = [
@@ -337,7 +337,9 @@ def loads_spec(method: Method, *, stages: int, tiles: int, blocks: int, cluster:
         cluster=cluster,
         dynamic_smem=stages * TILE_BYTES,
         params=(
-            TensorMap.encoded("map", "u32", shape, (ROW_WORDS, 1), encoding(method, tiles), array="matrix"),
+            TensorMapSpec.encoded(
+                "map", "u32", shape, (ROW_WORDS, 1), encoding(method, tiles), array="matrix"
+            ),
             Tensor("matrix", "u32", shape, (ROW_WORDS, 1)),
             Tensor("sums", "u32", blocks),
             *(Scalar(name, "u32") for name in ("count", "workers", "last_tile", "words")),

@@ -16,7 +16,7 @@ from cutlass import cute
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
 from cutlass.memory import SmemAllocator
 
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 MMA = (64, 128, 16)
@@ -138,8 +138,8 @@ def gemm_spec(m: int, n: int, k: int) -> LaunchSpec:
         block=(THREADS, 1, 1),
         dynamic_smem=STAGES * (TILE[0] + TILE[1]) * TILE[2] * 2 + 2 * STAGES * 8,
         params=(
-            TensorMap("a", "f16", (m, k), (k, 1), smem_layout=layout, cta_tiler=(TILE[0], TILE[2])),
-            TensorMap("b", "f16", (n, k), (k, 1), smem_layout=layout, cta_tiler=(TILE[1], TILE[2])),
+            TensorMapSpec("a", "f16", (m, k), (k, 1), smem_layout=layout, cta_tiler=(TILE[0], TILE[2])),
+            TensorMapSpec("b", "f16", (n, k), (k, 1), smem_layout=layout, cta_tiler=(TILE[1], TILE[2])),
             Tensor("c", "f32", (m, n), (n, 1)),
         ),
         target="sm_90a",

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.mutation.rule import Kernel
 from cutecourse import runtime
 from cutecourse.dtypes import decode, dtype, encode
-from cutecourse.kernels import LaunchSpec, Scalar, Tensor, TensorMap
+from cutecourse.kernels import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 _HERE = Path(__file__).parent / "kernels"
@@ -215,7 +215,7 @@ def _reduction() -> Family:
     spec = _own(
         "tensor_reduce",
         "sm_90",
-        (Tensor("a", "s32", (128, 32)), TensorMap.encoded("b", "s32", (128, 32), (32, 1), encoding)),
+        (Tensor("a", "s32", (128, 32)), TensorMapSpec.encoded("b", "s32", (128, 32), (32, 1), encoding)),
         grid=(4, 1, 1),
         block=(128, 1, 1),
     )
@@ -228,7 +228,7 @@ def _stencil() -> Family:
     spec = _own(
         "stencil",
         "sm_90",
-        (TensorMap.encoded("a", "u32", (32, 32), (32, 1), encoding), Tensor("b", "u32", (32, 32))),
+        (TensorMapSpec.encoded("a", "u32", (32, 32), (32, 1), encoding), Tensor("b", "u32", (32, 32))),
         block=(128, 1, 1),
     )
     around = np.pad(a, ((1, 1), (0, 0)))
@@ -243,7 +243,7 @@ def _tmem_operand() -> Family:
         "sm_100a",
         (
             Tensor("a", "f16", (128, 16)),
-            TensorMap.encoded("b", "f16", (64, 16), (16, 1), encoding),
+            TensorMapSpec.encoded("b", "f16", (64, 16), (16, 1), encoding),
             Tensor("c", "f32", (128, 64)),
         ),
         block=(128, 1, 1),

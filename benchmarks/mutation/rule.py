@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cutecourse.kernels import LaunchSpec, TensorMap
+from cutecourse.kernels import LaunchSpec, TensorMapSpec
 
 Place = re.Match[str]
 
@@ -33,9 +33,13 @@ class Kernel:
         return re.sub(r"//[^\n]*", lambda comment: " " * len(comment[0]), self.text)
 
     @property
-    def maps(self) -> tuple[TensorMap, ...]:
+    def maps(self) -> tuple[TensorMapSpec, ...]:
         """The launch's tensor maps."""
-        return tuple(param for param in self.spec.params if isinstance(param, TensorMap)) if self.spec else ()
+        return (
+            tuple(param for param in self.spec.params if isinstance(param, TensorMapSpec))
+            if self.spec
+            else ()
+        )
 
     @property
     def warps(self) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cutecourse.kernels.chapters import CHAPTERS, kernel_module
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 from cutecourse.runtime import compile as compile_kernel
 
@@ -87,7 +87,7 @@ def test_specification__has_the_kernels_parameters_in_order(facts, name):
     arguments = {argument: f"%arg{index}" for index, argument in enumerate(spec.arguments)}
     assert [param["of"] for param in fact["parameters"]] == [arguments[p.argument] for p in spec.params]
     for param, found in zip(spec.params, fact["parameters"], strict=True):
-        if isinstance(param, TensorMap):
+        if isinstance(param, TensorMapSpec):
             assert found["type"].startswith("!cute_nvgpu.atom.non_exec_tiled_tma_")
             if param.fixed is None:  # a map whose fields are given has no layouts to compare
                 assert found["num_multicast"] == param.num_multicast
@@ -106,11 +106,11 @@ def test_specification__has_the_parameters_of_the_ptx(name):
     entry = re.search(r"\.entry \w+\((.*?)\)", compile_kernel(spec).ptx, re.DOTALL)
     found = re.findall(r"\.param (?:\.align (\d+) )?\.(\w+) \w+(?:\[(\d+)\])?", entry[1])
     assert [size(kind, count) for _, kind, count in found] == [
-        128 if isinstance(p, TensorMap) else 8 if isinstance(p, Tensor) else p.dtype.bits // 8
+        128 if isinstance(p, TensorMapSpec) else 8 if isinstance(p, Tensor) else p.dtype.bits // 8
         for p in spec.params
     ]
     for param, (align, _, _) in zip(spec.params, found, strict=True):
-        if isinstance(param, TensorMap):
+        if isinstance(param, TensorMapSpec):
             assert int(align) % 64 == 0
 
 

@@ -8,7 +8,7 @@ from cutecourse.kernels.spec import (
     Scalar,
     SpecError,
     Tensor,
-    TensorMap,
+    TensorMapSpec,
     compute_capability_of,
     runs_on,
 )
@@ -78,7 +78,7 @@ LINE = TensorMapEncoding("f32", dims=(128,), strides_bytes=(), box=(32,))
 
 
 def line(name, *, dtype="f32", extent=128, array=None):
-    return TensorMap.encoded(name, dtype, extent, 1, LINE, array=array)
+    return TensorMapSpec.encoded(name, dtype, extent, 1, LINE, array=array)
 
 
 def test_arguments__are_each_array_and_number_once_in_the_parameters_order():
@@ -86,7 +86,12 @@ def test_arguments__are_each_array_and_number_once_in_the_parameters_order():
         params=(line("load", array="x"), Scalar("n", "s32"), Tensor("y", "f32", 4), line("x"), line("z"))
     )
     assert list(whole.arguments) == ["x", "n", "y", "z"]
-    assert [type(param) for param in whole.arguments.values()] == [TensorMap, Scalar, Tensor, TensorMap]
+    assert [type(param) for param in whole.arguments.values()] == [
+        TensorMapSpec,
+        Scalar,
+        Tensor,
+        TensorMapSpec,
+    ]
     assert [tensor.name for tensor in whole.tensors] == ["load", "y", "x", "z"]
 
 
@@ -96,12 +101,12 @@ def test_tensor_map__is_hashable_and_equal_by_its_fields():
     assert hash(line("x")) == hash(line("x"))
     assert line("x") != line("x", array="y")
     tiled = {"smem_layout": Layout((8, 64), (64, 1)), "cta_tiler": (8, 64)}
-    one, two = (TensorMap("a", "f16", (64, 64), (64, 1), num_multicast=n, **tiled) for n in (1, 2))
+    one, two = (TensorMapSpec("a", "f16", (64, 64), (64, 1), num_multicast=n, **tiled) for n in (1, 2))
     assert len({one, two}) == 2
 
 
 def test_tensor_map__shows_how_it_was_made():
-    tiled = TensorMap(
+    tiled = TensorMapSpec(
         "a",
         "f16",
         (64, 64),
@@ -111,12 +116,12 @@ def test_tensor_map__shows_how_it_was_made():
         num_multicast=2,
     )
     assert repr(tiled) == (
-        "TensorMap('a', 'f16', (64, 64), (64, 1), smem_layout=(8,64):(64,1), cta_tiler=(8, 64), "
+        "TensorMapSpec('a', 'f16', (64, 64), (64, 1), smem_layout=(8,64):(64,1), cta_tiler=(8, 64), "
         "num_multicast=2)"
     )
     assert (
         repr(line("x", array="y"))
-        == f"TensorMap.encoded('x', 'f32', (128,), (1,), encoding={LINE}, array='y')"
+        == f"TensorMapSpec.encoded('x', 'f32', (128,), (1,), encoding={LINE}, array='y')"
     )
 
 
@@ -127,7 +132,7 @@ def test_tensor_map__with_its_fields_given_has_no_trace():
 
 
 def test_tensor_map__that_cute_refuses_says_which_parameter_and_rule():
-    refused = TensorMap(
+    refused = TensorMapSpec(
         "a", "f16", (64, 60), (60, 1), smem_layout=Layout((8, 60), (60, 1)), cta_tiler=(8, 60)
     )
     with pytest.raises(SpecError, match=r"parameter a: (.|\n)*rule: \w+"):
@@ -137,10 +142,10 @@ def test_tensor_map__that_cute_refuses_says_which_parameter_and_rule():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TensorMap("a", "f16", (64, None), (64, 1)), "a: a tensor map needs every extent"),
-        (lambda: TensorMap("a", "f16", (64, 64), (64, 1)), "a: say smem_layout and cta_tiler"),
+        (lambda: TensorMapSpec("a", "f16", (64, None), (64, 1)), "a: a tensor map needs every extent"),
+        (lambda: TensorMapSpec("a", "f16", (64, 64), (64, 1)), "a: say smem_layout and cta_tiler"),
         (
-            lambda: TensorMap("a", "f16", 64, 1, smem_layout=Layout(8), cta_tiler=8, fixed=LINE),
+            lambda: TensorMapSpec("a", "f16", 64, 1, smem_layout=Layout(8), cta_tiler=8, fixed=LINE),
             "a: say smem_layout and cta_tiler",
         ),
         (lambda: line("trace"), "'trace' cannot name a parameter"),

@@ -31,7 +31,7 @@ import numpy as np
 
 import cutecourse.kernels
 from cutecourse.display import difference, launch_source, source
-from cutecourse.kernels import LaunchSpec, TensorMap
+from cutecourse.kernels import LaunchSpec, TensorMapSpec
 from cutecourse.runtime import NoCompilerError, run
 """
 
@@ -51,7 +51,7 @@ for info in pkgutil.iter_modules(cutecourse.kernels.__path__):
     specs = [spec, *(module.broken(name) for name in getattr(module, "FAULTS", {}))]
     for one in specs:
         for param in one.params:
-            if isinstance(param, TensorMap):
+            if isinstance(param, TensorMapSpec):
                 param.encoding.check()
                 maps += 1
         if one.front != "ptx":

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
 from cutecourse.layout import Layout
 from cutecourse.runtime import gpu
 from cutecourse.runtime.arguments import bind, flat_arguments
@@ -81,9 +81,9 @@ SHIFT_SPEC = LaunchSpec(
     block=32,
     params=(
         Scalar("at", "u32"),
-        TensorMap.encoded("from_map", "f32", 128, 1, LINE, array="x"),
+        TensorMapSpec.encoded("from_map", "f32", 128, 1, LINE, array="x"),
         Scalar("step", "f32"),
-        TensorMap.encoded("y", "f32", 128, 1, LINE),
+        TensorMapSpec.encoded("y", "f32", 128, 1, LINE),
         Tensor("x", "f32", 128, 1),
     ),
     target="sm_90",
@@ -289,11 +289,11 @@ def maps(*params):
 
 def tiles(shape=(64, 64), stride=(64, 1), **changes):
     given = {"smem_layout": Layout((8, 64), (64, 1)), "cta_tiler": (8, 64)}
-    return TensorMap("a", "f16", shape, stride, **{**given, **changes})
+    return TensorMapSpec("a", "f16", shape, stride, **{**given, **changes})
 
 
 def test_flat_arguments__an_array_by_map_and_by_pointer_is_one_memory():
-    spec = maps(TensorMap.encoded("m", "f32", 128, 1, LINE, array="x"), Tensor("x", "f32", 128, 1))
+    spec = maps(TensorMapSpec.encoded("m", "f32", 128, 1, LINE, array="x"), Tensor("x", "f32", 128, 1))
     assert list(spec.arguments) == ["x"]
     mapped, pointer = flat_arguments(spec, bind(spec, {"x": np.zeros(128, np.float32)}))
     assert mapped.array is pointer
@@ -301,7 +301,7 @@ def test_flat_arguments__an_array_by_map_and_by_pointer_is_one_memory():
 
 
 def test_emulator_arguments__have_the_emulators_maps_over_the_same_memory():
-    twice = [TensorMap.encoded(name, "f32", 128, 1, LINE, array="x") for name in ("m", "n")]
+    twice = [TensorMapSpec.encoded(name, "f32", 128, 1, LINE, array="x") for name in ("m", "n")]
     spec = maps(twice[0], Scalar("step", "f32"), Tensor("x", "f32", 128, 1), twice[1])
     bound = bind(spec, {"x": np.zeros(128, np.float32), "step": 2})
     m, step, x, n = runtime.emulator_arguments(spec, bound)
@@ -331,12 +331,12 @@ def test_tensor_map__takes_its_fields_from_cutes_trace():
         (tiles(), np.zeros((64, 64), np.float32), r"k: a must hold f16 .*not float32"),
         (tiles(), [[0.0]], "k: a must be a NumPy array of f16, not list"),
         (
-            TensorMap.encoded("a", "f32", 128, 1, LINE.replace(box=(3,))),
+            TensorMapSpec.encoded("a", "f32", 128, 1, LINE.replace(box=(3,))),
             np.zeros(128, np.float32),
             r"k: the tensor map a is not possible: (.|\n)*rule: inner_multiple",
         ),
         (
-            TensorMap.encoded("a", "f32", 100, 1, LINE),
+            TensorMapSpec.encoded("a", "f32", 100, 1, LINE),
             np.zeros(100, np.float32),
             r"the tensor map a has dims \(128,\) .* reaches 512 bytes far; the array a has 400",
         ),

@@ -8,7 +8,7 @@ from cutlass import cute
 from cutlass.cute.nvgpu import cpasync
 from cutlass.memory import SmemAllocator
 
-from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.layout import Layout
 
 TILE = (32, 64)
@@ -66,7 +66,7 @@ def host(mA: cute.Tensor, scale: cutlass.Int32, mB: cute.Tensor, mOut: cute.Tens
 
 
 def tiles(name, shape, array):
-    return TensorMap(
+    return TensorMapSpec(
         name,
         "s32",
         shape,

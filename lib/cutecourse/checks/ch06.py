@@ -293,11 +293,11 @@ def check_m_major_tile(answer: object) -> str:
     """A tile of an M-major matrix through TMA."""
     import numpy as np
 
-    from cutecourse.kernels.spec import LaunchSpec, TensorMap
+    from cutecourse.kernels.spec import LaunchSpec, TensorMapSpec
 
     right = tile_to_shape(ComposedLayout(Swizzle(3, 4, 3), 0, Layout((32, 8), (1, 32))), (64, 64), (2, 1))
     if isinstance(answer, LaunchSpec):
-        given = next(one for one in answer.params if isinstance(one, TensorMap))
+        given = next(one for one in answer.params if isinstance(one, TensorMapSpec))
         _check_shared_layout(given, right)
     a: Any = np.arange(256 * 128, dtype=np.float32).reshape(128, 256).T
     tile = np.ascontiguousarray(a[64:128, 64:128])

@@ -250,7 +250,7 @@ def check_fp8(answer: object) -> str:
     import numpy as np
 
     from cutecourse.dtypes import encode
-    from cutecourse.kernels import LaunchSpec, Tensor, TensorMap, hopper_one, twin
+    from cutecourse.kernels import LaunchSpec, Tensor, TensorMapSpec, hopper_one, twin
     from cutecourse.layout import parse
 
     pairs = list(answer.items()) if isinstance(answer, dict) else answer
@@ -271,9 +271,9 @@ def check_fp8(answer: object) -> str:
             )
         text = text.replace(old, new)
 
-    def operand(name: str, rows: int) -> TensorMap:
+    def operand(name: str, rows: int) -> TensorMapSpec:
         layout = parse("S<3,4,3> o 0 o (128,128):(128,1)")
-        return TensorMap(name, "e4m3", (rows, k), (k, 1), smem_layout=layout, cta_tiler=(128, 128))
+        return TensorMapSpec(name, "e4m3", (rows, k), (k, 1), smem_layout=layout, cta_tiler=(128, 128))
 
     right = hopper_one.LAUNCH
     spec = LaunchSpec(

@@ -412,7 +412,7 @@ def _run_cpp_loop(loop: str) -> None:
 
     from cutecourse import emulator
     from cutecourse.display import source_file
-    from cutecourse.kernels import TensorMap
+    from cutecourse.kernels import TensorMapSpec
     from cutecourse.layout import parse
     from cutecourse.runtime import emulator_tensor_map
 
@@ -422,7 +422,7 @@ def _run_cpp_loop(loop: str) -> None:
     for name, rows in (("a", 128), ("b", 64)):
         array: Any = rng.integers(-4, 5, (rows, 192)).astype(np.float16)
         tile = parse(f"S<3,4,3> o 0 o (({rows},16),1,4):((64,1),0,16)")
-        map_ = TensorMap(name, "f16", (rows, 192), (192, 1), smem_layout=tile, cta_tiler=(rows, 64))
+        map_ = TensorMapSpec(name, "f16", (rows, 192), (192, 1), smem_layout=tile, cta_tiler=(rows, 64))
         maps.append(
             (emulator_tensor_map(map_.encoding, array),)
         )  # the atom is a struct that begins with the map

@@ -5,7 +5,7 @@ a compile loads it from there.
 """
 
 from cutecourse.kernels.hunting import hunt
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
 from cutecourse.kernels.twinning import twin
 
-__all__ = ["LaunchSpec", "Scalar", "SpecError", "Tensor", "TensorMap", "hunt", "twin"]
+__all__ = ["LaunchSpec", "Scalar", "SpecError", "Tensor", "TensorMapSpec", "hunt", "twin"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cutecourse.kernels.files import KernelFile
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 __all__ = ["RUNGS", "hopper_spec"]
@@ -64,9 +64,11 @@ def hopper_spec(
         ctas = cluster[0] * cluster[1]
         grid = (min(sms // ctas * ctas, tiles[0] * tiles[1]), 1, 1)
 
-    def operand(name: str, extents: tuple[int, int], box: tuple[int, int], receivers: int = 1) -> TensorMap:
+    def operand(
+        name: str, extents: tuple[int, int], box: tuple[int, int], receivers: int = 1
+    ) -> TensorMapSpec:
         bits = {64: 3, 32: 2, 16: 1}.get(box[1], 0)  # rows of 128, 64 or 32 bytes are swizzled
-        return TensorMap(
+        return TensorMapSpec(
             name,
             dtype,
             extents,

@@ -27,7 +27,7 @@ __all__ = [
     "Scalar",
     "SpecError",
     "Tensor",
-    "TensorMap",
+    "TensorMapSpec",
     "compute_capability_of",
     "runs_on",
 ]
@@ -116,13 +116,13 @@ class Tensor:
 
 
 @dataclass(frozen=True, repr=False)
-class TensorMap(Tensor):
+class TensorMapSpec(Tensor):
     """A tensor-map parameter of a specification: it asks the runtime to make a map for each launch.
 
     The kernel gets 128 bytes by value, which tell TMA how to copy tiles of an array. Each step on the way has
     a class of its own:
 
-    - `kernels.TensorMap`, this class, is the request. Its `encoding` computes the map's fields.
+    - `kernels.TensorMapSpec`, this class, is the request. Its `encoding` computes the map's fields.
     - `tma.TensorMapEncoding` holds these fields, as cuTensorMapEncodeTiled takes them.
     - `runtime.tensor_map.MappedArray` adds the caller's array. On a GPU, the driver makes the 128 bytes from
       it. They are opaque.
@@ -131,15 +131,15 @@ class TensorMap(Tensor):
 
     CuTe's host function makes the map from the tensor (`shape`, `stride`), the tile (`cta_tiler`), the layout
     of one stage in shared memory (`smem_layout`), and the slices of a multicast (`num_multicast`).
-    `internal_type` is the element type that the copy uses. For PTX written by hand, `TensorMap.encoded` takes
-    the map's fields.
+    `internal_type` is the element type that the copy uses. For PTX written by hand, `TensorMapSpec.encoded`
+    takes the map's fields.
 
     The caller passes the array and the runtime makes the map. `array` is the name it is passed by, the
     parameter's own unless given; parameters that share it share the array's memory: a tensor map and a
     pointer, or a map to load by and one to store by. All of them then state the same dtype, shape and stride.
 
     >>> from cutecourse.layout import Layout
-    >>> tiles = TensorMap(
+    >>> tiles = TensorMapSpec(
     ...     "tma_a",
     ...     "f16",
     ...     (128, 64),
@@ -181,7 +181,7 @@ class TensorMap(Tensor):
         if (fixed is None) != (smem_layout is not None and cta_tiler is not None):
             raise SpecError(
                 f"parameter {name}: say smem_layout and cta_tiler, from which CuTe makes the tensor map, "
-                f"or give the map's own fields with TensorMap.encoded."
+                f"or give the map's own fields with TensorMapSpec.encoded."
             )
         object.__setattr__(self, "smem_layout", smem_layout)
         object.__setattr__(self, "cta_tiler", cta_tiler)
@@ -204,7 +204,7 @@ class TensorMap(Tensor):
             shown.append(f"internal_type={self.internal_type.name!r}")
         if self.array is not None:
             shown.append(f"array={self.array!r}")
-        return f"TensorMap{'.encoded' if self.fixed is not None else ''}({', '.join(shown)})"
+        return f"TensorMapSpec{'.encoded' if self.fixed is not None else ''}({', '.join(shown)})"
 
     @classmethod
     def encoded(
@@ -216,7 +216,7 @@ class TensorMap(Tensor):
         encoding: TensorMapEncoding,
         *,
         array: str | None = None,
-    ) -> TensorMap:
+    ) -> TensorMapSpec:
         """A tensor map whose fields are given, over an array of this shape and stride."""
         return cls(name, dtype, shape, stride, array=array, fixed=encoding)
 
@@ -285,8 +285,8 @@ class LaunchSpec:
                  writes (PTX ISA, griddepcontrol). CUDA calls this a programmatic dependent launch, with the
                  attribute CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION. The emulator runs one
                  launch after the other.
-    params       `Tensor`, `TensorMap` and `Scalar`, in the kernel's order. For what is known when it compiles
-                 the CuTe DSL passes nothing: a layout, or the coordinate tensor beside a TMA atom.
+    params       `Tensor`, `TensorMapSpec` and `Scalar`, in the kernel's order. For what is known when it
+                 compiles the CuTe DSL passes nothing: a layout, or the coordinate tensor beside a TMA atom.
                  `arguments` are what the caller and the DSL's host function take: each array and each
                  number once, in the order in which the parameters first name them.
     """
@@ -346,7 +346,7 @@ class LaunchSpec:
             raise SpecError(f'{self.name}: front is "cutedsl", "numba" or "ptx", not {self.front!r}.')
         if getattr(self, needed) is None:
             raise SpecError(f'{self.name}: a kernel with front "{self.front}" needs `{needed}`.')
-        if self.front == "numba" and any(isinstance(param, TensorMap) for param in self.params):
+        if self.front == "numba" and any(isinstance(param, TensorMapSpec) for param in self.params):
             raise SpecError(f"{self.name}: numba-cuda passes no tensor maps; write the kernel in PTX.")
         if self.front != "cutedsl":
             return

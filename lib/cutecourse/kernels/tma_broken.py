@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cutecourse.dtypes import dtype
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 ROWS, COLUMNS = 16, 32
@@ -214,8 +214,8 @@ def _launch(ptx: str, name: str, tiles: int) -> LaunchSpec:
         grid=(1, 1, 1),
         block=(64, 1, 1),
         params=(
-            TensorMap.encoded("source", "s32", shape, stride, encoding),
-            TensorMap.encoded("result", "s32", shape, stride, encoding),
+            TensorMapSpec.encoded("source", "s32", shape, stride, encoding),
+            TensorMapSpec.encoded("result", "s32", shape, stride, encoding),
             Tensor("gave_up", "u32", (2,)),
             Scalar("tiles", "u32"),
         ),

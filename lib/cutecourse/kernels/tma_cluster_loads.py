@@ -1,7 +1,7 @@
 """How `tma_cluster_loads` is launched; the kernel is in `sources/tma_cluster_loads.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("tma_cluster_loads")
@@ -20,7 +20,7 @@ LAUNCH = LaunchSpec(
     cluster=CLUSTER,
     dynamic_smem=(128 + 256) * 64 * 2 + 8,
     params=(
-        TensorMap(  # (M, K), K-major
+        TensorMapSpec(  # (M, K), K-major
             "a",
             "f16",
             (512, 256),
@@ -29,7 +29,7 @@ LAUNCH = LaunchSpec(
             cta_tiler=(128, 64),
             num_multicast=CLUSTER[1],
         ),
-        TensorMap(  # (N, K), K-major
+        TensorMapSpec(  # (N, K), K-major
             "b",
             "f16",
             (1024, 256),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cutecourse.dtypes import dtype
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 FILL_BYTE = 0xA5
@@ -158,7 +158,7 @@ def dump_loads(
         grid=(1, 1, 1),
         block=(THREADS, 1, 1),
         params=(
-            TensorMap.encoded("source", encoding.dtype, shape, stride, encoding),
+            TensorMapSpec.encoded("source", encoding.dtype, shape, stride, encoding),
             Tensor("out", "u8", (smem_bytes,)),
             Tensor("arrived", "u32", (1,)),
         ),

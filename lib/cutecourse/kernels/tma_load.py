@@ -1,7 +1,7 @@
 """How `tma_load` is launched; the kernel is in `sources/tma_load.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("tma_load")
@@ -19,7 +19,7 @@ LAUNCH = LaunchSpec(
     block=(THREADS, 1, 1),
     dynamic_smem=64 * 64 * 2 + 8,
     params=(
-        TensorMap(
+        TensorMapSpec(
             "a",
             "f16",
             (128, 256),

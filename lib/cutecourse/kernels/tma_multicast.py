@@ -1,7 +1,7 @@
 """How `tma_multicast` is launched; the kernel is in `sources/tma_multicast.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("tma_multicast")
@@ -21,7 +21,7 @@ LAUNCH = LaunchSpec(
     cluster=CLUSTER,
     dynamic_smem=128 * 64 * 2 + 8,
     params=(
-        TensorMap(
+        TensorMapSpec(
             "a",
             "f16",
             TILE,

@@ -9,7 +9,7 @@ it has.
 from __future__ import annotations
 
 from cutecourse.dtypes import dtype
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMapSpec
 from cutecourse.kernels.tma_broken import Fault
 from cutecourse.tma import TensorMapEncoding
 
@@ -147,7 +147,7 @@ def _launch(ptx: str, name: str) -> LaunchSpec:
         block=(32, 1, 1),
         cluster=(1, CTAS, 1),
         params=(
-            TensorMap.encoded("source", "s32", (ROWS, COLUMNS), (COLUMNS, 1), encoding),
+            TensorMapSpec.encoded("source", "s32", (ROWS, COLUMNS), (COLUMNS, 1), encoding),
             Tensor("out", "s32", (CTAS, ROWS, COLUMNS)),
             Tensor("gave_up", "u32", (CTAS,)),
         ),

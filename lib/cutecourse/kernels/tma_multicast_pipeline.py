@@ -1,7 +1,7 @@
 """How `tma_multicast_pipeline` is launched; the kernel is in `sources/tma_multicast_pipeline.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("tma_multicast_pipeline")
@@ -22,7 +22,7 @@ LAUNCH = LaunchSpec(
     cluster=CLUSTER,
     dynamic_smem=STAGES * TILE[0] * TILE[1] * 2 + 2 * STAGES * 8,
     params=(
-        TensorMap(
+        TensorMapSpec(
             "a",
             "f16",
             (64, 320),

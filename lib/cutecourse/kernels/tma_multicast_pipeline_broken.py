@@ -10,7 +10,7 @@ gives up says so in `gave_up`.
 from __future__ import annotations
 
 from cutecourse.dtypes import dtype
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
 from cutecourse.kernels.tma_broken import Fault
 from cutecourse.tma import TensorMapEncoding
 
@@ -213,7 +213,7 @@ def _launch(ptx: str, name: str, tiles: int) -> LaunchSpec:
         block=(64, 1, 1),
         cluster=(1, CTAS, 1),
         params=(
-            TensorMap.encoded("source", "s32", (tiles * ROWS, COLUMNS), (COLUMNS, 1), encoding),
+            TensorMapSpec.encoded("source", "s32", (tiles * ROWS, COLUMNS), (COLUMNS, 1), encoding),
             Tensor("out", "s32", (CTAS, tiles, ROWS, COLUMNS)),
             Tensor("gave_up", "u32", (CTAS,)),
             Scalar("tiles", "u32"),

@@ -1,7 +1,7 @@
 """How `tma_prefetch` is launched; the kernel is in `sources/tma_prefetch.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("tma_prefetch")
@@ -20,7 +20,7 @@ LAUNCH = LaunchSpec(
     block=(THREADS, 1, 1),
     dynamic_smem=STAGES * (128 * 64 * 2 + 8),
     params=(
-        TensorMap(  # (M, K), M-major
+        TensorMapSpec(  # (M, K), M-major
             "a",
             "f16",
             TILE,

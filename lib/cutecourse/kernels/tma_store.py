@@ -1,7 +1,7 @@
 """How `tma_store` is launched; the kernel is in `sources/tma_store.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("tma_store")
@@ -20,7 +20,7 @@ LAUNCH = LaunchSpec(
     dynamic_smem=64 * 64 * 2,
     params=(
         Tensor("tile", "f16", TILE, (64, 1)),
-        TensorMap(
+        TensorMapSpec(
             "b",
             "f16",
             (128, 256),

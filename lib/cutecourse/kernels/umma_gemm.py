@@ -1,7 +1,7 @@
 """How `umma_gemm` is launched, for one problem or another; the kernel is in `sources/umma_gemm.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("umma_gemm")
@@ -30,7 +30,7 @@ def _operand(name: str, extents: tuple[int, int], rows: int, major: str, dtype: 
         "k": f"S<3,4,3> o 0 o (({rows},16),1,4):((64,1),0,16)",
         "mn": f"S<3,4,3> o 0 o (((64,{rows // 64}),16),1,4):(((1,4096),64),0,1024)",
     }[major]
-    return TensorMap(
+    return TensorMapSpec(
         name,
         dtype,
         extents,

@@ -12,7 +12,7 @@ from functools import cache
 
 from cutecourse.kernels import umma_tma_multicast
 from cutecourse.kernels.faults import Fault, by_name, changed_module, changed_text
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMapSpec
 
 _SMALLER = (
     ("MNK = (512, 1024, 256)\n", "MNK = (256, 512, 256)\n"),
@@ -87,7 +87,7 @@ def _operand(parameter: Tensor) -> Tensor:
     """A parameter of the kernel for the small problem: as many rows as two CTAs have, for two receivers."""
     extents = _EXTENTS[parameter.name]
     smaller = replace(parameter, shape=extents, stride=(extents[1], 1))
-    return replace(smaller, num_multicast=2) if isinstance(smaller, TensorMap) else smaller
+    return replace(smaller, num_multicast=2) if isinstance(smaller, TensorMapSpec) else smaller
 
 
 @cache

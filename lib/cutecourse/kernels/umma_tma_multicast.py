@@ -1,7 +1,7 @@
 """How `umma_tma_multicast` is launched; the kernel is in `sources/umma_tma_multicast.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("umma_tma_multicast")
@@ -20,7 +20,7 @@ LAUNCH = LaunchSpec(
     cluster=CLUSTER,
     dynamic_smem=(128 + 256) * 64 * 2 + 2 * 8 + 4,
     params=(
-        TensorMap(  # (M, K), K-major
+        TensorMapSpec(  # (M, K), K-major
             "a",
             "f16",
             (512, 256),
@@ -29,7 +29,7 @@ LAUNCH = LaunchSpec(
             cta_tiler=(128, 64),
             num_multicast=4,
         ),
-        TensorMap(  # (N, K), K-major
+        TensorMapSpec(  # (N, K), K-major
             "b",
             "f16",
             (1024, 256),

@@ -1,7 +1,7 @@
 """How `umma_two_sm` is launched; the kernel is in `sources/umma_two_sm.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("umma_two_sm")
@@ -20,7 +20,7 @@ LAUNCH = LaunchSpec(
     cluster=CLUSTER,
     dynamic_smem=(128 + 128) * 64 * 2 + 2 * 8 + 4,
     params=(
-        TensorMap(  # (M, K), K-major
+        TensorMapSpec(  # (M, K), K-major
             "a",
             "f16",
             (256, 256),
@@ -28,7 +28,7 @@ LAUNCH = LaunchSpec(
             smem_layout=parse("S<3,4,3> o 0 o ((128,16),1,4):((64,1),0,16)"),
             cta_tiler=(128, 64),
         ),
-        TensorMap(  # (N, K), K-major
+        TensorMapSpec(  # (N, K), K-major
             "b",
             "f16",
             (256, 256),

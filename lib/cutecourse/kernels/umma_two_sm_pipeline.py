@@ -1,7 +1,7 @@
 """How `umma_two_sm_pipeline` is launched; the kernel is in `sources/umma_two_sm_pipeline.py`."""
 
 from cutecourse.kernels.files import kernel_file
-from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 
 FILE = kernel_file("umma_two_sm_pipeline")
@@ -21,7 +21,7 @@ LAUNCH = LaunchSpec(
     cluster=CLUSTER,
     dynamic_smem=STAGES * (128 + 128) * 64 * 2 + (2 * STAGES + 1) * 8 + 4,
     params=(
-        TensorMap(  # (M, K), K-major
+        TensorMapSpec(  # (M, K), K-major
             "a",
             "f16",
             (512, 256),
@@ -30,7 +30,7 @@ LAUNCH = LaunchSpec(
             cta_tiler=(128, 64),
             num_multicast=4,
         ),
-        TensorMap(  # (N, K), K-major
+        TensorMapSpec(  # (N, K), K-major
             "b",
             "f16",
             (1024, 256),

@@ -21,7 +21,7 @@ from cutecourse.kernels import (
     umma_two_sm,
     wgmma_one,
 )
-from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.kernels.twinning import twin
 from cutecourse.playground.form import read
 
@@ -124,7 +124,7 @@ class Example:
 def _argument(given: Any, seed: int) -> dict[str, str]:
     if isinstance(given, Scalar):
         return {"kind": "number", "value": "1"}
-    if isinstance(given, TensorMap):
+    if isinstance(given, TensorMapSpec):
         encoding = given.encoding
         return {
             "kind": "map",

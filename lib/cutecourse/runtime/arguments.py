@@ -14,7 +14,7 @@ import numpy as np
 
 from cutecourse.dtypes import encode, from_numpy
 from cutecourse.errors import CourseError
-from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMap
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.runtime.errors import ArgumentError
 from cutecourse.runtime.tensor_map import MappedArray, emulator_tensor_map
 from cutecourse.tma import TensorMapEncoding
@@ -65,12 +65,12 @@ def bind(spec: LaunchSpec, given: Mapping[str, Any]) -> dict[str, Bound | np.gen
         for name, param in spec.arguments.items()
     }
     for param in spec.params:
-        if isinstance(param, TensorMap):
+        if isinstance(param, TensorMapSpec):
             _check_map(spec.name, param)
     return bound
 
 
-def _check_map(kernel: str, param: TensorMap) -> None:
+def _check_map(kernel: str, param: TensorMapSpec) -> None:
     """Refuse a tensor map that the driver would, or that reaches beyond its array. Errors: ArgumentError."""
     encoding = param.encoding
     try:
@@ -161,7 +161,7 @@ def flat_arguments(
         value = bound[param.argument]
         if not isinstance(value, Bound):
             flat.append(value)
-        elif isinstance(param, TensorMap):
+        elif isinstance(param, TensorMapSpec):
             flat.append(MappedArray(param.argument, param.encoding, value.buffer))
         elif spec.front != "numba":
             flat.append(value.buffer)
@@ -192,7 +192,7 @@ def emulator_arguments(
     >>> [type(given).__name__ for given in emulator_arguments(hello_ptx.LAUNCH, bound)]
     ['ndarray']
     """
-    maps = [param.name for param in spec.params if isinstance(param, TensorMap)]
+    maps = [param.name for param in spec.params if isinstance(param, TensorMapSpec)]
     others = dict(encodings or {})
     if unknown := [name for name in others if name not in maps]:
         raise ArgumentError(

@@ -26,7 +26,7 @@ _SINCE_CUDA = 12000
 
 @dataclass(frozen=True, eq=False)
 class MappedArray:
-    """A launch's argument for a `kernels.TensorMap`: the map's fields, and the caller's array that it maps.
+    """A launch's argument for a `kernels.TensorMapSpec`: the map's fields, and the caller's array.
 
     `driver_tensor_map` turns it into 128 bytes for a GPU, and `emulator_tensor_map` into an object of the
     emulator. Where the array is also a pointer's or another map's, it is the same memory.

@@ -117,8 +117,8 @@ def data_type(element: DType | str) -> tuple[str, int]:
 class TensorMapEncoding:
     """The arguments of cuTensorMapEncodeTiled without the address, by the driver's names and in its order.
 
-    `kernels.TensorMap.encoding` and `TmaTrace.encoding` give one. For a launch the runtime turns it into the
-    driver's 128 bytes on a GPU, or into an `emulator.TensorMap`.
+    `kernels.TensorMapSpec.encoding` and `TmaTrace.encoding` give one. For a launch the runtime turns it into
+    the driver's 128 bytes on a GPU, or into an `emulator.TensorMap`.
     Shapes:     `dims`, `box` and `element_strides` have one entry a dimension, innermost first;
                 `strides_bytes` has one less: the innermost elements lie side by side.
     Units:      elements, and bytes where the name says so.

@@ -66,8 +66,8 @@ class TensorMapError(LaunchError):
 class TensorMap:
     """A tensor in an array's memory, and the box of it that one copy moves. Made by `TensorMap.tiled`.
 
-    This is an argument of `launch`, which turns it into a `BoundTensorMap`. Its namesake `kernels.TensorMap`
-    is a parameter of a launch specification: it asks the runtime to make one of these.
+    This is an argument of `launch`, which turns it into a `BoundTensorMap`. A `kernels.TensorMapSpec` is a
+    parameter of a launch specification: it asks the runtime to make one of these.
 
     dims             extents of the tensor in elements, innermost first
     strides          of dimensions 1 and up, in bytes; the innermost dimension is dense
