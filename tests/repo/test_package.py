@@ -69,6 +69,25 @@ def test_wheel__needs_numpy_alone(wheel: zipfile.ZipFile) -> None:
     assert [one.name for one in always] == ["numpy"]
 
 
+@pytest.mark.parametrize(("system", "compiles"), [("linux", True), ("darwin", False), ("win32", False)])
+def test_wheel__asks_for_compilers_where_there_are_some(
+    wheel: zipfile.ZipFile, system: str, compiles: bool
+) -> None:
+    [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    declared = [*map(Requirement, Parser().parsestr(wheel.read(name).decode()).get_all("Requires-Dist"))]
+
+    def asked_for(extra: str) -> set[str]:
+        """What pip installs there for an extra, those that it names included."""
+        held = [one for one in declared if one.marker is None or one.marker.evaluate(dict(here, extra=extra))]
+        return {one.name for one in held}.union(*(asked_for(other) for one in held for other in one.extras))
+
+    here = {"sys_platform": system}
+    found = asked_for("course")
+    assert {"numpy", "jupyterlab", "anywidget"} <= found
+    assert ({"nvidia-cutlass-dsl", "numba-cuda"} <= found) == compiles
+    assert compiles or not any("cuda" in name or "nvidia" in name for name in found)
+
+
 def test_wheel__installs_the_command(wheel: zipfile.ZipFile) -> None:
     [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt")]
     assert "cutecourse = cutecourse.cli:main" in wheel.read(name).decode()
