@@ -119,16 +119,34 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
 
 
 @pytest.mark.browser
-def test_typing__keeps_the_indentation(page: Any) -> None:
-    write(page, 1, "")
-    page.keyboard.type("def f(m):\nif m:\nreturn 8 // 2")
-    page.keyboard.press("Enter")
-    page.keyboard.press("Backspace")
+def test_answer__is_typed_with_the_keyboard_alone(page: Any) -> None:
+    code = cell(page, 1).locator(".cell_input pre")
+    cell(page, 0).get_by_role("button", name="Edit").focus()
     page.keyboard.press("Tab")
-    page.keyboard.type("return 2")
-    assert text(page, 1) == "def f(m):\n    if m:\n        return 8 // 2\n        return 2"
-    page.keyboard.press("Tab")  # behind code it leaves the cell
-    assert not page.evaluate("cutecourseBook.cells[1].code.contains(document.activeElement)")
+    assert code.evaluate("(node) => node === document.activeElement")
+    page.keyboard.press("Control+a")
+    for line in ("def f(x):", "if x / 2:  # half", "y = 2", "return"):
+        page.keyboard.type(line)
+        page.keyboard.press("Enter")
+    lines = ["def f(x):", "    if x / 2:  # half", "        y = 2", "        return"]
+    page.keyboard.press("Backspace")
+    assert text(page, 1).split("\n")[: len(lines)] == lines
+    painted = "[...CSS.highlights.get('cute-keyword')].filter((range) => node.contains(range.startContainer))"
+    assert code.evaluate(f"(node) => {painted}.map(String)") == ["def", "if", "return"]
+    assert page.evaluate("cutecourseBook.store.read()['01.1'].text") == text(page, 1)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")  # past the button that copies
+    assert page.evaluate("document.activeElement.textContent") == "Run"
+    # A line that the browser itself ended, and no caret at all.
+    page.evaluate("cutecourseBook.cells[1].code.innerHTML = 'for a in b:<div><br></div><div>  c</div>'")
+    assert text(page, 1) == "for a in b:\n\n  c"
+    page.evaluate("getSelection().removeAllRanges()")
+    code.dispatch_event("keydown", {"key": "Enter"})
+    code.click()
+    page.keyboard.press("Control+End")
+    page.keyboard.press("Enter")
+    page.keyboard.type("d")
+    assert text(page, 1).endswith("  c\n  d")
 
 
 @pytest.mark.browser

@@ -70,14 +70,15 @@ class Cell:
         return self
 
     def write(self, text: str) -> Cell:
-        """Replace the code as a reader does, by typing."""
+        """Replace the code as a reader does, by typing; the text has its own indentation."""
         self.click("Edit")
         self.page.keyboard.press("Control+a")
-        lines = text.split("\n")
-        for line in lines:
-            self.page.keyboard.insert_text(line)
-            if line is not lines[-1]:
+        for number, line in enumerate(text.split("\n")):
+            if number:
                 self.page.keyboard.press("Enter")
+                self.page.keyboard.press("Shift+Home")
+                self.page.keyboard.press("Delete")
+            self.page.keyboard.insert_text(line)
         return self
 
     @property
@@ -160,6 +161,36 @@ def test_edit__runs_what_the_reader_wrote_and_reset_undoes_it(page: Any, cell: C
     assert first.node.locator(".cell_input pre").inner_text().strip() == CELLS[first.index]
     assert first.recorded.is_visible()
     assert first.live.count() == 0
+
+
+def test_edit__keeps_keys_that_the_page_has_a_meaning_for(page: Any, cell: Callable[[str], Cell]) -> None:
+    first = cell("the same as scalar fma")
+    first.click("Edit")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("for n in [1 / 2]:")
+    page.keyboard.press("Enter")
+    page.keyboard.type("print(n)")
+    page.keyboard.press("Shift+Enter")
+    assert first.done().live.inner_text() == "0.5\n"
+    first.click("Reset")
+
+
+def test_run__waits_for_the_cell_that_is_running(page: Any, cell: Callable[[str], Cell]) -> None:
+    first, second = cell("the same as scalar fma"), cell("registers = Predict(")
+    first.write("import time\ntime.sleep(1)\nprint('first')").click("Run")
+    second.click("Run")
+    assert "Waiting for the cell that is running" in second.says
+    assert "first" in first.done().live.inner_text()
+    assert second.done().agrees == "same"
+    first.write("while True:\n    pass").click("Run")
+    second.click("Run")
+    second.click("Stop")
+    assert second.done().says == "Stopped before it ran."
+    second.click("Run")
+    first.click("Stop")
+    assert first.done().says == "Stopped. Run starts Python again."
+    assert second.done().says == "Stopped before it ran."
+    first.click("Reset")
 
 
 def test_error__looks_like_a_notebooks(cell: Callable[[str], Cell]) -> None:

@@ -3,8 +3,7 @@
 
 (() => {
 if (!globalThis.cutecourseRunner) return; // the page was opened from a file
-const { Book, Cell, element, textOf, told } = globalThis.cutecourseRunner;
-const INDENT = "    ";
+const { Book, Cell, element, told } = globalThis.cutecourseRunner;
 const CHECKS = /\bcheck\(\s*["'](\d\d\.\d+)["']/;
 
 const button = (text, title, act) => {
@@ -12,6 +11,8 @@ const button = (text, title, act) => {
   made.addEventListener("click", act);
   return made;
 };
+
+const listed = (cells) => [...new Set(cells.map((cell) => cell.words))].join(", ");
 
 // What the browser keeps of a page: for each cell that was changed, its text, the id of the given text, and a hash of
 // the task. `KEY@ID` is an answer to an earlier version of the exercise.
@@ -66,7 +67,6 @@ class ExerciseCell extends Cell {
       this.open();
     }
     this.code.addEventListener("input", () => this.keep());
-    this.code.addEventListener("keydown", (event) => this.indent(event));
   }
 
   get elsewhere() {
@@ -76,7 +76,9 @@ class ExerciseCell extends Cell {
   }
 
   get words() {
-    return this.isAnswer ? `${this.exercise}${this.way === "ptx" ? " in PTX" : ""}` : "a given cell";
+    if (this.isAnswer) return `${this.exercise}${this.way === "ptx" ? " in PTX" : ""}`;
+    const exercise = /^\d+\.\d+/.exec(this.node.closest("section").querySelector("h1, h2").textContent);
+    return exercise ? `the given code of ${exercise}` : "the given code at the top";
   }
 
   keep() {
@@ -91,7 +93,7 @@ class ExerciseCell extends Cell {
   }
 
   reset() {
-    if (this.edited && !confirm(`Replace your text in ${this.words} with the given code?`)) return;
+    if (this.edited && !confirm(`Undo your changes to ${this.words}?`)) return;
     this.clear();
   }
 
@@ -120,22 +122,6 @@ class ExerciseCell extends Cell {
       element("pre", {}, text),
       button("Use it", "Put this answer into the cell", use), button("Drop it", "Forget this answer", drop));
     this.bar.after(box);
-  }
-
-  // Enter keeps the indentation. Tab indents where only spaces are before it; elsewhere it leaves the cell.
-  indent(event) {
-    const plain = !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey && !event.isComposing;
-    const caret = getSelection();
-    if (!plain || !caret.isCollapsed || !["Enter", "Tab"].includes(event.key)) return;
-    const before = document.createRange();
-    before.selectNodeContents(this.code);
-    before.setEnd(caret.focusNode, caret.focusOffset);
-    const line = textOf(before.cloneContents()).split("\n").at(-1);
-    const spaces = /^ */.exec(line)[0];
-    if (event.key === "Tab" && spaces !== line) return;
-    event.preventDefault();
-    const more = event.key === "Tab" ? INDENT.slice(line.length % 4) : `\n${spaces}${/:\s*$/.test(line) ? INDENT : ""}`;
-    document.execCommand("insertText", false, more);
   }
 }
 
@@ -197,24 +183,24 @@ class ExerciseBook extends Book {
     return cells.map((number) => this.cells[number]);
   }
 
-  async hint(cell) {
-    if (this.running) return;
-    this.running = cell;
-    cell.draw();
-    try {
+  hint(cell) {
+    return this.turn(cell, "Hint", async () => {
       await this.load(cell);
       cell.say("");
-      const { outputs } = await this.python.run(`__import__("cutecourse.checks").checks.hint(${JSON.stringify(cell.exercise)})`);
-      const words = outputs.map((output) => output.data["text/plain"]).join("\n");
-      cell.hints ??= element("div", { class: "cute-hints", role: "status" });
-      if (!cell.hints.isConnected) cell.bar.after(cell.hints);
+      if (!cell.hints?.isConnected) cell.hinted = 0;
+      // Python counts anew after Stop, but the hints are on the page.
+      const source = `__import__("cutecourse.checks").checks.hint(${JSON.stringify(cell.exercise)}, restart=${cell.hinted ? "False" : "True"})`;
+      let number, total, words;
+      do {
+        const { outputs } = await this.python.run(source);
+        words = outputs.map((output) => output.data["text/plain"]).join("\n");
+        [number, total] = /\d+ of \d+/.exec(words)[0].split(" of ").map(Number);
+      } while (number <= cell.hinted && number < total);
+      if (number <= cell.hinted) return cell.say("That was the last hint.");
+      if (!cell.hinted) cell.bar.after(cell.hints = element("div", { class: "cute-hints", role: "status" }));
+      cell.hinted = number;
       cell.hints.append(element("p", {}, words));
-    } catch (error) {
-      cell.say(`${error.message}. Hint tries again.`, "other");
-    } finally {
-      this.running = null;
-      cell.draw();
-    }
+    });
   }
 
   async download() {
@@ -284,14 +270,14 @@ class ExerciseBook extends Book {
         : `${name} has no exercise of this page.`);
     }
     const filled = [...found].filter(([cell, answer]) => answer !== cell.text());
-    const lost = filled.filter(([cell]) => cell.edited).map(([cell]) => cell.words);
-    if (lost.length && !confirm(`Replace what you have typed in ${lost.join(", ")}?`)) return "";
+    const lost = filled.map(([cell]) => cell).filter((cell) => cell.edited);
+    if (lost.length && !confirm(`Replace what you have typed in ${listed(lost)}?`)) return "";
     for (const [cell, answer] of filled) {
       cell.fill(answer);
       cell.keep();
     }
     return [
-      filled.length ? `Filled from ${name}: ${filled.map(([cell]) => cell.words).join(", ")}.` : `${name} has nothing that is not here already.`,
+      filled.length ? `Filled from ${name}: ${listed(filled.map(([cell]) => cell))}.` : `${name} has nothing that is not here already.`,
       moved.length ? `The given code of ${moved.join(", ")} differs between the notebook and this page.` : "",
       own ? `${own} ${own === 1 ? "cell" : "cells"} of your own stayed in the file.` : "",
     ].filter(Boolean).join(" ");

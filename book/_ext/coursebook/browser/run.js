@@ -9,6 +9,7 @@
 (() => {
 const VIEW = "application/vnd.jupyter.widget-view+json";
 const ABOVE = "a cell above";
+const INDENT = "    ";
 const FENCE = /^```\w*\n([\s\S]*?)\n?```$/;
 
 const element = (tag, attributes = {}, ...children) => {
@@ -18,8 +19,37 @@ const element = (tag, attributes = {}, ...children) => {
   return node;
 };
 
-// The text of a cell's code; a browser may end a line that is typed with an element.
-const textOf = (node) => [...node.childNodes].map((child) => (child.nodeName === "BR" ? "\n" : child.data ?? textOf(child))).join("");
+// The text of a cell's code. Where a reader ends a line, browsers put a BR, or a DIV around the line.
+const textOf = (node) => [...node.childNodes].map((child) => {
+  if (child.nodeName === "BR") return "\n";
+  if (child.nodeName === "DIV") return `${child.previousSibling ? "\n" : ""}${textOf(child).replace(/\n$/, "")}`;
+  return child.data ?? textOf(child);
+}).join("");
+
+// ---- colours of code that is edited ----
+
+const KINDS = ["comment", "string", "keyword", "number"];
+const TOKENS = /(#.*)|("""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)|\b(False|None|True|and|as|assert|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|not|or|pass|raise|return|try|while|with|yield)\b|\b(\d[\w.]*)/g;
+
+// For each letter of the code, its node and its place there.
+const placesIn = (node) => [...node.childNodes].flatMap((child, place) => (child.nodeName === "BR" ? [[node, place]]
+  : child.data === undefined ? placesIn(child) : Array.from({ length: child.data.length }, (_, letter) => [child, letter])));
+
+// Colours code that has no elements for it, in a browser that can; returns what it coloured.
+function paint(code) {
+  if (!globalThis.Highlight || code.querySelector("span, div")) return [];
+  const places = placesIn(code);
+  return [...textOf(code).matchAll(TOKENS)].map((match) => {
+    const kind = `cute-${KINDS[match.slice(1).findIndex(Boolean)]}`;
+    const [last, end] = places[match.index + match[0].length - 1];
+    const range = document.createRange();
+    range.setStart(...places[match.index]);
+    range.setEnd(last, end + 1);
+    if (!CSS.highlights.has(kind)) CSS.highlights.set(kind, new Highlight());
+    CSS.highlights.get(kind).add(range);
+    return [kind, range];
+  });
+}
 
 // ---- Python ----
 
@@ -124,13 +154,15 @@ class Cell {
     this.live = null;
     this.showLive = false;
     this.ran = null;
+    this.waiting = false;
+    this.painted = [];
     const button = (text, title, act) => {
       const made = element("button", { type: "button", title }, text);
       made.addEventListener("click", act);
       return made;
     };
     this.runButton = button("Run", "Run this cell, and before it the cells above", () => book.run(this));
-    this.stopButton = button("Stop", "End Python", () => book.stop());
+    this.stopButton = button("Stop", "End Python", () => book.stop(this));
     this.editButton = button("Edit", "Change the code of this cell", () => this.edit());
     this.resetButton = button("Reset", "Go back to the recorded code and output", () => this.reset());
     this.otherButton = button("", "Show the other output", () => this.swap());
@@ -142,14 +174,29 @@ class Cell {
     if (!this.code) return;
     node.querySelector(".cell_input").after(this.bar);
     this.code.addEventListener("input", () => this.draw());
-    this.code.addEventListener("keydown", (event) => {
-      // The theme takes "/" for its search wherever it does not know that somebody types.
-      if (this.code.isContentEditable && !event.ctrlKey && !event.metaKey) event.stopPropagation();
-      if (event.key === "Enter" && (event.shiftKey || event.ctrlKey)) {
-        event.preventDefault();
-        book.run(this);
-      } else if (event.key === "Escape") this.runButton.focus();
-    });
+    this.code.addEventListener("keydown", (event) => this.press(event));
+    // The button that copies takes the text of nodes, where a BR ends no line.
+    node.addEventListener("click", ({ target }) => target.closest(".copybtn") && this.edited && this.flatten(), true);
+  }
+
+  press(event) {
+    if (!this.code.isContentEditable) return;
+    if (!event.ctrlKey && !event.metaKey) event.stopPropagation(); // the page has keys of its own: "/" searches
+    if (event.key === "Escape") this.runButton.focus();
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    if (event.shiftKey || event.ctrlKey || event.metaKey) this.book.run(this);
+    else this.endLine();
+  }
+
+  // The next line begins as the line before the caret does, and further in after a colon.
+  endLine() {
+    const before = document.createRange();
+    before.selectNodeContents(this.code);
+    const caret = getSelection().rangeCount ? getSelection().getRangeAt(0) : before;
+    if (this.code.contains(caret.startContainer)) before.setEnd(caret.startContainer, caret.startOffset);
+    const line = textOf(before.cloneContents()).split("\n").at(-1);
+    document.execCommand("insertText", false, `\n${/^ */.exec(line)[0]}${/:\s*(#.*)?$/.test(line) ? INDENT : ""}`);
   }
 
   get elsewhere() {
@@ -170,6 +217,12 @@ class Cell {
   }
 
   open() {
+    if (this.code.isContentEditable) return;
+    this.flatten();
+    // The theme makes `pre` a tab stop while it scrolls, and else takes it out again.
+    const stop = () => { if (this.code.tabIndex !== 0) this.code.tabIndex = 0; };
+    new MutationObserver(stop).observe(this.code, { attributeFilter: ["tabindex"] });
+    stop();
     this.code.contentEditable = "plaintext-only";
     this.code.spellcheck = false;
     this.code.setAttribute("role", "textbox");
@@ -177,8 +230,15 @@ class Cell {
     this.code.setAttribute("aria-label", "The code of this cell. Escape leaves it, Shift and Enter run it.");
   }
 
+  // Without the elements that colour the code: what is typed beside one of them would take its colour.
+  flatten() {
+    this.code.textContent = `${this.text()}\n`;
+    this.draw();
+  }
+
   reset() {
     this.code.replaceChildren(...this.original.map((child) => child.cloneNode(true)));
+    if (this.code.isContentEditable) this.flatten();
     this.live?.remove();
     this.live = null;
     this.showLive = false;
@@ -203,10 +263,12 @@ class Cell {
   }
 
   draw() {
-    const running = this.book.running === this;
+    const running = this.book.running === this || this.waiting;
+    for (const [kind, range] of this.painted) CSS.highlights.get(kind).delete(range);
+    this.painted = this.code ? paint(this.code) : [];
     this.runButton.hidden = running;
     this.stopButton.hidden = !running;
-    this.progress.hidden = !(running && this.book.fetching);
+    this.progress.hidden = !(this.book.running === this && this.book.fetching);
     this.resetButton.hidden = running || !(this.edited || this.live);
     this.otherButton.hidden = !(this.live && this.recorded);
     this.otherButton.textContent = this.showLive ? "Show the recorded output" : "Show your output";
@@ -243,6 +305,7 @@ class Book {
   constructor(facts) {
     this.python = new Python(facts.folder);
     this.running = null;
+    this.queue = []; // what to do next: its cell, and a function to call with whether to do it
     this.fetching = false;
     const nodes = [...document.querySelectorAll("div.cell")];
     if (nodes.length !== facts.digests.length) throw new Error(`${nodes.length} cells, ${facts.digests.length} recorded outputs`);
@@ -260,11 +323,8 @@ class Book {
 
   // Cells above that have not run as they stand now go first. They go on showing the output that they show, and a
   // difference is marked.
-  async run(cell) {
-    if (this.running) return;
-    this.running = cell;
-    cell.draw();
-    try {
+  run(cell) {
+    return this.turn(cell, "Run", async () => {
       await this.load(cell);
       const above = (await this.above(cell)).filter((other) => other.ran !== other.text());
       for (const [number, other] of above.entries()) {
@@ -280,12 +340,35 @@ class Book {
         if (other.code) break;
         await other.show(await this.execute(other), this.python.models);
       }
+    });
+  }
+
+  // One thing at a time: a cell's work waits while another runs.
+  async turn(cell, name, work) {
+    if (cell.waiting) return;
+    if (this.running) {
+      cell.waiting = true;
+      if (cell !== this.running) cell.say("Waiting for the cell that is running …");
+      const go = new Promise((go) => this.queue.push({ cell, go }));
+      cell.draw();
+      const may = await go;
+      cell.waiting = false;
+      if (!may && cell !== this.running) cell.say("Stopped before it ran.");
+      cell.draw();
+      if (!may) return;
+    }
+    this.running = cell;
+    cell.draw();
+    try {
+      await work();
     } catch (error) {
       for (const other of this.cells) other.ran = null;
-      cell.say(error instanceof Stopped ? "Stopped. Run starts Python again." : `${error.message}. Run tries again.`, "other");
+      cell.say(error instanceof Stopped ? "Stopped. Run starts Python again." : `${error.message}. ${name} tries again.`, "other");
     } finally {
-      this.running = null;
+      const next = this.queue.shift();
+      this.running = next?.cell ?? null;
       cell.draw();
+      next?.go(true);
     }
   }
 
@@ -311,8 +394,13 @@ class Book {
     return answer;
   }
 
-  stop() {
-    this.python.end(new Stopped());
+  // Ends Python and all that waits for it, or only takes a cell that waits out of the queue.
+  stop(cell) {
+    const all = cell === this.running || !cell?.waiting;
+    const [out, rest] = [true, false].map((drop) => this.queue.filter((one) => drop === (all || one.cell === cell)));
+    this.queue = rest;
+    for (const { go } of out) go(false);
+    if (all) this.python.end(new Stopped());
   }
 }
 
@@ -334,7 +422,7 @@ function start() {
   if (!location.protocol.startsWith("http")) return refuse();
   const told = JSON.parse(facts.textContent);
   // A page of exercises has its own kind of book, in `exercises.js`.
-  if (told.page) globalThis.cutecourseRunner = { Book, Cell, element, textOf, told };
+  if (told.page) globalThis.cutecourseRunner = { Book, Cell, element, told };
   else globalThis.cutecourseBook = new Book(told);
 }
 
