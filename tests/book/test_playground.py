@@ -236,6 +236,28 @@ def test_work__is_kept_when_an_example_is_opened(playground: Page) -> None:
     assert playground.field("factor", "Value").input_value() == "2"
 
 
+def test_run__shows_no_results_below_a_kernel_that_was_opened_meanwhile(playground: Page) -> None:
+    delayed = """() => {
+      const { python } = globalThis.cutecoursePlayground;
+      const run = python.run;
+      python.run = async (source) => {
+        const answer = await run.call(python, source);
+        await new Promise((go) => { python.go = go; });
+        delete python.run;
+        return answer;
+      };
+    }"""
+    playground.page.evaluate(delayed)
+    playground.press("Run")
+    playground.page.wait_for_function("Boolean(globalThis.cutecoursePlayground.python.go)", timeout=START_MS)
+    playground.choose("example:transpose")
+    playground.field("source", "Shape").fill("77")
+    playground.page.evaluate("globalThis.cutecoursePlayground.python.go()")
+    playground.done()
+    assert playground.field("source", "Shape").input_value() == "77"
+    assert playground.results.inner_text() == ""
+
+
 def test_stop__ends_a_launch(playground: Page) -> None:
     playground.choose("example:endless")
     playground.root.get_by_text("Seed, limit, severities").click()

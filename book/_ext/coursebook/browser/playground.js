@@ -228,6 +228,8 @@ class Playground {
 
   drawForm() {
     const { state } = this;
+    const focused = [...this.fields].find(([, { input }]) => input === document.activeElement)?.[0];
+    const isOpen = this.form.querySelector("details")?.open;
     this.fields = new Map([["seeds", this.fields.get("seeds")]]);
     this.stale.hidden = state.isRead || !state.text.trim();
     const launch = Object.entries(LAUNCH).map(([name, label]) => this.field(name, label, state.launch, name));
@@ -238,11 +240,12 @@ class Playground {
     const refused = (state.refused ?? []).map((one) => this.report("error", one.problem, one.line ? [one.line] : []));
     this.form.replaceChildren(...refused,
       element("fieldset", {}, element("legend", {}, `Launch${about ? ` of ${about}` : ""}`), element("div", { class: "cute-pg-fields" }, ...launch),
-        element("details", {}, element("summary", {}, "Seed, limit, severities"), element("div", { class: "cute-pg-fields" }, ...options))),
+        element("details", isOpen ? { open: "" } : {}, element("summary", {}, "Seed, limit, severities"), element("div", { class: "cute-pg-fields" }, ...options))),
       ...(parameters.length ? [element("fieldset", {}, element("legend", {}, "Arguments"), ...parameters)] : []),
       element("button", { type: "submit", hidden: "" }), // so that Enter in a field runs
     );
     this.form.hidden = !state.isRead;
+    this.fields.get(focused)?.input.focus({ preventScroll: true }); // the form was drawn anew
   }
 
   parameter(parameter, place) {
@@ -301,10 +304,7 @@ class Playground {
       values[name] = input.value;
       this.wrong({});
       this.changed();
-      if (after) {
-        after();
-        this.fields.get(path)?.input.focus(); // the form was drawn anew
-      }
+      after?.();
     });
     this.fields.set(path, { input, wrong });
     const source = this.state.sources?.[path];
@@ -377,6 +377,7 @@ class Playground {
   // -- what is open, and what is kept --
 
   show(state, origin) {
+    clearTimeout(this.later);
     this.state = state;
     this.formOf = state.entry; // the kernel that the form belongs to
     this.origin = origin;
@@ -422,11 +423,16 @@ class Playground {
       this.origin = "yours";
       this.drawOpen();
     }
-    if (this.results.firstChild && !this.results.classList.contains("cute-pg-stale")) {
-      this.results.classList.add("cute-pg-stale");
-      this.results.prepend(element("p", { class: "cute-pg-said" }, "These results are from before your change."));
-    }
+    this.changes += 1;
+    this.age();
     this.save();
+  }
+
+  /** Say that the results are from before a change. */
+  age() {
+    if (!this.results.firstChild || this.results.classList.contains("cute-pg-stale")) return;
+    this.results.classList.add("cute-pg-stale");
+    this.results.prepend(element("p", { class: "cute-pg-said" }, "These results are from before your change."));
   }
 
   edited() {
@@ -566,7 +572,9 @@ class Playground {
   /** Make the form anew from the text, and keep the arguments of parameters that are as they were. */
   async readNow() {
     const { state } = this;
-    const { answer } = await this.ask({ ask: "read", text: state.text, entry: state.entry });
+    const { text } = state;
+    const { answer } = await this.ask({ ask: "read", text, entry: state.entry });
+    if (this.state !== state || state.text !== text) return false; // the reader has gone on meanwhile
     if (answer.error) {
       this.wrong(answer.error);
       return false;
@@ -593,7 +601,7 @@ class Playground {
       this.wrong({});
       if (!state.isRead) {
         const before = shape();
-        if (!await this.readNow()) return this.say("Nothing ran: see the message below the text.");
+        if (!await this.readNow()) return this.say(this.textWrong.firstChild ? "Nothing ran: see the message below the text." : "");
         if (shape() !== before) {
           this.results.replaceChildren();
           return this.say("The form is new. Check the arguments, then press Run.");
@@ -601,7 +609,9 @@ class Playground {
       }
       const request = { ...state.launch, text: state.text, entry: state.entry, arguments: state.parameters.map(({ argument }) => argument), seeds: this.seeds.value };
       for (const name of Object.keys(OPTIONS)) if (state[name]) request[name] = state[name];
+      this.changes = 0;
       const { answer, view } = await this.ask({ ask, ...request });
+      if (this.state !== state) return this.say(""); // something else is shown now
       this.results.classList.remove("cute-pg-stale");
       this.mark([]);
       if (answer.ended === "refused") {
@@ -609,6 +619,7 @@ class Playground {
         this.say(this.fields.has(answer.error.field) ? "Nothing ran: a field of the form does not fit." : "Nothing ran: see the message below the text.");
       } else if (ask === "explore") this.showSeeds(answer);
       else await this.showResults(answer, view);
+      if (this.changes) this.age();
     });
   }
 
