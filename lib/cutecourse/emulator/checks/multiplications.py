@@ -65,7 +65,7 @@ class Multiplications(Observer):
         """Look at the k of A and B, which are both read."""
         seen_a = [] if a is None else self._seen.pop(a)
         self._reductions.add(
-            origin, seen_a, self._seen.pop(b), accumulator, adds=adds, written=written, operands=alone
+            origin, seen_a, self._seen.pop(b), accumulator, adds=adds, written=written, alone=alone
         )
 
     def cohort_ended(self, cohort: Cohort) -> None:

@@ -126,12 +126,13 @@ class Reductions:
         *,
         adds: bool,
         written: bool,
-        operands: Hashable,
+        alone: Hashable,
     ) -> None:
         """Look at the k of an MMA's A and B, which `adds` to a sum or begins one.
 
         `accumulator` says where D lies, the same for all of one sum; `written` tells whether threads have
-        written there since the MMA before. `operands` are those of an MMA that a single lane issues.
+        written there since the MMA before. `alone` are the operands of an MMA that a single lane
+        issues, else None.
         """
         if written:
             self._sums.pop(accumulator, None)
@@ -141,16 +142,16 @@ class Reductions:
                 found.close()
             found = self._sums[accumulator] = _Sum()
         if not a or not b:
-            if operands is not None:
-                found.add_unknown(origin, operands)
+            if alone is not None:
+                found.add_unknown(origin, alone)
             return
         (tag_a, of_a), (tag_b, of_b) = a[0], b[0]
         if of_a is None or of_b is None:
             return
         if of_a.relative != of_b.relative:
             # One whose k are not neighbours, while the other's are, is read by a wrong stride.
-            alone = of_a.consecutive != of_b.consecutive
-            report("another layout" if alone else "another k", partial(_within, of_a, of_b), origin)
+            strided = of_a.consecutive != of_b.consecutive
+            report("another layout" if strided else "another k", partial(_within, of_a, of_b), origin)
             return
         pair = _Pair(origin, tag_a, tag_b, of_a, of_b, of_a.k(tag_a), of_b.k(tag_b))
         for name, matrix, first in (("A", a, pair.k_a), ("B", b, pair.k_b)):

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["Owner"]
+__all__ = ["Owner", "OwnerDict"]
 
 _Kept = TypeVar("_Kept")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Owner:
@@ -36,3 +38,10 @@ class Owner:
     def forget_owned(self) -> None:
         """Drop all these objects."""
         self._kept.clear()
+
+
+class OwnerDict(dict[_Key, _Value]):
+    """A dictionary that an owner keeps, empty at first."""
+
+    def __init__(self, owner: object) -> None:
+        super().__init__()

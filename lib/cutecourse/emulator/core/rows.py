@@ -76,14 +76,13 @@ class Rows(dict[str, list[NDArray[Any]]]):
     def all(self, kind: str) -> NDArray[Any]:
         """All rows of a kind as one array, shape (slots, n, 32); slots of parts have no meaning in it."""
         bits, dtype, count = KINDS[kind]
-        held = self._storage[bits].view(dtype)
-        return held.reshape(*held.shape[:2], -1, count) if count > 1 else held
+        held = self._storage[bits]
+        return held.view(dtype).reshape(*held.shape, count) if count > 1 else held.view(dtype)
 
     def parts(self, kind: str, wide: int) -> NDArray[Any]:
         """All rows of a wider width, cut into parts: shape (slots, n, 32, parts of a row)."""
-        held = self._storage[wide]
-        found = held.view(KINDS[kind][1])
-        return found.reshape(*held.shape, found.shape[-1] // held.shape[-1])  # also where there are no slots
+        held, dtype = self._storage[wide], KINDS[kind][1]
+        return held.view(dtype).reshape(*held.shape, held.itemsize // dtype.itemsize)
 
     def release(self) -> None:
         """Free the memory."""

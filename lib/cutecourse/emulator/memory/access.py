@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE, Mask, any_true
-from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
@@ -24,6 +23,7 @@ from cutecourse.emulator.core.memory import (
     Allocation,
 )
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import (
@@ -85,11 +85,8 @@ class _Reach:
         self.words = allocation.words(access.bytes, access.count)
 
 
-class _Last(dict["Access", _Reach]):
+class _Last(OwnerDict["Access", _Reach]):
     """The allocation that each access of a launch has met last."""
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__()
 
 
 class Access:

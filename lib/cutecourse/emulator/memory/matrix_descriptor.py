@@ -41,6 +41,7 @@ __all__ = [
     "chunk_offsets",
     "decode_instruction",
     "decode_matrix",
+    "field_of",
     "shared_matrix",
 ]
 
@@ -63,7 +64,7 @@ class FieldError(ValueError):
         super().__init__(f"{field}: {problem}")
 
 
-def _bits(value: int, low: int, high: int) -> int:
+def field_of(value: int, low: int, high: int) -> int:
     """The bits low..high of a value."""
     return value >> low & ((1 << (high - low + 1)) - 1)
 
@@ -80,6 +81,18 @@ class MatrixDescriptor:
     base: int = 0
     """The 128-byte row, modulo 8, in which the swizzle's pattern starts."""
 
+    @classmethod
+    def of(cls, bits: int, swizzle: str) -> MatrixDescriptor:
+        """Read the fields that descriptors of wgmma and tcgen05 have in the same bits. Errors: FieldError."""
+        base = field_of(bits, 49, 51)
+        if base and swizzle == "none":
+            raise FieldError(
+                "matrix base offset (bits 49 to 51)",
+                f"{base}, but without a swizzle there is no pattern to move",
+            )
+        start, leading, stride = (field_of(bits, low, low + 13) << 4 for low in (0, 16, 32))
+        return cls(start, leading, stride, swizzle, base)
+
 
 @cache
 def decode_matrix(bits: int) -> MatrixDescriptor:
@@ -89,37 +102,26 @@ def decode_matrix(bits: int) -> MatrixDescriptor:
     MatrixDescriptor(start=1024, leading=16, stride=1024, swizzle='128B', base=0)
     """
     for low, high in ((14, 15), (30, 31)):
-        if _bits(bits, low, high):
+        if field_of(bits, low, high):
             raise FieldError(f"bits {low} to {high} of the shared-memory descriptor", "reserved: must be 0")
-    if _bits(bits, 46, 48) != 0b001:
+    if field_of(bits, 46, 48) != 0b001:
         raise FieldError(
             "bits 46 to 48 of the shared-memory descriptor",
-            f"{_bits(bits, 46, 48):#05b}, but must be the constant 0b001 (wgmma's descriptors have 0)",
+            f"{field_of(bits, 46, 48):#05b}, but must be the constant 0b001 (wgmma's descriptors have 0)",
         )
-    if _bits(bits, 53, 60):
+    if field_of(bits, 53, 60):
         raise FieldError("bits 53 to 60 of the shared-memory descriptor", "must be 0")
-    if _bits(bits, 52, 52):
+    if field_of(bits, 52, 52):
         raise FieldError(
             "leading dimension stride mode (bit 52)",
             "an absolute address exists on sm_103a only, for a K of 48 bytes, and is not supported yet",
         )
-    mode = _bits(bits, 61, 63)
+    mode = field_of(bits, 61, 63)
     if mode not in _SWIZZLES:
         raise FieldError(
             "swizzling mode (bits 61 to 63)", f"{mode} is not a mode; the modes are 0, 1, 2, 4 and 6"
         )
-    base = _bits(bits, 49, 51)
-    if base and not mode:
-        raise FieldError(
-            "matrix base offset (bits 49 to 51)", f"{base}, but without a swizzle there is no pattern to move"
-        )
-    return MatrixDescriptor(
-        start=_bits(bits, 0, 13) << 4,
-        leading=_bits(bits, 16, 29) << 4,
-        stride=_bits(bits, 32, 45) << 4,
-        swizzle=_SWIZZLES[mode],
-        base=base,
-    )
+    return MatrixDescriptor.of(bits, _SWIZZLES[mode])
 
 
 def _swizzled(address: NDArray[np.int64], swizzle: str, base: int) -> NDArray[np.int64]:
@@ -244,7 +246,7 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
     (128, 128, 16, 'f32', 'f16', 'f16')
     """
     results, operands, k = _TYPES[kind]
-    if _bits(bits, 2, 2):
+    if field_of(bits, 2, 2):
         raise FieldError("sparsity (bit 2)", "set: tcgen05.mma without .sp takes dense matrices")
     for name, low, high in (
         ("sparsity selector (bits 0 to 1)", 0, 1),
@@ -254,10 +256,10 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
         ("bit 29", 29, 29),
         ("maximum shift (bits 30 to 31)", 30, 31),
     ):
-        if _bits(bits, low, high):
+        if field_of(bits, low, high):
             raise FieldError(f"{name} of the instruction descriptor", f"must be 0 for .kind::{kind} here")
-    d = results.get(_bits(bits, 4, 5))
-    a, b = operands.get(_bits(bits, 7, 9)), operands.get(_bits(bits, 10, 12))
+    d = results.get(field_of(bits, 4, 5))
+    a, b = operands.get(field_of(bits, 7, 9)), operands.get(field_of(bits, 10, 12))
     for name, low, high, found, known in (
         ("dtype, the type of D (bits 4 to 5)", 4, 5, d, results),
         ("atype, the type of A (bits 7 to 9)", 7, 9, a, operands),
@@ -265,13 +267,13 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
     ):
         if found is None:
             allowed = ", ".join(f"{code} ({type_})" for code, type_ in known.items())
-            raise FieldError(name, f"{_bits(bits, low, high)}; .kind::{kind} has {allowed}")
+            raise FieldError(name, f"{field_of(bits, low, high)}; .kind::{kind} has {allowed}")
     assert d is not None
     assert a is not None
     assert b is not None
     if d == "f16" and "bf16" in {a, b}:
         raise FieldError("dtype, the type of D (bits 4 to 5)", "0 (f16), which is for f16 operands only")
-    m, n = _bits(bits, 24, 28) << 4, _bits(bits, 17, 22) << 3
+    m, n = field_of(bits, 24, 28) << 4, field_of(bits, 17, 22) << 3
     step = _SHAPES.get((group, m))
     if step is None:
         known_m = " or ".join(str(shape) for ctas, shape in _SHAPES if ctas == group)
@@ -287,10 +289,10 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
         d=d,
         a=a,
         b=b,
-        negate_a=bool(_bits(bits, 13, 13)),
-        negate_b=bool(_bits(bits, 14, 14)),
-        a_k_major=not _bits(bits, 15, 15),
-        b_k_major=not _bits(bits, 16, 16),
+        negate_a=bool(field_of(bits, 13, 13)),
+        negate_b=bool(field_of(bits, 14, 14)),
+        a_k_major=not field_of(bits, 15, 15),
+        b_k_major=not field_of(bits, 16, 16),
     )
 
 

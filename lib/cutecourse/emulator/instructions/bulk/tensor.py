@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK, Mask
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
@@ -162,11 +163,8 @@ def tensormap_replace(site: Site) -> Step:
     site.unsupported("it is not supported yet; pass a tensor map for each use")
 
 
-class _Targets:
+class _Targets(OwnerDict[Any, Targets]):
     """The places that a cohort's loads go to, kept because a kernel's loop asks for the same ones again."""
-
-    def __init__(self, cohort: Cohort) -> None:
-        self.known: dict[Any, Targets] = {}
 
 
 def _load(site: Site, dims: int, to: str) -> Step:
@@ -194,7 +192,7 @@ def _load(site: Site, dims: int, to: str) -> Step:
     def issue(bundle: Bundle, lane: int, box: Box, address: int, bar_address: int, bits: int | None) -> None:
         origin = Origin(site, bundle, lane)
         cohort = bundle.cohort
-        known = cohort.own(_Targets).known
+        known = cohort.own(_Targets)
         key = (site, bundle, lane, box.bound, address, bar_address, bits)
         there = known.get(key)
         if there is None or not there.alive(cohort):

@@ -12,6 +12,7 @@ from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
@@ -241,11 +242,8 @@ class _Pool:
         )
 
 
-class _Pools(dict[int, _Pool]):
+class _Pools(OwnerDict[int, _Pool]):
     """The pools of a cohort's blocks, by rank."""
-
-    def __init__(self, cohort: Cohort) -> None:
-        super().__init__()
 
 
 @dataclass(frozen=True)

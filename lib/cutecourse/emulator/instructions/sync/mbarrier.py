@@ -6,7 +6,6 @@ emulator.instructions.sync.phase_wait.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
@@ -272,11 +272,8 @@ def pending_count(site: Site) -> Step:
 # --- waiting ------------------------------------------------------------------------------------------------
 
 
-class _Asked(Counter[Site]):
+class _Asked(OwnerDict[Site, int]):
     """Counts, for each mbarrier.test_wait of a warp, the tests that failed since the last success."""
-
-    def __init__(self, bundle: Bundle) -> None:
-        super().__init__()
 
 
 class _Look:
@@ -421,7 +418,7 @@ def test_wait(site: Site) -> Step:
             bundle.own(_Asked).pop(site, None)
             return following
         asked = bundle.own(_Asked)
-        asked[site] += 1
+        asked[site] = asked.get(site, 0) + 1
         if asked[site] > _IMPATIENT:
             look.tell_all(bundle, blocked, "blocked")
             return look.sleep(bundle, split, blocked, passed, following)

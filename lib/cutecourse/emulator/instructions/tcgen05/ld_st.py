@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, all_true
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
@@ -205,14 +206,8 @@ class _Store:
             self.memory.end(moving)
 
 
-class _Stores(dict[int, list[_Store]]):
-    def __init__(self, bundle: Bundle) -> None:
-        super().__init__()
-
-
-def _stores(bundle: Bundle) -> dict[int, list[_Store]]:
+class _Stores(OwnerDict[int, list[_Store]]):
     """Stores that the warps of a bundle have issued and not waited for, by the cluster's position."""
-    return bundle.own(_Stores)
 
 
 @instruction("tcgen05.st")
@@ -233,7 +228,7 @@ def st(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
         registers = bundle.rows.all("u32")
-        waiting = _stores(bundle)
+        waiting = bundle.own(_Stores)
         for warp in bundle.clusters(mask):
             origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=True)
             values: NDArray[Any] = registers[access.registers, warp].T
@@ -268,7 +263,7 @@ def wait(site: Site) -> Step:
 
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
-        waiting = _stores(bundle)
+        waiting = bundle.own(_Stores)
         for warp in bundle.clusters(mask):
             if stores:
                 for store in waiting.pop(warp, ()):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
@@ -172,11 +173,8 @@ def _begin(mma: Multiplication, memory: TensorMemory, region: Region, what: str,
     mma.moving.append((memory, moving))
 
 
-class _Collectors(dict[tuple[int, int], tuple[Any, ...] | None]):
+class _Collectors(OwnerDict[tuple[int, int], tuple[Any, ...] | None]):
     """The A in each CTA's collector buffer, by cluster and rank."""
-
-    def __init__(self, cohort: Cohort) -> None:
-        super().__init__()
 
 
 def _collect(mma: Multiplication, collector: str) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.errors import AddressError, InvalidOperand
 from cutecourse.emulator.instructions.tcgen05.operands import Asked, Operands
 from cutecourse.emulator.instructions.tcgen05.placement import parts_of, region_of
@@ -131,18 +132,12 @@ class Place:
         return (self.b,) if self.a is None else (self.a, self.b)
 
 
-class _Places(dict[tuple[Plan, int, int], Place]):
+class _Places(OwnerDict[tuple[Plan, int, int], Place]):
     """The places of a cohort's plans, by plan, cluster and rank."""
 
-    def __init__(self, cohort: Cohort) -> None:
-        super().__init__()
 
-
-class _Plans(dict[tuple[Operands, Asked], Plan]):
+class _Plans(OwnerDict[tuple[Operands, Asked], Plan]):
     """The plans of a cohort, by what they are made for."""
-
-    def __init__(self, cohort: Cohort) -> None:
-        super().__init__()
 
 
 def plan_of(origin: Origin, operands: Operands, asked: Asked, kind: str, group: int) -> Plan:

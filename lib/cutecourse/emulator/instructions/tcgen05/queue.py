@@ -20,6 +20,7 @@ from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.instructions.tcgen05.linking import Link, linked
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
 
@@ -110,8 +111,5 @@ class Queue:
             operation.run()
 
 
-class _Queues(dict[tuple[int, int], Queue]):
+class _Queues(OwnerDict[tuple[int, int], Queue]):
     """The queues of a cohort's CTAs, by cluster and rank."""
-
-    def __init__(self, cohort: Cohort) -> None:
-        super().__init__()

@@ -18,16 +18,12 @@ from __future__ import annotations
 
 from functools import cache
 
-from cutecourse.emulator.memory.matrix_descriptor import FieldError, MatrixDescriptor
+from cutecourse.emulator.memory.matrix_descriptor import FieldError, MatrixDescriptor, field_of
 
 __all__ = ["decode"]
 
 _SWIZZLES = ("none", "128B", "64B", "32B")
 _UNUSED = ((14, 15), (30, 31), (46, 48), (52, 61))
-
-
-def _bits(value: int, low: int, high: int) -> int:
-    return value >> low & ((1 << (high - low + 1)) - 1)
 
 
 @cache
@@ -38,21 +34,10 @@ def decode(bits: int) -> MatrixDescriptor:
     MatrixDescriptor(start=1024, leading=16, stride=1024, swizzle='128B', base=0)
     """
     for low, high in _UNUSED:
-        found = _bits(bits, low, high)
+        found = field_of(bits, low, high)
         if found:
             why = " (tcgen05's descriptors have 0b001 there)" if (low, found) == (46, 1) else ""
             raise FieldError(
                 f"bits {low} to {high} of the matrix descriptor", f"{found:#b}, but must be 0{why}"
             )
-    mode, base = _bits(bits, 62, 63), _bits(bits, 49, 51)
-    if base and not mode:
-        raise FieldError(
-            "matrix base offset (bits 49 to 51)", f"{base}, but without a swizzle there is no pattern to move"
-        )
-    return MatrixDescriptor(
-        start=_bits(bits, 0, 13) << 4,
-        leading=_bits(bits, 16, 29) << 4,
-        stride=_bits(bits, 32, 45) << 4,
-        swizzle=_SWIZZLES[mode],
-        base=base,
-    )
+    return MatrixDescriptor.of(bits, _SWIZZLES[field_of(bits, 62, 63)])

@@ -19,6 +19,7 @@ from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import DivergedWarp, NonUniformOperand
 
@@ -215,11 +216,11 @@ def _shown(operands: Hashable) -> str:
     )
 
 
-class _Warpgroups(dict[tuple[int, int, int], Warpgroup], Observer):
+class _Warpgroups(OwnerDict[tuple[int, int, int], Warpgroup], Observer):
     """The warpgroups of a cohort that have come to such an instruction: by cluster, rank and number."""
 
     def __init__(self, cohort: Cohort) -> None:
-        super().__init__()
+        super().__init__(cohort)
         cohort.listeners.subscribe(self)
 
     def cohort_ended(self, cohort: Cohort) -> None:
