@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from coursebook.browser.page_kernel import Kernel, cells_needed
 from nbformat import NotebookNode
 
+from cutecourse import runtime
 from cutecourse.checks import CheckResult, collecting
+from cutecourse.kernels import LaunchSpec
+from cutecourse.runtime.assembly import assembly_report
 from tools.exercises import exercises_in, learner_notebook, solution_notebook
 from tools.native_sweep import answers
 from tools.notebooks import code_cells
@@ -77,3 +81,22 @@ def test_answer_in_ptx__is_checked(source: Path, exercise: str) -> None:
         result = _checked(notebook, source, exercise)
         assert result.status == "wrong", repr(result)
         assert message in repr(result)
+
+
+@pytest.mark.sample(5)
+@pytest.mark.program("ptxas")
+@pytest.mark.parametrize(("source", "exercise"), _in_ptx(), ids=lambda value: str(value)[-5:])
+def test_answer_in_ptx__is_accepted_by_ptxas(
+    source: Path, exercise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[LaunchSpec] = []
+    run = runtime.run
+
+    def spy(spec: LaunchSpec, **arguments: Any) -> Any:
+        launched.append(spec)
+        return run(spec, **arguments)
+
+    monkeypatch.setattr(runtime, "run", spy)
+    assert _checked(solution_notebook(source), source, exercise)
+    [kernel] = assembly_report(launched[-1], launched[-1].target)
+    assert kernel.spill_bytes == 0
