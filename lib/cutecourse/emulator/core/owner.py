@@ -26,10 +26,14 @@ class Owner:
 
     def own(self, kind: Callable[[Any], _Kept]) -> _Kept:
         """This owner's one object of a class: `kind(owner)`, made on first use."""
-        found: _Kept | None = self._kept.get(kind)
-        if found is None:
-            found = self._kept[kind] = kind(self)
-        return found
+        try:
+            found: _Kept = self._kept[kind]
+        except KeyError:
+            pass
+        else:
+            return found
+        made = self._kept[kind] = kind(self)
+        return made
 
     def owned(self, kind: type[_Kept]) -> _Kept | None:
         """This owner's object of a class, or None if `own` has not made it yet."""
