@@ -302,6 +302,7 @@ def test_parse__error_marks_the_column_under_the_text():
         ("mov.u32 %r1, %r2;", "'%r1' is used but not declared"),
         (".reg .b32 %r<2>; mov.u32 %r1, %r2;", "'%r2' is used but not declared"),
         ("bra nowhere;", "'nowhere' is used but not declared"),
+        (".reg .b32 %tid, %r; mov.u32 %r, %tid.x;", "'%tid.x' is a part of the register '%tid' here"),
         (".reg .b32 %r; @%r ret;", "%r guards an instruction but is not a predicate register"),
         ("@%p ret;", "'%p' is used but not declared"),
         (".reg .b32 %r; mov.u32 %r, %nothing.x;", "'%nothing.x' is used but not declared"),

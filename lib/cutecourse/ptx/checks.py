@@ -93,9 +93,12 @@ def _check_instruction(module: Module, instruction: Instruction, scope: Scope) -
             )
     for item in instruction.operands:
         for name in names(item):
-            if scope.lookup(name.text) is None and not is_special(name.text):
+            if scope.lookup(name.text) is None:
                 base = name.text.rpartition(".")[0]
-                if not (base and isinstance(scope.lookup(base), Register)):
+                is_part = bool(base) and isinstance(scope.lookup(base), Register)
+                if is_part and is_special(name.text):
+                    _hidden(module, name, base)
+                if not is_part and not is_special(name.text):
                     _undeclared(module, name.text, name)
     if instruction.opcode in {"bra", "brx"}:
         target = instruction.operands[-1] if instruction.operands else None
@@ -123,6 +126,17 @@ def _undeclared(module: Module, name: str, node: Name | SymbolOffset | BranchTar
         column=column,
         text=module.line_text(line),
         expected=f"a declared {what}",
+    )
+
+
+def _hidden(module: Module, name: Name, register: str) -> None:
+    """Refuse `%tid.x` where a register `%tid` is declared, as ptxas does."""
+    raise PtxNameError(
+        f"{name.text!r} is a part of the register {register!r} here, because that name is declared",
+        line=name.line,
+        column=name.column,
+        text=module.line_text(name.line),
+        expected=f"another name for the declared register, so that {name.text} is the special register",
     )
 
 
