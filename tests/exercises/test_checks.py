@@ -156,6 +156,29 @@ def test_check__says_that_it_checked_nothing_where_the_compiler_is_missing(exerc
     assert "the CuTe DSL is not here" in result.message
 
 
+def test_check__says_that_a_name_is_missing_where_no_cell_has_defined_it(exercise: Any) -> None:
+    exercise(lambda answer: str(answer()))
+    passed_on = checks.check("99.1", lambda: _kernel_of_another_cell)  # type: ignore[name-defined]  # noqa: F821
+    assert passed_on.status == "unchecked"
+    assert "There is no `_kernel_of_another_cell` yet" in passed_on.message
+
+    def misspelt() -> int:
+        return _cuont  # type: ignore[name-defined, no-any-return]  # noqa: F821
+
+    assert checks.check("99.1", misspelt).status == "raised"
+    assert checks.check("99.1", lambda: str(misspelt())).status == "raised"
+
+
+@pytest.mark.parametrize(
+    ("threads", "lines"), [("(8,16):(1,8)", None), ("(4,32):(1,4)", 8), ("(8,16):(16,1)", 16)]
+)
+def test_check_of_03_2__counts_the_lines_of_a_request(threads: str, lines: int | None) -> None:
+    result = checks.check("03.2", (Layout.parse(threads), Layout.parse("(8,1):(1,8)")))
+    assert result
+    assert (f"over {lines} lines" in result.message) == (lines is not None)
+    assert ("lines" in result.message) == (lines is not None)
+
+
 def test_check__knows_a_text_with_a_gap(exercise: Any) -> None:
     exercise(lambda answer: "fine")
     text = ".version 8.0\n.target sm_80\n    ...\n"

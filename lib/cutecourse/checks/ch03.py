@@ -46,11 +46,22 @@ def check_owner(answer: object) -> str:
             "The two numbers are right, but the thread comes first.",
         ),
     )
+
+    def right(m: int, n: int) -> tuple[int, int]:
+        return 8 * (m // 2) + n // 2, 2 * (m % 2) + n % 2
+
     got = returned(answer, cases, what=what)
+    if isinstance(got[0], int):
+        raise WrongAnswer(
+            "`owner` returns a pair: (thread, value).", where="owner(0, 0)", got=f"one number, {got[0]}"
+        )
     for wrong, message in mistakes:
         if got == [wrong(*case) for case in cases]:
-            raise WrongAnswer(message, where="owner(2, 4)", got=str(wrong(2, 4)))
-    on_many(answer, cases, lambda m, n: (8 * (m // 2) + n // 2, 2 * (m % 2) + n % 2), what=what)
+            m, n = next(case for case in cases if wrong(*case) != right(*case))
+            raise WrongAnswer(
+                message, where=f"owner({m}, {n})", expected=str(right(m, n)), got=str(wrong(m, n))
+            )
+    on_many(answer, cases, right, what=what)
     return "Divide by the block to find the thread. The remainder says which value it is."
 
 
@@ -70,7 +81,9 @@ def check_plan(answer: object) -> str:
         raise WrongAnswer(
             "The answer is a pair of layouts: first the layout of the threads, then the layout of the values.",
             expected="(make_layout(...), make_layout(...))",
-            got=type(answer).__name__,
+            got=f"({', '.join(type(one).__name__ for one in answer)})"
+            if isinstance(answer, tuple)
+            else type(answer).__name__,
         )
     from cutecourse.atoms import AtomError, copy_atom, make_tiled_copy_tv
 
@@ -130,10 +143,11 @@ def check_plan(answer: object) -> str:
             expected="512 bytes / 32",
             got=f"{sectors} sectors",
         )
-    if starts[1][0] != starts[0][0] + 8:
+    lines = len({2 * offsets[0] // 128 for offsets in starts})
+    if lines > 4:
         return (
-            "The request touches as few sectors as possible: two lanes share each sector. But neighbouring lanes have vectors that lie far apart. "
-            "If the threads run down the column first, the warp also touches the fewest lines of 128 bytes."
+            f"The request touches as few sectors as possible, 16. But these lie spread over {lines} lines of 128 bytes, where 4 are enough. "
+            "If the threads run down a whole column before the next one, the warp reads whole lines."
         )
     return "Values and threads both run along the mode with stride 1 first, whichever mode that is."
 
@@ -191,7 +205,7 @@ def _wrong_waits(answer: object) -> dict[tuple[object, ...], str]:
         (2,)
         * 6: "In the last two turns nothing new is committed. Then wait_group(2) leaves tile 4 or 5 pending, and the loop uses that tile all the same.",
         (0,)
-        * 6: "That is right, but it waits for everything that is on its way. Leave as many groups pending as you can.",
+        * 6: "With these numbers every tile is there in time, but each wait also waits for the younger groups. Leave as many of them pending as you can.",
         (
             3,
             3,
@@ -244,6 +258,10 @@ def check_fixed_ptx(answer: object) -> str:
 
     if not isinstance(answer, str):
         raise WrongAnswer("Give the PTX text.", expected="a str", got=type(answer).__name__)
+    if ".entry" not in answer:
+        raise WrongAnswer(
+            "Give the whole text, not the corrected line alone. `buggy_ptx.replace(old, new)` returns the text with `new` in place of `old`."
+        )
     shape = (16, 128)
     source = np.random.default_rng(35).standard_normal(shape).astype(np.float32)
     spec = LaunchSpec(

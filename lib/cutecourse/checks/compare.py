@@ -46,7 +46,9 @@ def same_int(answer: object, right: int, *, meaning: str, mistakes: Mapping[int,
         return
     explained = (mistakes or {}).get(value)
     direction = "too small" if value < right else "too large"
-    raise WrongAnswer(explained or f"That is {direction}.", expected=meaning, got=str(value))
+    raise WrongAnswer(
+        explained or f"That is {direction}.", expected=None if explained else meaning, got=str(value)
+    )
 
 
 def same_choice(answer: object, right: str, *, options: Mapping[str, str]) -> None:

@@ -23,6 +23,10 @@ UNCHECKED = (
     "This answer needs a compiler that is not here, so nothing was checked. If the exercise has a cell for "
     "PTX, solve it there. Otherwise take the notebook to a machine that has the compiler."
 )
+UNDEFINED = (
+    "There is no `{}` yet. Run the cell that defines it first. If that cell needs a compiler that is not "
+    "here, solve the exercise in the cell for PTX."
+)
 _PACKAGE_FOLDER = str(Path(__file__).resolve().parent.parent)
 
 
@@ -123,6 +127,8 @@ def _evaluate(found: _Exercise, answer: object) -> CheckResult:
             wrong.picture,
         )
     except Exception as error:  # noqa: BLE001 - whatever the learner's code raises is an answer to show
+        if isinstance(error, NameError) and _is_only_passed_on(error, answer):
+            return CheckResult(found.id, found.title, "unchecked", UNDEFINED.format(error.name))
         if _lacks_a_compiler(error):
             return CheckResult(found.id, found.title, "unchecked", f"{UNCHECKED}\n{error}")
         return CheckResult(found.id, found.title, "raised", _describe(error))
@@ -132,6 +138,15 @@ def _evaluate(found: _Exercise, answer: object) -> CheckResult:
 def _lacks_a_compiler(error: Exception) -> bool:
     errors = sys.modules.get("cutecourse.runtime.errors")  # unless it is loaded, nothing was compiled
     return errors is not None and isinstance(error, errors.NoCompilerError)
+
+
+def _is_only_passed_on(error: Exception, answer: object) -> bool:
+    """Whether the error comes from the line that hands the answer to `check`: `lambda: launched(kernel)`."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = getattr(answer, "__code__", None)
+    return trace is not None and trace.tb_frame.f_code is code and code.co_name == "<lambda>"
 
 
 def _describe(error: Exception) -> str:

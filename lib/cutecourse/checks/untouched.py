@@ -9,7 +9,7 @@ import types
 
 from cutecourse.checks.result import Untouched
 
-UNTOUCHED = "The gap is still open: replace the `...` with your answer, run the cell again, then check."
+UNTOUCHED = "Nothing is filled in yet: replace the `...` with your answer and run the cell again."
 
 
 def refuse_untouched(answer: object) -> None:
@@ -17,7 +17,7 @@ def refuse_untouched(answer: object) -> None:
     if answer is Ellipsis or answer is NotImplemented:
         raise Untouched(UNTOUCHED)
     if answer is None:
-        raise Untouched(f"There is no answer yet: the value is None. {UNTOUCHED}")
+        raise Untouched("The value is None: replace the `...` with your answer and run the cell again.")
     if isinstance(answer, (tuple, list, dict)):
         for item in answer.values() if isinstance(answer, dict) else answer:
             if item is Ellipsis or item is NotImplemented:
@@ -27,13 +27,11 @@ def refuse_untouched(answer: object) -> None:
     if text is Ellipsis:
         raise Untouched(UNTOUCHED)
     if isinstance(text, str) and any(line.strip() == "..." for line in text.splitlines()):
-        raise Untouched(
-            "The text still has a line `...`: replace it with your code, run the cell again, then check."
-        )
+        raise Untouched("The text still has a line `...`: replace it with your code and run the cell again.")
     name = _function_with_gap(answer)
     if name is not None:
         raise Untouched(
-            f"`{name}` still has a `...` in its body: replace it with your code, then check again."
+            f"`{name}` still has a `...` in its body: replace it with your code and run the cell again."
         )
 
 

@@ -118,8 +118,18 @@ class Python {
 
 const block = (text, kind) => element("div", { class: `output ${kind}` }, element("div", { class: "highlight" }, element("pre", {}, text)));
 
+// Reports name lines of a PTX text by their numbers.
+function numbered(place) {
+  const pre = place.querySelector("pre");
+  pre.replaceChildren(...pre.textContent.split(/(?<=\n)/).map((line) => element("span", { class: "cute-line" }, line)));
+  return place;
+}
+
 async function shown(output, models) {
-  if (output.output_type === "stream") return block(output.text, `stream cute-${output.name}`);
+  if (output.output_type === "stream") {
+    const place = block(output.text, `stream cute-${output.name}`);
+    return /^(\s*\/\/.*\n|\s*\n)*\s*\.version\s/.test(output.text) ? numbered(place) : place;
+  }
   if (output.output_type === "error") return block(output.traceback, "traceback");
   const { data } = output;
   if (data[VIEW]) {
@@ -400,7 +410,9 @@ class Book {
     const [out, rest] = [true, false].map((drop) => this.queue.filter((one) => drop === (all || one.cell === cell)));
     this.queue = rest;
     for (const { go } of out) go(false);
-    if (all) this.python.end(new Stopped());
+    if (!all) return;
+    for (const other of this.cells) other.ran = null;
+    this.python.end(new Stopped());
   }
 }
 
