@@ -107,7 +107,7 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
     nbformat.validate(notebook)
     assert [one.source for one in code_cells(notebook)] == [GIVEN[0], right, *GIVEN[2:]]
 
-    page.get_by_role("button", name="Start afresh").click()
+    page.get_by_role("button", name="Start over").click()
     assert "1 changed cell" in page.said[-1]
     assert text(page, 1) == GIVEN[1]
     page.reload()
@@ -158,8 +158,8 @@ def test_answer__is_typed_with_the_keyboard_alone(page: Any) -> None:
 def test_bring_back__refuses_what_has_no_answer_for_this_page(page: Any) -> None:
     other = nbformat.writes(learner_notebook(SOURCES[1]))
     for name, content, why in (
-        ("a.ipynb", "no json", "a.ipynb is no notebook: it is not JSON."),
-        ("b.ipynb", "{}", "b.ipynb is no notebook: it has no cells."),
+        ("a.ipynb", "no json", "a.ipynb is not a notebook: it is not JSON."),
+        ("b.ipynb", "{}", "b.ipynb is not a notebook: it has no cells."),
         ("c.ipynb", other, "c.ipynb has exercises of chapter 2; this page has those of chapter 1."),
     ):
         page.locator("input[type=file]").set_input_files(

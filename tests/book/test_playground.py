@@ -159,7 +159,7 @@ def test_pasted_kernel__gets_a_form_of_its_parameters(playground: Page) -> None:
     playground.press("Run").done()  # the form is made anew, and the reader sees it before anything runs
     assert "Check the arguments" in playground.status
     assert playground.results.inner_text() == ""
-    assert playground.field("source", "Elements").input_value() == "f32"
+    assert playground.field("source", "Element type").input_value() == "f32"
     assert playground.field("out", "Filled with").input_value() == "zeros"
     assert playground.field("map", "Box, innermost first").input_value() == "64,64"
     assert playground.root.get_by_label("Threads (block)").input_value() == "64"
@@ -184,7 +184,7 @@ def test_file__fills_an_array(playground: Page) -> None:
     playground.field("source", "Filled with").select_option("file")
     playground.press("Run").done()
     assert (
-        "choose the file" in playground.root.locator(".cute-pg-wrong:visible", has_text="choose").inner_text()
+        "choose a file" in playground.root.locator(".cute-pg-wrong:visible", has_text="choose").inner_text()
     )
     playground.field("source", "File").set_input_files(file)
     playground.press("Run").done()
@@ -215,7 +215,7 @@ def test_upload__takes_ptx_and_refuses_what_is_no_text(playground: Page) -> None
 def test_seeds__are_compared(playground: Page) -> None:
     playground.root.get_by_label("How many seeds").fill("3")
     playground.press("Try seeds").done()
-    assert "All seeds end alike" in playground.results.inner_text()
+    assert "All seeds agree" in playground.results.inner_text()
     assert "3 seeds agree" in playground.results.inner_text()
 
 
@@ -231,7 +231,7 @@ def test_text__that_is_no_ptx_shows_its_line(playground: Page) -> None:
 def test_work__is_kept_when_an_example_is_opened(playground: Page) -> None:
     playground.choose("example:race")
     assert playground.text.input_value() != PASTED
-    playground.press("Back to yours")
+    playground.press("Back to your text")
     assert playground.text.input_value() == PASTED
     assert playground.field("factor", "Value").input_value() == "2"
 
@@ -261,7 +261,7 @@ def test_run__shows_no_results_below_a_kernel_that_was_opened_meanwhile(playgrou
 def test_stop__ends_a_launch(playground: Page) -> None:
     playground.choose("example:endless")
     playground.root.get_by_text("Seed, limit, severities").click()
-    playground.root.get_by_label("Limit of instructions").fill("100000000")
+    playground.root.get_by_label("Instruction limit").fill("100000000")
     playground.press("Run")
     playground.root.get_by_text("Running …", exact=False).wait_for(timeout=START_MS)
     playground.press("Stop").done()
@@ -274,8 +274,8 @@ def test_work__is_kept_over_a_reload(playground: Page) -> None:
     playground.page.wait_for_selector(".cute-pg")
     assert playground.text.input_value() == before
     playground.root.get_by_text("Seed, limit, severities").click()
-    assert playground.root.get_by_label("Limit of instructions").input_value() == "100000000"
-    assert "scaled, kept" in playground.root.get_by_label("Open", exact=True).inner_text()
+    assert playground.root.get_by_label("Instruction limit").input_value() == "100000000"
+    assert "scaled, saved" in playground.root.get_by_label("Open", exact=True).inner_text()
 
 
 def test_link__carries_text_and_arguments_and_runs_nothing(playground: Page, served: tuple[Any, str]) -> None:
@@ -310,9 +310,9 @@ def test_link__of_hostile_text_is_shown_as_text(served: tuple[Any, str]) -> None
 @pytest.mark.parametrize(
     ("fragment", "why"),
     [
-        ("#ptx=%%%", "letters"),
-        ("#ptx=AAAA", "a part of it is missing or wrong"),
-        (link({"text": 5, "parameters": []}), "its text is not as this page writes it"),
+        ("#ptx=%%%", "characters"),
+        ("#ptx=AAAA", "part of it is missing or wrong"),
+        (link({"text": 5, "parameters": []}), "its text is not in this page's format"),
         (link({"text": "a" * 1_100_000, "parameters": []}), "more than 1000000 bytes"),
         ("#example=none", "no such example"),
     ],

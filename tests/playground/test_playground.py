@@ -194,7 +194,7 @@ def test_run__names_the_field_of_the_launch_that_does_not_fit(change, field):
 def test_run__a_struct_takes_no_file():
     form = read(TEXT, "second")
     asked = request({"text": TEXT, **form})
-    for value, word in (("in:a.npy", "hexadecimal"), ("{in:a.npy}", "not possible"), ("00ff", "2 bytes")):
+    for value, word in (("in:a.npy", "hexadecimal"), ("{in:a.npy}", "take a file"), ("00ff", "2 bytes")):
         asked["arguments"][4]["value"] = value
         error = Playground().run(asked)["error"]
         assert word in error["message"]
@@ -351,7 +351,7 @@ LOOP:
     asked = request({"text": text, **read(text)}, block="1", limit="6000")
     drawn = answer(json.dumps({"ask": "run", **asked}))
     assert (drawn.data["ended"], drawn.data["error"]["hazard"]) == ("error", "endless")
-    assert "the last, from instruction" in drawn.data["about_timeline"]
+    assert "starts at instruction" in drawn.data["about_timeline"]
     times = [event[2] for event in drawn.timeline.trace["events"]]
     assert 1000 < len(times) <= 2100
     assert max(times) > 5900

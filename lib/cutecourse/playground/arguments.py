@@ -1,4 +1,4 @@
-"""The arguments of a launch from the fields of a form, and one clear error for a field that does not fit."""
+"""Make the arguments of a launch from the fields of a form. Errors name the field that does not fit."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def make_arguments(
     Errors: FieldError.
     """
     if len(given) != len(parameters):
-        raise FieldError("text", f"The kernel has {len(parameters)} parameters, and the form {len(given)}.")
+        raise FieldError(
+            "text", f"The kernel has {len(parameters)} parameters, but the form has {len(given)}."
+        )
     makers = [
         _Maker(f"arguments.{place}", parameter, fields)
         for place, (parameter, fields) in enumerate(zip(parameters, given, strict=True))
@@ -96,7 +98,7 @@ class _Maker:
             return self.bytes()
         if self.same_as and self.same_as not in arrays:
             known = ", ".join(arrays) or "none"
-            raise self.wrong("same_as", f"no array belongs to {self.same_as!r}; arrays: {known}")
+            raise self.wrong("same_as", f"there is no array {self.same_as!r}; arrays: {known}")
         array = arrays[self.same_as or self.name]
         return array.memory if self.kind == "array" else self.map(array)
 
@@ -108,7 +110,7 @@ class _Maker:
             return Array(self.name, kind, self.file(kind, room))
         shape = self.shape()
         if math.prod(shape) * kind.numpy.itemsize > room:
-            raise self.wrong("shape", f"all arrays together may have {LIMIT_BYTES >> 20} MiB")
+            raise self.wrong("shape", f"all arrays together may take {LIMIT_BYTES >> 20} MiB")
         return Array(self.name, kind, np.ascontiguousarray(encode(self.filled(fill, shape, kind), kind)))
 
     def dtype(self) -> DType:
@@ -146,20 +148,20 @@ class _Maker:
         raise self.wrong("fill", f"{fill!r} is not one of {', '.join(FILLS)}")
 
     def typed(self, count: int, kind: DType) -> NDArray[Any]:
-        """The numbers that were typed in. Too few are repeated."""
+        """The numbers that the reader typed, repeated until they fill the array."""
         words = self.text("values").replace(",", " ").split()
         try:
             numbers = [float(w) if kind.kind == "float" else int(w, 0) for w in words]
         except ValueError as error:
             raise self.wrong("values", f"these are not numbers for {kind}: {error}") from None
         if not 1 <= len(numbers) <= count:
-            raise self.wrong("values", f"give 1 to {count} numbers; here are {len(numbers)}")
+            raise self.wrong("values", f"give 1 to {count} numbers; this field has {len(numbers)}")
         return np.resize(np.array(numbers), count)
 
     def file(self, kind: DType, room: int) -> NDArray[Any]:
         stored = str(self.fields.get("file") or "")
         if not stored:
-            raise self.wrong("file", "choose the file")
+            raise self.wrong("file", "choose a file")
         try:
             found = np.load(io.BytesIO(base64.b64decode(stored, validate=True)), allow_pickle=False)
         except (ValueError, EOFError, SyntaxError, OverflowError, OSError, binascii.Error) as error:
@@ -167,9 +169,9 @@ class _Maker:
         if not isinstance(found, np.ndarray) or found.size == 0:
             raise self.wrong("file", "the file holds no array, or an empty one")
         if found.nbytes > room:
-            raise self.wrong("file", f"all arrays together may have {LIMIT_BYTES >> 20} MiB")
+            raise self.wrong("file", f"all arrays together may take {LIMIT_BYTES >> 20} MiB")
         if found.dtype.itemsize != kind.numpy.itemsize:
-            raise self.wrong("dtype", f"the file holds {found.dtype}, whose elements are not {kind}")
+            raise self.wrong("dtype", f"the file holds {found.dtype}, which does not fit {kind}")
         return np.ascontiguousarray(found).view(kind.numpy).copy()
 
     def number(self) -> int | float:
@@ -190,7 +192,7 @@ class _Maker:
         text = self.text("value")
         spec = text if text.startswith("{") else f"bytes:{text.replace(' ', '')}"
         if any(word.strip("{ ").startswith(_FILES) for word in spec.split(",")):
-            raise self.wrong("value", "a struct's array is written as zeros:f32:16x8; files are not possible")
+            raise self.wrong("value", "a struct cannot take a file; write an array as zeros:f32:16x8")
         try:
             return Arguments(LIMIT_BYTES).one(spec)
         except CourseError as error:

@@ -185,7 +185,7 @@ EXAMPLES = (
         "tma_load",
         "One TMA load",
         "One instruction loads the tile that begins in row 64 and column 128. The timeline shows its bytes "
-        "on their way.",
+        "in flight.",
         twin(tma_load),
         fields={"a": {"fill": "arange"}},
     ),
@@ -205,7 +205,8 @@ EXAMPLES = (
     Example(
         "two_sm",
         "tcgen05 with two SMs",
-        "Two CTAs share one MMA of 256x256x16. The timeline shows the bytes of both at the leader's barrier.",
+        "Two CTAs share one MMA of 256x256x16. In the timeline, the bytes of both arrive at the leader's "
+        "barrier.",
         twin(umma_two_sm),
     ),
     Example(
@@ -232,14 +233,14 @@ EXAMPLES = (
         "no_barrier",
         "Missing bar.sync",
         "The bar.sync between writing and reading the tile is gone. The report names the stores that should "
-        "come first, and one run is enough.",
+        "come first. One run is enough to find the bug.",
         _TRANSPOSE,
         edits=(("    bar.sync            0;\n", ""),),
         ends="never written",
     ),
     Example(
         "deadlock",
-        "Deadlock by a wrong parity",
+        "Deadlock from a wrong parity",
         "The producer waits for the wrong parity at a fresh barrier. The report says who waits where, and "
         "for how many arrivals.",
         _PIPELINE,
@@ -257,7 +258,7 @@ EXAMPLES = (
     Example(
         "uninitialised",
         "A read of memory that nobody wrote",
-        "The loop that copies A ends after half of its turns, and an ld.shared reads the rest.",
+        "The loop that copies A ends after half of its iterations, and an ld.shared reads the rest.",
         twin(micro_gemm),
         edits=(("mov.u32             %left, 8;", "mov.u32             %left, 4;"),),
         ends="never written",
@@ -265,7 +266,7 @@ EXAMPLES = (
     Example(
         "swizzle",
         "Wrong swizzle",
-        "The text is right, but the tensor map of a has no swizzle. The MMA's descriptor says 128 bytes.",
+        "The text is right, but a's tensor map has no swizzle. The MMA's descriptor asks for 128 bytes.",
         twin(umma_two_sm),
         fields={"a": {"swizzle": "none"}},
         ends="another layout",
@@ -274,7 +275,7 @@ EXAMPLES = (
         "endless",
         "An endless loop",
         "The loop that sums a row never gets to the next column. The launch ends at the limit of "
-        "instructions, and the report names the lines that ran most often. Stop ends a longer run.",
+        "instructions, and the report names the lines that ran most often. To end a longer run, press Stop.",
         _PIPELINE,
         edits=(("    add.u32             %column, %column, 2;\n", ""),),
         limit="20000",

@@ -1,4 +1,4 @@
-"""The form for a kernel's launch: what the text says of it, and a guess where the text says nothing."""
+"""The form for a kernel's launch: what the text says about it, and a guess where it says nothing."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WRITES = ("st", "red", "atom", "multimem")
 
 
 def read(text: str, entry: str | None = None) -> dict[str, Any]:
-    """What a text says of its kernels, and a launch of one of them, filled in; nothing runs.
+    """Read a text's kernels, and fill in a launch of one of them; nothing runs.
 
     entry   the kernel that the form is for; the first one by default, or if the text has none of that name.
 
     Returns `kernels`, the names; `entry`; `about`, one line; `launch`, with "grid", "block", "cluster" and
     "dynamic_smem" as texts; `parameters`, each with `name`, `declared`, `kinds` (those that it can be given
-    as) and `argument`; `sources`, which says of each field where its value is from; and `refused`: the
+    as) and `argument`; `sources`, which says for each field where its value comes from; and `refused`: the
     instructions that the emulator does not know, with line and problem. Instead of all that, `error` has
     `message` and `line` for a text that is no PTX or has no kernel.
     """
@@ -77,10 +77,10 @@ def _launch(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
         sources |= {"cluster": "from .reqnctapercluster", "grid": "one cluster"}
     elif needs["pairs_of_ctas"]:
         cluster = [2]
-        sources |= {"cluster": "the text needs pairs of CTAs", "grid": "one cluster"}
+        sources |= {"cluster": "the text uses pairs of CTAs", "grid": "one cluster"}
     elif needs["cluster_instructions"]:
         cluster = [2]
-        sources |= {"cluster": "a guess: the text asks for its cluster", "grid": "one cluster"}
+        sources |= {"cluster": "a guess: the text uses cluster instructions", "grid": "one cluster"}
     for name in ("reqntid", "maxntid"):
         if name in directives:
             block = directives[name]
@@ -129,7 +129,7 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
         argument = {**array, "dtype": dtype, "fill": fill}
     elif role == "struct":
         kinds, argument = ["bytes"], {"kind": "bytes", "value": "00" * about["bytes"]}
-        why = f"{about['bytes']} bytes, such as a struct"
+        why = f"{about['bytes']} bytes, probably a struct"
     else:
         kinds, argument, why = ["number"], number, "a guess"
         if about["bytes"] == 8 and not declared.startswith("f"):

@@ -1,4 +1,4 @@
-"""Run the launch that a form describes, and tell all of its results as plain data."""
+"""Run the launch that a form describes, and return all of its results as plain data."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Playground:
     """Runs launches one after another, and keeps the arrays and the events of the last one.
 
     A request is a dict with `text`, `entry`, `grid`, `block`, `cluster`, `dynamic_smem` and `arguments`, in
-    the form of `read`, all values texts. It may have `seed`; `limit`, the most instructions to issue;
-    `hazards`, lines such as "race = warning"; and `seeds`, with which `explore` takes so many.
+    the form of `read`; all values are strings. It may have `seed`; `limit`, the most instructions to issue;
+    `hazards`, lines such as "race = warning"; and `seeds`, the number of seeds for `explore`.
     """
 
     def __init__(self) -> None:
@@ -184,8 +184,8 @@ def _record(result: LaunchResult) -> str:
     grid, block = ("x".join(map(str, shape)) for shape in (result.grid, result.block))
     return (
         f"{result.entry} ran to its end on the emulator, in this browser: grid {grid}, block {block}, seed "
-        f"{result.seed}. {number(result.warps, 'warp')} executed {result.total} instructions, issued as "
-        f"{result.issued} for bundles of warps."
+        f"{result.seed}. {number(result.warps, 'warp')} executed {result.total} instructions. "
+        f"The emulator issued {result.issued}, each for a bundle of warps."
     )
 
 

@@ -57,7 +57,7 @@ class ExerciseCell extends Cell {
     this.isAnswer = Boolean(this.exercise);
     this.key = this.isAnswer ? [this.exercise, this.way].filter(Boolean).join(" ") : this.id;
     this.earlier = null;
-    this.runButton.title = "Run this cell, and before it the cells above whose names it needs";
+    this.runButton.title = "Run the cells above whose names this cell needs, then this cell";
     this.resetButton.title = "Go back to the given code";
     if (this.isAnswer) {
       this.node.classList.add("cute-answer-cell");
@@ -72,7 +72,7 @@ class ExerciseCell extends Cell {
   get elsewhere() {
     const inPtx = this.book.cells?.some((other) => other.exercise === this.exercise && other.way === "ptx");
     return (inPtx && this.way !== "ptx" ? "You can write the kernel in PTX in the cell below. " : "")
-      + "In JupyterLab this cell runs where that is installed: \u201cDownload as a notebook\u201d takes your answers there.";
+      + "On a machine that has what is missing here, this cell runs in JupyterLab: \u201cDownload as a notebook\u201d takes your answers there.";
   }
 
   get words() {
@@ -134,8 +134,8 @@ class ExerciseBook extends Book {
     this.file.addEventListener("change", () => this.bring());
     this.bar = element("div", { class: "cute-run-bar cute-answers-bar" },
       button("Download as a notebook", "The exercises with your answers, for JupyterLab", () => this.download()),
-      button("Bring answers back", "Fill the cells from a notebook with these exercises", () => this.file.click()),
-      button("Start afresh", "Replace all your answers with the given code", () => this.afresh()),
+      button("Load from a notebook", "Fill the cells with the answers in your notebook", () => this.file.click()),
+      button("Start over", "Replace all your answers with the given code", () => this.afresh()),
       this.file, this.status);
     document.querySelector("article h1").after(this.bar);
     this.restore();
@@ -148,7 +148,7 @@ class ExerciseBook extends Book {
 
   tell(words = "") {
     if (this.store.refused) {
-      const why = this.store.refused === "QuotaExceededError" ? "its storage is full" : "it allows this page no storage";
+      const why = this.store.refused === "QuotaExceededError" ? "its storage is full" : "it gives this page no storage";
       words = `${words} This browser does not keep your answers: ${why}. Download them before you leave.`.trim();
       this.bar.dataset.kind = "other";
     } else delete this.bar.dataset.kind;
@@ -173,7 +173,7 @@ class ExerciseBook extends Book {
         cell.showEarlier(earlier, text);
       }
     }
-    this.tell(said.length ? `The text of ${said.join(", ")} has changed since you answered. Your answers are in their cells.` : "");
+    this.tell(said.length ? `The text of ${said.join(", ")} has changed since you answered. Your answers are still in their cells.` : "");
   }
 
   // An unsolved cell above is left alone, unless this one needs its names.
@@ -216,7 +216,7 @@ class ExerciseBook extends Book {
       const link = element("a", { href: URL.createObjectURL(file), download: `${this.page}.ipynb` });
       link.click();
       URL.revokeObjectURL(link.href);
-      this.tell(`${this.page}.ipynb has your answers. In JupyterLab it belongs in the folder work/exercises, which make lab opens.`);
+      this.tell(`${this.page}.ipynb has your answers. Put it into the folder work/exercises, which make lab opens in JupyterLab.`);
     } catch (error) {
       this.tell(`The notebook could not be fetched (${error.message}).`);
     }
@@ -239,9 +239,9 @@ class ExerciseBook extends Book {
     try {
       ({ cells } = JSON.parse(text));
     } catch {
-      throw new Error(`${name} is no notebook: it is not JSON.`);
+      throw new Error(`${name} is not a notebook: it is not JSON.`);
     }
-    if (!Array.isArray(cells)) throw new Error(`${name} is no notebook: it has no cells.`);
+    if (!Array.isArray(cells)) throw new Error(`${name} is not a notebook: it has no cells.`);
     const code = cells.filter((cell) => cell.cell_type === "code")
       .map((cell) => ({ id: cell.id, text: [cell.source ?? ""].flat().join("").replace(/\n$/, "") }));
     const found = new Map();
@@ -267,7 +267,7 @@ class ExerciseBook extends Book {
       const other = code.map((cell) => CHECKS.exec(cell.text)?.[1]).find(Boolean);
       throw new Error(other
         ? `${name} has exercises of chapter ${Number(other.slice(0, 2))}; this page has those of chapter ${Number(this.page.slice(0, 2))}.`
-        : `${name} has no exercise of this page.`);
+        : `${name} has no exercise from this page.`);
     }
     const filled = [...found].filter(([cell, answer]) => answer !== cell.text());
     const lost = filled.map(([cell]) => cell).filter((cell) => cell.edited);
@@ -277,7 +277,7 @@ class ExerciseBook extends Book {
       cell.keep();
     }
     return [
-      filled.length ? `Filled from ${name}: ${listed(filled.map(([cell]) => cell))}.` : `${name} has nothing that is not here already.`,
+      filled.length ? `Filled from ${name}: ${listed(filled.map(([cell]) => cell))}.` : `${name} has nothing new.`,
       moved.length ? `The given code of ${moved.join(", ")} differs between the notebook and this page.` : "",
       own ? `${own} ${own === 1 ? "cell" : "cells"} of your own stayed in the file.` : "",
     ].filter(Boolean).join(" ");

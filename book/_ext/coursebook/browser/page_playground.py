@@ -70,11 +70,11 @@ def _timeline(trace: Trace | None, end: str) -> tuple[BarrierTimeline | None, st
         (trace, ""),
         (
             trace.where(cluster=0),
-            "The launch has too many events to draw all. These are the first cluster's.",
+            "The launch has too many events to draw. The timeline shows the first cluster's.",
         ),
         (
             trace.where(time=range(start, last.time + 1)),
-            f"The launch has too many events to draw all. These are the last, from instruction {start} on.",
+            f"The launch has too many events to draw. The timeline starts at instruction {start}.",
         ),
     ):
         try:

@@ -17,9 +17,9 @@ const MOST_PARAMETERS = 256;
 const LONG_LINK = 8_000;
 const MOST_KEPT = 6;
 const MOST_FILE = 16 << 20;
-const LAUNCH = { grid: "CTAs (grid)", block: "Threads (block)", cluster: "CTAs of a cluster", dynamic_smem: "Dynamic shared memory, bytes" };
-const OPTIONS = { seed: "Seed of the order", limit: "Limit of instructions", hazards: "Severities, such as race = warning" };
-const LABELS = { kind: "Given as", dtype: "Elements", shape: "Shape", fill: "Filled with", values: "Numbers", seed: "Seed", same_as: "Memory", box: "Box", swizzle: "Swizzle", outside: "Outside", value: "Value" };
+const LAUNCH = { grid: "CTAs (grid)", block: "Threads (block)", cluster: "CTAs per cluster", dynamic_smem: "Dynamic shared memory (bytes)" };
+const OPTIONS = { seed: "Seed of the schedule", limit: "Instruction limit", hazards: "Severities, such as race = warning" };
+const LABELS = { kind: "Given as", dtype: "Element type", shape: "Shape", fill: "Filled with", values: "Numbers", seed: "Seed", same_as: "Memory", box: "Box", swizzle: "Swizzle", outside: "Out of bounds", value: "Value" };
 const KIND_NAMES = { array: "an array", number: "a number", map: "a tensor map", bytes: "bytes or fields" };
 const FILL_NAMES = { arange: "0, 1, 2, ...", random: "random numbers", values: "numbers typed here", file: "a file (.npy)" };
 const DTYPES = ["f32", "f16", "bf16", "f64", "e4m3", "e5m2", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "b8", "b16", "b32", "b64"];
@@ -71,20 +71,20 @@ async function unpacked(text) {
   try {
     bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
   } catch {
-    throw new Error("some of its letters are missing or wrong");
+    throw new Error("some of its characters are missing or wrong");
   }
   try {
     const json = await bytesOf(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")), MOST_TEXT);
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(json));
   } catch (error) {
     if (error.message.startsWith("it holds")) throw error;
-    throw new Error("a part of it is missing or wrong");
+    throw new Error("part of it is missing or wrong");
   }
 }
 
 /** A state that came from outside, with the values that the form knows, and nothing else. */
 function checked(given, kinds) {
-  const fail = (what) => { throw new Error(`${what} is not as this page writes it`); };
+  const fail = (what) => { throw new Error(`${what} is not in this page's format`); };
   const text = (value, what, most = MOST_FIELD) => (typeof value === "string" && value.length <= most ? value : fail(what));
   const texts = (values, names, what) => Object.fromEntries(names.filter((name) => values?.[name] !== undefined).map((name) => [name, text(values[name], what)]));
   if (!given || typeof given !== "object") fail("it");
@@ -134,24 +134,24 @@ class Playground {
     this.open.addEventListener("change", () => this.choose(this.open.value));
     this.upload = element("input", { type: "file", accept: ".ptx,.txt,text/plain" });
     this.upload.addEventListener("change", () => this.takeFile(this.upload.files[0]));
-    this.back = button("Back to yours", () => this.choose("yours:0"));
+    this.back = button("Back to your text", () => this.choose("yours:0"));
     this.look = element("p", { class: "cute-pg-look" });
     this.said = element("p", { class: "cute-pg-said", role: "status" });
     this.marks = element("div");
     this.lines = element("pre", { class: "cute-pg-lines", "aria-hidden": "true" });
-    this.text = element("textarea", { spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", "aria-label": "The kernel's PTX. Control and Enter run it.", "aria-describedby": "cute-pg-text-wrong" });
+    this.text = element("textarea", { spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", "aria-label": "The kernel's PTX. Control and Enter together run it.", "aria-describedby": "cute-pg-text-wrong" });
     this.text.addEventListener("input", () => this.edited());
     this.text.addEventListener("scroll", () => this.scroll());
     this.editor = element("div", { class: "cute-pg-editor" }, this.marks, this.lines, this.text);
     this.textWrong = element("p", { class: "cute-pg-wrong", id: "cute-pg-text-wrong", role: "alert" });
-    this.stale = element("div", { class: "cute-pg-row" }, "The form below does not yet belong to this text.", button("Read the kernel", () => this.read()));
+    this.stale = element("div", { class: "cute-pg-row" }, "The form does not match this text yet.", button("Read the kernel", () => this.read()));
     this.form = element("form", {});
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.run(); });
-    this.runButton = button("Run", () => this.run(), { class: "cute-pg-run", title: "Run the kernel on the emulator, in this browser (Control and Enter)" });
-    this.stopButton = button("Stop", () => this.python.end(new Stopped()), { title: "End Python" });
+    this.runButton = button("Run", () => this.run(), { class: "cute-pg-run", title: "Run the kernel on the emulator, in this browser (Ctrl+Enter)" });
+    this.stopButton = button("Stop", () => this.python.end(new Stopped()), { title: "Stop Python" });
     this.seeds = element("input", { value: "10", inputmode: "numeric", size: "3", "aria-label": "How many seeds" });
     this.seeds.addEventListener("input", () => this.wrong({}));
-    this.seedsButton = button("Try seeds", () => this.run("explore"), { title: "Run the kernel in several orders and compare" });
+    this.seedsButton = button("Try seeds", () => this.run("explore"), { title: "Run the kernel in several orders and compare the results" });
     this.linkButton = button("Copy link", () => this.copyLink(), { title: "Copy a link that carries the text and the arguments" });
     this.progress = element("progress", { max: "1", value: "0", "aria-label": "Fetching Python" });
     this.status = element("span", { class: "cute-run-status", role: "status" });
@@ -182,9 +182,9 @@ class Playground {
     };
     const { examples } = this.facts;
     const of = (broken) => examples.filter((one) => one.broken === broken).map((one) => [`example:${one.name}`, one.title]);
-    const kept = this.yours.map(({ state, when }, place) => [`yours:${place}`, `${state.entry || "no kernel"}, kept ${when}`]);
+    const kept = this.yours.map(({ state, when }, place) => [`yours:${place}`, `${state.entry || "no kernel"}, saved ${when}`]);
     const now = this.origin.startsWith("example:") ? [] : [["now", this.origin === "link" ? "from a link" : "yours"]];
-    this.open.replaceChildren(...[["Shown", now], ["Yours", kept], ["Right kernels", of(false)], ["Broken kernels", of(true)]].filter(([, options]) => options.length).map(([label, options]) => group(label, options)));
+    this.open.replaceChildren(...[["Shown", now], ["Yours", kept], ["Correct kernels", of(false)], ["Broken kernels", of(true)]].filter(([, options]) => options.length).map(([label, options]) => group(label, options)));
     this.open.value = now.length ? "now" : this.origin;
     this.back.hidden = this.origin === "yours" || this.yours.length === 0;
     this.look.textContent = this.examples.get(this.origin.replace("example:", ""))?.look ?? "";
@@ -319,7 +319,7 @@ class Playground {
     input.addEventListener("change", async () => {
       const [file] = input.files;
       if (!file) return;
-      if (file.size > MOST_FILE) return this.wrong({ field: `${path}.file`, message: "the file has more than 16 MiB" });
+      if (file.size > MOST_FILE) return this.wrong({ field: `${path}.file`, message: "the file is larger than 16 MiB" });
       const bytes = new Uint8Array(await file.arrayBuffer());
       let letters = "";
       for (let start = 0; start < bytes.length; start += 1 << 15) letters += String.fromCharCode(...bytes.subarray(start, start + (1 << 15)));
@@ -463,7 +463,7 @@ class Playground {
     try {
       localStorage.setItem(STORE, JSON.stringify({ origin: this.origin, state: without(this.state), yours: this.yours.map((one) => ({ ...one, state: without(one.state) })) }));
     } catch { // no room, or a browser that keeps nothing
-      this.said.textContent = "This browser keeps nothing for this page: save your text elsewhere.";
+      this.said.textContent = "This browser does not let the page keep your text. Save it elsewhere.";
     }
   }
 
@@ -497,7 +497,7 @@ class Playground {
         const state = checked(await unpacked(hash.slice(LINK.length)), this.facts.kinds);
         this.keep();
         this.show(state, "link");
-        this.said.textContent = "This kernel came with a link. Nothing has run. Read it, and press Run if you want to.";
+        this.said.textContent = "This kernel came with a link. It has not run. Read it, and press Run if you want to.";
       } else {
         const name = hash.slice(EXAMPLE.length);
         if (!this.examples.has(name)) throw new Error("there is no such example");
@@ -513,7 +513,7 @@ class Playground {
   async copyLink() {
     const link = new URL(LINK + await packed(carried(this.state)), location.href);
     const files = this.state.parameters.some(({ argument }) => argument.fill === "file") ? " Your files are not in it." : "";
-    const long = link.href.length > LONG_LINK ? ` It has ${link.href.length} characters, and some programs cut such links.` : "";
+    const long = link.href.length > LONG_LINK ? ` It has ${link.href.length} characters, and some programs cut off links of that length.` : "";
     try {
       await navigator.clipboard.writeText(link.href);
       this.say(`The link is copied.${files}${long}`);
@@ -537,7 +537,7 @@ class Playground {
   async working(words, act) {
     if (this.busy) return false;
     if (!location.protocol.startsWith("http")) {
-      this.say("This page was opened from a file, where a browser lets it fetch nothing. Serve the folder of the pages (python -m http.server) and open http://localhost:8000.");
+      this.say("This page was opened from a file, so the browser does not let it fetch anything. Serve the folder of the pages (python -m http.server) and open http://localhost:8000.");
       return false;
     }
     clearTimeout(this.later);
@@ -604,7 +604,7 @@ class Playground {
         if (!await this.readNow()) return this.say(this.textWrong.firstChild ? "Nothing ran: see the message below the text." : "");
         if (shape() !== before) {
           this.results.replaceChildren();
-          return this.say("The form is new. Check the arguments, then press Run.");
+          return this.say("The form has changed. Check the arguments, then press Run.");
         }
       }
       const request = { ...state.launch, text: state.text, entry: state.entry, arguments: state.parameters.map(({ argument }) => argument), seeds: this.seeds.value };
@@ -616,7 +616,7 @@ class Playground {
       this.mark([]);
       if (answer.ended === "refused") {
         this.wrong(answer.error);
-        this.say(this.fields.has(answer.error.field) ? "Nothing ran: a field of the form does not fit." : "Nothing ran: see the message below the text.");
+        this.say(this.fields.has(answer.error.field) ? "Nothing ran: correct the marked field." : "Nothing ran: see the message below the text.");
       } else if (ask === "explore") this.showSeeds(answer);
       else await this.showResults(answer, view);
       if (this.changes) this.age();
@@ -661,7 +661,7 @@ class Playground {
     for (const note of notes.filter((one) => one.severity === "warning")) parts.push(this.report("warning", note.message));
     if (answer.record) parts.push(element("p", {}, isRight ? `No rule was broken. ${answer.record}` : answer.record));
     const minor = notes.filter((one) => one.severity !== "warning");
-    if (minor.length) parts.push(this.fold(`Notes on what does no harm on hardware: ${minor.length}`, false, ...minor.map((note) => this.report("note", note.message))));
+    if (minor.length) parts.push(this.fold(`Notes on things that do no harm on hardware: ${minor.length}`, false, ...minor.map((note) => this.report("note", note.message))));
     if (answer.printed) parts.push(element("h3", {}, "Printed"), element("pre", {}, answer.printed));
     parts.push(...this.arrays(answer));
     const timeline = element("div", { class: "cc-mount" });
@@ -711,7 +711,7 @@ class Playground {
   }
 
   showSeeds({ agree, text }) {
-    this.results.replaceChildren(element("h3", {}, agree ? "All seeds end alike" : "Seeds end differently"), element("pre", { tabindex: "0" }, ...this.withLines(text)));
+    this.results.replaceChildren(element("h3", {}, agree ? "All seeds agree" : "The seeds disagree"), element("pre", { tabindex: "0" }, ...this.withLines(text)));
     if (this.results.getBoundingClientRect().top > innerHeight - 80) this.results.scrollIntoView();
     this.say("");
   }

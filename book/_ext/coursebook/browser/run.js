@@ -171,8 +171,8 @@ class Cell {
       made.addEventListener("click", act);
       return made;
     };
-    this.runButton = button("Run", "Run this cell, and before it the cells above", () => book.run(this));
-    this.stopButton = button("Stop", "End Python", () => book.stop(this));
+    this.runButton = button("Run", "Run the cells above, then this cell", () => book.run(this));
+    this.stopButton = button("Stop", "Stop Python", () => book.stop(this));
     this.editButton = button("Edit", "Change the code of this cell", () => this.edit());
     this.resetButton = button("Reset", "Go back to the recorded code and output", () => this.reset());
     this.otherButton = button("", "Show the other output", () => this.swap());
@@ -305,7 +305,7 @@ class Cell {
     if (answer.missing) this.say("This cell cannot run in a browser.", "missing");
     else if (this.digest === "" || nothing) this.say(ran);
     else if (this.agrees) this.say(`${ran} The output equals the recorded one.`, "same");
-    else if (answer.by_hand) this.say(`${ran} The output differs from the recorded one: kernels run from PTX written by hand here, and a compiler wrote the recorded one.`, "other");
+    else if (answer.by_hand) this.say(`${ran} The output differs from the recorded one: here the kernels run from PTX written by hand, and the recording used a compiler's PTX.`, "other");
     else this.say(`${ran} The output differs from the recorded one.`, "other");
     this.draw();
   }
@@ -418,7 +418,7 @@ class Book {
 
 // A page opened from a file may fetch nothing.
 function refuse() {
-  const words = "This page was opened from a file, where a browser lets it fetch nothing. Serve the folder of the pages "
+  const words = "This page was opened from a file, so the browser does not let it fetch anything. Serve the folder of the pages "
     + "(python -m http.server) and open http://localhost:8000.";
   for (const input of document.querySelectorAll("div.cell .cell_input")) {
     const status = element("span", { class: "cute-run-status", role: "status" });
