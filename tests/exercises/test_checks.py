@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cutecourse import checks
-from cutecourse.checks import CheckFailed, CheckResult, UnknownExercise, WrongAnswer, compare, registry
+from cutecourse.checks import CheckFailed, CheckResult, UnknownExercise, WrongAnswer, ch12, compare, registry
 from cutecourse.checks.compare import same_outputs
 from cutecourse.checks.pictures import grid
 from cutecourse.errors import CourseError
@@ -439,3 +439,75 @@ def test_same_outputs__tells_what_stopped_a_kernel(monkeypatch: pytest.MonkeyPat
 )
 def test_check__accepts_a_right_answer_written_otherwise(number: str, answer: object) -> None:
     assert checks.check(number, answer)
+
+
+_CPP_LOOP = """
+  tiled_mma.accumulate_ = UMMA::ScaleOut::Zero;
+  for (int k = 0; k < size<1>(tAgA); ++k) {
+    if (warp0 && elect_one_sync()) {
+      set_barrier_transaction_bytes(shared.tma_barrier, (128 + 64) * 64 * 2);
+      copy(tma_A.with(shared.tma_barrier), tAgA(_, k), tAsA);
+      copy(tma_B.with(shared.tma_barrier), tBgB(_, k), tBsB);
+    }
+    wait_barrier(shared.tma_barrier, k % 2);
+    if (warp0) {
+      for (int k_block = 0; k_block < size<2>(tCrA); ++k_block) {
+        gemm(tiled_mma, tCrA(_, _, k_block), tCrB(_, _, k_block), tCtC);
+        tiled_mma.accumulate_ = UMMA::ScaleOut::One;
+      }
+      cutlass::arch::umma_arrive(&shared.mma_barrier);
+    }
+    wait_barrier(shared.mma_barrier, k % 2);
+  }
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        pytest.param("\n".join(_CPP_LOOP.splitlines()[::-1]), "closes nothing", id="lines-reversed"),
+        pytest.param(_CPP_LOOP.replace("* 64 * 2);", "* 64 * 2;"), "bracket", id="bracket-missing"),
+        pytest.param(_CPP_LOOP.replace("(128 + 64) * 64 * 2", "2*64*(64+32)"), "bytes announced", id="bytes"),
+        pytest.param(_CPP_LOOP.replace("k % 2", "(k % 2) ^ 1", 1), "does not end", id="parity"),
+        pytest.param(
+            _CPP_LOOP.replace("++k) {", "++k) { tiled_mma.accumulate_ = UMMA::ScaleOut::Zero;"),
+            "Each k-tile overwrites the sum",
+            id="zero-in-the-loop",
+        ),
+        pytest.param(
+            _CPP_LOOP.replace("wait_barrier(shared.tma_barrier, k % 2);", "").replace(
+                "wait_barrier(shared.mma", "wait_barrier(shared.tma_barrier, k % 2); wait_barrier(shared.mma"
+            ),
+            "comes too early",
+            id="order",
+        ),
+    ],
+)  # fmt: skip
+def test_12_7__reads_a_loop_where_nvcc_is_missing(
+    monkeypatch: pytest.MonkeyPatch, answer: str, message: str
+) -> None:
+    monkeypatch.setattr(ch12, "has_nvcc", lambda: False)
+    result = checks.check("12.7", answer)
+    assert result.status == "wrong", repr(result)
+    assert message in repr(result)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        _CPP_LOOP,
+        re.sub(r"\bk\b", "t", _CPP_LOOP),
+        _CPP_LOOP.replace("(128 + 64) * 64 * 2", "24576").replace("k % 2", "k & 1"),
+        _CPP_LOOP.replace("(128 + 64) * 64 * 2", "sizeof(shared.A) + sizeof(shared.B)"),
+        _CPP_LOOP.replace("tiled_mma.accumulate_ = UMMA::ScaleOut::Zero;", "", 1).replace(
+            "++k) {", "++k) { if (k == 0) { tiled_mma.accumulate_ = UMMA::ScaleOut::Zero; }"
+        ),
+    ],
+)  # fmt: skip
+def test_12_7__says_that_nothing_was_compiled_where_nvcc_is_missing(
+    monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr(ch12, "has_nvcc", lambda: False)
+    result = checks.check("12.7", answer)
+    assert result, repr(result)
+    assert "nothing was compiled" in repr(result)

@@ -186,7 +186,7 @@ def check_best_cluster(answer: object) -> str:
         least = min(bytes_per_flop(tile_m, tile_n, *shape) for shape in shapes)
         return [shape for shape in shapes if bytes_per_flop(tile_m, tile_n, *shape) == least]
 
-    tiles = [(tile_m, tile_n) for tile_m in (64, 128) for tile_n in (32, 64, 128, 256)]
+    tiles = [(tile_m, tile_n) for tile_m in (64, 128) for tile_n in (32, 64, 96, 128, 192, 256)]
     cases = [(*tile, ctas) for tile in tiles for ctas in (2, 4, 8, 16) if len(best(*tile, ctas)) == 1]
 
     def right(*case: int) -> tuple[int, int]:
@@ -235,16 +235,17 @@ def check_fixed(answer: object) -> str:
     """The count of mma_barrier in a file of the kernel."""
     import numpy as np
 
-    from cutecourse.kernels import hunt, umma_tma_broken
+    from cutecourse.kernels import hunt, twin, umma_tma_broken
     from cutecourse.kernels.spec import SpecError
 
     if not isinstance(answer, str):
         raise WrongAnswer(
             "The answer must be the kernel's whole text.", expected="a str", got=type(answer).__name__
         )
-    if answer == hunt("12.5"):
+    buggy = umma_tma_broken.small().with_text(hunt("12.5"))
+    if answer in (hunt("12.5"), str(twin(buggy).ptx)):
         raise WrongAnswer(
-            "That is the text as it was: it does not contain the piece that you wanted to replace."
+            "That is the text as it was: nothing has been changed. `replace` changes nothing where it does not find its piece."
         )
     try:
         spec = umma_tma_broken.small().with_text(answer)
@@ -268,7 +269,8 @@ def check_fixed(answer: object) -> str:
         },
     )
     return (
-        "Four is the size of the cluster. The barrier counts only the CTAs that this one sends to: 2 + 2 - 1."
+        "The count now agrees with the commits that come. A CTA sends to 2 + 2 - 1 CTAs, so three commits are enough: a "
+        "fourth would only make it wait longer."
     )
 
 
@@ -289,6 +291,7 @@ def check_column_of_two(answer: object) -> str:
     a: Any = rng.integers(-4, 5, (256, 192)).astype(np.float16)
     b: Any = rng.integers(-4, 5, (128, 192)).astype(np.float16)
     wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
+    _retries(answer)
     same_outputs(
         answer,
         {"a": a, "b": b, "c": np.full((256, 128), np.nan, np.float32)},
@@ -331,7 +334,64 @@ def check_column_of_two(answer: object) -> str:
             "that this k-tile's bytes end?",
         },
     )
+    _two_stages(answer, a=a, b=b, c=np.full((256, 128), np.nan, np.float32))
     return "No other CTA needs this CTA's A, so the row adds no CTA: the commit's mask is B's, and empty counts two."
+
+
+_WAIT = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(%\w+)\s*,\s*(\[[^]]*\])")
+
+
+def _retries(answer: object) -> None:
+    """Refuse a wait in PTX whose answer nobody uses: try_wait may answer false before its phase is complete."""
+    if getattr(answer, "front", None) != "ptx":
+        return
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", str(getattr(answer, "ptx", "")), flags=re.DOTALL)
+    for wait in _WAIT.finditer(code):
+        until_next = code[wait.end() :].split("_wait")[0]
+        if re.search(rf"{re.escape(wait[1])}\b", until_next) is None:
+            raise WrongAnswer(
+                f"Nobody uses what the wait on {wait[2]} answers. try_wait may answer false when a time limit is over, "
+                "although the phase is not complete: then it has to be asked again."
+            )
+
+
+def _two_stages(answer: Any, **arrays: Any) -> None:
+    """Refuse a kernel of 12.6 that uses other stages, or whose loads always wait for the MMAs just issued."""
+    from cutecourse.runtime import run
+
+    overlapped: set[int] = set()
+    for seed in range(4):
+        try:
+            trace = run(
+                answer, device="emulator", seed=seed, trace=True, names=NAMES_OF_TWO_STAGES, **arrays
+            ).trace
+        except CourseError as error:
+            raise WrongAnswer(
+                f"When its warps run in another order, the kernel does not run to its end: {type(error).__name__}: {error}"
+            ) from error
+        assert trace is not None  # it was asked for
+        loads = trace.of("tma.issue")
+        for load in loads:
+            k, (start, half) = load["coords"][0] // 64, {"a": (0, 1), "b": (32768, 2)}[load["tensor"]]
+            right = start + k % 2 * 16384 + (load.rank * 8192 if half == 2 else 0)
+            if load["destinations"][0]["offset"] != right:
+                raise WrongAnswer(
+                    f"K-tile {k} is loaded into the wrong place: it uses stage k % 2.",
+                    where=f"the load of {load['tensor']} by CTA {load.rank}",
+                    got=f"byte {load['destinations'][0]['offset']} of shared memory",
+                )
+        done = {event["issue"]: event.time for event in trace.of("mma.complete")}
+        for rank in (0, 1):
+            mmas = [done[event.index] for event in trace.of("mma.issue") if event.rank == rank]
+            for k in (1, 2):
+                begins = min(load.time for load in loads if (load.rank, load["coords"][0]) == (rank, 64 * k))
+                if begins < max(mmas[4 * k - 4 : 4 * k]):
+                    overlapped.add(k)
+    for k in {1, 2} - overlapped:
+        raise WrongAnswer(
+            f"In four runs k-tile {k} was loaded only after the MMAs of k-tile {k - 1} were complete. With two stages its "
+            "load has to wait for the k-tile that used the same stage, two k-tiles before."
+        )
 
 
 # Where the parts of the kernels' shared memory lie, so that the reports name them.
@@ -382,17 +442,110 @@ def check_cpp_loop(answer: object) -> str:
     """A main loop in CuTe C++, compiled where nvcc is installed."""
     if not isinstance(answer, str):
         raise WrongAnswer("The answer must be C++ text.", expected="a str", got=type(answer).__name__)
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", answer, flags=re.DOTALL)
+    code = re.sub(r"\s", "", re.sub(r"//[^\n]*|/\*.*?\*/", "", answer, flags=re.DOTALL))
     compiles = has_nvcc()
-    for call, words in _CALLS.items():
-        if re.sub(r"\s", "", call) not in re.sub(r"\s", "", code):
-            raise WrongAnswer(words if compiles else f"{words}\n{WITHOUT_NVCC}")
+    try:
+        for call, words in _CALLS.items():
+            if re.sub(r"\s", "", call) not in code:
+                raise WrongAnswer(words)
+        if not compiles:
+            _read_cpp_loop(code)
+    except WrongAnswer as wrong:
+        if compiles:
+            raise
+        raise WrongAnswer(f"{wrong.message}\n{WITHOUT_NVCC}", where=wrong.where, got=wrong.got) from wrong
     if compiles:
         _run_cpp_loop(answer)
+        return "It is the DSL's loop, call for call. nvcc compiled it, and its PTX ran on the emulator."
     return (
-        "It is the DSL's loop, call for call. With nvcc, this check ran its PTX on the emulator. Without nvcc, it only "
-        "looked for the calls."
+        "The calls come in the order of the DSL's loop. nvcc is not installed here, so nothing was compiled or run: this check "
+        "compared only the order of the calls, the brackets, and the bytes and parities where it could read them."
     )
+
+
+# The order of the chapter's loop: calls in one row may change places.
+_ORDER = (
+    ("set_barrier_transaction_bytes(",),
+    ("tma_A.with(", "tma_B.with("),
+    ("wait_barrier(shared.tma_barrier",),
+    ("gemm(",),
+    ("umma_arrive(",),
+    ("wait_barrier(shared.mma_barrier",),
+)
+
+
+def _read_cpp_loop(code: str) -> None:
+    """Compare a loop of 12.7, without comments and whitespace, with the chapter's loop: all that needs no compiler."""
+    open_: list[str] = []
+    for at, char in enumerate(code):
+        if char in "([{":
+            open_.append(char)
+        elif char in ")]}" and (not open_ or open_.pop() + char not in ("()", "[]", "{}")):
+            raise WrongAnswer(f"The bracket {char} closes nothing.", got=code[max(0, at - 40) : at + 1])
+    if open_:
+        raise WrongAnswer(f"A bracket {open_[-1]} is never closed.")
+    before = -1
+    for row in _ORDER:
+        places = [code.index(call) for call in row]
+        if min(places) < before:
+            raise WrongAnswer(
+                f"{row[0].rstrip('(')} comes too early. The chapter's order is: announce, load A and B, wait, multiply, "
+                "commit, wait."
+            )
+        before = max(places)
+    loop = re.search(r"for\((?:int|unsigned|auto|uint32_t|size_t)(\w+)=0;", code)
+    zero = re.compile(r"[;{})]tiled_mma\.accumulate_=UMMA::ScaleOut::Zero;").search(
+        code, loop.end() if loop else 0
+    )
+    if (
+        loop is not None
+        and zero is not None
+        and not re.search(r"==0|0==|if\(!", code[loop.end() : zero.start()])
+    ):
+        raise WrongAnswer(
+            "Each k-tile overwrites the sum: ScaleOut::Zero belongs before the loop over the k-tiles."
+        )
+    for value in _arguments(code, "set_barrier_transaction_bytes(shared.tma_barrier"):
+        found = _number(value.replace("sizeof(half_t)", "2"))
+        if found not in (None, (128 + 64) * 64 * 2):
+            raise WrongAnswer(
+                "The bytes announced and the bytes that land do not agree.",
+                where="set_barrier_transaction_bytes",
+                got=f"{value}, which is {found}",
+            )
+    for barrier in ("tma_barrier", "mma_barrier"):
+        for value in _arguments(code, f"wait_barrier(shared.{barrier}"):
+            if loop is None:
+                continue
+            parities = [_number(re.sub(rf"\b{loop[1]}\b", str(k), value)) for k in range(3)]
+            if None not in parities and parities != [0, 1, 0]:
+                raise WrongAnswer(
+                    "That wait is for a phase that this k-tile does not end.",
+                    where=f"wait_barrier(shared.{barrier}, ...)",
+                    got=value,
+                )
+
+
+def _arguments(code: str, call: str) -> list[str]:
+    """What follows the first argument of each such call, as text."""
+    found = []
+    for match in re.finditer(re.escape(call) + ",", code):
+        depth, end = 1, match.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(code[end], 0)
+            end += 1
+        found.append(code[match.end() : end - 1])
+    return found
+
+
+def _number(text: str) -> int | None:
+    """The value of an expression of whole numbers alone; None for any other text."""
+    if re.fullmatch(r"[\d+\-*%&^|()]+", text) is None or "**" in text:
+        return None
+    try:
+        return int(eval(text, {"__builtins__": {}}))
+    except (SyntaxError, ArithmeticError, ValueError, TypeError):
+        return None
 
 
 # What the emulator's reports mean for the loop of 12.7; the first that is found counts.
