@@ -122,6 +122,11 @@ def test_cluster__a_block_that_ends_takes_its_memory_along():
             NoBarrierError,
             r"of block \(1, 0, 0\) holds no mbarrier",
         ),
+        (
+            "mapa.shared::cluster.u32 %y, %bar, 1;\n mbarrier.arrive.shared::cta.b64 _, [%y];",
+            AddressError,
+            r"an arrival there must have the state space \.shared::cluster",
+        ),
         ("barrier.cluster.wait;", BarrierError, "has not arrived there"),
         (
             "barrier.cluster.arrive;\n barrier.cluster.arrive;",

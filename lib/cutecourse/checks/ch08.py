@@ -209,10 +209,14 @@ def check_fixed_ptx(answer: object) -> str:
     """A mask that is shifted by the CTA's own rank."""
     import numpy as np
 
-    from cutecourse.kernels import SpecError, tma_multicast_broken
+    from cutecourse.kernels import SpecError, hunt, tma_multicast_broken
 
     if not isinstance(answer, str):
         raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
+    if answer == hunt("08.5"):
+        raise WrongAnswer(
+            "Nothing was changed. If you used `replace`, the text holds no such piece: look at the spaces."
+        )
     try:
         launch = tma_multicast_broken.LAUNCH.with_text(answer)
     except SpecError as error:
@@ -297,6 +301,10 @@ def check_tells(answer: object) -> str:
         "A is shared along N: tma_partition(atom_a, n, make_layout(2), ...) and mcast_mode=2. For B it is m and mode 1.",
         "`full` expects both whole tiles, 8192 bytes. `empty` counts three readers: the CTA, one of its row, one of its column.",
         "The reading warp arrives at `empty` of three CTAs: mbarrier_arrive(empty + stage, rank).",
+        "In PTX, the CTA's slice of A starts at row 32 m + 16 n of the array and at byte 2048 n of the stage.",
+        "In PTX, its slice of B starts at row 32 n + 16 m of the array and at byte 2048 m of the stage.",
+        "In PTX, the mask for A is 0b0101 << m, and the mask for B is 0b0011 << 2 n.",
+        "In PTX, mapa.shared::cluster.u32 gives the address of `empty` in another CTA. An arrival there names .shared::cluster.",
     ],
 )
 def check_shared_products(answer: object) -> str:
@@ -340,6 +348,13 @@ def check_shared_products(answer: object) -> str:
             "has to meet, not only this CTA.",
             "elect.sync": ELECTS,
             re.compile(
+                r"TransactionBytesError: \d+ bytes are missing"
+            ): "Bytes are missing at `full`. Does it expect both "
+            "whole tiles, 8192 bytes, and does each load multicast its slice to both receivers?",
+            re.compile(
+                r"BarrierCountError.*still waits for \d+ bytes", re.DOTALL
+            ): "`full` gets more arrivals than it counts: one thread of the loading warp arrives there for each k-tile.",
+            re.compile(
                 r"lacks [12] of 3 arrivals"
             ): "A producer waits for `empty`, and not all readers of its slices have "
             "arrived there: each reader tells every CTA that sent it a slice, its own included.",
@@ -352,8 +367,8 @@ def check_shared_products(answer: object) -> str:
             ): "A producer waits for `empty`, and no reader has arrived there.",
             "BarrierCountError": "A barrier gets more arrivals than it counts. Is `empty` told by CTAs that read nothing from "
             "this one, or told twice, or does it count fewer than three?",
-            AGAIN: "A slice is refilled while a CTA may still read the old one: `empty` has to count every reader, in every "
-            "CTA that receives the slice.",
+            AGAIN: "A slice is refilled while a CTA may still read the old one. Either two CTAs load the same slice (the rank "
+            "is m + 2 * n), or `empty` does not count every reader, in every CTA that receives the slice.",
             "TransactionBytesError": "The bytes do not add up. `full` has to expect both whole tiles: what lands in this CTA, "
             "whoever sent it; and each mask has to name both receivers.",
             "SharedMemoryRace": "A part of a tile comes twice, or too early: does each CTA load its own slice, into a stage "

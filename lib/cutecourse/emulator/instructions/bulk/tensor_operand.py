@@ -128,16 +128,21 @@ class TensorOperand:
 
 def find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensorMap:
     """The tensor map at a generic address."""
+    memory = bundle.machine.memory
+    found = memory.find(address)
     if address % _MAP_ALIGNMENT:
+        advice = (
+            "; no memory is there, so this may be the map's content: take the address of the parameter with"
+            " mov.b64 and cvta.param.u64, not its value with ld.param"
+        )
         raise site.error(
             AlignmentError,
-            f"the tensor map is at 0x{address:x}, which is not a multiple of {_MAP_ALIGNMENT}",
+            f"the tensor map is at 0x{address:x}, which is not a multiple of {_MAP_ALIGNMENT}"
+            + (advice if found is None else ""),
             bundle,
             lane,
             address=address,
         )
-    memory = bundle.machine.memory
-    found = memory.find(address)
     if found is not None and found.space in {"param", "const", "global"}:
         start = address - found.base
         token = found.data[start : start + TOKEN_BYTES].tobytes()

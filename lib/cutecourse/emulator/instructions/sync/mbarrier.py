@@ -170,9 +170,8 @@ def _arrival(site: Site, *, drop: bool) -> Step:
     if space == "shared::cluster" and not sink:
         site.invalid("an arrival at a barrier in .shared::cluster gives no state: its destination must be _")
     token = None if sink else site.destination(0, "u64")
-    targets = SharedTargets(
-        site, site.address(1), space, 8, remote="an arrival there must have the destination _"
-    )
+    needs = "the state space .shared::cluster" if sink else "the destination _"
+    targets = SharedTargets(site, site.address(1), space, 8, remote=f"an arrival there must have {needs}")
     targets.remote_allowed = sink and space != "shared"
     given = len(site.operands) > 2
     if given is False and (expects or no_complete):
