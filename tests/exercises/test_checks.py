@@ -41,6 +41,13 @@ def _refused(comparison: Any, *args: Any, **kwargs: Any) -> WrongAnswer:
     return caught.value
 
 
+def test_check__shows_the_lines_of_a_report_as_they_are() -> None:
+    message = "It did not end: an error\n  at kernel `k`, line 4\n  bar.sync 0;"
+    shown = CheckResult("99.1", "A title", "wrong", message)._repr_html_()
+    assert "It did not end: an error</p>" in shown
+    assert ">  at kernel `k`, line 4\n  bar.sync 0;</pre>" in shown
+
+
 def test_check__shows_a_pass_as_text_and_html(exercise: Any) -> None:
     exercise(lambda answer: "Well <done>.")
     result = checks.check("99.1", 1)

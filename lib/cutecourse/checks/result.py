@@ -11,6 +11,8 @@ from cutecourse.checks.pictures import Picture
 from cutecourse.errors import CourseError
 
 _CODE = re.compile(r"`([^`\n]+)`")
+_REPORT = re.compile(r"\n(?= )")
+"""Where the emulator's report begins in a message: its lines are indented."""
 
 Status = Literal["passed", "untouched", "wrong", "raised", "unchecked"]
 
@@ -99,12 +101,15 @@ class CheckResult:
         table = f"<table style='margin:.5em 0'>{facts}</table>" if facts else ""
         picture = self.picture.html() if self.picture is not None else ""
         headline = f"{_MARKS[self.status]} {self.id} {self.title}: {_HEADLINES[self.status]}"
-        message = _CODE.sub(r"<code>\1</code>", html.escape(self.message)).replace("\n", "<br>")
+        words, *report = _REPORT.split(html.escape(self.message), maxsplit=1)
+        message = _CODE.sub(r"<code>\1</code>", words).replace("\n", "<br>")
+        style = "margin:.25em 0;white-space:pre-wrap;font-size:.85em"
+        lines = "".join(f"<pre style='{style}'>{text}</pre>" for text in report)
         return (
             f"<div class='cute-check cute-check-{self.status}' role='status'"
             f" style='border-left:4px solid {_COLOURS[self.status]};padding:.25em .75em'>"
             f"<strong>{html.escape(headline)}</strong>"
-            f"<p style='margin:.25em 0'>{message}</p>{table}{picture}</div>"
+            f"<p style='margin:.25em 0'>{message}</p>{lines}{table}{picture}</div>"
         )
 
 

@@ -199,7 +199,8 @@ class ExerciseBook extends Book {
       if (number <= cell.hinted) return cell.say("That was the last hint.");
       if (!cell.hinted) cell.bar.after(cell.hints = element("div", { class: "cute-hints", role: "status" }));
       cell.hinted = number;
-      cell.hints.append(element("p", {}, words));
+      const parts = words.split("`").map((part, place) => (place % 2 ? element("code", {}, part) : part));
+      cell.hints.append(element("p", {}, ...parts));
     });
   }
 

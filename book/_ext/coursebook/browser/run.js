@@ -284,6 +284,7 @@ class Cell {
     this.otherButton.textContent = this.showLive ? "Show the recorded output" : "Show your output";
     if (this.recorded) this.recorded.classList.toggle("cute-away", Boolean(this.live) && this.showLive);
     this.live?.classList.toggle("cute-away", !this.showLive);
+    this.live?.classList.toggle("cute-before", running); // of the run before this one
     this.node.classList.toggle("cute-edited", this.edited);
     this.node.dataset.live = this.live ? (this.agrees ? "same" : "other") : "none";
   }
