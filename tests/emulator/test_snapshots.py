@@ -16,16 +16,16 @@ COPY = """
 .visible .entry copy(.param .align 64 .b8 source[128], .param .u64 result)
 {
     .reg .pred %p;
-    .reg .b32 %bar, %tile, %tid, %at, %value;
+    .reg .b32 %bar, %tile, %thread, %at, %value;
     .reg .b64 %map, %out;
     .shared .align 128 .b8 tile[1024];
     .shared .align 8 .b64 full;
-    mov.u32 %tid, %tid.x;
+    mov.u32 %thread, %tid.x;
     mov.u32 %bar, full;
     mov.u32 %tile, tile;
     mov.b64 %map, source;
     cvta.param.u64 %map, %map;
-    setp.ne.u32 %p, %tid, 0;
+    setp.ne.u32 %p, %thread, 0;
     @%p bra WAIT;
     mbarrier.init.shared::cta.b64 [%bar], 1;
     fence.mbarrier_init.release.cluster;
@@ -38,10 +38,10 @@ LOOP:
     mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], PARITY;
     @!%p bra LOOP;
     ld.param.u64 %out, [result];
-    shl.b32 %at, %tid, 5;
+    shl.b32 %at, %thread, 5;
     add.u32 %tile, %tile, %at;
     ld.shared.u32 %value, [%tile];
-    mad.wide.u32 %out, %tid, 4, %out;
+    mad.wide.u32 %out, %thread, 4, %out;
     st.global.u32 [%out], %value;
     st.shared.u32 [%tile], 7;
     ret;
