@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -22,15 +23,17 @@ from cutecourse.emulator.launch import LaunchResult
 from cutecourse.emulator.launch import launch as launch_once
 from cutecourse.emulator.memory.tensor_map import TensorMap
 from cutecourse.emulator.recording.argument_copies import Copies
-from cutecourse.emulator.tools.explore_tables import grouped, outcomes_html, outcomes_text
 from cutecourse.emulator.tools.trace_alignment import Stop, TraceAlignment, align_traces
 from cutecourse.ptx.parser import parse
 from cutecourse.ptx.syntax import Module
 from cutecourse.trace import Recorder, Trace
-from cutecourse.trace.words import number
+from cutecourse.trace.words import html_table, in_runs, number, text_table
 
 __all__ = ["Difference", "Exploration", "Outcome", "explore"]
 
+_HEAD = ("seeds", "compared with the first", "ended with")
+_OUTCOME = 100
+"""The text shows this many characters of an outcome."""
 Array = NDArray[Any]
 Launch = Callable[[int, Recorder | None], Any]
 Rules = Mapping[str, Callable[[Array], Array] | None]
@@ -139,17 +142,21 @@ class Exploration:
 
     def table(self) -> str:
         """The seeds with their outcomes; seeds that ended alike share a row."""
-        return outcomes_text(self._rows())
+        rows = [
+            (seeds, compared, textwrap.shorten(how, _OUTCOME, placeholder=" ..."))
+            for seeds, compared, how in self._rows()
+        ]
+        return text_table(_HEAD, rows)
 
     def _rows(self) -> list[tuple[str, str, str]]:
         first = self.outcomes[0]
         alike: dict[tuple[str, str], list[int]] = {}
         for outcome in self.outcomes:
             alike.setdefault((str(outcome), _compared(outcome, first)), []).append(outcome.seed)
-        return [(grouped(seeds), compared, how) for (how, compared), seeds in alike.items()]
+        return [(in_runs(seeds, " to "), compared, how) for (how, compared), seeds in alike.items()]
 
     def _repr_html_(self) -> str:
-        table = outcomes_html(self._rows(), len(self.outcomes))
+        table = html_table(_HEAD, self._rows(), f"{number(len(self.outcomes), 'seed')} ran")
         difference = self.first_difference
         return table if difference is None else table + difference._repr_html_()
 

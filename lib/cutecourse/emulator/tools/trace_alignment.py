@@ -13,20 +13,26 @@ between them parts no warp.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from html import escape
+from itertools import zip_longest
 from typing import Any
 
-from cutecourse.emulator.tools.explore_tables import Pair, paired, pairs_html, pairs_text
 from cutecourse.trace import Event, Trace
-from cutecourse.trace.words import number
+from cutecourse.trace.words import number, place, text_table
 
-__all__ = ["Parting", "Stop", "TraceAlignment", "align_traces"]
+__all__ = ["Pair", "Parting", "Stop", "TraceAlignment", "align_traces"]
 
 _ORDER_DECIDES = {"state", "outcome", "transfer", "issue", "issues"}
 _ASYNCHRONOUS = {"mbarrier.phase", "mbarrier.complete_tx", "mma.complete", "tma.land", "tma.read"}
 _SHOWN = 4
 """The text shows this many events before and after the place where traces part."""
+_TEXT_WIDTH = 46
+_HEAD = ("#", "CTA", "warp", "line", "event")
 
 Key = tuple[Any, ...]
 
@@ -38,6 +44,22 @@ class Stop:
     error: str
     block: tuple[int, int, int] | None
     warp: int | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A row of two traces side by side: an event of each, or None for a trace without a matching event.
+
+    first_there, second_there  the index in the other trace of an event without a partner in its row, or None.
+    ended                      in place of an event: the reason why that launch ended, in words.
+    """
+
+    first: Event | None
+    second: Event | None
+    marked: bool = False
+    first_there: int | None = None
+    second_there: int | None = None
+    ended: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -133,8 +155,7 @@ class TraceAlignment:
                 near = [index for index in own if index is not None and index < edge[1]]
                 edge[0] = max(min([edge[0], *near]), edge[0] + begin)
         first, second = (trace.events[slice(*edge)] for trace, edge in zip(traces, edges, strict=True))
-        keys = ([_key(event) for event in first], [_key(event) for event in second])
-        return [self._pair(one, two, there) for one, two in paired(first, second, keys)]
+        return [self._pair(one, two, there) for one, two in _paired(first, second)]
 
     def _pair(self, one: Event | None, two: Event | None, there: dict[int, int]) -> Pair:
         if one is not None and two is not None:
@@ -149,15 +170,15 @@ class TraceAlignment:
 
     def __str__(self) -> str:
         pairs = self.side_by_side()
-        headline = self._headline(self._names)
-        return f"{headline}\n\n{pairs_text(pairs, self._names)}" if pairs else headline
+        return f"{self._headline}\n\n{_pairs_text(pairs, self._names)}" if pairs else self._headline
 
     def _repr_html_(self) -> str:
-        return pairs_html(self.side_by_side(), self._names, self._headline(self._names))
+        return _pairs_html(self.side_by_side(), self._names, self._headline)
 
     __repr__ = __str__
 
-    def _headline(self, names: tuple[str, str]) -> str:
+    @property
+    def _headline(self) -> str:
         found = self.parting
         if not self.first.events and not self.second.events:
             return "The traces hold no events: no barrier, asynchronous copy or MMA to tell them apart by."
@@ -169,7 +190,7 @@ class TraceAlignment:
         who = f"CTA {found.rank} of cluster {found.cluster}, warp {found.warp}"
         does = [
             f"under {name} {self._does(event, stop)}"
-            for name, event, stop in zip(names, (found.first, found.second), self.stops, strict=True)
+            for name, event, stop in zip(self._names, (found.first, found.second), self.stops, strict=True)
         ]
         return f"{who} diverges after {number(found.common, 'event')} of its own:\n  {does[0]}\n  {does[1]}"
 
@@ -189,20 +210,15 @@ def align_traces(
     first: Trace, second: Trace, stops: tuple[Stop | None, Stop | None] = (None, None)
 ) -> TraceAlignment:
     """Align two traces of one launch; `stops` says which of them an error cut short."""
-    keys = ([_key(event) for event in first], [_key(event) for event in second])
-    by_key: dict[Key, list[int]] = defaultdict(list)
-    for index, key in enumerate(keys[1]):
-        by_key[key].append(index)
-    taken: dict[Key, int] = defaultdict(int)
-    same: list[int | None] = []
-    for key in keys[0]:
-        nth, found = taken[key], by_key.get(key, [])
-        same.append(found[nth] if nth < len(found) else None)
-        taken[key] += 1
+    keys = [[_key(event) for event in trace] for trace in (first, second)]
+    left: dict[Key, list[int]] = defaultdict(list)
+    for index in reversed(range(len(second))):
+        left[keys[1][index]].append(index)
+    same = tuple(left[key].pop() if left[key] else None for key in keys[0])
     orders_part = next(
         (index for index, (a, b) in enumerate(zip(*keys, strict=False)) if a != b), min(map(len, keys))
     )
-    return TraceAlignment(first, second, _partings(first, second, stops), tuple(same), orders_part, stops)
+    return TraceAlignment(first, second, _partings(first, second, stops), same, orders_part, stops)
 
 
 def _partings(first: Trace, second: Trace, stops: tuple[Stop | None, Stop | None]) -> tuple[Parting, ...]:
@@ -248,3 +264,83 @@ def _key(event: Event) -> Key:
     data = {name: value for name, value in event.data.items() if name not in _ORDER_DECIDES}
     about = json.dumps(data, sort_keys=True)
     return (event.cluster, event.rank, event.warp, event.lane, event.kind, event.line, about)
+
+
+# --- two traces side by side ---------------------------------------------------------------------------
+
+
+def _paired(first: Sequence[Event], second: Sequence[Event]) -> list[tuple[Event | None, Event | None]]:
+    """Pair the events of two traces: those with equal keys share a row where both orders allow it."""
+    rows: list[tuple[Event | None, Event | None]] = []
+    keys = [[_key(event) for event in events] for events in (first, second)]
+    matcher = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag == "equal":
+            rows += zip(first[a:b], second[c:d], strict=True)
+        else:
+            rows += [(event, None) for event in first[a:b]]
+            rows += [(None, event) for event in second[c:d]]
+    return rows
+
+
+def _cells(event: Event | None, elsewhere: int | None, ended: str) -> tuple[str, ...]:
+    if event is None:
+        there = "" if elsewhere is None else f"(#{elsewhere})"
+        return (there, "", "", "", ended)
+    line = "-" if event.line is None else str(event.line)
+    return (
+        str(event.index),
+        f"{event.cluster}:{event.rank}",
+        place(event.warp, event.lane),
+        line,
+        str(event),
+    )
+
+
+def _sides(pair: Pair) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    # Beside an event without a partner stands its index in the other trace.
+    return (
+        _cells(pair.first, pair.second_there, pair.ended[0]),
+        _cells(pair.second, pair.first_there, pair.ended[1]),
+    )
+
+
+def _pairs_text(pairs: Iterable[Pair], names: tuple[str, str]) -> str:
+    """The rows in plain text, long cells over several lines; `>` marks where the traces part."""
+    rows: list[tuple[str, ...]] = []
+    for pair in pairs:
+        left, right = _sides(pair)
+        wrapped = (textwrap.wrap(side[-1], _TEXT_WIDTH, subsequent_indent="  ") for side in (left, right))
+        lead = (">" if pair.marked else "", left[:-1], right[:-1])
+        for one, other in zip_longest(*wrapped, fillvalue=""):
+            mark, ours, theirs = lead
+            rows.append((mark, *ours, one.ljust(_TEXT_WIDTH), "|", *theirs, other))
+            lead = ("", ("",) * 4, ("",) * 4)
+    head = ("", *_HEAD[:-1], names[0].ljust(_TEXT_WIDTH), "|", *_HEAD[:-1], names[1])
+    return text_table(head, rows)
+
+
+def _pairs_html(pairs: Iterable[Pair], names: tuple[str, str], caption: str) -> str:
+    """The rows in HTML, for a notebook."""
+    border = "border-left:2px solid currentColor;"
+
+    def cells(tag: str, sides: Iterable[Iterable[str]]) -> str:
+        return "".join(
+            f"<{tag} style='text-align:left;{border if n and not at else ''}'>{escape(cell)}</{tag[:2]}>"
+            for n, side in enumerate(sides)
+            for at, cell in enumerate(side)
+        )
+
+    body = []
+    for pair in pairs:
+        style = " style='font-weight:bold;outline:2px solid currentColor'" if pair.marked else ""
+        mark = "&gt;" if pair.marked else ""
+        body.append(f"<tr{style}><td>{mark}</td>{cells('td', _sides(pair))}</tr>")
+    titles = cells("th colspan='5' scope='colgroup'", [[name] for name in names])
+    heads = cells("th scope='col'", [_HEAD, _HEAD])
+    return (
+        "<div style='overflow-x:auto' tabindex='0'><table>"
+        f"<caption style='text-align:left;white-space:pre-line'>{escape(caption)}</caption>"
+        f"<thead><tr><td></td>{titles}</tr><tr><td></td>{heads}</tr></thead>"
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
