@@ -429,8 +429,8 @@ def test_launch__frees_its_machine_without_the_garbage_collector(monkeypatch):
 
     make = Machine.__init__
 
-    def watched(self, *arguments):
-        make(self, *arguments)
+    def watched(self, *arguments, **options):
+        make(self, *arguments, **options)
         made.append(weakref.ref(self))
 
     monkeypatch.setattr(Machine, "__init__", watched)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numbers
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from cutecourse.emulator.core.frame import align_up, alignment_of, parameter_off
 from cutecourse.emulator.core.hazards import severities
 from cutecourse.emulator.core.machine import Machine, Parameters
 from cutecourse.emulator.core.memory import Allocation, Memory
+from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.processes import run_parts
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.core.scheduler import Scheduler
@@ -33,7 +35,6 @@ from cutecourse.emulator.errors import EmulatorError, LaunchError
 from cutecourse.emulator.instructions.wgmma.registers import watch
 from cutecourse.emulator.memory.tensor_map import TOKEN_BYTES, BoundTensorMap, TensorMap, TensorMapError
 from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
-from cutecourse.emulator.recording.bulk import BulkRecording
 from cutecourse.emulator.recording.events import Recording
 from cutecourse.emulator.recording.memory_events import AccessLogging, MemoryRecording
 from cutecourse.emulator.recording.replay import record
@@ -136,26 +137,7 @@ def launch(
     else:
         module = _read(ptx)
     function = _entry(module, entry)
-    shape = _extents("grid", grid, _MAX_GRID, function)
-    threads = _extents("block", block, _MAX_BLOCK, function)
-    clusters = _cluster(cluster, function, module)
-    _check_launch(module, function, shape, threads, clusters)
-    _check_options(
-        function,
-        seed=seed,
-        max_instructions=max_instructions,
-        dynamic_smem=dynamic_smem,
-        processes=processes,
-        hazards=hazards,
-        names=names,
-        recorder=recorder,
-        accesses=accesses,
-    )
-    machine = Machine(module, function, shape, threads, clusters, int(dynamic_smem), int(seed))
-    machine.arithmetic = _arithmetic(arithmetic, function)
-    machine.severities = severities(hazards, function.name)
-    machine.is_watched = recorder is not None or accesses is not None
-    machine.observers += [
+    observers: list[Callable[[Any], Observer | None]] = [
         follow_multiplications,
         provenance_of,
         look_for_races,
@@ -163,37 +145,62 @@ def launch(
         UnfinishedCopies,
         follow_sums,
     ]
-    if recorder is not None:
-        recording = Recording(recorder)
-        copies = BulkRecording(recording)
-        machine.observers += [lambda cohort: recording, lambda cohort: copies]
-        if recorder.memory:
-            machine.observers.append(lambda cohort: MemoryRecording())
-    if accesses is not None:
-        machine.observers.append(lambda cohort: AccessLogging(accesses))
-    machine.set_parameters(_bind(function, args, machine.memory))
     try:
+        shape = _extents("grid", grid, _MAX_GRID)
+        threads = _extents("block", block, _MAX_BLOCK)
+        clusters = _cluster(cluster, function, module)
+        _check_launch(module, function, shape, threads, clusters)
+        _check_numbers(seed, max_instructions, dynamic_smem, 1 if processes is None else processes)
+        _check_kinds(hazards, names, recorder, accesses, arithmetic)
+        chosen = severities(hazards)
+        if recorder is not None:
+            recording = Recording(recorder)
+            observers.append(lambda cohort: recording)
+            if recorder.memory:
+                observers.append(lambda cohort: MemoryRecording())
+        if accesses is not None:
+            observers.append(lambda cohort: AccessLogging(accesses))
+        memory = Memory()
+        parameters = _bind(function, args, memory)
         program = _decoded(module, function.name, int(dynamic_smem))
-        machine.load(program.with_shared_names(names) if names else program)
+        machine = Machine(
+            program.with_shared_names(names) if names else program,
+            memory,
+            parameters,
+            shape,
+            threads,
+            clusters,
+            int(dynamic_smem),
+            int(seed),
+            arithmetic,
+            chosen,
+            observers,
+            is_watched=recorder is not None or accesses is not None,
+        )
+        _check_shared(machine)
     except EmulatorError as error:
+        # What is wrong with the launch as a whole is raised without the kernel's name.
+        if type(error) is LaunchError and error.line is None:
+            error.kernel = function.name
         error.locate(module)
         raise
-    _check_shared(module, machine)
     scheduler = Scheduler(machine, max_instructions, stuck)
     if recorder is not None:
-        options: dict[str, Any] = {
-            "grid": shape,
-            "block": threads,
-            "cluster": clusters,
-            "dynamic_smem": dynamic_smem,
-            "entry": function.name,
-            "seed": seed,
-            "max_instructions": max_instructions,
-            "arithmetic": arithmetic,
-            "hazards": dict(hazards or {}),
-            "names": dict(names or {}),
-        }
-        record(recorder, scheduler, partial(launch, module, **options), args)
+        again = partial(
+            launch,
+            module,
+            grid=shape,
+            block=threads,
+            cluster=clusters,
+            dynamic_smem=dynamic_smem,
+            entry=function.name,
+            seed=seed,
+            max_instructions=max_instructions,
+            arithmetic=arithmetic,
+            hazards=dict(hazards or {}),
+            names=dict(names or {}),
+        )
+        record(recorder, scheduler, again, args)
     try:
         used = run_parts(scheduler, None if processes is None else int(processes))
     except EmulatorError as error:
@@ -206,17 +213,16 @@ def launch(
         scheduler.close()
     if recorder is not None:
         recorder.ended()
-    n_blocks = shape[0] * shape[1] * shape[2]
     counts: Counter[str] = Counter()
     for index, runs in scheduler.block_runs.items():
-        for instruction in machine.program.blocks[index].instructions:
+        for instruction in program.blocks[index].instructions:
             counts[instruction.name] += runs
     return LaunchResult(
         entry=function.name,
         seed=int(seed),
         grid=shape,
         block=threads,
-        warps=n_blocks * machine.warps_per_block,
+        warps=prod(shape) * machine.warps_per_block,
         instructions=dict(sorted(counts.items())),
         issued=machine.issued,
         processes=used,
@@ -236,7 +242,7 @@ def _read(ptx: str) -> Module:
 @lru_cache(maxsize=32)
 def _decoded(module: Module, entry: str, dynamic_smem: int) -> Program:
     """Decode an entry of a module; the program is kept for later launches, because nothing changes it."""
-    return decode(module, module.entries[entry], dynamic_smem, wraps=(watch,))
+    return decode(module, module.entries[entry], dynamic_smem, wrap=watch)
 
 
 # --- what is launched ----------------------------------------------------------------------------------
@@ -256,18 +262,7 @@ def _entry(module: Module, name: object) -> Function:
     return entries[name]
 
 
-def _arithmetic(name: object, function: Function) -> str:
-    if not isinstance(name, str) or name not in TENSOR_CORES:
-        known = ", ".join(TENSOR_CORES)
-        raise LaunchError(
-            f"arithmetic={name!r} is no GPU whose sums are known: {known}", kernel=function.name
-        )
-    return name
-
-
-def _extents(
-    what: str, value: int | Sequence[int], limits: tuple[int, int, int], function: Function
-) -> tuple[int, int, int]:
+def _extents(what: str, value: int | Sequence[int], limits: tuple[int, int, int]) -> tuple[int, int, int]:
     items: Any = [value] if isinstance(value, numbers.Integral) else value
     try:
         extents = [int(v) for v in items if isinstance(v, numbers.Integral)]
@@ -275,70 +270,63 @@ def _extents(
     except TypeError:
         wrong, extents = True, []
     if wrong:
-        raise LaunchError(f"{what} is one to three integers, not {value!r}", kernel=function.name)
+        raise LaunchError(f"{what} is one to three integers, not {value!r}")
     extents += [1] * (3 - len(extents))
     for axis, extent, limit in zip("xyz", extents, limits, strict=True):
         if not 1 <= extent <= limit:
-            raise LaunchError(f"{what}.{axis} is {extent}, but must be in 1..{limit}", kernel=function.name)
+            raise LaunchError(f"{what}.{axis} is {extent}, but must be in 1..{limit}")
     return (extents[0], extents[1], extents[2])
 
 
+def _required(function: Function, directive: str) -> tuple[int, int, int] | None:
+    """The extents that a directive of the kernel gives, if it has the directive."""
+    given = function.directive(directive)
+    if not given:
+        return None
+    x, y, z, *_ = (*given, 1, 1)
+    return x, y, z
+
+
 def _cluster(value: int | Sequence[int], function: Function, module: Module) -> tuple[int, int, int]:
-    cluster = _extents("cluster", value, (16, 16, 16), function)
-    required = function.directive("reqnctapercluster")
+    cluster = _extents("cluster", value, (16, 16, 16))
+    required = _required(function, "reqnctapercluster")
     if required:
-        full = (*required, 1, 1)[:3]
-        if cluster not in {(1, 1, 1), full}:
-            raise LaunchError(f"the kernel requires clusters of {full}, not {cluster}", kernel=function.name)
-        cluster = (full[0], full[1], full[2])
-    size = cluster[0] * cluster[1] * cluster[2]
+        if cluster not in {(1, 1, 1), required}:
+            raise LaunchError(f"the kernel requires clusters of {required}, not {cluster}")
+        cluster = required
+    size = prod(cluster)
     if size > 16:
-        raise LaunchError(
-            f"a cluster of {size} blocks is too large: at most 16 are possible", kernel=function.name
-        )
+        raise LaunchError(f"a cluster of {size} blocks is too large: at most 16 are possible")
     most = function.directive("maxclusterrank")
     if most and size > most[0]:
-        raise LaunchError(
-            f"a cluster of {size} blocks is larger than the kernel's .maxclusterrank {most[0]}",
-            kernel=function.name,
-        )
+        raise LaunchError(f"a cluster of {size} blocks is larger than the kernel's .maxclusterrank {most[0]}")
     if size > 1 and _capability(module) < 90:
-        raise LaunchError(
-            f"clusters need sm_90 or later, but the text is for {module.target[0]}", kernel=function.name
-        )
+        raise LaunchError(f"clusters need sm_90 or later, but the text is for {module.target[0]}")
     return cluster
 
 
-def _check_options(
-    function: Function,
-    *,
-    seed: Any,
-    max_instructions: Any,
-    dynamic_smem: Any,
-    processes: Any,
-    hazards: Any,
-    names: Any,
-    recorder: Any,
-    accesses: Any,
-) -> None:
-    """Refuse options of a launch that have the wrong type or are out of range."""
-    for name, given in (
-        ("max_instructions", max_instructions),
-        ("processes", 1 if processes is None else processes),
-    ):
+def _check_numbers(seed: Any, max_instructions: Any, dynamic_smem: Any, processes: Any) -> None:
+    for name, given in (("max_instructions", max_instructions), ("processes", processes)):
         if not isinstance(given, numbers.Integral) or given < 1:
-            raise LaunchError(f"{name} is a number of at least 1, not {given!r}", kernel=function.name)
+            raise LaunchError(f"{name} is a number of at least 1, not {given!r}")
     if not isinstance(seed, numbers.Integral):
-        raise LaunchError(f"the seed must be an integer, not {seed!r}", kernel=function.name)
+        raise LaunchError(f"the seed must be an integer, not {seed!r}")
     if not isinstance(dynamic_smem, numbers.Integral) or not 0 <= int(dynamic_smem) < 1 << 30:
-        raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}", kernel=function.name)
-    for name, given in (("hazards", hazards), ("names", names)):
-        if given is not None and not isinstance(given, Mapping):
-            raise LaunchError(f"{name} is a mapping, not {given!r}", kernel=function.name)
-    if recorder is not None and not isinstance(recorder, Recorder):
-        raise LaunchError(f"recorder is a cutecourse.trace.Recorder, not {recorder!r}", kernel=function.name)
-    if accesses is not None and not isinstance(accesses, AccessLog):
-        raise LaunchError(f"accesses is a cutecourse.trace.AccessLog, not {accesses!r}", kernel=function.name)
+        raise LaunchError(f"dynamic_smem is a number of bytes, not {dynamic_smem!r}")
+
+
+def _check_kinds(hazards: Any, names: Any, recorder: Any, accesses: Any, arithmetic: Any) -> None:
+    for name, given, kind, words in (
+        ("hazards", hazards, Mapping, "a mapping"),
+        ("names", names, Mapping, "a mapping"),
+        ("recorder", recorder, Recorder, "a cutecourse.trace.Recorder"),
+        ("accesses", accesses, AccessLog, "a cutecourse.trace.AccessLog"),
+    ):
+        if given is not None and not isinstance(given, kind):
+            raise LaunchError(f"{name} is {words}, not {given!r}")
+    if not isinstance(arithmetic, str) or arithmetic not in TENSOR_CORES:
+        known = ", ".join(TENSOR_CORES)
+        raise LaunchError(f"arithmetic={arithmetic!r} is no GPU whose sums are known: {known}")
 
 
 def _capability(module: Module) -> int:
@@ -353,45 +341,36 @@ def _check_launch(
     block: tuple[int, int, int],
     cluster: tuple[int, int, int],
 ) -> None:
-    name = function.name
     if module.address_size != 64:
-        raise LaunchError(f"addresses of {module.address_size} bits are not supported, only 64", kernel=name)
-    threads = block[0] * block[1] * block[2]
+        raise LaunchError(f"addresses of {module.address_size} bits are not supported, only 64")
+    threads, blocks = prod(block), prod(grid)
     if threads > 1024:
-        raise LaunchError(
-            f"a block of {block} has {threads} threads, but at most 1024 are possible", kernel=name
-        )
-    blocks = grid[0] * grid[1] * grid[2]
+        raise LaunchError(f"a block of {block} has {threads} threads, but at most 1024 are possible")
     if blocks > _MAX_BLOCKS:
-        raise LaunchError(f"a grid of {grid} has {blocks} blocks: too many to emulate", kernel=name)
+        raise LaunchError(f"a grid of {grid} has {blocks} blocks: too many to emulate")
     for axis, extent, part in zip("xyz", grid, cluster, strict=True):
         if extent % part:
-            raise LaunchError(
-                f"grid.{axis} = {extent} is not a multiple of cluster.{axis} = {part}", kernel=name
-            )
-    required = function.directive("reqntid")
-    if required and (*required, 1, 1)[:3] != block:
-        raise LaunchError(f"the kernel requires blocks of {(*required, 1, 1)[:3]}, not {block}", kernel=name)
+            raise LaunchError(f"grid.{axis} = {extent} is not a multiple of cluster.{axis} = {part}")
+    required = _required(function, "reqntid")
+    if required and required != block:
+        raise LaunchError(f"the kernel requires blocks of {required}, not {block}")
     most = function.directive("maxntid")
-    if most and threads > (most[0] * (*most, 1, 1)[1] * (*most, 1, 1)[2]):
-        raise LaunchError(f"a block of {block} is larger than the kernel's .maxntid {most}", kernel=name)
+    if most and threads > prod(most):
+        raise LaunchError(f"a block of {block} is larger than the kernel's .maxntid {most}")
 
 
-def _check_shared(module: Module, machine: Machine) -> None:
-    program = machine.program
-    if program.placement.shared_static > _STATIC_LIMIT:
+def _check_shared(machine: Machine) -> None:
+    module, placement = machine.program.module, machine.program.placement
+    if placement.shared_static > _STATIC_LIMIT:
         raise LaunchError(
-            f"{program.placement.shared_static} bytes of static shared memory are too many: at"
-            f" most {_STATIC_LIMIT} are"
-            " possible",
-            kernel=program.kernel,
+            f"{placement.shared_static} bytes of static shared memory are too many: at most {_STATIC_LIMIT}"
+            " are possible"
         )
     limit = _SHARED_LIMIT_KIB.get(_capability(module), 227) << 10
-    if program.shared_bytes > limit:
+    if placement.shared_bytes > limit:
         raise LaunchError(
-            f"{program.shared_bytes} bytes of shared memory ({program.placement.shared_static} static,"
-            f" {machine.dynamic_smem} dynamic) do not fit: {module.target[0]} has {limit} bytes for a block",
-            kernel=program.kernel,
+            f"{placement.shared_bytes} bytes of shared memory ({placement.shared_static} static,"
+            f" {machine.dynamic_smem} dynamic) do not fit: {module.target[0]} has {limit} bytes for a block"
         )
 
 
@@ -401,14 +380,11 @@ def _check_shared(module: Module, machine: Machine) -> None:
 def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters:
     """Lay the arguments out in parameter space as the kernel declares them."""
     if isinstance(args, np.ndarray | str | bytes) or not isinstance(args, Iterable):
-        raise LaunchError(
-            "args is a sequence of arguments; put the one argument into a list", kernel=function.name
-        )
+        raise LaunchError("args is a sequence of arguments; put the one argument into a list")
     given = list(args)
     if len(given) != len(function.params):
         raise LaunchError(
-            f"{len(given)} arguments for {len(function.params)} parameters: {_signature(function)}",
-            kernel=function.name,
+            f"{len(given)} arguments for {len(function.params)} parameters: {_signature(function)}"
         )
     pointers = _Pointers(memory)
     data = bytearray()
@@ -416,7 +392,7 @@ def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters
     for parameter, argument in zip(function.params, given, strict=True):
         size = size_of(parameter)
         if size > 1 << 16:
-            raise LaunchError(f"parameter {parameter.name} has {size} bytes: too many", kernel=function.name)
+            raise LaunchError(f"parameter {parameter.name} has {size} bytes: too many")
         data.extend(b"\0" * (offsets[parameter.name] - len(data)))
         try:
             data.extend(_encode(parameter, size, argument, pointers))
@@ -424,17 +400,13 @@ def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters
             raise TensorMapError(f"parameter {parameter.name}: {error.problem}", rule=error.rule) from None
         except LaunchError as error:
             raise LaunchError(
-                f"parameter {parameter.name} (.{parameter.type}, {size} bytes): {error.problem}",
-                kernel=function.name,
+                f"parameter {parameter.name} (.{parameter.type}, {size} bytes): {error.problem}"
             ) from None
     return Parameters(bytes(data), pointers.tensor_maps)
 
 
 def _signature(function: Function) -> str:
-    shown = []
-    for parameter in function.params:
-        dims = "".join(f"[{d}]" for d in parameter.dims)
-        shown.append(f".{parameter.type}{dims}")
+    shown = (f".{one.type}" + "".join(f"[{extent}]" for extent in one.dims) for one in function.params)
     return f"({', '.join(shown)})"
 
 
@@ -474,8 +446,8 @@ class _Pointers:
                     raise LaunchError("two arrays overlap in part: pass the one that holds both first")
                 return allocation.base + (start - low)
         flat = array.reshape(-1, order="A").view(np.uint8) if array.size else np.zeros(0, dtype=np.uint8)
-        allocation = self.memory.allocate(f"argument {len(self.known)}", flat)
-        allocation.name = f"array argument {len(self.known)} ({array.dtype}, shape {array.shape})"
+        name = f"array argument {len(self.known)} ({array.dtype}, shape {array.shape})"
+        allocation = self.memory.allocate(name, flat)
         self.known.append((start, end, allocation))
         return allocation.base
 
@@ -539,13 +511,8 @@ def _encode_scalar(kind: str, size: int, argument: Any) -> bytes:
         value = int(argument)
         if kind[0] == "b" and isinstance(argument, np.generic) and argument.nbytes != size:
             raise LaunchError(f"numpy.{argument.dtype} has {argument.nbytes} bytes")
-        low, high = {
-            "s": (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
-            "u": (0, (1 << bits) - 1),
-        }.get(kind[0], (-(1 << (bits - 1)), (1 << bits) - 1))
-        if kind[0] == "u":
-            # Compilers declare signed parameters as .u32 as well.
-            low = -(1 << (bits - 1))
+        # Compilers declare signed parameters as .u32 as well.
+        low, high = -(1 << (bits - 1)), (1 << (bits - (kind[0] == "s"))) - 1
         if not low <= value <= high:
             raise LaunchError(f"{value} does not fit: it must be in {low}..{high}")
         return (value & ((1 << bits) - 1)).to_bytes(size, "little")

@@ -56,7 +56,7 @@ def over_budget(machine: Machine, runs: Mapping[int, int], budget: int) -> Emula
         + program.module.line_text(line).strip()
         for line, count in hottest
     )
-    return machine.error(
+    return machine.program.error(
         BudgetExceeded,
         f"the kernel did not end within {budget} instructions. These lines ran most often:\n{lines}\n"
         "  Does a loop wait for something that never comes? If not, raise max_instructions.",
@@ -158,7 +158,7 @@ def _error(kind: type[EmulatorError], problem: str, wait: _Wait) -> EmulatorErro
 
 def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:
     """One row for waits that differ in their blocks and warps alone."""
-    module = machine.module
+    module = machine.program.module
     alike: dict[tuple[int | None, str, str], dict[int, list[Block]]] = {}
     for wait in waits:
         warps = alike.setdefault((wait.line, wait.lanes, wait.why()), defaultdict(list))
@@ -251,7 +251,7 @@ class _Histories:
     """The history of mbarriers, and the instructions that could bring them more."""
 
     def __init__(self, machine: Machine, runs: Mapping[int, int], waits: list[_Wait]) -> None:
-        self.machine = machine
+        self.program = machine.program
         self.standing: dict[tuple[int, int], _Wait] = {}
         """Where the warps of a bundle stand."""
         for wait in waits:
@@ -320,7 +320,7 @@ class _Histories:
             )
         if barrier.tx >= 0 and (never := [i for i in self.never[wanted] if self._may_mean(i, barrier)]):
             lines = ", ".join(
-                f"{line_in_words(self.machine.module, i.line)} ({'.'.join((i.opcode, *i.modifiers[:2]))})"
+                f"{line_in_words(self.program.module, i.line)} ({'.'.join((i.opcode, *i.modifiers[:2]))})"
                 for i in never[:_SITES]
             )
             more = f" and {len(never) - _SITES} more" if len(never) > _SITES else ""
@@ -343,14 +343,14 @@ class _Histories:
         return rows
 
     def _line(self, origin: Origin) -> str:
-        return line_in_words(self.machine.module, origin.site.line)
+        return line_in_words(self.program.module, origin.site.line)
 
     def _stands(self, origin: Origin) -> str:
         """Say what a warp is doing now."""
         wait = self.standing.get((id(origin.bundle), origin.lane // WARP_SIZE))
         if wait is None:
             return ", which has ended"
-        return f", which waits at line {line_in_words(self.machine.module, wait.line)}"
+        return f", which waits at line {line_in_words(self.program.module, wait.line)}"
 
     def _may_mean(self, instruction: Instruction, barrier: MBarrier) -> bool:
         """True if the instruction's operands name no variable other than the one that holds the barrier."""
@@ -359,6 +359,6 @@ class _Histories:
             for operand in instruction.operands
             if hasattr(operand, "base") and operand.base is not None
         }
-        places = self.machine.program.placement.shared_variables
+        places = self.program.placement.shared_variables
         known = [places[name] for name in names if name in places]
         return not known or any(first <= barrier.offset < stop for first, stop in known)

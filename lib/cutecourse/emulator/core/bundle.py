@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.kinds import CHUNK_TYPE, WARP_SIZE, Mask, warps_of
+from cutecourse.emulator.core.kinds import (
+    ALL_LANES,
+    CHUNK_TYPE,
+    LANE_BITS,
+    WARP_SIZE,
+    Mask,
+    lane_masks,
+    warps_of,
+)
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.observer import Listeners
 from cutecourse.emulator.core.owner import Owner
@@ -24,7 +32,7 @@ from cutecourse.emulator.core.program import Gate, Program
 from cutecourse.emulator.core.rows import Rows
 from cutecourse.emulator.errors import EmulatorError, InvalidOperand
 
-__all__ = ["WAIT", "Bundle", "Cohort", "GateWait", "Split", "leave"]
+__all__ = ["WAIT", "Bundle", "Cohort", "Split"]
 
 WAIT = -1
 """A control instruction returns this when its split does not simply go on."""
@@ -34,33 +42,6 @@ WAIT = -1
 def _warps_in(mask: bytes) -> int:
     """Count the warps that have a lane in a mask, given as bytes."""
     return sum(b"\x01" in mask[start : start + WARP_SIZE] for start in range(0, len(mask), WARP_SIZE))
-
-
-@dataclass(frozen=True)
-class GateWait:
-    """A split waits in front of an instruction for other lanes of its warp."""
-
-    gate: Gate
-
-    @property
-    def line(self) -> int:
-        """The instruction's line."""
-        return self.gate.instruction.line
-
-    @property
-    def needs(self) -> str:
-        """The rule that the missing lanes break if they never arrive."""
-        who = (
-            "all lanes of the warp together"
-            if self.gate.kind == "warp"
-            else "all lanes that its membermask names"
-        )
-        return f"{self.gate.instruction.name} must be executed by {who}"
-
-    def describe(self, warp: int) -> str:
-        """Why these lanes of a warp wait."""
-        what = "all lanes of the warp" if self.gate.kind == "warp" else "the lanes that its membermask names"
-        return f"waits at {self.gate.instruction.name} for {what}"
 
 
 @dataclass(eq=False, slots=True)
@@ -78,8 +59,6 @@ class Split:
     """The mask's bytes, to compare with; empty when all lanes are here."""
     turn: int = 0
     """The turn in which the split last ran. The scheduler uses it so that no split starves."""
-    tag: Any = None
-    """State that a waiting instruction keeps for its second half."""
 
 
 @dataclass(eq=False)
@@ -164,9 +143,7 @@ class Bundle(Owner):
     """
 
     __slots__ = (
-        "budget",
         "cohort",
-        "dynamic",
         "full",
         "live",
         "local",
@@ -179,7 +156,6 @@ class Bundle(Owner):
         "rows",
         "shared_base",
         "splits",
-        "steps",
         "warp",
     )
 
@@ -196,7 +172,6 @@ class Bundle(Owner):
         threads = machine.threads_per_block - warp * WARP_SIZE
         self.live = np.zeros((n, WARP_SIZE), dtype=np.bool_)
         self.live[:, : min(threads, WARP_SIZE)] = True
-        self.steps = 0
         self.splits: list[Split] = []
         lanes = np.arange(n * WARP_SIZE, dtype=np.int64).reshape(n, WARP_SIZE)
         self.local_base = lanes * program.local_stride
@@ -204,7 +179,7 @@ class Bundle(Owner):
         self.local_written = np.zeros_like(self.local)
         starts = (rank * n + np.arange(n, dtype=np.int64)) * cohort.shared_stride
         self.shared_base = np.ascontiguousarray(np.broadcast_to(starts[:, None], (n, WARP_SIZE)))
-        self.rows = Rows({}, {}, {})
+        self.rows: Rows
         """The values that instructions read and write; made once the bundle knows its blocks."""
 
     def lanes(self, mask: Mask) -> NDArray[np.int64]:
@@ -223,11 +198,8 @@ class Bundle(Owner):
     # --- splits ---------------------------------------------------------------------------------------------
 
     @staticmethod
-    def assign(split: Split, mask: Mask) -> None:
+    def assign(split: Split, mask: NDArray[np.bool_]) -> None:
         """Give a split its lanes and the fields that are derived from them."""
-        if mask is None:
-            split.mask, split.key = None, b""
-            return
         key = mask.tobytes()
         if b"\x00" not in key:
             split.mask, split.key = None, b""
@@ -262,12 +234,6 @@ class Bundle(Owner):
         self.fork(split, ~held, no)
         return yes
 
-    def park(self, split: Split, reason: Any, at: int) -> int:
-        """Make a split wait at block `at` until somebody calls `unpark`. Returns WAIT."""
-        split.at = at
-        split.waiting = reason
-        return WAIT
-
     def unpark(self, split: Split, at: int | None = None) -> None:
         """Let a waiting split run again, at another block if one is named."""
         self.machine.changes += 1
@@ -292,7 +258,7 @@ class Bundle(Owner):
         self.splits.remove(split)
         for other in self.splits:
             # A split that waits for all live lanes may have nobody left to wait for.
-            if isinstance(other.waiting, GateWait):
+            if isinstance(other.waiting, Gate):
                 other.waiting = None
         for tell in self.cohort.listeners.lanes_ended:
             tell(self, mask)
@@ -302,33 +268,33 @@ class Bundle(Owner):
 
     def pass_gate(self, split: Split, gate: Gate) -> bool:
         """Return whether the split may run the gated block that it has reached; park lanes that may not."""
-        if split.mask is None:
-            if gate.constant == 0xFFFFFFFF or gate.kind == "warp":
-                return True
-            assert gate.slot is not None
-            if self.rows["u32"][gate.slot].tobytes() == b"\xff" * (4 * WARP_SIZE * self.n):
-                return True
+        whole = gate.constant == ALL_LANES
+        if split.mask is None and (whole or self._masks(gate).tobytes() == b"\xff" * (4 * self.full.size)):
+            return True
         self._absorb(split)
         mask = self.full if split.mask is None else split.mask
-        if gate.kind == "warp" or gate.constant == 0xFFFFFFFF:
+        if whole:
             ready = mask & (mask == self.live).all(axis=1, keepdims=True)
         else:
             ready = mask & self._members_present(mask, gate)
         if ready.tobytes() == mask.tobytes():
             return True
-        rest = mask & ~ready
         if not ready.any():
-            self.park(split, GateWait(gate), split.at)
+            split.waiting = gate
             return False
-        waiting = self.fork(split, rest, split.at)
-        waiting.waiting = GateWait(gate)
+        self.fork(split, mask & ~ready, split.at).waiting = gate
         return True
+
+    def _masks(self, gate: Gate) -> NDArray[np.uint32]:
+        """The membermask of each lane."""
+        assert gate.slot is not None
+        return self.rows["u32"][gate.slot]
 
     def _absorb(self, split: Split) -> None:
         """Join the splits that wait in front of the same gate."""
         for other in list(self.splits):
             same_place = other.at == split.at and other.stack == split.stack
-            if other is not split and same_place and isinstance(other.waiting, GateWait | None):
+            if other is not split and same_place and isinstance(other.waiting, Gate | None):
                 self.join(split, other)
 
     def join(self, split: Split, other: Split) -> None:
@@ -339,42 +305,28 @@ class Bundle(Owner):
         self.assign(split, split.mask | other.mask)
 
     def _members_present(self, mask: NDArray[np.bool_], gate: Gate) -> NDArray[np.bool_]:
-        assert gate.slot is not None
-        members = self.rows["u32"][gate.slot]
-        bit = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
-        own = (members & bit) != 0
-        wrong = mask & ~own
+        members = self._masks(gate)
+        wrong = mask & ((members & LANE_BITS) == 0)
         if wrong.any():
             lane = int(np.flatnonzero(wrong)[0])
             raise self.error(
                 InvalidOperand,
                 f"membermask 0x{int(members.reshape(-1)[lane]):08x} does not name the lane that executes it",
-                gate.instruction.line,
+                gate.line,
                 lane,
             )
-        active = (mask * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
-        live = (self.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
-        missing = members & live & ~active
-        result: NDArray[np.bool_] = missing == 0
-        return result
+        missing = members & (lane_masks(self.live) & ~lane_masks(mask))[:, None]
+        present: NDArray[np.bool_] = missing == 0
+        return present
 
     # --- errors ---------------------------------------------------------------------------------------------
 
-    def error(self, kind: type[EmulatorError], problem: str, line: int | None, lane: int) -> EmulatorError:
-        """An error at a line of the kernel, in a flattened lane."""
-        block, warp, in_warp = self.where(lane)
-        return kind(
-            problem,
-            kernel=self.program.kernel,
-            line=line,
-            text=self.program.module.line_text(line) if line else "",
-            block=block,
-            rank=self.rank if self.cohort.size > 1 else None,
-            warp=warp,
-            lane=in_warp,
+    def error(
+        self, kind: type[EmulatorError], problem: str, line: int | None, lane: int, **memory: Any
+    ) -> EmulatorError:
+        """An error at a line of the kernel, in a flattened lane; `memory` says at which address."""
+        block, warp, in_warp = self.where(int(lane))
+        rank = self.rank if self.cohort.size > 1 else None
+        return self.program.error(
+            kind, problem, line, block=block, rank=rank, warp=warp, lane=in_warp, **memory
         )
-
-
-def leave(bundle: Bundle, split: Split, following: int = WAIT) -> int:
-    """Control at the end of a function's body, the same as `ret`."""
-    return bundle.leave(split)

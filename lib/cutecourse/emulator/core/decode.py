@@ -7,28 +7,26 @@ launches of a kernel share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from cutecourse.emulator.core.bundle import Bundle, Split, leave
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
 from cutecourse.emulator.core.placement import Placement
-from cutecourse.emulator.core.program import BasicBlock, Control, Gate, Program, Step
+from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step
 from cutecourse.emulator.core.registry import lookup
-from cutecourse.emulator.core.site import Flow, Site
+from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.special import dynamic_value
 from cutecourse.emulator.errors import EmulatorError, UnsupportedInstruction
-from cutecourse.ptx.scopes import FlatFunction, Scope, flatten
+from cutecourse.ptx.scopes import FlatFunction, flatten
 from cutecourse.ptx.syntax import Function, Instruction, Module, Name
 
-__all__ = ["Wrap", "decode"]
-
-Wrap = Callable[[Site, Step], Step]
-"""May replace an instruction's step, given its site."""
+__all__ = ["decode"]
 
 
 def decode(
@@ -36,19 +34,19 @@ def decode(
     entry: Function,
     dynamic_smem: int,
     *,
-    wraps: Sequence[Wrap] = (),
+    wrap: Callable[[Site, Step], Step] = lambda site, step: step,
     faults: list[EmulatorError] | None = None,
 ) -> Program:
     """Decode one entry of a module. `faults` collects one error for each faulty instruction.
 
     dynamic_smem  in bytes
-    wraps         are asked about each step of an instruction that is no control instruction
+    wrap          may replace the step of an instruction that is no control instruction, given its site
     Errors:       UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at
                   fault.
     """
     flat = _reach(module, entry)
     program = Program(module, entry, flat, Placement(module, entry, flat, dynamic_smem))
-    _Decoder(program, wraps).run([] if faults is None else faults)
+    _Decoder(program, wrap, [] if faults is None else faults).run()
     return program
 
 
@@ -65,44 +63,28 @@ def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
         name = todo.pop()
         if name in flattened:
             continue
-        flat = flatten(module, defined[name])
-        flattened[name] = flat
-        calls[name] = {}
-        for instruction in flat.instructions:
-            if instruction.opcode != "call":
-                continue
-            for operand in instruction.operands:
-                if isinstance(operand, Name) and operand.text in defined:
-                    calls[name][operand.text] = instruction
-                    todo.append(operand.text)
-    _no_recursion(module, entry, calls)
+        flattened[name] = flatten(module, defined[name])
+        named = [
+            (operand.text, instruction)
+            for instruction in flattened[name].instructions
+            if instruction.opcode == "call"
+            for operand in instruction.operands
+            if isinstance(operand, Name) and operand.text in defined
+        ]
+        calls[name] = dict(named)
+        todo += [callee for callee, _ in named]
+    try:
+        TopologicalSorter(calls).prepare()
+    except CycleError as error:
+        cycle = error.args[1][::-1]
+        line = calls[cycle[-2]][cycle[-1]].line
+        raise UnsupportedInstruction(
+            f"recursive calls are not supported: {' calls '.join(cycle)}",
+            kernel=entry.name,
+            line=line,
+            text=module.line_text(line),
+        ) from None
     return flattened
-
-
-def _no_recursion(module: Module, entry: Function, calls: dict[str, dict[str, Instruction]]) -> None:
-    done: set[str] = set()
-    path: list[str] = []
-    work: list[tuple[str, bool]] = [(entry.name, False)]
-    while work:
-        name, leaving = work.pop()
-        if leaving:
-            path.pop()
-            done.add(name)
-            continue
-        if name in done:
-            continue
-        path.append(name)
-        work.append((name, True))
-        for callee, instruction in calls[name].items():
-            if callee in path:
-                raise UnsupportedInstruction(
-                    "recursive calls are not supported: "
-                    + " calls ".join([*path[path.index(callee) :], callee]),
-                    kernel=entry.name,
-                    line=instruction.line,
-                    text=module.line_text(instruction.line),
-                )
-            work.append((callee, False))
 
 
 # --- translation --------------------------------------------------------------------------------------------
@@ -111,35 +93,43 @@ def _no_recursion(module: Module, entry: Function, calls: dict[str, dict[str, In
 class _Decoder:
     """Fills a program, function by function."""
 
-    def __init__(self, program: Program, wraps: Sequence[Wrap]) -> None:
+    def __init__(
+        self, program: Program, wrap: Callable[[Site, Step], Step], faults: list[EmulatorError]
+    ) -> None:
         self.program = program
-        self._wraps = wraps
-        self._function = program.kernel
+        self._wrap = wrap
+        self._faults = faults
+        self._function = ""
         """The function whose instructions are being decoded."""
+        self._flat: FlatFunction
         self._labels: dict[int, int] = {}
+        """The blocks of the function that begin at a label, by the label's position."""
         self._edges: list[tuple[int, int]] = []
         """(block, block that may follow it), other than the next one."""
+        self._behind: list[Step] = []
+        """The steps at the place to which the last call returns."""
 
-    def _site(self, instruction: Instruction, scope: Scope, used: int = 0, flow: Flow | None = None) -> Site:
-        return Site(self.program, self._function, instruction, scope, used=used, flow=flow)
+    def _site(self, position: int, used: int = 0) -> Site:
+        instruction, scope = self._flat.instructions[position], self._flat.scopes[position]
+        return Site(self.program, self._function, instruction, scope, self._labels, used=used)
 
-    def run(self, faults: list[EmulatorError]) -> None:
+    def run(self) -> None:
         """Decode every function."""
-        plans: list[tuple[str, FlatFunction, list[list[int]], dict[int, int]]] = []
         program = self.program
+        cut = []
         start = 0
         for name, flat in program.flat.items():
-            pieces, where = self._cut(flat)
+            pieces, labels = self._cut(flat, start)
             program.starts[name] = start
-            plans.append((name, flat, pieces, {p: start + b for p, b in where.items()}))
             start += len(pieces)
-        for name, flat, pieces, where in plans:
-            self._function = name
-            self._labels = where
-            for piece in pieces:
-                self._translate(flat, piece, faults)
-        if faults:
-            raise self._all_faults(faults)
+            cut.append((name, flat, labels, pieces))
+        for self._function, self._flat, self._labels, pieces in cut:
+            for translate, positions in pieces:
+                block = BasicBlock(len(program.blocks), self._function)
+                program.blocks.append(block)
+                translate(block, positions)
+        if self._faults:
+            raise self._all_faults(self._faults)
         self._rank_blocks()
 
     def _all_faults(self, faults: list[EmulatorError]) -> EmulatorError:
@@ -163,87 +153,50 @@ class _Decoder:
             line=first.line,
         )
 
-    @staticmethod
-    def _is_control(instruction: Instruction) -> bool:
-        found = lookup(instruction.opcode, instruction.modifiers)
-        return found is not None and found[0].control
-
-    def _cut(self, flat: FlatFunction) -> tuple[list[list[int]], dict[int, int]]:
+    def _cut(self, flat: FlatFunction, block: int) -> tuple[list[_Piece], dict[int, int]]:
         """Cut a function into pieces that are entered at the top only.
 
-        Returns the pieces as instruction numbers, and for each instruction number that starts a piece (and
-        for the end of the function) the piece's number. A call's results are copied at the start of a piece
-        of their own.
+        Returns the pieces, of which `block` is the first, and the block of each instruction that starts one.
+        A call's results are copied in a piece of their own behind it.
         """
         total = len(flat.instructions)
         starts = {0, total} | {label.position for label in flat.labels}
+        forks = set()
         for position, instruction in enumerate(flat.instructions):
-            if self._is_control(instruction):
+            found = lookup(instruction.opcode, instruction.modifiers)
+            if found is not None and found[0].control:
                 starts.add(position + 1)
-            if self._is_gated(instruction):
+            if found is not None and found[0].waits_for_lanes(instruction.modifiers):
                 starts.add(position)
                 if instruction.guard is not None:
                     starts.add(position + 1)
-        pieces: list[list[int]] = []
+                    forks.add(position)
+        pieces: list[_Piece] = []
         where: dict[int, int] = {}
-        ordered = sorted(starts)
-        for begin, end in zip(ordered, [*ordered[1:], total], strict=True):
-            where[begin] = len(pieces)
-            if begin == total:
-                pieces.append([total])
-                break
-            members = list(range(begin, end))
-            instruction = flat.instructions[begin]
-            if instruction.guard is not None and self._is_gated(instruction):
+        for begin, end in pairwise(sorted(starts)):
+            where[begin] = block + len(pieces)
+            if begin in forks:
                 # One piece decides which lanes take part, the next waits for them.
-                pieces.append([-1, begin])
-            pieces.append(members)
+                pieces.append((self._fork_on_guard, range(begin, end)))
+            pieces.append((self._translate, range(begin, end)))
             if flat.instructions[end - 1].opcode == "call":
-                pieces.append([-2, end - 1])
+                pieces.append((self._return_from_call, range(begin, end)))
+        where[total] = block + len(pieces)
+        pieces.append((self._end, range(total, total)))
         return pieces, where
 
-    @staticmethod
-    def _is_gated(instruction: Instruction) -> bool:
-        found = lookup(instruction.opcode, instruction.modifiers)
-        if found is None or not found[0].gated:
-            return False
-        return "sync" in instruction.modifiers or "aligned" in instruction.modifiers
-
-    def _translate(self, flat: FlatFunction, piece: list[int], faults: list[EmulatorError]) -> None:
-        block = BasicBlock(len(self.program.blocks), function=self._function)
-        self.program.blocks.append(block)
-        block.next = block.index + 1
-        if piece[0] == len(flat.instructions):
-            # Running off the end of a body leaves the function.
-            block.control = leave
-            return
-        if piece[0] == -1:
-            instruction, scope = flat.instructions[piece[1]], flat.scopes[piece[1]]
-            self._fork_on_guard(block, self._site(instruction, scope))
-            return
-        if piece[0] == -2:
-            site = self._site(flat.instructions[piece[1]], flat.scopes[piece[1]])
-            found = lookup(site.instruction.opcode, site.instruction.modifiers)
-            # The call itself reports its faults.
-            with suppress(EmulatorError):
-                if found is not None and found[0].behind is not None:
-                    block.steps.extend(found[0].behind(site))
-            return
-        for position in piece:
-            instruction, scope = flat.instructions[position], flat.scopes[position]
+    def _translate(self, block: BasicBlock, positions: range) -> None:
+        for position in positions:
             try:
-                self._translate_one(block, instruction, scope)
+                self._translate_one(block, position)
             except EmulatorError as fault:
-                faults.append(fault)
+                self._faults.append(fault)
         block.count = len(block.instructions)
         block.join_runs()
 
-    def _fork_on_guard(self, block: BasicBlock, site: Site) -> None:
+    def _fork_on_guard(self, block: BasicBlock, positions: range) -> None:
         """Send the lanes whose guard is false past the next block."""
-        guard = site.instruction.guard
-        assert guard is not None
-        slot = site.read(Name(guard.line, guard.column, guard.name), "pred")
-        negated = guard.negated
+        slot, negated = _guard(self._site(positions.start))
         past = block.index + 2
         self._edges.append((block.index, past))
 
@@ -253,58 +206,62 @@ class _Decoder:
 
         block.control = control
 
-    def _translate_one(self, block: BasicBlock, instruction: Instruction, scope: Any) -> None:
+    def _return_from_call(self, block: BasicBlock, positions: range) -> None:
+        block.steps.extend(self._behind)
+
+    def _end(self, block: BasicBlock, positions: range) -> None:
+        """Running off the end of a body leaves the function."""
+        block.control = Bundle.leave
+
+    def _translate_one(self, block: BasicBlock, position: int) -> None:
+        instruction = self._flat.instructions[position]
         found = lookup(instruction.opcode, instruction.modifiers)
         if found is None:
-            raise UnsupportedInstruction(
-                f"{instruction.name} is not supported",
-                kernel=self.program.kernel,
-                line=instruction.line,
-                text=self.program.module.line_text(instruction.line),
-            )
+            problem = f"{instruction.name} is not supported"
+            raise self.program.error(UnsupportedInstruction, problem, instruction.line)
         info, used = found
-        flow = Flow(self._labels)
-        site = self._site(instruction, scope, used, flow)
+        site = self._site(position, used)
         block.instructions.append(instruction)
         step = info.define(site)
         site.finish()
-        self._edges += [(block.index, target) for target in flow.edges]
+        self._behind = site.behind
+        self._edges += [(block.index, target) for target in site.targets]
         if site.refresh:
-            step = _refreshed(step, site.refresh, control=info.control)
+            step = _refreshed(step, site.refresh)
         if not info.control:
-            for wrap in self._wraps:
-                step = wrap(site, step)
-        if site.convergence is not None:
-            kind, slot, constant = site.convergence
+            step = self._wrap(site, step)
+        if site.gate is not None:
             if block.steps:
                 raise AssertionError(f"{instruction.name} waits for lanes and is not first in its block")
-            block.gate = Gate(kind, slot, constant, instruction)
-        guard = instruction.guard
-        if guard is None:
-            if info.control:
-                block.control = step
-            else:
-                block.add(step)
-            return
-        slot = site.read(Name(guard.line, guard.column, guard.name), "pred")
+            block.gate = site.gate
+        elif instruction.guard is not None:
+            step = (_guarded_control if info.control else _guarded)(step, *_guard(site))
         if info.control:
-            block.control = _guarded_control(step, slot, guard.negated) if site.convergence is None else step
-        elif site.convergence is None:
-            block.add(_guarded(step, slot, guard.negated))
+            block.control = step
         else:
             block.add(step)
 
     def _rank_blocks(self) -> None:
-        program, blocks = self.program, self.program.blocks
-        successors: list[list[int]] = [[] for _ in blocks]
-        for block in blocks:
-            falls = block.control is None or not getattr(block.control, "never_falls", False)
-            if falls and block.next < len(blocks) and block.control is not leave:
-                successors[block.index].append(block.next)
+        program = self.program
+        successors: list[list[int]] = [[] for _ in program.blocks]
+        for block in program.blocks:
+            if not getattr(block.control, "never_falls", block.control is Bundle.leave):
+                successors[block.index].append(block.index + 1)
         for source, target in self._edges:
             successors[source].insert(0, target)
         rank = weak_topological_order(successors, [program.starts[program.kernel], *program.starts.values()])
         program.places = [(2 * place + 1,) for place in rank]
+
+
+_Piece = tuple[Callable[[BasicBlock, range], None], range]
+"""The positions of some instructions, and the method that makes a block of them."""
+
+
+def _guard(site: Site) -> tuple[int, bool]:
+    """The row of the predicate in front of an instruction, and whether it is negated."""
+    guard = site.instruction.guard
+    assert guard is not None
+    return site.read(Name(guard.line, guard.column, guard.name), "pred"), guard.negated
 
 
 def _guarded(step: Step, slot: int, negated: bool) -> Step:
@@ -331,28 +288,17 @@ def _guarded_control(control: Control, slot: int, negated: bool) -> Control:
 
     def guarded(bundle: Bundle, split: Split, following: int) -> int:
         held = bundle.rows["pred"][slot]
-        if negated:
-            held = ~held
-        if split.mask is not None:
-            held = held & split.mask
-        seen = held.tobytes()
-        if b"\x01" not in seen:
+        if bundle.divide(split, ~held if negated else held, WAIT, following) == following:
             return following
-        if split.mask is None:
-            if b"\x00" not in seen:
-                return control(bundle, split, following)
-        elif seen == split.key:
-            return control(bundle, split, following)
-        bundle.fork(split, ~held, following)
         return control(bundle, split, following)
 
     return guarded
 
 
-def _refreshed(step: Step, refresh: list[tuple[str, int, str]], *, control: bool) -> Step:
+def _refreshed(step: Step, refresh: list[tuple[str, int, str]]) -> Step:
     """Compute !%p and clock registers, which are not plain rows, before the instruction reads them."""
 
-    def update(bundle: Bundle) -> None:
+    def refreshed(bundle: Bundle, *rest: Any) -> Any:
         for kind, slot, name in refresh:
             row = bundle.rows[kind][slot]
             if name[0] == "!":
@@ -360,18 +306,6 @@ def _refreshed(step: Step, refresh: list[tuple[str, int, str]], *, control: bool
             else:
                 bits = KINDS[kind][0]
                 row.view(f"u{bits // 8}")[...] = dynamic_value(name, bundle.machine) & ((1 << bits) - 1)
-
-    if control:
-
-        def refreshed_control(bundle: Bundle, split: Split, following: int) -> int:
-            update(bundle)
-            result: int = step(bundle, split, following)
-            return result
-
-        return refreshed_control
-
-    def refreshed(bundle: Bundle, mask: Mask) -> None:
-        update(bundle)
-        step(bundle, mask)
+        return step(bundle, *rest)
 
     return refreshed

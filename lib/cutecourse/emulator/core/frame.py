@@ -18,6 +18,7 @@ __all__ = [
     "MAX_VARIABLE_BYTES",
     "align_up",
     "alignment_of",
+    "float_bits",
     "initial_bytes",
     "parameter_offsets",
     "size_of",
@@ -32,20 +33,19 @@ def align_up(offset: int, alignment: int) -> int:
     return -(-offset // alignment) * alignment
 
 
-def element_bytes(variable: Variable) -> int:
-    """Bytes of one element, a vector counted as one."""
-    bits = type_bits(variable.type) or 8
-    return max(1, bits // 8) * variable.vector
+def _item_bytes(variable: Variable) -> int:
+    """Bytes of one element, of a vector those of one component."""
+    return max(1, (type_bits(variable.type) or 8) // 8)
 
 
 def alignment_of(variable: Variable) -> int:
     """A variable's declared alignment, or its element's size."""
-    return variable.alignment or element_bytes(variable)
+    return variable.alignment or _item_bytes(variable) * variable.vector
 
 
 def size_of(variable: Variable) -> int:
     """Bytes of a variable; an array without a size has the size of its initializer, or 0."""
-    size = element_bytes(variable)
+    size = _item_bytes(variable) * variable.vector
     for position, extent in enumerate(variable.dims):
         if extent is None:
             if position:
@@ -72,8 +72,7 @@ def parameter_offsets(parameters: Iterable[Variable]) -> tuple[dict[str, int], i
 def initial_bytes(variable: Variable, size: int, address: Callable[[SymbolOffset], int]) -> bytes:
     """The bytes of a variable's initializer; the remaining ones of its `size` bytes are zero."""
     values = variable.initializer or ()
-    bits = type_bits(variable.type) or 8
-    width = max(1, bits // 8)
+    width = _item_bytes(variable)
     if len(values) * width > size:
         raise LaunchError(
             f"variable {variable.name} has {size} bytes, but its initializer has {len(values) * width}",
@@ -82,25 +81,27 @@ def initial_bytes(variable: Variable, size: int, address: Callable[[SymbolOffset
     return b"".join(_encode(value, variable.type, width, address) for value in values)
 
 
+def float_bits(literal: FloatLiteral, width: int) -> int | None:
+    """The bit pattern of a number as a float of 32 or 64 bits; None for another width."""
+    if literal.bits == width:
+        return literal.value
+    if (literal.bits, width) == (64, 32):
+        return int(np.float32(np.uint64(literal.value).view(np.float64)).view(np.uint32))
+    if (literal.bits, width) == (32, 64):
+        return int(np.float64(np.uint32(literal.value).view(np.float32)).view(np.uint64))
+    return None
+
+
 def _encode(value: Expression, kind: str, width: int, address: Callable[[SymbolOffset], int]) -> bytes:
     if isinstance(value, SymbolOffset):
         number = address(value)
     elif isinstance(value, FloatLiteral):
-        number = value.value
-        if kind == "f32" and value.bits == 64:
-            number = struct.unpack("<I", np.float32(_as_double(number)).tobytes())[0]
-        elif kind == "f64" and value.bits == 32:
-            number = struct.unpack("<Q", np.float64(np.uint32(number).view(np.float32)).tobytes())[0]
-        elif kind in {"f16", "bf16"}:
+        if kind in {"f16", "bf16"}:
             raise LaunchError(f"an initializer of type .{kind} must be written as bits", line=value.line)
+        converted = float_bits(value, 8 * width) if kind in {"f32", "f64"} else None
+        number = value.value if converted is None else converted
     elif kind in {"f32", "f64"}:
-        form = "<f" if kind == "f32" else "<d"
-        return struct.pack(form, float(value.value))
+        return struct.pack("<f" if kind == "f32" else "<d", float(value.value))
     else:
         number = value.value
     return (number & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
-
-
-def _as_double(bits: int) -> float:
-    result: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
-    return result

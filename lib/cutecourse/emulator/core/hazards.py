@@ -49,25 +49,17 @@ class Note:
         )
 
 
-def severities(chosen: Mapping[str, str] | None, kernel: str) -> dict[str, str]:
+def severities(chosen: Mapping[str, str] | None) -> dict[str, str]:
     """Each hazard's severity in a launch that chooses some. Errors: LaunchError."""
     found = {name: hazard.severity for name, hazard in HAZARDS.items()}
     for name, severity in (chosen or {}).items():
+        given = f"hazards={{{name!r}: {severity!r}}}"
         if name not in HAZARDS:
-            raise LaunchError(
-                f"hazards={{{name!r}: ...}}: there is no such hazard; there are {', '.join(HAZARDS)}",
-                kernel=kernel,
-            )
+            known = ", ".join(HAZARDS)
+            raise LaunchError(f"hazards={{{name!r}: ...}}: there is no such hazard; there are {known}")
         if severity not in SEVERITIES:
-            raise LaunchError(
-                f"hazards={{{name!r}: {severity!r}}}: a severity is one of {', '.join(SEVERITIES)}",
-                kernel=kernel,
-            )
+            raise LaunchError(f"{given}: a severity is one of {', '.join(SEVERITIES)}")
         if HAZARDS[name].fixed and severity != found[name]:
-            raise LaunchError(
-                f"hazards={{{name!r}: {severity!r}}}: a launch cannot continue after it, so it is"
-                " always an error",
-                kernel=kernel,
-            )
+            raise LaunchError(f"{given}: a launch cannot continue after it, so it is always an error")
         found[name] = severity
     return found

@@ -7,9 +7,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK", "CHUNK_TYPE", "KINDS", "WARP_SIZE", "Mask", "all_true", "any_true", "put", "warps_of"]
+__all__ = [
+    "ALL_LANES",
+    "CHUNK",
+    "CHUNK_TYPE",
+    "KINDS",
+    "LANE_BITS",
+    "WARP_SIZE",
+    "Mask",
+    "all_true",
+    "any_true",
+    "coordinates",
+    "lane_masks",
+    "put",
+    "warps_of",
+]
 
 WARP_SIZE = 32
+LANE_BITS = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
+"""The bit of each lane in a mask such as `%activemask` or a membermask."""
+ALL_LANES = 0xFFFFFFFF
+"""The mask that names all lanes of a warp."""
 CHUNK = 16
 """The smallest number of bytes that asynchronous copies and tcgen05's matrices move."""
 CHUNK_TYPE = np.dtype(np.complex128)
@@ -61,6 +79,21 @@ def all_true(mask: NDArray[Any]) -> bool:
 def warps_of(lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The warps that have at least one of the lanes: (n_warps, 32) -> (n_warps,)."""
     found: NDArray[np.bool_] = np.logical_or.reduce(lanes, axis=1)
+    return found
+
+
+def coordinates(numbers: NDArray[np.int64], extents: Any) -> NDArray[np.int64]:
+    """The (x, y, z) of each number in a box that is counted along x first: (n,) -> (n, 3).
+
+    A number past the last one has the coordinates of a box with more z.
+    """
+    x, y, _ = extents
+    return np.stack([numbers % x, numbers // x % y, numbers // (x * y)], axis=-1)
+
+
+def lane_masks(lanes: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """(..., 32) truth values -> (...) masks with bit l for lane l."""
+    found: NDArray[np.uint32] = np.where(lanes, LANE_BITS, np.uint32(0)).sum(axis=-1, dtype=np.uint32)
     return found
 
 

@@ -6,21 +6,20 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from cutecourse.emulator.core.hazards import Note, severities
+from cutecourse.emulator.core.hazards import Note
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.memory import PARAM_WINDOW, Memory
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.program import Program
-from cutecourse.emulator.errors import EmulatorError, LaunchError
-from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC
-from cutecourse.ptx.syntax import Function, Module
+from cutecourse.emulator.errors import LaunchError
 
-__all__ = ["Machine", "PendingWork", "Sleep"]
+__all__ = ["Machine", "Parameters", "PendingWork"]
 
 
 @dataclass(frozen=True)
@@ -28,25 +27,8 @@ class Parameters:
     """The bytes of parameter space."""
 
     data: bytes
-    tensor_maps: dict[bytes, Any] = field(default_factory=dict)
+    tensor_maps: dict[bytes, Any]
     """The tensor maps among the parameters, each by its token."""
-
-
-class Sleep(Protocol):
-    """A wait that may end before its event has happened, such as mbarrier.try_wait."""
-
-    def wake_some(self) -> None:
-        """Let the lanes go on whose event has happened; the rest wait on."""
-
-    def key(self) -> tuple[int, ...]:
-        """A key that stays the same when the wait begins anew after a timeout."""
-
-    def time_out(self) -> None:
-        """Let all lanes go on, with the answer that the event has not happened."""
-
-
-def _nothing() -> None:
-    """The remaining step of work that is complete: none."""
 
 
 class PendingWork:
@@ -72,14 +54,15 @@ class PendingWork:
 
     def finish(self) -> None:
         """Complete the work if it is not complete yet."""
-        complete = self._complete
-        if self.withdraw():
+        if not self.done:
+            complete = self._complete
+            self.withdraw()
             complete()
 
-    def withdraw(self) -> bool:
-        """Take the work off the list, because the caller completes it itself; False if it is done already."""
+    def withdraw(self) -> None:
+        """Take the work off the list if it is not done yet, because the caller completes it itself."""
         if self.done:
-            return False
+            return
         self.done = True
         self._machine.changes += 1
         last = self._machine.pending.pop()
@@ -87,99 +70,58 @@ class PendingWork:
             self._machine.pending[self.position] = last
             last.position = self.position
         # The closure may hold objects that refer back to this work.
-        self._complete = _nothing
-        return True
+        del self._complete
 
 
+@dataclass(eq=False)
 class Machine(Owner):
-    """One launch: grid, memory, program, cohorts."""
+    """One launch: program, memory, grid, and what is under way."""
 
-    def __init__(
-        self,
-        module: Module,
-        entry: Function,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        cluster: tuple[int, int, int],
-        dynamic_smem: int,
-        seed: int,
-    ) -> None:
+    program: Program
+    memory: Memory
+    parameters: Parameters
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    dynamic_smem: int
+    seed: int
+    arithmetic: str
+    """The GPU whose tensor cores' sums mma.sync gives."""
+    severities: dict[str, str]
+    """The severity of each hazard in this launch (emulator.core.hazards)."""
+    observers: list[Callable[[Any], Observer | None]]
+    """Functions that make an observer for a new cohort, or None if they have nothing to observe."""
+    is_watched: bool
+    """True if an outside observer listens, so that the whole launch must run in this process."""
+    issued: int = 0
+    """Instructions issued so far, one for each bundle that runs one."""
+    pending: list[PendingWork] = field(default_factory=list)
+    """Asynchronous work that is not complete; add with `defer`."""
+    copies: int = 0
+    """Tensor copies into shared memory that have been issued so far."""
+    linked: int = 0
+    """Completions so far of operations that could have completed together with others."""
+    wake: Callable[[Any], None] = lambda bundle: None
+    """Tells the scheduler that a bundle has something to run again."""
+    printed: list[str] = field(default_factory=list)
+    notes: dict[tuple[str, int, int | None], Note] = field(default_factory=dict)
+    """Hazards that did not end the launch, by name and the two lines."""
+    changes: int = 0
+    """Counts events that may let a waiting warp go on, to detect a wait that nothing can end."""
+    sleeping: dict[Any, None] = field(default_factory=dict)
+    """Waits that may give up when nothing else can go on (sync.phase_wait), the oldest first."""
+    half_awake: dict[Any, None] = field(default_factory=dict)
+    """Sleeping waits that could end for some of their lanes."""
+
+    def __post_init__(self) -> None:
+        """Allocate the program's variables in .global and .const. Errors: LaunchError."""
         super().__init__()
-        self.module = module
-        self.entry = entry
-        self.grid = grid
-        self.block = block
-        self.cluster = cluster
-        self.dynamic_smem = dynamic_smem
-        self.seed = seed
-        self.random = random.Random(seed)
-        self.threads_per_block = block[0] * block[1] * block[2]
+        self.random = random.Random(self.seed)
+        self.threads_per_block = prod(self.block)
         self.warps_per_block = -(-self.threads_per_block // WARP_SIZE)
-        self.memory = Memory()
-        self.arithmetic = DEFAULT_ARITHMETIC
-        """The GPU whose tensor cores' sums mma.sync gives."""
-        self.parameters = Parameters(b"")
-        self.issued = 0
-        """Instructions issued so far, one for each bundle that runs one."""
-        self.pending: list[PendingWork] = []
-        """Asynchronous work that is not complete; add with `defer`."""
-        self.copies = 0
-        """Tensor copies into shared memory that have been issued so far."""
-        self.linked = 0
-        """Completions so far of operations that could have completed together with others."""
-        self.wake: Callable[[Any], None] = lambda bundle: None
-        """Tells the scheduler that a bundle has something to run again."""
-        self.printed: list[str] = []
-        self.severities: dict[str, str] = severities(None, entry.name)
-        """The severity of each hazard in this launch (emulator.core.hazards)."""
-        self.notes: dict[tuple[str, int, int | None], Note] = {}
-        """Hazards that did not end the launch, by name and the two lines."""
-        self.is_watched = False
-        """True if an outside observer listens, so that the whole launch must run in this process."""
-        self.changes = 0
-        """Counts events that may let a waiting warp go on, to detect a wait that nothing can end."""
-        self.sleeping: dict[Sleep, None] = {}
-        """Waits that may give up when nothing else can go on, in the order in which they began."""
-        self.half_awake: dict[Sleep, None] = {}
-        """Sleeping waits that could end for some of their lanes."""
-        self.observers: list[Callable[[Any], Observer | None]] = []
-        """Functions that make an observer for a new cohort, or None if they have nothing to observe."""
-        self.program: Program
-
-    def begin_part(self, number: int) -> None:
-        """Begin a part of the grid as if it were a launch of its own, independent of the other parts."""
-        self.random = random.Random(f"{self.seed} {number}")
-        self.copies = self.linked = 0
-
-    def forget(self) -> None:
-        """Drop the current part of the grid and everything noted in it."""
-        self.forget_work()
-        self.notes.clear()
-
-    def forget_work(self) -> None:
-        """Drop all pending work and all waits."""
-        self.pending.clear()
-        self.sleeping.clear()
-        self.half_awake.clear()
-
-    # --- asynchronous work ----------------------------------------------------------------------------------
-
-    def defer(self, complete: Callable[[], None]) -> PendingWork:
-        """Issue asynchronous work: `complete()` runs later, at a time that the seed chooses."""
-        return PendingWork(self, complete)
-
-    # --- variables and parameters ---------------------------------------------------------------------------
-
-    def set_parameters(self, parameters: Parameters) -> None:
-        """Put the arguments where ld.param finds them."""
-        self.parameters = parameters
-        data = np.frombuffer(bytes(parameters.data), dtype=np.uint8).copy()
+        data = np.frombuffer(self.parameters.data, dtype=np.uint8)
         self.memory.put("kernel parameters", "param", PARAM_WINDOW, data, writable=False)
-
-    def load(self, program: Program) -> None:
-        """Take the program to run, and allocate its variables in .global and .const. Errors: LaunchError."""
-        self.program = program
-        for placed in program.placement.variables:
+        for placed in self.program.placement.variables:
             name, space = placed.variable.name, placed.variable.space
             try:
                 data = np.zeros(placed.n_bytes, dtype=np.uint8)
@@ -189,14 +131,17 @@ class Machine(Owner):
             data[: len(placed.initial)] = np.frombuffer(placed.initial, dtype=np.uint8)
             self.memory.put(name, space, placed.address, data, writable=space == "global")
 
-    # --- errors ---------------------------------------------------------------------------------------------
+    def begin_part(self, number: int) -> None:
+        """Begin a part of the grid as if it were a launch of its own, independent of the other parts."""
+        self.random = random.Random(f"{self.seed} {number}")
+        self.copies = self.linked = 0
 
-    def error(self, kind: type[EmulatorError], problem: str, line: int | None) -> EmulatorError:
-        """An error at a line of the kernel."""
-        return kind(
-            problem, kernel=self.entry.name, line=line, text=self.module.line_text(line) if line else ""
-        )
+    def forget_work(self) -> None:
+        """Drop all pending work and all waits."""
+        self.pending.clear()
+        self.sleeping.clear()
+        self.half_awake.clear()
 
-    def fail(self, kind: type[EmulatorError], problem: str, line: int | None) -> NoReturn:
-        """Raise an error at a line of the kernel."""
-        raise self.error(kind, problem, line)
+    def defer(self, complete: Callable[[], None]) -> PendingWork:
+        """Issue asynchronous work: `complete()` runs later, at a time that the seed chooses."""
+        return PendingWork(self, complete)

@@ -58,7 +58,6 @@ class Allocation:
     base: int
     data: NDArray[np.uint8]
     writable: bool = True
-    views: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
     was_read: bool = False
     was_written: bool = False
     written: NDArray[np.uint8] | None = None
@@ -77,11 +76,7 @@ class Allocation:
 
     def words(self, bytes_: int, words: int = 1) -> NDArray[Any]:
         """The bytes as unsigned words, shape (N,) or (N, words); an incomplete word at the end is cut off."""
-        try:
-            return self.views[bytes_, words]
-        except KeyError:
-            view = self.views[bytes_, words] = _as_words(self.data, bytes_, words)
-            return view
+        return _as_words(self.data, bytes_, words)
 
     def marks(self, bytes_: int, words: int = 1) -> NDArray[Any] | None:
         """`written`, viewed as `words` views the bytes; None if writes are not recorded."""
@@ -142,10 +137,7 @@ class Memory:
 
     def nearest(self, address: int) -> tuple[Allocation, int] | None:
         """The closest allocation, and how many bytes past its end (negative: before its start) it is."""
-        best: tuple[Allocation, int] | None = None
         position = bisect_right(self._bases, address)
-        for allocation in self.allocations[max(0, position - 1) : position + 1]:
-            distance = address - allocation.base if address < allocation.base else address - allocation.end
-            if best is None or abs(distance) < abs(best[1]):
-                best = (allocation, distance)
-        return best
+        near = self.allocations[max(0, position - 1) : position + 1]
+        distances = [(one, address - (one.base if address < one.base else one.end)) for one in near]
+        return min(distances, key=lambda found: abs(found[1]), default=None)

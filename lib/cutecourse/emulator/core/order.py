@@ -8,7 +8,7 @@ moved out of line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 __all__ = ["weak_topological_order"]
 
@@ -20,33 +20,22 @@ def weak_topological_order(successors: Sequence[Sequence[int]], entries: Sequenc
 
     rank[a] < rank[b] for every edge a -> b that does not lead back into a loop.
     """
-    ranks = [-1] * len(successors)
     order: list[int] = []
-    everything = set(range(len(successors)))
-    # (blocks still to order, blocks to start at, depth of loops)
-    work: list[tuple[set[int], list[int], int] | int] = [(everything, list(entries), 0)]
+    # (blocks still to order, blocks to start at, depth of loops), or a block that is next in the order
+    work: list[tuple[set[int], Sequence[int], int] | int] = [(set(range(len(successors))), entries, 0)]
     while work:
         item = work.pop()
         if isinstance(item, int):
             order.append(item)
             continue
         inside, starts, depth = item
-        components = _components(successors, inside, starts)
-        pieces: list[tuple[set[int], list[int], int] | int] = []
-        for component in components:
-            if len(component) == 1:
-                pieces.append(component[0])
-                continue
-            if depth >= _MAX_DEPTH:
-                pieces.extend(sorted(component))
-                continue
-            head = component[-1]
-            rest = set(component)
-            rest.discard(head)
-            pieces.append(head)
-            first = [s for s in successors[head] if s in rest]
-            pieces.append((rest, first, depth + 1))
-        work.extend(reversed(pieces))
+        for head, *rest in _components(successors, inside, starts):
+            if depth < _MAX_DEPTH and rest:
+                work.append((set(rest), [s for s in successors[head] if s in rest], depth + 1))
+                work.append(head)
+            else:
+                work.extend(sorted([head, *rest], reverse=True))
+    ranks = [-1] * len(successors)
     for rank, block in enumerate(order):
         ranks[block] = rank
     return ranks
@@ -55,54 +44,44 @@ def weak_topological_order(successors: Sequence[Sequence[int]], entries: Sequenc
 def _components(
     successors: Sequence[Sequence[int]], inside: set[int], starts: Sequence[int]
 ) -> list[list[int]]:
-    """Strongly connected components in topological order (Tarjan, without recursion).
+    """Strongly connected components, the last in topological order first (Tarjan, without recursion).
 
-    The last block of each component is the one that was reached first: the loop's head.
+    The first block of each component is the one that was reached first: the loop's head.
     """
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on_stack: set[int] = set()
     stack: list[int] = []
+    """The blocks that have been reached and are in no component yet."""
+    index: dict[int, int] = {}
+    """The position of a block in the stack; past all positions once it is in a component."""
+    low: dict[int, int] = {}
+    """The lowest position that the block leads back to, as far as is known."""
+    calls: list[tuple[int, Iterator[int]]] = []
+    """The path to the current block: each block with the successors still to look at."""
     found: list[list[int]] = []
-    seen: set[int] = set()
-    roots = [s for s in starts if s in inside] + sorted(inside - set(starts))
-    for root in roots:
-        if root in index:
-            continue
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        calls = [(root, iter(successors[root]))]
+
+    def reach(block: int) -> None:
+        index[block] = low[block] = len(stack)
+        stack.append(block)
+        calls.append((block, iter(successors[block])))
+
+    for root in [*starts, *sorted(inside)]:
+        if root in inside and root not in index:
+            reach(root)
         while calls:
             block, following = calls[-1]
-            advanced = False
             for after in following:
-                if after not in inside:
-                    continue
-                if after not in index:
-                    index[after] = low[after] = len(index)
-                    stack.append(after)
-                    on_stack.add(after)
-                    calls.append((after, iter(successors[after])))
-                    advanced = True
+                if after in inside and after not in index:
+                    reach(after)
                     break
-                if after in on_stack:
+                if after in inside:
                     low[block] = min(low[block], index[after])
-            if advanced:
-                continue
-            calls.pop()
-            if calls:
-                parent = calls[-1][0]
-                low[parent] = min(low[parent], low[block])
-            if low[block] == index[block]:
-                component = []
-                while True:
-                    member = stack.pop()
-                    on_stack.discard(member)
-                    component.append(member)
-                    if member == block:
-                        break
-                found.append(component)
-                seen.update(component)
-    found.reverse()
+            else:
+                calls.pop()
+                if calls:
+                    parent, _ = calls[-1]
+                    low[parent] = min(low[parent], low[block])
+                if low[block] == index[block]:
+                    component = stack[index[block] :]
+                    del stack[index[block] :]
+                    index.update(dict.fromkeys(component, len(successors)))
+                    found.append(component)
     return found

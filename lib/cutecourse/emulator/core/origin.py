@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.site import Site
@@ -19,13 +20,6 @@ class Origin:
     bundle: Bundle
     lane: int
 
-    def error(
-        self,
-        kind: type[EmulatorError],
-        problem: str,
-        *,
-        address: int | None = None,
-        allocation: str | None = None,
-    ) -> EmulatorError:
-        """Make an error at this instruction and thread."""
-        return self.site.error(kind, problem, self.bundle, self.lane, address=address, allocation=allocation)
+    def error(self, kind: type[EmulatorError], problem: str, **memory: Any) -> EmulatorError:
+        """Make an error at this instruction and thread; `memory` says at which address."""
+        return self.site.error(kind, problem, self.bundle, self.lane, **memory)

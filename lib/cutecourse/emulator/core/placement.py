@@ -7,7 +7,7 @@ thread's memory. All places are known before a launch, whatever its arguments ar
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 
@@ -69,13 +69,9 @@ class Placement:
 
     def shared_name(self, offset: int) -> str | None:
         """The shared variable at or nearest before an offset."""
-        best = None
-        for start, end, name in self.shared_ranges:
-            if start <= offset < end:
-                return name
-            if start <= offset:
-                best = name
-        return best
+        before = [(name, end) for start, end, name in self.shared_ranges if start <= offset]
+        inside = [name for name, end in before if offset < end]
+        return inside[0] if inside else before[-1][0] if before else None
 
     def shared_label(self, offset: int) -> str | None:
         """The shared variable at an offset, with the distance from its start: "full", "full+8"."""
@@ -130,7 +126,7 @@ class Placement:
 
     # --- names in shared memory -----------------------------------------------------------------------------
 
-    def with_shared_names(self, names: Mapping[str, tuple[int, int]], kernel: str) -> Placement:
+    def with_shared_names(self, names: Mapping[str, tuple[int, int]]) -> Placement:
         """The same places, with names for ranges of shared memory that reports and events use.
 
         names    (offset, bytes) by name, such as {"full": (98304, 24)}; a kernel of the CuTe DSL has one
@@ -143,13 +139,12 @@ class Placement:
                 offset, size = (operator.index(part) for part in place)
             except (TypeError, ValueError):
                 raise LaunchError(
-                    f"names={{{name!r}: {place!r}}}: give (offset, bytes) in shared memory", kernel=kernel
+                    f"names={{{name!r}: {place!r}}}: give (offset, bytes) in shared memory"
                 ) from None
             if not (offset >= 0 and size > 0 and offset + size <= self.shared_bytes):
                 raise LaunchError(
                     f"names={{{name!r}: {place!r}}}: bytes {offset} to {offset + size} are not all in shared"
-                    f" memory, which has {self.shared_bytes}",
-                    kernel=kernel,
+                    f" memory, which has {self.shared_bytes}"
                 )
             ranges.append((offset, offset + size, name))
         named = copy(self)
@@ -159,6 +154,14 @@ class Placement:
 
     # --- placing ------------------------------------------------------------------------------------------
 
+    def _place(self, function: str, variable: Variable, end: int) -> Iterator[tuple[int, int, Variable]]:
+        """Place the variables of one declaration behind `end`: first byte, byte past the last, variable."""
+        for member in _members(variable):
+            start = align_up(end, alignment_of(member))
+            end = start + size_of(member)
+            self._offsets[_key(function, member)] = start
+            yield start, end, member
+
     def _place_local_variables(self, entry: Function, flat: Mapping[str, FlatFunction]) -> None:
         for name, function in flat.items():
             formal: tuple[Variable, ...] = ()
@@ -167,10 +170,8 @@ class Placement:
             for variable in (*formal, *function.variables):
                 if variable.space not in {"local", "param"}:
                     continue
-                for member in _members(variable):
-                    offset = align_up(self.local_bytes, max(alignment_of(member), 1))
-                    self._offsets[_key(name, member)] = offset
-                    self.local_bytes = offset + size_of(member)
+                for _, end, member in self._place(name, variable, self.local_bytes):
+                    self.local_bytes = end
                     if self.local_bytes > _MAX_LOCAL_BYTES:
                         raise LaunchError(
                             f"variable {member.name} takes a thread's local memory past"
@@ -186,20 +187,17 @@ class Placement:
         shared = [("", v) for v in module.variables if v.space == "shared" and _is_used(v, used)]
         for name, function in flat.items():
             shared += [(name, v) for v in function.variables if v.space == "shared"]
-        offset = 0
         for name, variable in shared:
             if "extern" in variable.linkage:
                 continue
-            for member in _members(variable):
-                offset = align_up(offset, alignment_of(member))
-                self._offsets[_key(name, member)] = offset
-                self.shared_ranges.append((offset, offset + size_of(member), member.name))
-                offset += size_of(member)
-        self.shared_static = self.shared_bytes = offset
+            for start, end, member in self._place(name, variable, self.shared_bytes):
+                self.shared_ranges.append((start, end, member.name))
+                self.shared_bytes = end
+        self.shared_static = self.shared_bytes
         dynamic = [(name, v) for name, v in shared if "extern" in v.linkage]
         if dynamic or dynamic_smem:
             # LLVM folds masks that assume the alignment that the CuTe DSL declares: 1024.
-            start = align_up(offset, _DYNAMIC_ALIGNMENT)
+            start = align_up(self.shared_static, _DYNAMIC_ALIGNMENT)
             for name, variable in dynamic:
                 self._offsets[_key(name, variable)] = start
             self.shared_bytes = start + dynamic_smem

@@ -137,7 +137,7 @@ class _Team:
             return False
         ends = sorted(
             (start, start + len(allocation.data))
-            for allocation in self.scheduler.machine.memory.allocations
+            for allocation in machine.memory.allocations
             for start in (allocation.data.__array_interface__["data"][0],)
         )
         return all(before[1] <= after[0] for before, after in pairwise(ends))
@@ -233,7 +233,6 @@ def _work(scheduler: Scheduler, parts: Sequence[int], answer: Connection) -> Non
     """In a copy of the process: run parts and send their outcome, or nothing if they fail."""
     machine = scheduler.machine
     scheduler.forget()
-    machine.forget()
     for allocation in machine.memory.allocations:
         allocation.keep_account()
     issued = machine.issued

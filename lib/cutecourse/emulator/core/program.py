@@ -5,60 +5,72 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from cutecourse.emulator.core.kinds import ALL_LANES
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.rows import RowTable
+from cutecourse.emulator.errors import EmulatorError
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.syntax import Function, Instruction, Module
 
-__all__ = ["BasicBlock", "Control", "Gate", "Program", "Run", "Step"]
+__all__ = ["BasicBlock", "Control", "Gate", "Program", "Step"]
 
 Control = Callable[..., int]
 """`control(bundle, split, following)`: move or block the lanes of a split; returns the block they go to."""
 Step = Callable[..., Any]
-"""`step(bundle, mask)`: run an instruction in the lanes of a mask; of some instructions a `Control`."""
+"""`step(bundle, mask)`: run an instruction in the lanes of a mask; of some instructions a `Control`.
+
+A step that can run together with the steps beside it has an attribute `run` (instructions.runs).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Lanes must come together before a block: all lanes of a warp, or those that `slot` names."""
+    """Lanes must come together before an instruction; those that wait for others hold it as the reason."""
 
-    kind: str
-    slot: int | None
-    constant: int | None
     instruction: Instruction
+    slot: int | None = None
+    """The row of the membermask that names the lanes; None for all lanes of a warp."""
+    constant: int | None = ALL_LANES
+    """The lanes as a mask, if they are known before the launch."""
 
+    @property
+    def line(self) -> int:
+        """The instruction's line."""
+        return self.instruction.line
 
-class Run(Protocol):
-    """Adjacent instructions that one step can run together."""
+    @property
+    def needs(self) -> str:
+        """The rule that the missing lanes break if they never arrive."""
+        who = "all lanes of the warp together" if self.slot is None else "all lanes that its membermask names"
+        return f"{self.instruction.name} must be executed by {who}"
 
-    def then(self, other: Any) -> Run | None:
-        """The run of both, if another one can follow."""
-
-    def step(self) -> Step:
-        """The step that runs them."""
+    def describe(self, warp: int) -> str:
+        """Why these lanes of a warp wait."""
+        what = "all lanes of the warp" if self.slot is None else "the lanes that its membermask names"
+        return f"waits at {self.instruction.name} for {what}"
 
 
 @dataclass(eq=False, slots=True)
 class BasicBlock:
     """Instructions that run one after another, and the control instruction that picks the next block.
 
-    A step runs one or several of the instructions.
+    A step runs one or several of the instructions. Without a control instruction, the next block follows.
     """
 
     index: int
+    function: str
     steps: list[Step] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """For each step the number of instructions up to its end."""
     instructions: list[Instruction] = field(default_factory=list)
     """The instructions of the steps, then the control instruction if there is one."""
     control: Control | None = None
-    next: int = -1
     gate: Gate | None = None
     count: int = 0
-    function: str = ""
+    """The number of instructions."""
 
     def add(self, step: Step) -> None:
         """Add the step of the instruction that was added last."""
@@ -67,51 +79,52 @@ class BasicBlock:
 
     def join_runs(self) -> None:
         """Make one step of adjacent steps that run faster together: their attributes `run` say which do."""
-        steps, ends = self.steps, self.ends
-        runs: list[Run | None] = [getattr(step, "run", None) for step in steps]
-        self.steps, self.ends = [], []
-        first = 0
-        while first < len(steps):
-            run, stop = runs[first], first + 1
-            while run is not None and stop < len(steps) and (other := runs[stop]) is not None:
-                longer = run.then(other)
-                if longer is None:
-                    break
-                run, stop = longer, stop + 1
-            self.steps.append(steps[first] if run is None or stop == first + 1 else run.step())
-            self.ends.append(ends[stop - 1])
-            first = stop
+        joined: list[tuple[Step | None, Any, int]] = []
+        for step, end in zip(self.steps, self.ends, strict=True):
+            before, run = joined[-1][1] if joined else None, getattr(step, "run", None)
+            longer = None if before is None or run is None else before.then(run)
+            if longer is None:
+                joined.append((step, run, end))
+            else:
+                joined[-1] = (None, longer, end)
+        self.steps = [run.step() if step is None else step for step, run, _ in joined]
+        self.ends = [end for _, _, end in joined]
 
 
+@dataclass(eq=False)
 class Program(Owner):
     """One entry of a module, decoded (emulator.core.decode). Nothing of a launch is in it: many share it."""
 
-    def __init__(
-        self, module: Module, entry: Function, flat: dict[str, FlatFunction], placement: Placement
-    ) -> None:
+    module: Module
+    entry: Function
+    flat: dict[str, FlatFunction]
+    """The entry and every device function that it may call."""
+    placement: Placement
+    rows: RowTable = field(default_factory=RowTable)
+    starts: dict[str, int] = field(default_factory=dict)
+    """The block in which each function begins."""
+    blocks: list[BasicBlock] = field(default_factory=list)
+    places: list[tuple[int, ...]] = field(default_factory=list)
+    """The position of each block in the order in which diverged lanes run the blocks."""
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.module = module
-        self.entry = entry
-        self.kernel = entry.name
-        self.flat = flat
-        """The entry and every device function that it may call."""
-        self.placement = placement
-        self.rows = RowTable()
-        self.starts: dict[str, int] = {}
-        """The block in which each function begins."""
-        self.blocks: list[BasicBlock] = []
-        self.places: list[tuple[int, ...]] = []
-        """The position of each block in the order in which diverged lanes run the blocks."""
-        self.shared_bytes = placement.shared_bytes
-        self.local_bytes = placement.local_bytes
-        self.local_stride = placement.local_stride
+        self.kernel = self.entry.name
+        self.shared_bytes = self.placement.shared_bytes
+        self.local_bytes = self.placement.local_bytes
+        self.local_stride = self.placement.local_stride
 
     def with_shared_names(self, names: Mapping[str, tuple[int, int]]) -> Program:
         """The same program, with names for ranges of shared memory. Errors: LaunchError."""
         named = copy(self)
-        named.placement = self.placement.with_shared_names(names, self.kernel)
+        named.placement = self.placement.with_shared_names(names)
         return named
 
     def shared_name(self, offset: int) -> str | None:
         """The shared variable at or nearest before an offset."""
         return self.placement.shared_name(offset)
+
+    def error(self, kind: type[EmulatorError], problem: str, line: int | None, **place: Any) -> EmulatorError:
+        """An error at a line of the kernel; `place` says where in the grid and in memory."""
+        text = self.module.line_text(line) if line else ""
+        return kind(problem, kernel=self.kernel, line=line, text=text, **place)

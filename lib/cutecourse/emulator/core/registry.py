@@ -44,30 +44,29 @@ class InstructionInfo:
     control: bool
     gated: bool
     define: Callable[[Site], Step]
-    behind: Callable[[Site], list[Step]] | None = None
-    """Gives the steps that run at the place to which a call returns."""
 
     @property
     def refused(self) -> bool:
         """True if the definition's docstring says that the instruction is always refused."""
         return "UnsupportedInstruction, always" in (self.define.__doc__ or "")
 
+    def waits_for_lanes(self, modifiers: tuple[str, ...]) -> bool:
+        """True if a form of the instruction begins only when its lanes have come together."""
+        return self.gated and ("sync" in modifiers or "aligned" in modifiers)
+
 
 _REGISTRY: dict[str, InstructionInfo] = {}
 
 
 def instruction(
-    *names: str,
-    control: bool = False,
-    gated: bool = False,
-    behind: Callable[[Site], list[Step]] | None = None,
+    *names: str, control: bool = False, gated: bool = False
 ) -> Callable[[Callable[[Site], Step]], Callable[[Site], Step]]:
     """Register the function that defines the instructions `names`; the longest name that fits is taken.
 
     A name is the opcode with as many leading modifiers as tell it apart: "add", "shfl.sync",
     "cp.async.wait_group". With `control` the function returns `control(bundle, split, next_block)`, which
     ends a basic block; with `gated` too, an `.aligned` form waits in front of it for the lanes of the warp,
-    as instructions without control do. `behind` gives the steps that run where a call returns to.
+    as instructions without control do.
     """
 
     def register(define: Callable[[Site], Step]) -> Callable[[Site], Step]:
@@ -88,7 +87,6 @@ def instruction(
                 control=control,
                 gated=gated or not control,
                 define=define,
-                behind=behind,
             )
         return define
 

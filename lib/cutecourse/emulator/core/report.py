@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from cutecourse.emulator.core.hazards import Note
 from cutecourse.emulator.core.origin import Origin
@@ -17,15 +18,13 @@ def report(
     problem: str | Callable[[], str],
     origin: Origin,
     other_line: int | None = None,
-    *,
-    address: int | None = None,
-    allocation: str | None = None,
+    **memory: Any,
 ) -> None:
     """Report a hazard at an instruction of a thread: raise its error, keep a note, or do neither.
 
     `problem` is the text, or a function that makes it. The function is called only if the text is needed:
     notes at the same pair of lines are counted as one. If the severity is not "error", this returns, and the
-    caller goes on as the hardware might.
+    caller goes on as the hardware might. `memory` is the address and the allocation of an error.
 
     Errors: the hazard's own.
     """
@@ -36,8 +35,7 @@ def report(
     if severity == "error":
         kind = HAZARDS[hazard].kind
         assert kind is not None
-        text = problem if isinstance(problem, str) else problem()
-        raise origin.error(kind, text, address=address, allocation=allocation)
+        raise origin.error(kind, problem if isinstance(problem, str) else problem(), **memory)
     notes = bundle.machine.notes
     key = (hazard, site.line, other_line)
     found = notes.get(key)

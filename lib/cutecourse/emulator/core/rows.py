@@ -182,8 +182,7 @@ class RowTable:
         filled = []
         for bits, recipes in self._recipes.items():
             poison = 0 if bits == 1 else int.from_bytes(bytes([POISON]) * (bits // 8), "little")
-            values = {"reg": poison}
-            held = [r[1] if r[0] == "const" else values.get(r[0], 0) for r in recipes]
+            held = [r[1] if r[0] == "const" else poison if r[0] == "reg" else 0 for r in recipes]
             mask = (1 << bits) - 1
             dtype = np.bool_ if bits == 1 else f"u{bits // 8}"
             initial[bits] = np.array([number & mask for number in held], dtype).reshape(-1, 1, 1)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from math import prod
 from operator import length_hint
 from time import perf_counter
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -43,41 +44,30 @@ _PART_WARPS = 256
 """The smallest number of warps in a part of a grid: enough to keep the bundles wide."""
 
 
-class Explain(Protocol):
-    """Says why a launch cannot go on. The scheduler knows only that it cannot."""
-
-    def stuck(self, machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) -> EmulatorError:
-        """Make the error of a launch in which no warp can go on; `runs` counts each basic block's runs."""
-
-    def over_budget(self, machine: Machine, runs: Mapping[int, int], budget: int) -> EmulatorError:
-        """Make the error of a launch that has issued too many instructions."""
-
-
 class Scheduler:
     """Runs a machine's grid to its end."""
 
-    def __init__(self, machine: Machine, budget: int, explain: Explain) -> None:
-        """`explain` makes the error of a launch that cannot go on."""
+    def __init__(self, machine: Machine, budget: int, explain: Any) -> None:
+        """`explain` makes the error of a launch that cannot go on (checks.stuck)."""
         self.machine = machine
         self.explain = explain
         self.budget = budget
         self.block_runs: Counter[int] = Counter()
         self.ready: list[Bundle] = []
         self._is_ready: set[int] = set()
-        self._cohorts: list[Cohort] = []
+        self.cohorts: list[Cohort] = []
+        """The blocks that have started and not ended."""
         self._ended_cohorts: list[Cohort] = []
         """Ended cohorts whose memory is not free yet."""
         self._resident_warps = 0
         self._timed_out: set[tuple[int, ...]] = set()
         self._timed_out_at = -1
         machine.wake = self._wake
-        n_clusters = 1
-        for g, c in zip(machine.grid, machine.cluster, strict=True):
-            n_clusters *= g // c
+        size = prod(machine.cluster)
+        n_clusters = prod(machine.grid) // size
         self._next_cluster = self._end_cluster = 0
         generator = np.random.default_rng(machine.random.getrandbits(64))
         self._order = generator.permutation(n_clusters)
-        size = machine.cluster[0] * machine.cluster[1] * machine.cluster[2]
         per_cluster = size * (machine.program.shared_bytes * 2 + 4096)
         per_cluster += size * machine.threads_per_block * machine.program.local_stride * 2
         self._cohort_clusters = max(1, min(_COHORT_CLUSTERS, _COHORT_BYTES // max(per_cluster, 1)))
@@ -86,11 +76,6 @@ class Scheduler:
         """The grid's parts, as ranges of its clusters in the order in which they start."""
         self.alarm: tuple[float, Callable[[], None]] | None = None
         """A time, and a function to call once when that time has come."""
-
-    @property
-    def cohorts(self) -> tuple[Cohort, ...]:
-        """The blocks that have started and not ended."""
-        return tuple(self._cohorts)
 
     # --- the grid -----------------------------------------------------------------------------------------
 
@@ -101,13 +86,15 @@ class Scheduler:
         return [range(n_clusters * i // count, n_clusters * (i + 1) // count) for i in range(count)]
 
     def forget(self) -> None:
-        """Drop the current part, for a process that goes on with other parts."""
+        """Drop the current part and everything noted in it, for a process that goes on with other parts."""
         self.ready.clear()
         self._is_ready.clear()
-        self._cohorts.clear()
+        self.cohorts.clear()
         self._resident_warps = 0
         self.block_runs.clear()
         self.alarm = None
+        self.machine.forget_work()
+        self.machine.notes.clear()
 
     def run(self, part: range) -> None:
         """Run until every block of a part has ended."""
@@ -133,7 +120,7 @@ class Scheduler:
                         wait.wake_some()
                     continue
                 if not self.ready:
-                    if not self._cohorts:
+                    if not self.cohorts:
                         return
                     self._let_time_pass()
                     continue
@@ -156,7 +143,7 @@ class Scheduler:
             self._timed_out.clear()
         keys = {wait.key() for wait in machine.sleeping}
         if keys <= self._timed_out:
-            raise self.explain.stuck(machine, self._cohorts, self.block_runs)
+            raise self.explain.stuck(machine, self.cohorts, self.block_runs)
         self._timed_out |= keys
         for wait in list(machine.sleeping):
             wait.time_out()
@@ -171,7 +158,7 @@ class Scheduler:
         while self._next_cluster < self._end_cluster:
             left = self._end_cluster - self._next_cluster
             room = (_RESIDENT_WARPS - self._resident_warps) // self._warps_per_cluster
-            if room < 1 and self._cohorts:
+            if room < 1 and self.cohorts:
                 return
             count = max(1, min(left, room, self._cohort_clusters))
             if room > 4 and left > 1:
@@ -180,7 +167,7 @@ class Scheduler:
             numbers = self._order[self._next_cluster : self._next_cluster + count]
             self._next_cluster += count
             cohort = make_cohort(self.machine, np.asarray(numbers, dtype=np.int64))
-            self._cohorts.append(cohort)
+            self.cohorts.append(cohort)
             self._resident_warps += count * self._warps_per_cluster
             for bundle in cohort.bundles:
                 self._wake(bundle)
@@ -188,10 +175,10 @@ class Scheduler:
     def _ended(self, bundle: Bundle) -> None:
         cohort = bundle.cohort
         # A bundle that has ended gets one more turn, and its cohort may be gone by then.
-        if cohort in self._cohorts and all(not b.splits for b in cohort.bundles):
+        if cohort in self.cohorts and all(not b.splits for b in cohort.bundles):
             for tell in cohort.listeners.cohort_ended:
                 tell(cohort)
-            self._cohorts.remove(cohort)
+            self.cohorts.remove(cohort)
             self._resident_warps -= cohort.n * self._warps_per_cluster
             self._ended_cohorts.append(cohort)
             if not self.machine.pending:
@@ -206,8 +193,8 @@ class Scheduler:
 
     def close(self) -> None:
         """Free the memory of all blocks, also after an error, by breaking their reference cycles."""
-        self._ended_cohorts += self._cohorts
-        self._cohorts.clear()
+        self._ended_cohorts += self.cohorts
+        self.cohorts.clear()
         self.ready.clear()
         self.machine.forget_work()
         self.machine.wake = lambda bundle: None
@@ -215,35 +202,25 @@ class Scheduler:
 
     # --- one bundle -----------------------------------------------------------------------------------------
 
-    def _pick(self, bundle: Bundle) -> tuple[Split, list[tuple[int, ...]], int] | None:
-        """Pick a split; return it, the places of the other runnable splits, and its instruction limit."""
-        splits = bundle.splits
-        if len(splits) == 1:
-            only = splits[0]
-            return None if only.waiting is not None else (only, [], 1 << 60)
-        runnable = [s for s in splits if s.waiting is None]
-        if not runnable:
-            return None
-        if len(runnable) == 1:
-            return runnable[0], [], 1 << 60
+    def _pick(self, bundle: Bundle, turn: int) -> tuple[Split, tuple[int, ...] | None, int] | None:
+        """Pick a split; return it, the place of the next runnable split, and its instruction limit."""
+        runnable = [s for s in bundle.splits if s.waiting is None]
+        if len(runnable) < 2:
+            return (runnable[0], None, turn) if runnable else None
         places = bundle.program.places
-        keyed = sorted((_place(s, places), i) for i, s in enumerate(runnable))
-        first = runnable[keyed[0][1]]
-        best = keyed[0][0]
+        runnable.sort(key=lambda s: _place(s, places))
+        first, *others = runnable
         kept = [first]
-        others: list[tuple[int, ...]] = []
-        for place, i in keyed[1:]:
-            other = runnable[i]
-            if place == best and other.at == first.at and other.stack == first.stack:
+        for other in others:
+            if other.at == first.at and other.stack == first.stack:
                 bundle.join(first, other)
             else:
                 kept.append(other)
-                others.append(place)
         oldest = min(kept, key=lambda s: s.turn)
         if oldest is not first and self.machine.issued - oldest.turn > _STARVED:
             # Spinning lanes must not starve the lane that they wait for.
-            return oldest, [], _RESCUE
-        return first, others, 1 << 60
+            return oldest, None, min(turn, _RESCUE)
+        return first, _place(kept[1], places) if len(kept) > 1 else None, turn
 
     def _run_bundle(self, bundle: Bundle, turn: int) -> bool:
         """Run a bundle for about `turn` instructions; False if it has nothing left to run."""
@@ -251,22 +228,17 @@ class Scheduler:
         blocks, places = bundle.program.blocks, bundle.program.places
         runs = self.block_runs
         while turn > 0:
-            picked = self._pick(bundle)
+            picked = self._pick(bundle, turn)
             if picked is None:
                 return False
-            split, others, limit = picked
-            limit = min(limit, turn)
-            front = others[0] if others else None
+            split, front, limit = picked
             started = machine.issued
             count = len(bundle.splits)
             at = split.at
             while True:
                 block = blocks[at]
-                gate = block.gate
-                if gate is not None:
-                    split.at = at
-                    if not bundle.pass_gate(split, gate):
-                        break
+                if block.gate is not None and not bundle.pass_gate(split, block.gate):
+                    break
                 mask = split.mask
                 steps = iter(block.steps)
                 try:
@@ -276,10 +248,9 @@ class Scheduler:
                     runs[at] += split.warps
                     control = block.control
                     if control is None:
-                        at = block.next
+                        at += 1
                     else:
-                        split.at = at
-                        at = control(bundle, split, block.next)
+                        at = control(bundle, split, at + 1)
                         if at == WAIT:
                             break
                 except EmulatorError:
@@ -287,19 +258,13 @@ class Scheduler:
                 except Exception as failure:
                     failure.add_note(self._now(block, length_hint(steps)))
                     raise
-                if machine.issued - started >= limit:
-                    split.at = at
+                split.at = at
+                if machine.issued - started >= limit or len(bundle.splits) != count:
                     break
-                if len(bundle.splits) != count:
-                    split.at = at
+                if front is not None and _place(split, places) >= front:
                     break
-                if front is not None:
-                    split.at = at
-                    if _place(split, places) >= front:
-                        break
-            used = machine.issued - started
             split.turn = machine.issued
-            turn -= used + 1
+            turn -= machine.issued - started + 1
             if machine.issued > self.budget:
                 raise self.explain.over_budget(machine, self.block_runs, self.budget)
         return True

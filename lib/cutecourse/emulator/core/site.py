@@ -6,21 +6,26 @@ registers all look alike. It also tracks the modifiers, so that it can refuse a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import KINDS, Mask
-from cutecourse.emulator.core.operands import AddressSource, Operands
-from cutecourse.emulator.core.program import Program
-from cutecourse.emulator.errors import EmulatorError
+from cutecourse.emulator.core.frame import float_bits
+from cutecourse.emulator.core.kinds import ALL_LANES, KINDS, Mask
+from cutecourse.emulator.core.memory import PARAM_WINDOW
+from cutecourse.emulator.core.program import Gate, Program, Step
+from cutecourse.emulator.core.rows import DYNAMIC
+from cutecourse.emulator.errors import EmulatorError, InvalidOperand, LaunchError, UnsupportedInstruction
+from cutecourse.ptx.checks import is_special
 from cutecourse.ptx.scopes import LabelSymbol, Register, Scope, type_bits
 from cutecourse.ptx.syntax import (
     Address,
+    FloatLiteral,
+    Function,
     Instruction,
     IntLiteral,
     Name,
@@ -28,28 +33,38 @@ from cutecourse.ptx.syntax import (
     Operand,
     Pair,
     Sink,
+    SymbolOffset,
+    Variable,
     Vector,
 )
 from cutecourse.trace.words import number
 
-__all__ = ["AddressSource", "Flow", "Site"]
+__all__ = ["AddressSource", "Site"]
 
+# These may name a register wider than the type, and take its low bits (PTX ISA, Operand Size Exceeding
+# Instruction-Type Size).
+_WIDER_REGISTERS = {"ld", "ldu", "st", "cvt"}
 _ErrorKind = type[EmulatorError]
 """An alias, because `Site.type` hides the builtin inside the class."""
 _Word = TypeVar("_Word", bound=str)
 
 
 @dataclass(eq=False, slots=True)
-class Flow:
-    """The blocks to which control may go from the block that is being decoded."""
+class AddressSource:
+    """An address operand: `lanes(bundle)` gives each lane's address, uint32 or uint64, shape (n, 32)."""
 
-    blocks: Mapping[int, int]
-    """The blocks that labels of the function start, by the label's position."""
-    edges: list[int] = field(default_factory=list)
-    """Blocks that may follow, other than the next one."""
+    lanes: Callable[[Bundle], NDArray[Any]]
+    symbol: Variable | None = None
+    """The variable named in the brackets, or None."""
+    constant: int | None = None
+    """The address if it is known before the launch (symbol or number plus offset)."""
+    row: int | None = None
+    """The slot of the register of 64 bits in the brackets, or None."""
+    distance: int = 0
+    """The bytes from the register's address to this one."""
 
 
-class Site(Operands):
+class Site:
     """An instruction, its operands and its place, while it is being translated."""
 
     def __init__(
@@ -58,18 +73,36 @@ class Site(Operands):
         function: str,
         instruction: Instruction,
         scope: Scope,
+        labels: Mapping[int, int],
         *,
         used: int = 0,
-        flow: Flow | None = None,
     ) -> None:
-        super().__init__(program, function, instruction, scope)
-        self._flow = flow or Flow({})
+        """`labels` are the blocks that labels start, by position; the first `used` modifiers are taken."""
+        self.program = program
+        self.function = function
+        """The name of the function that the instruction belongs to."""
+        self.instruction = instruction
+        self.scope = scope
+        self.line = instruction.line
+        self.modifiers = list(instruction.modifiers[used:])
+        """The modifiers that the definition has not taken yet."""
         self._operands = instruction.operands
         self._looked_at: set[int] | None = set()
         """The operands that the definition has asked for one by one; None if it has taken all of them."""
-        self.modifiers = list(instruction.modifiers[used:])
-        """The modifiers that the definition has not taken yet."""
-        self.convergence: tuple[str, int | None, int | None] | None = None
+        self._labels = labels
+        self.targets: list[int] = []
+        """Blocks that may follow, other than the next one."""
+        self.refresh: list[tuple[str, int, str]] = []
+        """Rows to compute before each run: (kind, slot, special register or "!" and a predicate's slot)."""
+        self.gate: Gate | None = None
+        """The lanes that must come together before the instruction runs."""
+        self.behind: list[Step] = []
+        """The steps at the place to which a call returns."""
+
+    @property
+    def in_entry(self) -> bool:
+        """True if the instruction belongs to the kernel itself, not to a device function."""
+        return self.function == self.program.kernel
 
     # --- modifiers --------------------------------------------------------------------------------------
 
@@ -113,7 +146,7 @@ class Site(Operands):
                 return modifier
         self.unsupported("no type modifier")
 
-    # --- operands ---------------------------------------------------------------------------------------
+    # --- operands by their position -----------------------------------------------------------------------
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -132,15 +165,18 @@ class Site(Operands):
             self._looked_at.add(index)
         return self._operands[index]
 
+    def _items(self, index: int) -> tuple[Operand, ...]:
+        """The operands in a vector `{a, b}`, or a single operand."""
+        operand = self.operand(index)
+        return operand.items if isinstance(operand, Vector) else (operand,)
+
     def source(self, index: int, kind: str) -> int:
         """The slot in `bundle.rows[kind]` of an operand that is read: a register, a constant, ..."""
         return self.read(self.operand(index), kind)
 
     def sources(self, index: int, kind: str) -> list[int]:
         """The slots of a vector operand `{a, b}`, or of a single operand as a list of one."""
-        operand = self.operand(index)
-        items = operand.items if isinstance(operand, Vector) else (operand,)
-        return [self.read(item, kind) for item in items]
+        return [self.read(item, kind) for item in self._items(index)]
 
     def destination(self, index: int, kind: str) -> int:
         """The slot in `bundle.rows[kind]` of a register that is written; `_` gives a row nobody reads."""
@@ -148,9 +184,7 @@ class Site(Operands):
 
     def destinations(self, index: int, kind: str) -> list[int]:
         """The slots of a vector of destinations."""
-        operand = self.operand(index)
-        items = operand.items if isinstance(operand, Vector) else (operand,)
-        return [self.write(item, kind) for item in items]
+        return [self.write(item, kind) for item in self._items(index)]
 
     def pair(self, index: int, kind: str) -> tuple[int, int | None]:
         """The slots of `%r|%p`: the value's, and the predicate's or None."""
@@ -158,10 +192,6 @@ class Site(Operands):
         if isinstance(operand, Pair):
             return self.write(operand.first, kind), self.write(operand.second, "pred")
         return self.write(operand, kind), None
-
-    def negated(self, index: int) -> bool:
-        """True if the operand is written `!%p`; `source(index, "pred")` takes the negation into account."""
-        return isinstance(self.operand(index), Negated)
 
     def constant(self, index: int) -> int | None:
         """The value of an integer constant, or None for another operand."""
@@ -172,22 +202,10 @@ class Site(Operands):
         """True if an operand is `_`."""
         return isinstance(self.operand(index), Sink)
 
-    def register(self, operand: Operand) -> Register | None:
-        """The register that an operand names, or None."""
-        if isinstance(operand, Name):
-            found = self.scope.lookup(operand.text)
-            if isinstance(found, Register):
-                return found
-        return None
-
     def width(self, index: int) -> int | None:
         """The bits of an operand's register (in a vector, of the first one); None if it is no register."""
-        operand = self.operand(index)
-        if isinstance(operand, Vector):
-            widths = [r.bits for r in map(self.register, operand.items) if r is not None]
-            return widths[0] if widths else None
-        found = self.register(operand)
-        return found.bits if found else None
+        found = (self.register(item) for item in self._items(index))
+        return next((register.bits for register in found if register is not None), None)
 
     def address(self, index: int) -> AddressSource:
         """The address in brackets."""
@@ -208,11 +226,8 @@ class Site(Operands):
         found = self.scope.lookup(label)
         if not isinstance(found, LabelSymbol):
             self.invalid(f"{label} is not a label of this function")
-        block = self._flow.blocks[found.position]
-        self._flow.edges.append(block)
-        return block
-
-    # --- convergence ------------------------------------------------------------------------------------
+        self.targets.append(self._labels[found.position])
+        return self.targets[-1]
 
     def converge(self, mask_operand: int | None = None) -> None:
         """Run only when lanes have come together: all of the warp, or those that a membermask operand names.
@@ -221,41 +236,206 @@ class Site(Operands):
         active lane's mask names is then active too.
         """
         if mask_operand is None:
-            self.convergence = ("warp", None, None)
+            self.gate = Gate(self.instruction)
         else:
-            constant = self.constant(mask_operand)
-            self.convergence = (
-                "mask",
-                self.source(mask_operand, "u32"),
-                None if constant is None else constant & 0xFFFFFFFF,
-            )
+            slot, mask = self.source(mask_operand, "u32"), self.constant(mask_operand)
+            self.gate = Gate(self.instruction, slot, None if mask is None else mask & ALL_LANES)
 
-    # --- errors -----------------------------------------------------------------------------------------
+    # --- slots ------------------------------------------------------------------------------------------
+
+    def constant_slot(self, kind: str, bits: int) -> int:
+        """A row that holds a constant bit pattern."""
+        return self.program.rows.constant(kind, bits)
+
+    def parameter_slot(self, kind: str, offset: int, n_bytes: int) -> int:
+        """A row that holds bytes of the kernel's parameters, extended to the kind's width by its sign."""
+        return self.program.rows.slot(kind, ("param", offset, n_bytes, kind[0] == "s"))
+
+    def named_slot(self, kind: str, name: str) -> int:
+        """A row of its own that a family of instructions shares, such as the carry flag."""
+        return self.program.rows.slot(kind, ("temporary", name))
+
+    def formal(self, callee: Function, name: str) -> tuple[str, int]:
+        """Kind and slot of a register that a device function declares as a parameter or result."""
+        register = self.program.flat[callee.name].scope.lookup(name)
+        assert isinstance(register, Register)
+        kind = "pred" if register.bits == 1 else f"u{register.bits}"
+        return kind, self.program.rows.register(callee.name, register)
+
+    def part_slots(self, register: Register, kind: str) -> list[int]:
+        """A register's parts, lowest first, as rows of a narrower kind: to read and to write."""
+        rows, row = self.program.rows, self._row(register)
+        count = register.bits // KINDS[kind][0]
+        return [rows.slot(kind, ("part", register.bits, row, position)) for position in range(count)]
+
+    def register(self, operand: Operand) -> Register | None:
+        """The register that an operand names, or None."""
+        found = self.scope.lookup(operand.text) if isinstance(operand, Name) else None
+        return found if isinstance(found, Register) else None
+
+    def read(self, operand: Operand, kind: str) -> int:  # noqa: RET503 - its last call raises
+        """The slot from which an operand is read as a kind."""
+        self._known(kind, operand)
+        if isinstance(operand, IntLiteral):
+            return self.constant_slot(kind, self._bits_of_int(operand.value, kind))
+        if isinstance(operand, FloatLiteral):
+            bits = float_bits(operand, KINDS[kind][0])
+            if bits is None:
+                self.invalid(f"the number {operand} where .{kind} is needed")
+            return self.constant_slot(kind, bits)
+        if isinstance(operand, Negated):
+            inner = self.read(operand.name, kind)
+            if kind != "pred":
+                self.invalid(f"{operand} is not a predicate")
+            slot = self.program.rows.slot("pred", ("temporary", self.line, str(operand), len(self.refresh)))
+            self.refresh.append(("pred", slot, f"!{inner}"))
+            return slot
+        if isinstance(operand, SymbolOffset):
+            found = self.scope.lookup(operand.symbol)
+            if isinstance(found, Variable):
+                return self._symbol_slot(found, operand.offset, kind)
+            self.invalid(f"{operand.symbol} has no address")
+        if isinstance(operand, Name):
+            found = self.scope.lookup(operand.text)
+            if isinstance(found, Register):
+                return self._read_register(found, kind)
+            if isinstance(found, Variable):
+                return self._symbol_slot(found, 0, kind)
+            if found is None and is_special(operand.text):
+                slot = self.program.rows.slot(kind, ("special", operand.text))
+                if operand.text in DYNAMIC:
+                    self.refresh.append((kind, slot, operand.text))
+                return slot
+        self.invalid(f"{operand} cannot be read as .{kind}")
+
+    def write(self, operand: Operand, kind: str) -> int:
+        """The slot to which an operand is written as a kind; `_` gives a row that nobody reads."""
+        self._known(kind, operand)
+        if isinstance(operand, Sink):
+            return self.program.rows.slot(kind, ("sink",))
+        found = self.register(operand)
+        if found is None:
+            self.invalid(f"{operand} cannot be written")
+        if found.bits != KINDS[kind][0]:
+            self.invalid(
+                f"{found.name} is a register of type .{found.type}, but the instruction writes .{kind}"
+            )
+        return self._row(found, kind)
+
+    def _known(self, kind: str, operand: Operand) -> None:
+        """Refuse an operand whose width no row of registers has."""
+        if kind not in KINDS:
+            self.unsupported(f"{operand} as .{kind}, that is with {kind.lstrip('usbf')} bits")
+
+    def _row(self, register: Register, kind: str | None = None) -> int:
+        return self.program.rows.register(self.function, register, kind)
+
+    def _read_register(self, register: Register, kind: str) -> int:  # noqa: RET503 - its last call raises
+        width = KINDS[kind][0]
+        if register.bits == width:
+            return self._row(register, kind)
+        if register.bits > width > 1 and self.instruction.opcode in _WIDER_REGISTERS:
+            return self.program.rows.slot(kind, ("part", register.bits, self._row(register), 0))
+        self.invalid(
+            f"{register.name} is a register of type .{register.type}, but the instruction reads .{kind}"
+        )
+
+    def _bits_of_int(self, value: int, kind: str) -> int:
+        if kind == "pred":
+            return int(value != 0)
+        if kind in {"f32", "f64"}:
+            self.invalid(f"the integer {value} where a .{kind} number is needed: write 0f... or 0d...")
+        return value
+
+    # --- variables and addresses --------------------------------------------------------------------------
+
+    def local_offset(self, variable: Variable, function: str | None = None) -> int | None:
+        """The offset in each thread of a local or parameter variable of a function (by default this one)."""
+        return self.program.placement.local(function or self.function, variable)
+
+    def _shared_offset(self, variable: Variable) -> int:
+        found = self.program.placement.shared(self.function, variable)
+        if found is None:
+            self.invalid(f"shared variable {variable.name} has no place")
+        return found
+
+    def _variable_address(self, variable: Variable) -> int:
+        """The address of a variable that is not shared, in its own state space."""
+        if variable.space in {"local", "param"}:
+            offset = self.local_offset(variable)
+            if offset is not None:
+                return offset
+            if variable in self.program.entry.params:
+                return PARAM_WINDOW + self.program.placement.parameters[variable.name]
+        try:
+            return self.program.placement.address(variable)
+        except LaunchError as error:
+            self.invalid(error.problem)
+
+    def _symbol_slot(self, variable: Variable, offset: int, kind: str) -> int:
+        if variable.space == "shared":
+            return self.program.rows.slot(kind, ("shared", self._shared_offset(variable) + offset))
+        address = self._variable_address(variable)
+        if variable in self.program.entry.params:
+            address -= PARAM_WINDOW  # an address in .param: cvta.param makes it a generic one
+        return self.constant_slot(kind, address + offset)
+
+    def address_of(self, operand: Address) -> AddressSource:
+        """Make the source that computes an address operand in each lane."""
+        base, offset = operand.base, operand.offset
+        found = None if base is None else self.scope.lookup(base.text)
+        symbol = found if isinstance(found, Variable) else None
+        if symbol is not None and symbol.space == "shared":
+            offset += self._shared_offset(symbol)
+            slot = self.program.rows.slot("u32", ("shared", offset))
+            return AddressSource(lambda bundle: bundle.rows["u32"][slot], symbol, offset)
+        if symbol is not None or base is None:
+            offset += 0 if symbol is None else self._variable_address(symbol)
+            slot = self.constant_slot("u64", offset)
+            return AddressSource(lambda bundle: bundle.rows["u64"][slot], symbol, offset)
+        if not isinstance(found, Register) or found.bits not in {32, 64}:
+            self.invalid(f"{operand} is not an address: a variable or a register of 32 or 64 bits is needed")
+        kind = f"u{found.bits}"
+        slot = self._read_register(found, kind)
+        row = slot if found.bits == 64 else None
+        if not offset:
+            return AddressSource(lambda bundle: bundle.rows[kind][slot], row=row)
+        distance = self.constant_slot(kind, offset)
+
+        def lanes(bundle: Bundle) -> NDArray[Any]:
+            rows = bundle.rows[kind]
+            found: NDArray[Any] = np.add(rows[slot], rows[distance])
+            return found
+
+        return AddressSource(lanes, row=row, distance=offset)
+
+    # --- while the kernel runs ----------------------------------------------------------------------------
 
     def error(
-        self,
-        kind: _ErrorKind,
-        problem: str,
-        bundle: Bundle,
-        lane: int | np.integer[Any] | None = None,
-        *,
-        address: int | None = None,
-        allocation: str | None = None,
+        self, kind: _ErrorKind, problem: str, bundle: Bundle, lane: int | np.integer[Any], **memory: Any
     ) -> EmulatorError:
-        """Make an error met at run time; `lane` is a flattened lane, as in `bundle.lanes(mask)`."""
-        block, warp, in_warp = bundle.where(int(lane)) if lane is not None else (None, bundle.warp, None)
-        return kind(
-            problem,
-            kernel=self.program.kernel,
-            line=self.line,
-            text=self.program.module.line_text(self.line),
-            block=block,
-            rank=bundle.rank if lane is not None and bundle.cohort.size > 1 else None,
-            warp=warp,
-            lane=in_warp,
-            address=address,
-            allocation=allocation,
-        )
+        """Make an error met at run time.
+
+        lane    a flattened lane, as in `bundle.lanes(mask)`.
+        memory  the `address` at which it was met, and the name of the `allocation`.
+        """
+        return bundle.error(kind, problem, self.line, int(lane), **memory)
+
+    @staticmethod
+    def active(bundle: Bundle, mask: Mask) -> NDArray[np.bool_]:
+        """The mask as an array, also when all lanes are active."""
+        return bundle.full if mask is None else mask
+
+    # --- refusals -----------------------------------------------------------------------------------------
+
+    def unsupported(self, why: str) -> NoReturn:
+        """Refuse a form of the instruction while translating."""
+        problem = f"{self.instruction.name} is not supported: {why}"
+        raise self.program.error(UnsupportedInstruction, problem, self.line)
+
+    def invalid(self, why: str) -> NoReturn:
+        """Refuse operands while translating."""
+        raise self.program.error(InvalidOperand, why, self.line)
 
     def finish(self) -> None:
         """Refuse the instruction if its definition has not taken all modifiers and operands."""
@@ -264,10 +444,3 @@ class Site(Operands):
         if self._looked_at is not None and len(self._looked_at) < len(self._operands):
             taken = number(len(self._looked_at), "operand")
             self.invalid(f"{self.instruction.name} takes {taken} here, not {len(self._operands)}")
-
-    # --- small conveniences -----------------------------------------------------------------------------
-
-    @staticmethod
-    def active(bundle: Bundle, mask: Mask) -> NDArray[np.bool_]:
-        """The mask as an array, also when all lanes are active."""
-        return bundle.full if mask is None else mask

@@ -14,12 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.kinds import ALL_LANES, WARP_SIZE, coordinates
 from cutecourse.emulator.core.machine import Machine
 
 __all__ = ["N_SMS", "dynamic_value", "special_row"]
 
 N_SMS = 132
+_LANE = np.arange(WARP_SIZE)
+_LANES = {
+    "%laneid": _LANE,
+    "%lanemask_eq": 1 << _LANE,
+    "%lanemask_le": (2 << _LANE) - 1,
+    "%lanemask_lt": (1 << _LANE) - 1,
+    "%lanemask_ge": ALL_LANES & ~((1 << _LANE) - 1),
+    "%lanemask_gt": ALL_LANES & ~((2 << _LANE) - 1),
+}
+"""Registers that hold the same in every warp, by lane."""
 
 
 def dynamic_value(name: str, machine: Machine) -> int:
@@ -35,69 +45,40 @@ def dynamic_value(name: str, machine: Machine) -> int:
 def special_row(name: str, bundle: Bundle) -> NDArray[np.uint64]:
     """The values of a constant special register in each lane, shape (n, 32), as uint64."""
     machine, cohort = bundle.machine, bundle.cohort
-    shape = (bundle.n, WARP_SIZE)
-    lane = np.arange(WARP_SIZE)
     base, _, axis = name.partition(".")
-    which = "xyz".find(axis) if axis else -1
-    blocks = cohort.blocks[:, bundle.rank]
-    grid, block, cluster = machine.grid, machine.block, machine.cluster
+    which = "xyz".index(axis)
+    grid, block, cluster = (extents[which] for extents in (machine.grid, machine.block, machine.cluster))
+    blocks = cohort.blocks[:, bundle.rank, which, None]
     value: Any
     match base:
         case "%tid":
-            linear = bundle.warp * WARP_SIZE + lane
-            value = (
-                linear % block[0],
-                linear // block[0] % block[1],
-                linear // (block[0] * block[1]) % block[2],
-            )[which]
-        case "%ntid":
-            value = block[which]
+            value = coordinates(bundle.warp * WARP_SIZE + _LANE, machine.block)[:, which]
         case "%ctaid":
-            value = blocks[:, which : which + 1]
-        case "%nctaid":
-            value = grid[which]
+            value = blocks
         case "%clusterid":
-            value = blocks[:, which : which + 1] // cluster[which]
-        case "%nclusterid":
-            value = grid[which] // cluster[which]
+            value = blocks // cluster
         case "%cluster_ctaid":
-            value = blocks[:, which : which + 1] % cluster[which]
-        case "%cluster_nctaid":
-            value = cluster[which]
-        case "%cluster_ctarank":
-            value = bundle.rank
-        case "%cluster_nctarank":
-            value = cohort.size
-        case "%is_explicit_cluster":
-            value = int(cohort.size > 1)
-        case "%laneid":
-            value = lane
-        case "%warpid":
-            value = bundle.warp
-        case "%nwarpid":
-            value = 64
+            value = blocks % cluster
         case "%smid":
-            linear = blocks[:, 0:1] + grid[0] * (blocks[:, 1:2] + grid[1] * blocks[:, 2:3])
-            value = linear % N_SMS
-        case "%nsmid":
-            value = N_SMS
-        case "%gridid":
-            value = 1
-        case "%lanemask_eq":
-            value = 1 << lane
-        case "%lanemask_le":
-            value = (2 << lane) - 1
-        case "%lanemask_lt":
-            value = (1 << lane) - 1
-        case "%lanemask_ge":
-            value = 0xFFFFFFFF & ~((1 << lane) - 1)
-        case "%lanemask_gt":
-            value = 0xFFFFFFFF & ~((2 << lane) - 1)
-        case "%dynamic_smem_size":
-            value = machine.dynamic_smem
-        case "%total_smem_size" | "%aggr_smem_size":
-            value = bundle.program.shared_bytes
+            x, y, z = cohort.blocks[:, bundle.rank, :, None].transpose(1, 0, 2)
+            value = (x + machine.grid[0] * (y + machine.grid[1] * z)) % N_SMS
         case _:
-            # This machine has no environment registers and no reserved shared memory.
-            value = 0
-    return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=np.uint64), shape))
+            value = {
+                "%ntid": block,
+                "%nctaid": grid,
+                "%nclusterid": grid // cluster,
+                "%cluster_nctaid": cluster,
+                "%cluster_ctarank": bundle.rank,
+                "%cluster_nctarank": cohort.size,
+                "%is_explicit_cluster": int(cohort.size > 1),
+                "%warpid": bundle.warp,
+                "%nwarpid": 64,
+                "%nsmid": N_SMS,
+                "%gridid": 1,
+                "%dynamic_smem_size": machine.dynamic_smem,
+                "%total_smem_size": bundle.program.shared_bytes,
+                "%aggr_smem_size": bundle.program.shared_bytes,
+                **_LANES,
+                # This machine has no environment registers and no reserved shared memory.
+            }.get(base, 0)
+    return np.ascontiguousarray(np.broadcast_to(np.asarray(value, dtype=np.uint64), (bundle.n, WARP_SIZE)))

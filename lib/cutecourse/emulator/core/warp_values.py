@@ -1,4 +1,4 @@
-"""Helpers for instructions of whole warps: the warps that take part, and masks of lanes as bits."""
+"""Helpers for instructions of whole warps: the warps that take part."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import DivergedWarp
 
-__all__ = ["LANE_BITS", "lane_masks", "require_whole_warps", "whole_warps"]
-
-LANE_BITS = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
-"""The bit of each lane in a mask such as `%activemask` or a membermask."""
+__all__ = ["require_whole_warps", "whole_warps"]
 
 
 def require_whole_warps(site: Site, bundle: Bundle, mask: Mask) -> None:
@@ -38,9 +35,3 @@ def whole_warps(bundle: Bundle, mask: Mask) -> slice | NDArray[np.intp]:
     if mask is None or mask.all():
         return slice(None)
     return np.flatnonzero(mask.any(axis=1))
-
-
-def lane_masks(lanes: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """(..., 32) truth values -> (...) masks with bit l for lane l."""
-    found: NDArray[np.uint32] = np.where(lanes, LANE_BITS, np.uint32(0)).sum(axis=-1, dtype=np.uint32)
-    return found

@@ -15,9 +15,9 @@ import numpy as np
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import Mask
-from cutecourse.emulator.core.operands import AddressSource
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.rows import RowTable, Selection
+from cutecourse.emulator.core.site import AddressSource
 from cutecourse.emulator.memory.access import Access
 
 __all__ = ["Run", "move", "store"]

@@ -1,13 +1,20 @@
-"""The recorder's observer: what happens in a cohort, as events of a trace."""
+"""The recorder's observer: what happens in a cohort, bulk and tensor copies too, as events of a trace."""
 
 from __future__ import annotations
 
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cutecourse.emulator.core.bundle import Bundle, Cohort
-from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.instructions.bulk.groups import BulkGroups
+from cutecourse.emulator.instructions.bulk.pieces import Piece, lowest
+from cutecourse.emulator.instructions.bulk.request import Copy, Place
 from cutecourse.trace import Recorder
 
 __all__ = ["Recording"]
@@ -25,34 +32,129 @@ class Recording(Observer):
         self, kind: str, bundle: Bundle, lane: int, line: int, *, one: bool = True, **data: Any
     ) -> int:
         """See `Observer.happened`; returns the event's index."""
-        block, warp, in_warp = bundle.where(lane)
-        return self.recorder.emit(
-            kind,
-            time=bundle.machine.issued,
-            cluster=int(bundle.cohort.numbers[lane // WARP_SIZE]),
-            rank=bundle.rank,
-            block=block,
-            warp=warp,
-            lane=in_warp if one else None,
-            line=line,
-            **data,
-        )
+        cluster, in_warp = divmod(lane, WARP_SIZE)
+        thread = {"warp": bundle.warp, "lane": in_warp if one else None}
+        return self.happened_in(kind, bundle.cohort, cluster, bundle.rank, line, **thread, **data)
 
     def happened_in(
         self, kind: str, cohort: Cohort, cluster: int, rank: int, line: int | None = None, **data: Any
     ) -> int:
         """See `Observer.happened_in`; returns the event's index."""
-        x, y, z = cohort.blocks[cluster, rank].tolist()
         if data.get("transfer") is not None:
             data["transfer"] = self.numbers[data["transfer"]]
         return self.recorder.emit(
             kind,
             time=cohort.machine.issued,
-            cluster=int(cohort.numbers[cluster]),
+            cluster=cohort.numbers[cluster],
             rank=rank,
-            block=(x, y, z),
-            warp=None,
-            lane=None,
+            block=cohort.blocks[cluster, rank],
             line=line,
             **data,
         )
+
+    # --- bulk and tensor copies ---------------------------------------------------------------------------
+
+    def bulk_issued(self, copy: Copy) -> None:
+        """Record the request, to which later events of the copy refer."""
+        origin, to = copy.origin, copy.to
+        box, barrier = copy.box, None
+        if to is not None:
+            _, rank, offset = to.barriers[0]
+            label = origin.bundle.program.placement.shared_label(offset)
+            barrier = {"rank": rank, "offset": offset, "name": label}
+        self.numbers[copy] = self.happened(
+            "tma.issue",
+            origin.bundle,
+            origin.lane,
+            origin.site.line,
+            operation=copy.operation,
+            tensor=None if box is None else box.bound.map.name,
+            coords=() if box is None else box.coords,
+            box=() if box is None else box.bound.map.counts,
+            bytes=copy.n_bytes,
+            destinations=[] if to is None else [place.about() for place in to.places],
+            barrier=barrier,
+            mask=copy.mask,
+            source=_source(copy),
+        )
+
+    def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
+        """Record the bytes that have come."""
+        assert copy.to is not None
+        place = copy.to.places[position]
+        self.happened_in(
+            "tma.land",
+            copy.origin.bundle.cohort,
+            place.cluster,
+            place.rank,
+            copy.origin.site.line,
+            transfer=copy,
+            offset=(copy.to.first_chunk + lowest(piece.covered)) * CHUNK,
+            bytes=piece.n_bytes,
+        )
+
+    def bulk_source_read(self, copy: Copy) -> None:
+        """Record that the source may be used again."""
+        origin = copy.origin
+        bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
+        self.happened_in("tma.read", bundle.cohort, cluster, bundle.rank, origin.site.line, transfer=copy)
+
+    def bulk_committed(
+        self, site: Site, bundle: Bundle, lanes: NDArray[np.bool_], groups: BulkGroups
+    ) -> None:
+        """Record the group that each warp closes."""
+        for lane, one in _speakers(groups, lanes):
+            number = groups.group(lane)
+            self.happened("bulk.commit", bundle, lane, site.line, one=one, group=number)
+
+    def bulk_wait_begun(
+        self,
+        site: Site,
+        bundle: Bundle,
+        lanes: NDArray[np.bool_],
+        groups: BulkGroups,
+        newest: int,
+        blocked: set[int],
+        *,
+        only_reads: bool,
+    ) -> None:
+        """Record each warp's wait, and its outcome."""
+        for lane, one in _speakers(groups, lanes):
+            outcome = "blocked" if lane // WARP_SIZE in blocked else "passed"
+            about = {"left": newest, "read": only_reads, "outcome": outcome}
+            self.happened("bulk.wait", bundle, lane, site.line, one=one, **about)
+
+    def bulk_waited(
+        self,
+        site: Site,
+        bundle: Bundle,
+        lanes: NDArray[np.bool_],
+        groups: BulkGroups,
+        newest: int,
+        blocked: set[int],
+    ) -> None:
+        """Record that the warps which were blocked go on."""
+        for lane, one in _speakers(groups, lanes):
+            if lane // WARP_SIZE in blocked:
+                self.happened("bulk.resume", bundle, lane, site.line, one=one)
+
+
+def _source(copy: Copy) -> dict[str, Any] | None:
+    """Describe the source of a copy of contiguous bytes, or of a copy out of shared memory."""
+    if copy.source is None:
+        return None
+    if isinstance(copy.source, Place):
+        return copy.source.about()
+    allocation, start = copy.source
+    return {"allocation": allocation.name, "offset": start}
+
+
+def _speakers(groups: BulkGroups, lanes: NDArray[np.bool_]) -> list[tuple[int, bool]]:
+    """Pick one lane of each warp to tell of, with copies if one has some; True where it is the only one."""
+    busy = {copy.origin.lane for copy in groups.copies}
+    found = []
+    for warp in np.flatnonzero(lanes.any(axis=1)).tolist():
+        active = (np.flatnonzero(lanes[warp]) + warp * WARP_SIZE).tolist()
+        mine = [lane for lane in active if lane in busy]
+        found.append(((mine or active)[0], len(active) == 1 or len(mine) == 1))
+    return found

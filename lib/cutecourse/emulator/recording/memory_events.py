@@ -35,9 +35,6 @@ class MemoryRecording(Observer):
         """Announce where the lanes of each warp go."""
         if access.space not in {"shared", "shared::cluster", "global", "generic"}:
             return
-        kind = "memory.atomic" if access.reads and access.writes else "memory.load"
-        if access.writes and not access.reads:
-            kind = "memory.store"
         lanes = bundle.lanes(mask)
         flat = address.reshape(-1)
         for warp in np.unique(lanes // WARP_SIZE).tolist():
@@ -47,6 +44,7 @@ class MemoryRecording(Observer):
             if touches:
                 about = {"name": access.site.instruction.name, "lanes": len(own), "touches": touches}
                 for tell in bundle.cohort.listeners.happened:
+                    kind = f"memory.{_kind(access)}"
                     tell(kind, bundle, int(own[0]), access.site.line, one=len(own) == 1, **about)
 
 
@@ -60,9 +58,8 @@ class AccessLogging(Observer):
         """Write down the address of every active lane."""
         if access.site.instruction.opcode == "cp":  # it is logged when it is asked for
             return
-        kind = "store" if not access.reads else "atomic" if access.writes else "load"
-        lanes = bundle.full if mask is None else mask
-        self._add(access, bundle, kind, address, np.where(lanes, np.uint8(access.size), np.uint8(0)))
+        lanes = access.site.active(bundle, mask)
+        self._add(access, bundle, _kind(access), address, lanes * np.uint8(access.size))
 
     def copy_asked(
         self,
@@ -74,9 +71,8 @@ class AccessLogging(Observer):
     ) -> None:
         """Write down a cp.async as the load and the store that it is."""
         (load, store), (origin, to) = accesses, addresses
-        self._add(load, bundle, "load", origin, np.where(lanes, n_bytes, 0).astype(np.uint8))
-        stored = np.where(lanes, np.uint8(store.size), np.uint8(0))
-        self._add(store, bundle, "store", to, stored, origin)
+        self._add(load, bundle, "load", origin, (lanes * n_bytes).astype(np.uint8))
+        self._add(store, bundle, "store", to, lanes * np.uint8(store.size), origin)
 
     def _add(
         self,
@@ -100,9 +96,13 @@ class AccessLogging(Observer):
                 warp=bundle.warp,
                 blocks=bundle.cohort.blocks[:, bundle.rank],
                 addresses=places,
-                n_bytes=n_bytes if here is None else np.where(here, n_bytes, np.uint8(0)),
+                n_bytes=n_bytes if here is None else n_bytes * here,
                 sources=sources,
             )
+
+
+def _kind(access: Access) -> str:
+    return "store" if not access.reads else "atomic" if access.writes else "load"
 
 
 def _by_space(

@@ -36,12 +36,9 @@ class Witness(Recorder):
         super().__init__(memory=memory)
         self._wanted = set(indices)
         self._end = end
-        self._scheduler: Scheduler | None = None
+        self.scheduler: Scheduler | None = None
+        """The scheduler whose memories are copied."""
         self.taken: dict[int | None, Snapshot] = {}
-
-    def watch(self, scheduler: Scheduler) -> None:
-        """Remember the scheduler whose memories are copied."""
-        self._scheduler = scheduler
 
     def emit(self, kind: str, **about: Any) -> int:
         """Append an event, and look where it is one of those asked for."""
@@ -58,13 +55,13 @@ class Witness(Recorder):
             self._take(None, error)
 
     def _take(self, event: Event | None, error: str = "") -> None:
-        assert self._scheduler is not None
-        machine = self._scheduler.machine
+        assert self.scheduler is not None
+        machine = self.scheduler.machine
         self.taken[None if event is None else event.index] = Snapshot(
             event,
-            [cta for cohort in self._scheduler.cohorts for cta in ctas_of(machine, cohort)],
+            [cta for cohort in self.scheduler.cohorts for cta in ctas_of(machine, cohort)],
             machine.program.placement.shared_variables,
-            kernel=machine.entry.name,
+            kernel=machine.program.kernel,
             error=error,
         )
 
@@ -73,7 +70,7 @@ def record(recorder: Recorder, scheduler: Scheduler, again: Callable[..., Any], 
     """Tell a recorder which launch it records; `again` launches once more, with `args` and a recorder."""
     machine = scheduler.machine
     recorder.begin(
-        kernel=machine.entry.name,
+        kernel=machine.program.kernel,
         grid=machine.grid,
         block=machine.block,
         cluster=machine.cluster,
@@ -82,7 +79,7 @@ def record(recorder: Recorder, scheduler: Scheduler, again: Callable[..., Any], 
         replay=None if isinstance(recorder, Witness) else Replay(again, args),
     )
     if isinstance(recorder, Witness):
-        recorder.watch(scheduler)
+        recorder.scheduler = scheduler
 
 
 class Replay:

@@ -220,18 +220,7 @@ def _pass(site: Site, formal: Variable, actual: Operand, callee: Function, *, ba
     return _copy_bytes(inner_offset, outer_offset, size)
 
 
-def _copy_results(site: Site) -> list[Step]:
-    """The steps at the place a call returns to: the function's results into the call's operands."""
-    results, callee, _ = _parts(site)
-    if callee.body is None:
-        return []
-    return [
-        _pass(site, formal, actual, callee, back=True)
-        for formal, actual in zip(callee.returns, results, strict=True)
-    ]
-
-
-@instruction("call", control=True, behind=_copy_results)
+@instruction("call", control=True)
 def call(site: Site) -> Step:
     """Run a device function and continue after the call.
 
@@ -251,6 +240,10 @@ def call(site: Site) -> Step:
     steps = [
         _pass(site, formal, actual, callee, back=False)
         for formal, actual in zip(callee.params, arguments, strict=True)
+    ]
+    site.behind = [
+        _pass(site, formal, actual, callee, back=True)
+        for formal, actual in zip(callee.returns, results, strict=True)
     ]
     target = site.program.starts[callee.name]
 

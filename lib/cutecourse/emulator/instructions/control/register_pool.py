@@ -130,7 +130,7 @@ def _check_start(site: Site, machine: Machine, start: int) -> None:
             f"{machine.threads_per_block} threads with {start} registers each do not fit: an SM has"
             f" {_REGISTERS} registers. Lower .maxnreg to"
             f" {_REGISTERS // (machine.warps_per_block * WARP_SIZE) // _STEP * _STEP}.",
-            kernel=machine.entry.name,
+            kernel=machine.program.kernel,
             line=site.line,
         )
 

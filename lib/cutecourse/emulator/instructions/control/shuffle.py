@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
+from cutecourse.emulator.core.kinds import LANE_BITS, WARP_SIZE, Mask, lane_masks, put
 from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.core.warp_values import LANE_BITS, lane_masks
 
 __all__: list[str] = []
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import Bundle, Split
+from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
@@ -309,11 +309,10 @@ def wait_group(site: Site) -> Step:
             away = np.zeros_like(bundle.full)
             away[list(lagging)] = True
             waiting = bundle.fork(split, away, split.at)
-        reason = Lagging(site.line, next(iter(lagging.values())).site)
+        waiting.waiting = Lagging(site.line, next(iter(lagging.values())).site)
         for late in lagging.values():
             late.group.waiting.append((bundle, waiting))
-        parked = bundle.park(waiting, reason, split.at)
-        return parked if waiting is split else following
+        return WAIT if waiting is split else following
 
     return control
 
