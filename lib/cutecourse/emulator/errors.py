@@ -115,6 +115,11 @@ class Hazard:
         return "" if self.kind is None else self.kind.__name__
 
 
+def _fatal(name: str, why: str, what: str = "") -> Hazard:
+    """A hazard that ends every launch."""
+    return Hazard(name, "error", why, what, fixed=True)
+
+
 HAZARDS: dict[str, Hazard] = {}
 """Every hazard by its name, in the order in which the classes below define them."""
 
@@ -172,22 +177,17 @@ class EmulatorError(CourseError):
             self.args = (self._message(),)
 
     def _message(self) -> str:
-        where = []
-        if self.kernel is not None:
-            where.append(f"kernel {self.kernel}")
-        if self.line is not None:
-            where.append(f"PTX line {self.line}" + (f" ({self.source})" if self.source else ""))
-        if self.block is not None:
-            where.append(f"block {self.block}")
-        if self.rank is not None:
-            where.append(f"CTA {self.rank} of its cluster")
-        if self.warp is not None:
-            where.append(f"warp {self.warp}")
-        if self.lane is not None:
-            where.append(f"lane {self.lane}")
-        message = self.problem
-        if where:
-            message += f"\n  at {', '.join(where)}"
+        source = f" ({self.source})" if self.source else ""
+        places = [
+            (self.kernel, f"kernel {self.kernel}"),
+            (self.line, f"PTX line {self.line}{source}"),
+            (self.block, f"block {self.block}"),
+            (self.rank, f"CTA {self.rank} of its cluster"),
+            (self.warp, f"warp {self.warp}"),
+            (self.lane, f"lane {self.lane}"),
+        ]
+        where = ", ".join(words for value, words in places if value is not None)
+        message = self.problem + (f"\n  at {where}" if where else "")
         if self.text.strip():
             message += f"\n  {self.text.strip()}"
         return message
@@ -204,68 +204,41 @@ class UnsupportedInstruction(EmulatorError):
 class DeadlockError(EmulatorError):
     """No warp can go on: each waits for something that will never come."""
 
-    hazard = Hazard(
-        "deadlock",
-        "error",
-        why="the kernel would never end",
-        fixed=True,
-    )
+    hazard = _fatal("deadlock", "the kernel would never end")
 
 
 class TransactionBytesError(DeadlockError):
     """No warp can go on, and an mbarrier expects more or fewer bytes than the copies bring."""
 
-    hazard = Hazard(
-        "transaction bytes",
-        "error",
-        why="its phase never completes",
-        fixed=True,
-    )
+    hazard = _fatal("transaction bytes", "its phase never completes")
 
 
 class BudgetExceeded(EmulatorError):
     """The kernel has issued more instructions than the launch allows."""
 
-    hazard = Hazard(
-        "endless",
-        "error",
-        why="a loop may wait for something that never comes",
-        fixed=True,
-    )
+    hazard = _fatal("endless", "a loop may wait for something that never comes")
 
 
 class KernelTrap(EmulatorError):
     """The kernel executes trap or brkpt, or an assertion fails."""
 
-    hazard = Hazard(
-        "trap",
-        "error",
-        why="the hardware ends the launch",
-        fixed=True,
-    )
+    hazard = _fatal("trap", "the hardware ends the launch")
 
 
 class BarrierError(EmulatorError):
     """A bar, barrier or barrier.cluster is used with counts that disagree, or out of turn."""
 
-    hazard = Hazard(
-        "barrier rules",
-        "error",
-        why="the document leaves the behaviour undefined",
-        fixed=True,
-    )
+    hazard = _fatal("barrier rules", "the document leaves the behaviour undefined")
 
 
 class NoBarrierError(BarrierError):
     """An mbarrier operation where no mbarrier is: never initialised, invalidated, or overwritten."""
 
-    hazard = Hazard(
+    hazard = _fatal(
         "no mbarrier",
-        "error",
+        "the memory does not hold a barrier's state",
         what="an mbarrier is used before its mbarrier.init, after its mbarrier.inval, or after its memory"
         " was overwritten",
-        why="the memory does not hold a barrier's state",
-        fixed=True,
     )
 
 
@@ -275,30 +248,20 @@ class BarrierInUse(BarrierError):
     hazard = Hazard(
         "mbarrier in use",
         "error",
-        why="the waiting thread may wait forever; the document leaves the behaviour undefined",
+        "the waiting thread may wait forever; the document leaves the behaviour undefined",
     )
 
 
 class BarrierCountError(BarrierError):
     """An mbarrier gets more arrivals than its phase waits for, or a count outside its range."""
 
-    hazard = Hazard(
-        "mbarrier count",
-        "error",
-        why="the document leaves the behaviour undefined",
-        fixed=True,
-    )
+    hazard = _fatal("mbarrier count", "the document leaves the behaviour undefined")
 
 
 class BarrierStateError(BarrierError):
     """A wait has a parity that is neither 0 nor 1, or a state of another barrier or of an old phase."""
 
-    hazard = Hazard(
-        "mbarrier state",
-        "error",
-        why="the answer would mean nothing",
-        fixed=True,
-    )
+    hazard = _fatal("mbarrier state", "the answer would mean nothing")
 
 
 class OpenPhase(EmulatorError):
@@ -307,32 +270,22 @@ class OpenPhase(EmulatorError):
     hazard = Hazard(
         "open phase",
         "error",
+        "the next phase would have ended early or never; the block did not wait for some of its copies",
         what="a block ends while one of its mbarriers has received bytes that its phase does not expect,"
         " or still expects bytes that never came",
-        why="the next phase would have ended early or never; the block did not wait for some of its copies",
     )
 
 
 class AddressError(EmulatorError):
     """An access lies outside every allocation, or crosses the end of one."""
 
-    hazard = Hazard(
-        "out of bounds",
-        "error",
-        why="the hardware faults, or uses memory that belongs to something else",
-        fixed=True,
-    )
+    hazard = _fatal("out of bounds", "the hardware faults, or uses memory that belongs to something else")
 
 
 class AlignmentError(EmulatorError):
     """An access is at an address that is not a multiple of its size."""
 
-    hazard = Hazard(
-        "misaligned",
-        "error",
-        why="the hardware faults",
-        fixed=True,
-    )
+    hazard = _fatal("misaligned", "the hardware faults")
 
 
 class UninitializedRead(EmulatorError):
@@ -341,43 +294,30 @@ class UninitializedRead(EmulatorError):
     hazard = Hazard(
         "never written",
         "error",
+        "the hardware returns whatever lay there",
         what="shared, local or tensor memory is read that was never written, or that an asynchronous copy"
         " has not written yet",
-        why="the hardware returns whatever lay there",
     )
 
 
 class ReadOnlyError(EmulatorError):
     """The kernel writes to constant memory or to a kernel parameter."""
 
-    hazard = Hazard(
-        "read-only",
-        "error",
-        why="the hardware faults",
-        fixed=True,
-    )
+    hazard = _fatal("read-only", "the hardware faults")
 
 
 class ExitedCTAError(AddressError):
     """The shared memory or an mbarrier of a CTA of the cluster is used after that CTA has ended."""
 
-    hazard = Hazard(
-        "ended CTA",
-        "error",
-        why="its memory may belong to another block by then; the hardware faults or harms that block",
-        fixed=True,
+    hazard = _fatal(
+        "ended CTA", "its memory may belong to another block by then; the hardware faults or harms that block"
     )
 
 
 class MulticastError(EmulatorError):
     """A multicast names a CTA that the cluster does not have, or whose mbarrier expects no bytes from it."""
 
-    hazard = Hazard(
-        "multicast",
-        "error",
-        why="the hardware faults, or bytes arrive that no mbarrier expects",
-        fixed=True,
-    )
+    hazard = _fatal("multicast", "the hardware faults, or bytes arrive that no mbarrier expects")
 
 
 class UnfinishedCopy(EmulatorError):
@@ -389,52 +329,33 @@ class UnfinishedCopy(EmulatorError):
     hazard = Hazard(
         "unfinished copy",
         "error",
+        "no document promises that the memory outlives the block",
         what="a block ends before a bulk copy has read its shared memory",
-        why="no document promises that the memory outlives the block",
     )
 
 
 class UnfinishedLoad(EmulatorError):
     """A block ends while bytes are still to land in its shared memory."""
 
-    hazard = Hazard(
-        "unfinished load",
-        "error",
-        why="they may land in the memory of the next block",
-    )
+    hazard = Hazard("unfinished load", "error", "they may land in the memory of the next block")
 
 
 class InvalidOperand(EmulatorError):
     """An instruction's operands break one of its rules."""
 
-    hazard = Hazard(
-        "invalid operand",
-        "error",
-        why="the document leaves the behaviour undefined",
-        fixed=True,
-    )
+    hazard = _fatal("invalid operand", "the document leaves the behaviour undefined")
 
 
 class NonUniformOperand(InvalidOperand):
     """An operand differs between lanes of the warp, but must be the same in all of them."""
 
-    hazard = Hazard(
-        "non-uniform operand",
-        "error",
-        why="it is undefined which lane's value counts",
-        fixed=True,
-    )
+    hazard = _fatal("non-uniform operand", "it is undefined which lane's value counts")
 
 
 class DivergedWarp(EmulatorError):
     """Only some lanes of a warp reach an instruction that the whole warp must execute together."""
 
-    hazard = Hazard(
-        "partial warp",
-        "error",
-        why="the document leaves the behaviour undefined: often it hangs",
-        fixed=True,
-    )
+    hazard = _fatal("partial warp", "the document leaves the behaviour undefined: often it hangs")
 
 
 class SharedMemoryRace(EmulatorError):
@@ -443,9 +364,9 @@ class SharedMemoryRace(EmulatorError):
     hazard = Hazard(
         "race",
         "error",
+        "the hardware may run the two accesses in either order",
         what="two warps use the same bytes of shared memory, at least one writes, and no barrier, mbarrier"
         " or atomic orders them",
-        why="the hardware may run the two accesses in either order",
     )
 
 
@@ -455,7 +376,7 @@ class SameValueWritten(EmulatorError):
     hazard = Hazard(
         "same value written",
         "note",
-        why="the memory model calls it a race, but both orders leave the same bytes; Triton's"
+        "the memory model calls it a race, but both orders leave the same bytes; Triton's"
         " warp-specialised kernels hand over their states like this",
     )
 
@@ -466,9 +387,9 @@ class ReadBeforeWait(EmulatorError):
     hazard = Hazard(
         "read before its wait",
         "error",
+        "the bytes may not be there yet",
         what="a thread, a copy or a tcgen05.mma uses shared memory that an asynchronous copy writes, but"
         " its thread has not waited for the copy's mbarrier or group",
-        why="the bytes may not be there yet",
     )
 
 
@@ -478,9 +399,9 @@ class StageReusedEarly(EmulatorError):
     hazard = Hazard(
         "stage reused early",
         "error",
+        "the readers may see the new bytes",
         what="a copy overwrites shared memory that others have read or still read, but its thread has"
         " waited for nothing that comes after those reads",
-        why="the readers may see the new bytes",
     )
 
 
@@ -490,9 +411,9 @@ class OperandLayoutMismatch(EmulatorError):
     hazard = Hazard(
         "another layout",
         "warning",
+        "every byte is defined, but the product is of shuffled matrices",
         what="a tcgen05.mma or wgmma reads a matrix in another layout (swizzle, stride, major) than the"
         " one in which a copy wrote it",
-        why="every byte is defined, but the product is of shuffled matrices",
     )
 
 
@@ -502,7 +423,7 @@ class OperandReadTwice(EmulatorError):
     hazard = Hazard(
         "operand read twice",
         "warning",
-        why="every byte is defined, but one row is rarely meant to stand for several",
+        "every byte is defined, but one row is rarely meant to stand for several",
     )
 
 
@@ -512,9 +433,9 @@ class OperandTypeMismatch(EmulatorError):
     hazard = Hazard(
         "another type",
         "warning",
+        "every byte is defined, but the product is of other numbers",
         what="a tcgen05.mma or wgmma reads floating-point numbers that a copy brought as another type than"
         " the tensor map's",
-        why="every byte is defined, but the product is of other numbers",
     )
 
 
@@ -524,7 +445,7 @@ class OperandOutsideTensor(EmulatorError):
     hazard = Hazard(
         "fill multiplied",
         "note",
-        why="the filled-in zeros add nothing; this is right where a grid is rounded up to whole clusters,"
+        "the filled-in zeros add nothing; this is right where a grid is rounded up to whole clusters,"
         " and otherwise a sign of a wrong coordinate",
     )
 
@@ -535,10 +456,10 @@ class ReductionMismatch(EmulatorError):
     hazard = Hazard(
         "another k",
         "warning",
+        "every byte is defined, but the product is not one of these tensors",
         what="the columns of A and the rows of B that a tcgen05.mma or wgmma multiplies do not have the"
         " same k in the tensors that they were loaded from, or some of those rows come from A's own"
         " tensor",
-        why="every byte is defined, but the product is not one of these tensors",
     )
 
 
@@ -548,21 +469,17 @@ class UnreadLoad(EmulatorError):
     hazard = Hazard(
         "loaded and never read",
         "warning",
+        "the result does not depend on data that the kernel loaded",
         what="bytes that a copy brought into shared memory were overwritten, or their block ended, before"
         " anything read them; or a tcgen05.mma or wgmma leaves out a part of a tile that threads have"
         " stored",
-        why="the result does not depend on data that the kernel loaded",
     )
 
 
 class UnreadSum(EmulatorError):
     """Sums in tensor memory were overwritten or freed before they were read."""
 
-    hazard = Hazard(
-        "sum never read",
-        "warning",
-        why="the result lacks products that were computed",
-    )
+    hazard = Hazard("sum never read", "warning", "the result lacks products that were computed")
 
 
 class SumTypeMismatch(EmulatorError):
@@ -571,9 +488,9 @@ class SumTypeMismatch(EmulatorError):
     hazard = Hazard(
         "sum read in another type",
         "warning",
+        "the other half of each word does not belong to a sum",
         what="sums of 16 bits are read from tensor memory as words of 32, without .pack::16b, or other"
         " sums with it; or a tcgen05.mma adds to sums of another type than its own",
-        why="the other half of each word does not belong to a sum",
     )
 
 
@@ -584,12 +501,7 @@ class TensorMemoryError(EmulatorError):
 class TensorMemoryAllocationError(TensorMemoryError):
     """Tensor memory is allocated or freed against the rules: columns, order, warp, permit, or freed twice."""
 
-    hazard = Hazard(
-        "tensor memory allocation",
-        "error",
-        why="the hardware faults or hangs",
-        fixed=True,
-    )
+    hazard = _fatal("tensor memory allocation", "the hardware faults or hangs")
 
 
 class TensorMemoryAccessError(TensorMemoryError):
@@ -599,35 +511,25 @@ class TensorMemoryAccessError(TensorMemoryError):
 class TensorMemoryOutside(TensorMemoryAccessError):
     """An access uses columns of tensor memory that were never allocated, or that do not exist."""
 
-    hazard = Hazard(
-        "outside the allocation",
-        "error",
-        why="the hardware faults, or uses memory that belongs to something else",
-        fixed=True,
+    hazard = _fatal(
+        "outside the allocation", "the hardware faults, or uses memory that belongs to something else"
     )
 
 
 class TensorMemoryFreed(TensorMemoryAccessError):
     """An access uses columns of tensor memory that have been freed."""
 
-    hazard = Hazard(
-        "used after dealloc",
-        "error",
-        why="they may belong to another block by then",
-        fixed=True,
-    )
+    hazard = _fatal("used after dealloc", "they may belong to another block by then")
 
 
 class TensorMemoryLanesError(TensorMemoryAccessError):
     """An access to lanes of tensor memory that the warp does not reach, or where the operand cannot start."""
 
-    hazard = Hazard(
+    hazard = _fatal(
         "wrong lanes",
-        "error",
+        "the document leaves the behaviour undefined",
         what="a warp accesses lanes of tensor memory that it cannot reach, or an operand starts in a lane"
         " where it must not start",
-        why="the document leaves the behaviour undefined",
-        fixed=True,
     )
 
 
@@ -635,9 +537,7 @@ class TensorMemoryLeak(TensorMemoryError):
     """A CTA ends with tensor memory still allocated."""
 
     hazard = Hazard(
-        "tensor memory leak",
-        "error",
-        why="the document asks for the dealloc; a later block may lack the columns",
+        "tensor memory leak", "error", "the document asks for the dealloc; a later block may lack the columns"
     )
 
 
@@ -648,31 +548,19 @@ class TensorMemoryHazard(TensorMemoryError):
 class TensorMemoryWriteUnderWay(TensorMemoryHazard):
     """Tensor memory is read, written or freed before a tcgen05.mma, cp or st has written it."""
 
-    hazard = Hazard(
-        "read before written",
-        "error",
-        why="nothing orders the two: the hardware gives either value",
-    )
+    hazard = Hazard("read before written", "error", "nothing orders the two: the hardware gives either value")
 
 
 class TensorMemoryReadUnderWay(TensorMemoryHazard):
     """Tensor memory is written or freed before a tcgen05.mma has read its A there."""
 
-    hazard = Hazard(
-        "written before read",
-        "error",
-        why="nothing orders the two",
-    )
+    hazard = Hazard("written before read", "error", "nothing orders the two")
 
 
 class OverwrittenSource(EmulatorError):
     """Shared memory is written before a bulk copy, tcgen05.mma or cp has read it."""
 
-    hazard = Hazard(
-        "source overwritten",
-        "error",
-        why="nothing orders the two",
-    )
+    hazard = Hazard("source overwritten", "error", "nothing orders the two")
 
 
 class MissingProxyFence(EmulatorError):
@@ -681,9 +569,9 @@ class MissingProxyFence(EmulatorError):
     hazard = Hazard(
         "no proxy fence",
         "error",
+        "the asynchronous proxy may not see the threads' stores",
         what="a bulk copy, tcgen05.mma or cp reads shared memory that threads have written with no"
         " fence.proxy.async since",
-        why="the asynchronous proxy may not see the threads' stores",
     )
 
 
@@ -693,10 +581,10 @@ class TensorMemoryLoadUnderWay(TensorMemoryHazard):
     hazard = Hazard(
         "load under way",
         "error",
+        "only the wait orders a load before the next use of its columns",
         what="tensor memory is written or freed after a tcgen05.ld whose warp has not reached its"
         " tcgen05.wait::ld, or which has none and does not use a loaded register before it signals"
         " others",
-        why="only the wait orders a load before the next use of its columns",
     )
 
 
@@ -706,10 +594,10 @@ class LoadNotWaitedFor(TensorMemoryHazard):
     hazard = Hazard(
         "load not waited for",
         "note",
+        "the ISA orders the use after the load, and nothing else without the wait; ptxas makes the"
+        " use wait until the load is over",
         what="tensor memory is written or freed after a tcgen05.ld with no tcgen05.wait::ld, but the"
         " thread uses a loaded register before it signals others",
-        why="the ISA orders the use after the load, and nothing else without the wait; ptxas makes the"
-        " use wait until the load is over",
     )
 
 
@@ -719,10 +607,10 @@ class MissingFenceAfter(TensorMemoryHazard):
     hazard = Hazard(
         "no fence after",
         "note",
+        "the document asks for the fence; the CuTe DSL leaves it out, and ptxas keeps the instruction"
+        " after the wait",
         what="tensor memory that others have written or read is used with no"
         " tcgen05.fence::after_thread_sync since",
-        why="the document asks for the fence; the CuTe DSL leaves it out, and ptxas keeps the instruction"
-        " after the wait",
     )
 
 
@@ -732,10 +620,10 @@ class MissingFenceBefore(TensorMemoryHazard):
     hazard = Hazard(
         "no fence before",
         "note",
+        "the document asks for the fence; a warp that has waited for its loads and stores has none"
+        " left to order",
         what="a tcgen05.mma, cp or st uses tensor memory that another warp has loaded or stored, but that"
         " warp has executed no tcgen05.fence::before_thread_sync since",
-        why="the document asks for the fence; a warp that has waited for its loads and stores has none"
-        " left to order",
     )
 
 
@@ -745,7 +633,7 @@ class FreedByAnotherWarp(TensorMemoryError):
     hazard = Hazard(
         "another warp frees",
         "note",
-        why="the document has one warp perform allocation and deallocation, which can be read either way;"
+        "the document has one warp perform allocation and deallocation, which can be read either way;"
         " CUTLASS's example 77 frees in another warp",
     )
 
@@ -756,12 +644,12 @@ class UnpromisedOrder(TensorMemoryHazard):
     hazard = Hazard(
         "order not promised",
         "note",
+        "the document orders two tcgen05.mma of one accumulator, shape and kind, and a tcgen05.mma"
+        " after a tcgen05.cp; Triton's tutorial of tcgen05.cp says that the tensor core executes all"
+        " of them in the order of issue",
         what="a tcgen05.mma uses tensor memory that an earlier tcgen05.mma reads, or writes as another"
         " accumulator or in another shape, or a tcgen05.cp uses what an earlier tcgen05.mma or cp"
         " reads or writes, with no wait between them",
-        why="the document orders two tcgen05.mma of one accumulator, shape and kind, and a tcgen05.mma"
-        " after a tcgen05.cp; Triton's tutorial of tcgen05.cp says that the tensor core executes all"
-        " of them in the order of issue",
     )
 
 
@@ -771,32 +659,26 @@ class AccumulatorInFlight(EmulatorError):
     hazard = Hazard(
         "accumulator in flight",
         "error",
+        "the document leaves the behaviour undefined; ptxas adds a wait where it sees the use",
         what="a register of D of a wgmma.mma_async is used, or one of A written, before the warp has"
         " reached the wgmma.wait_group of its group",
-        why="the document leaves the behaviour undefined; ptxas adds a wait where it sees the use",
     )
 
 
 class MissingWgmmaFence(EmulatorError):
     """A wgmma.mma_async uses registers that other instructions have used, with no wgmma.fence since."""
 
-    hazard = Hazard(
-        "no wgmma fence",
-        "note",
-        why="the document asks for the fence; ptxas adds it",
-    )
+    hazard = Hazard("no wgmma fence", "note", "the document asks for the fence; ptxas adds it")
 
 
 class RegisterPoolError(EmulatorError):
     """setmaxnreg was used against its rules: in the wrong direction, or again before its whole warpgroup."""
 
-    hazard = Hazard(
+    hazard = _fatal(
         "register pool",
-        "error",
+        "the document leaves the behaviour undefined",
         what="a setmaxnreg.inc asks for fewer registers than its warp has, a setmaxnreg.dec for more, or a"
         " warp executes a second setmaxnreg before its whole warpgroup has executed the first",
-        why="the document leaves the behaviour undefined",
-        fixed=True,
     )
 
 
@@ -806,7 +688,7 @@ class SetmaxnregIgnored(EmulatorError):
     hazard = Hazard(
         "setmaxnreg ignored",
         "note",
+        "the document allows that it has no effect; ptxas leaves it out and says so only with -v",
         what="a kernel executes setmaxnreg, but neither .maxnreg nor .minnctapersm says how many registers"
         " its warps start with",
-        why="the document allows that it has no effect; ptxas leaves it out and says so only with -v",
     )
