@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 import cutecourse.emulator.instructions.families  # noqa: F401 - registers every instruction
 from cutecourse.dtypes import encode
 from cutecourse.emulator.checks import stuck
-from cutecourse.emulator.checks.block_end import OpenPhases
+from cutecourse.emulator.checks.block_end import BlockEnds
 from cutecourse.emulator.checks.multiplications import follow_multiplications
 from cutecourse.emulator.checks.provenance import provenance_of
 from cutecourse.emulator.checks.races import look_for_races
 from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
-from cutecourse.emulator.checks.unfinished_copies import UnfinishedCopies
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, parameter_offsets, size_of
 from cutecourse.emulator.core.hazards import severities
@@ -141,8 +140,7 @@ def launch(
         follow_multiplications,
         provenance_of,
         look_for_races,
-        OpenPhases,
-        UnfinishedCopies,
+        BlockEnds,
         follow_sums,
     ]
     try:

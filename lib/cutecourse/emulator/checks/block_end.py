@@ -1,4 +1,4 @@
-"""Leftovers of a block that ends: mbarriers in the middle of a phase, and loads under way."""
+"""Leftovers of a block that ends: mbarriers in the middle of a phase, and copies under way."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort
-from cutecourse.emulator.core.kinds import any_true
+from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import MulticastError
+from cutecourse.emulator.instructions.bulk.groups import BulkGroups
 from cutecourse.emulator.instructions.bulk.landing import origins_under_way
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
 from cutecourse.trace.words import number
 
-__all__ = ["OpenPhases", "unexpected", "unexpected_multicast"]
+__all__ = ["BlockEnds", "unexpected", "unexpected_multicast"]
 
 
-class OpenPhases(Observer):
-    """Looks at the mbarriers of blocks that end.
+class BlockEnds(Observer):
+    """Looks at the mbarriers of blocks that end, and at the copies that read their shared memory.
 
     Bytes that nobody expects, or that are expected and never come, are a mistake; a part of a phase's
     arrivals is left by right kernels too, and is nothing to report. Bytes of a phase that nobody has waited
@@ -30,16 +31,25 @@ class OpenPhases(Observer):
         self.cohort = cohort
 
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Report what is open. Errors: OpenPhase, MulticastError, UnfinishedLoad."""
-        barriers = self.cohort.owned(MBarriers)
-        if barriers is None:
-            return
+        """Report what is left. Errors: OpenPhase, MulticastError, UnfinishedLoad, UnfinishedCopy."""
         gone = ~self.cohort.alive(bundle.rank) & mask.any(axis=1)
         if not any_true(gone):
             return
-        for (cluster, rank, _), barrier in list(barriers.live.items()):
-            if rank == bundle.rank and gone[cluster] and barriers.holds(barrier):
-                _look(barrier)
+        barriers = self.cohort.owned(MBarriers)
+        if barriers is not None:
+            for (cluster, rank, _), barrier in list(barriers.live.items()):
+                if rank == bundle.rank and gone[cluster] and barriers.holds(barrier):
+                    _look(barrier)
+        for other in self.cohort.bundles:
+            groups = other.owned(BulkGroups) if other.rank == bundle.rank else None
+            for copy in groups.copies if groups is not None else ():
+                if gone[copy.origin.lane // WARP_SIZE] and not copy.released:
+                    report(
+                        "unfinished copy",
+                        "the block ended without waiting until this copy had read its shared memory."
+                        " Add cp.async.bulk.wait_group.read 0 (after a commit_group) at the kernel's end.",
+                        copy.origin,
+                    )
 
 
 def _look(barrier: MBarrier) -> None:
