@@ -8,6 +8,7 @@ have no others. Of a kernel without tcgen05.ld nothing is said, it multiplies fo
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -17,10 +18,10 @@ from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.memory.regions import GROUP, Region, groups
+from cutecourse.emulator.memory.regions import GROUP, Region
 from cutecourse.emulator.memory.tensor_memory import COLUMNS, LANES, TensorMemory
 
-__all__ = ["SumChecks", "Sums", "follow_sums"]
+__all__ = ["SumChecks", "follow_sums"]
 
 _TYPES = {"f32": 1, "f16": 2}
 _NAMES = {number: name for name, number in _TYPES.items()}
@@ -38,137 +39,106 @@ def follow_sums(cohort: Cohort) -> SumChecks | None:
     return None
 
 
-class SumChecks(Observer):
-    """The sums in all tensor memories of a cohort."""
-
-    def __init__(self) -> None:
-        self._of: dict[TensorMemory, Sums] = {}
-
-    def _sums(self, memory: TensorMemory) -> Sums:
-        found = self._of.get(memory)
-        if found is None:
-            found = self._of[memory] = Sums(LANES, COLUMNS)
-        return found
-
-    def tensor_summed(
-        self, memory: TensorMemory, region: Region, origin: Origin, kind: str, *, adds: bool
-    ) -> None:
-        """See `Sums.written`."""
-        self._sums(memory).written(memory, region, origin, kind, adds=adds)
-
-    def tensor_multiplied(self, memory: TensorMemory, region: Region) -> None:
-        """See `Sums.read`."""
-        self._sums(memory).read(region)
-
-    def tensor_loaded(self, memory: TensorMemory, region: Region, origin: Origin, *, packed: bool) -> None:
-        """See `Sums.loaded`."""
-        self._sums(memory).loaded(region, origin, packed=packed)
-
-    def tensor_stored(self, memory: TensorMemory, region: Region) -> None:
-        """See `Sums.stored`."""
-        self._sums(memory).stored(region)
-
-    def tensor_freed(self, memory: TensorMemory, start: int, columns: int, origin: Origin) -> None:
-        """See `Sums.freed`."""
-        self._sums(memory).freed(memory, start, columns, origin)
-
-
-class Sums:
+class _Sums:
     """The sums of one CTA's tensor memory that nobody has read, and the types of all."""
 
-    def __init__(self, lanes: int, columns: int) -> None:
-        shape = (lanes // GROUP, columns)
+    def __init__(self) -> None:
+        shape = (LANES // GROUP, COLUMNS)
         self.unread: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
         """Which of `origins`, counted from 1, has written a cell that nobody has read; 0 for others."""
         self.type: NDArray[np.int8] = np.zeros(shape, dtype=np.int8)
         """Of the sum in a cell; 0 where there is none."""
         self.origins: list[Origin] = []
-        self._numbers: dict[int, int] = {}
-        self._types = 0
+        self.numbers: dict[int, int] = {}
+        """The number of each instruction's origin, by the identity of its site."""
+        self.types = 0
         """All types of sums so far, as bits."""
-        self._last: tuple[Region, str] | None = None
+        self.last: tuple[Region, str] | None = None
         """The last write, if nothing came after it: adding to it changes nothing here."""
+
+
+class SumChecks(Observer):
+    """The sums in all tensor memories of a cohort."""
+
+    def __init__(self) -> None:
+        self._of: defaultdict[TensorMemory, _Sums] = defaultdict(_Sums)
 
     # --- what happens ---------------------------------------------------------------------------------------
 
-    def written(self, memory: TensorMemory, region: Region, origin: Origin, kind: str, *, adds: bool) -> None:
-        """A tcgen05.mma writes sums of a type, and `adds` to what is there."""
-        if adds and self._last == (region, kind):
+    def tensor_summed(
+        self, memory: TensorMemory, region: Region, origin: Origin, kind: str, *, adds: bool
+    ) -> None:
+        """See that sums that are replaced have been read, and that those that are added to have the type."""
+        sums = self._of[memory]
+        if adds and sums.last == (region, kind):
             return
-        rows, columns = groups(region), slice(region.first, region.stop)
         if not adds:
-            unread = self.unread[rows, columns]
+            unread = sums.unread[region.tracked]
             if unread.any():
-                self._overwritten(memory, region, unread, origin)
+                line = sums.origins[int(unread.max()) - 1].site.line
+                if _may_be_lost(memory, region, sums.unread):
+                    report("sum never read", partial(_anew, region, line), origin, line)
         else:
-            types = self.type[rows, columns]
+            types = sums.type[region.tracked]
             other = (types != 0) & (types != _TYPES[kind])
             if other.any():
                 held = _NAMES[int(types[other][0])]
-                problem = partial(_adds, region, kind, held)
-                report("sum read in another type", problem, origin)
-        number = self._numbers.get(id(origin.site))
+                report("sum read in another type", partial(_adds, region, kind, held), origin)
+        number = sums.numbers.get(id(origin.site))
         if number is None:
-            self.origins.append(origin)
-            number = self._numbers[id(origin.site)] = len(self.origins)
-        self.origins[number - 1] = origin
-        self.unread[rows, columns] = number
-        self.type[rows, columns] = _TYPES[kind]
-        self._last = (region, kind)
-        self._types |= _TYPES[kind]
+            sums.origins.append(origin)
+            number = sums.numbers[id(origin.site)] = len(sums.origins)
+        sums.origins[number - 1] = origin
+        sums.unread[region.tracked] = number
+        sums.type[region.tracked] = _TYPES[kind]
+        sums.last = (region, kind)
+        sums.types |= _TYPES[kind]
 
-    def read(self, region: Region) -> None:
-        """A tcgen05.mma reads A here."""
-        self.unread[groups(region), region.first : region.stop] = 0
-        self._last = None
+    def tensor_multiplied(self, memory: TensorMemory, region: Region) -> None:
+        """Note that sums are read as A."""
+        sums = self._of[memory]
+        sums.unread[region.tracked] = 0
+        sums.last = None
 
-    def loaded(self, region: Region, origin: Origin, *, packed: bool) -> None:
-        """A warp loads a region into registers of 32 bits, which are `packed` of two columns or are not."""
-        rows, columns = groups(region), slice(region.first, region.stop)
-        self.unread[rows, columns] = 0
-        self._last = None
+    def tensor_loaded(self, memory: TensorMemory, region: Region, origin: Origin, *, packed: bool) -> None:
+        """Note that sums are read, and see that registers hold sums of their type."""
+        self.tensor_multiplied(memory, region)
+        sums = self._of[memory]
         wrong = _TYPES["f32" if packed else "f16"]
-        if self._types & wrong and (self.type[rows, columns] == wrong).any():
+        if sums.types & wrong and (sums.type[region.tracked] == wrong).any():
             report("sum read in another type", partial(_loads, region, packed=packed), origin)
 
-    def stored(self, region: Region) -> None:
-        """Threads or a tcgen05.cp write something else."""
-        rows, columns = groups(region), slice(region.first, region.stop)
-        self.unread[rows, columns] = 0
-        self.type[rows, columns] = 0
-        self._last = None
+    def tensor_stored(self, memory: TensorMemory, region: Region) -> None:
+        """Note that something else than sums is there."""
+        self.tensor_multiplied(memory, region)
+        self._of[memory].type[region.tracked] = 0
 
-    def freed(self, memory: TensorMemory, start: int, columns: int, origin: Origin) -> None:
-        """Columns are freed: what was in them is gone."""
-        held = slice(start, start + columns)
-        numbers = np.unique(self.unread[:, held]).tolist() if self.unread[:, held].any() else []
+    def tensor_freed(self, memory: TensorMemory, start: int, columns: int, origin: Origin) -> None:
+        """See that sums in columns that are freed have been read."""
+        sums, held = self._of[memory], slice(start, start + columns)
+        numbers = np.unique(sums.unread[:, held]).tolist() if sums.unread[:, held].any() else []
         for number in numbers:
-            unread = (self.unread[:, held] == number).repeat(GROUP, axis=0)
-            unread &= (memory.cells[:, held] << np.uint32(1)) != 0
+            unread = (sums.unread[:, held] == number).repeat(GROUP, axis=0) & _not_zero(memory, held)
             if number and unread.any():
                 problem = partial(_freed, unread, start, origin.site.line)
-                report("sum never read", problem, self.origins[number - 1], origin.site.line)
-        self.forget(start, columns)
+                report("sum never read", problem, sums.origins[number - 1], origin.site.line)
+        sums.unread[:, held] = 0
+        sums.type[:, held] = 0
+        sums.last = None
 
-    def forget(self, start: int, columns: int) -> None:
-        """Columns are another's now."""
-        self.unread[:, start : start + columns] = 0
-        self.type[:, start : start + columns] = 0
-        self._last = None
 
-    # --- what is wrong --------------------------------------------------------------------------------------
+def _may_be_lost(memory: TensorMemory, region: Region, unread: NDArray[np.int32]) -> bool:
+    """False if all unread sums of a region are known to be zero."""
+    if any(moving.writes and moving.region.meets(region) for moving in memory.moving):
+        return True
+    columns = slice(region.first, region.stop)
+    lanes = np.repeat(unread[:, columns] != 0, GROUP, axis=0) & region.lanes[:, None]
+    return bool((lanes & _not_zero(memory, columns)).any())
 
-    def _overwritten(
-        self, memory: TensorMemory, region: Region, unread: NDArray[np.int32], origin: Origin
-    ) -> None:
-        """Report sums that are gone, unless they are known to be zero."""
-        if not any(moving.writes and moving.region.meets(region) for moving in memory.moving):
-            lanes = np.repeat(self.unread != 0, GROUP, axis=0) & region.lanes[:, None]
-            columns = slice(region.first, region.stop)
-            if not (lanes[:, columns] & ((memory.cells[:, columns] << np.uint32(1)) != 0)).any():
-                return
-        line = self.origins[int(unread.max()) - 1].site.line
-        report("sum never read", partial(_anew, region, line), origin, line)
+
+def _not_zero(memory: TensorMemory, columns: slice) -> NDArray[np.bool_]:
+    """Which cells hold another number than zero, with either sign."""
+    return (memory.cells[:, columns] << np.uint32(1)) != 0
 
 
 # --- in words -----------------------------------------------------------------------------------------------

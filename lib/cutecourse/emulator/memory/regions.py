@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["GROUP", "Region", "groups"]
+__all__ = ["GROUP", "Region"]
 
 GROUP = 16
 """Lanes are tracked in groups of this size."""
@@ -23,10 +23,13 @@ class Region:
     stop: int
     bits: int = field(init=False)
     """The lanes as bits."""
+    tracked: tuple[slice, slice] = field(init=False)
+    """The index of the region in an array that has a row for each group of lanes, and the columns."""
 
     def __post_init__(self) -> None:
         bits = int.from_bytes(np.packbits(self.lanes, bitorder="little").tobytes(), "little")
         object.__setattr__(self, "bits", bits)
+        object.__setattr__(self, "tracked", (_groups_of(bits), slice(self.first, self.stop)))
 
     def same(self, other: Region) -> bool:
         """Return whether both regions have the same cells."""
@@ -43,14 +46,9 @@ class Region:
         return f"lanes {lanes[0]}..{lanes[-1]}, columns {self.first}..{self.stop - 1}"
 
 
-def groups(region: Region) -> slice:
-    """The groups of 16 lanes that a region touches."""
-    return _groups_of(region.bits)
-
-
 @cache
 def _groups_of(bits: int) -> slice:
-    """`groups` for lanes as bits. A region has neighbouring groups, or every other one, as with M = 64."""
+    """The groups of lanes that bits stand for: neighbours, or every other one, as with M = 64."""
     found = [group for group in range(128 // GROUP) if bits >> GROUP * group & (1 << GROUP) - 1]
     step = found[1] - found[0] if len(found) > 1 else 1
     return slice(found[0], found[-1] + 1, step)

@@ -233,10 +233,7 @@ class TensorMemory:
         """Note that an asynchronous operation has read or written its region."""
         self.moving.remove(moving)
         if moving.writes:
-            if moving.pipeline:
-                self.order.completed(moving.region, moving.origin)
-            else:
-                self.order.stored(moving.region, moving.origin)
+            self.order.written(moving.region, moving.origin, pipelined=bool(moving.pipeline))
 
 
 @dataclass(eq=False)

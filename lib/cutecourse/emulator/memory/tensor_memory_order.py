@@ -14,6 +14,7 @@ Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.end_of_load import end_of_load
-from cutecourse.emulator.memory.regions import GROUP, Region, groups
+from cutecourse.emulator.memory.regions import GROUP, Region
 
 __all__ = ["Clock", "Order", "Who", "who"]
 
@@ -49,61 +50,38 @@ class Clock:
         return self.now
 
 
-@dataclass(eq=False, slots=True)
-class _Load:
-    origin: Origin
-    region: Region
-
-
 class _Times:
-    """The time, line and warp of the last write or read of each cell.
-
-    `time`, `line` and `warp` have shape (8, columns); they exist after the first access.
-    """
+    """The time, line and warp of the last write or read of each cell, each of shape (8, columns)."""
 
     def __init__(self, columns: int) -> None:
-        self._shape = (128 // GROUP, columns)
+        shape = (128 // GROUP, columns)
+        self.time: NDArray[np.int64] = np.zeros(shape, dtype=np.int64)
+        self.line: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
+        self.warp: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
         self.last = 0
         """The time of the last access."""
         self.names: dict[int, str] = {}
         """The instructions by their lines."""
 
-    def set(self, region: Region, time: int, origin: Origin, warp: Who) -> None:
-        if not self.last:
-            self.time: NDArray[np.int64] = np.zeros(self._shape, dtype=np.int64)
-            self.line: NDArray[np.int32] = np.zeros(self._shape, dtype=np.int32)
-            self.warp: NDArray[np.int32] = np.zeros(self._shape, dtype=np.int32)
-        rows, columns = groups(region), slice(region.first, region.stop)
-        self.time[rows, columns] = time
-        self.line[rows, columns] = origin.site.line
-        self.warp[rows, columns] = _number(warp)
+    def set(self, region: Region, time: int, origin: Origin) -> None:
+        self.time[region.tracked] = time
+        self.line[region.tracked] = origin.site.line
+        self.warp[region.tracked] = _number(who(origin))
         self.last = time
-        if origin.site.line not in self.names:
-            self.names[origin.site.line] = _short(origin)
+        self.names.setdefault(origin.site.line, origin.site.instruction.name)
 
     def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
         """(time, line, warp) of a region's last access, except those of warp `but`; (0, 0, 0) if none."""
-        rows, columns = groups(region), slice(region.first, region.stop)
-        times = self.time[rows, columns]
+        time, line, warp = (held[region.tracked] for held in (self.time, self.line, self.warp))
         if but is not None:
-            times = np.where(self.warp[rows, columns] == _number(but), 0, times)
-        at = int(times.argmax())
-        if not times.flat[at]:
+            time = np.where(warp == _number(but), 0, time)
+        at = int(time.argmax())
+        if not time.flat[at]:
             return 0, 0, 0
-        return (
-            int(times.flat[at]),
-            int(self.line[rows, columns].flat[at]),
-            int(self.warp[rows, columns].flat[at]),
-        )
+        return int(time.flat[at]), int(line.flat[at]), int(warp.flat[at])
 
     def forget(self, start: int, columns: int) -> None:
-        if self.last:
-            self.time[:, start : start + columns] = 0
-
-
-def _short(origin: Origin) -> str:
-    """tcgen05.ld for tcgen05.ld.sync.aligned.32x32b.x32.b32."""
-    return ".".join(origin.site.instruction.name.split(".")[:2])
+        self.time[:, start : start + columns] = 0
 
 
 def _number(warp: Who) -> int:
@@ -115,7 +93,7 @@ class Order:
 
     def __init__(self, clock: Clock, columns: int) -> None:
         self.clock = clock
-        self.loads: dict[Who, list[_Load]] = {}
+        self.loads: dict[Who, list[tuple[Origin, Region]]] = {}
         """The loads for which each warp has not waited."""
         self._completed = _Times(columns)
         self._stored = _Times(columns)
@@ -123,33 +101,30 @@ class Order:
 
     # --- what happens ---------------------------------------------------------------------------------------
 
-    def completed(self, region: Region, origin: Origin) -> None:
-        """Note that a tcgen05.mma or cp has written a region."""
-        self._completed.set(region, self.clock.tick(), origin, who(origin))
-
-    def stored(self, region: Region, origin: Origin) -> None:
-        """Note that a warp has waited for its tcgen05.st."""
-        self._stored.set(region, self.clock.tick(), origin, who(origin))
+    def written(self, region: Region, origin: Origin, *, pipelined: bool) -> None:
+        """Note that a tcgen05.mma or cp has written a region, or a tcgen05.st for which its warp waited."""
+        times = self._completed if pipelined else self._stored
+        times.set(region, self.clock.tick(), origin)
 
     def load(self, regions: list[Region], origin: Origin) -> None:
         """Note that a warp loads regions; it has not waited yet."""
         held = self.loads.setdefault(who(origin), [])
-        if len(held) >= 2 * len(regions) and held[-1].origin.site is origin.site:
+        if len(held) >= 2 * len(regions) and held[-1][0].site is origin.site:
             # A loop that never waits: keep the regions that are new.
-            regions = [r for r in regions if not any(r.same(load.region) for load in held)]
-        held.extend(_Load(origin, region) for region in regions)
+            regions = [r for r in regions if not any(r.same(loaded) for _, loaded in held)]
+        held.extend((origin, region) for region in regions)
 
     def waited_for_loads(self, warp: Who) -> None:
         """Note that a warp has executed tcgen05.wait::ld."""
-        for load in self.loads.pop(warp, ()):
-            self._loaded.set(load.region, self.clock.tick(), load.origin, warp)
+        for origin, region in self.loads.pop(warp, ()):
+            self._loaded.set(region, self.clock.tick(), origin)
 
     def forget(self, start: int, columns: int) -> None:
         """Forget the accesses to columns that are allocated or freed."""
         for times in (self._completed, self._stored, self._loaded):
             times.forget(start, columns)
         for warp, loads in list(self.loads.items()):
-            kept = [x for x in loads if x.region.stop <= start or start + columns <= x.region.first]
+            kept = [x for x in loads if x[1].stop <= start or start + columns <= x[1].first]
             if kept:
                 self.loads[warp] = kept
             else:
@@ -164,33 +139,19 @@ class Order:
                 its result before it tells others.
         """
         for warp, loads in self.loads.items():
-            for load in loads:
-                if not load.region.meets(region):
-                    continue
-                site = load.origin.site
-                problem = f"{what} uses {region}, which warp {warp[2]} loaded at line {site.line}"
-                end = end_of_load(site)
-                if end == "wait":
-                    report(
-                        "load under way",
-                        f"{problem}, but that warp has not reached its tcgen05.wait::ld. Nothing"
-                        " makes one wait for"
-                        " the other.",
-                        origin,
-                        site.line,
-                    )
-                    break
+            site = next((load.site for load, loaded in loads if loaded.meets(region)), None)
+            if site is None:
+                continue
+            problem = f"{what} uses {region}, which warp {warp[2]} loaded at line {site.line}"
+            end = end_of_load(site)
+            if end == "wait":
+                problem += ", but that warp has not reached its tcgen05.wait::ld. Nothing makes one wait for"
+                problem += " the other."
+            else:
                 problem += " with no tcgen05.wait::ld since"
-                if end == "nothing":
-                    report(
-                        "load under way",
-                        f"{problem}, and without using what it loaded. The load can still be under way.",
-                        origin,
-                        site.line,
-                    )
-                    break
-                report("load not waited for", problem, origin, site.line)
-                break
+            if end == "nothing":
+                problem += ", and without using what it loaded. The load can still be under way."
+            report("load not waited for" if end == "use" else "load under way", problem, origin, site.line)
 
     def check_fences(
         self, region: Region, what: str, origin: Origin, *, writes: bool, pipelined: bool
@@ -204,12 +165,9 @@ class Order:
         if not pipelined and self._completed.last > after:
             time, line, _ = self._completed.latest(region)
             if time > after:
-
-                def completed() -> str:
-                    how = f"the {self._completed.names[line]} of line {line} wrote"
-                    return _no_fence_after(region, what, own, how)
-
-                report("no fence after", completed, origin, line)
+                name = ".".join(self._completed.names[line].split(".")[:2])
+                how = f"the {name} of line {line} wrote"
+                report("no fence after", partial(_no_fence_after, region, what, own, how), origin, line)
         for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
             if not times.last or (times is self._loaded and not writes):
                 continue
@@ -225,7 +183,7 @@ class Order:
                 )
                 report("no fence before", problem, origin, line)
             if after < time:
-                report("no fence after", _no_fence_after(region, what, own, how), origin, line)
+                report("no fence after", partial(_no_fence_after, region, what, own, how), origin, line)
 
 
 def _no_fence_after(region: Region, what: str, own: Who, how: str) -> str:
