@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.provenance import BY_MMA, Provenance
 from cutecourse.emulator.checks.tags import NUMBER, Steps, Tags
-from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.core.kinds import CHUNK, any_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.matrix_descriptor import MatrixDescriptor, MultipliedMatrix, chunk_offsets
@@ -57,15 +57,11 @@ _READ_AS = {
 
 def check_operand(origin: Origin, matrix: MultipliedMatrix, provenance: Provenance) -> list[Found]:
     """Look at a matrix that an MMA reads, in each CTA that has a part of it."""
-    name, bits, descriptor = matrix.name, matrix.bits, matrix.descriptor
-    kind, item, k_major = matrix.kind, matrix.item, matrix.k_major
-    twice = _twice(descriptor, matrix.places.shape[1:], k_major, item)
+    name, descriptor, kind, k_major = matrix.name, matrix.descriptor, matrix.kind, matrix.k_major
+    twice = _twice(descriptor, matrix.places.shape[1:], k_major, matrix.item)
     if twice is not None:
-        report(
-            "operand read twice" if not (descriptor.stride and descriptor.leading) else "another layout",
-            partial(_read_twice, name, bits, descriptor, twice, item, k_major=k_major),
-            origin,
-        )
+        hazard = "another layout" if descriptor.stride and descriptor.leading else "operand read twice"
+        report(hazard, partial(_read_twice, matrix, twice), origin)
     found: list[Found] = []
     for chunks in matrix.places:
         tags = provenance.tag[chunks]
@@ -89,27 +85,15 @@ def check_operand(origin: Origin, matrix: MultipliedMatrix, provenance: Provenan
                     f" .{tensor_map.dtype}. The type in the instruction descriptor, or the map's, is wrong.",
                     origin,
                 )
-            if abs(tags).max() >> NUMBER:
-                wrong = _in_pieces(tags + first, provenance) if k_major else None
-            else:
-                wrong = _shuffled(tags, source, descriptor.swizzle, k_major=k_major)
-                wrong = wrong or (_in_pieces(tags + first, provenance) if k_major else None)
-            if wrong is None:
-                provenance.good[key] = Steps.of(source, tags, first, item, k_major=k_major)
-            else:
-                problem = partial(
-                    _another_layout,
-                    provenance,
-                    name,
-                    bits,
-                    descriptor,
-                    tags + first,
-                    wrong,
-                    item,
-                    k_major=k_major,
-                )
+            of_one_tensor = not abs(tags).max() >> NUMBER
+            wrong = _shuffled(tags, source, descriptor.swizzle, k_major=k_major) if of_one_tensor else None
+            if wrong is None and k_major:
+                wrong = _in_pieces(tags + first, provenance)
+            if wrong is not None:
+                problem = partial(_another_layout, source, matrix, tags + first, wrong)
                 report("another layout", problem, origin)
                 continue
+            provenance.good[key] = Steps.of(source, tags, first, matrix.item, k_major=k_major)
         found.append((first, provenance.good[key]))
     return found
 
@@ -137,22 +121,14 @@ def good_operands(
     key = (number, matrix.descriptor.swizzle, matrix.kind, k_major, relative)
     if key not in provenance.good or tags.tobytes() != relative * len(firsts):
         return None
-    for tag in firsts:
-        if tag >> NUMBER != number or _outside(provenance, tag):
-            return None
+    if any(tag >> NUMBER != number for tag in firsts) or any_true(provenance.beyond[places[:, 0, 0]]):
+        return None
     steps = provenance.good[key]
     return [(tag, steps) for tag in firsts]
 
 
 def _outside(provenance: Provenance, tag: int) -> str:
-    """Where a chunk lies behind its tensor's end, in words; nothing for one inside."""
-    found = provenance.outside.get(tag)
-    if found is None:
-        found = provenance.outside[tag] = _say_outside(provenance, tag)
-    return found
-
-
-def _say_outside(provenance: Provenance, tag: int) -> str:
+    """Where a chunk lies behind its tensor's end, in words; nothing for any other."""
     source = provenance.tags_by(tag)
     assert source is not None
     tensor_map = source.bound.map
@@ -242,46 +218,34 @@ def _layout(descriptor: MatrixDescriptor) -> str:
     )
 
 
-def _element(name: str, place: tuple[int, int], item: int, *, k_major: bool) -> str:
+def _element(matrix: MultipliedMatrix, place: tuple[int, int]) -> str:
     """A chunk of a matrix by its first element: A[m, k] or B[n, k]."""
     row, chunk = place
-    unit = CHUNK // item
-    along, k = (row, chunk * unit) if k_major else (chunk * unit, row)
-    return f"{name}[{along}, {k}]"
+    unit = CHUNK // matrix.item
+    along, k = (row, chunk * unit) if matrix.k_major else (chunk * unit, row)
+    return f"{matrix.name}[{along}, {k}]"
 
 
-def _read_twice(
-    name: str, bits: int, descriptor: MatrixDescriptor, twice: _Twice, item: int, *, k_major: bool
-) -> str:
+def _read_twice(matrix: MultipliedMatrix, twice: _Twice) -> str:
     before, again, count = twice
     return (
-        f"{name} has the same 16 bytes at {_element(name, before, item, k_major=k_major)} and at"
-        f" {_element(name, again, item, k_major=k_major)}, and the same happens {count} times. Its descriptor"
-        f" 0x{bits:016x} has {_layout(descriptor)}"
+        f"{matrix.name} has the same 16 bytes at {_element(matrix, before)} and at {_element(matrix, again)},"
+        f" and the same happens {count} times. Its descriptor 0x{matrix.bits:016x} has"
+        f" {_layout(matrix.descriptor)}"
     )
 
 
 def _another_layout(
-    provenance: Provenance,
-    name: str,
-    bits: int,
-    descriptor: MatrixDescriptor,
-    tags: NDArray[np.int64],
-    wrong: tuple[int, int],
-    item: int,
-    *,
-    k_major: bool,
+    source: Tags, matrix: MultipliedMatrix, tags: NDArray[np.int64], wrong: tuple[int, int]
 ) -> str:
-    source = provenance.tags_by(int(tags[0, 0]))
-    assert source is not None
     row, chunk = wrong
     seen = [
-        f"{_element(name, place, item, k_major=k_major)} is {source.coords(int(tags[place]))}"
+        f"{_element(matrix, place)} is {source.coords(int(tags[place]))}"
         for place in dict.fromkeys(((0, 0), (1, 0), (0, chunk), (row, 0), (row, chunk)))
     ]
     tensor_map = source.bound.map
     return (
-        f"{name} is a shuffled tile of {tensor_map.name}. By its descriptor 0x{bits:016x}"
-        f" ({_layout(descriptor)}), {', '.join(seen[:-1])}, and {seen[-1]}. The tensor map has"
+        f"{matrix.name} is a shuffled tile of {tensor_map.name}. By its descriptor 0x{matrix.bits:016x}"
+        f" ({_layout(matrix.descriptor)}), {', '.join(seen[:-1])}, and {seen[-1]}. The tensor map has"
         f" swizzle {tensor_map.swizzle} and rows of {tensor_map.pitch_bytes} bytes"
     )

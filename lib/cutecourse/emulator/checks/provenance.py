@@ -132,8 +132,6 @@ class Provenance(Observer):
     good: dict[tuple[int, str, str, bool, bytes], Steps | None] = field(default_factory=dict)
     """The steps along k in correct operands, by tensor map, swizzle of the descriptor, bytes of an element,
     K-major or not, and tags minus the first."""
-    outside: dict[int, str] = field(default_factory=dict)
-    """Of the tags of operands' first chunks, where they lie outside of the tensor, in words."""
     _sites: dict[int, _Site] = field(default_factory=dict)
     _stores: list[Origin] = field(default_factory=list)
     _store_numbers: dict[int, int] = field(default_factory=dict)
