@@ -592,7 +592,7 @@ def test_provenance__is_only_made_where_a_kernel_asks_for_it(monkeypatch):
     def refuse(*given):
         raise AssertionError
 
-    monkeypatch.setattr(Provenance, "__post_init__", refuse)
+    monkeypatch.setattr(Provenance, "__init__", refuse)
     text = (
         ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.shared .b32 x;\n"
         ".reg .b32 %r;\nmov.b32 %r, 1;\nst.shared.b32 [x], %r;\nld.shared.b32 %r, [x];\nret;\n}\n"

@@ -1,21 +1,120 @@
-"""One observer for the checks of what MMAs multiply: their matrices (`operands`) and k (`reductions`)."""
+"""What MMAs multiply: whether A and B of one sum are of the same k of their tensors.
+
+How each matrix lies is checked in emulator.checks.operands.
+
+Where both matrices of a tcgen05.mma or wgmma come from tensor copies, the tensors' coordinates say which k of
+A meets which of B. What is reported:
+
+-   within one MMA the k of A go on in another way than those of B
+-   between two of one sum A has gone on by another number of k than B, and the difference is no multiple of
+    the boxes' k: whole boxes may be skipped or come in another order, as where A is sparse
+-   A and B have tensors of equally many k, and a sum has different k of both, none of them twice: who splits
+    numbers into parts has each part several times
+-   a sum has the same product twice; of matrices that no tensor copy has brought, where lanes of a warp issue
+    the same tcgen05.mma at once
+-   of a box of A some k meet A's own tensor as B and some another tensor, and each k comes once
+
+A sum begins with an MMA that does not add to D. That of a wgmma is in registers: where threads write one, as
+zeros or as another loop's sum, it is forgotten, and another begins. Where other coordinates move as well, as
+in a convolution, or those of another tensor follow, steps are not compared.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.operands import Found, check_operand, good_operands
 from cutecourse.emulator.checks.provenance import BY_MMA, Provenance, provenance_of
-from cutecourse.emulator.checks.reductions import Reductions
+from cutecourse.emulator.checks.tags import NUMBER, Steps
 from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.matrix_descriptor import MultipliedMatrix
 
 __all__ = ["Multiplications", "follow_multiplications"]
+
+
+@dataclass(eq=False, slots=True)
+class _Pair:
+    """The first chunks of A and B of one MMA, and their k."""
+
+    origin: Origin
+    tag_a: int
+    tag_b: int
+    a: Steps
+    b: Steps
+    k_a: int
+    k_b: int
+
+    @property
+    def own(self) -> bool:
+        """True if A and B come from the same tensor."""
+        return self.tag_a >> NUMBER == self.tag_b >> NUMBER
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """The box of A: where it lies beside k, and its number along k."""
+        return self.a.others(self.tag_a), self.k_a // self.a.box
+
+
+@dataclass(eq=False, slots=True)
+class _Sum:
+    """The products that have been added to one accumulator."""
+
+    pairs: list[_Pair] = field(default_factory=list)
+    _firsts: dict[tuple[int, int], _Pair] = field(default_factory=dict)
+    _told: bool = False
+    _asked: tuple[Hashable, ...] = ()
+
+    def add(self, pair: _Pair) -> None:
+        """One more product; see whether A and B have gone on alike."""
+        self.pairs.append(pair)
+        key = (pair.a.others(pair.tag_a), pair.b.others(pair.tag_b))
+        first = self._firsts.setdefault(key, pair)
+        apart = (pair.k_a - first.k_a) - (pair.k_b - first.k_b)
+        if apart and apart % math.gcd(pair.a.box, pair.b.box):
+            self._told = True
+            report("another k", partial(_apart, pair, first), pair.origin, first.origin.site.line)
+
+    def add_unknown(self, origin: Origin, operands: Hashable) -> None:
+        """One more product of matrices whose k nobody knows; see whether lanes of a warp add it together."""
+        # Who issues it again does so later.
+        asked = (id(origin.site), origin.bundle.machine.issued, operands)
+        if asked == self._asked:
+            report("another k", _TOGETHER, origin)
+        self._asked = asked
+
+    def close(self) -> None:
+        """The sum is complete."""
+        pairs = self.pairs
+        if self._told or len(pairs) < 2:
+            return
+        seen: dict[tuple[int, int], _Pair] = {}
+        for pair in pairs:
+            before = seen.setdefault((pair.tag_a, pair.tag_b), pair)
+            if before is not pair:
+                report("another k", partial(_again, pair), pair.origin, before.origin.site.line)
+                return
+        for tags in ({pair.tag_a for pair in pairs}, {pair.tag_b for pair in pairs}):
+            if len(tags) < len(pairs):
+                return
+        for pair in pairs:
+            if pair.k_a != pair.k_b and pair.a.extent == pair.b.extent:
+                report("another k", partial(_different, pair), pair.origin)
+                return
+        own = {pair.box: pair for pair in pairs if pair.own}
+        for pair in pairs if own else ():
+            if not pair.own and pair.box in own:
+                wrong = own[pair.box]
+                report("another k", partial(_own, wrong, pair), wrong.origin, pair.origin.site.line)
+                return
 
 
 def follow_multiplications(cohort: Cohort) -> Multiplications | None:
@@ -25,12 +124,14 @@ def follow_multiplications(cohort: Cohort) -> Multiplications | None:
 
 
 class Multiplications(Observer):
-    """The findings about the matrices that MMAs of a cohort read, until they are multiplied."""
+    """What the MMAs of a cohort read and add up."""
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
-        self._reductions = Reductions()
         self._seen: dict[MultipliedMatrix, list[Found]] = {}
+        """The findings about matrices until they are multiplied, one for each CTA that has a part of it."""
+        self._sums: dict[tuple[int, ...], _Sum] = {}
+        """By their accumulators."""
 
     def matrices_coming(self, coming: list[tuple[list[MultipliedMatrix], NDArray[np.int64]]]) -> None:
         """Look at equal matrices all at once, where nothing is wrong with any of them."""
@@ -63,11 +164,90 @@ class Multiplications(Observer):
         alone: Hashable,
     ) -> None:
         """Look at the k of A and B, which are both read."""
-        seen_a = [] if a is None else self._seen.pop(a)
-        self._reductions.add(
-            origin, seen_a, self._seen.pop(b), accumulator, adds=adds, written=written, alone=alone
-        )
+        seen_a, seen_b = [] if a is None else self._seen.pop(a), self._seen.pop(b)
+        if written:
+            self._sums.pop(accumulator, None)
+        found = self._sums.get(accumulator)
+        if found is None or not adds:
+            if found is not None:
+                found.close()
+            found = self._sums[accumulator] = _Sum()
+        if not seen_a or not seen_b:
+            if alone is not None:
+                found.add_unknown(origin, alone)
+            return
+        (tag_a, of_a), (tag_b, of_b) = seen_a[0], seen_b[0]
+        if of_a is None or of_b is None:
+            return
+        if of_a.relative != of_b.relative:
+            # One whose k are not neighbours, while the other's are, is read by a wrong stride.
+            strided = of_a.consecutive != of_b.consecutive
+            report("another layout" if strided else "another k", partial(_within, of_a, of_b), origin)
+            return
+        pair = _Pair(origin, tag_a, tag_b, of_a, of_b, of_a.k(tag_a), of_b.k(tag_b))
+        for name, matrix, first in (("A", seen_a, pair.k_a), ("B", seen_b, pair.k_b)):
+            for tag, steps in matrix[1:]:
+                if steps is not None and ((k := steps.k(tag)) - first) % steps.box:
+                    report("another k", partial(_halves, name, first, k), origin)
+                    return
+        found.add(pair)
 
     def cohort_ended(self, cohort: Cohort) -> None:
         """The sums that are open are complete."""
-        self._reductions.close()
+        for found in self._sums.values():
+            found.close()
+
+
+# --- in words -----------------------------------------------------------------------------------------------
+
+_TOGETHER = (
+    "another lane of the warp issues the same tcgen05.mma, so this sum holds its product once for each lane."
+    " Is one thread elected?"
+)
+
+
+def _ks(steps: Steps, first: int) -> str:
+    last = first + len(steps.relative) - 1
+    return f"k = {first}..{last} of {steps.source.bound.map.name}"
+
+
+def _both(pair: _Pair) -> str:
+    return f"A is {_ks(pair.a, pair.k_a)}, and B is {_ks(pair.b, pair.k_b)}"
+
+
+def _apart(pair: _Pair, first: _Pair) -> str:
+    return (
+        f"{_both(pair)}, in one sum with {_ks(first.a, first.k_a)} and {_ks(first.b, first.k_b)} (line"
+        f" {first.origin.site.line})."
+        f" A has moved by {pair.k_a - first.k_a} and B by {pair.k_b - first.k_b}. Do both"
+        " descriptors start at the same k?"
+    )
+
+
+def _again(pair: _Pair) -> str:
+    return f"{_both(pair)}, but this sum has that product already. Is a stage multiplied twice?"
+
+
+def _different(pair: _Pair) -> str:
+    return (
+        f"{_both(pair)}, but both tensors have the same {pair.a.extent} k. Do both copies use the same"
+        " coordinate along k?"
+    )
+
+
+def _own(pair: _Pair, other: _Pair) -> str:
+    return (
+        f"{_both(pair)}, which is A's own tensor, in one sum with {_ks(other.a, other.k_a)} and"
+        f" {_ks(other.b, other.k_b)} (line {other.origin.site.line}). Is that A's descriptor in B's place?"
+    )
+
+
+def _within(a: Steps, b: Steps) -> str:
+    def shown(steps: Steps) -> str:
+        return f"{', '.join(map(str, steps.relative))} of {steps.source.bound.map.name}"
+
+    return f"counted from the first, the k of A are {shown(a)}, but those of B are {shown(b)}"
+
+
+def _halves(name: str, first: int, second: int) -> str:
+    return f"{name} begins with k = {first} in one CTA of the pair but with k = {second} in the other"

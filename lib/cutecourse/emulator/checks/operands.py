@@ -150,7 +150,7 @@ def _shuffled(
     if not wrong.any():
         mode = source.bound.map.swizzle
         rows = tags[: len(tags) // _ATOM * _ATOM, 0].reshape(-1, _ATOM)
-        along = source.innermost(rows)
+        along = source.steps(rows, 0)
         steps = along - along[:, :1]
         wrong = (steps != (steps[:1] if mode == "none" else 0)).reshape(-1, 1)
         if swizzle in _OF_MAPS and swizzle != mode and not wrong.any():
@@ -179,10 +179,10 @@ def _in_pieces(tags: NDArray[np.int64], provenance: Provenance) -> tuple[int, in
         if source is None:
             pieces.add((0, 0))
             continue
-        piece = (source.number, source.innermost_of(tag))
+        piece = (source.number, source.coord(tag, 0))
         pieces.add(piece)
         before = firsts[place - 1] if place else 0
-        if before >> NUMBER != tag >> NUMBER or source.innermost_of(before) != piece[1]:
+        if before >> NUMBER != tag >> NUMBER or source.coord(before, 0) != piece[1]:
             continue
         if source.neighbours(before, tag, _ATOM):
             return None

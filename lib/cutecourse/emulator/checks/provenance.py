@@ -17,7 +17,7 @@ none either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
+from cutecourse.trace.words import runs
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.program import Program
@@ -56,31 +57,25 @@ _CHECKS = ("another layout", "operand read twice", "another k", "loaded and neve
 def provenance_of(cohort: Cohort) -> Provenance | None:
     """A cohort's tags and owners; None where no instruction or no hazard needs them."""
     machine = cohort.machine
-    asked = machine.program.own(_Asked)
-    if not (asked.copies or asked.matrices) or all(machine.severities[name] == "off" for name in _CHECKS):
+    asked = machine.program.own(_loads) or machine.program.own(_multiplies)
+    if not asked or all(machine.severities[name] == "off" for name in _CHECKS):
         return None
     return cohort.own(Provenance)
 
 
-class _Asked:
-    """The instructions of a program for which bytes are followed.
+def _loads(program: Program) -> bool:
+    """True if a program has bulk copies from global to shared memory."""
+    for one in program.instructions:
+        if one.opcode == "cp" and "bulk" in one.modifiers:
+            spaces = [name for name in one.modifiers if name.partition("::")[0] in {"shared", "global"}]
+            if spaces[-1:] == ["global"] and len(spaces) > 1:
+                return True
+    return False
 
-    copies    bulk copies from global to shared memory
-    matrices  tcgen05.mma or wgmma
-    """
 
-    def __init__(self, program: Program) -> None:
-        self.copies = self.matrices = False
-        for flat in program.flat.values():
-            for one in flat.instructions:
-                names = one.modifiers
-                if one.opcode == "cp" and "bulk" in names:
-                    spaces = [name for name in names if name.partition("::")[0] in {"shared", "global"}]
-                    self.copies |= spaces[-1:] == ["global"] and len(spaces) > 1
-                elif one.opcode == "wgmma":
-                    self.matrices |= names[:1] == ("mma_async",)
-                elif one.opcode == "tcgen05":
-                    self.matrices |= names[:1] == ("mma",)
+def _multiplies(program: Program) -> bool:
+    """True if a program has tcgen05.mma or wgmma."""
+    return any(one.name.startswith(("tcgen05.mma.", "wgmma.mma_async.")) for one in program.instructions)
 
 
 @dataclass(eq=False, slots=True)
@@ -91,7 +86,6 @@ class Load:
     offset: int
     """Where it begins in each block's shared memory, in bytes."""
     n_bytes: int
-    tags: Tags | None
     bound: BoundTensorMap | None = None
     coords: tuple[int, ...] = ()
 
@@ -117,33 +111,27 @@ class _Site:
     origin: Origin | None = None
 
 
-@dataclass(eq=False)
 class Provenance(Observer):
     """The tags and owners of a cohort's shared memory."""
 
-    cohort: Cohort
-    stores_count: bool = field(init=False)
-    """True if the tiles that threads store are checked, because the kernel has tcgen05.mma or wgmma."""
-    tag: NDArray[np.int64] = field(init=False)
-    owner: NDArray[np.int32] = field(init=False)
-    beyond: NDArray[np.bool_] = field(init=False)
-    """Chunks of boxes that hold nothing of their tensor."""
-    loads: list[Load] = field(default_factory=list)
-    good: dict[tuple[int, str, str, bool, bytes], Steps | None] = field(default_factory=dict)
-    """The steps along k in correct operands, by tensor map, swizzle of the descriptor, bytes of an element,
-    K-major or not, and tags minus the first."""
-    _sites: dict[int, _Site] = field(default_factory=dict)
-    _stores: list[Origin] = field(default_factory=list)
-    _store_numbers: dict[int, int] = field(default_factory=dict)
-    _tags: dict[int, Tags | None] = field(default_factory=dict)
-    _by_number: list[Tags] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        n_chunks = self.cohort.shared.size // CHUNK
-        self.tag = np.zeros(n_chunks, dtype=np.int64)
-        self.owner = np.zeros(n_chunks, dtype=np.int32)
-        self.beyond = np.zeros(n_chunks, dtype=np.bool_)
-        self.stores_count = self.cohort.machine.program.own(_Asked).matrices
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+        self.stores_count = cohort.machine.program.own(_multiplies)
+        """True if the tiles that threads store are checked, because the kernel has tcgen05.mma or wgmma."""
+        n_chunks = cohort.shared.size // CHUNK
+        self.tag: NDArray[np.int64] = np.zeros(n_chunks, dtype=np.int64)
+        self.owner: NDArray[np.int32] = np.zeros(n_chunks, dtype=np.int32)
+        self.beyond: NDArray[np.bool_] = np.zeros(n_chunks, dtype=np.bool_)
+        """Chunks of boxes that hold nothing of their tensor."""
+        self.loads: list[Load] = []
+        self.good: dict[tuple[int, str, str, bool, bytes], Steps | None] = {}
+        """The steps along k in correct operands, by tensor map, swizzle of the descriptor, type of an
+        element, K-major or not, and tags minus the first."""
+        self._sites: dict[int, _Site] = {}
+        self._stores: list[Origin] = []
+        self._store_numbers: dict[int, int] = {}
+        self._tags: dict[int, Tags | None] = {}
+        self._by_number: list[Tags] = []
 
     # --- what is written ------------------------------------------------------------------------------------
 
@@ -157,7 +145,7 @@ class Provenance(Observer):
         elif copy.n_bytes:
             assert copy.to is not None
             inside = False if copy.operation == "reduce" else None
-            load = Load(copy.origin, copy.to.places[0].offset, copy.n_bytes, None)
+            load = Load(copy.origin, copy.to.places[0].offset, copy.n_bytes)
             self._land(load, slice(0, copy.n_bytes // CHUNK), 0, inside, copy.to.firsts)
 
     def _box(self, copy: Copy, box: Box) -> None:
@@ -166,7 +154,7 @@ class Provenance(Observer):
         bound, offset = box.bound, copy.to.places[0].offset
         tags = self._tags_of(bound)
         first = None if tags is None else tags.first(box.coords)
-        load = Load(copy.origin, offset, bound.map.box_bytes, tags, bound, box.coords)
+        load = Load(copy.origin, offset, bound.map.box_bytes, bound, box.coords)
         inner = _chunks_inside(bound, box.inside)
         chunks: Chunks = bound.covered(offset)
         in_place = inner is None and isinstance(chunks, slice)
@@ -355,13 +343,8 @@ def ranges(numbers: Sequence[int], unit: int = 1) -> str:
     >>> ranges([0, 1, 2, 5], 8)
     '0..23, 40..47'
     """
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number * unit:
-            parts[-1][1] += unit
-        else:
-            parts.append([number * unit, (number + 1) * unit])
-    shown = [f"{low}..{high - 1}" if high - low > 1 else f"{low}" for low, high in parts]
+    found = [(first * unit, (last + 1) * unit - 1) for first, last in runs(numbers)]
+    shown = [f"{low}..{high}" if high > low else f"{low}" for low, high in found]
     return ", ".join(shown[:_MOST_RANGES] + ["..."] * (len(shown) > _MOST_RANGES))
 
 

@@ -33,31 +33,23 @@ class Plan:
         self.unit = CHUNK
         self.by_threads = self.elsewhere = self.asynchronous = False
         last_line = 0
-        for flat in program.flat.values():
-            for one in flat.instructions:
-                last_line = max(last_line, one.line)
-                if _is_asynchronous(one):
-                    self.asynchronous = True
-                    continue
-                n_bytes = _by_thread(one)
-                if n_bytes is not None:
-                    self.by_threads = True
-                    self.unit = min(self.unit, n_bytes)
-                    if not {"shared", "shared::cta"} & set(one.modifiers):
-                        self.elsewhere = True
+        for one in program.instructions:
+            last_line = max(last_line, one.line)
+            if _is_asynchronous(one):
+                self.asynchronous = True
+            elif (n_bytes := _by_thread(one)) is not None:
+                self.by_threads = True
+                self.unit = min(self.unit, n_bytes)
+                if not {"shared", "shared::cta"} & set(one.modifiers):
+                    self.elsewhere = True
         self.line_bits = max(last_line.bit_length(), _LEAST_LINE_BITS)
 
 
 def _is_asynchronous(one: Instruction) -> bool:
     """True if an instruction reads or writes shared memory in chunks, asynchronously to its thread."""
-    names = one.modifiers
     if one.opcode == "cp":
-        return "bulk" in names
-    if one.opcode == "wgmma":
-        return names[:1] == ("mma_async",)
-    if one.opcode == "tcgen05":
-        return bool(names) and names[0] in {"mma", "cp"}
-    return False
+        return "bulk" in one.modifiers
+    return one.name.startswith(("wgmma.mma_async.", "tcgen05.mma.", "tcgen05.cp."))
 
 
 def _by_thread(one: Instruction) -> int | None:

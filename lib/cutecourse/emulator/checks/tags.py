@@ -36,7 +36,7 @@ class Tags:
     shifts: tuple[int, ...]
     biases: tuple[int, ...]
     extents: tuple[int, ...]
-    """Of the tensor."""
+    """Of the tensor, in the coordinates' steps."""
     relative: NDArray[np.int64]
     """From the box's first chunk, outermost dimension first."""
     _in_place: dict[int, NDArray[np.int64]] = field(default_factory=dict)
@@ -88,10 +88,6 @@ class Tags:
             found[chunks - chunks.min()] = self.relative
         return found
 
-    def innermost(self, tags: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The innermost coordinate, in chunks, of differences of tags."""
-        return _signed(tags, self._width(0))
-
     def steps(self, tags: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
         """One coordinate of differences of tags, the innermost in chunks."""
         return _signed(tags >> self.shifts[axis], self._width(axis)) + (
@@ -115,18 +111,10 @@ class Tags:
         """Bytes of global memory from one step of a coordinate to the next."""
         return self.bound.map.strides[axis - 1] if axis else CHUNK
 
-    def extent(self, axis: int) -> int:
-        """The tensor's extent along a coordinate, in its steps."""
-        return self.extents[axis]
-
     def neighbours(self, before: int, tag: int, rows: int) -> bool:
         """True if a chunk is `rows` rows after another along one of the outer coordinates."""
         steps = zip(self.shifts[1:], self.bound.map.element_strides[1:], strict=True)
         return any(tag - before == rows * step << shift for shift, step in steps)
-
-    def innermost_of(self, tag: int) -> int:
-        """The innermost coordinate of a chunk, in chunks."""
-        return self.coord(tag, 0)
 
     def _width(self, axis: int) -> int:
         return (*self.shifts[1:], NUMBER)[axis] - self.shifts[axis]
@@ -195,7 +183,7 @@ class Steps:
     @property
     def extent(self) -> int:
         """The tensor's k."""
-        return self.source.extent(self.axis) * self.per_step
+        return self.source.extents[self.axis] * self.per_step
 
     @property
     def box(self) -> int:

@@ -33,10 +33,8 @@ def follow_sums(cohort: Cohort) -> SumChecks | None:
     machine = cohort.machine
     if all(machine.severities[name] == "off" for name in _CHECKS):
         return None
-    every = (one for flat in machine.program.flat.values() for one in flat.instructions)
-    if any(one.opcode == "tcgen05" and one.modifiers[:1] == ("ld",) for one in every):
-        return SumChecks()
-    return None
+    reads = any(one.name.startswith("tcgen05.ld.") for one in machine.program.instructions)
+    return SumChecks() if reads else None
 
 
 class _Sums:

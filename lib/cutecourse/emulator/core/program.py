@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,6 +113,11 @@ class Program(Owner):
         self.shared_bytes = self.placement.shared_bytes
         self.local_bytes = self.placement.local_bytes
         self.local_stride = self.placement.local_stride
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """Every instruction of the entry and of the device functions that it may call."""
+        return (one for flat in self.flat.values() for one in flat.instructions)
 
     def with_shared_names(self, names: Mapping[str, tuple[int, int]]) -> Program:
         """The same program, with names for ranges of shared memory. Errors: LaunchError."""

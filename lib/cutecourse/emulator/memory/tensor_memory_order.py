@@ -23,6 +23,7 @@ from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.end_of_load import end_of_load
 from cutecourse.emulator.memory.regions import GROUP, Region
+from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["Clock", "Order", "Who", "who"]
 
@@ -60,15 +61,15 @@ class _Times:
         self.warp: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
         self.last = 0
         """The time of the last access."""
-        self.names: dict[int, str] = {}
-        """The instructions by their lines."""
+        self.instructions: dict[int, Instruction] = {}
+        """By their lines."""
 
     def set(self, region: Region, time: int, origin: Origin) -> None:
         self.time[region.tracked] = time
         self.line[region.tracked] = origin.site.line
         self.warp[region.tracked] = _number(who(origin))
         self.last = time
-        self.names.setdefault(origin.site.line, origin.site.instruction.name)
+        self.instructions.setdefault(origin.site.line, origin.site.instruction)
 
     def latest(self, region: Region, *, but: Who | None = None) -> tuple[int, int, int]:
         """(time, line, warp) of a region's last access, except those of warp `but`; (0, 0, 0) if none."""
@@ -165,8 +166,8 @@ class Order:
         if not pipelined and self._completed.last > after:
             time, line, _ = self._completed.latest(region)
             if time > after:
-                name = ".".join(self._completed.names[line].split(".")[:2])
-                how = f"the {name} of line {line} wrote"
+                done = self._completed.instructions[line]
+                how = f"the {done.opcode}.{done.modifiers[0]} of line {line} wrote"
                 report("no fence after", partial(_no_fence_after, region, what, own, how), origin, line)
         for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
             if not times.last or (times is self._loaded and not writes):

@@ -33,10 +33,9 @@ def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = Fals
     Nobody knows what will write it, so this names the kernel's instructions that write shared memory.
     """
     lines: dict[str, list[int]] = {"copy": [], "cp.async": [], "store": []}
-    for flat in origin.site.program.flat.values():
-        for one in flat.instructions:
-            if (what := _writes_shared(one)) is not None and one is not origin.site.instruction:
-                lines[what].append(one.line)
+    for one in origin.site.program.instructions:
+        if (what := _writes_shared(one)) is not None and one is not origin.site.instruction:
+            lines[what].append(one.line)
     fence = "put fence.proxy.async after it, and then" if asynchronous else "put"
     advice = {
         "copy": f"wait for its mbarrier, which must expect all its bytes, before {reader}",
