@@ -7,6 +7,7 @@ allocation, misaligned addresses, and reads of shared or local memory that nobod
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -50,26 +51,19 @@ _NONE = _number(0)
 _IN_PARAM = _number(PARAM_WINDOW)
 
 
+@dataclass(eq=False, slots=True)
 class Part:
     """Some lanes of an access and the places of their words.
 
     `words[index]` are the words: shape of `index`, and a last axis of the vector's words if it has several.
     `lanes` are flattened lanes, or None when `index` has shape (n, 32) and covers all lanes in order.
+    `written` is the record of writes, if the access changes it.
     """
 
-    __slots__ = ("index", "lanes", "words", "written")
-
-    def __init__(
-        self,
-        words: NDArray[Any],
-        index: NDArray[np.int64],
-        lanes: NDArray[np.int64] | None,
-        written: NDArray[Any] | None = None,
-    ) -> None:
-        self.words = words
-        self.index = index
-        self.lanes = lanes
-        self.written = written
+    words: NDArray[Any]
+    index: NDArray[np.int64]
+    lanes: NDArray[np.int64] | None
+    written: NDArray[Any] | None = None
 
 
 class _Reach:
@@ -153,9 +147,7 @@ class Access:
         position[active] = np.arange(len(active))
         flat = values.reshape(len(active), *values.shape[2 if mask is None else 1 :])
         for part in parts:
-            part.words[part.index] = flat[position[part.lanes]]
-            if part.written is not None:
-                part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * self.bytes)))
+            self._put(part, flat[position[part.lanes]])
 
     def store_inside(self, bundle: Bundle, address: NDArray[Any], values: NDArray[Any]) -> bool:
         """Write words if all lie in the allocation that the access met last; else write nothing.
@@ -223,7 +215,6 @@ class Access:
         values: NDArray[Any] | None,
     ) -> Part:
         cohort = bundle.cohort
-        limit = bundle.program.shared_bytes
         base = bundle.shared_base if lanes is None else bundle.shared_base.reshape(-1)[lanes]
         offset = address
         reaches_others = False
@@ -236,10 +227,7 @@ class Access:
             if reaches_others:
                 self._check_remote(bundle, address, lanes, rank, away)
             base = base + (rank - bundle.rank) * (cohort.n * cohort.shared_stride)
-        # An unsigned offset below zero wraps to a huge number, so one comparison checks both ends.
-        bad = offset > limit - self.size if limit >= self.size else np.ones(offset.shape, dtype=np.bool_)
-        if self._low:
-            bad = bad | ((offset & self._low) != 0)
+        bad = self._outside(offset, bundle.program.shared_bytes)
         if any_true(bad):
             self._fault_shared(bundle, address, lanes, bad)
         index = (base + offset.astype(np.int64)) >> self.shift
@@ -249,7 +237,9 @@ class Access:
         if self.reads:
             seen = written[index].tobytes()
             if b"\x00" in seen:
-                self._unwritten(bundle, "shared", address, lanes, seen)
+                position, byte = divmod(seen.index(b"\x00"), self.size)
+                origin, first = self._lane(bundle, address, lanes, position)
+                self._unwritten(origin, first + byte)
         return Part(words, index, lanes, written if self.writes else None)
 
     def _check_remote(
@@ -275,11 +265,15 @@ class Access:
                 if ended.any():
                     self._fault_shared(bundle, address, lanes, ended)
 
+    def _outside(self, offset: NDArray[Any], limit: int) -> NDArray[np.bool_]:
+        """Which offsets are misaligned or do not fit into a space of `limit` bytes."""
+        # An unsigned offset below zero wraps to a huge number, so one comparison checks both ends.
+        bad = offset > limit - self.size if limit >= self.size else np.ones(offset.shape, dtype=np.bool_)
+        return bad | ((offset & self._low) != 0) if self._low else bad
+
     def _local(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
-        limit = bundle.program.local_bytes
         base = bundle.local_base if lanes is None else bundle.local_base.reshape(-1)[lanes]
-        bad = address > limit - self.size if limit >= self.size else np.ones(address.shape, dtype=np.bool_)
-        bad = bad | ((address & self._low) != 0)
+        bad = self._outside(address, bundle.program.local_bytes)
         if any_true(bad):
             self._fault_local(bundle, address, lanes, bad)
         index = (base + address.astype(np.int64)) >> self.shift
@@ -293,7 +287,15 @@ class Access:
             seen = written[index]
             nothing = (seen == 0) if self.count == 1 else (seen == 0).all(axis=-1)
             if any_true(nothing):
-                self._unwritten(bundle, "local", address, lanes, None, nothing)
+                origin, first = self._lane(bundle, address, lanes, int(np.argmax(nothing)))
+                report(
+                    "never written",
+                    f"read of {self.size} bytes of local memory where byte 0x{first:x} was never written."
+                    " Is a store missing before the read?",
+                    origin,
+                    address=first,
+                    allocation="local memory",
+                )
         return Part(words, index, lanes, written if self.writes else None)
 
     def _allocated(
@@ -402,100 +404,68 @@ class Access:
 
     # --- faults ---------------------------------------------------------------------------------------------
 
-    def _lane(self, lanes: NDArray[np.int64] | None, position: int) -> int:
-        return position if lanes is None else int(lanes[position])
+    def _lane(
+        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, position: int
+    ) -> tuple[Origin, int]:
+        """The thread at a position among the access's lanes, and its address."""
+        lane = position if lanes is None else int(lanes[position])
+        return Origin(self.site, bundle, lane), int(address.reshape(-1)[position])
 
-    def _raise(
-        self,
-        kind: type[EmulatorError],
-        problem: str,
-        bundle: Bundle,
-        lane: int,
-        address: int,
-        allocation: str | None,
+    def _fail(
+        self, kind: type[EmulatorError], origin: Origin, address: int, name: str | None, problem: str
     ) -> NoReturn:
-        raise self.site.error(kind, problem, bundle, lane, address=address, allocation=allocation)
-
-    def _verb(self) -> str:
-        return "read" if not self.writes else "write" if not self.reads else "update"
-
-    def _misaligned(self, bundle: Bundle, lane: int, address: int, name: str | None) -> NoReturn:
-        self._raise(
-            AlignmentError,
-            f"{self._verb()} of {self.size} bytes at 0x{address:x}, which is not a multiple of {self.size}"
-            + (f" (in {name})" if name else ""),
-            bundle,
-            lane,
-            address,
-            name,
+        """Refuse a thread's address, which lies in or near the variable or allocation `name`."""
+        verb = (
+            "read" if not self.writes else "update" if self.reads and kind is not ReadOnlyError else "write"
         )
+        start = f"{verb} of {self.size} bytes at 0x{address:x}"
+        raise origin.error(kind, start + problem, address=address, allocation=name)
+
+    def _misaligned(self, origin: Origin, address: int, name: str | None) -> NoReturn:
+        where = f" (in {name})" if name else ""
+        self._fail(AlignmentError, origin, address, name, f", which is not a multiple of {self.size}{where}")
 
     def _fault(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> NoReturn:
         """Raise the error of the first lane whose address is wrong."""
         memory = bundle.machine.memory
-        flat = [int(a) for a in address.reshape(-1)]
-        for position, one in enumerate(flat):
-            lane = self._lane(lanes, position)
+        for position in range(address.size):
+            origin, one = self._lane(bundle, address, lanes, position)
             inside = memory.find(one)
             if inside is not None and one + self.size <= inside.end:
                 if self.writes and not inside.writable:
-                    self._raise(
-                        ReadOnlyError,
-                        f"write of {self.size} bytes at 0x{one:x} in {inside.name}, which is in"
-                        f" {inside.space}"
-                        " memory and read-only",
-                        bundle,
-                        lane,
-                        one,
-                        inside.name,
-                    )
+                    problem = f" in {inside.name}, which is in {inside.space} memory and read-only"
+                    self._fail(ReadOnlyError, origin, one, inside.name, problem)
                 if one % self.size:
-                    self._misaligned(bundle, lane, one, inside.name)
+                    self._misaligned(origin, one, inside.name)
                 continue
             name = None
             where = "no allocation is near"
             if inside is not None:
                 name = inside.name
                 where = f"it starts inside {name} and ends {one + self.size - inside.end} bytes past its end"
-            else:
-                near = memory.nearest(one)
-                if near is not None:
-                    allocation, distance = near
-                    name = allocation.name
-                    side = (
-                        f"{distance} bytes past the end"
-                        if distance >= 0
-                        else f"{-distance} bytes before the start"
-                    )
-                    where = f"{side} of the nearest allocation, {name} ({allocation.nbytes} bytes)"
+            elif (near := memory.nearest(one)) is not None:
+                allocation, past = near
+                name = allocation.name
+                side = f"{past} bytes past the end" if past >= 0 else f"{-past} bytes before the start"
+                where = f"{side} of the nearest allocation, {name} ({allocation.nbytes} bytes)"
             if one == 0:
                 where = "a null pointer"
-            self._raise(
-                AddressError,
-                f"{self._verb()} of {self.size} bytes at 0x{one:x} in {self.space} memory: {where}",
-                bundle,
-                lane,
-                one,
-                name,
-            )
+            self._fail(AddressError, origin, one, name, f" in {self.space} memory: {where}")
         raise AssertionError("a fault without a faulty lane")
 
     def _fault_shared(
         self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, bad: NDArray[np.bool_]
     ) -> NoReturn:
-        position = int(np.flatnonzero(bad.reshape(-1))[0])
-        lane = self._lane(lanes, position)
-        one = int(address.reshape(-1)[position])
-        size = bundle.cohort.size
+        origin, one = self._lane(bundle, address, lanes, int(np.argmax(bad)))
+        size, limit = bundle.cohort.size, bundle.program.shared_bytes
         offset, rank = (one & _RANK_MASK, one >> RANK_SHIFT) if size > 1 else (one, 0)
-        limit = bundle.program.shared_bytes
         name = bundle.program.shared_name(offset)
         kind = AddressError
         if rank >= size:
             problem = f"the address names block {rank} of a cluster of {size}"
         elif rank != bundle.rank and self.space == "shared":
             problem = f"the address lies in block {rank} of the cluster: use .shared::cluster to reach it"
-        elif rank != bundle.rank and not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
+        elif rank != bundle.rank and not bundle.cohort.alive(rank)[origin.lane // WARP_SIZE]:
             kind = ExitedCTAError
             problem = (
                 f"block {rank} of the cluster has ended: it must wait at the cluster's barrier until no block"
@@ -504,82 +474,42 @@ class Access:
         elif offset + self.size > limit:
             problem = f"{offset + self.size - limit} bytes past the end of the block's {limit} bytes"
         else:
-            self._misaligned(bundle, lane, one, name)
-        self._raise(
-            kind,
-            f"{self._verb()} of {self.size} bytes at 0x{one:x} in shared memory: {problem}"
-            + (f"; the nearest variable is {name}" if name else ""),
-            bundle,
-            lane,
-            one,
-            name,
-        )
+            self._misaligned(origin, one, name)
+        near = f"; the nearest variable is {name}" if name else ""
+        self._fail(kind, origin, one, name, f" in shared memory: {problem}{near}")
 
     def _fault_local(
         self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, bad: NDArray[np.bool_]
     ) -> NoReturn:
-        position = int(np.flatnonzero(bad.reshape(-1))[0])
-        lane = self._lane(lanes, position)
-        one = int(address.reshape(-1)[position])
+        origin, one = self._lane(bundle, address, lanes, int(np.argmax(bad)))
         limit = bundle.program.local_bytes
-        if one + self.size <= limit:
-            self._misaligned(bundle, lane, one, "local memory")
-        self._raise(
-            AddressError,
-            f"{self._verb()} of {self.size} bytes at 0x{one:x} in local memory:"
-            f" {one + self.size - limit} bytes past the end of the thread's {limit} bytes",
-            bundle,
-            lane,
-            one,
-            "local memory",
-        )
+        past = one + self.size - limit
+        if past <= 0:
+            self._misaligned(origin, one, "local memory")
+        problem = f" in local memory: {past} bytes past the end of the thread's {limit} bytes"
+        self._fail(AddressError, origin, one, "local memory", problem)
 
-    def _unwritten(
-        self,
-        bundle: Bundle,
-        space: str,
-        address: NDArray[Any],
-        lanes: NDArray[np.int64] | None,
-        seen: bytes | None,
-        nothing: NDArray[np.bool_] | None = None,
-    ) -> None:
+    def _unwritten(self, origin: Origin, address: int) -> None:
         """Report an uninitialized read; if the launch goes on, the access returns the bytes in memory."""
-        if nothing is not None:
-            position = int(np.flatnonzero(nothing.reshape(-1))[0])
-            byte = 0
-        else:
-            first = (seen or b"").index(b"\x00")
-            position, byte = divmod(first, self.size)
-        lane = self._lane(lanes, position)
-        one = int(address.reshape(-1)[position]) + byte
-        name = bundle.program.shared_name(one & _RANK_MASK) if space == "shared" else "local memory"
-        barrier = self._object_at(bundle, lane, one) if space == "shared" else None
+        bundle, lane = origin.bundle, origin.lane
+        name = bundle.program.shared_name(address & _RANK_MASK)
+        barrier = self._object_at(bundle, lane, address)
         if barrier is not None:
-            self._raise(
+            raise origin.error(
                 NoBarrierError,
-                f"read of {self.size} bytes of shared memory at 0x{one:x}, where {barrier} is: only mbarrier"
-                " instructions may read it",
-                bundle,
-                lane,
-                one,
-                name,
+                f"read of {self.size} bytes of shared memory at 0x{address:x}, where {barrier} is: only"
+                " mbarrier instructions may read it",
+                address=address,
+                allocation=name,
             )
-        origin = Origin(self.site, bundle, lane)
+        reason = bundle.cohort.own(Unwritten).reason(bundle, lane, address)
         report(
             "never written",
-            f"read of {self.size} bytes of {space} memory where byte 0x{one:x}"
-            + (f" (in {name})" if name and space == "shared" else "")
-            + " was never written. "
-            + (
-                (
-                    bundle.cohort.own(Unwritten).reason(bundle, lane, one)
-                    or describe_unwritten(origin, "the read")
-                )
-                if space == "shared"
-                else "Is a store missing before the read?"
-            ),
+            f"read of {self.size} bytes of shared memory where byte 0x{address:x}"
+            + (f" (in {name})" if name else "")
+            + f" was never written. {reason or describe_unwritten(origin, 'the read')}",
             origin,
-            address=one,
+            address=address,
             allocation=name,
         )
 

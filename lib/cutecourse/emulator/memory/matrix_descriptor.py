@@ -31,8 +31,10 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.memory.swizzle import SPANS, swizzled
+
 __all__ = [
-    "CHUNK",
     "FieldError",
     "InstructionDescriptor",
     "MatrixDescriptor",
@@ -45,15 +47,10 @@ __all__ = [
     "shared_matrix",
 ]
 
-CHUNK = 16
 _ATOM = 8
 """Rows of a core matrix."""
 _WIDE_ATOMS = "128B with 32B atoms"
 _SWIZZLES = {0: "none", 1: _WIDE_ATOMS, 2: "128B", 4: "64B", 6: "32B"}
-_SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128, _WIDE_ATOMS: 128}
-"""The bytes within which chunks change places."""
-_REPEAT = 1024
-"""Bytes after which every swizzle repeats."""
 
 
 class FieldError(ValueError):
@@ -124,56 +121,21 @@ def decode_matrix(bits: int) -> MatrixDescriptor:
     return MatrixDescriptor.of(bits, _SWIZZLES[mode])
 
 
-def _swizzled(address: NDArray[np.int64], swizzle: str, base: int) -> NDArray[np.int64]:
-    """The swizzled address of a byte, given its address without the swizzle."""
-    row = (address >> 7) - base
-    if swizzle == _WIDE_ATOMS:
-        return address ^ ((row & 3) << 5)
-    bits = _SPANS[swizzle] // CHUNK - 1
-    return address if bits < 0 else address ^ ((row & bits) << 4)
-
-
-@cache
-def _relative(
-    phase: int, leading: int, stride: int, swizzle: str, base: int, chunks: int, rows: int, *, k_major: bool
-) -> NDArray[np.int64]:
-    """The chunks' offsets in bytes from (start - phase), for a start that is `phase` modulo 1024."""
-    row = np.arange(rows, dtype=np.int64)[:, None]
-    chunk = np.arange(chunks, dtype=np.int64)[None, :]
-    span = _SPANS[swizzle]
-    if k_major and not span:
-        offset = row % _ATOM * CHUNK + row // _ATOM * stride + chunk * leading
-    elif k_major:
-        offset = row % _ATOM * span + row // _ATOM * stride + chunk * CHUNK
-    elif not span:
-        offset = chunk * stride + row % _ATOM * CHUNK + row // _ATOM * leading
-    else:
-        wide, atom = span // CHUNK, 4 if swizzle == _WIDE_ATOMS else _ATOM
-        offset = chunk % wide * CHUNK + chunk // wide * leading + row % atom * span + row // atom * stride
-    found = _swizzled(offset + phase, swizzle, base)
-    found.flags.writeable = False
-    return found
-
-
 def _check_layout(swizzle: str, *, k_major: bool, item: int | None) -> None:
     """Refuse a swizzle that a matrix of this majorness, and of elements of `item` bytes, cannot have."""
-    field = "swizzling mode (bits 61 to 63)"
-    wide = swizzle == _WIDE_ATOMS
-    if k_major:
-        if wide:
-            raise FieldError(
-                field, "1, 128 bytes with 32-byte atoms: the document gives it atoms for MN-major only"
-            )
-    elif item == 4 and not wide:
-        raise FieldError(
-            field,
-            f"{swizzle}: an MN-major matrix of 32-bit elements allows only 1, 128 bytes with 32-byte atoms",
+    wide, problem = swizzle == _WIDE_ATOMS, ""
+    if k_major and wide:
+        problem = "1, 128 bytes with 32-byte atoms: the document gives it atoms for MN-major only"
+    elif not k_major and item == 4 and not wide:
+        problem = (
+            f"{swizzle}: an MN-major matrix of 32-bit elements allows only 1, 128 bytes with 32-byte atoms"
         )
-    elif item == 2 and wide:
-        raise FieldError(
-            field,
-            "1, 128 bytes with 32-byte atoms: an MN-major matrix of 16-bit elements takes any mode but this",
+    elif not k_major and item == 2 and wide:
+        problem = (
+            "1, 128 bytes with 32-byte atoms: an MN-major matrix of 16-bit elements takes any mode but this"
         )
+    if problem:
+        raise FieldError("swizzling mode (bits 61 to 63)", problem)
 
 
 def chunk_offsets(
@@ -194,19 +156,24 @@ def chunk_offsets(
     >>> found[[0, 1, 8]].tolist()
     [[1024, 1040], [1168, 1152], [2048, 2064]]
     """
-    _check_layout(descriptor.swizzle, k_major=k_major, item=item)
-    phase = descriptor.start % _REPEAT
-    relative = _relative(
-        phase,
-        descriptor.leading,
-        descriptor.stride,
-        descriptor.swizzle,
-        descriptor.base,
-        chunks,
-        rows,
-        k_major=k_major,
-    )
-    return relative + (descriptor.start - phase)
+    swizzle, leading, stride = descriptor.swizzle, descriptor.leading, descriptor.stride
+    _check_layout(swizzle, k_major=k_major, item=item)
+    row = np.arange(rows, dtype=np.int64)[:, None]
+    chunk = np.arange(chunks, dtype=np.int64)[None, :]
+    span = 128 if swizzle == _WIDE_ATOMS else SPANS[swizzle]
+    if k_major and not span:
+        offset = row % _ATOM * CHUNK + row // _ATOM * stride + chunk * leading
+    elif k_major:
+        offset = row % _ATOM * span + row // _ATOM * stride + chunk * CHUNK
+    elif not span:
+        offset = chunk * stride + row % _ATOM * CHUNK + row // _ATOM * leading
+    else:
+        wide, atom = span // CHUNK, 4 if swizzle == _WIDE_ATOMS else _ATOM
+        offset = chunk % wide * CHUNK + chunk // wide * leading + row % atom * span + row // atom * stride
+    address = descriptor.start + offset
+    if swizzle == _WIDE_ATOMS:
+        return address ^ (((address >> 7) - descriptor.base & 3) << 5)
+    return swizzled(address, swizzle, descriptor.base)
 
 
 # --- the instruction --------------------------------------------------------------------------------------
@@ -258,19 +225,18 @@ def decode_instruction(bits: int, kind: str, group: int) -> InstructionDescripto
     ):
         if field_of(bits, low, high):
             raise FieldError(f"{name} of the instruction descriptor", f"must be 0 for .kind::{kind} here")
-    d = results.get(field_of(bits, 4, 5))
-    a, b = operands.get(field_of(bits, 7, 9)), operands.get(field_of(bits, 10, 12))
-    for name, low, high, found, known in (
-        ("dtype, the type of D (bits 4 to 5)", 4, 5, d, results),
-        ("atype, the type of A (bits 7 to 9)", 7, 9, a, operands),
-        ("btype, the type of B (bits 10 to 12)", 10, 12, b, operands),
+    types = []
+    for name, low, high, known in (
+        ("dtype, the type of D", 4, 5, results),
+        ("atype, the type of A", 7, 9, operands),
+        ("btype, the type of B", 10, 12, operands),
     ):
-        if found is None:
-            allowed = ", ".join(f"{code} ({type_})" for code, type_ in known.items())
-            raise FieldError(name, f"{field_of(bits, low, high)}; .kind::{kind} has {allowed}")
-    assert d is not None
-    assert a is not None
-    assert b is not None
+        code = field_of(bits, low, high)
+        if code not in known:
+            allowed = ", ".join(f"{each} ({type_})" for each, type_ in known.items())
+            raise FieldError(f"{name} (bits {low} to {high})", f"{code}; .kind::{kind} has {allowed}")
+        types.append(known[code])
+    d, a, b = types
     if d == "f16" and "bf16" in {a, b}:
         raise FieldError("dtype, the type of D (bits 4 to 5)", "0 (f16), which is for f16 operands only")
     m, n = field_of(bits, 24, 28) << 4, field_of(bits, 17, 22) << 3

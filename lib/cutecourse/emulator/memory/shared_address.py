@@ -6,7 +6,7 @@ Loads and stores of data go through emulator.memory.access, which serves all lan
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,6 @@ class SharedTargets:
         self.size = size
         self.remote_allowed = space == "shared::cluster"
         self.remote = remote or f"{site.instruction.name} works on the executing CTA's shared memory"
-        self._named = space
 
     def each(self, bundle: Bundle, mask: Mask) -> Iterator[tuple[int, int, int]]:
         """(lane, rank, offset) of each active lane in order; lanes are flattened."""
@@ -101,35 +100,25 @@ class SharedTargets:
 
     def resolve(self, bundle: Bundle, lane: int, address: int) -> tuple[int, int]:
         """The CTA's rank and the offset in its shared memory that a lane's address names."""
-        low = address
-        if self.generic:
-            if address >> WINDOW_BITS != SHARED_WINDOW >> WINDOW_BITS:
-                self._fail(
-                    AddressError, bundle, lane, address, "the generic address lies outside shared memory"
-                )
-            low = address & ((1 << WINDOW_BITS) - 1)
+        low = address & ((1 << WINDOW_BITS) - 1) if self.generic else address
         size = bundle.cohort.size
         rank, offset = (low >> RANK_SHIFT, low & _OFFSET_MASK) if size > 1 else (0, low)
-        if rank >= size:
-            self._fail(AddressError, bundle, lane, address, f"it names CTA {rank} of a cluster of {size}")
-        if offset + self.size > bundle.program.shared_bytes:
-            self._fail(
-                AddressError,
-                bundle,
-                lane,
-                address,
-                f"it lies past the end of the CTA's {bundle.program.shared_bytes} bytes of shared memory",
-            )
-        if offset % self.size:
-            self._fail(AlignmentError, bundle, lane, address, f"it is not a multiple of {self.size}")
-        if rank != bundle.rank:
-            if not self.remote_allowed:
-                self._fail(AddressError, bundle, lane, address, f"it lies in CTA {rank}: {self.remote}")
-            if not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
-                self._fail(ExitedCTAError, bundle, lane, address, f"CTA {rank} of the cluster has ended")
-        return rank, offset
-
-    def _fail(self, kind: type[EmulatorError], bundle: Bundle, lane: int, address: int, why: str) -> NoReturn:
-        raise self.site.error(
-            kind, f"{self.site.instruction.name} at 0x{address:x}: {why}", bundle, lane, address=address
-        )
+        kind: type[EmulatorError] = AddressError
+        if self.generic and address >> WINDOW_BITS != SHARED_WINDOW >> WINDOW_BITS:
+            why = "the generic address lies outside shared memory"
+        elif rank >= size:
+            why = f"it names CTA {rank} of a cluster of {size}"
+        elif offset + self.size > bundle.program.shared_bytes:
+            why = f"it lies past the end of the CTA's {bundle.program.shared_bytes} bytes of shared memory"
+        elif offset % self.size:
+            kind, why = AlignmentError, f"it is not a multiple of {self.size}"
+        elif rank == bundle.rank:
+            return rank, offset
+        elif not self.remote_allowed:
+            why = f"it lies in CTA {rank}: {self.remote}"
+        elif not bundle.cohort.alive(rank)[lane // WARP_SIZE]:
+            kind, why = ExitedCTAError, f"CTA {rank} of the cluster has ended"
+        else:
+            return rank, offset
+        name = self.site.instruction.name
+        raise self.site.error(kind, f"{name} at 0x{address:x}: {why}", bundle, lane, address=address)

@@ -16,11 +16,11 @@ SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
 """The swizzle modes, and the bytes within which chunks change places."""
 
 
-def swizzled(address: NDArray[np.int64], mode: str) -> NDArray[np.int64]:
+def swizzled(address: NDArray[np.int64], mode: str, base: int = 0) -> NDArray[np.int64]:
     """The swizzled address of a byte, given its address in shared memory without the swizzle.
 
     The number of a chunk within its span is combined, by exclusive or, with the number of the 128-byte row
-    that it lies in: one bit of each for 32B, two for 64B, three for 128B.
+    that it lies in: one bit of each for 32B, two for 64B, three for 128B. Rows are counted from row `base`.
 
     >>> swizzled(np.array([0x80, 0x90, 0x3F0]), "128B").tolist() == [0x90, 0x80, 0x380]
     True
@@ -28,7 +28,7 @@ def swizzled(address: NDArray[np.int64], mode: str) -> NDArray[np.int64]:
     bits = SPANS[mode] // 16 - 1
     if bits < 0:
         return address
-    return address ^ (((address >> 7) & bits) << 4)
+    return address ^ (((address >> 7) - base & bits) << 4)
 
 
 def chunk_numbers(offset: int, rows: int, chunks: int, pitch: int, mode: str) -> NDArray[np.int64]:

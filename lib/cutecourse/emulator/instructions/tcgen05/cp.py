@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -17,7 +17,7 @@ from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemor
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
-from cutecourse.emulator.memory.matrix_descriptor import CHUNK, FieldError, chunk_offsets, decode_matrix
+from cutecourse.emulator.memory.matrix_descriptor import FieldError, chunk_offsets, decode_matrix
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.sources import TCGEN05, check_source
 from cutecourse.emulator.memory.tensor_memory import (
