@@ -19,8 +19,8 @@ Source:     Flanagan and Freund, FastTrack: Efficient and Precise Dynamic Race D
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,7 @@ _BITS = 32
 _ROOM = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(NamedTuple):
     """Something that counts its deeds: `kind` is "warp", "mbarrier", "mma", "wgmma" or "bulk".
 
     `number` is the warp in its CTA, for "wgmma" the warpgroup, or an mbarrier's offset in shared memory;
@@ -50,24 +49,22 @@ class Component:
     lane: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class BarrierClock:
     """The clocks that have come to one mbarrier, and what who waits for a phase of it learns."""
 
-    __slots__ = ("base", "clocks", "component", "done", "gathered", "heard", "made", "phase")
-
-    def __init__(self, clocks: Clocks, component: int, base: int) -> None:
-        self.clocks = clocks
-        self.component = component
-        self.base = base
-        """Phases of the objects that were at the same place before."""
-        self.phase = 0
-        self.gathered: Row | None = None
-        self.done: Row | None = None
-        """All that came before the last phase was complete."""
-        self.made = (0, 0)
-        """The component and the tag of its mbarrier.init."""
-        self.heard: set[int] = set()
-        """The warps, by their numbers in the cluster, that are known to know the barrier."""
+    clocks: Clocks
+    component: int
+    base: int
+    """Phases of the objects that were at the same place before."""
+    phase: int = 0
+    gathered: Row | None = None
+    done: Row | None = None
+    """All that came before the last phase was complete."""
+    made: tuple[int, int] = (0, 0)
+    """The component and the tag of its mbarrier.init."""
+    heard: set[int] = field(default_factory=set)
+    """The warps, by their numbers in the cluster, that are known to know the barrier."""
 
     def arrive(self, row: Row) -> None:
         """Something comes to the barrier that knows what `row` tells."""
@@ -84,14 +81,6 @@ class BarrierClock:
     def tag(self, line: int) -> int:
         """The tag of bytes that arrive in the current phase."""
         return self.clocks.tag(self.base + self.phase + 1, line)
-
-
-@dataclass(slots=True)
-class _Meeting:
-    """Clocks that have come to a barrier of warps, and those of its last completion: shape (n, entries)."""
-
-    gathered: NDArray[np.uint32]
-    done: NDArray[np.uint32]
 
 
 class Clocks:
@@ -115,14 +104,14 @@ class Clocks:
         self.components = [
             Component("warp", rank, warp) for rank in range(cohort.size) for warp in range(per_block)
         ]
-        self._numbers: dict[Component, int] = {c: i for i, c in enumerate(self.components)}
+        self.numbers: dict[Component, int] = {c: i for i, c in enumerate(self.components)}
         self.known = self._fresh(self.warps, cohort.n, self.warps + _ROOM)
         every = np.arange(self.warps)
         self.known[every, :, every] = 2 * self.step
         self._ticks = [1] * self.warps
         self.changed = [True] * self.warps
         """True for each warp whose clock has changed since a reader last cleared this flag."""
-        self._meetings: dict[Hashable, _Meeting] = {}
+        self._meetings: dict[Hashable, NDArray[np.uint32]] = {}
         self._phases: dict[tuple[int, int], BarrierClock] = {}
 
     # --- numbers --------------------------------------------------------------------------------------------
@@ -145,9 +134,9 @@ class Clocks:
     def component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
         """The number of a component, which is made when first asked for."""
         wanted = Component(kind, rank, number, lane)
-        found = self._numbers.get(wanted)
+        found = self.numbers.get(wanted)
         if found is None:
-            found = self._numbers[wanted] = len(self.components)
+            found = self.numbers[wanted] = len(self.components)
             self.components.append(wanted)
             width = self.known.shape[2]
             if found >= width:
@@ -208,22 +197,20 @@ class Clocks:
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
-    def _meeting(self, key: Hashable) -> _Meeting:
+    def _meeting(self, key: Hashable) -> NDArray[np.uint32]:
+        """Clocks that have come to a barrier of warps, and those of its last completion: (2, n, entries)."""
         found = self._meetings.get(key)
-        shape = self.known.shape[1:]
-        if found is None:
-            found = self._meetings[key] = _Meeting(self._fresh(*shape), self._fresh(*shape))
-        elif found.gathered.shape != shape:
-            for name in ("gathered", "done"):
-                wide = self._fresh(*shape)
-                old = getattr(found, name)
-                wide[:, : old.shape[1]] = old
-                setattr(found, name, wide)
+        shape = (2, *self.known.shape[1:])
+        if found is None or found.shape != shape:
+            wide = self._meetings[key] = self._fresh(*shape)
+            if found is not None:
+                wide[:, :, : found.shape[2]] = found
+            return wide
         return found
 
     def arrive(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
         """Warps of the clusters `rows` leave their clocks at a barrier."""
-        gathered = self._meeting(key).gathered
+        gathered, _ = self._meeting(key)
         own = self.known[self.number(bundle)]
         if all_true(rows):
             np.maximum(gathered, own, out=gathered)
@@ -234,17 +221,17 @@ class Clocks:
 
     def complete(self, key: Hashable, rows: NDArray[np.bool_], *, also: tuple[Hashable, ...] = ()) -> None:
         """The barriers of the clusters `rows` are complete; `also` are clocks that count as come there."""
-        meeting = self._meeting(key)
-        done = meeting.gathered[rows]
+        gathered, done = self._meeting(key)
+        known = gathered[rows]
         for other in also:
             if other in self._meetings:
-                np.maximum(done, self._meeting(other).gathered[rows], out=done)
-        meeting.done[rows] = done
-        meeting.gathered[rows] = self.step
+                np.maximum(known, self._meeting(other)[0][rows], out=known)
+        done[rows] = known
+        gathered[rows] = self.step
 
     def leave(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
         """Warps of the clusters `rows` go on from a barrier that is complete."""
-        done = self._meeting(key).done
+        _, done = self._meeting(key)
         warp = self.number(bundle)
         own = self.known[warp]
         if all_true(rows):
@@ -256,6 +243,6 @@ class Clocks:
     def pass_on(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
         """Warps take what is left at a place, and leave there what they know."""
         self.tick(bundle, rows)
-        meeting = self._meeting(key)
+        gathered, _ = self._meeting(key)
         own = self.known[self.number(bundle)]
-        own[rows] = meeting.gathered[rows] = np.maximum(own[rows], meeting.gathered[rows])
+        own[rows] = gathered[rows] = np.maximum(own[rows], gathered[rows])

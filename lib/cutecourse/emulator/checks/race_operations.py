@@ -8,24 +8,25 @@ one that knows of a tcgen05.commit, a bulk group or a wgmma group behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
-from cutecourse.emulator.checks.race_threads import Lanes, Threads, nth_chunk
+from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Component, Row
+from cutecourse.emulator.checks.race_threads import Lanes, Met, Threads, nth_chunk
 from cutecourse.emulator.checks.race_words import (
     Use,
+    access_of,
     describe_reuse,
     describe_thread,
     describe_wait,
-    place_of,
+    report_meeting,
 )
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 
 if TYPE_CHECKING:
@@ -43,43 +44,30 @@ _MIXED = -1
 _SPANS = 8192
 
 
+@dataclass(eq=False, slots=True)
 class Operation:
     """A copy into shared memory, or one or more operations that read it and end together."""
 
-    __slots__ = (
-        "component",
-        "last",
-        "left",
-        "number",
-        "readers",
-        "row",
-        "size",
-        "tag",
-        "use",
-        "used",
-        "written",
-    )
-
-    def __init__(self, number: int, use: Use, component: int, tag: int, row: Row | None = None) -> None:
-        self.number = number
-        self.use = use
-        self.component = component
-        self.tag = tag
-        """Its component's deed with which it is over; larger than any while that is not known."""
-        self.row = row
-        """The clock that a copy's issuer had; None for a reader."""
-        self.left = 0
-        """Pieces of a copy that have not come."""
-        self.size = 0
-        """The number of chunks that a copy writes."""
-        self.written = False
-        """True if threads have written to the bytes that a copy brought."""
-        self.readers: list[tuple[Operation, NDArray[np.int64]]] = []
-        """The operations that read the bytes of a copy, and their chunks."""
-        self.last: dict[int, Operation] = {}
-        """The last of them, by component."""
-        self.used: dict[int, int] = {}
-        """The first tag of each component that reads what a copy brought."""
+    number: int
+    origin: Origin
+    use: Use
+    component: int
+    tag: int
+    """Its component's deed with which it is over; larger than any while that is not known."""
+    row: Row | None = None
+    """The clock that a copy's issuer had; None for a reader."""
+    left: int = 0
+    """Pieces of a copy that have not come."""
+    size: int = 0
+    """The number of chunks that a copy writes."""
+    written: bool = False
+    """True if threads have written to the bytes that a copy brought."""
+    readers: list[tuple[Operation, NDArray[np.int64]]] = field(default_factory=list)
+    """The operations that read the bytes of a copy, and their chunks."""
+    last: dict[int, Operation] = field(default_factory=dict)
+    """The last of them, by component."""
+    used: dict[int, int] = field(default_factory=dict)
+    """The first tag of each component that reads what a copy brought."""
 
 
 class Operations:
@@ -113,21 +101,17 @@ class Operations:
         """The sectors of chunks that stay as they are, by the array's identity."""
         self._reads: dict[tuple[int, bytes], list[Operation]] = {}
         """Copies that a reader reads and that are over for its issuer, by their numbers in each sector."""
-        self._numbers: dict[tuple[str, int, int, int], int] = {}
         self._under_way: dict[Copy, list[Operation]] = {}
         """Copies of which pieces have still to land, one operation for each destination."""
         self._targets: dict[Targets, list[int]] = {}
         """The components of the mbarriers of places to which copies go."""
 
-    def _component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
-        key = (kind, rank, number, lane)
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = self.clocks.component(*key)
-        return found
-
-    def _new(self, use: Use, component: int, tag: int, row: Row | None = None) -> Operation:
-        made = Operation(len(self.every), use, component, tag, row)
+    def _new(
+        self, origin: Origin, deed: str, component: int, tag: int, phase: int | None = None
+    ) -> Operation:
+        """A copy or a reader; `phase` is that of a copy's mbarrier."""
+        use = Use(self.clocks.components[component], origin.site.line, deed, origin, phase)
+        made = Operation(len(self.every), origin, use, component, tag)
         self.every.append(made)
         if made.number >= len(self.tags):
             self.tags = np.concatenate([self.tags, np.zeros_like(self.tags)])
@@ -201,21 +185,19 @@ class Operations:
         row = clocks.row(origin.bundle, origin.lane // WARP_SIZE).copy()
         components = self._targets.get(to)
         if components is None:
-            components = [self._component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
+            components = [self.clocks.component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
             if len(self._targets) >= _SPANS:
                 self._targets.clear()
             self._targets[to] = components
         live = MBarriers.of(self.cohort).live
-        line, never = origin.site.line, clocks.never
         made: list[Operation] = []
         if pieces:
             self._under_way[asked] = made
         for place, first, key, component in zip(to.places, to.firsts, to.barriers, components, strict=True):
             barrier = live.get(key)
             phase = None if barrier is None else barrier.phase
-            use = Use(clocks.components[component], line, "copy", origin, phase)
-            copy = self._new(use, component, never, row)
-            copy.left = pieces
+            copy = self._new(origin, "copy", component, clocks.never, phase)
+            copy.row, copy.left = row, pieces
             for part in parts:
                 self._copy_over(copy, row, place.rank, first, part, adds=asked.operation == "reduce")
             made.append(copy)
@@ -292,20 +274,18 @@ class Operations:
 
     def _over_threads(self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks) -> None:
         """A copy is issued over chunks that threads have used."""
-        origin = copy.use.origin
-        assert origin is not None
         met = self.threads.unknown_read(row, rank, first, chunks)
         if met is not None:
-            thread = self.threads.thread(met.warp, met.line, origin.lane // WARP_SIZE)
+            thread = self.threads.thread(met.warp, met.line, copy.use.cluster)
             if thread is not None and self._has_waited(met.byte, met.warp, row):
-                self._report_early(*thread, met.byte, copy.use)
+                origin, access = thread
+                self._report_early(origin, access_of(access), met.byte, copy.use, reads=access.reads)
             else:
                 self._report_reuse(copy, Use(self.clocks.components[met.warp], met.line, "read"), met.byte)
             return
         met = self.threads.unknown_write(row, first, chunks)
         if met is not None:
-            other = Use(self.clocks.components[met.warp], met.line, "write")
-            self._report_race(origin, other, met.byte)
+            self._report_race(copy.origin, met)
 
     def _has_waited(self, byte: int, component: int, row: Row) -> bool:
         """True if the issuer's clock shows that a component has used the bytes of the last copy before.
@@ -342,7 +322,7 @@ class Operations:
                 at = int(np.argmax(wrong.reshape(-1)))
                 early = self.every[int(into.flat[at])]
                 assert early is not None
-                self._report_early(origin, what, int(chunks.flat[at]) * CHUNK, early.use)
+                self._report_early(origin, f"{what} reads", int(chunks.flat[at]) * CHUNK, early.use)
         else:
             if len(self._reads) >= _SPANS:
                 self._reads.clear()
@@ -387,7 +367,7 @@ class Operations:
     def of_tensor_core(self, origin: Origin) -> Operation:
         """One operation for a thread's tcgen05.mma and cp up to its warp's next tcgen05.commit."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
-        component = self._component("mma", bundle.rank, bundle.warp)
+        component = self.clocks.component("mma", bundle.rank, bundle.warp)
         now = self._open.get((component, cluster))
         if now is None:
             count = self._counts[component, cluster] = self._counts.get((component, cluster), 0) + 1
@@ -397,7 +377,7 @@ class Operations:
     def of_group(self, origin: Origin, group: int) -> Operation:
         """One operation for a thread's copies out of shared memory in one bulk group."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
-        component = self._component("bulk", bundle.rank, bundle.warp, origin.lane % WARP_SIZE)
+        component = self.clocks.component("bulk", bundle.rank, bundle.warp, origin.lane % WARP_SIZE)
         now = self._open.get((component, cluster))
         if now is None or now[0] != group:
             now = self._open[component, cluster] = (group, self._reader(origin, component, group + 1))
@@ -405,19 +385,17 @@ class Operations:
 
     def of_warpgroup(self, origin: Origin, number: int) -> Operation:
         """One operation for a wgmma.mma_async of a warpgroup."""
-        component = self._component("wgmma", origin.bundle.rank, number)
+        component = self.clocks.component("wgmma", origin.bundle.rank, number)
         key = (component, origin.lane // WARP_SIZE)
         count = self._counts[key] = self._counts.get(key, 0) + 1
         return self._reader(origin, component, count)
 
     def _reader(self, origin: Origin, component: int, count: int) -> Operation:
-        line = origin.site.line
-        use = Use(self.clocks.components[component], line, "operation", origin)
-        return self._new(use, component, self.clocks.tag(count, line))
+        return self._new(origin, "operation", component, self.clocks.tag(count, origin.site.line))
 
     def committed(self, bundle: Bundle, cluster: int, row: Row) -> Row:
         """A clock that tells besides that what a warp's tensor core was given so far is over."""
-        component = self._component("mma", bundle.rank, bundle.warp)
+        component = self.clocks.component("mma", bundle.rank, bundle.warp)
         count = self._counts.get((component, cluster), 0)
         if count:
             if component >= len(row):
@@ -434,7 +412,8 @@ class Operations:
     def groups_done(self, bundle: Bundle, lanes: NDArray[np.bool_], committed: Lanes, newest: int) -> None:
         """Threads have waited for all of their bulk groups but the newest ones."""
         for lane in np.flatnonzero(lanes).tolist():
-            number = self._numbers.get(("bulk", bundle.rank, bundle.warp, lane % WARP_SIZE))
+            group = Component("bulk", bundle.rank, bundle.warp, lane % WARP_SIZE)
+            number = self.clocks.numbers.get(group)
             if number is not None:
                 known = max(int(committed.reshape(-1)[lane]) - newest, 0)
                 row = self.clocks.row(bundle, lane // WARP_SIZE)
@@ -454,8 +433,7 @@ class Operations:
             use = Use(reader.use.component, origin.site.line, "operation", origin)
             self._report_overwritten(writer, access, met.byte, use)
         else:
-            other = Use(self.clocks.components[met.warp], met.line, "write")
-            self._report_race(origin, other, met.byte)
+            self._report_race(origin, met)
 
     # --- threads' accesses ----------------------------------------------------------------------------------
 
@@ -508,7 +486,8 @@ class Operations:
             copy = self.every[int(numbers[place])]
             assert copy is not None
             origin = self._lane(access, bundle, lanes, place)
-            self._report_early(origin, access, int(chunks[place]) * CHUNK, copy.use)
+            byte = int(chunks[place]) * CHUNK
+            self._report_early(origin, access_of(access), byte, copy.use, reads=access.reads)
         warp = self.clocks.number(bundle)
         flat = numbers.reshape(-1)
         for number in set(flat.tolist()):
@@ -538,62 +517,35 @@ class Operations:
 
     # --- reports --------------------------------------------------------------------------------------------
 
-    def _report_early(self, origin: Origin, what: str | Access, byte: int, copy: Use) -> None:
+    def _report_early(self, origin: Origin, what: str, byte: int, copy: Use, *, reads: bool = True) -> None:
         """Somebody uses bytes of a copy for which they have not waited."""
-        name = "read before its wait" if isinstance(what, str) or what.reads else "race"
-        report(
-            name,
-            lambda: describe_wait(origin, what, byte, copy, self.cohort),
-            origin,
-            copy.line,
-            **place_of(origin, byte),
-        )
+        report_meeting("read before its wait" if reads else "race", origin, byte, copy, describe_wait, what)
 
     def _report_overwritten(self, origin: Origin, access: Access, byte: int, reader: Use) -> None:
         """A thread writes what an operation may have still to read."""
-        report(
-            "source overwritten",
-            lambda: describe_wait(origin, access, byte, reader, self.cohort),
-            origin,
-            reader.line,
-            **place_of(origin, byte),
-        )
+        report_meeting("source overwritten", origin, byte, reader, describe_wait, access_of(access))
 
-    def _report_race(self, origin: Origin, other: Use, byte: int) -> None:
+    def _report_race(self, origin: Origin, met: Met) -> None:
         """An operation is issued on bytes that a thread has written, and nothing orders them."""
-        report(
-            "race",
-            lambda: describe_thread(origin, None, byte, other),
-            origin,
-            other.line,
-            **place_of(origin, byte),
+        other = Use(self.clocks.components[met.warp], met.line, "write")
+        report_meeting(
+            "race", origin, met.byte, other, describe_thread, f"{origin.site.instruction.name} uses"
         )
 
     def _report_copies(self, copy: Operation, other: Operation, byte: int) -> None:
         """A copy is issued over bytes to which another one may still copy."""
-        origin, before = copy.use.origin, other.use.origin
-        assert origin is not None
-        assert before is not None
+        origin, before = copy.origin, other.origin
         if before.bundle is origin.bundle and before.site is origin.site and before.lane != origin.lane:
             return  # lanes of one warp that copy the same bytes
         self._report_reuse(copy, other.use, byte, race=before.bundle is not origin.bundle)
 
     def _report_reader(self, copy: Operation, row: Row, reader: Operation, byte: int) -> None:
         """A copy is issued over bytes that an operation may have still to read."""
-        origin = reader.use.origin
-        assert origin is not None
         if self._has_waited(byte, reader.component, row):
-            self._report_early(origin, reader.use.name, byte, copy.use)
+            what = f"{reader.origin.site.instruction.name} reads"
+            self._report_early(reader.origin, what, byte, copy.use)
         else:
             self._report_reuse(copy, reader.use, byte)
 
     def _report_reuse(self, copy: Operation, other: Use, byte: int, *, race: bool = False) -> None:
-        origin = copy.use.origin
-        assert origin is not None
-        report(
-            "race" if race else "stage reused early",
-            lambda: describe_reuse(origin, byte, other, self.cohort),
-            origin,
-            other.line,
-            **place_of(origin, byte),
-        )
+        report_meeting("race" if race else "stage reused early", copy.origin, byte, other, describe_reuse)

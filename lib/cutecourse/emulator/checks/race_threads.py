@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import Clocks, Row
-from cutecourse.emulator.checks.race_words import Use, describe_thread, place_of
+from cutecourse.emulator.checks.race_words import Use, access_of, describe_thread, report_meeting
 from cutecourse.emulator.checks.sparse import sparse_zeros
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
     from cutecourse.emulator.checks.race_plan import Plan
@@ -42,6 +41,10 @@ def nth_chunk(chunks: Chunks, position: int) -> int:
     if isinstance(chunks, slice):
         return int(chunks.start or 0) + position
     return int(chunks.reshape(-1)[position])
+
+
+def _describe_same(origin: Origin, byte: int, other: Use, what: str) -> str:
+    return f"{describe_thread(origin, byte, other, what)} Both write the same value."
 
 
 class Threads:
@@ -116,10 +119,8 @@ class Threads:
         return not differs[met].any()
 
     def remember(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
-        """A warp's access takes place."""
+        """A warp's access takes place, just after `check`."""
         warp = self.clocks.number(bundle)
-        if self.clocks.changed[warp]:
-            self._look_at(warp, bundle.rank)
         _, stamp = self._cached[warp]
         line = access.site.line
         per = access.size // self.plan.unit
@@ -207,15 +208,10 @@ class Threads:
         byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
         other = Use(self.clocks.components[by], tag & self.clocks.line_mask, deed)
         origin = Origin(access.site, bundle, lane)
-        report(
-            "same value written" if same else "race",
-            lambda: (
-                describe_thread(origin, access, byte, other) + (" Both write the same value." if same else "")
-            ),
-            origin,
-            other.line,
-            **place_of(origin, byte),
-        )
+        if same:
+            report_meeting("same value written", origin, byte, other, _describe_same, access_of(access))
+        else:
+            report_meeting("race", origin, byte, other, describe_thread, access_of(access))
 
     # --- for operations -------------------------------------------------------------------------------------
 
