@@ -10,13 +10,13 @@ from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.errors import MulticastError
+from cutecourse.emulator.errors import EmulatorError, MulticastError
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
 from cutecourse.emulator.instructions.bulk.landing import origins_under_way
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
 from cutecourse.trace.words import number
 
-__all__ = ["BlockEnds", "unexpected", "unexpected_multicast"]
+__all__ = ["BlockEnds", "unexpected_multicast"]
 
 
 class BlockEnds(Observer):
@@ -55,7 +55,7 @@ class BlockEnds(Observer):
 def _look(barrier: MBarrier) -> None:
     if barrier.tx < 0:
         if (multicast := unexpected_multicast(barrier)) is not None:
-            raise multicast.error(MulticastError, unexpected(barrier))
+            raise multicast
         origin = _last(barrier, "complete_tx")
         problem = (
             f"the block ended, but phase {barrier.phase} of {barrier.where()} received"
@@ -89,21 +89,20 @@ def _last(barrier: MBarrier, what: str) -> Origin:
     return next(origin for (did, *_), (_, origin) in reversed(barrier.history.items()) if did == what)
 
 
-def unexpected_multicast(barrier: MBarrier) -> Origin | None:
-    """The thread that multicast bytes to a phase in which the CTA expects none; None if there is none."""
+def unexpected_multicast(barrier: MBarrier, *more: str) -> EmulatorError | None:
+    """The error of a multicast that brought bytes to a phase in which the CTA expects none; None if none did.
+
+    `more` are lines that follow the problem.
+    """
     came = barrier.came(barrier.phase)
     if barrier.tx >= 0 or any(what == "expect_tx" for what, _, _ in came):
         return None
     origins = [origin for what, _, origin in came if what == "complete_tx"]
-    if origins and all("multicast::cluster" in origin.site.instruction.modifiers for origin in origins):
-        return origins[0]
-    return None
-
-
-def unexpected(barrier: MBarrier) -> str:
-    """Describe the problem that `unexpected_multicast` has found."""
-    return (
+    if not all("multicast::cluster" in origin.site.instruction.modifiers for origin in origins):
+        return None
+    problem = (
         f"the multicast brought {number(-barrier.tx, 'byte')} to {barrier.where()}, but its phase"
         f" {barrier.phase} expects none. Does the mask name one CTA too many, or does that CTA lack an"
         " expect_tx?"
     )
+    return next((origin.error(MulticastError, "\n".join([problem, *more])) for origin in origins), None)

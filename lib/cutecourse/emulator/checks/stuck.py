@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cutecourse.emulator.checks.block_end import unexpected, unexpected_multicast
+from cutecourse.emulator.checks.block_end import unexpected_multicast
 from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.errors import (
@@ -22,9 +22,9 @@ from cutecourse.emulator.errors import (
     DeadlockError,
     DivergedWarp,
     EmulatorError,
-    MulticastError,
     TransactionBytesError,
 )
+from cutecourse.ptx.checks import names
 from cutecourse.ptx.sources import line_in_words
 from cutecourse.trace.words import in_runs, number
 
@@ -76,16 +76,15 @@ def stuck(machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) 
         )
     history = _Histories(machine, runs, waits)
     short = [wait for wait in waits for barrier in wait.barriers if history.bytes_are_wrong(barrier)]
-    barriers = _barriers([*short, *waits])
-    told = list(history.rows(barriers))
+    told = list(history.rows(dict.fromkeys(b for wait in (*short, *waits) for b in wait.barriers)))
     if short:
         barrier = next(b for b in short[0].barriers if history.bytes_are_wrong(b))
         first = (
             f"{number(abs(barrier.tx), 'byte')} {'are missing at' if barrier.tx > 0 else 'too many reached'}"
             f" {barrier.label()}: "
         )
-        if (multicast := unexpected_multicast(barrier)) is not None:
-            return multicast.error(MulticastError, "\n".join([unexpected(barrier), *rows]))
+        if (multicast := unexpected_multicast(barrier, *rows)) is not None:
+            return multicast
         advice = (
             "  Compare the bytes that expect_tx announces with the boxes, and with the CTAs, of the copies."
         )
@@ -114,22 +113,22 @@ class _Wait:
 
     @property
     def line(self) -> int | None:
-        return _line(self.bundle, self.split)
+        line = getattr(self.split.waiting, "line", None)
+        if line is not None:
+            return int(line)
+        block = self.bundle.program.blocks[self.split.at]
+        return block.instructions[0].line if block.instructions else None
 
     @property
     def barriers(self) -> list[MBarrier]:
         """The mbarriers that it waits for."""
-        return list(getattr(self.split.waiting, "barriers", _none)(self.warp))
+        ask = getattr(self.split.waiting, "barriers", None)
+        return [] if ask is None else list(ask(self.warp))
 
     def why(self) -> str:
         """Say what the warp is waiting for."""
         waiting = self.split.waiting
         return "could run" if waiting is None else str(waiting.describe(self.warp))
-
-
-def _none(warp: int) -> list[MBarrier]:
-    """The mbarriers of a wait that is for none."""
-    return []
 
 
 def _waits(cohort: Cohort) -> Iterator[_Wait]:
@@ -139,15 +138,7 @@ def _waits(cohort: Cohort) -> Iterator[_Wait]:
             for warp in bundle.clusters(mask):
                 active = np.flatnonzero(mask[warp]).tolist()
                 live = np.flatnonzero(bundle.live[warp]).tolist()
-                yield _Wait(bundle, split, warp, "" if active == live else f" lanes {_ranges(active)}")
-
-
-def _line(bundle: Bundle, split: Split) -> int | None:
-    line = getattr(split.waiting, "line", None)
-    if line is not None:
-        return int(line)
-    block = bundle.program.blocks[split.at]
-    return block.instructions[0].line if block.instructions else None
+                yield _Wait(bundle, split, warp, "" if active == live else f" lanes {in_runs(active)}")
 
 
 def _error(kind: type[EmulatorError], problem: str, wait: _Wait) -> EmulatorError:
@@ -168,7 +159,7 @@ def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:
     for (line, lanes, why), warps in alike.items():
         together: dict[tuple[Block, ...], list[int]] = {}
         for warp, blocks in warps.items():
-            together.setdefault(tuple(sorted(blocks, key=_order)), []).append(warp)
+            together.setdefault(tuple(sorted(blocks, key=lambda block: block[::-1])), []).append(warp)
         for at, numbers in together.items():
             if len(rows) < _ROWS:
                 who = f"{_blocks(at)} {_warps(numbers)}{lanes}"
@@ -178,10 +169,6 @@ def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:
     if left_out:
         rows.append(f"  and {number(left_out, 'warp')} more")
     return rows
-
-
-def _order(block: Block) -> Block:
-    return block[::-1]
 
 
 def _blocks(blocks: tuple[Block, ...]) -> str:
@@ -197,12 +184,7 @@ def _blocks(blocks: tuple[Block, ...]) -> str:
 
 
 def _warps(warps: list[int]) -> str:
-    return f"warp {warps[0]}" if len(warps) == 1 else f"warps {_ranges(sorted(warps))}"
-
-
-def _ranges(numbers: list[int]) -> str:
-    """[0, 1, 2, 5] as "0-2, 5"."""
-    return in_runs(numbers)
+    return f"warp {warps[0]}" if len(warps) == 1 else f"warps {in_runs(sorted(warps))}"
 
 
 _DEED = {
@@ -222,17 +204,12 @@ def _who(origins: list[Origin]) -> str:
     if origins[0].bundle.cohort.size == 1:
         return _warps(list(ranks))
     return " and ".join(
-        f"warp {warp} of CTA{'s' if len(of) > 1 else ''} {_ranges(sorted(set(of)))}"
+        f"warp {warp} of CTA{'s' if len(of) > 1 else ''} {in_runs(sorted(set(of)))}"
         for warp, of in ranks.items()
     )
 
 
 # --- what they wait for -------------------------------------------------------------------------------------
-
-
-def _barriers(waits: list[_Wait]) -> list[MBarrier]:
-    """The mbarriers that somebody waits for, each once."""
-    return list(dict.fromkeys(barrier for wait in waits for barrier in wait.barriers))
 
 
 def _brings(instruction: Instruction) -> str | None:
@@ -285,7 +262,7 @@ class _Histories:
             if phase < barrier.phase and what in {"arrive", "complete_tx"}
         ]
 
-    def rows(self, barriers: list[MBarrier]) -> Iterator[str]:
+    def rows(self, barriers: Iterable[MBarrier]) -> Iterator[str]:
         """Say what each barrier has received and lacks; equal barriers share one row."""
         alike: dict[tuple[str, ...], list[MBarrier]] = {}
         for barrier in barriers:
@@ -354,11 +331,7 @@ class _Histories:
 
     def _may_mean(self, instruction: Instruction, barrier: MBarrier) -> bool:
         """True if the instruction's operands name no variable other than the one that holds the barrier."""
-        names = {
-            operand.base.text
-            for operand in instruction.operands
-            if hasattr(operand, "base") and operand.base is not None
-        }
         places = self.program.placement.shared_variables
-        known = [places[name] for name in names if name in places]
+        used = {name.text for operand in instruction.operands for name in names(operand)}
+        known = [places[name] for name in used if name in places]
         return not known or any(first <= barrier.offset < stop for first, stop in known)

@@ -7,11 +7,11 @@ has not been used may still read tensor memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cutecourse.ptx.scopes import LabelSymbol, Register, Scope
-from cutecourse.ptx.syntax import Address, Name, Negated, Pair, Vector
+from cutecourse.ptx.checks import registers
+from cutecourse.ptx.scopes import LabelSymbol
+from cutecourse.ptx.syntax import Address, Name
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.site import Site
@@ -43,17 +43,17 @@ def end_of_load(site: Site) -> str:
     else:
         return "nothing"
     end = "nothing"
-    wanted = set(_registers(site.operands[0], site.scope))
+    wanted = set(registers(site.operands[0], site.scope))
     seen: set[int] = set()
     passed: list[object] = []
     position += 1
     while position < len(flat.instructions) and position not in seen and len(seen) < _FAR:
         seen.add(position)
         found, scope = flat.instructions[position], flat.scopes[position]
-        read = {r for operand in _read(found) for r in _registers(operand, scope)}
+        read = {r for operand in _read(found) for r in registers(operand, scope)}
         if read & wanted:
             if found.opcode == "mov":
-                wanted.update(_registers(found.operands[0], scope))
+                wanted.update(registers(found.operands[0], scope))
             else:
                 end = "use"
         if found.opcode == "tcgen05" and found.modifiers[0] == "wait::ld":
@@ -95,24 +95,3 @@ def _read(found: Instruction) -> tuple[Operand, ...]:
     if found.operands and isinstance(found.operands[0], Address):
         return found.operands
     return found.operands[1:]
-
-
-def _registers(operand: Operand, scope: Scope) -> Iterator[Register]:
-    """The registers that an operand names."""
-    if isinstance(operand, Name):
-        found = scope.lookup(operand.text)
-        if isinstance(found, Register):
-            yield found
-    elif isinstance(operand, Negated):
-        yield from _registers(operand.name, scope)
-    elif isinstance(operand, Vector):
-        for item in operand.items:
-            yield from _registers(item, scope)
-    elif isinstance(operand, Pair):
-        yield from _registers(operand.first, scope)
-        yield from _registers(operand.second, scope)
-    elif isinstance(operand, Address):
-        if operand.base is not None:
-            yield from _registers(operand.base, scope)
-        for item in operand.coordinates:
-            yield from _registers(item, scope)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import le
@@ -146,7 +146,10 @@ class TensorMap:
             _integers("offset", [offset])[0],
             name,
         )
-        made._check()
+        broken = next(made._broken_rules(), None)
+        if broken is not None:
+            rule, problem = broken
+            raise TensorMapError(problem, rule=rule)
         return made
 
     # --- what follows from the fields -----------------------------------------------------------------------
@@ -199,91 +202,62 @@ class TensorMap:
 
     # --- the rules ------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        """Check the fields against the rules, one after another."""
+    def _broken_rules(self) -> Iterator[tuple[str, str]]:
+        """The rules that the fields break, each with the problem; only the first one is sure to be right."""
         rank = len(self.dims)
         if not 1 <= rank <= _MAX_RANK:
-            raise TensorMapError(
-                f"a tensor map has 1 to {_MAX_RANK} dimensions, but dims names {rank}", rule="rank"
-            )
+            yield "rank", f"a tensor map has 1 to {_MAX_RANK} dimensions, but dims names {rank}"
         for what, given, wanted in (
             ("strides", self.strides, rank - 1),
             ("box", self.box, rank),
             ("element_strides", self.element_strides, rank),
         ):
             if len(given) != wanted:
-                raise TensorMapError(
-                    f"{what} has {len(given)} numbers, but needs {wanted} for {rank} dimensions",
-                    rule="counts",
-                )
-        self._check_words()
-        if self.offset % 16 or self.offset < 0:
-            raise TensorMapError(
-                f"the tensor starts {self.offset} bytes into the array; it must start at a multiple of 16",
-                rule="address_alignment",
-            )
-        _in_range("dims", self.dims, 1, _MAX_DIM, "dim_range")
-        for axis, stride in enumerate(self.strides, 1):
-            if stride % 16:
-                raise TensorMapError(
-                    f"the stride of dimension {axis} is {stride} bytes; it must be a multiple of 16",
-                    rule="stride_alignment",
-                )
-            if not 0 <= stride < _MAX_STRIDE:
-                raise TensorMapError(
-                    f"the stride of dimension {axis} is {stride} bytes, but must be in 0..2^40-1",
-                    rule="stride_range",
-                )
-        _in_range("box", self.box, 1, _MAX_BOX, "box_range")
-        _in_range("element_strides", self.element_strides, 1, _MAX_ELEMENT_STRIDE, "element_stride_range")
-        self._check_box()
-
-    def _check_words(self) -> None:
-        """Check the fields that hold one of a few words."""
+                yield "counts", f"{what} has {len(given)} numbers, but needs {wanted} for {rank} dimensions"
+        if self.interleave in {"16B", "32B"}:
+            yield "interleave", "interleaved layouts are not supported yet"
         if self.interleave != "none":
-            problem = (
-                "interleaved layouts are not supported yet"
-                if self.interleave in {"16B", "32B"}
-                else f"interleave is 'none', '16B' or '32B', not {self.interleave!r}"
-            )
-            raise TensorMapError(problem, rule="interleave")
+            yield "interleave", f"interleave is 'none', '16B' or '32B', not {self.interleave!r}"
         if self.swizzle not in SPANS:
-            raise TensorMapError(
-                f"swizzle is one of {', '.join(map(repr, SPANS))}, not {self.swizzle!r}", rule="swizzle"
-            )
+            yield "swizzle", f"swizzle is one of {', '.join(map(repr, SPANS))}, not {self.swizzle!r}"
         if self.l2_promotion not in {"none", "64B", "128B", "256B"}:
-            raise TensorMapError(
+            yield (
+                "l2_promotion",
                 f"l2_promotion is 'none', '64B', '128B' or '256B', not {self.l2_promotion!r}",
-                rule="l2_promotion",
             )
         if self.oob_fill not in {"zeros", "nan"}:
-            raise TensorMapError(f"oob_fill is 'zeros' or 'nan', not {self.oob_fill!r}", rule="oob_fill")
+            yield "oob_fill", f"oob_fill is 'zeros' or 'nan', not {self.oob_fill!r}"
         if self.oob_fill == "nan" and self.dtype not in _NANS:
-            raise TensorMapError(
+            yield (
+                "oob_fill",
                 f"oob_fill 'nan' is for floating-point types, but the map's type is {self.dtype}",
-                rule="oob_fill",
             )
-
-    def _check_box(self) -> None:
-        """Check the sizes of the box's innermost row and of the whole box."""
-        if self.inner_bytes % 16:
-            raise TensorMapError(
-                f"the box's innermost row is {self.box[0]} elements of {self.item_bytes} bytes ="
-                f" {self.inner_bytes} bytes; it must be a multiple of 16",
-                rule="box_inner_bytes",
+        if self.offset % 16 or self.offset < 0:
+            problem = (
+                f"the tensor starts {self.offset} bytes into the array; it must start at a multiple of 16"
             )
-        span = SPANS[self.swizzle]
-        if span and self.inner_bytes > span:
-            raise TensorMapError(
-                f"the box's innermost row has {self.inner_bytes} bytes, more than the span of a swizzle of"
-                f" {self.swizzle}",
-                rule="swizzle_span",
-            )
+            yield "address_alignment", problem
+        yield from _outside("dims", self.dims, _MAX_DIM, "dim_range")
+        for axis, stride in enumerate(self.strides, 1):
+            start = f"the stride of dimension {axis} is {stride} bytes"
+            if stride % 16:
+                yield "stride_alignment", f"{start}; it must be a multiple of 16"
+            if not 0 <= stride < _MAX_STRIDE:
+                yield "stride_range", f"{start}, but must be in 0..2^40-1"
+        yield from _outside("box", self.box, _MAX_BOX, "box_range")
+        yield from _outside(
+            "element_strides", self.element_strides, _MAX_ELEMENT_STRIDE, "element_stride_range"
+        )
+        row, span = self.inner_bytes, SPANS[self.swizzle]
+        if row % 16:
+            start = f"the box's innermost row is {self.box[0]} elements of {self.item_bytes} bytes"
+            yield "box_inner_bytes", f"{start} = {row} bytes; it must be a multiple of 16"
+        if span and row > span:
+            start = f"the box's innermost row has {row} bytes"
+            yield "swizzle_span", f"{start}, more than the span of a swizzle of {self.swizzle}"
         if self.box_bytes > _MAX_BOX_BYTES:
-            raise TensorMapError(
-                f"the box has {self.box_bytes} bytes, but at most {_MAX_BOX_BYTES} are possible",
-                rule="box_bytes",
-            )
+            problem = f"the box has {self.box_bytes} bytes, but at most {_MAX_BOX_BYTES} are possible"
+            yield "box_bytes", problem
 
 
 def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
@@ -296,10 +270,10 @@ def _integers(what: str, values: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(v) for v in given)
 
 
-def _in_range(what: str, values: tuple[int, ...], low: int, high: int, rule: str) -> None:
+def _outside(what: str, values: tuple[int, ...], most: int, rule: str) -> Iterator[tuple[str, str]]:
     for axis, value in enumerate(values):
-        if not low <= value <= high:
-            raise TensorMapError(f"{what}[{axis}] is {value}, but must be in {low}..{high}", rule=rule)
+        if not 1 <= value <= most:
+            yield rule, f"{what}[{axis}] is {value}, but must be in 1..{most}"
 
 
 def _element(array: NDArray[Any], given: DType | str | None) -> str:
@@ -446,12 +420,12 @@ class BoundTensorMap:
     def from_first(self, window: Window) -> NDArray[Any]:
         """Global memory in chunks, from a whole box's first chunk to its last."""
         return np.ndarray(
-            (self._span,), CHUNK_TYPE, self.allocation.data.data, self.base + window.start, (CHUNK,)
+            (int(self.sources.max()) + 1,),
+            CHUNK_TYPE,
+            self.allocation.data.data,
+            self.base + window.start,
+            (CHUNK,),
         )
-
-    @cached_property
-    def _span(self) -> int:
-        return int(self.sources.max()) + 1
 
     @cached_property
     def overlaps(self) -> bool:

@@ -64,8 +64,6 @@ class Allocation:
 
     start: int
     columns: int
-    group: int
-    """The number of CTAs that allocated together, 1 or 2."""
     origin: Origin
 
 
@@ -110,6 +108,7 @@ class TensorMemory:
         self.freed: dict[int, Origin] = {}
         """The thread that freed each column, for columns that are not allocated again."""
         self.moving: list[Moving] = []
+        """The asynchronous operations that are under way."""
         self.warp: int | None = None
         """The warp that allocates and deallocates, once one has."""
         self.line: int | None = None
@@ -120,9 +119,9 @@ class TensorMemory:
 
     # --- allocation -----------------------------------------------------------------------------------------
 
-    def take(self, start: int, columns: int, group: int, origin: Origin) -> None:
+    def take(self, start: int, columns: int, origin: Origin) -> None:
         """Allocate columns that are free; they hold poison."""
-        self.allocations[start] = Allocation(start, columns, group, origin)
+        self.allocations[start] = Allocation(start, columns, origin)
         self.taken[start : start + columns] = True
         for column in range(start, start + columns):
             self.freed.pop(column, None)
@@ -225,10 +224,6 @@ class TensorMemory:
         if not frees:
             self.order.check_fences(region, what, origin, writes=writes, pipelined=bool(after))
 
-    def begin(self, moving: Moving) -> None:
-        """Note that an asynchronous operation is under way."""
-        self.moving.append(moving)
-
     def end(self, moving: Moving) -> None:
         """Note that an asynchronous operation has read or written its region."""
         self.moving.remove(moving)
@@ -261,10 +256,15 @@ class Ticket:
         """The CTA's rank in its cluster."""
         return self.origin.bundle.rank
 
+    @property
+    def ranks(self) -> range:
+        """The CTAs that the request concerns."""
+        first = self.rank // self.group * self.group
+        return range(first, first + self.group)
+
     def describe(self, warp: int) -> str:
         """Why the lanes wait."""
-        memories = TensorMemories.of(self.origin.bundle.cohort)
-        return memories.why(self)
+        return TensorMemories.of(self.origin.bundle.cohort).why(self)
 
 
 class TensorMemories(Observer):
@@ -312,52 +312,37 @@ class TensorMemories(Observer):
 
     # --- requests -------------------------------------------------------------------------------------------
 
-    def ranks(self, ticket: Ticket) -> tuple[int, ...]:
-        """The CTAs that a request concerns."""
-        if ticket.group == 1:
-            return (ticket.rank,)
-        even = ticket.rank & ~1
-        return (even, even + 1)
-
     def ask(self, ticket: Ticket) -> None:
         """Enter a request, and grant what can be granted."""
         self.tickets.append(ticket)
-        self._settle(ticket.cluster, self.ranks(ticket))
+        self._settle(ticket.cluster, ticket.ranks)
 
-    def _settle(self, cluster: int, ranks: tuple[int, ...]) -> None:
+    def _settle(self, cluster: int, ranks: range) -> None:
         """Grant some CTAs' requests in the order in which they came, while one can be granted."""
-        again = True
-        while again:
-            again = False
-            for ticket in [t for t in self.tickets if t.cluster == cluster and t.rank in ranks]:
-                partners = self._partners(ticket)
-                if partners is None:
+        for ticket in [t for t in self.tickets if t.cluster == cluster and t.rank in ranks]:
+            partners = self._partners(ticket)
+            if partners is None:
+                continue
+            memories = [self[cluster, rank] for rank in ticket.ranks]
+            start = ticket.start
+            if start is not None:
+                for memory in memories:
+                    memory.give_back(start, ticket.origin)
+            else:
+                start = self._first_fit(memories, ticket.columns)
+                if start is None:
                     continue
-                places = [(ticket.cluster, rank) for rank in self.ranks(ticket)]
-                if ticket.start is not None:
-                    for place in places:
-                        self[place].give_back(ticket.start, ticket.origin)
-                    start = ticket.start
-                else:
-                    found = self._first_fit(places, ticket.columns)
-                    if found is None:
-                        continue
-                    start = found
-                    for partner in partners:
-                        place = (partner.cluster, partner.rank)
-                        self[place].take(start, ticket.columns, ticket.group, partner.origin)
-                for partner in partners:
-                    self.tickets.remove(partner)
-                    self._grant(partner, start)
-                again = True
-                break
-
-    def _grant(self, ticket: Ticket, start: int) -> None:
-        bundle = ticket.origin.bundle
-        bundle.machine.changes += 1
-        ticket.answer(start)
-        if ticket.split is not None:
-            bundle.unpark(ticket.split, ticket.following)
+                for memory, partner in zip(memories, partners, strict=True):
+                    memory.take(start, ticket.columns, partner.origin)
+            for partner in partners:
+                self.tickets.remove(partner)
+                bundle = partner.origin.bundle
+                bundle.machine.changes += 1
+                partner.answer(start)
+                if partner.split is not None:
+                    bundle.unpark(partner.split, partner.following)
+            self._settle(cluster, ranks)
+            return
 
     def _partners(self, ticket: Ticket) -> list[Ticket] | None:
         """The requests that belong together, one for each CTA; None until the peer has made its request."""
@@ -378,21 +363,17 @@ class TensorMemories(Observer):
                 return sorted((ticket, other), key=lambda t: t.rank)
         return None
 
-    def _first_fit(self, places: list[tuple[int, int]], columns: int) -> int | None:
-        taken = np.zeros(COLUMNS, dtype=np.bool_)
-        for place in places:
-            taken |= self[place].taken
-        for start in range(0, COLUMNS - columns + 1, SMALLEST):
-            if not taken[start : start + columns].any():
-                return start
-        return None
+    def _first_fit(self, memories: list[TensorMemory], columns: int) -> int | None:
+        taken = np.logical_or.reduce([memory.taken for memory in memories])
+        starts = range(0, COLUMNS - columns + 1, SMALLEST)
+        return next((start for start in starts if not taken[start : start + columns].any()), None)
 
     def why(self, ticket: Ticket) -> str:
         """Why a request waits, in words."""
         what = ticket.origin.site.instruction.name
         if self._partners(ticket) is None:
             return f"{what} waits for a warp of the peer, CTA {ticket.rank ^ 1}, to do the same"
-        free = sum(int((~self[ticket.cluster, rank].taken).sum()) for rank in self.ranks(ticket)) // (
-            len(self.ranks(ticket))
+        free = sum(int((~self[ticket.cluster, rank].taken).sum()) for rank in ticket.ranks) // (
+            len(ticket.ranks)
         )
         return f"{what} waits for {ticket.columns} neighbouring columns of tensor memory; {free} are free"

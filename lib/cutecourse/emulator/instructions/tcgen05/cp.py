@@ -143,7 +143,7 @@ def _issue(
             remedy="Wait for the mbarrier of a tcgen05.commit after it.",
             pipeline="cp",
         )
-        memory.begin(moving)
+        memory.moving.append(moving)
         for tell in cohort.listeners.tensor_stored:
             tell(memory, region)
         places.append((each, memory, moving, chunks))

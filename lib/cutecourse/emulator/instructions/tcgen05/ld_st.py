@@ -238,8 +238,7 @@ def st(site: Site) -> Step:
                 Moving(origin, region, writes=True, remedy="Its warp must execute tcgen05.wait::st first.")
                 for region in regions
             ]
-            for one in moving:
-                memory.begin(one)
+            memory.moving += moving
             waiting.setdefault(warp, []).append(_Store(memory, lane, column, values, moving))
             access.tell("tmem.store", origin, address, regions)
 

@@ -169,7 +169,7 @@ def _begin(mma: Multiplication, memory: TensorMemory, region: Region, what: str,
         for tell in listeners.tensor_summed:
             tell(memory, region, origin, mma.plan.shape.d, adds=mma.enable)
     moving = Moving(origin, region, writes=writes, remedy=_AFTER_COMMIT, pipeline="mma")
-    memory.begin(moving)
+    memory.moving.append(moving)
     mma.moving.append((memory, moving))
 
 
