@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cutecourse.emulator.memory.access import Access
     from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window
 
-__all__ = ["BY_MMA", "Load", "Provenance", "provenance_of", "ranges"]
+__all__ = ["BY_MMA", "Provenance", "provenance_of", "ranges"]
 
 BY_MMA = -1
 _ALL_READ = np.int32(BY_MMA).tobytes()
@@ -79,27 +79,10 @@ def _multiplies(program: Program) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class Load:
-    """A copy into shared memory that was asked for."""
-
-    origin: Origin
-    offset: int
-    """Where it begins in each block's shared memory, in bytes."""
-    n_bytes: int
-    bound: BoundTensorMap | None = None
-    coords: tuple[int, ...] = ()
-
-    def chunks_of(self, block: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Of a block's chunks those that it fills, in the order of the box."""
-        if self.bound is None:
-            return block[self.offset // CHUNK :][: self.n_bytes // CHUNK]
-        return block[self.bound.chunks(self.offset) + (self.offset & ~1023) // CHUNK]
-
-
-@dataclass(eq=False, slots=True)
 class _Site:
     """The chunks that one instruction has brought into a cohort's shared memory."""
 
+    origin: Origin
     brought: int = 0
     unread: int = 0
     left: str = ""
@@ -108,7 +91,6 @@ class _Site:
     """True if the rows that were left are scattered between rows that were read."""
     tile: bool = False
     """True if a tcgen05.mma or wgmma has read some of the chunks."""
-    origin: Origin | None = None
 
 
 class Provenance(Observer):
@@ -123,7 +105,7 @@ class Provenance(Observer):
         self.owner: NDArray[np.int32] = np.zeros(n_chunks, dtype=np.int32)
         self.beyond: NDArray[np.bool_] = np.zeros(n_chunks, dtype=np.bool_)
         """Chunks of boxes that hold nothing of their tensor."""
-        self.loads: list[Load] = []
+        self.loads: list[Copy] = []
         self.good: dict[tuple[int, str, str, bool, bytes], Steps | None] = {}
         """The steps along k in correct operands, by tensor map, swizzle of the descriptor, type of an
         element, K-major or not, and tags minus the first."""
@@ -143,18 +125,14 @@ class Provenance(Observer):
         if copy.box is not None:
             self._box(copy, copy.box)
         elif copy.n_bytes:
-            assert copy.to is not None
             inside = False if copy.operation == "reduce" else None
-            load = Load(copy.origin, copy.to.places[0].offset, copy.n_bytes)
-            self._land(load, slice(0, copy.n_bytes // CHUNK), 0, inside, copy.to.firsts)
+            self._land(copy, slice(0, copy.n_bytes // CHUNK), 0, inside)
 
     def _box(self, copy: Copy, box: Box) -> None:
         """Take down the box of a tensor that a copy puts into each of its places."""
-        assert copy.to is not None
-        bound, offset = box.bound, copy.to.places[0].offset
+        bound, offset = box.bound, _offset_of(copy)
         tags = self._tags_of(bound)
         first = None if tags is None else tags.first(box.coords)
-        load = Load(copy.origin, offset, bound.map.box_bytes, bound, box.coords)
         inner = _chunks_inside(bound, box.inside)
         chunks: Chunks = bound.covered(offset)
         in_place = inner is None and isinstance(chunks, slice)
@@ -163,27 +141,27 @@ class Provenance(Observer):
         values: NDArray[np.int64] | int = 0
         if tags is not None and first is not None:
             values = (tags.in_place(offset) if in_place else tags.relative) + first
-        self._land(load, chunks, values, inner, copy.to.firsts)
+        self._land(copy, chunks, values, inner)
 
     def _land(
         self,
-        load: Load,
+        copy: Copy,
         chunks: Chunks,
         tags: NDArray[np.int64] | int,
         inside: NDArray[np.bool_] | bool | None,
-        starts: list[int],
     ) -> None:
         """`inside` tells which chunks hold something of the tensor; None for all."""
-        self.loads.append(load)
+        assert copy.to is not None
+        self.loads.append(copy)
         number = len(self.loads)
-        site = self._sites.get(id(load.origin.site))
+        site = self._sites.get(id(copy.origin.site))
         if site is None:
-            site = self._sites[id(load.origin.site)] = _Site(origin=load.origin)
+            site = self._sites[id(copy.origin.site)] = _Site(copy.origin)
         marks = number if inside is None else np.where(inside, number, 0).astype(np.int32)
-        brought = load.n_bytes // CHUNK if inside is None else int(np.count_nonzero(marks))
-        site.brought += brought * len(starts)
-        all_read = _ALL_READ * (load.n_bytes // CHUNK)
-        for start in starts:
+        brought = copy.n_bytes // CHUNK if inside is None else int(np.count_nonzero(marks))
+        site.brought += brought * len(copy.to.firsts)
+        all_read = _ALL_READ * (copy.n_bytes // CHUNK)
+        for start in copy.to.firsts:
             at = (
                 slice(start + chunks.start, start + chunks.stop)
                 if isinstance(chunks, slice)
@@ -252,15 +230,15 @@ class Provenance(Observer):
     def _lost(self, owners: NDArray[np.int32], start: int) -> None:
         """Of some chunks, those that a copy has brought will never be read."""
         for number in np.unique(owners[owners > 0]).tolist():
-            load = self.loads[number - 1]
-            site = self._sites[id(load.origin.site)]
+            copy = self.loads[number - 1]
+            site = self._sites[id(copy.origin.site)]
             site.unread += int((owners == number).sum())
             if not site.left:
                 stride = self.cohort.shared_stride // CHUNK
-                held = load.chunks_of(self.owner[start // stride * stride :][:stride])
-                site.left, site.scattered = _left(load, held == number)
+                held = _chunks_of(copy, self.owner[start // stride * stride :][:stride])
+                site.left, site.scattered = _left(copy, held == number)
                 site.tile = bool((held == BY_MMA).any())
-                site.origin = load.origin
+                site.origin = copy.origin
 
     def cohort_ended(self, cohort: Cohort) -> None:
         """Report what nobody has read."""
@@ -278,7 +256,7 @@ class Provenance(Observer):
             return  # a kernel that loads for the sake of loading
         for site in sites:
             least = _LEAST_OF_TILES if site.tile else _LEAST
-            if site.unread * least >= site.brought and site.origin is not None:
+            if site.unread * least >= site.brought:
                 name = "another layout" if site.tile and site.scattered else "loaded and never read"
                 report(name, partial(_unread, site), site.origin)
 
@@ -321,6 +299,20 @@ def _scattered(unread: NDArray[np.bool_], owners: NDArray[np.int32]) -> bool:
     )
 
 
+def _offset_of(copy: Copy) -> int:
+    """Where a copy begins in each block's shared memory, in bytes."""
+    assert copy.to is not None
+    return copy.to.places[0].offset
+
+
+def _chunks_of(copy: Copy, block: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Of a block's chunks those that a copy fills, in the order of the box."""
+    offset = _offset_of(copy)
+    if copy.box is None:
+        return block[offset // CHUNK :][: copy.n_bytes // CHUNK]
+    return block[copy.box.bound.chunks(offset) + (offset & ~1023) // CHUNK]
+
+
 def _chunks_inside(bound: BoundTensorMap, inside: Window) -> NDArray[np.bool_] | None:
     """Which chunks of a box hold something of the tensor; None for all."""
     counts = bound.map.counts
@@ -348,21 +340,21 @@ def ranges(numbers: Sequence[int], unit: int = 1) -> str:
     return ", ".join(shown[:_MOST_RANGES] + ["..."] * (len(shown) > _MOST_RANGES))
 
 
-def _left(load: Load, box: NDArray[np.bool_]) -> tuple[str, bool]:
-    """Describe the unread part of a copy, whose chunks are `box`; the flag says if read rows lie between."""
-    bound = load.bound
-    if bound is None:
-        return f"bytes {ranges(np.flatnonzero(box).tolist(), CHUNK)} of {load.n_bytes}", False
+def _left(copy: Copy, unread: NDArray[np.bool_]) -> tuple[str, bool]:
+    """Describe the unread part of a copy's chunks; the flag says if rows that were read lie between."""
+    if copy.box is None:
+        return f"bytes {ranges(np.flatnonzero(unread).tolist(), CHUNK)} of {copy.n_bytes}", False
     scattered = False
-    tensor_map, unit = bound.map, CHUNK // bound.map.item_bytes
+    tensor_map = copy.box.bound.map
     parts = []
     for axis, count in enumerate(tensor_map.counts):
-        own = box.ndim - 1 - axis
-        seen = np.flatnonzero(box.any(axis=tuple(i for i in range(box.ndim) if i != own)))
-        if len(seen) * (1 if axis else unit) < count:
-            parts.append(f"{ranges(seen.tolist(), 1 if axis else unit)} along dimension {axis}")
+        unit = 1 if axis else CHUNK // tensor_map.item_bytes
+        others = tuple(i for i in range(unread.ndim) if i != unread.ndim - 1 - axis)
+        seen = np.flatnonzero(unread.any(axis=others))
+        if len(seen) * unit < count:
+            parts.append(f"{ranges(seen.tolist(), unit)} along dimension {axis}")
             scattered |= axis > 0 and bool((np.diff(seen) > 1).any())
-    where = f"the box at {load.coords} ({tensor_map.describe()})"
+    where = f"the box at {copy.box.coords} ({tensor_map.describe()})"
     shown = f"{', '.join(parts)} of {where}" if parts else f"chunks along all dimensions of {where}"
     return shown, scattered
 

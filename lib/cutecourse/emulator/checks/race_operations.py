@@ -73,11 +73,10 @@ class Operation:
 class Operations:
     """The asynchronous part of a cohort's record."""
 
-    def __init__(self, cohort: Cohort, clocks: Clocks, threads: Threads, *, by_threads: bool) -> None:
+    def __init__(self, cohort: Cohort, clocks: Clocks, threads: Threads) -> None:
         self.cohort = cohort
         self.clocks = clocks
         self.threads = threads
-        self.by_threads = by_threads
         n_chunks = len(cohort.shared) // CHUNK
         self.block_chunks = n_chunks // cohort.size
         n_sectors = -(-n_chunks // _SECTOR)
@@ -165,7 +164,7 @@ class Operations:
 
     def _touched_at(self, chunks: NDArray[np.int64] | range) -> bool:
         """True if threads may have used some of the chunks."""
-        if not self.by_threads:
+        if not self.threads.plan.by_threads:
             return False
         if isinstance(chunks, range):
             first, last = chunks.start >> _SECTOR_SHIFT, chunks.stop - 1 >> _SECTOR_SHIFT

@@ -72,11 +72,7 @@ class Races(Observer):
         self.cohort = cohort
         self.clocks = Clocks(cohort, plan.line_bits)
         self.threads = Threads(cohort, self.clocks, plan)
-        self.operations = (
-            Operations(cohort, self.clocks, self.threads, by_threads=plan.by_threads)
-            if plan.asynchronous
-            else None
-        )
+        self.operations = Operations(cohort, self.clocks, self.threads)
         self._barriers: dict[MBarrier, BarrierClock] = {}
         self._multiplications: WeakKeyDictionary[Multiplication, Operation] = WeakKeyDictionary()
         self._carried: WeakKeyDictionary[Origin, Row] = WeakKeyDictionary()
@@ -193,9 +189,7 @@ class Races(Observer):
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         row = self.clocks.row(bundle, cluster).copy()
         self.clocks.tick(bundle, cluster)
-        if self.operations is not None:
-            row = self.operations.committed(bundle, cluster, row)
-        self._carried[origin] = row
+        self._carried[origin] = self.operations.committed(bundle, cluster, row)
 
     # --- uses of shared memory ------------------------------------------------------------------------------
 
@@ -212,19 +206,16 @@ class Races(Observer):
         """A warp's lanes read or write words."""
         index = index.reshape(-1)
         self.threads.check(access, bundle, index, lanes, values)
-        if self.operations is not None:
+        if self.threads.plan.asynchronous:
             self.operations.meet(access, bundle, index, lanes, away=away)
         self.threads.remember(access, bundle, index, lanes)
 
     def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
         """Take down a copy into shared memory."""
-        if self.operations is not None:
-            self.operations.copies(copy, parts, pieces)
+        self.operations.copies(copy, parts, pieces)
 
     def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
         """Let the mbarrier learn with the last piece what the copy's issuer knew."""
-        if self.operations is None:
-            return
         operation = self.operations.last_landed(copy, position)
         if operation is not None:
             assert copy.to is not None
@@ -234,15 +225,14 @@ class Races(Observer):
 
     def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
         """A tcgen05.mma or cp is issued that reads chunks of ranks': whose, what they are, and which."""
-        if self.operations is not None:
-            row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
-            reader = self.operations.of_tensor_core(origin)
-            for rank, what, chunks in operands:
-                self.operations.reads(origin, rank, chunks, what, row, reader)
+        row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
+        reader = self.operations.of_tensor_core(origin)
+        for rank, what, chunks in operands:
+            self.operations.reads(origin, rank, chunks, what, row, reader)
 
     def bulk_reads(self, copy: Copy, chunks: NDArray[np.int64]) -> None:
         """Take down what a copy to global memory reads of its own block."""
-        if self.operations is not None and copy.group is not None:
+        if copy.group is not None:
             origin = copy.origin
             row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
             reader = self.operations.of_group(origin, copy.group)
@@ -259,8 +249,7 @@ class Races(Observer):
         blocked: set[int],
     ) -> None:
         """Let the threads know that all of their bulk groups but the newest ones have read their sources."""
-        if self.operations is not None:
-            self.operations.groups_done(bundle, lanes, groups.committed, newest)
+        self.operations.groups_done(bundle, lanes, groups.committed, newest)
 
     def warpgroup_issued(
         self,
@@ -271,8 +260,6 @@ class Races(Observer):
         operands: Sequence[tuple[str, NDArray[np.int64]]],
     ) -> None:
         """Look at what a wgmma.mma_async reads, with what all four warps know."""
-        if self.operations is None:
-            return
         cluster = origin.lane // WARP_SIZE
         row = np.max([self.clocks.row(warp, cluster) for warp in warps], axis=0)
         reader = self.operations.of_warpgroup(origin, number)
@@ -283,5 +270,5 @@ class Races(Observer):
     def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: Multiplication) -> None:
         """Let a warp know that a wgmma.mma_async is over."""
         reader = self._multiplications.get(multiplication)
-        if self.operations is not None and reader is not None:
+        if reader is not None:
             self.operations.over(bundle, cluster, reader)
