@@ -39,6 +39,8 @@ from cutecourse.emulator.memory.unwritten import Unwritten, describe_unwritten
 
 __all__ = ["Access", "Part"]
 
+Lanes = NDArray[np.int64] | None
+"""The lanes of an access, flattened; None for all in order."""
 _RANK_MASK = (1 << RANK_SHIFT) - 1
 
 
@@ -62,7 +64,7 @@ class Part:
 
     words: NDArray[Any]
     index: NDArray[np.int64]
-    lanes: NDArray[np.int64] | None
+    lanes: Lanes
     written: NDArray[Any] | None = None
 
 
@@ -107,8 +109,6 @@ class Access:
         self.count = count
         self.size = bytes_ * count
         self.shift = self.size.bit_length() - 1
-        if self.size != 1 << self.shift:
-            site.invalid(f"an access has {self.size} bytes, which is not a power of two")
         self._unit = (
             CHUNK_TYPE if self.size == CHUNK else np.dtype(f"{'u' if self.size < CHUNK else 'V'}{self.size}")
         )
@@ -208,11 +208,7 @@ class Access:
     # --- the spaces -----------------------------------------------------------------------------------------
 
     def _shared(
-        self,
-        bundle: Bundle,
-        address: NDArray[Any],
-        lanes: NDArray[np.int64] | None,
-        values: NDArray[Any] | None,
+        self, bundle: Bundle, address: NDArray[Any], lanes: Lanes, values: NDArray[Any] | None
     ) -> Part:
         cohort = bundle.cohort
         base = bundle.shared_base if lanes is None else bundle.shared_base.reshape(-1)[lanes]
@@ -246,7 +242,7 @@ class Access:
         self,
         bundle: Bundle,
         address: NDArray[Any],
-        lanes: NDArray[np.int64] | None,
+        lanes: Lanes,
         rank: NDArray[np.int64],
         away: NDArray[np.bool_],
     ) -> None:
@@ -271,7 +267,7 @@ class Access:
         bad = offset > limit - self.size if limit >= self.size else np.ones(offset.shape, dtype=np.bool_)
         return bad | ((offset & self._low) != 0) if self._low else bad
 
-    def _local(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part:
+    def _local(self, bundle: Bundle, address: NDArray[Any], lanes: Lanes) -> Part:
         base = bundle.local_base if lanes is None else bundle.local_base.reshape(-1)[lanes]
         bad = self._outside(address, bundle.program.local_bytes)
         if any_true(bad):
@@ -298,9 +294,7 @@ class Access:
                 )
         return Part(words, index, lanes, written if self.writes else None)
 
-    def _allocated(
-        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
-    ) -> list[Part]:
+    def _allocated(self, bundle: Bundle, address: NDArray[Any], lanes: Lanes) -> list[Part]:
         part = self._inside_last(bundle, address, lanes)
         if part is not None:
             return [part]
@@ -317,14 +311,12 @@ class Access:
             return [part]
         return self._scattered(bundle, address, lanes)
 
-    def _inside_last(
-        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
-    ) -> Part | None:
+    def _inside_last(self, bundle: Bundle, address: NDArray[Any], lanes: Lanes) -> Part | None:
         """The lanes' words if all lie in the allocation that the access met last, as they mostly do."""
         reach = bundle.machine.own(_Last).get(self)
         return None if reach is None else self._inside(reach, address, lanes)
 
-    def _inside(self, reach: _Reach, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> Part | None:
+    def _inside(self, reach: _Reach, address: NDArray[Any], lanes: Lanes) -> Part | None:
         """The lanes' words if all lie in an allocation, aligned."""
         offset = address.astype(np.uint64, copy=False) - reach.base
         bad = offset > reach.last
@@ -340,9 +332,7 @@ class Access:
             written = allocation.marks(self.bytes, self.count)
         return Part(reach.words, (offset >> self._shift).view(np.int64), lanes, written)
 
-    def _scattered(
-        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None
-    ) -> list[Part]:
+    def _scattered(self, bundle: Bundle, address: NDArray[Any], lanes: Lanes) -> list[Part]:
         """Split lanes that point into several allocations into parts; refuse a wrong address."""
         flat = address.reshape(-1).astype(np.uint64, copy=False)
         which = np.arange(bundle.n * WARP_SIZE) if lanes is None else lanes
@@ -362,11 +352,7 @@ class Access:
         return parts
 
     def _generic(
-        self,
-        bundle: Bundle,
-        address: NDArray[Any],
-        lanes: NDArray[np.int64] | None,
-        values: NDArray[Any] | None,
+        self, bundle: Bundle, address: NDArray[Any], lanes: Lanes, values: NDArray[Any] | None
     ) -> list[Part]:
         part = self._inside_last(bundle, address, lanes)
         if part is not None:
@@ -404,9 +390,7 @@ class Access:
 
     # --- faults ---------------------------------------------------------------------------------------------
 
-    def _lane(
-        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, position: int
-    ) -> tuple[Origin, int]:
+    def _lane(self, bundle: Bundle, address: NDArray[Any], lanes: Lanes, position: int) -> tuple[Origin, int]:
         """The thread at a position among the access's lanes, and its address."""
         lane = position if lanes is None else int(lanes[position])
         return Origin(self.site, bundle, lane), int(address.reshape(-1)[position])
@@ -425,7 +409,7 @@ class Access:
         where = f" (in {name})" if name else ""
         self._fail(AlignmentError, origin, address, name, f", which is not a multiple of {self.size}{where}")
 
-    def _fault(self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None) -> NoReturn:
+    def _fault(self, bundle: Bundle, address: NDArray[Any], lanes: Lanes) -> NoReturn:
         """Raise the error of the first lane whose address is wrong."""
         memory = bundle.machine.memory
         for position in range(address.size):
@@ -454,7 +438,7 @@ class Access:
         raise AssertionError("a fault without a faulty lane")
 
     def _fault_shared(
-        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, bad: NDArray[np.bool_]
+        self, bundle: Bundle, address: NDArray[Any], lanes: Lanes, bad: NDArray[np.bool_]
     ) -> NoReturn:
         origin, one = self._lane(bundle, address, lanes, int(np.argmax(bad)))
         size, limit = bundle.cohort.size, bundle.program.shared_bytes
@@ -479,7 +463,7 @@ class Access:
         self._fail(kind, origin, one, name, f" in shared memory: {problem}{near}")
 
     def _fault_local(
-        self, bundle: Bundle, address: NDArray[Any], lanes: NDArray[np.int64] | None, bad: NDArray[np.bool_]
+        self, bundle: Bundle, address: NDArray[Any], lanes: Lanes, bad: NDArray[np.bool_]
     ) -> NoReturn:
         origin, one = self._lane(bundle, address, lanes, int(np.argmax(bad)))
         limit = bundle.program.local_bytes

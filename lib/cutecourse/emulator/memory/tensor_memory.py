@@ -186,15 +186,14 @@ class TensorMemory:
         origin: Origin,
         *,
         writes: bool,
-        after: tuple[str, ...] = (),
-        copies: bool = False,
+        pipeline: str = "",
         frees: bool = False,
     ) -> None:
         """Refuse a region that an asynchronous operation has not yet written or, for a write, not yet read.
 
-        `after` names the pipelines after which the access runs in order. The document promises only some of
-        these orders, and none for a tcgen05.cp (`copies`). A note records an order that it does not promise,
-        and a missing fence or wait that it asks for; freeing needs no fence.
+        `pipeline` is "mma" or "cp" for an access that runs in order with the operations of both pipelines.
+        The document promises only some of these orders, and none for a tcgen05.cp. A note records an order
+        that it does not promise, and a missing fence or wait that it asks for; freeing needs no fence.
 
         Errors: TensorMemoryWriteUnderWay, TensorMemoryReadUnderWay, TensorMemoryLoadUnderWay.
         """
@@ -202,15 +201,11 @@ class TensorMemory:
             if not (writes or moving.writes) or not moving.region.meets(region):
                 continue
             site = moving.origin.site
-            if moving.pipeline in after:
+            if pipeline and moving.pipeline:
                 same = writes and moving.writes and moving.region.same(region)
-                if copies or (moving.pipeline == "mma" and not same):
-                    report(
-                        "order not promised",
-                        partial(_overtaken, what, region, moving, same=same),
-                        origin,
-                        site.line,
-                    )
+                if pipeline == "cp" or (moving.pipeline == "mma" and not same):
+                    words = partial(_overtaken, what, region, moving, same=same)
+                    report("order not promised", words, origin, site.line)
                 continue
             report(
                 "read before written" if moving.writes else "written before read",
@@ -222,7 +217,7 @@ class TensorMemory:
         if writes and self.order.loads:
             self.order.check_loads(region, what, origin)
         if not frees:
-            self.order.check_fences(region, what, origin, writes=writes, pipelined=bool(after))
+            self.order.check_fences(region, what, origin, writes=writes, pipelined=bool(pipeline))
 
     def end(self, moving: Moving) -> None:
         """Note that an asynchronous operation has read or written its region."""

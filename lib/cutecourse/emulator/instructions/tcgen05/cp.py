@@ -129,7 +129,7 @@ def _issue(
     for each in [rank] if group == 1 else [rank & ~1, rank | 1]:
         memory = TensorMemories.of(cohort)[cluster, each]
         memory.check_allocated(region, "tcgen05.cp", origin)
-        memory.check_quiet(region, "tcgen05.cp", origin, writes=True, after=("mma", "cp"), copies=True)
+        memory.check_quiet(region, "tcgen05.cp", origin, writes=True, pipeline="cp")
         chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
         for tell in cohort.listeners.operands_read:
             tell(origin, [(each, "the source", chunks)])

@@ -160,7 +160,7 @@ def _begin(mma: Multiplication, memory: TensorMemory, region: Region, what: str,
     """Check a region of tensor memory, and let it be under way."""
     origin = mma.origin
     memory.check_allocated(region, what, origin)
-    memory.check_quiet(region, what, origin, writes=writes, after=("mma", "cp"))
+    memory.check_quiet(region, what, origin, writes=writes, pipeline="mma")
     listeners = origin.bundle.cohort.listeners
     if not writes:
         for tell in listeners.tensor_multiplied:
