@@ -1,4 +1,4 @@
-"""Leftovers of a block that ends: mbarriers in the middle of a phase, and copies under way."""
+"""Leftovers of a block that ends: mbarriers in the middle of a phase, copies under way, tensor memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from cutecourse.emulator.errors import EmulatorError, MulticastError
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
 from cutecourse.emulator.instructions.bulk.landing import origins_under_way
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
+from cutecourse.emulator.memory.tensor_memory import TensorMemories
 from cutecourse.trace.words import number
 
 __all__ = ["BlockEnds", "unexpected_multicast"]
 
 
 class BlockEnds(Observer):
-    """Looks at the mbarriers of blocks that end, and at the copies that read their shared memory.
+    """Looks at the mbarriers, the copies out of shared memory and the tensor memory of blocks that end.
 
     Bytes that nobody expects, or that are expected and never come, are a mistake; a part of a phase's
     arrivals is left by right kernels too, and is nothing to report. Bytes of a phase that nobody has waited
@@ -31,7 +32,10 @@ class BlockEnds(Observer):
         self.cohort = cohort
 
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Report what is left. Errors: OpenPhase, MulticastError, UnfinishedLoad, UnfinishedCopy."""
+        """Report what is left.
+
+        Errors: OpenPhase, MulticastError, UnfinishedLoad, UnfinishedCopy, TensorMemoryLeak.
+        """
         gone = ~self.cohort.alive(bundle.rank) & mask.any(axis=1)
         if not any_true(gone):
             return
@@ -41,8 +45,8 @@ class BlockEnds(Observer):
                 if rank == bundle.rank and gone[cluster] and barriers.holds(barrier):
                     _look(barrier)
         for other in self.cohort.bundles:
-            groups = other.owned(BulkGroups) if other.rank == bundle.rank else None
-            for copy in groups.copies if groups is not None else ():
+            groups = other.owned(BulkGroups)
+            for copy in () if groups is None or other.rank != bundle.rank else groups.copies:
                 if gone[copy.origin.lane // WARP_SIZE] and not copy.released:
                     report(
                         "unfinished copy",
@@ -50,6 +54,17 @@ class BlockEnds(Observer):
                         " Add cp.async.bulk.wait_group.read 0 (after a commit_group) at the kernel's end.",
                         copy.origin,
                     )
+        memories = self.cohort.owned(TensorMemories)
+        for cluster in np.flatnonzero(gone).tolist():
+            memory = None if memories is None else memories.used(cluster, bundle.rank)
+            if memory is not None and memory.allocations:
+                left = next(iter(memory.allocations.values()))
+                report(
+                    "tensor memory leak",
+                    f"the CTA ended without freeing {left.columns} columns of tensor memory, from column"
+                    f" {left.start} on. Add the missing tcgen05.dealloc.",
+                    left.origin,
+                )
 
 
 def _look(barrier: MBarrier) -> None:

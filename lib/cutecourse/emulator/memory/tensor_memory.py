@@ -15,10 +15,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
+from cutecourse.emulator.core.bundle import Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, all_true
 from cutecourse.emulator.core.memory import POISON
-from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import (
@@ -262,15 +261,13 @@ class Ticket:
         return TensorMemories.of(self.origin.bundle.cohort).why(self)
 
 
-class TensorMemories(Observer):
+class TensorMemories:
     """The tensor memory of every CTA of a cohort, made when first used, and the requests that wait."""
 
     def __init__(self, cohort: Cohort) -> None:
-        self.cohort = cohort
         self.clock = Clock()
         self._memories: dict[tuple[int, int], TensorMemory] = {}
         self.tickets: list[Ticket] = []
-        cohort.listeners.subscribe(self)
 
     @classmethod
     def of(cls, cohort: Cohort) -> TensorMemories:
@@ -287,23 +284,6 @@ class TensorMemories(Observer):
     def used(self, cluster: int, rank: int) -> TensorMemory | None:
         """The memory of a CTA that has used any."""
         return self._memories.get((cluster, rank))
-
-    def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Check, when a CTA's threads have ended, that the CTA has freed its allocations.
-
-        Errors: TensorMemoryLeak.
-        """
-        for cluster in bundle.clusters(mask):
-            memory = self._memories.get((cluster, bundle.rank))
-            if memory is None or not memory.allocations or self.cohort.alive(bundle.rank)[cluster]:
-                continue
-            left = next(iter(memory.allocations.values()))
-            report(
-                "tensor memory leak",
-                f"the CTA ended without freeing {left.columns} columns of tensor memory, from column"
-                f" {left.start} on. Add the missing tcgen05.dealloc.",
-                left.origin,
-            )
 
     # --- requests -------------------------------------------------------------------------------------------
 
