@@ -127,7 +127,13 @@ class Access:
         parts = self.parts(bundle, address, mask)
         if len(parts) == 1:
             return self.read(parts[0])
-        return self._join(bundle, parts, mask)
+        tail = (self.count,) if self.count > 1 else ()
+        every = np.zeros((bundle.n * WARP_SIZE, *tail), dtype=f"u{self.bytes}")
+        for part in parts:
+            every[part.lanes] = part.words[part.index]
+        if mask is None:
+            return every.reshape(bundle.n, WARP_SIZE, *tail)
+        return every[np.flatnonzero(mask)]
 
     def read(self, part: Part) -> NDArray[Any]:
         """The words of some lanes: shape of `part.index`, and a last axis for several words."""
@@ -182,28 +188,21 @@ class Access:
         if self.flags:
             for tell in listeners.flagged:
                 tell(bundle, mask)
-        found = self._find(bundle, address, mask, values)
+        lanes, asked = None, address
+        if mask is not None:
+            lanes = np.flatnonzero(mask)
+            asked = address.reshape(-1)[lanes]
+        if self.space in {"shared", "shared::cluster"}:
+            found = [self._shared(bundle, asked, lanes, values)]
+        elif self.space == "local":
+            found = [self._local(bundle, asked, lanes)]
+        elif self.space == "generic":
+            found = self._generic(bundle, asked, lanes, values)
+        else:
+            found = self._allocated(bundle, asked | _IN_PARAM if self.space == "param" else asked, lanes)
         for tell in listeners.addressed:
             tell(self, bundle, address, mask)
         return found
-
-    def _find(
-        self, bundle: Bundle, address: NDArray[Any], mask: Mask, values: NDArray[Any] | None
-    ) -> list[Part]:
-        lanes = None
-        if mask is not None:
-            lanes = np.flatnonzero(mask)
-            address = address.reshape(-1)[lanes]
-        space = self.space
-        if space in {"shared", "shared::cluster"}:
-            return [self._shared(bundle, address, lanes, values)]
-        if space == "param":
-            address = address | _IN_PARAM
-        if space in {"global", "const", "param"}:
-            return self._allocated(bundle, address, lanes)
-        if space == "local":
-            return [self._local(bundle, address, lanes)]
-        return self._generic(bundle, address, lanes, values)
 
     # --- the spaces -----------------------------------------------------------------------------------------
 
@@ -378,15 +377,6 @@ class Access:
         if rest.any():
             parts += self._allocated(bundle, flat[rest], which[rest])
         return parts
-
-    def _join(self, bundle: Bundle, parts: list[Part], mask: Mask) -> NDArray[Any]:
-        tail = (self.count,) if self.count > 1 else ()
-        every = np.zeros((bundle.n * WARP_SIZE, *tail), dtype=f"u{self.bytes}")
-        for part in parts:
-            every[part.lanes] = part.words[part.index]
-        if mask is None:
-            return every.reshape(bundle.n, WARP_SIZE, *tail)
-        return every[np.flatnonzero(mask)]
 
     # --- faults ---------------------------------------------------------------------------------------------
 
