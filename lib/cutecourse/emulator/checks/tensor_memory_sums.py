@@ -136,7 +136,8 @@ def _may_be_lost(memory: TensorMemory, region: Region, unread: NDArray[np.int32]
 
 def _not_zero(memory: TensorMemory, columns: slice) -> NDArray[np.bool_]:
     """Which cells hold another number than zero, with either sign."""
-    return (memory.cells[:, columns] << np.uint32(1)) != 0
+    found: NDArray[np.bool_] = (memory.cells[:, columns] << np.uint32(1)) != 0
+    return found
 
 
 # --- in words -----------------------------------------------------------------------------------------------
