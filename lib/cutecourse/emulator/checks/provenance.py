@@ -302,7 +302,7 @@ def _scattered(unread: NDArray[np.bool_], owners: NDArray[np.int32]) -> bool:
 def _offset_of(copy: Copy) -> int:
     """Where a copy begins in each block's shared memory, in bytes."""
     assert copy.to is not None
-    return copy.to.places[0].offset
+    return copy.to.place.offset
 
 
 def _chunks_of(copy: Copy, block: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -313,11 +313,11 @@ def _chunks_of(copy: Copy, block: NDArray[np.int32]) -> NDArray[np.int32]:
     return block[copy.box.bound.chunks(offset) + (offset & ~1023) // CHUNK]
 
 
-def _chunks_inside(bound: BoundTensorMap, inside: Window) -> NDArray[np.bool_] | None:
+def _chunks_inside(bound: BoundTensorMap, inside: Window | None) -> NDArray[np.bool_] | None:
     """Which chunks of a box hold something of the tensor; None for all."""
-    counts = bound.map.counts
-    if inside.stop == counts and not any(inside.first):
+    if inside is None:
         return None
+    counts = bound.map.counts
     unit = CHUNK // bound.map.item_bytes
     found = np.zeros((*counts[:0:-1], counts[0] // unit), dtype=np.bool_)
     if not inside.empty:

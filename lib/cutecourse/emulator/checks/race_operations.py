@@ -7,7 +7,7 @@ one that knows of a tcgen05.commit, a bulk group or a wgmma group behind it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +50,13 @@ class Operation:
 
     number: int
     origin: Origin
-    use: Use
+    whose: Component
     component: int
+    """The number of `whose`, its component."""
     tag: int
     """Its component's deed with which it is over; larger than any while that is not known."""
+    phase: int | None = None
+    """The phase that a copy's mbarrier was in when the copy was issued; None for a reader."""
     row: Row | None = None
     """The clock that a copy's issuer had; None for a reader."""
     left: int = 0
@@ -62,12 +65,22 @@ class Operation:
     """The number of chunks that a copy writes."""
     written: bool = False
     """True if threads have written to the bytes that a copy brought."""
-    readers: list[tuple[Operation, NDArray[np.int64]]] = field(default_factory=list)
-    """The operations that read the bytes of a copy, and their chunks."""
+    readers: list[Any] = field(default_factory=list)
+    """The operations that read the bytes of a copy, each with its chunks behind it."""
     last: dict[int, Operation] = field(default_factory=dict)
     """The last of them, by component."""
     used: dict[int, int] = field(default_factory=dict)
     """The first tag of each component that reads what a copy brought."""
+
+    @property
+    def use(self) -> Use:
+        """The operation as reports speak of it."""
+        deed = "copy" if self.whose.kind == "mbarrier" else "operation"
+        return Use(self.whose, self.origin.site.line, deed, self.origin, self.phase)
+
+    def each_reader(self) -> Iterator[tuple[Operation, NDArray[np.int64]]]:
+        """The operations that read the bytes of a copy, and their chunks."""
+        return zip(self.readers[::2], self.readers[1::2], strict=True)
 
 
 class Operations:
@@ -105,12 +118,9 @@ class Operations:
         self._targets: dict[Targets, list[int]] = {}
         """The components of the mbarriers of places to which copies go."""
 
-    def _new(
-        self, origin: Origin, deed: str, component: int, tag: int, phase: int | None = None
-    ) -> Operation:
+    def _new(self, origin: Origin, component: int, tag: int, phase: int | None = None) -> Operation:
         """A copy or a reader; `phase` is that of a copy's mbarrier."""
-        use = Use(self.clocks.components[component], origin.site.line, deed, origin, phase)
-        made = Operation(len(self.every), origin, use, component, tag)
+        made = Operation(len(self.every), origin, self.clocks.components[component], component, tag, phase)
         self.every.append(made)
         if made.number >= len(self.tags):
             self.tags = np.concatenate([self.tags, np.zeros_like(self.tags)])
@@ -192,13 +202,13 @@ class Operations:
         made: list[Operation] = []
         if pieces:
             self._under_way[asked] = made
-        for place, first, key, component in zip(to.places, to.firsts, to.barriers, components, strict=True):
+        for rank, first, key, component in zip(to.ranks, to.firsts, to.barriers, components, strict=True):
             barrier = live.get(key)
             phase = None if barrier is None else barrier.phase
-            copy = self._new(origin, "copy", component, clocks.never, phase)
+            copy = self._new(origin, component, clocks.never, phase)
             copy.row, copy.left = row, pieces
             for part in parts:
-                self._copy_over(copy, row, place.rank, first, part, adds=asked.operation == "reduce")
+                self._copy_over(copy, row, rank, first, part, adds=asked.operation == "reduce")
             made.append(copy)
 
     def last_landed(self, asked: Copy, position: int) -> Operation | None:
@@ -216,7 +226,7 @@ class Operations:
         """The last piece of a copy has come, just before its mbarrier counts it."""
         if copy.row is not None:
             clock.arrive(copy.row)
-            copy.tag = clock.tag(copy.use.line)
+            copy.tag = clock.tag(copy.origin.site.line)
             self.tags[copy.number] = copy.tag
             copy.row = None
 
@@ -264,7 +274,7 @@ class Operations:
                 break
         else:
             return
-        for reader, where in before.readers:
+        for reader, where in before.each_reader():
             if reader.tag >= int(row[reader.component]):
                 shared = np.intersect1d(where, np.asarray(chunks))
                 if shared.size:
@@ -308,7 +318,7 @@ class Operations:
         if again is not None:
             # The same copies as a moment ago: what the issuer knew of them it knows still.
             for brought in again:
-                brought.readers.append((reader, chunks))
+                brought.readers += (reader, chunks)
             if any(brought.written for brought in again):
                 self._read_of_threads(origin, row, chunks, reader)
             return
@@ -330,7 +340,7 @@ class Operations:
         for number in sorted(numbers):
             brought = self.every[number]
             if brought is not None:
-                brought.readers.append((reader, chunks))
+                brought.readers += (reader, chunks)
                 brought.last[reader.component] = reader
                 brought.used.setdefault(reader.component, reader.tag)
                 written = written or brought.written
@@ -390,7 +400,7 @@ class Operations:
         return self._reader(origin, component, count)
 
     def _reader(self, origin: Origin, component: int, count: int) -> Operation:
-        return self._new(origin, "operation", component, self.clocks.tag(count, origin.site.line))
+        return self._new(origin, component, self.clocks.tag(count, origin.site.line))
 
     def committed(self, bundle: Bundle, cluster: int, row: Row) -> Row:
         """A clock that tells besides that what a warp's tensor core was given so far is over."""
@@ -401,6 +411,8 @@ class Operations:
                 row = self.clocks.merged(self.clocks.nothing(), row)
             row[component] = self.clocks.entry(count)
             self._open.pop((component, cluster), None)
+            # Its reader issues no more. What it has read would be kept alive here.
+            self._reads.clear()
         return row
 
     def over(self, bundle: Bundle, cluster: int, reader: Operation) -> None:
@@ -429,7 +441,7 @@ class Operations:
         if thread is not None and 0 < met.before < int(row[met.warp]):
             # The bytes that are meant had been written before, and are overwritten too early.
             writer, access = thread
-            use = Use(reader.use.component, origin.site.line, "operation", origin)
+            use = Use(reader.whose, origin.site.line, "operation", origin)
             self._report_overwritten(writer, access, met.byte, use)
         else:
             self._report_race(origin, met)
@@ -493,13 +505,13 @@ class Operations:
             copy = self.every[number]
             if copy is None:
                 continue
-            cluster = copy.use.cluster
+            cluster = copy.origin.lane // WARP_SIZE
             if not access.writes:
                 copy.used.setdefault(warp, int(known[cluster, warp]) - self.clocks.step)
                 continue
             copy.written = True
             if any(reader.tag >= int(known[cluster, n]) for n, reader in copy.last.items()):
-                for reader, where in copy.readers:
+                for reader, where in copy.each_reader():
                     if reader.tag < int(known[cluster, reader.component]):
                         continue
                     met = np.isin(chunks, where)

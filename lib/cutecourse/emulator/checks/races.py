@@ -155,20 +155,14 @@ class Races(Observer):
             )
 
     def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
-        """Add what the thread knows, or what its commit carries, to the phase."""
+        """Add what the thread knows, or what its commit or store carries, to the phase."""
         clock = self._barriers[barrier]
         if work is None:
             self.clocks.release(origin.bundle, barrier.cluster, clock)
         else:
             clock.arrive(self._carried[work])
 
-    def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
-        """Add what the thread knows, or what its store carries, to the phase."""
-        clock = self._barriers[barrier]
-        if work is None:
-            self.clocks.release(origin.bundle, barrier.cluster, clock)
-        elif (carried := self._carried.get(work)) is not None:
-            clock.arrive(carried)
+    mbarrier_received = mbarrier_arrived
 
     def mbarrier_completed(self, barrier: MBarrier) -> None:
         """Let its next waits know of all that has come."""

@@ -17,6 +17,7 @@ import numpy as np
 from cutecourse.emulator.checks.block_end import unexpected_multicast
 from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import (
     BudgetExceeded,
     DeadlockError,
@@ -253,9 +254,9 @@ class _Histories:
     @staticmethod
     def _late(barrier: MBarrier) -> list[tuple[str, int, Origin]]:
         """Threads that contributed to an earlier phase and not to this one: what, last phase, who."""
-        last: dict[tuple[str, int, int], tuple[int, Origin]] = {}
-        for (what, phase, *who), (_, origin) in barrier.history.items():
-            last[what, who[0], who[1]] = (phase, origin)
+        last: dict[tuple[str, Site, Bundle], tuple[int, Origin]] = {}
+        for (what, phase, site, bundle), (_, origin) in barrier.history.items():
+            last[what, site, bundle] = (phase, origin)
         return [
             (what, phase, origin)
             for (what, *_), (phase, origin) in last.items()

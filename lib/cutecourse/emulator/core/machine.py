@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -37,11 +36,12 @@ class PendingWork:
     `finish()` completes it now, once; the scheduler may do so at any time in an order that the seed chooses.
     """
 
-    __slots__ = ("_complete", "_machine", "done", "position")
+    __slots__ = ("_arguments", "_complete", "_machine", "done", "position")
 
-    def __init__(self, machine: Machine, complete: Callable[[], None]) -> None:
+    def __init__(self, machine: Machine, complete: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         self._machine = machine
         self._complete = complete
+        self._arguments = arguments
         self.position = len(machine.pending)
         """Its index in `machine.pending`."""
         self.done = False
@@ -49,15 +49,14 @@ class PendingWork:
 
     def arguments_of(self, function: Callable[..., None]) -> tuple[Any, ...] | None:
         """The arguments if this function will do the work; None if another function does it."""
-        found = self._complete
-        return found.args if isinstance(found, partial) and found.func is function else None
+        return self._arguments if self._complete is function else None
 
     def finish(self) -> None:
         """Complete the work if it is not complete yet."""
         if not self.done:
-            complete = self._complete
+            complete, arguments = self._complete, self._arguments
             self.withdraw()
-            complete()
+            complete(*arguments)
 
     def withdraw(self) -> None:
         """Take the work off the list if it is not done yet, because the caller completes it itself."""
@@ -69,8 +68,8 @@ class PendingWork:
         if last is not self:
             self._machine.pending[self.position] = last
             last.position = self.position
-        # The closure may hold objects that refer back to this work.
-        del self._complete
+        # They may hold objects that refer back to this work.
+        del self._complete, self._arguments
 
 
 @dataclass(eq=False)
@@ -142,6 +141,6 @@ class Machine(Owner):
         self.sleeping.clear()
         self.half_awake.clear()
 
-    def defer(self, complete: Callable[[], None]) -> PendingWork:
-        """Issue asynchronous work: `complete()` runs later, at a time that the seed chooses."""
-        return PendingWork(self, complete)
+    def defer(self, complete: Callable[..., None], *arguments: Any) -> PendingWork:
+        """Issue asynchronous work: `complete(*arguments)` runs later, at a time that the seed chooses."""
+        return PendingWork(self, complete, arguments)

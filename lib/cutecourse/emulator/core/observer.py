@@ -128,7 +128,10 @@ class Observer:
         """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next."""
 
     def mbarrier_received(self, barrier: Any, origin: Any, work: Any) -> None:
-        """Bytes arrive from `work`, or (None) from the thread itself; the barrier counts them next."""
+        """Bytes arrive from a st.async, `work`, or (None) from the thread; the barrier counts them next.
+
+        `bulk_landed` tells of the bytes of bulk copies.
+        """
 
     def mbarrier_completed(self, barrier: Any) -> None:
         """A phase is complete and the next one has begun; no waiting warp goes on yet."""
@@ -157,7 +160,7 @@ class Observer:
         """
 
     def bulk_landed(self, copy: Any, position: int, piece: Any) -> None:
-        """A piece has arrived at the destination `copy.to.places[position]`; its mbarrier counts it next."""
+        """A piece has arrived at the destination `copy.to.ranks[position]`; its mbarrier counts it next."""
 
     def bulk_source_read(self, copy: Any) -> None:
         """All of the source of a copy to global memory has been read."""

@@ -72,7 +72,9 @@ class Recording(Observer):
             coords=() if box is None else box.coords,
             box=() if box is None else box.bound.map.counts,
             bytes=copy.n_bytes,
-            destinations=[] if to is None else [place.about() for place in to.places],
+            destinations=[]
+            if to is None
+            else [{"rank": rank, "offset": to.place.offset} for rank in to.ranks],
             barrier=barrier,
             mask=copy.mask,
             source=_source(copy),
@@ -81,12 +83,11 @@ class Recording(Observer):
     def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
         """Record the bytes that have come."""
         assert copy.to is not None
-        place = copy.to.places[position]
         self.happened_in(
             "tma.land",
             copy.origin.bundle.cohort,
-            place.cluster,
-            place.rank,
+            copy.to.place.cluster,
+            copy.to.ranks[position],
             copy.origin.site.line,
             transfer=copy,
             offset=(copy.to.first_chunk + lowest(piece.covered)) * CHUNK,

@@ -7,7 +7,7 @@ is kept with the instruction's operand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,18 @@ from cutecourse.emulator.instructions.bulk.reduce import Reduction
 from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window, covered
 from cutecourse.emulator.numbers.formats import FORMATS
 
-__all__ = ["Box", "Cuts", "needed_bytes", "write_part"]
+__all__ = ["Box", "Cut", "Cuts", "needed_bytes", "write_part"]
 
 _ROUNDED = ("tf32", "tf32_ftz")
 Range = list[tuple[int, int]]
 """Along each dimension the first element, and the one behind the last."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cut:
+@dataclass(slots=True, eq=False)
+class Cut:
     """A part of each box that copies with one tensor map move to, or from, one place in shared memory.
 
+    n_bytes   its bytes
     part      first element and the one behind the last, along each dimension
     chunks    the chunks of shared memory that they go to, outermost dimension first
     covered   the same chunks in any order, a slice where they are neighbours
@@ -37,13 +38,14 @@ class _Cut:
               shared memory where `covered` is a slice, else in that of `chunks`
     """
 
+    n_bytes: int
     part: Range
     chunks: NDArray[np.int64]
     covered: Chunks
     sources: NDArray[np.int64]
 
     @classmethod
-    def make(cls, bound: BoundTensorMap, chunks: NDArray[np.int64], part: Range) -> _Cut:
+    def make(cls, bound: BoundTensorMap, chunks: NDArray[np.int64], part: Range) -> Cut:
         """A part of a box whose chunks go to `chunks`."""
         unit = CHUNK // bound.map.item_bytes
         inner = slice(part[0][0] // unit, part[0][1] // unit)
@@ -52,15 +54,26 @@ class _Cut:
         all_of_it = covered(own)
         if isinstance(all_of_it, slice):
             sources = sources.reshape(-1)[np.argsort(own, axis=None)]
-        return cls(part, own, all_of_it, sources)
+        return cls(own.size * CHUNK, part, own, all_of_it, sources)
+
+    def put(self, held: NDArray[Any], first: int, box: Box) -> None:
+        """Put the elements of a box as they are now into chunks that are counted from `first`."""
+        to = self.covered
+        if box.source is None:
+            held[first:][self.chunks] = box.filled(self.part)
+        elif isinstance(to, slice):
+            # In the mode "raise" NumPy would take them to a place of its own first.
+            box.source.take(self.sources, out=held[first + to.start : first + to.stop], mode="wrap")
+        else:
+            held[first:][self.chunks] = box.source[self.sources]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cuts:
     """A box at one place in shared memory: cut into its parts, and whole."""
 
-    parts: list[_Cut]
-    whole: _Cut
+    parts: list[Cut]
+    whole: Cut
 
     @classmethod
     def of(cls, bound: BoundTensorMap, offset: int) -> Cuts:
@@ -68,8 +81,8 @@ class Cuts:
         found: Cuts | None = bound.cuts.get(offset & 1023)
         if found is None:
             chunks = bound.chunks(offset)
-            parts = [_Cut.make(bound, chunks, part) for part in _parts(bound)]
-            whole = _Cut.make(bound, chunks, [(0, count) for count in bound.map.counts])
+            parts = [Cut.make(bound, chunks, part) for part in _parts(bound)]
+            whole = Cut.make(bound, chunks, [(0, count) for count in bound.map.counts])
             found = bound.cuts[offset & 1023] = cls(parts, whole)
         return found
 
@@ -89,70 +102,36 @@ def _parts(bound: BoundTensorMap) -> list[Range]:
 
 @dataclass(eq=False, slots=True)
 class Box:
-    """One box of a tensor: where copies start."""
+    """One box of a tensor."""
 
     bound: BoundTensorMap
     coords: tuple[int, ...]
     stores: bool
     """True if the box is written: an H200 writes the whole 16-byte chunk in which the tensor's row ends."""
-    inside: Window
-    """The part of the box that lies in the tensor."""
-    _tiles: dict[tuple[int, bool], list[Tile]] = field(default_factory=dict)
+    inside: Window | None
+    """The part of the box that lies in the tensor; None for all of it."""
+    source: NDArray[Any] | None = None
+    """Global memory from the box's first chunk on, if all lie in the tensor and come as they are."""
+
+    @classmethod
+    def of(cls, bound: BoundTensorMap, coords: tuple[int, ...], window: Window, *, stores: bool) -> Box:
+        """The box at some coordinates; `window` is the part of it that lies in the tensor."""
+        if window.stop != bound.map.counts or any(window.first):
+            return cls(bound, coords, stores, window)
+        as_it_is = bound.map.dtype not in _ROUNDED and not stores
+        return cls(bound, coords, stores, None, bound.from_first(window) if as_it_is else None)
 
     def window(self, part: Range) -> Window:
         """The tensor's share of a part of the box."""
         low, high = zip(*part, strict=True)
         return self.bound.window(self.coords, low, high, whole_chunks=self.stores)
 
-    def source(self) -> NDArray[Any] | None:
-        """Global memory from the box's first chunk on, if all lie in the tensor and come as they are."""
+    def filled(self, part: Range) -> NDArray[Any]:
+        """The elements of a part in chunks; what lies outside of the tensor is filled."""
         tensor_map = self.bound.map
-        if self.inside.stop != tensor_map.counts or any(self.inside.first) or tensor_map.dtype in _ROUNDED:
-            return None
-        return self.bound.from_first(self.inside)
-
-    def tiles(self, offset: int, *, whole: bool) -> list[Tile]:
-        """The tiles that land on their own: the box or its parts. Copies to similar offsets share them."""
-        key = (offset & 1023, whole)
-        found = self._tiles.get(key)
-        if found is None:
-            source, cuts = self.source(), Cuts.of(self.bound, offset)
-            some = [cuts.whole] if whole else cuts.parts
-            found = self._tiles[key] = [Tile(self.bound, self.coords, cut, source) for cut in some]
-        return found
-
-
-class Tile:
-    """A part of a box that lands on its own."""
-
-    def __init__(
-        self, bound: BoundTensorMap, coords: tuple[int, ...], cut: _Cut, source: NDArray[Any] | None
-    ) -> None:
-        self.bound = bound
-        self.coords = coords
-        self.cut = cut
-        self.source = source
-        self.covered = cut.covered
-        self.n_bytes = cut.chunks.size * CHUNK
-
-    def put(self, held: NDArray[Any], first: int) -> None:
-        """Put the elements as they are now into chunks that are counted from `first`."""
-        cut, to = self.cut, self.covered
-        if self.source is None:
-            held[first:][cut.chunks] = self._filled()
-        elif isinstance(to, slice):
-            # In the mode "raise" NumPy would take them to a place of its own first.
-            self.source.take(cut.sources, out=held[first + to.start : first + to.stop], mode="wrap")
-        else:
-            held[first:][cut.chunks] = self.source[cut.sources]
-
-    def _filled(self) -> NDArray[Any]:
-        """The elements in chunks; what lies outside of the tensor is filled."""
-        tensor_map, part = self.bound.map, self.cut.part
         shape = [stop - first for first, stop in part]
         values = np.full(shape[::-1], tensor_map.fill, dtype=f"u{tensor_map.item_bytes}")
-        low, high = zip(*part, strict=True)
-        window = self.bound.window(self.coords, low, high)
+        window = self.window(part)
         if not window.empty:
             inside = self.bound.elements(window)
             if tensor_map.dtype in _ROUNDED:

@@ -59,7 +59,7 @@ class _Bytes:
         self.n_bytes = (stop - first) * CHUNK
         self.read = read
 
-    def put(self, held: NDArray[Any], first: int) -> None:
+    def put(self, held: NDArray[Any], first: int, box: None) -> None:
         """Put the bytes as they are now into chunks that are counted from `first`."""
         held[first:][self.covered] = self.read()
 
@@ -203,17 +203,18 @@ def _from_global(site: Site, to: str) -> Step:
         at = lane_value(source, bundle, lane)
         allocation, start = global_bytes(site, bundle, lane, at, size, "the copy's source")
         allocation.was_read = True
-        bits, places = None, [place]
+        bits: int | None = None
+        ranks: tuple[int, ...] = (place.rank,)
         if cta_mask is None:
             check_same_block(site, bundle, lane, place, bar)
         else:
             bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
-            places = [place.in_block(rank) for rank in destination_ranks(site, bundle, lane, bits)]
+            ranks = destination_ranks(site, bundle, lane, bits)
         copy = Copy(
             Origin(site, bundle, lane),
             "load",
             size,
-            Targets(places, bar.offset, place.offset // CHUNK),
+            Targets(place, ranks, bar.offset, place.offset // CHUNK),
             mask=bits,
             source=(allocation, start),
         )
@@ -255,7 +256,7 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
             Origin(site, bundle, lane),
             "load" if combine is None else "reduce",
             size,
-            Targets([place], bar.offset, place.offset // CHUNK),
+            Targets(place, (place.rank,), bar.offset, place.offset // CHUNK),
             source=from_,
         )
         copy.announce()

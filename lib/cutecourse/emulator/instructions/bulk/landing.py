@@ -8,7 +8,6 @@ its destination how many bytes have come.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.instructions.bulk.operands import check_alive
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, Piece
 from cutecourse.emulator.instructions.bulk.request import Copy
-from cutecourse.emulator.instructions.sync.mbarrier_state import complete_tx
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.memory.proxies import IN_SIGHT
 
 __all__ = ["land_later", "origins_under_way"]
@@ -47,7 +46,7 @@ def land_later(copy: Copy, pieces: Sequence[Piece], *, covered: Chunks | None = 
             for whole in wholes:
                 _mark(written, first, whole, _NEVER)
         for piece in pieces:
-            cohort.machine.defer(partial(_land, copy, position, piece))
+            cohort.machine.defer(_land, copy, position, piece)
 
 
 def _mark(written: NDArray[Any], first: int, chunks: Chunks, mark: Any) -> None:
@@ -74,17 +73,18 @@ def _land(copy: Copy, position: int, piece: Piece) -> None:
     """Land a piece in one of the copy's destinations."""
     origin, to = copy.origin, copy.to
     assert to is not None
-    place, first = to.places[position], to.firsts[position]
+    rank, first = to.ranks[position], to.firsts[position]
     cohort = origin.bundle.cohort
     if not to.alive(cohort):
-        check_alive(origin.site, origin.bundle, origin.lane, place.rank, "the copy's destination")
-        _check_landing(origin, place.rank)
+        check_alive(origin.site, origin.bundle, origin.lane, rank, "the copy's destination")
+        _check_landing(origin, rank)
     held, written = cohort.shared_chunks
-    piece.put(held, first)
+    piece.put(held, first, copy.box)
     _mark(written, first, piece.covered, _LANDED)
     for tell in cohort.listeners.bulk_landed:
         tell(copy, position, piece)
-    complete_tx(cohort, *to.barriers[position], piece.n_bytes, transfer=copy, origin=origin)
+    barrier = MBarriers.of(cohort).find(*to.barriers[position], origin)
+    barrier.complete_tx(piece.n_bytes, origin, copy)
 
 
 def _check_landing(origin: Origin, rank: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ class CopyOut(Copy):
         for tell in bundle.cohort.listeners.bulk_reads:
             tell(self, chunks)
         check_source(self.origin, chunks, "the copy's source", COPY, needed=needed)
-        self.reads.append(bundle.machine.defer(partial(self._read, chunks, write, needed)))
+        self.reads.append(bundle.machine.defer(self._read, chunks, write, needed))
 
     def _read(
         self,
@@ -52,7 +51,7 @@ class CopyOut(Copy):
         check_source(self.origin, chunks, "the copy's source", COPY, needed=needed, issued=True)
         bundle = self.origin.bundle
         held, _ = bundle.cohort.shared_chunks
-        self.writes.append(bundle.machine.defer(partial(write, held[chunks])))
+        self.writes.append(bundle.machine.defer(write, held[chunks]))
         if self.was_read:
             for tell in bundle.cohort.listeners.bulk_source_read:
                 tell(self)

@@ -33,8 +33,11 @@ class Piece(Protocol):
     """Where it goes: numbers of chunks, counted from `first_chunk` of the copy; a slice where they are
     neighbours, which NumPy is faster with."""
 
-    def put(self, held: NDArray[Any], first: int) -> None:
-        """Put the source's bytes as they are now into chunks of `held` that are counted from `first`."""
+    def put(self, held: NDArray[Any], first: int, box: Any) -> None:
+        """Put the source's bytes as they are now into chunks of `held` that are counted from `first`.
+
+        `box` is the copy's box of a tensor; None for contiguous bytes.
+        """
 
 
 def lowest(chunks: Chunks) -> int:

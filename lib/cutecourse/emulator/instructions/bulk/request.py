@@ -29,10 +29,6 @@ class Place:
         """The number, in all of the cohort's shared memory, of the chunk at an offset in the block."""
         return (self.bundle.cohort.shared_start(self.cluster, self.rank) + offset) // CHUNK
 
-    def in_block(self, rank: int) -> Place:
-        """The same offset in another block."""
-        return Place(self.bundle, self.cluster, rank, self.offset)
-
     def about(self) -> dict[str, int]:
         """For events."""
         return {"rank": self.rank, "offset": self.offset}
@@ -42,8 +38,10 @@ class Place:
 class Targets:
     """Where a copy into shared memory goes, in one or more blocks; copies that are alike share it."""
 
-    places: list[Place]
-    """One in each destination block."""
+    place: Place
+    """The place that the instruction names."""
+    ranks: tuple[int, ...]
+    """The destination blocks. The copy goes to the same offset in each."""
     barrier: int
     """The mbarrier's offset in each destination block."""
     first_chunk: int
@@ -54,21 +52,22 @@ class Targets:
     """For each destination the chunk that the pieces' chunks are counted from, among the cohort's."""
     barriers: list[tuple[int, int, int]] = field(init=False)
     """For each destination the mbarrier that counts its bytes: cluster, rank and offset."""
-    named: list[Place] = field(default_factory=list)
-    """The places that the instruction's own addresses name."""
+    named: tuple[int, ...] = ()
+    """The blocks that the instruction's own addresses name."""
     _seen_alive: int = -1
     """The cohort's `endings` when all blocks were last seen alive."""
 
     def __post_init__(self) -> None:
-        offset = self.first_chunk * CHUNK
-        self.firsts = [place.chunk(offset) for place in self.places]
-        self.barriers = [(p.cluster, self.barrier_rank(p.rank), self.barrier) for p in self.places]
+        cluster, cohort = self.place.cluster, self.place.bundle.cohort
+        starts = [cohort.shared_start(cluster, rank) // CHUNK for rank in self.ranks]
+        self.firsts = [start + self.first_chunk for start in starts]
+        self.barriers = [(cluster, self.barrier_rank(rank), self.barrier) for rank in self.ranks]
 
     def alive(self, cohort: Cohort) -> bool:
         """Return True while no block that the copy needs has ended."""
         if self._seen_alive != cohort.endings:
-            for place in (*self.named, *self.places):
-                if not cohort.alive(place.rank).item(place.cluster):
+            for rank in (*self.named, *self.ranks):
+                if not cohort.alive(rank).item(self.place.cluster):
                     return False
             self._seen_alive = cohort.endings
         return True

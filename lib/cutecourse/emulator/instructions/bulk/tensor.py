@@ -199,9 +199,9 @@ def _load(site: Site, dims: int, to: str) -> Step:
             there = known[key] = targets(origin, box, address, bar_address, bits)
         copy = Copy(origin, "load", box.bound.map.box_bytes, there, box, bits)
         copy.announce()
-        offset = there.places[0].offset
-        tiles = box.tiles(offset, whole=not lands_in_pieces(bundle.machine))
-        land_later(copy, tiles, covered=box.bound.covered(offset))
+        cuts = Cuts.of(box.bound, there.place.offset)
+        in_pieces = lands_in_pieces(bundle.machine)
+        land_later(copy, cuts.parts if in_pieces else [cuts.whole], covered=cuts.whole.covered)
 
     def targets(origin: Origin, box: Box, address: int, bar_address: int, bits: int | None) -> Targets:
         """Where a load goes, checked."""
@@ -212,13 +212,14 @@ def _load(site: Site, dims: int, to: str) -> Step:
         else:
             place = shared_place(site, bundle, lane, address, size, _BOX_ALIGNMENT, what)
         bar = barrier_place(site, bundle, lane, bar_address)
-        places = [place]
+        ranks: tuple[int, ...] = (place.rank,)
         if bits is None:
             check_same_block(site, bundle, lane, place, bar, pair=pair)
         else:
-            places = [place.in_block(rank) for rank in destination_ranks(site, bundle, lane, bits)]
+            ranks = destination_ranks(site, bundle, lane, bits)
         parity = bar.rank & 1 if pair else None
-        return Targets(places, bar.offset, (place.offset & ~1023) // CHUNK, parity, named=[place, bar])
+        first_chunk = (place.offset & ~1023) // CHUNK
+        return Targets(place, ranks, bar.offset, first_chunk, parity, named=(place.rank, bar.rank))
 
     return step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,7 +26,7 @@ _MODES = (
 )  # fmt: skip
 _MAP_ALIGNMENT = 64
 _KEPT_BOXES = 16384
-"""Boxes that a launch keeps: blocks of a row or a column of the grid ask for the same ones."""
+"""Boxes that a launch keeps of a map: blocks of a row or a column of the grid ask for the same ones."""
 
 
 class _Known:
@@ -34,8 +35,9 @@ class _Known:
     def __init__(self, machine: Machine) -> None:
         self.maps: dict[int, BoundTensorMap] = {}
         """Tensor maps in memory that a kernel cannot write, by address."""
-        self.boxes: dict[tuple[TensorOperand, BoundTensorMap, tuple[int, ...]], Box] = {}
-        """Boxes that are checked for an instruction's operand."""
+        self.boxes: defaultdict[tuple[TensorOperand, BoundTensorMap], dict[tuple[int, ...], Box]]
+        self.boxes = defaultdict(dict)
+        """Boxes that are checked for an instruction's operand, by their coordinates."""
 
 
 class TensorOperand:
@@ -62,20 +64,19 @@ class TensorOperand:
         each = [rows[slot].reshape(-1)[lanes].tolist() for slot in self.slots]
         addresses = self.address.lanes(bundle).reshape(-1)[lanes].tolist()
         known = bundle.machine.own(_Known)
-        for lane, address, *coords in zip(lanes.tolist(), addresses, *each, strict=True):
+        for lane, address, coords in zip(lanes.tolist(), addresses, zip(*each, strict=True), strict=True):
             bound = known.maps.get(address)
             if bound is None:
                 bound = find_map(self.site, bundle, lane, address)
                 found = bundle.machine.memory.find(address)
                 if found is not None and not found.writable:
                     known.maps[address] = bound
-            key = (self, bound, tuple(coords))
-            box = known.boxes.get(key)
+            boxes = known.boxes[self, bound]
+            box = boxes.get(coords)
             if box is None:
-                box = self._make(bundle, lane, bound, key[2])
-                if len(known.boxes) >= _KEPT_BOXES:
-                    known.boxes.clear()
-                known.boxes[key] = box
+                if len(boxes) >= _KEPT_BOXES:
+                    boxes.clear()
+                box = boxes[coords] = self._make(bundle, lane, bound, coords)
             if self.stores:
                 bound.allocation.was_written = True
             else:
@@ -123,7 +124,7 @@ class TensorOperand:
                 lane,
                 allocation=bound.allocation.name,
             )
-        return Box(bound, coords, self.stores, window)
+        return Box.of(bound, coords, window, stores=self.stores)
 
 
 def find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensorMap:

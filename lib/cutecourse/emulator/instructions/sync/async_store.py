@@ -17,7 +17,7 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, UninitializedRead
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers, complete_tx
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 from cutecourse.ptx.scopes import type_bits
 
@@ -109,35 +109,31 @@ def _define(site: Site, kind: str, count: int, space: str, update: Update | None
                     UninitializedRead,
                     f"{name} at shared offset {offset} of CTA {rank}, which was never written",
                 )
-            machine.defer(_later(origin, start, values, n_bytes, update, (cluster, rank, at)))
+            for tell in cohort.listeners.store_asked:
+                tell(origin)
+            machine.defer(_store, origin, start, values, n_bytes, update, (cluster, rank, at))
 
     return step
 
 
-def _later(
+def _store(
     origin: Origin,
     start: int,
     values: list[int],
     n_bytes: int,
     update: Update | None,
     barrier: tuple[int, int, int],
-) -> Callable[[], None]:
-    """The work of one lane, done when the scheduler finds it due."""
+) -> None:
+    """Store the words of one lane, and tell the mbarrier."""
     cohort = origin.bundle.cohort
-    for tell in cohort.listeners.store_asked:
-        tell(origin)
-
-    def complete() -> None:
-        memory = cohort.shared
-        for position, value in enumerate(values):
-            low = start + position * n_bytes
-            if update is not None:
-                value = update(int.from_bytes(memory[low : low + n_bytes].tobytes(), "little"), value)
-            memory[low : low + n_bytes] = np.frombuffer(value.to_bytes(n_bytes, "little"), dtype=np.uint8)
-            cohort.shared_written[low : low + n_bytes] = 0xFF
-        complete_tx(cohort, *barrier, n_bytes * len(values), transfer=None, origin=origin)
-
-    return complete
+    memory = cohort.shared
+    for position, value in enumerate(values):
+        low = start + position * n_bytes
+        if update is not None:
+            value = update(int.from_bytes(memory[low : low + n_bytes].tobytes(), "little"), value)
+        memory[low : low + n_bytes] = np.frombuffer(value.to_bytes(n_bytes, "little"), dtype=np.uint8)
+        cohort.shared_written[low : low + n_bytes] = 0xFF
+    MBarriers.of(cohort).find(*barrier, origin).complete_tx(n_bytes * len(values), origin, None)
 
 
 @instruction("st.async")

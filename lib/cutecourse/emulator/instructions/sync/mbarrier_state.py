@@ -19,24 +19,16 @@ from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
+from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
 from cutecourse.trace.words import number
 
-__all__ = [
-    "MAX_COUNT",
-    "Group",
-    "MBarrier",
-    "MBarriers",
-    "arrive_async",
-    "complete_tx",
-]
+__all__ = ["MAX_COUNT", "Group", "MBarrier", "MBarriers"]
 
 MAX_COUNT = (1 << 20) - 1
 """The largest arrival count, and the largest tx-count in both directions."""
 _KEPT = 24
 """Things that a barrier remembers, for reports."""
-_UNSORTED = 128
-"""Notes that it gathers before it sorts them."""
 _Key = tuple[int, int, int]
 
 
@@ -89,9 +81,9 @@ class MBarrier:
         "cluster",
         "cohort",
         "expected",
+        "history",
         "loaded",
         "name",
-        "notes",
         "offset",
         "pending",
         "phase",
@@ -118,8 +110,11 @@ class MBarrier:
         self.loaded = 0
         """Copies have brought bytes in phases up to this one, counted from 1."""
         self.waiters: list[Group] = []
-        self.notes: list[tuple[str, int, int, Origin]] = []
-        """Events (what, phase, how many, who), oldest first; `history` sorts them."""
+        self.history: dict[tuple[str, int, Site, Bundle], tuple[int, Origin]] = {}
+        """The last things that happened, (what, phase, ...): (how many, who), oldest first, for reports.
+
+        What one warp does with one instruction in one phase is one thing.
+        """
 
     # --- what happens to it ---------------------------------------------------------------------------------
 
@@ -222,14 +217,14 @@ class MBarrier:
         transfer: Any,
         *,
         by_thread: bool = False,
-        work: Any = None,
     ) -> None:
-        """Count bytes that have come; `work` has brought them, with `by_thread` the thread itself."""
+        """Count bytes that have come: of a bulk copy (`transfer`), a st.async, or `by_thread` the thread."""
         tx = self.tx - n_bytes
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
-        for tell in self.cohort.listeners.mbarrier_received:
-            tell(self, origin, None if by_thread else work or origin)
+        if transfer is None:
+            for tell in self.cohort.listeners.mbarrier_received:
+                tell(self, origin, None if by_thread else origin)
         self.tx = tx
         if not by_thread:
             self.loaded = self.phase + 1
@@ -254,39 +249,15 @@ class MBarrier:
             self._completed()
 
     def note(self, what: str, number: int, origin: Origin) -> None:
-        """Keep what happened, for reports: few are asked for, so it is sorted when one is."""
-        self.notes.append((what, self.phase, number, origin))
-        if len(self.notes) >= _UNSORTED:
-            self.notes = self._recent()
-            if len(self.notes) > _UNSORTED // 2:  # a phase of many
-                self.notes = [(did, phase, n, who) for (did, phase, *_), (n, who) in self.history.items()]
-
-    @property
-    def history(self) -> dict[tuple[str, int, int, int], tuple[int, Origin]]:
-        """The last things that happened, (what, phase, ...): (how many, who), oldest first.
-
-        What one warp does with one instruction in one phase is one thing.
-        """
-        found: dict[tuple[str, int, int, int], tuple[int, Origin]] = {}
-        for what, phase, count, origin in self._recent():
-            key = (what, phase, id(origin.site), id(origin.bundle))
-            before = found.pop(key, None)
-            if before is None and len(found) >= _KEPT:
-                del found[next(iter(found))]
-            found[key] = (count if before is None else before[0] + count, origin)
-        return found
-
-    def _recent(self) -> list[tuple[str, int, int, Origin]]:
-        """The notes of the last phases, of as many as have enough different things."""
-        things: set[tuple[str, int, int, int]] = set()
-        first = -1
-        for at in range(len(self.notes) - 1, -1, -1):
-            what, phase, _, origin = self.notes[at]
-            if len(things) >= _KEPT and phase != first:
-                return self.notes[at + 1 :]
-            first = phase
-            things.add((what, phase, id(origin.site), id(origin.bundle)))
-        return self.notes
+        """Keep what happened, for reports."""
+        history = self.history
+        key = (what, self.phase, origin.site, origin.bundle)
+        before = history.pop(key, None)
+        if before is not None:
+            number += before[0]
+        elif len(history) >= _KEPT:
+            del history[next(iter(history))]
+        history[key] = (number, origin)
 
     def _settle(self) -> bool:
         """Go on to the next phase where nothing is missing any more."""
@@ -475,46 +446,3 @@ class MBarriers:
                 group.wait.wake_some()
             if group in found.waiters:
                 group.wait.time_out()
-
-
-# --- what asynchronous work calls ---------------------------------------------------------------------------
-
-
-def complete_tx(
-    cohort: Cohort,
-    cluster: int,
-    rank: int,
-    offset: int,
-    n_bytes: int,
-    *,
-    transfer: Any,
-    origin: Origin,
-    work: Any = None,
-) -> None:
-    """Tell the mbarrier at a shared offset of a CTA that bytes have come, as asynchronous copies do.
-
-    `cluster` is the cluster's position in the cohort, `rank` the CTA's in the cluster, `transfer` the copy
-    that brought them or None, `origin` who asked for the work and `work` what they asked for.
-
-    Errors: NoBarrierError, BarrierCountError.
-    """
-    MBarriers.of(cohort).find(cluster, rank, offset, origin).complete_tx(n_bytes, origin, transfer, work=work)
-
-
-def arrive_async(
-    cohort: Cohort,
-    cluster: int,
-    rank: int,
-    offset: int,
-    count: int = 1,
-    *,
-    origin: Origin,
-    work: Any = None,
-) -> None:
-    """Arrive at the mbarrier at a shared offset of a CTA when asynchronous work is complete.
-
-    Arguments and errors as for `complete_tx`.
-    """
-    MBarriers.of(cohort).find(cluster, rank, offset, origin).arrive(
-        count, origin, work=work, asynchronous=True
-    )

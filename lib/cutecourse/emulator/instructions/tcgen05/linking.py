@@ -8,30 +8,17 @@ it does in its first turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Hashable, Sequence
+from typing import Protocol
 
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.origin import Origin
 
-__all__ = ["Link", "linked"]
+__all__ = ["linked"]
 
 _EACH_FIRST = 256
 _ALONE = 8
 """Of so many operations one completes without those behind it with which it could."""
-
-
-@dataclass(eq=False, slots=True)
-class Link:
-    """Lets operations of one thread complete at once, if they are neighbours in the queue.
-
-    Operations with the same `key` are passed to one call of `complete`, which takes their `member`s in order.
-    """
-
-    key: Hashable
-    member: Any
-    complete: Callable[[list[Any]], None]
 
 
 class _Linkable(Protocol):
@@ -40,7 +27,7 @@ class _Linkable(Protocol):
     origin: Origin
     thread: tuple[int, int]
     work: PendingWork
-    link: Link | None
+    key: Hashable
 
 
 def linked(waiting: Sequence[_Linkable], operation: _Linkable) -> tuple[int, int]:
@@ -50,7 +37,7 @@ def linked(waiting: Sequence[_Linkable], operation: _Linkable) -> tuple[int, int
     """
     here = first = waiting.index(operation)
     stop = here + 1
-    if operation.link is None:
+    if operation.key is None:
         return first, stop
     machine = operation.origin.bundle.machine
     machine.linked += 1
@@ -66,6 +53,4 @@ def linked(waiting: Sequence[_Linkable], operation: _Linkable) -> tuple[int, int
 
 def _alike(one: _Linkable, other: _Linkable) -> bool:
     """True if two neighbours may complete at once."""
-    if one.link is None or other.link is None or one.work.done:
-        return False
-    return one.thread == other.thread and one.link.key == other.link.key
+    return one.key == other.key and one.thread == other.thread and not one.work.done

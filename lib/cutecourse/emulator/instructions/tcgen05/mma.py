@@ -6,7 +6,6 @@ matrices lie is in `placement`, and what happens later is in `completion`.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from cutecourse.emulator.core.bundle import Bundle
@@ -19,7 +18,6 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.completion import complete
-from cutecourse.emulator.instructions.tcgen05.linking import Link
 from cutecourse.emulator.instructions.tcgen05.multiplication import Multiplication
 from cutecourse.emulator.instructions.tcgen05.operands import Operands
 from cutecourse.emulator.instructions.tcgen05.plans import announce_all, plan_of
@@ -146,14 +144,11 @@ def _issue(mma: Multiplication, collector: str, *, in_sight: bool) -> None:
             accumulate=mma.enable,
             touches=mma.touches(),
         )
-    link = None
+    key = None
     if not plan.a_in_tmem and not plan.scale:
         # MMAs that differ in A and B in shared memory, and in adding to D, alone.
         key = (asked.d, asked.idesc, shape.a, plan.group, *mma.disabled)
-        link = Link(key, mma, complete)
-    Queue.of(origin).add(
-        Operation(origin, partial(complete, [mma]), mma.issued, touches=mma.moving, link=link)
-    )
+    Queue.of(origin).add(Operation(origin, complete, mma.issued, touches=mma.moving, key=key, member=mma))
 
 
 def _begin(mma: Multiplication, memory: TensorMemory, region: Region, what: str, *, writes: bool) -> None:

@@ -13,15 +13,15 @@ Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Hashable
+from typing import Any
 
 from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.owner import OwnerDict
-from cutecourse.emulator.instructions.tcgen05.linking import Link, linked
+from cutecourse.emulator.instructions.tcgen05.linking import linked
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
 
 __all__ = ["Operation", "Queue"]
@@ -31,18 +31,21 @@ class Operation:
     """Something that a thread has issued and that completes later, with `run`.
 
     `touches` are the regions of tensor memory that a tcgen05.mma or cp reads and writes; None for a commit.
+    Operations of one thread that are neighbours in the queue and have the same `key` may complete at once.
+    Where operations have a `member`, `run` takes the list of the members that complete.
     """
 
-    __slots__ = ("issue", "link", "origin", "run", "thread", "touches", "work")
+    __slots__ = ("issue", "key", "member", "origin", "run", "thread", "touches", "work")
 
     def __init__(
         self,
         origin: Origin,
-        run: Callable[[], None],
+        run: Callable[..., None],
         issue: int | None = None,
         *,
         touches: list[tuple[TensorMemory, Moving]] | None = None,
-        link: Link | None = None,
+        key: Hashable = None,
+        member: Any = None,
     ) -> None:
         self.origin = origin
         self.thread = (id(origin.bundle), origin.lane)
@@ -51,7 +54,8 @@ class Operation:
         self.issue = issue
         """The index of its event."""
         self.touches = touches
-        self.link = link
+        self.key = key
+        self.member = member
         self.work: PendingWork
 
     def follows(self, earlier: Operation) -> bool:
@@ -88,7 +92,7 @@ class Queue:
         """Let an operation complete later."""
         self.waiting.append(operation)
         machine = operation.origin.bundle.machine
-        operation.work = machine.defer(partial(self._complete, operation))
+        operation.work = machine.defer(self._complete, operation)
 
     def of_thread(self, origin: Origin) -> list[Operation]:
         """The operations that a thread has issued and that are not complete."""
@@ -105,10 +109,10 @@ class Queue:
         for each in together:
             each.work.withdraw()
             self.waiting.remove(each)
-        if operation.link is not None and len(together) > 1:
-            operation.link.complete([each.link.member for each in together if each.link])
-        else:
+        if operation.member is None:
             operation.run()
+        else:
+            operation.run([each.member for each in together])
 
 
 class _Queues(OwnerDict[tuple[int, int], Queue]):

@@ -13,7 +13,7 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.bulk.operands import check_alive, destination_ranks
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers, arrive_async
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
@@ -92,8 +92,8 @@ def _arrive(origin: Origin, ranks: tuple[int, ...], offset: int) -> None:
     cluster = origin.lane // WARP_SIZE
     for rank in ranks:
         check_alive(origin.site, bundle, origin.lane, rank, _TOLD)
-        MBarriers.of(bundle.cohort).find(cluster, rank, offset, origin)
-        arrive_async(bundle.cohort, cluster, rank, offset, origin=origin, work=origin)
+        barrier = MBarriers.of(bundle.cohort).find(cluster, rank, offset, origin)
+        barrier.arrive(1, origin, work=origin, asynchronous=True)
 
 
 @instruction("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
