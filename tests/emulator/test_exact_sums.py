@@ -8,7 +8,6 @@ import pytest
 from cutecourse.emulator.numbers.tcgen05_sums import (
     Factors,
     Magnitudes,
-    accumulate,
     accumulate_in_turn,
     read_f16,
     sums_are_exact,
@@ -48,7 +47,7 @@ def ask(a, b, kind):
 
 
 @pytest.mark.parametrize("kind", K)
-def test_accumulate__by_blas_has_the_same_bits_where_sums_are_exact(kind):
+def test_accumulate_in_turn__by_blas_has_the_same_bits_where_sums_are_exact(kind):
     rng = np.random.default_rng(3)
     asked = []
     for _ in range(60):
@@ -58,9 +57,10 @@ def test_accumulate__by_blas_has_the_same_bits_where_sums_are_exact(kind):
         asked.append(exact)
         left, right = read_f16(a, kind), read_f16(b, kind)
         for result in ("f32", "f16"):
-            assert np.array_equal(
-                accumulate(left, right, c, result), accumulate(left, right, c, result, exact=exact)
+            in_order, by_blas = (
+                accumulate_in_turn([(left, right, fast)], c, result) for fast in (False, exact)
             )
+            assert np.array_equal(in_order, by_blas)
     assert 10 < sum(asked) < len(asked)
 
 
@@ -134,13 +134,13 @@ def test_accumulate_in_turn__rounds_after_each_product(result):
     c = rng.standard_normal((6, 6)).astype(np.float16).astype(np.float64)
     expected, held = None, c
     for a, b, _ in parts:
-        expected = accumulate(a, b, held, result)
+        expected = accumulate_in_turn([(a, b, False)], held, result)
         kind = np.float16 if result == "f16" else np.float32
         held = expected.astype(f"u{np.dtype(kind).itemsize}").view(kind).astype(np.float64)
     assert np.isnan(held).any()
     assert np.isinf(held).any()
     assert np.array_equal(accumulate_in_turn(parts, c, result), expected)
-    at_once = accumulate(left, right, c, result)
+    at_once = accumulate_in_turn([(left, right, False)], c, result)
     assert not np.array_equal(at_once, expected)
 
 

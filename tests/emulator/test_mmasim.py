@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cutecourse.emulator.numbers.formats import FORMATS, to_float64
-from cutecourse.emulator.numbers.tcgen05_sums import accumulate
+from cutecourse.emulator.numbers.tcgen05_sums import accumulate_in_turn
 from cutecourse.emulator.numbers.tensor_core_sums import TENSOR_CORES, fused_float_products
 from support.tensor_core_model import rounded_once_bound
 
@@ -66,7 +66,7 @@ def test_recording__tells_the_generations_apart():
 
 
 @pytest.mark.parametrize("form", [form for form, _ in ASKED if form.startswith("tcgen05")])
-def test_accumulate__stays_within_the_stated_bound_of_mmasims(form):
+def test_accumulate_in_turn__stays_within_the_stated_bound_of_mmasims(form):
     """What tcgen05.mma gives is rounded once, and is no further from MMA-Sim's Blackwell than we say."""
     a, b, c, source, accumulator, kinds = operands(form)
     expected = HELD[f"{form} D Blackwell"]
@@ -79,7 +79,7 @@ def test_accumulate__stays_within_the_stated_bound_of_mmasims(form):
             to_float64(bits, fmt).view(np.float64)
             for bits, fmt in zip(one, (source, source, accumulator), strict=True)
         )
-        got = accumulate(left, right.T, addend, accumulator.name).astype(np.uint64)
+        got = accumulate_in_turn([(left, right.T, False)], addend, accumulator.name).astype(np.uint64)
         # An infinity stands for the first number that is too large.
         got_number, number = (
             np.clip(to_float64(bits, accumulator).view(np.float64), -limit, limit)
@@ -99,7 +99,7 @@ def test_accumulate__stays_within_the_stated_bound_of_mmasims(form):
 
 
 @pytest.mark.parametrize("form", [form for form, _ in ASKED if form.startswith("tcgen05")])
-def test_accumulate__has_the_same_infinities_and_nans(form):
+def test_accumulate_in_turn__has_the_same_infinities_and_nans(form):
     a, b, c, source, accumulator, kinds = operands(form)
     special = kinds == "special"
     left, right, addend = (
@@ -110,7 +110,7 @@ def test_accumulate__has_the_same_infinities_and_nans(form):
         np.float64
     )
     for one_a, one_b, one_c, wanted in zip(left, right, addend, expected, strict=True):
-        got = accumulate(one_a, one_b.T, one_c, accumulator.name).astype(np.uint64)
+        got = accumulate_in_turn([(one_a, one_b.T, False)], one_c, accumulator.name).astype(np.uint64)
         number = to_float64(got, accumulator).view(np.float64)
         np.testing.assert_array_equal(np.isnan(number), np.isnan(wanted))
         np.testing.assert_array_equal(number[np.isinf(wanted)], wanted[np.isinf(wanted)])

@@ -253,18 +253,17 @@ def test_integer_to_float__rounds_every_width_once(name: str, mode: str) -> None
     assert view(np.array([top]), "f32")[0] == np.float32(2.0**64 - 2.0**40)
 
 
-def test_integer_to_integer__extends_cuts_and_saturates() -> None:
-    def one(value: int, *args: object, **kw: bool) -> int:
-        return int(numerics.integer_to_integer(np.uint64(value), *args, **kw))  # type: ignore[arg-type]
+def test_clamp_integer__takes_the_nearest_of_the_other_types_range() -> None:
+    def one(value: int, *args: object) -> int:
+        return int(numerics.clamp_integer(np.uint64(value), *args))  # type: ignore[arg-type]
 
     assert one(0x80, 8, True, 32, True) == 0xFFFFFF80
     assert one(0x80, 8, False, 32, True) == 0x80
-    assert one(0x12345678, 32, True, 16, False) == 0x5678
-    assert one(0x12345678, 32, True, 16, True, sat=True) == 0x7FFF
-    assert one(0xFFFFFFFF, 32, True, 16, False, sat=True) == 0
-    assert one(0xFFFFFFFF, 32, True, 8, True, sat=True) == 0xFF
-    assert one(0x80000000, 32, True, 8, True, sat=True) == 0x80
-    assert one(2**64 - 1, 64, False, 32, True, sat=True) == 0x7FFFFFFF
+    assert one(0x12345678, 32, True, 16, True) == 0x7FFF
+    assert one(0xFFFFFFFF, 32, True, 16, False) == 0
+    assert one(0xFFFFFFFF, 32, True, 8, True) == 0xFF
+    assert one(0x80000000, 32, True, 8, True) == 0x80
+    assert one(2**64 - 1, 64, False, 32, True) == 0x7FFFFFFF
 
 
 @pytest.mark.parametrize(

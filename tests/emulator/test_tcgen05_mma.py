@@ -17,7 +17,7 @@ from cutecourse.emulator.errors import (
     UnsupportedInstruction,
 )
 from cutecourse.emulator.numbers.formats import FORMATS
-from cutecourse.emulator.numbers.tcgen05_sums import accumulate
+from cutecourse.emulator.numbers.tcgen05_sums import accumulate_in_turn
 from cutecourse.emulator.numbers.tensor_core_sums import TENSOR_CORES, fused_float_products
 from cutecourse.layout import Layout
 from cutecourse.trace import Recorder
@@ -657,14 +657,14 @@ def drawn(case, shape, rng):
 @pytest.mark.parametrize(
     ("kind", "accumulator"), [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")]
 )
-def test_accumulate__stays_within_the_stated_bound_of_the_published_model(kind, accumulator, case):
+def test_accumulate_in_turn__stays_within_the_stated_bound_of_the_published_model(kind, accumulator, case):
     rng = np.random.default_rng(5)
     k = 8 if kind == "tf32" else K
     a_bits, a = numbers_of(kind, drawn(case, (32, k), rng))
     b_bits, b = numbers_of(kind, np.abs(drawn("ordinary", (32, k), rng)))
     c = rng.standard_normal((32, 32)).astype(np.float32 if accumulator == "f32" else np.float16)
     core, into = TENSOR_CORES["sm_100"], FORMATS[accumulator]
-    got = accumulate(a, b, c.astype(np.float64), accumulator)
+    got = accumulate_in_turn([(a, b, False)], c.astype(np.float64), accumulator)
     c_bits = c.view(np.uint32 if accumulator == "f32" else np.uint16).astype(np.uint64)
     model = fused_float_products(a_bits, b_bits.T, c_bits, FORMATS[kind], into, core)
 
@@ -678,15 +678,15 @@ def test_accumulate__stays_within_the_stated_bound_of_the_published_model(kind, 
         assert away.any(), "the two models round differently"
 
 
-def test_accumulate__specials():
+def test_accumulate_in_turn__specials():
     inf, nan = np.inf, np.nan
     a = np.array([[inf], [nan], [1.0], [65504.0]])
     b = np.array([[1.0], [0.0]])
-    f32 = accumulate(a, b, None, "f32")
+    f32 = accumulate_in_turn([(a, b, False)], None, "f32")
     assert f32[0].tolist() == [0x7F800000, 0x7FFFFFFF]
     assert f32[1].tolist() == [0x7FFFFFFF, 0x7FFFFFFF]
-    assert accumulate(2 * a[3:], b[:1], None, "f16").tolist() == [[0x7C00]]
-    assert accumulate(a[1:2], b, None, "f16").tolist() == [[0x7FFF, 0x7FFF]]
+    assert accumulate_in_turn([(2 * a[3:], b[:1], False)], None, "f16").tolist() == [[0x7C00]]
+    assert accumulate_in_turn([(a[1:2], b, False)], None, "f16").tolist() == [[0x7FFF, 0x7FFF]]
 
 
 # --- events -------------------------------------------------------------------------------------------------

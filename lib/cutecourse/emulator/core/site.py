@@ -262,11 +262,10 @@ class Site:
         kind = "pred" if register.bits == 1 else f"u{register.bits}"
         return kind, self.program.rows.register(callee.name, register)
 
-    def part_slots(self, register: Register, kind: str) -> list[int]:
-        """A register's parts, lowest first, as rows of a narrower kind: to read and to write."""
-        rows, row = self.program.rows, self._row(register)
-        count = register.bits // KINDS[kind][0]
-        return [rows.slot(kind, ("part", register.bits, row, position)) for position in range(count)]
+    def part_slots(self, kind: str, slot: int, part: str) -> list[int]:
+        """A row's parts, lowest first, as rows of a narrower kind: to read and to write."""
+        bits, rows = KINDS[kind][0], self.program.rows
+        return [rows.slot(part, ("part", bits, slot, place)) for place in range(bits // KINDS[part][0])]
 
     def register(self, operand: Operand) -> Register | None:
         """The register that an operand names, or None."""

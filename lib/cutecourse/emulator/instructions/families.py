@@ -9,6 +9,8 @@ from cutecourse.emulator.instructions.alu import (
     compare,
     convert,
     data_movement,
+    floats,
+    integers,
 )
 from cutecourse.emulator.instructions.bulk import copy as bulk_copy
 from cutecourse.emulator.instructions.bulk import groups as bulk_groups
@@ -28,6 +30,8 @@ __all__ = ["FAMILIES"]
 
 FAMILIES = (
     arithmetic,
+    integers,
+    floats,
     approximate,
     bits,
     compare,

@@ -37,13 +37,7 @@ _F64 = FORMATS["f64"]
 
 def add(a: ArrayLike, b: ArrayLike, fmt: FloatFormat, rounding: Rounding = "rn", **clamps: bool) -> Bits:
     """Compute a + b on bits, rounded once. `clamps`: ftz, sat, relu, as for `fma`."""
-    left, right = _operands((a, b), fmt, clamps)
-    if fmt.name == "f64":
-        one = np.full(left.shape, 1.0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = left + right
-        return _finish_f64(total, (left, one, right), rounding, clamps)
-    return _finish(_odd_sum(left, right), left, right, fmt, rounding, clamps)
+    return fma(a, fmt.one, b, fmt, rounding, **clamps)
 
 
 def subtract(a: ArrayLike, b: ArrayLike, fmt: FloatFormat, rounding: Rounding = "rn", **clamps: bool) -> Bits:
@@ -53,14 +47,9 @@ def subtract(a: ArrayLike, b: ArrayLike, fmt: FloatFormat, rounding: Rounding = 
 
 def multiply(a: ArrayLike, b: ArrayLike, fmt: FloatFormat, rounding: Rounding = "rn", **clamps: bool) -> Bits:
     """Compute a * b on bits, rounded once. `clamps`: ftz, sat, relu, as for `fma`."""
-    left, right = _operands((a, b), fmt, clamps)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        product = left * right
-    if fmt.name == "f64":
-        # Adding a zero of the product's own sign changes nothing, not even the sign of a zero.
-        zero = np.copysign(np.zeros(product.shape), np.where(np.isnan(product), 1.0, product))
-        return _finish_f64(product, (left, right, zero), rounding, clamps)
-    return _finish(product, product, product, fmt, rounding, clamps)
+    # Adding a zero of the product's own sign changes nothing, not even the sign of a zero.
+    zero = (as_bits(a) ^ as_bits(b)) & fmt.sign_bit
+    return fma(a, b, zero, fmt, rounding, **clamps)
 
 
 def fma(
@@ -79,11 +68,11 @@ def fma(
     x, y, z = _operands((a, b, c), fmt, clamps)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         product = x * y
-        if fmt.name == "f64":
-            # A product that only NumPy finds infinite does not meet an infinite addend of the other sign.
-            total = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
-            return _finish_f64(total, (x, y, z), rounding, clamps)
-    return _finish(_odd_sum(product, z), product, z, fmt, rounding, clamps)
+        if fmt.name != "f64":
+            return _finish(_odd_sum(product, z), product, z, fmt, rounding, clamps)
+        # A product that only NumPy finds infinite does not meet an infinite addend of the other sign.
+        total = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
+    return _clamped(_canonical(_fma_f64(total, x, y, z, rounding)), fmt, **clamps)
 
 
 def divide(a: ArrayLike, b: ArrayLike, fmt: FloatFormat, rounding: Rounding = "rn", **clamps: bool) -> Bits:
@@ -92,11 +81,10 @@ def divide(a: ArrayLike, b: ArrayLike, fmt: FloatFormat, rounding: Rounding = "r
     with np.errstate(all="ignore"):
         quotient = np.asarray(left / right)
         if fmt.name == "f64":
-            if rounding != "rn":
-                exact = np.isfinite(left) & np.isfinite(right) & (right != 0) & (left != 0)
-                pairs = zip(left[exact].tolist(), right[exact].tolist(), strict=True)
-                _replace(quotient, exact, [Fraction(n) / Fraction(d) for n, d in pairs], rounding)
-            return _clamped(_canonical(quotient), fmt, clamps)
+            exact = np.isfinite(left) & np.isfinite(right) & (right != 0) & (left != 0) & (rounding != "rn")
+            pairs = zip(left[exact].tolist(), right[exact].tolist(), strict=True)
+            _replace(quotient, exact, [Fraction(n) / Fraction(d) for n, d in pairs], rounding)
+            return _clamped(_canonical(quotient), fmt, **clamps)
         # What is left over says on which side of the rounded quotient the exact one lies.
         left_over = _minus_product(left, quotient, right)
         quotient = _to_odd(quotient, left_over * np.sign(right))
@@ -109,10 +97,9 @@ def square_root(a: ArrayLike, fmt: FloatFormat, rounding: Rounding = "rn", **cla
     with np.errstate(all="ignore"):
         root = np.asarray(np.sqrt(value))
         if fmt.name == "f64":
-            if rounding != "rn":
-                exact = np.isfinite(root) & (root != 0)
-                _replace(root, exact, [_close_root(v) for v in value[exact].tolist()], rounding)
-            return _clamped(_canonical(root), fmt, clamps)
+            exact = np.isfinite(root) & (root != 0) & (rounding != "rn")
+            _replace(root, exact, [_close_root(v) for v in value[exact].tolist()], rounding)
+            return _clamped(_canonical(root), fmt, **clamps)
         root = _to_odd(root, _minus_product(value, root, root))
     return _finish(root, root, root, fmt, rounding, clamps)
 
@@ -131,17 +118,17 @@ def fraction_to_bits(
     step = binade - fmt.fraction_bits
     kept, rest = divmod(above << max(-step, 0), below << max(step, 0))
     half = 2 * rest - (below << max(step, 0))
+    away = rounding != "rz" and (rounding == "rm") == negative
     if rounding == "rn":
         kept += half > 0 or (half == 0 and kept & 1 == 1)
     elif rounding == "rna":
         kept += half >= 0
     else:
-        kept += rest > 0 and (rounding == "rm") == negative and rounding != "rz"
+        kept += rest > 0 and away
     field = min(binade + fmt.bias - 1, 1 << fmt.exponent_bits)
     bits = ((field << fmt.fraction_bits) + kept) << fmt.padding_bits
     if bits > int(fmt.max_finite):
-        away = rounding in ("rn", "rna") or (rounding != "rz" and (rounding == "rm") == negative)
-        bits = int(fmt.infinity) if away else int(fmt.max_finite)
+        bits = int(fmt.infinity if away or rounding in ("rn", "rna") else fmt.max_finite)
     return bits | sign
 
 
@@ -160,23 +147,16 @@ def first_nan(result: ArrayLike, *operands: ArrayLike) -> Bits:
 
 
 def _operands(bits: tuple[ArrayLike, ...], fmt: FloatFormat, clamps: dict[str, bool]) -> list[Floats]:
-    unknown = set(clamps) - {"ftz", "sat", "relu"}
-    if unknown:
-        raise TypeError(f"unknown clamps {sorted(unknown)}")
-    held = [as_bits(operand) for operand in bits]
-    if clamps.get("ftz"):
-        held = [flush_subnormals(operand, fmt) for operand in held]
-    return [np.array(operand) for operand in np.broadcast_arrays(*(to_float64(one, fmt) for one in held))]
+    held = [flush_subnormals(one, fmt) if clamps.get("ftz") else as_bits(one) for one in bits]
+    return list(np.broadcast_arrays(*(to_float64(one, fmt) for one in held)))
 
 
 def _odd_sum(x: Floats, y: Floats) -> Floats:
     """Give x + y in float64, rounded to odd."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = x + y
-        # Knuth's two-sum: exactly what the rounding of the sum has cut off.
-        part = total - x
-        error = (x - (total - part)) + (y - part)
-    return _to_odd(total, error)
+    total = x + y
+    # Knuth's two-sum: exactly what the rounding of the sum has cut off.
+    part = total - x
+    return _to_odd(total, (x - (total - part)) + (y - part))
 
 
 def _float_bits(value: Floats) -> Bits:
@@ -218,38 +198,35 @@ def _finish(
         # The size before rounding counts: what would round up to the smallest normal is flushed.
         tiny = np.abs(value) < np.ldexp(1.0, fmt.min_exponent)
         bits = np.where(tiny, bits & fmt.sign_bit, bits)
-    return _clamped(bits, fmt, clamps)
+    return _clamped(bits, fmt, **clamps)
 
 
-def _clamped(bits: Bits, fmt: FloatFormat, clamps: dict[str, bool]) -> Bits:
-    if clamps.get("ftz"):
+def _clamped(
+    bits: Bits, fmt: FloatFormat, *, ftz: bool = False, sat: bool = False, relu: bool = False
+) -> Bits:
+    if ftz:
         bits = flush_subnormals(bits, fmt)
-    if clamps.get("relu"):
+    if relu:
         bits = clamp_relu(bits, fmt)
-    return clamp_unit(bits, fmt) if clamps.get("sat") else bits
+    return clamp_unit(bits, fmt) if sat else bits
 
 
 def _canonical(value: Floats) -> Bits:
     return np.where(np.isnan(value), _F64.nan, _float_bits(value))
 
 
-def _finish_f64(
-    nearly: Floats, terms: tuple[Floats, Floats, Floats], rounding: Rounding, clamps: dict[str, bool]
-) -> Bits:
+def _fma_f64(nearly: Floats, x: Floats, y: Floats, z: Floats, rounding: Rounding) -> Floats:
     """Replace what NumPy rounded by x * y + z rounded once, wherever all three are finite."""
-    x, y, z = terms
-    result, done = (
-        _fma_to_nearest(np.asarray(nearly), x, y, z) if rounding == "rn" else (nearly.copy(), False)
-    )
-    finite: Mask = np.isfinite(x) & np.isfinite(y) & np.isfinite(z) & ~np.asarray(done)
-    exact, zeros = [], []
-    for left, right, addend in zip(x[finite].tolist(), y[finite].tolist(), z[finite].tolist(), strict=True):
-        exact.append(Fraction(left) * Fraction(right) + Fraction(addend))
-        product_negative = np.signbit(left) != np.signbit(right)
-        same = product_negative == np.signbit(addend)
-        zeros.append(bool(product_negative if same else rounding == "rm"))
+    result, done = nearly.copy(), np.zeros(nearly.shape, dtype=np.bool_)
+    if rounding == "rn":
+        result, done = _fma_to_nearest(nearly, x, y, z)
+    finite: Mask = np.isfinite(x) & np.isfinite(y) & np.isfinite(z) & ~done
+    terms = zip(x[finite].tolist(), y[finite].tolist(), z[finite].tolist(), strict=True)
+    exact = [Fraction(left) * Fraction(right) + Fraction(addend) for left, right, addend in terms]
+    negative = np.signbit(x) != np.signbit(y)
+    zeros = np.where(negative == np.signbit(z), negative, rounding == "rm")
     _replace(result, finite, exact, rounding, zeros)
-    return _clamped(_canonical(result), _F64, clamps)
+    return result
 
 
 def _fma_to_nearest(nearly: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Floats, Mask]:
@@ -276,10 +253,11 @@ def _fma_to_nearest(nearly: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Fl
 
 
 def _replace(
-    values: Floats, where: Mask, exact: list[Fraction], rounding: Rounding, zeros: list[bool] | None = None
+    values: Floats, where: Mask, exact: list[Fraction], rounding: Rounding, negative_zero: ArrayLike = False
 ) -> None:
-    signs = zeros or [False] * len(exact)
-    bits = [fraction_to_bits(one, _F64, rounding, zero) for one, zero in zip(exact, signs, strict=True)]
+    """Write exact results over some values, each rounded once; zeros get the sign that is asked for."""
+    signs = np.broadcast_to(negative_zero, values.shape)[where].tolist()
+    bits = [fraction_to_bits(one, _F64, rounding, sign) for one, sign in zip(exact, signs, strict=True)]
     values[where] = np.array(bits, dtype=np.uint64).view(np.float64)
 
 

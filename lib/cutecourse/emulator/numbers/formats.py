@@ -14,11 +14,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cutecourse.dtypes import decode
+
 __all__ = [
     "FORMATS",
     "FloatFormat",
     "Rounding",
     "Unpacked",
+    "clamp_integer",
     "clamp_relu",
     "clamp_unit",
     "convert_float",
@@ -26,7 +29,6 @@ __all__ = [
     "float_to_integer",
     "flush_subnormals",
     "integer_to_float",
-    "integer_to_integer",
     "pack",
     "round_magnitude",
     "round_to_integral",
@@ -101,6 +103,11 @@ class FloatFormat:
         return np.uint64((1 << (self.bits - 1)) - (1 << self.padding_bits))
 
     @cached_property
+    def one(self) -> np.uint64:
+        """The bits of 1.0."""
+        return np.uint64(self.bias << (self.fraction_bits + self.padding_bits))
+
+    @cached_property
     def quiet_bit(self) -> np.uint64:
         """The fraction's top bit, which tells a quiet NaN from a signaling one."""
         return np.uint64(1 << (self.fraction_bits - 1 + self.padding_bits))
@@ -173,13 +180,7 @@ def to_float64(bits: ArrayLike, fmt: FloatFormat) -> NDArray[np.float64]:
         wide &= np.uint32(0xFFFF_FFFF << (23 - fmt.fraction_bits) & 0xFFFF_FFFF)
         with np.errstate(invalid="ignore"):
             return wide.view(np.float32).astype(np.float64)
-    if fmt.bits == 8 and held.size > 256:
-        return to_float64(np.arange(256), fmt)[held]
-    taken = unpack(held, fmt)
-    value = np.ldexp(taken.magnitude.astype(np.float64), taken.exponent.astype(np.int32))
-    value = np.where(taken.infinite, np.inf, value)
-    value = np.where(taken.nan, np.nan, value)
-    return np.where(taken.sign, -value, value)
+    return decode(held.astype(np.uint8), fmt.name).astype(np.float64)
 
 
 def bit_length(magnitude: Bits) -> NDArray[np.int64]:
@@ -192,40 +193,31 @@ def bit_length(magnitude: Bits) -> NDArray[np.int64]:
     return found
 
 
-def round_magnitude(
-    magnitude: ArrayLike, drop: ArrayLike, sign: ArrayLike, rounding: Rounding, sticky: ArrayLike = False
-) -> tuple[Bits, Mask]:
+def round_magnitude(magnitude: ArrayLike, drop: ArrayLike, sign: ArrayLike, rounding: Rounding) -> Bits:
     """Drop the low bits of integers, rounding as asked; a negative count shifts left instead.
 
-    `sticky` says that the exact value is a little larger in magnitude than the integer.
-    Returns what is kept, and where something was lost. From 64 dropped bits on the magnitude must be
-    below 2^63, so that less than a half is dropped.
+    From 64 dropped bits on the magnitude must be below 2^63, so that less than a half is dropped.
     """
-    held, count = np.broadcast_arrays(as_bits(magnitude), np.asarray(drop, dtype=np.int64))
-    below = np.asarray(sticky, dtype=np.bool_)
-    negative = np.asarray(sign, dtype=np.bool_)
+    held, count = as_bits(magnitude), np.asarray(drop, dtype=np.int64)
     right = np.clip(count, 0, 63).astype(np.uint64)
-    gone = count > 63
-    kept = np.where(gone, np.uint64(0), held >> right)
-    rest = held & ((_ONE << right) - _ONE)
-    half_bit = ((held >> (np.maximum(right, _ONE) - _ONE)) & _ONE).astype(np.bool_) & (right > 0) & ~gone
-    under_half = (rest & ~(_ONE << (np.maximum(right, _ONE) - _ONE))) != 0
-    under_half = np.where(gone, held != 0, under_half & (right > 0)) | below
-    lost = half_bit | under_half
-    if rounding == "rn":
-        up = half_bit & (under_half | ((kept & _ONE) != 0))
-    elif rounding == "rna":
-        up = half_bit
-    elif rounding == "rz":
-        up = np.zeros_like(lost)
-    elif rounding == "rm":
-        up = lost & negative
-    elif rounding == "rp":
-        up = lost & ~negative
-    else:
-        raise ValueError(f"unknown rounding {rounding!r}")
+    kept = np.where(count > 63, np.uint64(0), held >> right)
+    rest = held - (kept << right)
+    half = _ONE << np.clip(count - 1, 0, 63).astype(np.uint64)
+    negative = np.asarray(sign, dtype=np.bool_)
+    up: Mask
+    match rounding:
+        case "rn":
+            up = (rest > half) | ((rest == half) & ((kept & _ONE) != 0))
+        case "rna":
+            up = rest >= half
+        case "rz":
+            up = np.zeros_like(negative)
+        case "rm":
+            up = (rest != 0) & negative
+        case "rp":
+            up = (rest != 0) & ~negative
     left = np.clip(-count, 0, 63).astype(np.uint64)
-    return (kept << left) + up.astype(np.uint64), lost
+    return (kept << left) + up.astype(np.uint64)
 
 
 def pack(
@@ -235,7 +227,6 @@ def pack(
     fmt: FloatFormat,
     rounding: Rounding = "rn",
     *,
-    sticky: ArrayLike = False,
     satfinite: bool = False,
 ) -> Bits:
     """Round (-1)^sign * magnitude * 2^exponent once into a format and give its bits.
@@ -249,7 +240,7 @@ def pack(
     top = scale + bit_length(held) - 1
     binade = np.maximum(top, fmt.min_exponent)
     binade = np.where(held == 0, fmt.min_exponent, binade)
-    kept, _ = round_magnitude(held, binade - fmt.fraction_bits - scale, negative, rounding, sticky)
+    kept = round_magnitude(held, binade - fmt.fraction_bits - scale, negative, rounding)
     # A number that rounds up to the next power of two carries into the exponent's field by itself.
     field = np.clip(binade + fmt.bias - 1, 0, 1 << fmt.exponent_bits).astype(np.uint64)
     bits = (field << np.uint64(fmt.fraction_bits)) + kept
@@ -270,8 +261,7 @@ def flush_subnormals(bits: ArrayLike, fmt: FloatFormat) -> Bits:
 def clamp_unit(bits: ArrayLike, fmt: FloatFormat) -> Bits:
     """Apply `.sat` to a result: clamp it to [0.0, 1.0], and turn NaN into +0.0."""
     held = as_bits(bits)
-    one = np.uint64(fmt.bias << (fmt.fraction_bits + fmt.padding_bits))
-    clamped = np.where((held & fmt.sign_bit) != 0, np.uint64(0), np.minimum(held, one))
+    clamped = np.where((held & fmt.sign_bit) != 0, np.uint64(0), np.minimum(held, fmt.one))
     return np.where(unpack(held, fmt).nan, np.uint64(0), clamped)
 
 
@@ -352,7 +342,7 @@ def round_to_integral(
     taken = unpack(held, fmt)
     # Below 2^53 the whole part fits; a larger exponent means that the number is whole already.
     drop = np.maximum(-taken.exponent, 0)
-    whole, _ = round_magnitude(taken.magnitude, drop, taken.sign, rounding)
+    whole = round_magnitude(taken.magnitude, drop, taken.sign, rounding)
     exponent = np.maximum(taken.exponent, 0)
     result = pack(taken.sign, whole, exponent, fmt, "rz")
     infinity = np.where(taken.sign, fmt.infinity | fmt.sign_bit, fmt.infinity)
@@ -378,17 +368,13 @@ def float_to_integer(
     """
     held = flush_subnormals(bits, source) if ftz and source.name == "f32" else as_bits(bits)
     taken = unpack(held, source)
-    whole, _ = round_magnitude(taken.magnitude, np.maximum(-taken.exponent, 0), taken.sign, rounding)
+    whole = round_magnitude(taken.magnitude, np.maximum(-taken.exponent, 0), taken.sign, rounding)
     left = np.maximum(taken.exponent, 0)
     huge = taken.infinite | ((whole != 0) & (bit_length(whole) + left > 64))
     whole = np.where(huge, np.uint64(2**64 - 1), whole << np.minimum(left, 63).astype(np.uint64))
-    largest = np.uint64((1 << (width - 1)) - 1 if signed else (1 << width) - 1)
-    lowest = np.uint64(1 << (width - 1)) if signed else np.uint64(0)
-    clamped = np.where(taken.sign, np.minimum(whole, lowest), np.minimum(whole, largest))
-    result = np.where(taken.sign, np.negative(clamped), clamped)
+    result = _from_magnitude(taken.sign, whole, width, signed)
     no_number = np.uint64(1 << (width - 1)) if source.name == "f64" or width == 64 else np.uint64(0)
-    result = np.where(taken.nan, no_number, result)
-    return result & np.uint64((1 << width) - 1)
+    return np.where(taken.nan, no_number, result)
 
 
 def split_integer(bits: ArrayLike, width: int, signed: bool) -> tuple[Mask, Bits]:
@@ -410,20 +396,14 @@ def integer_to_float(
     return clamp_unit(result, target) if sat else result
 
 
-def integer_to_integer(
-    bits: ArrayLike,
-    source_width: int,
-    source_signed: bool,
-    width: int,
-    signed: bool,
-    *,
-    sat: bool = False,
-) -> Bits:
-    """Widen an integer by its own sign or cut it to its low bits; `sat` clamps it into the new range."""
-    negative, magnitude = split_integer(bits, source_width, source_signed)
-    if sat:
-        largest = np.uint64((1 << (width - 1)) - 1 if signed else (1 << width) - 1)
-        lowest = np.uint64(1 << (width - 1)) if signed else np.uint64(0)
-        magnitude = np.where(negative, np.minimum(magnitude, lowest), np.minimum(magnitude, largest))
-    result = np.where(negative, np.negative(magnitude), magnitude)
-    return result & np.uint64((1 << width) - 1)
+def clamp_integer(bits: ArrayLike, source_width: int, source_signed: bool, width: int, signed: bool) -> Bits:
+    """An integer clamped into the range of another type."""
+    return _from_magnitude(*split_integer(bits, source_width, source_signed), width, signed)
+
+
+def _from_magnitude(negative: Mask, magnitude: Bits, width: int, signed: bool) -> Bits:
+    """Sign and magnitude clamped into an integer type, as two's complement in the low `width` bits."""
+    largest = np.uint64((1 << (width - signed)) - 1)
+    lowest = np.uint64(1 << (width - 1) if signed else 0)
+    clamped = np.minimum(magnitude, np.where(negative, lowest, largest))
+    return np.where(negative, np.negative(clamped), clamped) & np.uint64((1 << width) - 1)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 __all__ = [
     "Factors",
     "Magnitudes",
-    "accumulate",
     "accumulate_in_turn",
     "numbers",
     "read_f16",
@@ -184,31 +183,6 @@ def sums_are_exact(a: Factors, b: Factors, mma: int = 0) -> bool:
 # --- sums ---------------------------------------------------------------------------------------------------
 
 
-def accumulate(
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
-    c: NDArray[Any] | None,
-    kind: str,
-    *,
-    exact: bool = False,
-    out: NDArray[np.uint32] | None = None,
-) -> NDArray[np.uint32]:
-    """A * B^T + C in one instruction, as bits of f32 or f16.
-
-    Products are exact; they and C are added in double precision, C last, and rounded once, to nearest even.
-    `rounded_once_bound` in tests/support says how far that may be from the published models of the hardware.
-    `exact` tells that no sum of products needs rounding (`sums_are_exact`), so that their order makes no
-    difference; the result is the same and comes faster. `out` takes the result where it is given.
-
-    Shapes: a (M, K), b (N, K), c, out and the result (M, N); b is best a transposed (K, N).
-
-    >>> one = np.ones((2, 4))
-    >>> accumulate(one, one, None, "f32").view(np.float32).tolist()
-    [[4.0, 4.0], [4.0, 4.0]]
-    """
-    return accumulate_in_turn([(a, b, exact)], c, kind, out=out)
-
-
 def accumulate_in_turn(
     products: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], bool]],
     c: NDArray[Any] | None,
@@ -216,7 +190,20 @@ def accumulate_in_turn(
     *,
     out: NDArray[np.uint32] | None = None,
 ) -> NDArray[np.uint32]:
-    """Add several products to one C and round after each: (a, b, exact) as `accumulate` takes them."""
+    """Add A * B^T of one instruction after the other to C, as bits of f32 or f16.
+
+    Products are exact; those of one instruction and C are added in double precision, C last, and rounded
+    once, to nearest even. `rounded_once_bound` in tests/support says how far that may be from the published
+    models of the hardware. `products` are (a, b, exact): `exact` tells that no sum of products needs rounding
+    (`sums_are_exact`), so that their order makes no difference; the result is the same and comes faster.
+    `out` takes the result where it is given.
+
+    Shapes: a (M, K), b (N, K), c, out and the result (M, N); b is best a transposed (K, N).
+
+    >>> one = np.ones((2, 4))
+    >>> accumulate_in_turn([(one, one, True)], None, "f32").view(np.float32).tolist()
+    [[4.0, 4.0], [4.0, 4.0]]
+    """
     shape = len(products[0][0]), len(products[0][1])
     bits = np.empty(shape, dtype=np.uint32) if out is None else out
     total = _scratch(shape)

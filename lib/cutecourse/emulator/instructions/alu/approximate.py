@@ -8,38 +8,31 @@ cases compare with recordings within that error.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.instructions.alu.floats import ROUNDINGS, bits_kind, format_of
-from cutecourse.emulator.instructions.alu.integers import map_lanes
+from cutecourse.emulator.instructions.alu.floats import ROUNDINGS, bits_kind, format_of, rounded_once
+from cutecourse.emulator.instructions.lanes import Values, map_lanes
 from cutecourse.emulator.numbers import exact
-from cutecourse.emulator.numbers.formats import FORMATS, convert_float, flush_subnormals, to_float64
+from cutecourse.emulator.numbers.formats import (
+    FORMATS,
+    Bits,
+    FloatFormat,
+    Rounding,
+    convert_float,
+    flush_subnormals,
+    to_float64,
+)
 
 __all__: list[str] = []
 
-Values = NDArray[Any]
-_ONE_F32 = np.uint32(0x3F800000)
-_ONE_F64 = np.uint64(0x3FF0_0000_0000_0000)
-
-
-def _reciprocal(x: Values) -> Values:
-    return np.divide(1.0, x)
-
-
-def _reciprocal_root(x: Values) -> Values:
-    return np.divide(1.0, np.sqrt(x))
-
-
 _FUNCTIONS: dict[str, Callable[[Values], Values]] = {
-    "rcp": _reciprocal,
+    "rcp": np.reciprocal,
     "sqrt": np.sqrt,
-    "rsqrt": _reciprocal_root,
+    "rsqrt": lambda x: np.divide(1.0, np.sqrt(x)),
     "sin": np.sin,
     "cos": np.cos,
     "lg2": np.log2,
@@ -48,19 +41,19 @@ _FUNCTIONS: dict[str, Callable[[Values], Values]] = {
 }
 
 
-def _approximate(site: Site, kind: str, *, ftz: bool) -> Step:
+def _approximate(site: Site, kind: str) -> Step:
     """The function in float64, rounded once into the kind."""
     function = _FUNCTIONS[site.instruction.opcode]
+    ftz = site.has("ftz")
     bits, fmt = bits_kind(kind), format_of(kind)
-    target, a = site.destination(0, bits), site.source(1, bits)
 
     def apply(x: Values) -> Values:
         held = flush_subnormals(x, fmt) if ftz else x
-        value = np.array(function(to_float64(held, fmt)), dtype=np.float64)
+        value = function(to_float64(held, fmt))
         result = convert_float(value.view(np.uint64), FORMATS["f64"], fmt, "rn")
         return flush_subnormals(result, fmt) if ftz else result
 
-    return map_lanes((bits, target), [(bits, a)], apply)
+    return map_lanes(site, apply, bits, bits)
 
 
 @instruction("rcp", "sqrt")
@@ -76,47 +69,35 @@ def rcp(site: Site) -> Step:
     """
     approximate = site.has("approx")
     rounding = None if approximate else site.expect(*ROUNDINGS)
-    ftz = site.has("ftz")
     kind = site.type("f32", "f64")
-    if approximate and kind == "f64":
-        return _top_half(site, ftz=ftz)
     if rounding is None:
-        return _approximate(site, kind, ftz=ftz)
-    bits, fmt = bits_kind(kind), format_of(kind)
-    target, a = site.destination(0, bits), site.source(1, bits)
-    clamps = {"ftz": True} if ftz else {}
-    one = _ONE_F32 if kind == "f32" else _ONE_F64
-    reciprocal = site.instruction.opcode == "rcp"
-
-    def apply(x: Values) -> Values:
-        if reciprocal:
-            result = exact.divide(one, x, fmt, rounding, **clamps)
-        else:
-            result = exact.square_root(x, fmt, rounding, **clamps)
-        return exact.first_nan(result, x) if kind == "f64" else result
-
-    return map_lanes((bits, target), [(bits, a)], apply)
+        return _approximate(site, kind) if kind == "f32" else _top_half(site)
+    function = _reciprocal if site.instruction.opcode == "rcp" else exact.square_root
+    clamps = {"ftz": True} if site.has("ftz") else {}
+    return rounded_once(site, function, kind, rounding, clamps, (0,))
 
 
-def _top_half(site: Site, *, ftz: bool) -> Step:
+def _reciprocal(x: Values, fmt: FloatFormat, rounding: Rounding, **clamps: bool) -> Bits:
+    return exact.divide(fmt.one, x, fmt, rounding, **clamps)
+
+
+def _top_half(site: Site) -> Step:
     """rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64: the low 32 bits of the result are zero."""
-    if not ftz:
+    if not site.has("ftz"):
         site.unsupported("the approximate f64 form needs .ftz")
     function = _FUNCTIONS[site.instruction.opcode]
     if site.instruction.opcode == "sqrt":
         site.unsupported("sqrt.approx of f64")
-    target, a = site.destination(0, "u64"), site.source(1, "u64")
     fmt = FORMATS["f64"]
     low = np.uint64(0xFFFFFFFF)
 
     def apply(x: Values) -> Values:
         # Only the upper half of the operand is looked at: a NaN whose payload lies below it is an infinity.
-        held = flush_subnormals(x & ~low, fmt).view(np.float64)
-        value = np.array(function(held), dtype=np.float64)
+        value = function(flush_subnormals(x & ~low, fmt).view(np.float64))
         bits = np.where(np.isnan(value), np.uint64(0x7FFF_FFFF_0000_0000), value.view(np.uint64) & ~low)
         return flush_subnormals(bits, fmt)
 
-    return map_lanes(("u64", target), [("u64", a)], apply)
+    return map_lanes(site, apply, "u64", "u64")
 
 
 @instruction("rsqrt")
@@ -129,11 +110,8 @@ def rsqrt(site: Site) -> Step:
     Source:     PTX ISA 9.0, Floating Point Instructions: rsqrt (#floating-point-instructions-rsqrt).
     """
     site.expect("approx")
-    ftz = site.has("ftz")
     kind = site.type("f32", "f64")
-    if kind == "f64":
-        return _top_half(site, ftz=ftz)
-    return _approximate(site, kind, ftz=ftz)
+    return _approximate(site, kind) if kind == "f32" else _top_half(site)
 
 
 @instruction("sin", "cos", "lg2")
@@ -148,8 +126,7 @@ def sin(site: Site) -> Step:
     Source:     PTX ISA 9.0, Floating Point Instructions: sin, cos, lg2 (#floating-point-instructions-sin).
     """
     site.expect("approx")
-    ftz = site.has("ftz")
-    return _approximate(site, site.type("f32"), ftz=ftz)
+    return _approximate(site, site.type("f32"))
 
 
 @instruction("ex2", "tanh")
@@ -165,6 +142,4 @@ def ex2(site: Site) -> Step:
                 (#half-precision-floating-point-instructions-ex2).
     """
     site.expect("approx")
-    ftz = site.has("ftz")
-    kind = site.type("f32", "f16", "f16x2", "bf16", "bf16x2")
-    return _approximate(site, kind, ftz=ftz)
+    return _approximate(site, site.type("f32", "f16", "f16x2", "bf16", "bf16x2"))

@@ -36,25 +36,10 @@ def add(site: Site) -> Step:
                 (#half-precision-floating-point-instructions-add).
     """
     if _is_float(site):
-        return floats.two_operands(site, site.instruction.opcode)
-    if site.has("cc"):
-        return integers.add_with_carry(site, site.instruction.opcode, carry_in=False, carry_out=True)
-    return integers.add_sub(site, site.instruction.opcode)
-
-
-@instruction("addc", "subc")
-def addc(site: Site) -> Step:
-    """Add or subtract with the carry that an earlier `.cc` instruction left.
-
-    Shapes:     one integer in each lane.
-    Units:      32 or 64 bits; for subtraction the carry is a borrow.
-    Errors:     InvalidOperand where widths do not agree.
-    Source:     PTX ISA 9.0, Extended-Precision Integer Arithmetic Instructions: addc, subc
-                (#extended-precision-arithmetic-instructions-addc).
-    """
-    carry_out = site.has("cc")
-    name = site.instruction.opcode[:3]
-    return integers.add_with_carry(site, name, carry_in=True, carry_out=carry_out)
+        return floats.two_operands(site)
+    if "cc" in site.modifiers:
+        return integers.with_carry(site)
+    return integers.add_sub(site)
 
 
 @instruction("mul")
@@ -72,7 +57,7 @@ def mul(site: Site) -> Step:
                 (#half-precision-floating-point-instructions-mul).
     """
     if _is_float(site):
-        return floats.two_operands(site, "mul")
+        return floats.two_operands(site)
     return integers.multiply(site)
 
 
@@ -93,35 +78,9 @@ def mad(site: Site) -> Step:
         return floats.fused(site)
     if site.instruction.opcode == "fma":
         site.unsupported("fma of integers")
-    if site.has("cc"):
-        return integers.multiply_add_carry(site, carry_in=False, carry_out=True)
-    return integers.multiply_add(site)
-
-
-@instruction("madc")
-def madc(site: Site) -> Step:
-    """Multiply, add, and add the carry that an earlier `.cc` instruction left.
-
-    Shapes:     one integer in each lane.
-    Units:      32 or 64 bits; `.lo` or `.hi` half of the product.
-    Errors:     InvalidOperand where widths do not agree.
-    Source:     PTX ISA 9.0, Extended-Precision Integer Arithmetic Instructions: madc
-                (#extended-precision-arithmetic-instructions-madc).
-    """
-    return integers.multiply_add_carry(site, carry_in=True, carry_out=site.has("cc"))
-
-
-@instruction("mul24", "mad24")
-def mul24(site: Site) -> Step:
-    """Multiply the low 24 bits of two integers; `mad24` adds a third.
-
-    Shapes:     one integer in each lane.
-    Units:      `.lo` the low 32 bits of the 48-bit product, `.hi` the high 32 bits.
-    Errors:     InvalidOperand where widths do not agree.
-    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mul24, mad24
-                (#integer-arithmetic-instructions-mul24).
-    """
-    return integers.multiply24(site)
+    if "cc" in site.modifiers:
+        return integers.with_carry(site)
+    return integers.multiply(site)
 
 
 @instruction("div")
@@ -140,18 +99,6 @@ def div(site: Site) -> Step:
     if _is_float(site):
         return floats.divide(site)
     return integers.divide(site)
-
-
-@instruction("rem")
-def rem(site: Site) -> Step:
-    """Give the remainder of a division towards zero; it has the sign of the dividend.
-
-    Shapes:     one integer in each lane.
-    Errors:     InvalidOperand where widths do not agree.
-    Simplified: a division by zero gives the dividend; the ISA leaves the result open.
-    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: rem (#integer-arithmetic-instructions-rem).
-    """
-    return integers.remainder(site)
 
 
 @instruction("min", "max")
@@ -189,67 +136,3 @@ def abs_neg(site: Site) -> Step:
     if _is_float(site):
         return floats.sign_only(site)
     return integers.abs_neg(site)
-
-
-@instruction("sad")
-def sad(site: Site) -> Step:
-    """Add the absolute difference of two integers to a third.
-
-    Shapes:     one integer in each lane.
-    Errors:     InvalidOperand where widths do not agree.
-    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: sad (#integer-arithmetic-instructions-sad).
-    """
-    return integers.sum_of_distance(site)
-
-
-@instruction("dp4a", "dp2a")
-def dp4a(site: Site) -> Step:
-    """Add the scalar product of packed small integers to a 32-bit one.
-
-    Shapes:     dp4a: four bytes of a, four of b; dp2a: two halves of a and the `.lo` or `.hi` two bytes of b.
-    Units:      the sum wraps around.
-    Errors:     InvalidOperand where widths do not agree.
-    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: dp4a, dp2a
-                (#integer-arithmetic-instructions-dp4a).
-    """
-    return integers.dot_product(site)
-
-
-@instruction(*(f"{name}{n}" for n in (2, 4) for name in integers.SIMD_VIDEO))
-def simd_video(site: Site) -> Step:
-    """Compute with the two halves or the four bytes of two registers, each pair by itself.
-
-    Shapes:     a, b and the result hold two parts of 16 bits or four of 8 bits.
-    Units:      `vavrg` rounds halves away from zero. A part that does not fit wraps around, or is clamped
-                to the range of the result's type with `.sat`. With `.add` the parts, before they wrap, are
-                added to the 32-bit c; otherwise c is not read, as every part of the result is written.
-    Errors:     InvalidOperand where widths do not agree. The parser takes no mask behind d, and no selector
-                behind a or b.
-    Source:     PTX ISA 9.0, SIMD Video Instructions: vadd4, vsub4, vavrg4, vabsdiff4, vmin4, vmax4
-                (#simd-video-instructions-vadd4-vsub4-vavrg4-vabsdiff4-vmin4-vmax4).
-    """
-    return integers.simd_video(site)
-
-
-@instruction("copysign")
-def copysign(site: Site) -> Step:
-    """The second number with the sign of the first.
-
-    Shapes:     one number in each lane.
-    Units:      f32 or f64.
-    Errors:     InvalidOperand where widths do not agree.
-    Source:     PTX ISA 9.0, Floating Point Instructions: copysign (#floating-point-instructions-copysign).
-    """
-    return floats.copysign(site)
-
-
-@instruction("testp")
-def testp(site: Site) -> Step:
-    """Ask what kind of number a float is.
-
-    Shapes:     one number and one predicate in each lane.
-    Units:      `.finite .infinite .number .notanumber .normal .subnormal`.
-    Errors:     InvalidOperand where widths do not agree.
-    Source:     PTX ISA 9.0, Floating Point Instructions: testp (#floating-point-instructions-testp).
-    """
-    return floats.test_property(site)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import KINDS, Mask, put
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.instructions.alu.integers import map_lanes
-from cutecourse.ptx.syntax import Pair
+from cutecourse.emulator.instructions.lanes import Values, map_lanes
 
 __all__: list[str] = []
 
-Values = NDArray[Any]
 _LOGIC = ("pred", "b16", "b32", "b64")
 
 
@@ -36,16 +31,7 @@ def logic(site: Site) -> Step:
     """
     kind = _logic_kind(site)
     ufunc = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[site.instruction.opcode]
-    target, a, b = site.destination(0, kind), site.source(1, kind), site.source(2, kind)
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows[kind]
-        if mask is None:
-            ufunc(rows[a], rows[b], rows[target])
-        else:
-            np.copyto(rows[target], ufunc(rows[a], rows[b]), where=mask)
-
-    return step
+    return map_lanes(site, ufunc, kind, kind, kind)
 
 
 @instruction("not", "cnot")
@@ -58,13 +44,11 @@ def invert(site: Site) -> Step:
     Source:     PTX ISA 9.0, Logic and Shift Instructions: not, cnot (#logic-and-shift-instructions-not).
     """
     kind = _logic_kind(site)
-    target, a = site.destination(0, kind), site.source(1, kind)
     if site.instruction.opcode == "not":
-        return map_lanes((kind, target), [(kind, a)], np.invert)
+        return map_lanes(site, np.invert, kind, kind)
     if kind == "pred":
         site.unsupported("cnot of a predicate")
-    dtype = KINDS[kind][1]
-    return map_lanes((kind, target), [(kind, a)], lambda x: (x == 0).astype(dtype))
+    return map_lanes(site, lambda x: x == 0, kind, kind)
 
 
 @instruction("shl", "shr")
@@ -76,42 +60,14 @@ def shift(site: Site) -> Step:
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: shl, shr (#logic-and-shift-instructions-shl).
     """
-    left = site.instruction.opcode == "shl"
-    name = (
-        site.type("b16", "b32", "b64")
-        if left
-        else site.type(*(f"{c}{n}" for c in "bus" for n in (16, 32, 64)))
-    )
-    kind = name.replace("b", "u")
+    ufunc, letters = (np.left_shift, "b") if site.instruction.opcode == "shl" else (np.right_shift, "bus")
+    kind = site.type(*(f"{c}{n}" for c in letters for n in (16, 32, 64))).replace("b", "u")
     bits, dtype, _ = KINDS[kind]
-    signed = kind[0] == "s"
-    target, a = site.destination(0, kind), site.source(1, kind)
     constant = site.constant(2)
-    most = bits - 1 if signed else bits
     if constant is not None:
-        distance = min(constant & 0xFFFFFFFF, most)
-        if distance == bits:
-            zero = site.constant_slot(kind, 0)
-            return map_lanes((kind, target), [(kind, zero)], lambda x: x)
-        held = site.constant_slot(kind, distance)
-        ufunc = np.left_shift if left else np.right_shift
-
-        def by_constant(bundle: Bundle, mask: Mask) -> None:
-            rows = bundle.rows[kind]
-            if mask is None:
-                ufunc(rows[a], rows[held], rows[target])
-            else:
-                np.copyto(rows[target], ufunc(rows[a], rows[held]), where=mask)
-
-        return by_constant
-    b = site.source(2, "u32")
-
-    def function(x: Values, y: Values) -> Values:
-        distance = np.minimum(y, bits - 1).astype(dtype)
-        shifted: Values = x << distance if left else x >> distance
-        return shifted if signed else np.where(y >= bits, dtype.type(0), shifted)
-
-    return map_lanes((kind, target), [(kind, a), ("u32", b)], function)
+        distance = site.constant_slot(kind, min(constant & 0xFFFFFFFF, bits))
+        return map_lanes(site, ufunc, kind, kind, (kind, distance))
+    return map_lanes(site, lambda x, y: ufunc(x, np.minimum(y, bits).astype(dtype)), kind, kind, "u32")
 
 
 @instruction("shf")
@@ -125,16 +81,15 @@ def funnel_shift(site: Site) -> Step:
     """
     side, mode = site.expect("l", "r"), site.expect("clamp", "wrap")
     site.type("b32")
-    target, a, b, c = (site.destination(0, "u32"), *(site.source(i, "u32") for i in (1, 2, 3)))
 
     def function(low: Values, high: Values, distance: Values) -> Values:
-        count = (distance & 31 if mode == "wrap" else np.minimum(distance, 32)).astype(np.uint64)
+        count = _within(mode, distance).astype(np.uint64)
         both = (high.astype(np.uint64) << np.uint64(32)) | low
         if side == "r":
             return (both >> count).astype(np.uint32)
         return ((both << count) >> np.uint64(32)).astype(np.uint32)
 
-    return map_lanes(("u32", target), [("u32", a), ("u32", b), ("u32", c)], function)
+    return map_lanes(site, function, "u32", "u32", "u32", "u32")
 
 
 @instruction("lop3")
@@ -149,15 +104,11 @@ def lop3(site: Site) -> Step:
     """
     combine = site.one_of("and", "or")
     site.type("b32")
-    operand = site.operand(0)
-    predicate = None
-    if combine:
-        if not isinstance(operand, Pair):
-            site.invalid(f"{operand} is not a pair of a register and a predicate")
-        target, predicate = site.pair(0, "u32")
-        q = site.source(5, "pred")
-    else:
-        target, q = site.destination(0, "u32"), -1
+    target, predicate = site.pair(0, "u32") if combine else (site.destination(0, "u32"), None)
+    if combine and predicate is None:
+        site.invalid(f"{site.operand(0)} is not a pair of a register and a predicate")
+    q = site.source(5, "pred") if combine else -1
+    merge = np.logical_and if combine == "and" else np.logical_or
     a, b, c = (site.source(i, "u32") for i in (1, 2, 3))
     table = site.constant(4)
     if table is None or not 0 <= table <= 255:
@@ -173,8 +124,7 @@ def lop3(site: Site) -> Step:
         put(rows[target], result, mask)
         if predicate is not None:
             held = bundle.rows["pred"]
-            nonzero = result != 0
-            put(held[predicate], nonzero & held[q] if combine == "and" else nonzero | held[q], mask)
+            put(held[predicate], merge(result != 0, held[q]), mask)
 
     return step
 
@@ -190,33 +140,23 @@ def count_bits(site: Site) -> Step:
                 (#integer-arithmetic-instructions-popc).
     """
     kind = site.type("b32", "b64").replace("b", "u")
-    bits, dtype, _ = KINDS[kind]
-    name = site.instruction.opcode
-    a = site.source(1, kind)
-    if name == "brev":
-        return map_lanes((kind, site.destination(0, kind)), [(kind, a)], _reverse)
-    target = site.destination(0, "u32")
-    if name == "popc":
-        return map_lanes(("u32", target), [(kind, a)], np.bitwise_count)
-
-    def leading(x: Values) -> Values:
-        return bits - np.bitwise_count(_smear(x, bits, dtype)).astype(np.uint32)
-
-    return map_lanes(("u32", target), [(kind, a)], leading)
+    match site.instruction.opcode:
+        case "brev":
+            return map_lanes(site, _reverse, kind, kind)
+        case "popc":
+            return map_lanes(site, np.bitwise_count, "u32", kind)
+    return map_lanes(site, lambda x: KINDS[kind][0] - np.bitwise_count(_smear(x)), "u32", kind)
 
 
-def _smear(x: Values, bits: int, dtype: Any) -> Values:
+def _smear(x: Values) -> Values:
     """Set every bit below the highest one."""
-    distance = 1
-    while distance < bits:
-        x = x | (x >> dtype.type(distance))
-        distance *= 2
+    for distance in (1, 2, 4, 8, 16, 32):
+        x = x | (x >> distance)
     return x
 
 
 def _reverse(x: Values) -> Values:
-    size = x.dtype.itemsize
-    octets = np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, size)[..., ::-1]
+    octets = np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, x.dtype.itemsize)[..., ::-1]
     reversed_bits = np.packbits(np.unpackbits(octets, axis=-1, bitorder="little"), axis=-1, bitorder="big")
     return np.ascontiguousarray(reversed_bits).view(x.dtype)[..., 0]
 
@@ -233,17 +173,15 @@ def bfind(site: Site) -> Step:
     amount = site.has("shiftamt")
     kind = site.type("u32", "s32", "u64", "s64")
     bits = KINDS[kind][0]
-    unsigned = KINDS[f"u{bits}"][1]
-    target, a = site.destination(0, "u32"), site.source(1, kind)
 
     def function(x: Values) -> Values:
-        held = (np.where(x < 0, ~x, x) if kind[0] == "s" else x).view(unsigned)
-        position = np.bitwise_count(_smear(held, bits, unsigned)).astype(np.uint32) - np.uint32(1)
+        held = np.where(x < 0, ~x, x).view(f"u{bits // 8}")
+        position = np.bitwise_count(_smear(held)).astype(np.uint32) - np.uint32(1)
         if amount:
             return np.where(held == 0, position, np.uint32(bits - 1) - position)
         return position
 
-    return map_lanes(("u32", target), [(kind, a)], function)
+    return map_lanes(site, function, "u32", kind)
 
 
 @instruction("bfe")
@@ -257,29 +195,11 @@ def bfe(site: Site) -> Step:
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfe (#integer-arithmetic-instructions-bfe).
     """
     kind = site.type("u32", "s32", "u64", "s64")
-    bits, dtype, _ = KINDS[kind]
-    unsigned = KINDS[f"u{bits}"][1]
-    target, a = site.destination(0, kind), site.source(1, kind)
-    b, c = site.source(2, "u32"), site.source(3, "u32")
 
     def function(x: Values, position: Values, length: Values) -> Values:
-        start, count = _field(position, bits), _field(length, bits)
-        raw = x.view(unsigned)
-        # Above the top bit a field is filled by zeros or by the sign.
-        top = np.minimum(start + count - 1, bits - 1)
-        sign = ((raw >> np.maximum(top, 0).astype(unsigned)) & unsigned.type(1)).astype(np.bool_)
-        sign &= (count > 0) & (kind[0] == "s")
-        field = np.where(start < bits, raw >> np.minimum(start, bits - 1).astype(unsigned), unsigned.type(0))
-        kept = np.clip(np.minimum(count, bits - start), 0, bits)
-        ones = np.where(
-            kept >= bits,
-            ~unsigned.type(0),
-            (unsigned.type(1) << np.minimum(kept, bits - 1).astype(unsigned)) - unsigned.type(1),
-        )
-        found: Values = np.where(sign, (field & ones) | ~ones, field & ones).astype(unsigned).view(dtype)
-        return found
+        return _extended(x >> _field(x, position), _field(x, length))
 
-    return map_lanes((kind, target), [(kind, a), ("u32", b), ("u32", c)], function)
+    return map_lanes(site, function, kind, kind, "u32", "u32")
 
 
 @instruction("bfi")
@@ -293,31 +213,32 @@ def bfi(site: Site) -> Step:
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfi (#integer-arithmetic-instructions-bfi).
     """
     kind = site.type("b32", "b64").replace("b", "u")
-    bits, dtype, _ = KINDS[kind]
-    target, a, b = site.destination(0, kind), site.source(1, kind), site.source(2, kind)
-    c, d = site.source(3, "u32"), site.source(4, "u32")
 
     def function(value: Values, base: Values, position: Values, length: Values) -> Values:
-        start, count = _field(position, bits), _field(length, bits)
-        ones = _ones(np.minimum(count, bits), bits, dtype)
-        shift_by = np.minimum(start, bits - 1).astype(dtype)
-        field = np.where(start < bits, ones << shift_by, dtype.type(0))
-        found: Values = (base & ~field) | ((value << shift_by) & field)
-        return found
+        start, count = _field(base, position), _field(base, length)
+        field = _ones(count) << start
+        return (base & ~field) | ((value << start) & field)
 
-    return map_lanes((kind, target), [(kind, a), (kind, b), ("u32", c), ("u32", d)], function)
+    return map_lanes(site, function, kind, kind, kind, "u32", "u32")
 
 
-def _field(number: Values, bits: int) -> Values:
-    """A position or length as the hardware takes it."""
-    return (number & 0xFF if bits == 32 else number).astype(np.int64)
+def _field(value: Values, number: Values) -> Values:
+    """A position or length as the hardware takes it, at most the bits of the value."""
+    bits = 8 * value.dtype.itemsize
+    return np.minimum(number & 0xFF if bits == 32 else number, bits).astype(value.dtype)
 
 
-def _ones(count: Values, bits: int, dtype: Any) -> Values:
-    """As many low bits set as counted."""
-    partial = (dtype.type(1) << np.minimum(count, bits - 1).astype(dtype)) - dtype.type(1)
-    ones: Values = np.where(count >= bits, ~dtype.type(0), partial)
-    return ones
+def _extended(x: Values, count: Values) -> Values:
+    """The low bits of a value, filled up by their sign or by zeros: shifted to the top and back."""
+    above = (8 * x.dtype.itemsize - count).astype(x.dtype)
+    found: Values = (x << above) >> above
+    return found
+
+
+def _ones(count: Values) -> Values:
+    """As many low bits set as counted; NumPy shifts out everything from the width on."""
+    found: Values = ~(~count.dtype.type(0) << count)
+    return found
 
 
 @instruction("bmsk")
@@ -331,17 +252,16 @@ def bmsk(site: Site) -> Step:
     """
     mode = site.expect("clamp", "wrap")
     site.type("b32")
-    target, a, b = site.destination(0, "u32"), site.source(1, "u32"), site.source(2, "u32")
 
     def function(position: Values, length: Values) -> Values:
-        start, count = position.astype(np.int64), length.astype(np.int64)
-        if mode == "wrap":
-            start, count = start & 31, count & 31
-        field = _ones(np.minimum(count, 32), 32, np.dtype(np.uint64))
-        moved = field << np.minimum(start, 32).astype(np.uint64)
-        return (moved & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+        return _ones(_within(mode, length)) << _within(mode, position)
 
-    return map_lanes(("u32", target), [("u32", a), ("u32", b)], function)
+    return map_lanes(site, function, "u32", "u32", "u32")
+
+
+def _within(mode: str, number: Values) -> Values:
+    """A number of bits of a word, modulo 32 or at most 32."""
+    return number & 31 if mode == "wrap" else np.minimum(number, 32)
 
 
 @instruction("szext")
@@ -355,18 +275,7 @@ def szext(site: Site) -> Step:
     """
     mode = site.expect("clamp", "wrap")
     kind = site.type("u32", "s32")
-    target, a, b = site.destination(0, kind), site.source(1, kind), site.source(2, "u32")
-    dtype = KINDS[kind][1]
-
-    def function(x: Values, length: Values) -> Values:
-        count = (length & 31 if mode == "wrap" else np.minimum(length, 32)).astype(np.int64)
-        held = x.view(np.uint32)
-        ones = _ones(count, 32, np.dtype(np.uint32))
-        sign = ((held >> np.maximum(count - 1, 0).astype(np.uint32)) & 1).astype(np.bool_)
-        sign &= (count > 0) & (kind == "s32")
-        return np.where(sign, held | ~ones, held & ones).view(dtype)
-
-    return map_lanes((kind, target), [(kind, a), ("u32", b)], function)
+    return map_lanes(site, lambda x, length: _extended(x, _within(mode, length)), kind, kind, "u32")
 
 
 @instruction("fns")
@@ -379,12 +288,6 @@ def fns(site: Site) -> Step:
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: fns (#integer-arithmetic-instructions-fns).
     """
     site.type("b32")
-    target, a, b, c = (
-        site.destination(0, "u32"),
-        site.source(1, "u32"),
-        site.source(2, "u32"),
-        site.source(3, "s32"),
-    )
 
     def one(mask: int, base: int, offset: int) -> int:
         step = 1 if offset >= 0 else -1
@@ -401,7 +304,18 @@ def fns(site: Site) -> Step:
         lanes = zip(mask.ravel().tolist(), base.ravel().tolist(), offset.ravel().tolist(), strict=True)
         return np.array([one(*lane) for lane in lanes], dtype=np.uint32).reshape(mask.shape)
 
-    return map_lanes(("u32", target), [("u32", a), ("u32", b), ("s32", c)], function)
+    return map_lanes(site, function, "u32", "u32", "u32", "s32")
+
+
+_PICKED = {
+    "f4e": ("0123", "1234", "2345", "3456"),
+    "b4e": ("0765", "1076", "2107", "3210"),
+    "rc8": ("0000", "1111", "2222", "3333"),
+    "ecl": ("0123", "1123", "2223", "3333"),
+    "ecr": ("0000", "0111", "0122", "0123"),
+    "rc16": ("0101", "2323", "0101", "2323"),
+}
+"""The bytes that each mode of prmt picks, lowest first, by the selector's low two bits."""
 
 
 @instruction("prmt")
@@ -416,9 +330,8 @@ def prmt(site: Site) -> Step:
                 (#data-movement-and-conversion-instructions-prmt).
     """
     site.type("b32")
-    mode = site.one_of("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
-    target, a, b, c = (site.destination(0, "u32"), *(site.source(i, "u32") for i in (1, 2, 3)))
-    table = None if mode is None else np.array([_byte_choice(mode, i) for i in range(4)], dtype=np.int64)
+    mode = site.one_of(*_PICKED)
+    table = None if mode is None else np.array([list(picked) for picked in _PICKED[mode]], dtype=np.int64)
 
     def function(x: Values, y: Values, selector: Values) -> Values:
         octets = np.stack([x, y], axis=-1).view(np.uint8)
@@ -431,22 +344,4 @@ def prmt(site: Site) -> Step:
             picked = np.take_along_axis(octets, table[(selector & 3).astype(np.int64)], axis=-1)
         return np.ascontiguousarray(picked).view(np.uint32)[..., 0]
 
-    return map_lanes(("u32", target), [("u32", a), ("u32", b), ("u32", c)], function)
-
-
-def _byte_choice(mode: str, selector: int) -> list[int]:
-    """Which bytes a mode picks, lowest first."""
-    match mode:
-        case "f4e":
-            return [selector + i for i in range(4)]
-        case "b4e":
-            return [(selector - i) % 8 for i in range(4)]
-        case "rc8":
-            return [selector] * 4
-        case "ecl":
-            return [max(i, selector) for i in range(4)]
-        case "ecr":
-            return [min(i, selector) for i in range(4)]
-        case _:
-            low = 2 * (selector & 1)
-            return [low, low + 1, low, low + 1]
+    return map_lanes(site, function, "u32", "u32", "u32", "u32")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cutecourse.dtypes import nearest_bf16
-from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import KINDS, Mask, any_true, put
+from cutecourse.emulator.core.kinds import KINDS, any_true
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.instructions.lanes import Values, map_lanes
 from cutecourse.emulator.numbers import formats as numerics
-from cutecourse.emulator.numbers.formats import FORMATS, Bits, FloatFormat, Rounding
+from cutecourse.emulator.numbers.formats import FORMATS, FloatFormat, Rounding
 
 __all__: list[str] = []
 
@@ -34,7 +32,7 @@ _ROUNDED_BY_A_CAST = {
     ("bf16", "f32"),
 }
 
-Convert = Callable[[NDArray[Any]], Bits]
+Convert = Callable[[Values], Values]
 
 
 def _bits(name: str) -> int:
@@ -56,68 +54,39 @@ def cvt(site: Site) -> Step:
     """
     whole = site.one_of(*_TO_INTEGER)
     rounding = site.one_of(*_TO_FLOAT)
-    clamps = {name: site.has(name) for name in ("ftz", "sat", "relu", "satfinite")}
+    clamps = {name: True for name in ("ftz", "sat", "relu", "satfinite") if site.has(name)}
     target = site.type(*_SCALARS, *_PACKED)
     source = site.type(*_SCALARS, *_PACKED)
     if target in _PACKED or source in _PACKED:
         return _packed(site, target, source, rounding, clamps)
-    if clamps["satfinite"] and target not in ("f16", "bf16", "tf32"):
+    if "satfinite" in clamps and target not in ("f16", "bf16", "tf32"):
         site.unsupported(f".satfinite cannot be combined with .{target}")
-    if clamps["relu"] and (target not in ("f16", "bf16", "tf32") or source != "f32"):
+    if "relu" in clamps and (target not in ("f16", "bf16", "tf32") or source != "f32"):
         site.unsupported(f".relu cannot be combined with .{target}.{source}")
     convert = _scalar(site, target, source, whole, rounding, clamps)
     width = site.width(0) or _bits(target)
-    if not any(clamps.values()) and whole is None and rounding in (None, "rn"):
-        cast = _cast(site, target, source, width)
-        if cast is not None:
-            return cast
-    a = site.source(1, f"u{_bits(source)}")
-    d = site.destination(0, f"u{width}")
-    signed = target[0] == "s"
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        result = convert(bundle.rows[f"u{_bits(source)}"][a])
-        if signed and width > _bits(target):
-            result = numerics.integer_to_integer(result, _bits(target), True, width, True)
-        put(bundle.rows[f"u{width}"][d], result, mask)
-
-    return step
+    if rounding in (None, "rn") and not clamps and (target, source) in _ROUNDED_BY_A_CAST:
+        convert, width = _cast(target, source), _bits(target)
+    read = source if source in _INTEGERS else f"u{_bits(source)}"
+    if target not in _INTEGERS:
+        return map_lanes(site, convert, f"u{width}", read)
+    # A register that is wider than the integer is filled by its sign or by zeros.
+    narrow = KINDS[target][1]
+    return map_lanes(site, lambda a: convert(a).astype(narrow), f"{target[0]}{width}", read)
 
 
-def _cast(site: Site, target: str, source: str, width: int) -> Step | None:
-    """The conversions that a cast does exactly, for speed; None for the others."""
-    if target in _INTEGERS and source in _INTEGERS:
-        written = f"{target[0]}{width}"
-        narrow = KINDS[target][1]
-        d, a = site.destination(0, written), site.source(1, source)
-
-        def cast_integer(bundle: Bundle, mask: Mask) -> None:
-            put(bundle.rows[written][d], bundle.rows[source][a].astype(narrow), mask)
-
-        return cast_integer
-    if (target, source) not in _ROUNDED_BY_A_CAST:
-        return None
-    fmt, kind = FORMATS[target], KINDS[target][1]
-    bits = f"u{fmt.bits}"
-    d, a = site.destination(0, bits), site.source(1, source)
-
-    def cast_float(bundle: Bundle, mask: Mask) -> None:
-        held = bundle.rows[source][a]
-        if source in _INTEGERS:
-            put(bundle.rows[bits][d], held.astype(kind).view(f"u{fmt.bits // 8}"), mask)
-        else:
-            put(bundle.rows[bits][d], _cast_bits(held, fmt), mask)
-
-    return cast_float
+def _cast(target: str, source: str) -> Convert:
+    """The conversions that a cast of NumPy's does exactly, for speed."""
+    fmt = FORMATS[target]
+    if source in _INTEGERS:
+        return lambda a: a.astype(KINDS[target][1]).view(f"u{fmt.bits // 8}")
+    return lambda a: _cast_bits(a.view(KINDS[source][1]), fmt)
 
 
-def _cast_bits(held: NDArray[Any], fmt: FloatFormat) -> NDArray[Any]:
+def _cast_bits(held: Values, fmt: FloatFormat) -> Values:
     """Floats in another format, rounded to the nearest; NaN becomes the format's canonical one."""
-    result = (
-        nearest_bf16(held)
-        if fmt.name == "bf16"
-        else held.astype(KINDS[fmt.name][1]).view(f"u{fmt.bits // 8}")
-    )
+    rounded = nearest_bf16(held) if fmt.name == "bf16" else held.astype(KINDS[fmt.name][1])
+    result = rounded.view(f"u{fmt.bits // 8}")
     nan = np.isnan(held)
     if any_true(nan):
         result[nan] = fmt.nan
@@ -133,26 +102,24 @@ def _scalar(
     clamps: dict[str, bool],
 ) -> Convert:
     to_integer, from_integer = target in _INTEGERS, source in _INTEGERS
-    sat, ftz = clamps["sat"], clamps["ftz"]
+    ftz, sat = "ftz" in clamps, "sat" in clamps
     if ftz and "f32" not in (target, source):
         site.unsupported(".ftz needs .f32 on one side")
+    of_source, of_target = (_bits(source), source[0] == "s"), (_bits(target), target[0] == "s")
     if to_integer and from_integer:
         if whole or rounding:
             site.unsupported("an integer needs no rounding on its way to an integer")
-        a_bits, a_signed, d_bits, d_signed = _bits(source), source[0] == "s", _bits(target), target[0] == "s"
-        return lambda a: numerics.integer_to_integer(a, a_bits, a_signed, d_bits, d_signed, sat=sat)
+        return (lambda a: numerics.clamp_integer(a, *of_source, *of_target)) if sat else (lambda a: a)
     if to_integer:
         if whole is None or rounding:
             site.unsupported("a float becomes an integer with .rni, .rzi, .rmi or .rpi")
         # The range is clamped with or without .sat.
-        fmt, mode = FORMATS[source], _TO_INTEGER[whole]
-        d_bits, d_signed = _bits(target), target[0] == "s"
-        return lambda a: numerics.float_to_integer(a, fmt, d_bits, d_signed, mode, ftz=ftz)
+        mode = _TO_INTEGER[whole]
+        return lambda a: numerics.float_to_integer(a, FORMATS[source], *of_target, mode, ftz=ftz)
     if from_integer:
         if rounding not in ("rn", "rz", "rm", "rp"):
             site.unsupported("an integer becomes a float with .rn, .rz, .rm or .rp")
-        fmt, a_bits, a_signed = FORMATS[target], _bits(source), source[0] == "s"
-        return lambda a: numerics.integer_to_float(a, a_bits, a_signed, fmt, rounding, sat=sat)
+        return lambda a: numerics.integer_to_float(a, *of_source, FORMATS[target], rounding, sat=sat)
     a_fmt, d_fmt = FORMATS[source], FORMATS[target]
     if whole is not None:
         if source != target:
@@ -166,17 +133,13 @@ def _scalar(
         site.unsupported(f"from .{source} to .{target} there is nothing to round")
     if (rounding == "rna" and target != "tf32") or source == "tf32" or (target == "tf32" and source != "f32"):
         site.unsupported(f"no conversion .{rounding}.{target}.{source}")
-    relu, satfinite = clamps["relu"], clamps["satfinite"]
     if rounding == "rna":
-        return lambda a: numerics.convert_to_tf32_away(a, satfinite=satfinite)
-    return lambda a: numerics.convert_float(
-        a, a_fmt, d_fmt, rounding or "rn", ftz=ftz, sat=sat, relu=relu, satfinite=satfinite
-    )
+        return lambda a: numerics.convert_to_tf32_away(a, satfinite="satfinite" in clamps)
+    return lambda a: numerics.convert_float(a, a_fmt, d_fmt, rounding or "rn", **clamps)
 
 
 def _packed(site: Site, target: str, source: str, rounding: Rounding | None, clamps: dict[str, bool]) -> Step:
     """Two numbers at once: f32 pairs into halves, and fp8 pairs from and into f16 pairs."""
-    relu, satfinite = clamps["relu"], clamps["satfinite"]
     fp8 = target in ("e4m3x2", "e5m2x2")
     allowed = {
         "f16x2": ("f32", "e4m3x2", "e5m2x2"),
@@ -184,35 +147,31 @@ def _packed(site: Site, target: str, source: str, rounding: Rounding | None, cla
         "e4m3x2": ("f32", "f16x2"),
         "e5m2x2": ("f32", "f16x2"),
     }
-    if source not in allowed.get(target, ()) or clamps["ftz"] or clamps["sat"]:
+    if source not in allowed.get(target, ()) or clamps.keys() & {"ftz", "sat"}:
         site.unsupported(f"no conversion .{target}.{source} with these modifiers")
-    if rounding not in (("rn", "rz") if source == "f32" and not fp8 else ("rn",)) or (fp8 and not satfinite):
+    if rounding not in (("rn", "rz") if source == "f32" and not fp8 else ("rn",)) or (
+        fp8 and "satfinite" not in clamps
+    ):
         site.unsupported(f".{target}.{source} takes .rn{'.satfinite' if fp8 else ' or .rz'}")
     d_fmt = FORMATS[_PACKED[target]]
     a_fmt = FORMATS[_PACKED.get(source, source)]
-    d_kind, a_kind = f"u{_bits(target)}", f"u{_bits(source)}"
-    d = site.destination(0, d_kind)
-    sources = [site.source(index, a_kind) for index in range(1, 3 if source == "f32" else 2)]
+    plain = rounding == "rn" and source == "f32" and not fp8 and not clamps
 
-    plain = rounding == "rn" and source == "f32" and not (fp8 or relu or satfinite)
-
-    def convert(values: NDArray[Any]) -> Bits:
+    def convert(values: Values) -> Values:
         if plain:
             return _cast_bits(values.view(np.float32), d_fmt).astype(np.uint64)
-        mode: Rounding = "rz" if rounding == "rz" else "rn"
-        return numerics.convert_float(values, a_fmt, d_fmt, mode, relu=relu, satfinite=satfinite)
+        return numerics.convert_float(values, a_fmt, d_fmt, rounding or "rn", **clamps)
 
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows[a_kind]
-        if len(sources) == 2:
-            high, low = (rows[slot] for slot in sources)
+    def function(*registers: Values) -> Values:
+        if len(registers) == 2:
+            high, low = registers
         else:
-            both = rows[sources[0]].astype(np.uint64)
-            high, low = both >> np.uint64(a_fmt.bits), both & np.uint64((1 << a_fmt.bits) - 1)
-        result = (convert(high) << np.uint64(d_fmt.bits)) | convert(low)
-        put(bundle.rows[d_kind][d], result, mask)
+            both = registers[0].astype(np.uint64)
+            high, low = both >> a_fmt.bits, both & ((1 << a_fmt.bits) - 1)
+        return (convert(high) << d_fmt.bits) | convert(low)
 
-    return step
+    sources = [f"u{_bits(source)}"] * (2 if source == "f32" else 1)
+    return map_lanes(site, function, f"u{_bits(target)}", *sources)
 
 
 @instruction("cvt.pack.sat")
@@ -226,20 +185,14 @@ def cvt_pack(site: Site) -> Step:
     target = site.type("u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2")
     source = site.type("s32")
     bits, signed = int(target[1:]), target[0] == "s"
-    d, a, b = site.destination(0, "u32"), site.source(1, "u32"), site.source(2, "u32")
-    c = None
-    if bits < 16:
-        if site.one_of("b32") is None:
-            site.unsupported(f"cvt.pack.sat.{target}.{source} takes .b32 and a third source")
-        c = site.source(3, "u32")
+    if bits < 16 and site.one_of("b32") is None:
+        site.unsupported(f"cvt.pack.sat.{target}.{source} takes .b32 and a third source")
 
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows["u32"]
-        high = numerics.integer_to_integer(rows[a], 32, True, bits, signed, sat=True)
-        low = numerics.integer_to_integer(rows[b], 32, True, bits, signed, sat=True)
-        result = (high << np.uint64(bits)) | low
-        if c is not None:
-            result |= rows[c].astype(np.uint64) << np.uint64(2 * bits)
-        put(rows[d], result & np.uint64(0xFFFF_FFFF), mask)
+    def function(a: Values, b: Values, *c: Values) -> Values:
+        high, low = (numerics.clamp_integer(x, 32, True, bits, signed) for x in (a, b))
+        result = (high << bits) | low
+        for above in c:
+            result |= above.astype(np.uint64) << (2 * bits)
+        return result
 
-    return step
+    return map_lanes(site, function, *["u32"] * (4 if bits < 16 else 3))

@@ -1,147 +1,97 @@
-"""Integer arithmetic on lane vectors: what the names in `arithmetic` do for integer types."""
+"""Integer arithmetic: what the names in `arithmetic` do for integer types, and what only integers have."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import KINDS, Mask, put
 from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.instructions.lanes import Values, map_lanes
 
-__all__ = [
-    "SIMD_VIDEO",
-    "abs_neg",
-    "add_sub",
-    "add_with_carry",
-    "divide",
-    "dot_product",
-    "high_half",
-    "map_lanes",
-    "min_max",
-    "multiply",
-    "multiply24",
-    "multiply_add",
-    "multiply_add_carry",
-    "remainder",
-    "simd_video",
-    "sum_of_distance",
-]
+__all__ = ["abs_neg", "add_sub", "divide", "min_max", "multiply", "with_carry"]
 
-Values = NDArray[Any]
 _ALL = ("u16", "u32", "u64", "s16", "s32", "s64")
 
-SIMD_VIDEO: dict[str, Callable[[Values, Values], Values]] = {
-    "vadd": np.add,
-    "vsub": np.subtract,
-    "vavrg": lambda a, b: (a + b + (a + b >= 0)) >> 1,
-    "vabsdiff": lambda a, b: abs(a - b),
-    "vmin": np.minimum,
-    "vmax": np.maximum,
-}
-"""The SIMD video operations on two parts, as exact integers, by the instructions' names without the count."""
+
+def _clamped(total: Values) -> Values:
+    """Sums of 64 bits clamped into s32, as `.sat` does it."""
+    return np.clip(total, -(2**31), 2**31 - 1).astype(np.int32)
 
 
-def map_lanes(target: tuple[str, int], sources: list[tuple[str, int]], function: Callable[..., Any]) -> Step:
-    """A step that applies a function of lane vectors; `target` and `sources` are kinds and slots."""
-    kind, slot = target
-    if len(sources) == 2:
-        (kind_a, a), (kind_b, b) = sources
-
-        def two(bundle: Bundle, mask: Mask) -> None:
-            rows = bundle.rows
-            values = function(rows[kind_a][a], rows[kind_b][b])
-            if mask is None:
-                rows[kind][slot][...] = values
-            else:
-                put(rows[kind][slot], values, mask)
-
-        return two
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows
-        put(rows[kind][slot], function(*(rows[k][s] for k, s in sources)), mask)
-
-    return step
-
-
-def _ufunc(kind: str, target: int, a: int, b: int, ufunc: np.ufunc) -> Step:
-    """A step for one NumPy operation between rows of one kind."""
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows[kind]
-        if mask is None:
-            ufunc(rows[a], rows[b], out=rows[target])
-        else:
-            np.copyto(rows[target], ufunc(rows[a], rows[b]), where=mask)
-
-    return step
-
-
-def _three(site: Site, kind: str) -> tuple[int, int, int]:
-    return site.destination(0, kind), site.source(1, kind), site.source(2, kind)
-
-
-def add_sub(site: Site, name: str) -> Step:
+def add_sub(site: Site) -> Step:
     """Define add and sub; `.sat` clamps s32."""
     saturate = site.has("sat")
     kind = site.type(*_ALL, "u16x2", "s16x2")
-    target, a, b = _three(site, kind)
-    ufunc = np.add if name == "add" else np.subtract
+    ufunc = np.add if site.instruction.opcode == "add" else np.subtract
     if not saturate:
-        if kind.endswith("x2"):
-            return map_lanes((kind, target), [(kind, a), (kind, b)], ufunc)
-        return _ufunc(kind, target, a, b, ufunc)
+        return map_lanes(site, ufunc, kind, kind, kind)
     if kind != "s32":
         site.unsupported(".sat goes with .s32 only")
-
-    def clamped(x: Values, y: Values) -> Values:
-        return np.clip(ufunc(x.astype(np.int64), y.astype(np.int64)), -(2**31), 2**31 - 1).astype(np.int32)
-
-    return map_lanes((kind, target), [(kind, a), (kind, b)], clamped)
+    return map_lanes(site, lambda x, y: _clamped(ufunc(x, y, dtype=np.int64)), kind, kind, kind)
 
 
-def _carry(site: Site) -> int:
-    return site.named_slot("pred", "condition code carry")
-
-
-def add_with_carry(site: Site, name: str, *, carry_in: bool, carry_out: bool) -> Step:
-    """Define add.cc, addc, sub.cc, subc and their forms with both."""
-    kind = site.type("u32", "s32", "u64", "s64").replace("s", "u")
-    target, a, b = _three(site, kind)
-    carry = _carry(site)
-    one = KINDS[kind][1].type
+def with_carry(site: Site) -> Step:
+    """Define add, sub and mad with `.cc`, and addc, subc and madc: the carry is a row of predicates."""
+    name, carry_in = site.instruction.opcode[:3], site.instruction.opcode[3:] == "c"
+    carry_out = site.has("cc")
+    part = site.expect("lo", "hi") if name == "mad" else None
+    kind = site.type("u32", "s32", "u64", "s64")
+    unsigned = "u" + kind[1:]
+    dtype = KINDS[unsigned][1]
+    target = site.destination(0, unsigned)
+    if part is None:
+        sources = [(unsigned, site.source(i, unsigned)) for i in (1, 2)]
+    else:
+        sources = [(kind, site.source(i, kind)) for i in (1, 2)] + [(unsigned, site.source(3, unsigned))]
+    product = _product(part or "lo", kind)[1]
+    carry = site.named_slot("pred", "condition code carry")
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows[kind]
-        flag = bundle.rows["pred"][carry]
-        x, y = rows[a], rows[b]
-        extra = flag.astype(one) if carry_in else one(0)
-        if name == "add":
-            first = x + y
-            result = first + extra
-            out = (first < x) | (result < first)
-        else:
+        rows = bundle.rows
+        flag = rows["pred"][carry]
+        *factors, y = (rows[read][row] for read, row in sources)
+        x = factors[0] if part is None else product(*factors).view(dtype)
+        extra = flag.astype(dtype) if carry_in else dtype.type(0)
+        if name == "sub":
             first = x - y
             result = first - extra
             out = (x < y) | (first < extra)
-        put(rows[target], result, mask)
+        else:
+            first = x + y
+            result = first + extra
+            out = (first < x) | (result < first)
+        put(rows[unsigned][target], result, mask)
         if carry_out:
             put(flag, out, mask)
 
     return step
 
 
-def high_half(x: Values, y: Values, kind: str) -> Values:
+@instruction("addc", "subc", "madc")
+def addc(site: Site) -> Step:
+    """Add, subtract, or multiply and add, with the carry that an earlier `.cc` instruction left.
+
+    Shapes:     one integer in each lane.
+    Units:      32 or 64 bits; for subtraction the carry is a borrow; madc takes the `.lo` or `.hi` half of
+                the product.
+    Errors:     InvalidOperand where widths do not agree.
+    Source:     PTX ISA 9.0, Extended-Precision Integer Arithmetic Instructions: addc, subc, madc
+                (#extended-precision-arithmetic-instructions-addc).
+    """
+    return with_carry(site)
+
+
+def _high_half(x: Values, y: Values, kind: str) -> Values:
     """The high half of a product of two integers of one kind."""
     bits, dtype, _ = KINDS[kind]
     if bits < 64:
         wide = KINDS[f"{kind[0]}{2 * bits}"][1]
-        half: Values = ((x.astype(wide) * y.astype(wide)) >> wide.type(bits)).astype(dtype)
+        half: Values = (np.multiply(x, y, dtype=wide) >> bits).astype(dtype)
         return half
     ux, uy = x.view(np.uint64), y.view(np.uint64)
     low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -159,140 +109,92 @@ def high_half(x: Values, y: Values, kind: str) -> Values:
 def _product(part: str, kind: str) -> tuple[str, Callable[[Values, Values], Values]]:
     """The kind of a product's part and the function that computes it."""
     if part == "wide":
-        bits = KINDS[kind][0]
-        wide = f"{kind[0]}{2 * bits}"
+        wide = f"{kind[0]}{2 * KINDS[kind][0]}"
         dtype = KINDS[wide][1]
-        return wide, lambda x, y: x.astype(dtype) * y.astype(dtype)
+        return wide, lambda x, y: np.multiply(x, y, dtype=dtype)
     if part == "hi":
-        return kind, lambda x, y: high_half(x, y, kind)
+        return kind, lambda x, y: _high_half(x, y, kind)
     return kind, np.multiply
 
 
-def _multiply_form(site: Site) -> tuple[str, str]:
+def multiply(site: Site) -> Step:
+    """Define mul and mad: `.lo`, `.hi` and `.wide`."""
+    adds = site.instruction.opcode == "mad"
+    saturate = adds and site.has("sat")
     part = site.expect("lo", "hi", "wide")
     kind = site.type(*_ALL)
     if part == "wide" and KINDS[kind][0] == 64:
         site.unsupported("mul.wide of 64 bits")
-    return part, kind
+    wide, product = _product(part, kind)
+    if not adds:
+        return map_lanes(site, product, wide, kind, kind)
+    if not saturate:
+        return map_lanes(site, lambda x, y, z: product(x, y) + z, wide, kind, kind, wide)
+    if (part, kind) != ("hi", "s32"):
+        site.unsupported(".sat goes with mad.hi.s32 only")
+    return map_lanes(
+        site, lambda x, y, z: _clamped(np.add(product(x, y), z, dtype=np.int64)), wide, kind, kind, wide
+    )
 
 
-def multiply(site: Site) -> Step:
-    """Define mul.lo, mul.hi and mul.wide."""
-    part, kind = _multiply_form(site)
-    wide, function = _product(part, kind)
-    target, a, b = site.destination(0, wide), site.source(1, kind), site.source(2, kind)
-    if part == "lo":
-        return _ufunc(kind, target, a, b, np.multiply)
-    return map_lanes((wide, target), [(kind, a), (kind, b)], function)
+@instruction("mul24", "mad24")
+def mul24(site: Site) -> Step:
+    """Multiply the low 24 bits of two integers; `mad24` adds a third.
 
-
-def multiply_add(site: Site) -> Step:
-    """Define mad.lo, mad.hi and mad.wide."""
-    saturate = site.has("sat")
-    part, kind = _multiply_form(site)
-    wide, function = _product(part, kind)
-    target, a, b = site.destination(0, wide), site.source(1, kind), site.source(2, kind)
-    c = site.source(3, wide)
-    sources = [(kind, a), (kind, b), (wide, c)]
-    if saturate:
-        if (part, kind) != ("hi", "s32"):
-            site.unsupported(".sat goes with mad.hi.s32 only")
-
-        def clamped(x: Values, y: Values, z: Values) -> Values:
-            total = function(x, y).astype(np.int64) + z
-            return np.clip(total, -(2**31), 2**31 - 1).astype(np.int32)
-
-        return map_lanes((wide, target), sources, clamped)
-    return map_lanes((wide, target), sources, lambda x, y, z: function(x, y) + z)
-
-
-def multiply_add_carry(site: Site, *, carry_in: bool, carry_out: bool) -> Step:
-    """Define mad.cc, madc and madc.cc."""
+    Shapes:     one integer in each lane.
+    Units:      `.lo` the low 32 bits of the 48-bit product, `.hi` the high 32 bits.
+    Errors:     InvalidOperand where widths do not agree.
+    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mul24, mad24
+                (#integer-arithmetic-instructions-mul24).
+    """
+    adds = site.instruction.opcode == "mad24"
     part = site.expect("lo", "hi")
-    kind = site.type("u32", "s32", "u64", "s64")
-    _, function = _product(part, kind)
-    unsigned = "u" + kind[1:]
-    target, a, b = site.destination(0, unsigned), site.source(1, kind), site.source(2, kind)
-    c = site.source(3, unsigned)
-    carry = _carry(site)
-    dtype = KINDS[unsigned][1]
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows
-        flag = rows["pred"][carry]
-        product = function(rows[kind][a], rows[kind][b]).view(dtype)
-        first = product + rows[unsigned][c]
-        extra = flag.astype(dtype) if carry_in else dtype.type(0)
-        result = first + extra
-        out = (first < product) | (result < first)
-        put(rows[unsigned][target], result, mask)
-        if carry_out:
-            put(flag, out, mask)
-
-    return step
-
-
-def multiply24(site: Site) -> Step:
-    """Define mul24 and mad24."""
-    part = site.expect("lo", "hi")
-    saturate = site.has("sat")
+    saturate = adds and site.has("sat")
     kind = site.type("u32", "s32")
-    target, a, b = _three(site, kind)
-    shift = np.int64(0 if part == "lo" else 16)
+    if saturate and (part, kind) != ("hi", "s32"):
+        site.unsupported(".sat goes with mad24.hi.s32 only")
+    shift = 0 if part == "lo" else 16
     dtype = KINDS[kind][1]
 
     def low24(x: Values) -> Values:
         if kind == "s32":
             return (x.astype(np.int64) << 40) >> 40
-        return (x & np.uint32(0xFFFFFF)).astype(np.int64)
+        return (x & 0xFFFFFF).astype(np.int64)
 
-    def product(x: Values, y: Values) -> Values:
-        return (low24(x) * low24(y)) >> shift
+    def function(x: Values, y: Values, z: Values | int = 0) -> Values:
+        total = ((low24(x) * low24(y)) >> shift) + z
+        return _clamped(total) if saturate else total.astype(dtype)
 
-    if site.instruction.opcode == "mul24":
-        return map_lanes((kind, target), [(kind, a), (kind, b)], lambda x, y: product(x, y).astype(dtype))
-    c = site.source(3, kind)
-    if saturate and (part, kind) != ("hi", "s32"):
-        site.unsupported(".sat goes with mad24.hi.s32 only")
-
-    def total(x: Values, y: Values, z: Values) -> Values:
-        if saturate:
-            half = product(x, y).astype(np.int32).astype(np.int64)
-            return np.clip(half + z, -(2**31), 2**31 - 1).astype(np.int32)
-        return (product(x, y) + z).astype(dtype)
-
-    return map_lanes((kind, target), [(kind, a), (kind, b), (kind, c)], total)
+    return map_lanes(site, function, *[kind] * (4 if adds else 3))
 
 
-def _quotient(x: Values, y: Values) -> Values:
-    """Towards zero; by zero all ones."""
-    if x.dtype.kind == "u":
-        return np.where(y == 0, ~x.dtype.type(0), np.floor_divide(x, np.where(y == 0, x.dtype.type(1), y)))
-    unsigned = np.dtype(f"u{x.dtype.itemsize}")
-    magnitude = np.floor_divide(
-        np.abs(x).view(unsigned), np.where(y == 0, unsigned.type(1), np.abs(y).view(unsigned))
-    )
-    signed = np.where((x < 0) != (y < 0), unsigned.type(0) - magnitude, magnitude)
-    quotient: Values = np.where(y == 0, x.dtype.type(-1), signed.view(x.dtype))
-    return quotient
+def _remainder(x: Values, y: Values) -> Values:
+    """What a division towards zero leaves; by zero, all of the dividend."""
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
 
 
 def divide(site: Site) -> Step:
-    """Define div towards zero."""
+    """Define div towards zero; by zero all ones."""
     kind = site.type(*_ALL)
-    target, a, b = _three(site, kind)
-    return map_lanes((kind, target), [(kind, a), (kind, b)], _quotient)
+
+    def quotient(x: Values, y: Values) -> Values:
+        whole = x - _remainder(x, y)
+        return np.where(y == 0, ~y, np.floor_divide(whole, y))
+
+    return map_lanes(site, quotient, kind, kind, kind)
 
 
-def remainder(site: Site) -> Step:
-    """Define rem, with the sign of the dividend."""
+@instruction("rem")
+def rem(site: Site) -> Step:
+    """Give the remainder of a division towards zero; it has the sign of the dividend.
+
+    Shapes:     one integer in each lane.
+    Errors:     InvalidOperand where widths do not agree.
+    Simplified: a division by zero gives the dividend; the ISA leaves the result open.
+    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: rem (#integer-arithmetic-instructions-rem).
+    """
     kind = site.type(*_ALL)
-    target, a, b = _three(site, kind)
-
-    def function(x: Values, y: Values) -> Values:
-        return np.where(y == 0, x, x - _quotient(x, y) * y)
-
-    return map_lanes((kind, target), [(kind, a), (kind, b)], function)
+    return map_lanes(site, _remainder, kind, kind, kind)
 
 
 def min_max(site: Site) -> Step:
@@ -301,89 +203,91 @@ def min_max(site: Site) -> Step:
     kind = site.type(*_ALL, "u16x2", "s16x2")
     if relu and kind not in {"s32", "s16x2"}:
         site.unsupported(".relu goes with .s32 and .s16x2 only")
-    target, a, b = _three(site, kind)
     ufunc = np.minimum if site.instruction.opcode == "min" else np.maximum
     if relu:
-        zero = KINDS[kind][1].type(0)
-        return map_lanes((kind, target), [(kind, a), (kind, b)], lambda x, y: np.maximum(ufunc(x, y), zero))
-    if kind.endswith("x2"):
-        return map_lanes((kind, target), [(kind, a), (kind, b)], ufunc)
-    return _ufunc(kind, target, a, b, ufunc)
+        return map_lanes(site, lambda x, y: np.maximum(ufunc(x, y), 0), kind, kind, kind)
+    return map_lanes(site, ufunc, kind, kind, kind)
 
 
 def abs_neg(site: Site) -> Step:
     """Define abs and neg."""
     kind = site.type("s16", "s32", "s64")
-    target, a = site.destination(0, kind), site.source(1, kind)
-    return map_lanes((kind, target), [(kind, a)], np.abs if site.instruction.opcode == "abs" else np.negative)
+    return map_lanes(site, np.abs if site.instruction.opcode == "abs" else np.negative, kind, kind)
 
 
-def sum_of_distance(site: Site) -> Step:
-    """Define sad."""
+@instruction("sad")
+def sad(site: Site) -> Step:
+    """Add the absolute difference of two integers to a third.
+
+    Shapes:     one integer in each lane.
+    Errors:     InvalidOperand where widths do not agree.
+    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: sad (#integer-arithmetic-instructions-sad).
+    """
     kind = site.type(*_ALL)
-    target, a, b = _three(site, kind)
-    c = site.source(3, kind)
-    return map_lanes(
-        (kind, target),
-        [(kind, a), (kind, b), (kind, c)],
-        lambda x, y, z: z + np.where(x < y, y - x, x - y),
-    )
+    return map_lanes(site, lambda x, y, z: z + np.where(x < y, y - x, x - y), kind, kind, kind, kind)
 
 
-def dot_product(site: Site) -> Step:
-    """Define dp4a and dp2a."""
-    four = site.instruction.opcode == "dp4a"
-    half = None if four else site.expect("lo", "hi")
+@instruction("dp4a", "dp2a")
+def dp4a(site: Site) -> Step:
+    """Add the scalar product of packed small integers to a 32-bit one.
+
+    Shapes:     dp4a: four bytes of a, four of b; dp2a: two halves of a and the `.lo` or `.hi` two bytes of b.
+    Units:      the sum wraps around.
+    Errors:     InvalidOperand where widths do not agree.
+    Source:     PTX ISA 9.0, Integer Arithmetic Instructions: dp4a, dp2a
+                (#integer-arithmetic-instructions-dp4a).
+    """
+    parts, of_b = "8x4", slice(0, 4)
+    if site.instruction.opcode == "dp2a":
+        parts, of_b = "16x2", {"lo": slice(0, 2), "hi": slice(2, 4)}[site.expect("lo", "hi")]
     kind_a, kind_b = site.type("u32", "s32"), site.type("u32", "s32")
     result = "s32" if "s32" in {kind_a, kind_b} else "u32"
-    parts_a = f"{kind_a[0]}{'8x4' if four else '16x2'}"
-    parts_b = f"{kind_b[0]}8x4"
-    target, a, b, c = (
-        site.destination(0, result),
-        site.source(1, parts_a),
-        site.source(2, parts_b),
-        site.source(3, result),
-    )
-    first = 2 if half == "hi" else 0
     dtype = KINDS[result][1]
 
     def function(x: Values, y: Values, z: Values) -> Values:
-        chosen = y if four else y[..., first : first + 2]
-        total = (x.astype(np.int64) * chosen.astype(np.int64)).sum(axis=-1)
-        found: Values = (total + z).astype(dtype)
+        found: Values = ((x.astype(np.int64) * y[..., of_b]).sum(axis=-1) + z).astype(dtype)
         return found
 
-    return map_lanes((result, target), [(parts_a, a), (parts_b, b), (result, c)], function)
+    return map_lanes(site, function, result, kind_a[0] + parts, kind_b[0] + "8x4", result)
 
 
+_SIMD_VIDEO: dict[str, Callable[[Values, Values], Values]] = {
+    "vadd": np.add,
+    "vsub": np.subtract,
+    "vavrg": lambda a, b: (a + b + (a + b >= 0)) >> 1,
+    "vabsdiff": lambda a, b: abs(a - b),
+    "vmin": np.minimum,
+    "vmax": np.maximum,
+}
+"""The SIMD video operations on two parts, as exact integers, by the instructions' names without the count."""
+
+
+@instruction(*(f"{name}{n}" for n in (2, 4) for name in _SIMD_VIDEO))
 def simd_video(site: Site) -> Step:
-    """Define vadd2, vadd4 and their kin."""
-    name, count = site.instruction.opcode[:-1], int(site.instruction.opcode[-1])
-    part = f"{32 // count}x{count}"
-    kind, kind_a, kind_b = (f"{site.type('u32', 's32')[0]}{part}" for _ in range(3))
+    """Compute with the two halves or the four bytes of two registers, each pair by itself.
+
+    Shapes:     a, b and the result hold two parts of 16 bits or four of 8 bits.
+    Units:      `vavrg` rounds halves away from zero. A part that does not fit wraps around, or is clamped
+                to the range of the result's type with `.sat`. With `.add` the parts, before they wrap, are
+                added to the 32-bit c; otherwise c is not read, as every part of the result is written.
+    Errors:     InvalidOperand where widths do not agree. The parser takes no mask behind d, and no selector
+                behind a or b.
+    Source:     PTX ISA 9.0, SIMD Video Instructions: vadd4, vsub4, vavrg4, vabsdiff4, vmin4, vmax4
+                (#simd-video-instructions-vadd4-vsub4-vavrg4-vabsdiff4-vmin4-vmax4).
+    """
+    operation, count = _SIMD_VIDEO[site.instruction.opcode[:-1]], int(site.instruction.opcode[-1])
+    kind, *kinds = (f"{site.type('u32', 's32')[0]}{32 // count}x{count}" for _ in range(3))
     added, clamped = site.has("add"), site.has("sat")
     if added and clamped:
         site.unsupported("the document allows .sat without .add only")
-    operation = SIMD_VIDEO[name]
-    a, b, c = site.source(1, kind_a), site.source(2, kind_b), site.source(3, "u32")
-
-    def parts(x: Values, y: Values) -> Values:
-        return operation(x.astype(np.int64), y.astype(np.int64))
-
-    if added:
-
-        def accumulated(x: Values, y: Values, z: Values) -> Values:
-            total: Values = (parts(x, y).sum(axis=-1) + z).astype(np.uint32)
-            return total
-
-        return map_lanes(
-            ("u32", site.destination(0, "u32")), [(kind_a, a), (kind_b, b), ("u32", c)], accumulated
-        )
     dtype = KINDS[kind][1]
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    limits = np.iinfo(dtype)
 
-    def merged(x: Values, y: Values) -> Values:
-        values = parts(x, y)
-        return (np.clip(values, low, high) if clamped else values).astype(dtype)
+    def function(x: Values, y: Values, z: Values) -> Values:
+        parts = operation(x.astype(np.int64), y.astype(np.int64))
+        if added:
+            total: Values = (parts.sum(axis=-1) + z).astype(np.uint32)
+            return total
+        return (np.clip(parts, limits.min, limits.max) if clamped else parts).astype(dtype)
 
-    return map_lanes((kind, site.destination(0, kind)), [(kind_a, a), (kind_b, b)], merged)
+    return map_lanes(site, function, "u32" if added else kind, *kinds, "u32")
