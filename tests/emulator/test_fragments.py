@@ -159,7 +159,7 @@ def test_mma_fragment__every_element_has_exactly_one_owner(form: MmaForm, operan
         operand
     ]
     assert (fragment.n_rows, fragment.n_cols) == shape
-    seen = sorted(fragment.matrix_index.ravel().tolist())
+    seen = sorted((fragment.row * fragment.n_cols + fragment.col).ravel().tolist())
     assert seen == list(range(shape[0] * shape[1]))
 
 

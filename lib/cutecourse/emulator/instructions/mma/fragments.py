@@ -4,14 +4,13 @@ The PTX ISA gives the fragments of every shape and type by formulas over `groupI
 `threadID_in_group = %laneid % 4`. Those of mma.sync are all one family once they are written with the number
 of elements that share a register, V:
 
-    A:  row = groupID + 8 * (register % 2)        (shapes with 16 rows; with 8 rows, row = groupID)
-        col = threadID_in_group * V + element + 4 * V * (register / 2)
-    B:  row = threadID_in_group * V + element + 4 * V * register
-        col = groupID
-    C:  row = groupID + 8 * (i / 2),   col = threadID_in_group * 2 + i % 2,   for element i of the lane
+    row = groupID + 8 * (register % 2)        (with 16 rows; with 8 rows, row = groupID)
+    col = threadID_in_group * V + element + 4 * V * (register / 2)
 
 where `register` counts a lane's registers of the operand and `element` the place in the register, low bits
-first. tests/emulator/test_fragments.py holds the ISA's own formulas, shape by shape, against these.
+first. That is A, and B is the transpose of such a matrix. C and D have V = 2 whatever their type: of elements
+that fill a register, a pair counts as one. ldmatrix leaves 8 rows with V = 2.
+tests/emulator/test_fragments.py holds the ISA's own formulas, shape by shape, against these.
 
 Source: PTX ISA 9.0, Matrix Fragments for mma.m8n8k4 with .f64 ... mma.m16n8k256
 (#warp-level-matrix-instructions-for-mma).
@@ -26,14 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Fragment",
-    "a_fragment",
-    "accumulator_fragment",
-    "b_fragment",
-    "ldmatrix_fragment",
-    "mma_fragment",
-]
+__all__ = ["Fragment", "ldmatrix_fragment", "mma_fragment"]
 
 N_LANES = 32
 Index = NDArray[np.intp]
@@ -64,59 +56,23 @@ class Fragment:
         """The number of registers that a lane uses for the operand."""
         return self.n_elements // self.per_register
 
-    @property
-    def matrix_index(self) -> Index:
-        """Where each (lane, element) stands in the matrix, counted row by row."""
-        return self.row * self.n_cols + self.col
-
-    @property
-    def owner_index(self) -> Index:
-        """The flattened (lane, element) that holds each matrix element, counted row by row."""
-        owners = np.empty(self.n_rows * self.n_cols, dtype=np.intp)
-        owners[self.matrix_index.ravel()] = np.arange(self.row.size)
-        return owners
-
     def gather(self, fragments: NDArray[np.generic]) -> NDArray[np.generic]:
         """(..., 32, elements of a lane) -> the matrix (..., rows, columns)."""
-        leading = fragments.shape[:-2]
-        flat = fragments.reshape(*leading, self.row.size)
-        return flat[..., self.owner_index].reshape(*leading, self.n_rows, self.n_cols)
+        matrix = np.empty((*fragments.shape[:-2], self.n_rows, self.n_cols), dtype=fragments.dtype)
+        matrix[..., self.row, self.col] = fragments
+        return matrix
 
     def scatter(self, matrix: NDArray[np.generic]) -> NDArray[np.generic]:
         """The matrix (..., rows, columns) -> (..., 32, elements of a lane)."""
         return matrix[..., self.row, self.col]
 
 
-def _lanes_and_elements(n_elements: int) -> tuple[Index, Index, Index]:
-    lane, element = np.meshgrid(np.arange(N_LANES), np.arange(n_elements), indexing="ij")
-    return lane >> 2, lane % 4, element
-
-
-def a_fragment(m: int, k: int, bits: int) -> Fragment:
-    """The fragment of multiplicand A, an m x k matrix of elements of so many bits."""
-    per_register = max(1, 32 // bits)
-    group_id, thread_id_in_group, i = _lanes_and_elements(m * k // N_LANES)
-    register, element = i // per_register, i % per_register
-    halves = m // 8
-    row = group_id + 8 * (register % halves)
-    col = thread_id_in_group * per_register + element + 4 * per_register * (register // halves)
-    return Fragment(m, k, per_register, row, col)
-
-
-def b_fragment(k: int, n: int, bits: int) -> Fragment:
-    """The fragment of multiplicand B, a k x n matrix (n = 8) of elements of so many bits."""
-    per_register = max(1, 32 // bits)
-    group_id, thread_id_in_group, i = _lanes_and_elements(k * n // N_LANES)
-    register, element = i // per_register, i % per_register
-    row = thread_id_in_group * per_register + element + 4 * per_register * register
-    return Fragment(k, n, per_register, row, group_id)
-
-
-def accumulator_fragment(m: int, n: int, bits: int) -> Fragment:
-    """The fragment of the accumulators C and D, an m x n matrix (n = 8) of elements of so many bits."""
-    per_register = max(1, 32 // bits)
-    group_id, thread_id_in_group, i = _lanes_and_elements(m * n // N_LANES)
-    return Fragment(m, n, per_register, group_id + 8 * (i // 2), thread_id_in_group * 2 + i % 2)
+def _family(n_rows: int, n_cols: int, v: int) -> tuple[Index, Index]:
+    """Row and column of each (lane, element) by the module's formulas, for a matrix of 8 or 16 rows."""
+    lane, i = np.meshgrid(np.arange(N_LANES), np.arange(n_rows * n_cols // N_LANES), indexing="ij")
+    register, element = divmod(i, v)
+    right, down = divmod(register, n_rows // 8)
+    return lane // 4 + 8 * down, lane % 4 * v + element + 4 * v * right
 
 
 @cache
@@ -130,11 +86,13 @@ def mma_fragment(operand: Literal["A", "B", "C", "D"], m: int, n: int, k: int, b
     >>> mma_fragment("A", 16, 8, 16, 16).col[5].tolist()
     [2, 3, 2, 3, 10, 11, 10, 11]
     """
+    per_register = max(1, 32 // bits)
     if operand == "A":
-        return a_fragment(m, k, bits)
+        return Fragment(m, k, per_register, *_family(m, k, per_register))
     if operand == "B":
-        return b_fragment(k, n, bits)
-    return accumulator_fragment(m, n, bits)
+        col, row = _family(n, k, per_register)
+        return Fragment(k, n, per_register, row, col)
+    return Fragment(m, n, per_register, *_family(m, n, 2))
 
 
 @cache
@@ -147,6 +105,5 @@ def ldmatrix_fragment(transposed: bool = False) -> Fragment:
 
     Source: PTX ISA 9.0, ldmatrix (#warp-level-matrix-instructions-ldmatrix), stmatrix, movmatrix.
     """
-    group_id, thread_id_in_group, element = _lanes_and_elements(2)
-    row, col = group_id, thread_id_in_group * 2 + element
+    row, col = _family(8, 8, 2)
     return Fragment(8, 8, 2, col, row) if transposed else Fragment(8, 8, 2, row, col)

@@ -18,8 +18,6 @@ from cutecourse.emulator.memory.access import Access
 
 __all__: list[str] = []
 
-_COUNTS = {"x1": 1, "x2": 2, "x4": 4}
-
 
 @instruction("ldmatrix.sync")
 def ldmatrix(site: Site) -> Step:
@@ -110,7 +108,7 @@ def movmatrix(site: Site) -> Step:
 def _form(site: Site) -> tuple[int, bool, str]:
     site.expect("aligned")
     site.expect("m8n8")
-    n_matrices = _COUNTS[site.expect(*_COUNTS)]
+    n_matrices = int(site.expect("x1", "x2", "x4")[1:])
     transposed = site.has("trans")
     space = "shared" if site.one_of("shared", "shared::cta") else "generic"
     site.type("b16")

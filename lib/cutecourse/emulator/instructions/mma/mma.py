@@ -45,10 +45,13 @@ class MmaForm:
         """The shape's modifier."""
         return f"m{self.m}n{self.n}k{self.k}"
 
+    def element(self, operand: str) -> DType:
+        """The type of operand "A", "B", "C" or "D"."""
+        return dtype({"A": self.a, "B": self.b, "C": self.c, "D": self.d}[operand])
+
     def fragment(self, operand: str) -> Fragment:
         """The fragment of operand "A", "B", "C" or "D"."""
-        element = dtype({"A": self.a, "B": self.b, "C": self.c, "D": self.d}[operand])
-        return mma_fragment(operand, self.m, self.n, self.k, element.bits)
+        return mma_fragment(operand, self.m, self.n, self.k, self.element(operand).bits)
 
 
 def _forms() -> dict[tuple[str, ...], MmaForm]:
@@ -133,34 +136,32 @@ def mma_sync(site: Site) -> Step:
     operation = _operation(site, form)
     site.converge()
 
-    fragments = {operand: form.fragment(operand) for operand in "DABC"}
-    slots = {}
+    held = {}
     for index, operand in enumerate("DABC"):
-        kind = "u64" if dtype(form.d if operand in "CD" else form.a).bits == 64 else "u32"
-        found = site.destinations(index, kind) if operand == "D" else site.sources(index, kind)
-        if len(found) != fragments[operand].n_registers:
+        element, fragment = form.element(operand), form.fragment(operand)
+        kind = "u64" if element.bits == 64 else "u32"
+        slots = site.destinations(index, kind) if operand == "D" else site.sources(index, kind)
+        if len(slots) != fragment.n_registers:
             site.invalid(
-                f"{site.instruction.name} takes {fragments[operand].n_registers} registers for {operand},"
-                f" and {len(found)} are given"
+                f"{site.instruction.name} takes {fragment.n_registers} registers for {operand},"
+                f" and {len(slots)} are given"
             )
-        slots[operand] = (kind, found)
-    elements = {"A": dtype(form.a), "B": dtype(form.b), "C": dtype(form.c)}
-    result_element = dtype(form.d)
+        held[operand] = (kind, slots, element, fragment)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         require_whole_warps(site, bundle, mask)
         warps = whole_warps(bundle, mask)
 
         def matrix(operand: str) -> NDArray[Any]:
-            kind, registers = slots[operand]
+            kind, slots, element, fragment = held[operand]
             rows = bundle.rows[kind]
-            held = np.stack([rows[slot][warps] for slot in registers], axis=-1)
-            return fragments[operand].gather(unpack_elements(held, elements[operand]))
+            registers = np.stack([rows[slot][warps] for slot in slots], axis=-1)
+            return fragment.gather(unpack_elements(registers, element))
 
         result = operation(bundle.machine.arithmetic, matrix("A"), matrix("B"), matrix("C"))
-        packed = pack_elements(fragments["D"].scatter(result), result_element)
-        kind, registers = slots["D"]
-        for index, slot in enumerate(registers):
+        kind, slots, element, fragment = held["D"]
+        packed = pack_elements(fragment.scatter(result), element)
+        for index, slot in enumerate(slots):
             bundle.rows[kind][slot][warps] = packed[..., index]
 
     return step
