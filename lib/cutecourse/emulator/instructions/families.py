@@ -15,7 +15,7 @@ from cutecourse.emulator.instructions.alu import (
 from cutecourse.emulator.instructions.bulk import copy as bulk_copy
 from cutecourse.emulator.instructions.bulk import groups as bulk_groups
 from cutecourse.emulator.instructions.bulk import tensor as bulk_tensor
-from cutecourse.emulator.instructions.control import control_flow, elect, register_pool, shuffle
+from cutecourse.emulator.instructions.control import control_flow, register_pool, shuffle
 from cutecourse.emulator.instructions.memory import atomics, cp_async, load_store
 from cutecourse.emulator.instructions.mma import ldmatrix, mma
 from cutecourse.emulator.instructions.sync import async_store, barriers, cluster, fences, mbarrier
@@ -42,7 +42,6 @@ FAMILIES = (
     cp_async,
     control_flow,
     shuffle,
-    elect,
     register_pool,
     barriers,
     mbarrier,

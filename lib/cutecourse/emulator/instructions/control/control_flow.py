@@ -7,28 +7,22 @@ import numpy as np
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.frame import size_of
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
-from cutecourse.emulator.core.program import Step
+from cutecourse.emulator.core.program import Control, Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, KernelTrap
 from cutecourse.emulator.instructions.control.library import LIBRARY
+from cutecourse.emulator.instructions.runs import move
 from cutecourse.ptx.scopes import Register
 from cutecourse.ptx.syntax import BranchTargets, Function, Name, Operand, Sequence, Variable
 
 __all__: list[str] = []
 
 
-class _Always:
-    """A control instruction after which no lane goes on to the next block."""
-
-    never_falls = True
-
-    def __init__(self, control: Step) -> None:
-        self.control = control
-
-    def __call__(self, bundle: Bundle, split: Split, following: int) -> int:
-        result: int = self.control(bundle, split, following)
-        return result
+def _never_falls(control: Control) -> Control:
+    """Mark a control instruction after which no lane goes on to the next block."""
+    control.never_falls = True  # type: ignore[attr-defined]
+    return control
 
 
 @instruction("bra", control=True)
@@ -46,7 +40,7 @@ def bra(site: Site) -> Step:
     def control(bundle: Bundle, split: Split, following: int) -> int:
         return target
 
-    return _Always(control)
+    return _never_falls(control)
 
 
 @instruction("brx.idx", control=True)
@@ -85,7 +79,7 @@ def brx_idx(site: Site) -> Step:
             bundle.fork(split, row == np.uint32(other), targets[other])
         return targets[found[0]]
 
-    return _Always(control)
+    return _never_falls(control)
 
 
 @instruction("exit", control=True)
@@ -101,7 +95,7 @@ def exit_(site: Site) -> Step:
     def control(bundle: Bundle, split: Split, following: int) -> int:
         return bundle.exit(split)
 
-    return _Always(control)
+    return _never_falls(control)
 
 
 @instruction("ret", control=True)
@@ -118,38 +112,24 @@ def ret(site: Site) -> Step:
     def control(bundle: Bundle, split: Split, following: int) -> int:
         return bundle.leave(split)
 
-    return _Always(control)
+    return _never_falls(control)
 
 
-@instruction("trap", control=True)
+@instruction("trap", "brkpt", control=True)
 def trap(site: Site) -> Step:
-    """Abort the kernel: here, an error that says who executed it.
-
-    Shapes:     no operands.
-    Errors:     KernelTrap, always.
-    Source:     PTX ISA 9.0, Miscellaneous Instructions: trap (#miscellaneous-instructions-trap).
-    """
-
-    def control(bundle: Bundle, split: Split, following: int) -> int:
-        raise site.error(KernelTrap, "the kernel executed trap", bundle, bundle.lanes(split.mask)[0])
-
-    return _Always(control)
-
-
-@instruction("brkpt", control=True)
-def brkpt(site: Site) -> Step:
-    """Suspend for a debugger; without one, as on hardware, the kernel ends with an error.
+    """Abort the kernel with an error that says who executed it; brkpt does the same without a debugger.
 
     Shapes:     no operands.
     Errors:     KernelTrap, always.
     Simplified: no debugger can be attached.
-    Source:     PTX ISA 9.0, Miscellaneous Instructions: brkpt (#miscellaneous-instructions-brkpt).
+    Source:     PTX ISA 9.0, Miscellaneous Instructions: trap, brkpt (#miscellaneous-instructions-trap).
     """
+    problem = f"the kernel executed {site.instruction.opcode}"
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
-        raise site.error(KernelTrap, "the kernel executed brkpt", bundle, bundle.lanes(split.mask)[0])
+        raise site.error(KernelTrap, problem, bundle, bundle.lanes(split.mask)[0])
 
-    return control
+    return _never_falls(control)
 
 
 # --- calls -----------------------------------------------------------------------------------------------
@@ -190,34 +170,22 @@ def _copy_bytes(target: int, source: int, size: int) -> Step:
     return step
 
 
-def _copy_row(kind: str, target: int, source: int) -> Step:
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows[kind]
-        put(rows[target], rows[source], mask)
-
-    return step
-
-
-def _pass(site: Site, formal: Variable, actual: Operand, callee: Function, *, back: bool) -> Step:
+def _pass(site: Site, callee: Function, formal: Variable, actual: Operand, *, back: bool) -> Step:
     """Copy an argument into a parameter or, with `back`, a result out of one."""
     if formal.space == "reg":
         kind, inner = site.formal(callee, formal.name)
-        if back:
-            return _copy_row(kind, site.write(actual, kind), inner)
-        return _copy_row(kind, inner, site.read(actual, kind))
+        pair = (site.write(actual, kind), inner) if back else (inner, site.read(actual, kind))
+        return move(site.program.rows, kind, [pair])
     variable = site.scope.lookup(actual.text) if isinstance(actual, Name) else None
     if not isinstance(variable, Variable) or variable.space != "param":
         site.unsupported(f"{actual} is passed for the parameter {formal.name}, but is not a .param variable")
-    inner_offset = site.local_offset(formal, callee.name)
-    outer_offset = site.local_offset(variable)
-    if inner_offset is None or outer_offset is None:
+    inside, outside = site.local_offset(formal, callee.name), site.local_offset(variable)
+    if inside is None or outside is None:
         site.invalid(f"{actual} has no place in parameter space")
     size = size_of(formal)
     if size_of(variable) != size:
         site.invalid(f"{actual} has {size_of(variable)} bytes, but the parameter {formal.name} has {size}")
-    if back:
-        return _copy_bytes(outer_offset, inner_offset, size)
-    return _copy_bytes(inner_offset, outer_offset, size)
+    return _copy_bytes(outside, inside, size) if back else _copy_bytes(inside, outside, size)
 
 
 @instruction("call", control=True)
@@ -237,13 +205,9 @@ def call(site: Site) -> Step:
         if builtin is None:
             site.unsupported(f"{callee.name} has no body in this module")
         return builtin(site, results, arguments)
-    steps = [
-        _pass(site, formal, actual, callee, back=False)
-        for formal, actual in zip(callee.params, arguments, strict=True)
-    ]
+    steps = [_pass(site, callee, *pair, back=False) for pair in zip(callee.params, arguments, strict=True)]
     site.behind = [
-        _pass(site, formal, actual, callee, back=True)
-        for formal, actual in zip(callee.returns, results, strict=True)
+        _pass(site, callee, *pair, back=True) for pair in zip(callee.returns, results, strict=True)
     ]
     target = site.program.starts[callee.name]
 

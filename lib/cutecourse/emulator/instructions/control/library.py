@@ -20,18 +20,22 @@ _MAX_STRING = 4096
 _CONVERSION = re.compile(r"%([-+ #0]*)(\d*)((?:\.\d*)?)(hh|h|ll|l|z|t|j)?([diouxXcsfFeEgGaAp%])")
 
 
-def _parameter(site: Site, operand: Operand) -> tuple[int, int]:
-    """Offset and size of a .param variable that a call names."""
+def _parameter(site: Site, operand: Operand) -> int:
+    """The offset of a .param variable that a call names."""
     variable = site.scope.lookup(operand.text) if isinstance(operand, Name) else None
     offset = site.local_offset(variable) if isinstance(variable, Variable) else None
     if offset is None:
         site.invalid(f"{operand} is not a .param variable")
-    return offset, 8
+    return offset
 
 
-def _word(bundle: Bundle, lane: int, offset: int, size: int) -> int:
+def _local(bundle: Bundle, lane: int, offset: int, size: int) -> bytes:
     start = lane * bundle.program.local_stride + offset
-    return int.from_bytes(bundle.local[start : start + size].tobytes(), "little")
+    return bundle.local[start : start + size].tobytes()
+
+
+def _word(bundle: Bundle, lane: int, offset: int, size: int = 8) -> int:
+    return int.from_bytes(_local(bundle, lane, offset, size), "little")
 
 
 def _read(site: Site, bundle: Bundle, lane: int, address: int, size: int) -> bytes:
@@ -39,8 +43,7 @@ def _read(site: Site, bundle: Bundle, lane: int, address: int, size: int) -> byt
     if address >> WINDOW_BITS == LOCAL_WINDOW >> WINDOW_BITS:
         offset = address - LOCAL_WINDOW
         if offset + size <= bundle.program.local_bytes:
-            start = lane * bundle.program.local_stride + offset
-            return bundle.local[start : start + size].tobytes()
+            return _local(bundle, lane, offset, size)
     else:
         found = bundle.machine.memory.find(address)
         if found is not None and address + size <= found.end:
@@ -92,14 +95,13 @@ def _format(site: Site, bundle: Bundle, lane: int, template: str, values: int) -
 
 
 def _vprintf(site: Site, results: list[Operand], arguments: list[Operand]) -> Step:
-    template, values = (_parameter(site, a)[0] for a in arguments)
-    answer = _parameter(site, results[0])[0] if results else None
+    template, values = (_parameter(site, a) for a in arguments)
+    answer = _parameter(site, results[0]) if results else None
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
         for lane in bundle.lanes(split.mask).tolist():
-            text = _string(site, bundle, lane, _word(bundle, lane, template, 8))
-            where = _word(bundle, lane, values, 8)
-            bundle.machine.printed.append(_format(site, bundle, lane, text, where))
+            text = _string(site, bundle, lane, _word(bundle, lane, template))
+            bundle.machine.printed.append(_format(site, bundle, lane, text, _word(bundle, lane, values)))
         if answer is not None:
             for memory, byte in ((bundle.local, 0), (bundle.local_written, 1)):
                 lanes = memory.reshape(bundle.n, WARP_SIZE, -1)
@@ -110,15 +112,12 @@ def _vprintf(site: Site, results: list[Operand], arguments: list[Operand]) -> St
 
 
 def _assertfail(site: Site, results: list[Operand], arguments: list[Operand]) -> Step:
-    places = [_parameter(site, a)[0] for a in arguments]
+    places = [_parameter(site, a) for a in arguments]
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
         lane = int(bundle.lanes(split.mask)[0])
-        message, file, line, function = (
-            *(_word(bundle, lane, p, 8) for p in places[:2]),
-            _word(bundle, lane, places[2], 4),
-            _word(bundle, lane, places[3], 8),
-        )
+        message, file, function = (_word(bundle, lane, places[i]) for i in (0, 1, 3))
+        line = _word(bundle, lane, places[2], 4)
         text = ", ".join(_string(site, bundle, lane, p) for p in (file, function) if p)
         raise site.error(
             KernelTrap,

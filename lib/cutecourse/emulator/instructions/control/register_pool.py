@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
@@ -157,23 +156,17 @@ def _check_order(origin: Origin, group: Warpgroup) -> None:
             )
 
 
-@dataclass(eq=False)
 class _Pool:
     """The register pool of each block of one rank in a cohort, in registers per thread of one warp."""
 
-    cohort: Cohort
-    rank: int
-    start: int
-    held: NDArray[np.int64] = field(init=False)
-    """Registers of each thread of a warp: shape (warps of a block, n)."""
-    free: NDArray[np.int64] = field(init=False)
-    """Registers in the pool, in registers per thread of one warp: shape (n,)."""
-    waiting: list[tuple[Bundle, Split]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        shape = (self.cohort.machine.warps_per_block, self.cohort.n)
-        self.held = np.full(shape, self.start, dtype=np.int64)
-        self.free = np.zeros(self.cohort.n, dtype=np.int64)
+    def __init__(self, cohort: Cohort, rank: int, start: int) -> None:
+        self.cohort = cohort
+        self.rank = rank
+        self.held = np.full((cohort.machine.warps_per_block, cohort.n), start, dtype=np.int64)
+        """Registers of each thread of a warp: shape (warps of a block, n)."""
+        self.free = np.zeros(cohort.n, dtype=np.int64)
+        """Registers in the pool, in registers per thread of one warp: shape (n,)."""
+        self.waiting: list[tuple[Bundle, Split]] = []
 
     @classmethod
     def of(cls, site: Site, bundle: Bundle, start: int) -> _Pool:

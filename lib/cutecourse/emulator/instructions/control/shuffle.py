@@ -1,15 +1,14 @@
-"""Instructions by which the lanes of a warp see each other's values: shfl, vote, match, redux, activemask."""
+"""The lanes of a warp see each other's values, or choose one of them: shfl, vote, match, redux, elect."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import LANE_BITS, WARP_SIZE, Mask, lane_masks, put
+from cutecourse.emulator.core.kinds import KINDS, LANE_BITS, WARP_SIZE, Mask, all_true, lane_masks, put
 from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -45,19 +44,15 @@ def shfl(site: Site) -> Step:
         clamp = (rows[c] & 0x1F).astype(np.int64)
         segment = ((rows[c] >> 8) & 0x1F).astype(np.int64)
         top = (lane & segment) | (clamp & ~segment)
-        bottom = lane & segment
         if mode == "up":
             other = lane - distance
-            inside = other >= top
         elif mode == "down":
             other = lane + distance
-            inside = other <= top
         elif mode == "bfly":
             other = lane ^ distance
-            inside = other <= top
         else:
-            other = bottom | (distance & ~segment)
-            inside = other <= top
+            other = (lane & segment) | (distance & ~segment)
+        inside = other >= top if mode == "up" else other <= top
         other = np.where(inside, other, lane)
         held = rows[a]
         if mask is not None:
@@ -85,8 +80,9 @@ def vote(site: Site) -> Step:
     Source:     PTX ISA 9.0, vote.sync (#parallel-synchronization-and-communication-instructions-vote-sync).
     """
     mode = site.expect("all", "any", "uni", "ballot")
-    kind = site.type("b32" if mode == "ballot" else "pred")
-    d, a = site.destination(0, "u32" if mode == "ballot" else "pred"), site.source(1, "pred")
+    site.type("b32" if mode == "ballot" else "pred")
+    kind = "u32" if mode == "ballot" else "pred"
+    d, a = site.destination(0, kind), site.source(1, "pred")
     site.converge(2)
     members = site.source(2, "u32")
 
@@ -101,7 +97,7 @@ def vote(site: Site) -> Step:
             result = np.any(held & named, axis=-1)
         else:
             result = np.all(held | ~named, axis=-1) | ~np.any(held & named, axis=-1)
-        put(bundle.rows["u32" if kind == "b32" else "pred"][d], result, mask)
+        put(bundle.rows[kind][d], result, mask)
 
     return step
 
@@ -116,7 +112,7 @@ def match(site: Site) -> Step:
     Source:     PTX ISA 9.0, match.sync (#parallel-synchronization-and-communication-instructions-match-sync).
     """
     everyone = "all" in site.instruction.modifiers
-    kind = {"b32": "u32", "b64": "u64"}[site.type("b32", "b64")]
+    kind = site.type("b32", "b64").replace("b", "u")
     d, p = site.pair(0, "u32")
     if p is not None and not everyone:
         site.invalid("match.any gives no predicate")
@@ -140,13 +136,13 @@ def match(site: Site) -> Step:
     return step
 
 
-_REDUCTIONS: dict[str, tuple[Callable[..., Any], Callable[[np.dtype[Any]], int]]] = {
-    "add": (np.add.reduce, lambda kind: 0),
-    "min": (np.minimum.reduce, lambda kind: int(np.iinfo(kind).max)),
-    "max": (np.maximum.reduce, lambda kind: int(np.iinfo(kind).min)),
-    "and": (np.bitwise_and.reduce, lambda kind: int(np.iinfo(kind).max)),
-    "or": (np.bitwise_or.reduce, lambda kind: 0),
-    "xor": (np.bitwise_xor.reduce, lambda kind: 0),
+_REDUCTIONS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }
 
 
@@ -159,9 +155,9 @@ def redux(site: Site) -> Step:
     Source:     PTX ISA 9.0, redux.sync (#parallel-synchronization-and-communication-instructions-redux-sync).
     """
     name = site.expect(*_REDUCTIONS)
-    kind = site.type("u32", "s32") if name in ("add", "min", "max") else site.type("b32")
-    kind = "u32" if kind == "b32" else kind
-    reduce, neutral = _REDUCTIONS[name]
+    kind = site.type(*(("u32", "s32") if name in ("add", "min", "max") else ("b32",))).replace("b", "u")
+    limits = np.iinfo(KINDS[kind][1])
+    neutral = {"min": limits.max, "max": limits.min, "and": limits.max}.get(name, 0)
     d, a = site.destination(0, kind), site.source(1, kind)
     site.converge(2)
     members = site.source(2, "u32")
@@ -169,8 +165,8 @@ def redux(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         held = bundle.rows[kind][a]
         named = _members(bundle, mask, members)
-        seen = np.where(named, held[:, None, :], held.dtype.type(neutral(held.dtype)))
-        put(bundle.rows[kind][d], reduce(seen, axis=-1, dtype=held.dtype), mask)
+        seen = np.where(named, held[:, None, :], held.dtype.type(neutral))
+        put(bundle.rows[kind][d], _REDUCTIONS[name].reduce(seen, axis=-1, dtype=held.dtype), mask)
 
     return step
 
@@ -189,5 +185,33 @@ def activemask(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         here = lane_masks(site.active(bundle, mask))
         put(bundle.rows["u32"][d], here[:, None], mask)
+
+    return step
+
+
+@instruction("elect.sync")
+def elect(site: Site) -> Step:
+    """Choose one of the lanes that a membermask names.
+
+    Shapes:     the chosen lane's number in all lanes; a predicate that holds in it alone.
+    Units:      lanes.
+    Errors:     InvalidOperand for a lane that its membermask does not name.
+    Simplified: the lowest lane is chosen, as on the GPUs that the cases were recorded on; the document says
+                only that the same mask gives the same lane each time.
+    Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: elect.sync
+                (#parallel-synchronization-and-communication-instructions-elect-sync).
+    """
+    target, chosen = site.pair(0, "u32")
+    members = site.source(1, "u32")
+    site.converge(1)
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        named = bundle.rows["u32"][members]
+        if not all_true(bundle.live):
+            named = named & lane_masks(bundle.live)[:, None]
+        lowest = named & (~named + np.uint32(1))
+        put(bundle.rows["u32"][target], np.bitwise_count(lowest - np.uint32(1)), mask)
+        if chosen is not None:
+            put(bundle.rows["pred"][chosen], lowest == LANE_BITS, mask)
 
     return step
