@@ -57,7 +57,7 @@ class Run:
         if other.moves:
             if moves and other.kind != self.kind:
                 return None
-            written = {self._held_in(other.kind, target) for target, _ in other.moves}
+            written = {self.table.holder(other.kind, target) for target, _ in other.moves}
             if not written.isdisjoint(self._read()):
                 return None
             # All sources of a run are read before its targets are written.
@@ -70,14 +70,10 @@ class Run:
             stores += other.stores
         return Run(self.table, other.kind or self.kind, moves, stores)
 
-    def _held_in(self, kind: str, slot: int) -> tuple[int, int]:
-        """Width and slot of the row that holds a row or a part of one."""
-        return self.table.holder(kind, slot)
-
     def _read(self) -> set[tuple[int, int]]:
         """What the stores read."""
-        read = {self._held_in(one.kind, slot) for one in self.stores for slot in one.sources}
-        return read | {self._held_in("u64", one.base) for one in self.stores}
+        read = {self.table.holder(one.kind, slot) for one in self.stores for slot in one.sources}
+        return read | {self.table.holder("u64", one.base) for one in self.stores}
 
     def step(self) -> Step:
         """The step that executes the run."""

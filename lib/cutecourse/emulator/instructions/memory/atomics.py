@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.dtypes import decode, dtype, encode
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
+from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.instructions.bulk.reduce import reduction
+from cutecourse.emulator.instructions.memory.load_store import take_vector
 from cutecourse.emulator.memory.access import Access, Part
 from cutecourse.emulator.numbers.exact import first_nan
-from cutecourse.emulator.numbers.formats import FORMATS, flush_subnormals
 
 __all__: list[str] = []
 
@@ -24,7 +24,6 @@ Words = NDArray[Any]
 Update = Callable[[Words, Words, Words], Words]
 """(what is in memory, operand b, operand c if there is one) -> what memory holds next, as unsigned words."""
 
-_OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
 _TYPES = {
     "add": ("u32", "s32", "u64", "f32", "f64", "f16", "f16x2", "bf16", "bf16x2"),
     "min": ("u32", "s32", "u64", "s64"),
@@ -37,8 +36,6 @@ _TYPES = {
     "exch": ("b32", "b64"),
     "cas": ("b16", "b32", "b64"),
 }
-_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
-_BYTES = {"f16": 2, "bf16": 2, "b16": 2, "f16x2": 4, "bf16x2": 4}
 _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 # Operations whose outcome does not depend on the order, so that a `red` need not keep one.
 _UNORDERED: dict[str, np.ufunc] = {
@@ -51,53 +48,38 @@ _UNORDERED: dict[str, np.ufunc] = {
 }
 
 
-@instruction("atom")
+@instruction("atom", "red")
 def atom(site: Site) -> Step:
-    """Change a word of memory atomically and return its old value.
+    """Change a word of memory atomically; atom returns the word's old value.
 
-    Shapes:     d and b registers of the type, c too for cas (b the value to compare with, c the one to
-                store).
+    Shapes:     d, which red does not have, and b registers of the type, c too for cas (b the value to compare
+                with, c the one to store).
     Units:      addresses in bytes, multiples of the access's size.
     Errors:     AddressError, AlignmentError, UninitializedRead (shared memory that nobody has written).
     Simplified: lanes that meet at one address go in the order of their numbers, and all orders and scopes are
-                as strong as .sys: the hardware's order is not defined. atom.add.f32 flushes subnormals in
-                global memory and keeps them in shared memory, as the ISA says of today's implementation.
-    Source:     PTX ISA 9.0, atom (#parallel-synchronization-and-communication-instructions-atom).
+                as strong as .sys: the hardware's order is not defined. add.f32 flushes subnormals in global
+                memory and keeps them in shared memory, as the ISA says of today's implementation.
+    Source:     PTX ISA 9.0, atom (#parallel-synchronization-and-communication-instructions-atom), red
+                (#parallel-synchronization-and-communication-instructions-red).
     """
-    return _define(site, returns=True)
-
-
-@instruction("red")
-def red(site: Site) -> Step:
-    """Change a word of memory atomically and return nothing.
-
-    Shapes:     b a register of the type.
-    Units:      addresses in bytes, multiples of the access's size.
-    Errors:     AddressError, AlignmentError, UninitializedRead (shared memory that nobody has written).
-    Simplified: as for atom.
-    Source:     PTX ISA 9.0, red (#parallel-synchronization-and-communication-instructions-red).
-    """
-    return _define(site, returns=False)
-
-
-def _define(site: Site, *, returns: bool) -> Step:
+    returns = site.instruction.opcode == "atom"
     site.one_of("relaxed", "acquire", "release", "acq_rel")
     site.one_of("cta", "cluster", "gpu", "sys")
     space = site.one_of("global", "shared", "shared::cta", "shared::cluster", default="generic")
     space = "shared" if space == "shared::cta" else space
-    name = site.expect(*_OPERATIONS)
+    name = site.expect(*_TYPES)
     if not returns and name in ("exch", "cas"):
         site.unsupported(f"red has no .{name}")
     hinted = site.has("L2::cache_hint")
     noftz = site.has("noftz")
-    count = _VECTORS[site.one_of(*_VECTORS) or "v1"] if set(_VECTORS) & set(site.modifiers) else 1
+    count = take_vector(site)
     type_name = site.type(*_TYPES[name])
     if noftz != (type_name in ("f16", "f16x2", "bf16", "bf16x2")):
         site.unsupported(f"add.{type_name} {'needs' if not noftz else 'has no'} .noftz")
     if count > 1 and (name != "add" or type_name not in _FLOATS or space != "global"):
         site.unsupported("a vector is possible only for add of floats in global memory")
 
-    n_bytes = _BYTES.get(type_name) or int(type_name[1:]) // 8
+    n_bytes = KINDS[type_name][0] // 8
     kind = f"u{8 * n_bytes}"
     first = 1 if returns else 0
     results = site.destinations(0, kind) if returns else []
@@ -111,8 +93,7 @@ def _define(site: Site, *, returns: bool) -> Step:
     access = Access(site, space, n_bytes, count, reads=True, writes=True, flags=True)
     shared_update = _update(name, type_name, in_global=False)
     global_update = _update(name, type_name, in_global=True)
-    whole_numbers = type_name not in _FLOATS
-    unordered = _UNORDERED.get(name) if whole_numbers and not returns else None
+    unordered = None if returns or type_name in _FLOATS else _UNORDERED.get(name)
     signed = type_name[0] == "s"
 
     def step(bundle: Bundle, mask: Mask) -> None:
@@ -130,8 +111,7 @@ def _define(site: Site, *, returns: bool) -> Step:
                 unordered.at(target, part.index.reshape(-1), given[0].view(target.dtype))
             else:
                 # Only shared memory keeps a record of writes.
-                in_global = part.written is None
-                update = global_update if in_global else shared_update
+                update = global_update if part.written is None else shared_update
                 before[lanes] = _one_after_the_other(part, given, update)
             if part.written is not None:
                 part.written[part.index] = part.written.dtype.type(-1 % (1 << (8 * n_bytes)))
@@ -164,55 +144,16 @@ def _update(name: str, type_name: str, *, in_global: bool) -> Update:
         return lambda old, b, c: b
     if name == "cas":
         return lambda old, b, c: np.where(old == b, c, old)
-    if name == "inc":
-        return lambda old, b, c: np.where(old >= b, np.uint32(0), old + np.uint32(1))
-    if name == "dec":
-        return lambda old, b, c: np.where((old == 0) | (old > b), b, old - np.uint32(1))
-    if type_name == "f64":
-        return _add_f64_in_global if in_global else _add_f64
-    if type_name in _FLOATS:
-        add = _float_add(type_name)
-        if type_name == "f32" and in_global:
-            return lambda old, b, c: _flushed(add(_flushed(old), _flushed(b), c))
-        return add
-    operation = _UNORDERED[name]
-    if type_name[0] == "s":
-        signed = f"i{int(type_name[1:]) // 8}"
-        return lambda old, b, c: operation(old.view(signed), b.view(signed)).view(old.dtype)
-    return lambda old, b, c: operation(old, b)
+    if type_name == "f64" and not in_global:
+        return _add_f64_in_shared
+    kind = type_name.removesuffix("x2")
+    combine = reduction(name, "f32_ftz" if kind == "f32" and in_global else kind)
+    if kind == type_name:
+        return lambda old, b, c: combine(old, b)
+    return lambda old, b, c: combine(old.view(np.uint16), b.view(np.uint16)).view(old.dtype)
 
 
-def _flushed(words: Words) -> Words:
-    return flush_subnormals(words, FORMATS["f32"]).astype(words.dtype)
-
-
-def _float_add(type_name: str) -> Update:
-    """Add floats to nearest even; NaN is the canonical NaN. Packed types add each half on its own."""
-    kind = dtype(type_name.removesuffix("x2"))
-    element = np.dtype(f"u{kind.bits // 8}")
-    nan = element.type(int(FORMATS[kind.name].nan))
-
-    def add(old: Words, b: Words, c: Words) -> Words:
-        x, y = (decode(np.ascontiguousarray(words).view(kind.numpy), kind) for words in (old, b))
-        with np.errstate(all="ignore"):
-            total = x + y
-        # A sum of two bf16 in float32 has bits enough that rounding it again is rounding it once.
-        found: Words = np.where(np.isnan(total), nan, encode(total, kind).view(element)).view(old.dtype)
-        return found
-
-    return add
-
-
-def _add_f64(old: Words, b: Words, c: Words) -> Words:
-    with np.errstate(all="ignore"):
-        total = np.ascontiguousarray(old).view(np.float64) + np.ascontiguousarray(b).view(np.float64)
+def _add_f64_in_shared(old: Words, b: Words, c: Words) -> Words:
+    """Unlike global memory, an SM makes the NaN that comes out quiet, and takes the first one."""
+    total = old.view(np.float64) + b.view(np.float64)
     return first_nan(total.view(np.uint64), old, b)
-
-
-def _add_f64_in_global(old: Words, b: Words, c: Words) -> Words:
-    """As _add_f64, but of two NaNs b comes out, and as it is: an H200's memory does not make it quiet."""
-    total = _add_f64(old, b, c)
-    infinity = FORMATS["f64"].infinity
-    for operand in (old, b):
-        total = np.where((operand & ~FORMATS["f64"].sign_bit) > infinity, operand, total)
-    return total

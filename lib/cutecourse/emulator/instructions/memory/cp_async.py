@@ -8,6 +8,7 @@ counts as never written, so a read of it without the wait is an error and not a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,52 +29,26 @@ _PREFETCH = ("L2::64B", "L2::128B", "L2::256B")
 Lanes = NDArray[np.bool_]
 
 
+@dataclass(eq=False, slots=True)
 class _Copy:
     """The bytes that one cp.async has still to bring, lane by lane."""
 
-    def __init__(
-        self,
-        form: _Form,
-        destination: NDArray[Any],
-        source: NDArray[Any],
-        n_bytes: NDArray[np.int64],
-        lanes: Lanes,
-        group: NDArray[np.int64],
-    ) -> None:
-        self.form = form
-        self.destination = destination
-        self.source = source
-        self.n_bytes = n_bytes
-        self.lanes = lanes
-        self.group = group
-        self.watchers: list[_Watcher] = []
+    form: _Form
+    destination: NDArray[Any]
+    source: NDArray[Any]
+    n_bytes: NDArray[np.int64]
+    lanes: Lanes
+    group: NDArray[np.int64]
 
     def complete(self, bundle: Bundle, lanes: Lanes) -> None:
         """Copy for some lanes: read what global memory holds now, fill up with zeros, write."""
         self.lanes &= ~lanes
         values = self.form.read(bundle, self.source, self.n_bytes, lanes)
         self.form.to_shared.store(bundle, self.destination, lanes, values[lanes])
-        for watcher in list(self.watchers):
-            watcher.look(self)
 
-
-class _Watcher:
-    """Something to do when all copies that one thread has asked for so far are complete."""
-
-    def __init__(self, lane: int, copies: list[_Copy], then: Callable[[int], None]) -> None:
-        self.lane = lane
-        self.left = len(copies)
-        self.then = then
-        for copy in copies:
-            copy.watchers.append(self)
-
-    def look(self, copy: _Copy) -> None:
-        """A copy was completed for some lanes."""
-        if not copy.lanes.reshape(-1)[self.lane]:
-            copy.watchers.remove(self)
-            self.left -= 1
-            if not self.left:
-                self.then(self.lane)
+    def waits(self, lane: int) -> bool:
+        """True if the copy of one thread, a flattened lane, is not complete."""
+        return bool(self.lanes.reshape(-1)[lane])
 
 
 def when_complete(bundle: Bundle, lanes: NDArray[np.int64], then: Callable[[int], None]) -> None:
@@ -86,9 +61,9 @@ def when_complete(bundle: Bundle, lanes: NDArray[np.int64], then: Callable[[int]
     mask.reshape(-1)[lanes] = True
     idle = []
     for lane in lanes.tolist():
-        copies = [copy for copy in queue.copies if copy.lanes.reshape(-1)[lane]]
+        copies = [copy for copy in queue.copies if copy.waits(lane)]
         if copies:
-            _Watcher(lane, copies, then)
+            queue.watchers.append((lane, copies, then))
         else:
             idle.append(lane)
 
@@ -106,6 +81,8 @@ class CopyQueue:
     def __init__(self, bundle: Bundle) -> None:
         self.committed: NDArray[np.int64] = np.zeros((bundle.n, WARP_SIZE), dtype=np.int64)
         self.copies: list[_Copy] = []
+        self.watchers: list[tuple[int, list[_Copy], Callable[[int], None]]] = []
+        """A thread's lane, copies that it asked for, and `then(lane)` to call when they are complete."""
         reasons = bundle.cohort.own(Unwritten).reasons
         if _describe_under_way not in reasons:
             reasons.append(_describe_under_way)
@@ -133,6 +110,11 @@ class CopyQueue:
         bundle.machine.random.shuffle(due)
         for copy, whose in due:
             copy.complete(bundle, whose)
+            for watcher in list(self.watchers):
+                lane, copies, then = watcher
+                if not any(one.waits(lane) for one in copies):
+                    self.watchers.remove(watcher)
+                    then(lane)
         self.copies = [copy for copy in self.copies if copy.lanes.any()]
 
 
@@ -176,8 +158,9 @@ class _Form:
             words = self.whole.load(bundle, source, whole)
             read[whole] = np.ascontiguousarray(words).view(np.uint8).reshape(-1, self.size)
         part = lanes & (n_bytes < self.size)
-        if (part & (n_bytes > 0) & (source % self.size != 0)).any():
-            lane = int(np.flatnonzero(part & (source % self.size != 0))[0])
+        wrong = part & (n_bytes > 0) & (source % self.size != 0)
+        if wrong.any():
+            lane = int(np.flatnonzero(wrong)[0])
             address = int(source.reshape(-1)[lane])
             raise self.site.error(
                 AlignmentError,
@@ -228,8 +211,6 @@ def cp_async(site: Site) -> Step:
             src_size = site.source(3, "u32")
     elif given != 3:
         site.invalid(f"{site.instruction.name} takes two addresses, cp-size, and src-size or ignore-src")
-    check_source = form.read
-    mark = form.to_shared
 
     def step(bundle: Bundle, mask: Mask) -> None:
         lanes = site.active(bundle, mask).copy()
@@ -249,12 +230,12 @@ def cp_async(site: Site) -> Step:
             n_bytes = np.where(bundle.rows["pred"][ignore], 0, size)
         to, origin = destination.lanes(bundle).copy(), source.lanes(bundle).astype(np.uint64)
         # Wrong addresses are reported here, where the kernel gives them.
-        check_source(bundle, origin, n_bytes, lanes)
-        for part in mark.parts(bundle, to, lanes):
+        form.read(bundle, origin, n_bytes, lanes)
+        for part in form.to_shared.parts(bundle, to, lanes):
             if part.written is not None:
                 part.written[part.index] = 0
         for tell in bundle.cohort.listeners.copy_asked:
-            tell((form.whole, mark), bundle, (origin, to), n_bytes, lanes)
+            tell((form.whole, form.to_shared), bundle, (origin, to), n_bytes, lanes)
         queue = bundle.own(CopyQueue)
         queue.copies.append(_Copy(form, to, origin, n_bytes, lanes, queue.committed.copy()))
 
@@ -276,38 +257,24 @@ def commit_group(site: Site) -> Step:
     return step
 
 
-@instruction("cp.async.wait_group")
+@instruction("cp.async.wait_group", "cp.async.wait_all")
 def wait_group(site: Site) -> Step:
     """Wait until at most N of the thread's newest groups are still under way.
 
     Shapes:     each lane for itself.
-    Units:      N counts groups, committed ones.
+    Units:      N counts groups, committed ones; wait_all waits for all copies, committed or not.
     Simplified: the copies take place here. Other threads see them after a barrier, as on the hardware.
-    Source:     PTX ISA 9.0, cp.async.wait_group
+    Source:     PTX ISA 9.0, cp.async.wait_group, cp.async.wait_all
                 (#data-movement-and-conversion-instructions-cp-async-wait-group).
     """
-    newest = site.constant(0)
+    everything = "wait_all" in site.instruction.modifiers
+    newest = 0 if everything else site.constant(0)
     if newest is None or newest < 0:
         site.invalid("cp.async.wait_group takes the number of groups as a constant, 0 or more")
 
     def step(bundle: Bundle, mask: Mask) -> None:
         queue = bundle.own(CopyQueue)
-        queue.complete(bundle, site.active(bundle, mask), queue.committed - newest)
-
-    return step
-
-
-@instruction("cp.async.wait_all")
-def wait_all(site: Site) -> Step:
-    """Wait for all copies that the thread asked for, committed or not.
-
-    Shapes:     each lane for itself.
-    Simplified: the copies take place here. Other threads see them after a barrier, as on the hardware.
-    Source:     PTX ISA 9.0, cp.async.wait_all
-                (#data-movement-and-conversion-instructions-cp-async-wait-group).
-    """
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        bundle.own(CopyQueue).complete(bundle, site.active(bundle, mask), None)
+        before = None if everything else queue.committed - newest
+        queue.complete(bundle, site.active(bundle, mask), before)
 
     return step

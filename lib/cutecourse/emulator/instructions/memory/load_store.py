@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import KINDS, Mask, put
+from cutecourse.emulator.core.kinds import Mask, put
 from cutecourse.emulator.core.memory import (
     CONST_WINDOW,
     GLOBAL_BASE,
@@ -22,11 +21,12 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import AddressSource, Site
 from cutecourse.emulator.instructions import runs
+from cutecourse.emulator.instructions.lanes import map_lanes
 from cutecourse.emulator.memory.access import Access
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Vector
 
-__all__ = ["take_cache_hints", "take_space"]
+__all__ = ["take_vector"]
 
 _SPACES = (
     "global", "shared", "shared::cta", "shared::cluster", "local", "const", "param", "param::entry",
@@ -39,14 +39,23 @@ _HINTS = (
 )  # fmt: skip
 
 
-def take_space(site: Site) -> str:
+_WINDOWS = {
+    "shared": SHARED_WINDOW,
+    "local": LOCAL_WINDOW,
+    "const": CONST_WINDOW,
+    "param": PARAM_WINDOW,
+}
+"""Where the generic addresses of a state space begin. Those of global memory are what they are."""
+
+
+def _take_space(site: Site) -> str:
     """Take the state space from the modifiers: "generic" where none is named."""
     space = site.one_of(*_SPACES, default="generic")
     space = space.removesuffix("::entry").removesuffix("::func")
     return "shared" if space == "shared::cta" else space
 
 
-def take_cache_hints(site: Site) -> None:
+def _take_cache_hints(site: Site) -> None:
     """Take what says how to cache: it changes nothing here."""
     site.has(*_HINTS)
     if site.has("L2::cache_hint"):
@@ -69,28 +78,30 @@ def _where(site: Site, space: str, address: AddressSource) -> tuple[str, bool]:
     """The space that an access really goes to, and whether it is a kernel's parameter at a known place."""
     variable = address.symbol
     if variable is None:
-        if space == "param":
-            return ("param" if site.in_entry else "local"), False
-        return space, False
+        return ("local" if space == "param" and not site.in_entry else space), False
     if variable.space == "param":
         inside = site.local_offset(variable) is not None
         return ("local", False) if inside else ("param", True)
-    if space == "generic":
-        return variable.space, False
-    return space, False
+    return (variable.space if space == "generic" else space), False
 
 
-def _vector(site: Site) -> int:
+def take_vector(site: Site) -> int:
+    """Take the number of words from the modifiers."""
     width = site.one_of("v2", "v4", "v8")
     return int(width[1:]) if width else 1
 
 
-def _word_type(site: Site) -> tuple[str, int]:
+def _take_form(site: Site) -> tuple[bool, str, int, str, int]:
+    """Take an access: is it a strong one, its space, the number of words, and their type and bytes."""
+    strong = _take_semantics(site)
+    space = _take_space(site)
+    _take_cache_hints(site)
+    count = take_vector(site)
     kind = site.type()
     bits = type_bits(kind)
     if bits is None or bits not in {8, 16, 32, 64}:
         site.unsupported(f"no memory access of type .{kind}")
-    return kind, bits // 8
+    return strong, space, count, kind, bits // 8
 
 
 @instruction("ld", "ldu")
@@ -106,11 +117,7 @@ def ld(site: Site) -> Step:
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: ld, ldu
                 (#data-movement-and-conversion-instructions-ld).
     """
-    strong = _take_semantics(site)
-    space = take_space(site)
-    take_cache_hints(site)
-    count = _vector(site)
-    kind, size = _word_type(site)
+    strong, space, count, kind, size = _take_form(site)
     address = site.address(1)
     space, known = _where(site, space, address)
     operand = site.operand(0)
@@ -122,39 +129,22 @@ def ld(site: Site) -> Step:
         return _load_parameter(site, address.constant, size, targets)
     access = Access(site, space, size, count, reads=True, flags=strong)
     lanes = address.lanes
-    signed = kind[0] == "s"
-    word = np.dtype(f"{'i' if signed else 'u'}{size}")
+    signed = f"i{size}" if kind[0] == "s" else None
 
-    if count == 1:
-        wide, slot = targets[0]
-
-        def load(bundle: Bundle, mask: Mask) -> None:
-            row = bundle.rows[wide][slot]
-            parts = access.parts(bundle, lanes(bundle), mask)
-            for part in parts:
-                values = part.words[part.index]
-                if signed:
-                    values = values.view(word)
-                if part.lanes is None:
-                    row[...] = values
-                else:
-                    row.reshape(-1)[part.lanes] = values
-
-        return load
-
-    def load_vector(bundle: Bundle, mask: Mask) -> None:
+    def load(bundle: Bundle, mask: Mask) -> None:
         for part in access.parts(bundle, lanes(bundle), mask):
             values = access.read(part)
             if signed:
-                values = values.view(word)
+                values = values.view(signed)
             for position, (wide, slot) in enumerate(targets):
                 row = bundle.rows[wide][slot]
+                words = values if count == 1 else values[..., position]
                 if part.lanes is None:
-                    row[...] = values[..., position]
+                    row[...] = words
                 else:
-                    row.reshape(-1)[part.lanes] = values[..., position]
+                    row.reshape(-1)[part.lanes] = words
 
-    return load_vector
+    return load
 
 
 def _target(site: Site, item: Any, kind: str, size: int) -> tuple[str, int]:
@@ -200,11 +190,7 @@ def st(site: Site) -> Step:
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: st
                 (#data-movement-and-conversion-instructions-st).
     """
-    strong = _take_semantics(site)
-    space = take_space(site)
-    take_cache_hints(site)
-    count = _vector(site)
-    _, size = _word_type(site)
+    strong, space, count, _, size = _take_form(site)
     address = site.address(0)
     space, known = _where(site, space, address)
     if known:
@@ -216,25 +202,16 @@ def st(site: Site) -> Step:
     access = Access(site, space, size, count, writes=True, flags=strong)
     lanes = address.lanes
 
-    if count == 1:
-        source = sources[0]
-
-        def store(bundle: Bundle, mask: Mask) -> None:
-            values = bundle.rows[word][source]
-            if mask is not None:
-                values = values[mask]
-            access.store(bundle, lanes(bundle), mask, values)
-
-        return runs.store(site.program.rows, access, address, word, sources, store)
-
-    def store_vector(bundle: Bundle, mask: Mask) -> None:
+    def store(bundle: Bundle, mask: Mask) -> None:
         rows = bundle.rows[word]
-        values: NDArray[Any] = np.empty((*bundle.full.shape, count), dtype=KINDS[word][1])
-        for position, source in enumerate(sources):
-            values[..., position] = rows[source]
+        values = rows[sources[0]]
+        if count > 1:
+            values = np.empty((*bundle.full.shape, count), dtype=values.dtype)
+            for position, source in enumerate(sources):
+                values[..., position] = rows[source]
         access.store(bundle, lanes(bundle), mask, values if mask is None else values[mask])
 
-    return runs.store(site.program.rows, access, address, word, sources, store_vector)
+    return runs.store(site.program.rows, access, address, word, sources, store)
 
 
 @instruction("prefetch", "prefetchu", "applypriority", "discard")
@@ -248,17 +225,13 @@ def prefetch(site: Site) -> Step:
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: prefetch, applypriority, discard
                 (#data-movement-and-conversion-instructions-prefetch-prefetchu).
     """
-    take_space(site)
-    take_cache_hints(site)
+    _take_space(site)
+    _take_cache_hints(site)
     site.has("L1", "L2")
     site.address(0)
     if site.instruction.opcode in {"applypriority", "discard"}:
         site.operand(1)  # the size
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        return
-
-    return step
+    return lambda bundle, mask: None
 
 
 @instruction("createpolicy")
@@ -299,26 +272,16 @@ def cvta(site: Site) -> Step:
                 (#data-movement-and-conversion-instructions-cvta).
     """
     back = site.has("to")
-    space = take_space(site)
+    space = _take_space(site)
     kind = site.type("u64", "u32")
     if kind == "u32":
         site.unsupported("addresses of 32 bits")
-    space = "local" if space == "param" and not site.in_entry else space
-    window = {"shared": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
-    target, source = site.destination(0, "u64"), site.source(1, "u64")
-    distance = site.constant_slot("u64", (-window if back else window) & ((1 << 64) - 1))
-    high_bits = site.constant_slot("u64", PARAM_WINDOW)
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        rows = bundle.rows["u64"]
-        if space == "param" and not back:
-            put(rows[target], np.bitwise_or(rows[source], rows[high_bits]), mask)
-        elif window:
-            put(rows[target], np.add(rows[source], rows[distance]), mask)
-        else:
-            put(rows[target], rows[source], mask)
-
-    return step
+    if space == "param" and site.in_entry and not back:
+        return map_lanes(site, np.bitwise_or, "u64", "u64", ("u64", site.constant_slot("u64", PARAM_WINDOW)))
+    space = "local" if space == "param" and not site.in_entry else space.removesuffix("::cluster")
+    window = _WINDOWS[space] if space in {"shared", "local"} else 0
+    distance = site.constant_slot("u64", -window if back else window)
+    return map_lanes(site, np.add, "u64", "u64", ("u64", distance))
 
 
 @instruction("isspacep")
@@ -336,23 +299,17 @@ def isspacep(site: Site) -> Step:
     if exact is None:
         site.unsupported("no state space")
     target, source = site.destination(0, "pred"), site.source(1, "u64")
+    window = _WINDOWS.get(exact.partition("::")[0])
 
     def step(bundle: Bundle, mask: Mask) -> None:
         address = bundle.rows["u64"][source]
-        window = address >> np.uint64(WINDOW_BITS)
-        if exact in {"shared", "shared::cta", "shared::cluster"}:
-            inside = window == SHARED_WINDOW >> WINDOW_BITS
-            if exact != "shared::cluster" and bundle.cohort.size > 1:
-                low = address & np.uint64((1 << WINDOW_BITS) - 1)
-                inside = inside & ((low >> np.uint64(RANK_SHIFT)) == bundle.rank)
-        elif exact == "local":
-            inside = window == LOCAL_WINDOW >> WINDOW_BITS
-        elif exact == "const":
-            inside = window == CONST_WINDOW >> WINDOW_BITS
-        elif exact.startswith("param"):
-            inside = window == PARAM_WINDOW >> WINDOW_BITS
-        else:
+        if window is None:
             inside = (address >= GLOBAL_BASE) & (address < CONST_WINDOW)
+        else:
+            inside = address >> np.uint64(WINDOW_BITS) == window >> WINDOW_BITS
+        if exact in {"shared", "shared::cta"} and bundle.cohort.size > 1:
+            low = address & np.uint64((1 << WINDOW_BITS) - 1)
+            inside &= (low >> np.uint64(RANK_SHIFT)) == bundle.rank
         put(bundle.rows["pred"][target], inside, mask)
 
     return step
