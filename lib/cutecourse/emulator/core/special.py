@@ -20,7 +20,7 @@ from cutecourse.emulator.core.machine import Machine
 __all__ = ["N_SMS", "dynamic_value", "special_row"]
 
 N_SMS = 132
-_LANE = np.arange(WARP_SIZE)
+_LANE = np.arange(WARP_SIZE, dtype=np.int64)  # a browser's NumPy counts in 32 bits, too few for a mask
 _LANES = {
     "%laneid": _LANE,
     "%lanemask_eq": 1 << _LANE,
