@@ -195,8 +195,7 @@ class Provenance(Observer):
         else:
             number = self._store_numbers.get(id(access))
             if number is None:
-                lane = 0 if lanes is None else int(lanes[0])
-                self._stores.append(Origin(access.site, bundle, lane))
+                self._stores.append(access.thread(bundle, lanes, 0))
                 number = self._store_numbers[id(access)] = BY_MMA - len(self._stores)
             self.owner[chunks] = number
         if access.writes:

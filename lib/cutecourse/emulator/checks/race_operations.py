@@ -478,7 +478,7 @@ class Operations:
                     place = tuple(np.argwhere(bad)[0])
                     reader = self.every[int(held[place])]
                     assert reader is not None
-                    origin = self._lane(access, bundle, lanes, place)
+                    origin = access.thread(bundle, lanes, int(place[0]))
                     self._report_overwritten(origin, access, int(chunks[place]) * CHUNK, reader.use)
 
     def _meet_copies(
@@ -496,7 +496,7 @@ class Operations:
             place = tuple(np.argwhere(bad)[0])
             copy = self.every[int(numbers[place])]
             assert copy is not None
-            origin = self._lane(access, bundle, lanes, place)
+            origin = access.thread(bundle, lanes, int(place[0]))
             byte = int(chunks[place]) * CHUNK
             self._report_early(origin, access_of(access), byte, copy.use, reads=access.reads)
         warp = self.clocks.number(bundle)
@@ -517,14 +517,9 @@ class Operations:
                     met = np.isin(chunks, where)
                     if met.any():
                         place = tuple(np.argwhere(met)[0])
-                        origin = self._lane(access, bundle, lanes, place)
+                        origin = access.thread(bundle, lanes, int(place[0]))
                         self._report_overwritten(origin, access, int(chunks[place]) * CHUNK, reader.use)
                         break
-
-    @staticmethod
-    def _lane(access: Access, bundle: Bundle, lanes: Lanes | None, place: tuple[Any, ...]) -> Origin:
-        position = int(place[0])
-        return Origin(access.site, bundle, position if lanes is None else int(lanes[position]))
 
     # --- reports --------------------------------------------------------------------------------------------
 

@@ -204,10 +204,9 @@ class Threads:
         `same` tells that both write the same bytes.
         """
         position = int(place[0])
-        lane = position if lanes is None else int(lanes[position])
         byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
         other = Use(self.clocks.components[by], tag & self.clocks.line_mask, deed)
-        origin = Origin(access.site, bundle, lane)
+        origin = access.thread(bundle, lanes, position)
         if same:
             report_meeting("same value written", origin, byte, other, _describe_same, access_of(access))
         else:

@@ -215,14 +215,12 @@ def _who(origins: list[Origin]) -> str:
 
 def _brings(instruction: Instruction) -> str | None:
     """The contribution of an instruction to an mbarrier: "arrivals", "bytes", or None for nothing."""
-    opcode, modifiers = instruction.opcode, instruction.modifiers
-    if opcode in {"cp", "st", "red"} and "mbarrier::complete_tx::bytes" in modifiers:
+    if "mbarrier::complete_tx::bytes" in instruction.modifiers:
         return "bytes"
-    if opcode == "mbarrier":
-        return {"complete_tx": "bytes", "arrive": "arrivals", "arrive_drop": "arrivals"}.get(modifiers[0])
-    if opcode == "tcgen05" and modifiers[:1] == ("commit",):
-        return "arrivals"
-    return "arrivals" if opcode == "cp" and modifiers[:3] == ("async", "mbarrier", "arrive") else None
+    if instruction.name.startswith("mbarrier.complete_tx."):
+        return "bytes"
+    brings = instruction.name.startswith(("mbarrier.arrive", "tcgen05.commit.", "cp.async.mbarrier.arrive"))
+    return "arrivals" if brings else None
 
 
 class _Histories:

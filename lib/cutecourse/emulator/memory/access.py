@@ -204,6 +204,10 @@ class Access:
             tell(self, bundle, address, mask)
         return found
 
+    def thread(self, bundle: Bundle, lanes: Lanes, position: int) -> Origin:
+        """The thread at a position among some lanes that execute the access."""
+        return Origin(self.site, bundle, position if lanes is None else int(lanes[position]))
+
     # --- the spaces -----------------------------------------------------------------------------------------
 
     def _shared(
@@ -381,9 +385,7 @@ class Access:
     # --- faults ---------------------------------------------------------------------------------------------
 
     def _lane(self, bundle: Bundle, address: NDArray[Any], lanes: Lanes, position: int) -> tuple[Origin, int]:
-        """The thread at a position among the access's lanes, and its address."""
-        lane = position if lanes is None else int(lanes[position])
-        return Origin(self.site, bundle, lane), int(address.reshape(-1)[position])
+        return self.thread(bundle, lanes, position), int(address.reshape(-1)[position])
 
     def _fail(
         self, kind: type[EmulatorError], origin: Origin, address: int, name: str | None, problem: str

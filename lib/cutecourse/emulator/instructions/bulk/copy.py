@@ -35,7 +35,7 @@ from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
 from cutecourse.emulator.instructions.bulk.reduce import OPERATIONS, Reduction, reduction
 from cutecourse.emulator.instructions.bulk.request import Copy, Targets
-from cutecourse.emulator.memory.sources import COPY, check_source
+from cutecourse.emulator.memory.proxies import COPY, check_source
 
 __all__: list[str] = []
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.instructions.bulk.request import Copy
-from cutecourse.emulator.memory.sources import COPY, check_source
+from cutecourse.emulator.memory.proxies import COPY, check_source
 
 __all__ = ["CopyOut"]
 

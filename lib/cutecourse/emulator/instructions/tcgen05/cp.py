@@ -18,8 +18,8 @@ from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, chunk_offsets, decode_matrix
+from cutecourse.emulator.memory.proxies import TCGEN05, check_source
 from cutecourse.emulator.memory.regions import Region
-from cutecourse.emulator.memory.sources import TCGEN05, check_source
 from cutecourse.emulator.memory.tensor_memory import (
     LANES,
     Moving,

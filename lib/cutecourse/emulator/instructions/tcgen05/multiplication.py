@@ -10,8 +10,8 @@ from cutecourse.emulator.errors import TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.placement import Part, region_of
 from cutecourse.emulator.instructions.tcgen05.plans import Plan
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
+from cutecourse.emulator.memory.proxies import TCGEN05, check_source
 from cutecourse.emulator.memory.regions import Region
-from cutecourse.emulator.memory.sources import TCGEN05, check_source
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory, split_address
 
 __all__ = ["Multiplication"]

@@ -25,7 +25,7 @@ from cutecourse.emulator.instructions.wgmma.descriptor import decode
 from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
 from cutecourse.emulator.instructions.wgmma.registers import Flight, share
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, MultipliedMatrix, shared_matrix
-from cutecourse.emulator.memory.sources import WGMMA, check_source
+from cutecourse.emulator.memory.proxies import WGMMA, check_source
 from cutecourse.emulator.numbers.formats import FORMATS
 from cutecourse.emulator.numbers.tensor_core_sums import (
     TENSOR_CORES,
