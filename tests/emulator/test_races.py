@@ -106,6 +106,10 @@ ORDERS = {
     "bar.red": "bar.red.popc.u32 %z, 0, %first;",
     "cluster": "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;",
     "mbarrier": "@%first mbarrier.arrive.shared::cta.b64 _, [full];\n" + WAIT.format("AGAIN", "full", 0),
+    "a fence and a relaxed arrival": (
+        "fence.acq_rel.cta;\n@%first mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [full];\n"
+        + WAIT.format("AGAIN", "full", 0)
+    ),
     "through a third warp": (
         "@%w0 bar.arrive 4, 64;\n@%w2 bar.sync 4, 64;\n@%w2 bar.arrive 5, 64;\n@%w1 bar.sync 5, 64;"
     ),
@@ -141,6 +145,9 @@ NO_ORDER = {
     "an mbarrier at which somebody else arrives": (
         "setp.eq.u32 %q, %me, 64;\n@%q mbarrier.arrive.shared::cta.b64 _, [full];\n"
         + WAIT.format("AGAIN", "full", 0)
+    ),
+    "a relaxed arrival": (
+        "@%first mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [full];\n" + WAIT.format("AGAIN", "full", 0)
     ),
     "a fence of the other proxy": "fence.proxy.async.shared::cta;",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.instructions.sync.fences import OF_THREADS
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import IntLiteral
 
@@ -27,14 +28,16 @@ class Plan:
     by_threads    threads load or store there
     elsewhere     threads may do so in other CTAs' memory, where there are any
     asynchronous  bulk copies, wgmma or tcgen05 instructions do
+    fenced        there are fences of threads
     """
 
     def __init__(self, program: Program) -> None:
         self.unit = CHUNK
-        self.by_threads = self.elsewhere = self.asynchronous = False
+        self.by_threads = self.elsewhere = self.asynchronous = self.fenced = False
         last_line = 0
         for one in program.instructions:
             last_line = max(last_line, one.line)
+            self.fenced |= OF_THREADS.fullmatch(one.name) is not None
             if _is_asynchronous(one):
                 self.asynchronous = True
             elif (n_bytes := _by_thread(one)) is not None:

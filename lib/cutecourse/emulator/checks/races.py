@@ -14,7 +14,8 @@ group, a wgmma group.
 Simplified: lanes of one warp are not compared with each other. Atomics, volatile, relaxed, acquire and
             release accesses and fences of threads order everything that their cluster's warps do before and
             behind them in this run, since the emulator does not know which of them hands something over:
-            races that this hides are not found.
+            races that this hides are not found. For the same reason a relaxed arrival at an mbarrier orders
+            as a releasing one does if the kernel has fences of threads, and a relaxed wait always acquires.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
@@ -71,6 +72,7 @@ class Races(Observer):
     def __init__(self, cohort: Cohort, plan: Plan) -> None:
         self.cohort = cohort
         self.clocks = Clocks(cohort, plan.line_bits)
+        self._fenced = plan.fenced
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = Operations(cohort, self.clocks, self.threads)
         self._barriers: dict[MBarrier, BarrierClock] = {}
@@ -157,10 +159,10 @@ class Races(Observer):
     def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """Add what the thread knows, or what its commit or store carries, to the phase."""
         clock = self._barriers[barrier]
-        if work is None:
-            self.clocks.release(origin.bundle, barrier.cluster, clock)
-        else:
+        if work is not None:
             clock.arrive(self._carried[work])
+        elif self._fenced or "relaxed" not in origin.site.instruction.modifiers:
+            self.clocks.release(origin.bundle, barrier.cluster, clock)
 
     mbarrier_received = mbarrier_arrived
 

@@ -18,7 +18,7 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.memory.proxies import ORDERING_FENCES, fence_shared
 
-__all__: list[str] = []
+__all__ = ["OF_THREADS"]
 
 _SCOPE = r"\.(cta|cluster|gpu|sys)"
 _FORMS = re.compile(
@@ -33,7 +33,7 @@ _FORMS = re.compile(
     r"|fence\.proxy\.tensormap::generic\.(acquire|release)" + _SCOPE + r"|membar\.(cta|gl|sys)"
     r"|membar\.proxy\.alias"
 )
-_OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
+OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
 """Fences behind or before which a plain access of memory may hand something over."""
 _TENSOR_MAP_BYTES = 128
 
@@ -56,7 +56,7 @@ def fence(site: Site) -> Step:
         site.unsupported("no such form")
     site.modifiers.clear()
     orders_proxies = name in ORDERING_FENCES
-    orders_threads = _OF_THREADS.fullmatch(name) is not None
+    orders_threads = OF_THREADS.fullmatch(name) is not None
     acquires_map = name.startswith("fence.proxy.tensormap::generic.acquire")
     address = None
     if acquires_map:
