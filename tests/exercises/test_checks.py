@@ -16,7 +16,7 @@ from cutecourse.checks import CheckFailed, CheckResult, UnknownExercise, WrongAn
 from cutecourse.checks.compare import same_outputs
 from cutecourse.checks.pictures import grid
 from cutecourse.errors import CourseError
-from cutecourse.kernels import LaunchSpec
+from cutecourse.kernels import LaunchSpec, Tensor
 from cutecourse.layout import Layout
 from cutecourse.runtime import Device, NoCompilerError
 from cutecourse.runtime.discovery import Choice
@@ -447,6 +447,32 @@ def test_same_outputs__tells_what_stopped_a_kernel(monkeypatch: pytest.MonkeyPat
     error = _refused(compare.same_outputs, hello_ptx.LAUNCH, small, {"out": np.zeros(8, np.uint32)})
     assert "The kernel did not run to its end" in error.message
     assert "Give a launch specification" in _refused(compare.same_outputs, 3, {}, {}).message
+
+
+def test_same_outputs__shows_the_lines_that_a_report_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUTECOURSE_DEVICE", "emulator")
+    lines = [".version 8.0", ".target sm_80", ".address_size 64", ".visible .entry k(.param .u64 out)", "{",
+             ".shared .b32 box;", ".reg .b32 %me;", "mov.u32 %me, %tid.x;", "bar.warp.sync -1;",
+             "st.shared.u32 [box], %me;", "ret;", "}"]  # fmt: skip
+    spec = LaunchSpec(
+        name="k",
+        front="ptx",
+        ptx="\n".join(lines),
+        entry="k",
+        grid=1,
+        block=64,
+        params=(Tensor("out", "u32", 8),),
+    )
+    out = {"out": np.zeros(8, np.uint32)}
+    reports = {"bar.warp.sync": "A word of a neighbour only."}
+    message = _refused(compare.same_outputs, spec, out, out, reports=reports).message
+    assert message.startswith("The kernel did not run to its end: SharedMemoryRace")
+    assert message.endswith("\n      9  bar.warp.sync -1;\n  >  10  st.shared.u32 [box], %me;\n     11  ret;")
+    broken = dataclasses.replace(spec, ptx="\n".join(lines).replace("mov.u32 %me,", "mov.u32 %you,"))
+    message = _refused(compare.same_outputs, broken, out, out).message
+    assert message.endswith(
+        "\n      7  .reg .b32 %me;\n  >   8  mov.u32 %you, %tid.x;\n      9  bar.warp.sync -1;"
+    )
 
 
 @pytest.mark.parametrize(

@@ -319,6 +319,7 @@ def changed() -> list[Any]:
         pytest.param(umma_tma_broken.LAUNCH, {}, id="umma_tma_broken"),
         pytest.param(umma_tma_broken.small().with_text(hunt("12.5")), {}, id="hunt-12.5"),
         pytest.param(umma_tile.LAUNCH.with_text(hunt("11.6")), {}, id="hunt-11.6"),
+        pytest.param(hopper_clusters.spec(384, 256, 320).with_text(hunt("10.4")), {}, id="hunt-10.4"),
         pytest.param(umma_tile_broken.broken("every_k_tile_cleared"), {}, id="every_k_tile_cleared"),
     ]
     for module, size in ((copy_broken, ()), (gemm_broken, ()), (wgmma_broken, (64, 128))):

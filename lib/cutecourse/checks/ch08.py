@@ -304,6 +304,7 @@ def check_tells(answer: object) -> str:
         "In PTX, the CTA's slice of A starts at row 32 m + 16 n of the array and at byte 2048 n of the stage.",
         "In PTX, its slice of B starts at row 32 n + 16 m of the array and at byte 2048 m of the stage.",
         "In PTX, the mask for A is 0b0101 << m, and the mask for B is 0b0011 << 2 n.",
+        "In PTX, the 16 bytes at byte p of row r lie at byte p ^ (16 * (r % 8)) of that row.",
         "In PTX, mapa.shared::cluster.u32 gives the address of `empty` in another CTA. An arrival there names .shared::cluster.",
     ],
 )
@@ -313,16 +314,13 @@ def check_shared_products(answer: object) -> str:
 
     rng: Any = np.random.default_rng(29)
     a, b = (rng.integers(-4, 5, (64, 320)).astype(np.float16) for _ in "ab")
-    wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
+    tiles_a, same_row = (one.astype(np.float32).reshape(2, 32, 320) for one in (a, b))
+    tiles_b = same_row[:, ::-1]
+    # In rows t and 31 - t all three bits of the swizzle differ.
+    unswizzled = tiles_b.reshape(2, 32, 5, 8, 8)[:, :, :, ::-1].reshape(2, 32, 320)
 
-    def expected(rows_a: Any, rows_b: Any, k: int = 320) -> Any:
-        blocks = [(rows_a(r), rows_b(r)) for r in range(4)]
-        return np.stack(
-            [
-                (wide_a[32 * m : 32 * m + 32, :k] * wide_b[32 * n : 32 * n + 32, :k]).sum(axis=1)
-                for m, n in blocks
-            ]
-        )
+    def expected(m: Any, n: Any, k: int = 320, tiles_b: Any = tiles_b) -> Any:
+        return np.stack([(tiles_a[m(r)] * tiles_b[n(r)])[:, :k].sum(axis=1) for r in range(4)])
 
     def m_of(r: int) -> int:
         return r % 2
@@ -330,6 +328,10 @@ def check_shared_products(answer: object) -> str:
     def n_of(r: int) -> int:
         return r // 2
 
+    relaxed = (
+        "An arrival that is .relaxed does not order the reads before it, so a stage may be filled again while they are "
+        "under way. Use .release, or leave the order out: .release is what an arrival has without one."
+    )
     same_outputs(
         answer,
         {"a": a, "b": b, "out": np.full((4, 32), np.nan, np.float32)},
@@ -338,6 +340,14 @@ def check_shared_products(answer: object) -> str:
             "out": [
                 (expected(n_of, m_of), "M and N have changed places: the rank is m + 2 * n."),
                 (expected(m_of, n_of, 128), "Only the first two k-tiles are in the sums."),
+                (
+                    expected(m_of, n_of, tiles_b=unswizzled),
+                    "Pieces of A meet other pieces of B: TMA has swizzled the rows, and not all rows in the same way.",
+                ),
+                (
+                    expected(m_of, n_of, tiles_b=same_row),
+                    "You multiplied row t of A by row t of B. B's row is 31 - t.",
+                ),
             ]
         },
         emulator_first=True,
@@ -367,7 +377,9 @@ def check_shared_products(answer: object) -> str:
             ): "A producer waits for `empty`, and no reader has arrived there.",
             "BarrierCountError": "A barrier gets more arrivals than it counts. Is `empty` told by CTAs that read nothing from "
             "this one, or told twice, or does it count fewer than three?",
-            AGAIN: "A slice is refilled while a CTA may still read the old one. Either two CTAs load the same slice (the rank "
+            AGAIN: relaxed
+            if re.search(r"\bmbarrier\.arrive\S*\.relaxed", getattr(answer, "ptx", None) or "")
+            else "A slice is refilled while a CTA may still read the old one. Either two CTAs load the same slice (the rank "
             "is m + 2 * n), or `empty` does not count every reader, in every CTA that receives the slice.",
             "TransactionBytesError": "The bytes do not add up. `full` has to expect both whole tiles: what lands in this CTA, "
             "whoever sent it; and each mask has to name both receivers.",

@@ -117,6 +117,7 @@ def check_arrivals(answer: object) -> str:
         "384 rows are three tiles, and a cluster has two CTAs. What does the CTA without a tile do?",
         "The report says which bytes are missing. Who should have sent them?",
         "Each CTA loads one half of B for both.",
+        "In PTX, all threads of the CTA without a tile take one branch.",
     ],
 )
 def check_deadlock(answer: object) -> str:
@@ -126,14 +127,16 @@ def check_deadlock(answer: object) -> str:
     if not isinstance(answer, str):
         raise WrongAnswer("Give the kernel's text.", expected="a str", got=type(answer).__name__)
     for m in (256, 384):
-        a, b, right = _operands(31, m, 256, 192)
+        a, b, right = _operands(31, m, 256, 320)  # more k-tiles than stages
         same_outputs(
-            hopper_clusters.spec(m, 256, 192).with_text(answer),
+            hopper_clusters.spec(m, 256, 320).with_text(answer),
             {"a": a, "b": b, "c": _empty(m, 256, "f2")},
             {"c": right},
             emulator_first=True,
             reports={
                 "16384 bytes are missing": f"With {m} rows a CTA still waits for the half of B that its neighbour loads.",
+                "lacks 8 of 16 arrivals": f"With {m} rows a CTA waits until its neighbour's warps have read a stage, and they "
+                "do not say so. Those of a CTA without a tile have to arrive at `empty` as well.",
                 "DeadlockError": f"With {m} rows the kernel stands still.",
             },
         )

@@ -10,6 +10,7 @@ from cutecourse.checks.compare import (
     AGAIN,
     ELECTS,
     TOO_EARLY,
+    lines_named,
     on_many,
     returned,
     same_array,
@@ -38,8 +39,8 @@ SHAPES = [(cm, cn) for cm in (1, 2, 4, 8, 16) for cn in (1, 2, 4, 8, 16) if cm *
 )
 def check_counts(answer: object) -> str:
     """Bytes and arrivals of a 2x4 cluster."""
-    tile = 128 * 64 * 2
-    landing, own = 2 * tile, tile // 4 + tile // 2
+    a, b = 128 * 64 * 2, 192 * 64 * 2
+    landing, own = a + b, a // 4 + b // 2
     same_sequence(
         answer,
         (landing, own, 5),
@@ -56,6 +57,11 @@ def check_counts(answer: object) -> str:
                 landing,
                 5,
             ): "Your second number is what lands. A CTA loads only its own slices, and its neighbours send it the rest.",
+            (
+                landing,
+                a // 2 + b // 4,
+                5,
+            ): "Your slices are swapped. The CTAs along N share A, and those along M share B.",
             (
                 landing,
                 landing // 8,
@@ -291,7 +297,6 @@ def check_column_of_two(answer: object) -> str:
     a: Any = rng.integers(-4, 5, (256, 192)).astype(np.float16)
     b: Any = rng.integers(-4, 5, (128, 192)).astype(np.float16)
     wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
-    _retries(answer)
     same_outputs(
         answer,
         {"a": a, "b": b, "c": np.full((256, 128), np.nan, np.float32)},
@@ -338,23 +343,6 @@ def check_column_of_two(answer: object) -> str:
     return "No other CTA needs this CTA's A, so the row adds no CTA: the commit's mask is B's, and empty counts two."
 
 
-_WAIT = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(%\w+)\s*,\s*(\[[^]]*\])")
-
-
-def _retries(answer: object) -> None:
-    """Refuse a wait in PTX whose answer nobody uses: try_wait may answer false before its phase is complete."""
-    if getattr(answer, "front", None) != "ptx":
-        return
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", str(getattr(answer, "ptx", "")), flags=re.DOTALL)
-    for wait in _WAIT.finditer(code):
-        until_next = code[wait.end() :].split("_wait")[0]
-        if re.search(rf"{re.escape(wait[1])}\b", until_next) is None:
-            raise WrongAnswer(
-                f"Nobody uses what the wait on {wait[2]} answers. try_wait may answer false when a time limit is over, "
-                "although the phase is not complete: then it has to be asked again."
-            )
-
-
 def _two_stages(answer: Any, **arrays: Any) -> None:
     """Refuse a kernel of 12.6 that uses other stages, or whose loads always wait for the MMAs just issued."""
     from cutecourse.runtime import run
@@ -368,6 +356,7 @@ def _two_stages(answer: Any, **arrays: Any) -> None:
         except CourseError as error:
             raise WrongAnswer(
                 f"When its warps run in another order, the kernel does not run to its end: {type(error).__name__}: {error}"
+                f"{lines_named(answer, error)}"
             ) from error
         assert trace is not None  # it was asked for
         loads = trace.of("tma.issue")

@@ -16,7 +16,11 @@ from cutecourse.layout import ComposedLayout, Layout, depth, idx2crd, rank, size
 if TYPE_CHECKING:
     import numpy as np
 
+    from cutecourse.kernels.spec import LaunchSpec
+
 _MAX_PICTURE_CELLS = 256 * 256
+_MOST_NAMED = 4
+"""From so many lines that a report names the neighbours are shown."""
 # What to say where a report names elect.sync: cute.copy or cute.gemm was called inside of elect_one().
 ELECTS = (
     "cute.copy and cute.gemm elect their thread themselves, and the whole warp has to come there: called by "
@@ -24,6 +28,7 @@ ELECTS = (
 )
 # Reports of a read that comes too early, and of a write over what others may have still to read.
 TOO_EARLY = re.compile("ReadBeforeWait|UninitializedRead")
+_WAIT = re.compile(r"mbarrier\.(?:try|test)_wait\S*\s+(%\w+)\s*,\s*(\[[^]]*\])")
 AGAIN = re.compile("StageReusedEarly|OverwrittenSource")
 
 
@@ -272,6 +277,7 @@ def same_outputs(
             expected="LaunchSpec(...)",
             got=_type_and_value(spec),
         )
+    _refuse_waits_that_nobody_asks_again(spec)
     for device in ("emulator", None) if emulator_first else (None,):
         try:
             copies: dict[str, Any] = {name: array.copy() for name, array in inputs.items()}
@@ -281,7 +287,7 @@ def same_outputs(
         except CourseError as error:
             report = f"{type(error).__name__}: {error}"
             explained = next((words for part, words in (reports or {}).items() if _found(part, report)), None)
-            stopped = f"The kernel did not run to its end: {report}"
+            stopped = f"The kernel did not run to its end: {report}{lines_named(spec, error)}"
             raise WrongAnswer(f"{explained}\n{stopped}" if explained else stopped) from error
         for name, right in expected.items():
             same_array(outcome[name], right, name=name, mistakes=(mistakes or {}).get(name, ()))
@@ -290,6 +296,33 @@ def same_outputs(
                 raise WrongAnswer(f"{words}\nThe emulator's note: {note}")
         if choose(outcome.record.target, None).device is None:
             return  # there is no other device to run it on
+
+
+def _refuse_waits_that_nobody_asks_again(spec: LaunchSpec) -> None:
+    """Refuse a wait in PTX whose answer nobody uses: try_wait may answer false before its phase is complete.
+
+    The emulator cannot see that: there, try_wait waits until the phase is complete.
+    """
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", "", spec.ptx or "", flags=re.DOTALL)
+    for wait in _WAIT.finditer(code):
+        until_next = code[wait.end() :].split("_wait")[0]
+        if re.search(rf"{re.escape(wait[1])}\b", until_next) is None:
+            raise WrongAnswer(
+                f"Nobody uses what the wait on {wait[2]} answers. try_wait may answer false when a time "
+                "limit is over, although the phase is not complete: then it has to be asked again."
+            )
+
+
+def lines_named(spec: LaunchSpec, error: CourseError) -> str:
+    """The lines of a kernel in PTX that a report names, numbered and with neighbours; "" for other kernels.
+
+    A cell shows no line numbers, and the lines of an answer may stand in a longer text.
+    """
+    text = (spec.ptx or "").splitlines()
+    numbers = re.findall(r"\bline (\d+)", f"line {getattr(error, 'line', None)}, {error}")
+    named = list(dict.fromkeys(map(int, numbers)))[:_MOST_NAMED]
+    near = sorted({number + step for number in named for step in (-1, 0, 1)} & {*range(1, len(text) + 1)})
+    return "".join(f"\n  {' >'[number in named]} {number:>3}  {text[number - 1]}" for number in near)
 
 
 def _found(part: str | re.Pattern[str], report: str) -> bool:

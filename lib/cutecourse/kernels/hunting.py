@@ -1,4 +1,4 @@
-"""The bug hunts of the exercises: kernels with one wrong line, each a text in the folder `hunts`."""
+"""The bug hunts of the exercises: kernels with one mistake, each a text in the folder `hunts`."""
 
 from __future__ import annotations
 

@@ -243,6 +243,25 @@ IS_{what}:
 """The edits for what a module of faults does to its whole kernel (`BOUNDED` there): waits that end."""
 
 CHANGES: Mapping[str, tuple[tuple[str, str, Edits], ...]] = {
+    "hopper_clusters": (
+        (
+            "    k_tiles = cute.size(gA, mode=[2])\n",
+            """\
+    k_tiles = cutlass.Int32(cute.size(gA, mode=[2]))
+    if block_m * TILE[0] >= mC.shape[0]:
+        k_tiles = cutlass.Int32(0)  # a tile behind the last row has nothing to multiply
+""",
+            (
+                (
+                    "shr.u32             %group, %thread, 7;",
+                    """\
+setp.ge.u32         %p, %tile_m, ${M};              // a tile behind the last row has nothing to multiply
+    @%p bra             DONE;
+    shr.u32             %group, %thread, 7;""",
+                ),
+            ),
+        ),
+    ),
     "hopper_roles": (
         (
             "CONSUMER_REGISTERS = 40, 232",

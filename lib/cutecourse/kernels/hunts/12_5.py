@@ -1,8 +1,8 @@
-"""A 4x4 cluster computes C (512x1024): A's tiles are multicast along N, B's along M. One SM for each MMA.
+"""A 2x2 cluster computes C (256x512): A's tiles are multicast along N, B's along M. One SM for each MMA.
 
-A CTA loads a quarter of its tile of A for the four CTAs of its row, and a quarter of its tile of B for the
-four of its column. It may load again only when the MMAs of all seven CTAs that it sends to are done, so a
-commit arrives at seven barriers, and each barrier counts seven arrivals.
+A CTA loads half of its tile of A for the two CTAs of its row, and half of its tile of B for the two of its
+column. It may load again only when the MMAs of all CTAs that it sends to are done. So a commit arrives at
+the barriers of all CTAs that have sent something.
 """
 
 import cutlass
