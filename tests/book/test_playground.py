@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cutecourse.playground.examples import EXAMPLES
-from support.web import guarded_context
+from support.web import guarded_context, hold_answer
 
 pytestmark = pytest.mark.browser
 
@@ -237,22 +237,11 @@ def test_work__is_kept_when_an_example_is_opened(playground: Page) -> None:
 
 
 def test_run__shows_no_results_below_a_kernel_that_was_opened_meanwhile(playground: Page) -> None:
-    delayed = """() => {
-      const { python } = globalThis.cutecoursePlayground;
-      const run = python.run;
-      python.run = async (source) => {
-        const answer = await run.call(python, source);
-        await new Promise((go) => { python.go = go; });
-        delete python.run;
-        return answer;
-      };
-    }"""
-    playground.page.evaluate(delayed)
+    go_on = hold_answer(playground.page, "cutecoursePlayground")
     playground.press("Run")
-    playground.page.wait_for_function("Boolean(globalThis.cutecoursePlayground.python.go)", timeout=START_MS)
     playground.choose("example:transpose")
     playground.field("source", "Shape").fill("77")
-    playground.page.evaluate("globalThis.cutecoursePlayground.python.go()")
+    go_on()
     playground.done()
     assert playground.field("source", "Shape").input_value() == "77"
     assert playground.results.inner_text() == ""

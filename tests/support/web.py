@@ -7,7 +7,7 @@ import functools
 import http.server
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -117,3 +117,25 @@ def guarded_context(browser: Any, **options: Any) -> Iterator[Any]:
         assert context.errors == [], f"JavaScript errors: {context.errors}"
     finally:
         context.close()
+
+
+def hold_answer(page: Any, book: str) -> Callable[[], None]:
+    """Hold the answer of Python's next run on a page back, until the function that is returned is called.
+
+    book   the page's global object that has `python`: `cutecourseBook` or `cutecoursePlayground`.
+    """
+    page.evaluate(
+        """(book) => {
+          const { python } = globalThis[book];
+          const { run } = python;
+          const held = new Promise((go) => { globalThis.goOn = go; });
+          python.run = async (source) => {
+            delete python.run;
+            const answer = await run.call(python, source);
+            await held;
+            return answer;
+          };
+        }""",
+        book,
+    )
+    return lambda: page.evaluate("goOn()")

@@ -35,8 +35,9 @@ from cutecourse.umma import (
     tile_to_mma_shape,
 )
 
-Case = dict[str, Any]
+pytestmark = pytest.mark.compilers
 
+Case = dict[str, Any]
 
 ATOMS: list[Case] = [
     {"kind": "atom", "atom": f"{major}_{swizzle}", "dtype": element, "shape": shape}
