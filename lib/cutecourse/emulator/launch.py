@@ -24,7 +24,7 @@ from cutecourse.emulator.checks.tensor_memory_sums import follow_sums
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.frame import align_up, alignment_of, parameter_offsets, size_of
 from cutecourse.emulator.core.hazards import severities
-from cutecourse.emulator.core.machine import Machine, Parameters
+from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import Allocation, Memory
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.processes import run_parts
@@ -159,12 +159,13 @@ def launch(
         if accesses is not None:
             observers.append(lambda cohort: AccessLogging(accesses))
         memory = Memory()
-        parameters = _bind(function, args, memory)
+        parameters, tensor_maps = _bind(function, args, memory)
         program = _decoded(module, function.name, int(dynamic_smem))
         machine = Machine(
             program.with_shared_names(names) if names else program,
             memory,
             parameters,
+            tensor_maps,
             shape,
             threads,
             clusters,
@@ -375,8 +376,10 @@ def _check_shared(machine: Machine) -> None:
 # --- arguments -------------------------------------------------------------------------------------------
 
 
-def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters:
-    """Lay the arguments out in parameter space as the kernel declares them."""
+def _bind(
+    function: Function, args: Sequence[Any], memory: Memory
+) -> tuple[bytes, dict[bytes, BoundTensorMap]]:
+    """The bytes of parameter space as the kernel declares it, and the tensor maps by their tokens."""
     if isinstance(args, np.ndarray | str | bytes) or not isinstance(args, Iterable):
         raise LaunchError("args is a sequence of arguments; put the one argument into a list")
     given = list(args)
@@ -400,7 +403,7 @@ def _bind(function: Function, args: Sequence[Any], memory: Memory) -> Parameters
             raise LaunchError(
                 f"parameter {parameter.name} (.{parameter.type}, {size} bytes): {error.problem}"
             ) from None
-    return Parameters(bytes(data), pointers.tensor_maps)
+    return bytes(data), pointers.tensor_maps
 
 
 def _signature(function: Function) -> str:
@@ -500,34 +503,28 @@ def _encode_bytes(name: str, size: int, argument: Any, pointers: _Pointers) -> b
 
 
 def _encode_scalar(kind: str, size: int, argument: Any) -> bytes:
-    bits = type_bits(kind) or 8
     if kind == "bf16" and isinstance(argument, np.uint16):
         return argument.tobytes()  # a code, as in an array
-    if isinstance(argument, numbers.Integral | np.bool_):
-        if kind[0] == "f" or kind == "bf16":
-            return _encode_float(kind, float(argument))
-        value = int(argument)
-        if kind[0] == "b" and isinstance(argument, np.generic) and argument.nbytes != size:
-            raise LaunchError(f"numpy.{argument.dtype} has {argument.nbytes} bytes")
+    is_numpy, is_whole = isinstance(argument, np.generic), isinstance(argument, numbers.Integral | np.bool_)
+    is_half = is_numpy and argument.dtype.name in {"float16", "bfloat16"}
+    if not (is_whole or is_half or isinstance(argument, numbers.Real)):
+        raise LaunchError(f"a value of type {type(argument).__name__} is not a scalar")
+    if is_whole and (kind[0] == "f" or kind == "bf16"):
+        return _encode_float(kind, float(argument))
+    if not is_whole and kind[0] in "su":
+        raise LaunchError(f"the number {argument!r} is not an integer")
+    if is_numpy and kind[0] == "b" and argument.nbytes != size:
+        raise LaunchError(f"numpy.{argument.dtype} has {argument.nbytes} bytes")
+    if is_whole:
+        value, bits = int(argument), type_bits(kind) or 8
         # Compilers declare signed parameters as .u32 as well.
         low, high = -(1 << (bits - 1)), (1 << (bits - (kind[0] == "s"))) - 1
         if not low <= value <= high:
             raise LaunchError(f"{value} does not fit: it must be in {low}..{high}")
         return (value & ((1 << bits) - 1)).to_bytes(size, "little")
-    is_float = isinstance(argument, numbers.Real) or (
-        isinstance(argument, np.generic) and argument.dtype.name in {"float16", "bfloat16"}
-    )
-    if is_float:
-        if kind[0] in "su":
-            raise LaunchError(f"the number {argument!r} is not an integer")
-        if kind[0] == "b" and isinstance(argument, np.generic):
-            if argument.nbytes != size:
-                raise LaunchError(f"numpy.{argument.dtype} has {argument.nbytes} bytes")
-            return argument.tobytes()
-        if kind[0] == "b" and kind != "bf16":
-            kind = {16: "f16", 32: "f32", 64: "f64"}.get(bits, kind)
-        return _encode_float(kind, float(argument))
-    raise LaunchError(f"a value of type {type(argument).__name__} is not a scalar")
+    if isinstance(argument, np.generic) and kind[0] == "b":
+        return argument.tobytes()
+    return _encode_float({"b16": "f16", "b32": "f32", "b64": "f64"}.get(kind, kind), float(argument))
 
 
 def _encode_float(kind: str, value: float) -> bytes:

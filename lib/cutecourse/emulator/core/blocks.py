@@ -46,7 +46,7 @@ def make_cohort(machine: Machine, clusters: NDArray[np.int64]) -> Cohort:
         for warp in range(machine.warps_per_block):
             bundle = Bundle(machine, program, cohort, rank, warp)
             special = partial(special_row, bundle=bundle)
-            bundle.rows = program.rows.make(cohort.n, rank, special, machine.parameters.data)
+            bundle.rows = program.rows.make(cohort.n, rank, special, machine.parameters)
             cohort.bundles.append(bundle)
             bundle.add_split(start, bundle.live.copy(), ())
     return cohort

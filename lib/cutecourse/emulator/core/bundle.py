@@ -142,23 +142,6 @@ class Bundle(Owner):
     kinds have a third axis. Instructions get slots from their `Site`.
     """
 
-    __slots__ = (
-        "cohort",
-        "full",
-        "live",
-        "local",
-        "local_base",
-        "local_written",
-        "machine",
-        "n",
-        "program",
-        "rank",
-        "rows",
-        "shared_base",
-        "splits",
-        "warp",
-    )
-
     def __init__(self, machine: Machine, program: Program, cohort: Cohort, rank: int, warp: int) -> None:
         super().__init__()
         n = cohort.n

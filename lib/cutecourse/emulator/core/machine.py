@@ -18,16 +18,7 @@ from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.program import Program
 from cutecourse.emulator.errors import LaunchError
 
-__all__ = ["Machine", "Parameters", "PendingWork"]
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """The bytes of parameter space."""
-
-    data: bytes
-    tensor_maps: dict[bytes, Any]
-    """The tensor maps among the parameters, each by its token."""
+__all__ = ["Machine", "PendingWork"]
 
 
 class PendingWork:
@@ -78,7 +69,10 @@ class Machine(Owner):
 
     program: Program
     memory: Memory
-    parameters: Parameters
+    parameters: bytes
+    """The bytes of parameter space."""
+    tensor_maps: dict[bytes, Any]
+    """The tensor maps among the parameters, each by its token."""
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
@@ -118,7 +112,7 @@ class Machine(Owner):
         self.random = random.Random(self.seed)
         self.threads_per_block = prod(self.block)
         self.warps_per_block = -(-self.threads_per_block // WARP_SIZE)
-        data = np.frombuffer(self.parameters.data, dtype=np.uint8)
+        data = np.frombuffer(self.parameters, dtype=np.uint8)
         self.memory.put("kernel parameters", "param", PARAM_WINDOW, data, writable=False)
         for placed in self.program.placement.variables:
             name, space = placed.variable.name, placed.variable.space

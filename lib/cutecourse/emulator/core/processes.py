@@ -47,7 +47,7 @@ def run_parts(scheduler: Scheduler, processes: int | None) -> int:
     """
     team = _Team(scheduler)
     if processes is None:
-        processes = _cores()
+        processes = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
     if processes > 1 and len(scheduler.parts) > 1 and team.is_possible():
         scheduler.alarm = (perf_counter() + _PATIENCE_S, partial(team.start, processes))
     try:
@@ -59,10 +59,6 @@ def run_parts(scheduler: Scheduler, processes: int | None) -> int:
         return 1 + team.collect()
     finally:
         team.stop()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 @dataclass(eq=False, slots=True)

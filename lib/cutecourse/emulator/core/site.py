@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,19 +115,13 @@ class Site:
                 found = True
         return found
 
-    @overload
-    def one_of(self, *names: _Word) -> _Word | None: ...
-
-    @overload
-    def one_of(self, *names: _Word, default: _Word) -> _Word: ...
-
-    def one_of(self, *names: _Word, default: _Word | None = None) -> _Word | None:
-        """Take the first modifier that is one of the names and return it."""
+    def one_of(self, *names: _Word) -> _Word | None:
+        """Take the first modifier that is one of the names and return it; None if there is none."""
         for modifier in self.modifiers:
             if modifier in names:
                 self.modifiers.remove(modifier)
                 return names[names.index(modifier)]
-        return default
+        return None
 
     def expect(self, *names: _Word) -> _Word:
         """Take one of the modifiers; refuse the instruction if none is there."""

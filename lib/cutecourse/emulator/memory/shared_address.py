@@ -26,7 +26,7 @@ _LAST = WARP_SIZE - 1
 def take_shared_space(site: Site, *, cluster: bool = True) -> str:
     """Take the state space: "shared" (also shared::cta), "shared::cluster", "generic" if none is named."""
     names = ("shared", "shared::cta", "shared::cluster") if cluster else ("shared", "shared::cta")
-    space = site.one_of(*names, default="generic")
+    space = site.one_of(*names) or "generic"
     return "shared" if space == "shared::cta" else space
 
 

@@ -165,11 +165,10 @@ def _place(space: str, bundle: Bundle, address: int) -> tuple[dict[str, Any], in
 
 def _name(machine: Machine, allocation: Allocation) -> str:
     """The parameter that an allocation is the memory of, else what errors call it."""
-    parameters = machine.parameters
-    for bound in parameters.tensor_maps.values():
+    for bound in machine.tensor_maps.values():
         if bound.allocation is allocation and bound.map.name is not None:
             return str(bound.map.name)
     for name, offset in machine.program.placement.parameters.items():
-        if int.from_bytes(parameters.data[offset : offset + 8], "little") == allocation.base:
+        if int.from_bytes(machine.parameters[offset : offset + 8], "little") == allocation.base:
             return name
     return allocation.name

@@ -90,7 +90,7 @@ def rounded_once(
 
 
 def _take_form(site: Site) -> tuple[str, Rounding, dict[str, bool]]:
-    rounding: Rounding = site.one_of(*ROUNDINGS, default="rn")
+    rounding: Rounding = site.one_of(*ROUNDINGS) or "rn"
     clamps = {name: True for name in ("ftz", "sat", "relu") if site.has(name)}
     kind = site.type(*FLOAT_KINDS)
     if rounding != "rn" and kind not in {"f32", "f64", "f32x2"}:

@@ -147,7 +147,7 @@ def find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensor
     if found is not None and found.space in {"param", "const", "global"}:
         start = address - found.base
         token = found.data[start : start + TOKEN_BYTES].tobytes()
-        bound: BoundTensorMap | None = bundle.machine.parameters.tensor_maps.get(token)
+        bound: BoundTensorMap | None = bundle.machine.tensor_maps.get(token)
         if bound is not None:
             return bound
         where = f"in {found.name}"

@@ -65,7 +65,7 @@ def atom(site: Site) -> Step:
     returns = site.instruction.opcode == "atom"
     site.one_of("relaxed", "acquire", "release", "acq_rel")
     site.one_of("cta", "cluster", "gpu", "sys")
-    space = site.one_of("global", "shared", "shared::cta", "shared::cluster", default="generic")
+    space = site.one_of("global", "shared", "shared::cta", "shared::cluster") or "generic"
     space = "shared" if space == "shared::cta" else space
     name = site.expect(*_TYPES)
     if not returns and name in ("exch", "cas"):

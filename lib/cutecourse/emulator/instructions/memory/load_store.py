@@ -50,7 +50,7 @@ _WINDOWS = {
 
 def _take_space(site: Site) -> str:
     """Take the state space from the modifiers: "generic" where none is named."""
-    space = site.one_of(*_SPACES, default="generic")
+    space = site.one_of(*_SPACES) or "generic"
     space = space.removesuffix("::entry").removesuffix("::func")
     return "shared" if space == "shared::cta" else space
 

@@ -65,7 +65,7 @@ def mma(site: Site) -> Step:
     for extra in ("ws", "sp", "ashift", "block_scale"):
         if site.has(extra):
             site.unsupported(f".{extra} is not supported yet")
-    collector = site.one_of(*_COLLECTORS, default=_COLLECTORS[-1])
+    collector = site.one_of(*_COLLECTORS) or _COLLECTORS[-1]
     operands = Operands(site, group)
 
     def step(bundle: Bundle, mask: Mask) -> None:
