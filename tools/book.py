@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if stale:
-        print("the recordings are not of these pages:", *stale, sep="\n  ", file=sys.stderr)
+        print("the recordings do not match these pages:", *stale, sep="\n  ", file=sys.stderr)
         print("record them anew with: python -m tools.record", file=sys.stderr)
         return 1
     status = build(options.output, everything=options.all)

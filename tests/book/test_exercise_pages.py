@@ -119,7 +119,7 @@ def test_answer__is_checked_kept_downloaded_and_brought_back(page: Any, tmp_path
     page.locator("input[type=file]").set_input_files(file)
     page.get_by_text(f"Filled from {file.name}").wait_for()
     assert text(page, 1) == right
-    assert "1 cell of your own stayed in the file." in says(page)
+    assert "1 cell of your own was not loaded." in says(page)
     assert f"Filled from {file.name}: 01.1." in says(page)
 
 

@@ -119,11 +119,11 @@ def test_run__can_be_repeated_after_a_fetch_that_breaks_off(page: Any, cell: Cal
     for name in ("numpy", "course", "python_stdlib", "pyodide.asm.wasm", "pyodide-lock", "files.json"):
         page.cut.add(name)
         says = first.run().says
-        assert re.match(rf"{name}\S* could not be fetched \(.+\)\. Run tries again\.", says), says
+        assert re.match(rf"{name}\S* could not be fetched \(.+\)\. Press Run to try again\.", says), says
         page.cut.clear()
     first.click("Run")
     page.wait_for_selector("progress:visible")
-    assert first.done().says == "Ran in this browser. The output equals the recorded one."
+    assert first.done().says == "Ran in this browser. The output matches the recorded one."
     assert first.live.locator("pre").inner_text() == first.recorded.locator("pre").text_content()
     assert not first.recorded.is_visible()
     first.click("Show the recorded output")
@@ -198,7 +198,7 @@ def test_run__waits_for_the_cell_that_is_running(page: Any, cell: Callable[[str]
     assert second.done().says == "Stopped before it ran."
     second.click("Run")
     first.click("Stop")
-    assert first.done().says == "Stopped. Run starts Python again."
+    assert first.done().says == "Stopped. Press Run to start Python again."
     assert second.done().says == "Stopped before it ran."
     first.click("Reset")
 
@@ -267,7 +267,7 @@ def test_stop__ends_an_endless_loop_and_run_starts_again(page: Any, cell: Callab
     first.node.get_by_role("button", name="Stop").wait_for()
     page.wait_for_timeout(500)
     first.click("Stop")
-    assert first.done().says == "Stopped. Run starts Python again."
+    assert first.done().says == "Stopped. Press Run to start Python again."
     first.click("Reset")
     assert first.run().agrees == "same"
 
@@ -293,7 +293,7 @@ def test_library__is_kept_compiled_for_the_next_page_and_forgotten_when_it_does_
     [key] = other.evaluate(keys)
     other.evaluate(f"key => {store}.then((store) => store.put(key, new Response('x')))", key)
     other.evaluate("cutecourseBook.stop()")
-    assert "Run tries again" in first.run().says
+    assert "Press Run to try again" in first.run().says
     assert other.evaluate(keys) == []
     other.close()
 

@@ -24,7 +24,7 @@ print(ran.record.device, ran.record.missing)
 def test_answers__are_those_of_a_machine_without_the_packages_that_no_browser_has() -> None:
     imports, process, kernel = answers([IMPORTS, PROCESS, KERNEL])
     assert (imports["left_out"], imports["outputs"][0]["text"]) == (["cutlass", "numba"], "1\n")
-    assert process["missing"] == "to start another process"
+    assert process["missing"] == "a second process"
     assert kernel["outputs"][0]["text"] == "the emulator, in this browser numba-cuda\n"
     assert kernel["by_hand"]
 

@@ -194,7 +194,7 @@ def test_file__fills_an_array(playground: Page) -> None:
 
 
 def test_upload__takes_ptx_and_refuses_what_is_no_text(playground: Page) -> None:
-    upload = playground.root.get_by_label("Or a file with PTX")
+    upload = playground.root.get_by_label("Or a PTX file")
     before = playground.text.input_value()
     upload.set_input_files({"name": "k.cubin", "mimeType": "", "buffer": b"\x7fELF\x00\xff"})
     playground.root.get_by_text("k.cubin is not text. Give PTX, not a cubin.").wait_for()
@@ -213,7 +213,7 @@ def test_upload__takes_ptx_and_refuses_what_is_no_text(playground: Page) -> None
 
 
 def test_seeds__are_compared(playground: Page) -> None:
-    playground.root.get_by_label("How many seeds").fill("3")
+    playground.root.get_by_label("Number of seeds").fill("3")
     playground.press("Try seeds").done()
     assert "All seeds agree" in playground.results.inner_text()
     assert "3 seeds agree" in playground.results.inner_text()
@@ -254,7 +254,7 @@ def test_stop__ends_a_launch(playground: Page) -> None:
     playground.press("Run")
     playground.root.get_by_text("Running …", exact=False).wait_for(timeout=START_MS)
     playground.press("Stop").done()
-    assert playground.status == "Stopped. Run starts Python again."
+    assert playground.status == "Stopped. Press Run to start Python again."
 
 
 def test_work__is_kept_over_a_reload(playground: Page) -> None:

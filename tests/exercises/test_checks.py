@@ -71,7 +71,7 @@ def test_check__shows_a_wrong_answer_without_raising(exercise: Any) -> None:
         "  The rows differ.",
         "  where:    C[0, 1]",
         "  expected: 3",
-        "  came:     <4>",
+        "  got:      <4>",
     ]
     assert "[4]" in repr(result)
     assert "&lt;4&gt;" in result._repr_html_()
@@ -294,7 +294,7 @@ def test_same_layout__compares_functions_not_spellings() -> None:
     compare.same_layout(Layout((2, 2, 8), (8, 16, 1)), "((2,2),8):((8,16),1)")
     compare.same_layout("(4,8):(8,1)", Layout((4, 8), (8, 1)))
     error = _refused(compare.same_layout, "(4,8):(8,1)", "((2,2),8):((8,16),1)", exact=True)
-    assert "shape or stride is written otherwise" in error.message
+    assert "shape and stride are not written as asked" in error.message
 
 
 def test_same_layout__shows_the_first_coordinate_and_a_picture() -> None:

@@ -95,7 +95,7 @@ def _refuse(found: list[str]) -> None:
     if found:
         listing = "\n".join(f"  {line}" for line in found)
         raise ExtensionError(
-            f"the recordings are not of these pages:\n{listing}\n"
+            f"the recordings do not match these pages:\n{listing}\n"
             "record them anew with: python -m tools.record NN (see book/AUTHORING.md)"
         )
 

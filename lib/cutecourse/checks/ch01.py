@@ -67,7 +67,7 @@ def check_padded(answer: object) -> str:
             "(8,40):(40,1)": "The padding belongs in the stride. The shape counts the 32 columns that exist.",
             "(8,32):(1,8)": "Here a column is contiguous, not a row.",
             "(8,32):(1,40)": "Here a column is contiguous, not a row.",
-            "(32,8):(1,40)": "The modes are in the other order: M comes first, then K.",
+            "(32,8):(1,40)": "The modes are in the wrong order: M comes first, then K.",
         },
     )
     return "The padding changes the stride alone. The shape still counts the elements that exist."
@@ -263,7 +263,7 @@ def check_tile_major(answer: object) -> str:
     )
     of_tiles = "You count the tiles along the row first. CuTe counts the first mode fastest: tile 1 lies below tile 0."
     scatters = (
-        "You scatter instead of gather: the layout gives the offset to read from in a, but you use it to write to out. "
+        "You scatter instead of gathering: the layout gives the offset to read from in a, but you use it to write to out. "
         "Block b writes 12 neighbouring elements, starting at out[12 * b]."
     )
     same_outputs(

@@ -224,7 +224,7 @@ def check_gemm_k32(answer: object) -> str:
         emulator_first=True,
         mistakes={
             "c": [
-                (empty, "C is as it was before: the kernel never stores its accumulator."),
+                (empty, "C is unchanged: the kernel never stores its accumulator."),
                 (
                     np.zeros((16, 8), np.float32),
                     "C is all zeros: the accumulator is cleared and stored, but never used.",

@@ -70,7 +70,7 @@ def check_owner(answer: object) -> str:
     "A plan for another matrix",
     hints=[
         "A vector of 16 bytes holds 8 halves. Along which mode do they lie?",
-        "32 lanes with 16 bytes each want 512 bytes. How many sectors is that at least? And which vectors should neighbouring lanes have?",
+        "32 lanes load 16 bytes each, 512 bytes in all. What is the smallest number of sectors that can hold them? Which vectors should neighbouring lanes have?",
     ],
 )
 def check_plan(answer: object) -> str:
@@ -120,7 +120,7 @@ def check_plan(answer: object) -> str:
         parts = [plan.get_slice(lane).partition_S(make_layout((64, 64))) for lane in range(32)]
         starts = [[part.offset + part.layout(i) for i in range(8)] for part in parts]
     except (AtomError, ValueError) as error:
-        raise WrongAnswer(f"These layouts make no tiled copy: {error}") from error
+        raise WrongAnswer(f"No tiled copy can be made from these layouts: {error}") from error
     if 64 % rows or 64 % columns:
         raise WrongAnswer(
             "The tile of the copy does not divide the matrix.",
@@ -146,7 +146,7 @@ def check_plan(answer: object) -> str:
     lines = len({2 * offsets[0] // 128 for offsets in starts})
     if lines > 4:
         return (
-            f"The request touches as few sectors as possible, 16. But these lie spread over {lines} lines of 128 bytes, where 4 are enough. "
+            f"The request touches as few sectors as possible, 16. But these are spread over {lines} lines of 128 bytes, where 4 are enough. "
             "If the threads run down a whole column before the next one, the warp reads whole lines."
         )
     return "Values and threads both run along the mode with stride 1 first, whichever mode that is."

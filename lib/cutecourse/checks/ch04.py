@@ -100,7 +100,7 @@ def check_swizzle(answer: object) -> str:
             start = tile((m, 8 * chunk))
             if start % 8 or [tile((m, 8 * chunk + i)) - start for i in range(8)] != list(range(8)):
                 raise WrongAnswer(
-                    "This takes the 16 bytes of a chunk apart, and ldmatrix needs them together. The lowest bit that "
+                    "This splits the 16 bytes of a chunk, but ldmatrix needs them together. The lowest bit that "
                     "may change is the one that numbers the chunks.",
                     where=f"row {m}, chunk {chunk}",
                     got=str(answer),
@@ -125,7 +125,7 @@ def check_swizzle(answer: object) -> str:
         raise WrongAnswer(message, got=str(answer))
     if swizzle.num_bits > 2:
         raise WrongAnswer(
-            "There is no conflict any more, but fewer bits will do: only four of the eight rows start in one bank.",
+            "There is no conflict any more, but fewer bits will do: at most four rows of a block start in the same bank.",
             got=str(answer),
         )
     return "Rows 0, 2, 4 and 6 collide. Two bits of the row, 6 and 7, are xored into the two bits that number the chunks. In bytes this is TMA's 64B."
@@ -219,7 +219,7 @@ def check_gemm_n_major(answer: object) -> str:
         },
         mistakes={
             "c": [
-                (empty, "C is as it was before: the kernel never stores its accumulator."),
+                (empty, "C is unchanged: the kernel never stores its accumulator."),
                 (wide_a @ blocks.T, "Each 8x8 block of B is transposed: B was loaded as if it were K-major."),
             ]
         },
@@ -295,19 +295,19 @@ def check_epilogue(answer: object) -> str:
                 r"UninitializedRead[\s\S]*ld\.shared\.(b32|v2)"
             ): "The kernel reads shared memory that nobody has "
             "written, in loads of less than 16 bytes. Does the swizzle keep 16 bytes together?",
-            "UninitializedRead": "The kernel reads shared memory that nobody has written. Does the second half read the "
-            "tile through the same layout, and only the 16 rows that exist?",
+            "UninitializedRead": "The kernel reads shared memory that nobody has written. Does the second half of the "
+            "kernel read the tile through the same layout, and only the 16 rows that exist?",
             _COPY_OF_SCATTERED: "A copy of 16 bytes needs four floats that are neighbours in memory on both sides. In C they "
             "are neighbours in a row. Which four does a thread take, and are they neighbours in your tile too?",
             "does not meet requirement (128 bits)": "An access of 16 bytes needs an address that is a multiple of 16. Does "
             "each row of your tile start at one, and is the tile allocated at one?",
             "restAtomVRank": "The two sides of a copy are cut differently. Take both from the same tiled copy.",
-            "NVVM backend compilation failed": "The compiler knows no such instruction for these values or for this GPU. "
+            "NVVM backend compilation failed": "There is no such instruction for these values or for this GPU. "
             "stmatrix, for example, needs compute capability 9.0 and moves 16-bit values, and these are f32.",
         },
         mistakes={
             "c": [
-                (empty, "C is as it was before: the kernel never stores to it."),
+                (empty, "C is unchanged: the kernel never stores to it."),
                 (places, "These are places in the tile. Value v of thread t is 16 * t + v."),
             ]
         },
@@ -349,7 +349,7 @@ def check_epilogue(answer: object) -> str:
     "The same swizzle for another type",
     hints=[
         "A chunk has 16 bytes. How many floats are that?",
-        "The number of bits and their distance stay. Only the lowest bit that changes is counted in another unit.",
+        "The number of bits and their distance stay the same. Only the position of the lowest bit that changes is counted in another unit.",
     ],
 )
 def check_other_type(answer: object) -> str:
@@ -364,7 +364,7 @@ def check_other_type(answer: object) -> str:
         Swizzle(2, 4, 3): "This is the swizzle on bytes. Counted in floats it would move chunks of 64 bytes.",
         Swizzle(
             2, 3, 3
-        ): "This is right for halves, of which a chunk has eight. How many floats does a chunk have?",
+        ): "This is right for halves: a chunk has eight of them. How many floats does a chunk have?",
         Swizzle(2, 0, 3): "M is a number of bits, so a factor of 4 takes 2 from it, not 4.",
         Swizzle(
             2, 1, 3
@@ -376,9 +376,9 @@ def check_other_type(answer: object) -> str:
     for offset in range(1 << 10):
         if 4 * swizzle(offset) != Swizzle(2, 4, 3)(4 * offset):
             raise WrongAnswer(
-                messages.get(swizzle, "This is another permutation of memory."),
+                messages.get(swizzle, "This swizzle moves the bytes to other places."),
                 where=f"float {offset}, which is at byte {4 * offset}",
                 expected=f"byte {Swizzle(2, 4, 3)(4 * offset)} after the swizzle",
                 got=f"byte {4 * swizzle(offset)}",
             )
-    raise WrongAnswer("This is another swizzle.", got=str(swizzle))
+    raise WrongAnswer("This is a different swizzle.", got=str(swizzle))

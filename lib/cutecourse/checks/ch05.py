@@ -91,7 +91,7 @@ def check_permutation(answer: object) -> str:
 
     if isinstance(answer, int):
         raise WrongAnswer(
-            "A permutation that is a size moves no cell. Give a layout.", expected="a layout", got=str(answer)
+            "A plain size permutes nothing. Give a layout.", expected="a layout", got=str(answer)
         )
     if isinstance(answer, str):
         try:
@@ -141,7 +141,7 @@ def check_permutation(answer: object) -> str:
     "The smallest square warp tile",
     hints=[
         "Count cycles for 16 steps of K: MMAs, reads by the four warps, fills by cp.async.",
-        "Four warps 2x2 of s by s make a block of 2s by 2s. cp.async writes 4s rows of 32 bytes.",
+        "Four warps, two along M and two along N, make a block of 2s by 2s. cp.async writes 4s rows of 32 bytes.",
     ],
 )
 def check_smallest(answer: object) -> str:
@@ -260,7 +260,7 @@ def check_gemm_tiles(answer: object) -> str:
         },
         mistakes={
             "c": [
-                (empty, "C is as it was before: the kernel never stores its accumulator."),
+                (empty, "C is unchanged: the kernel never stores its accumulator."),
                 (
                     same_b,
                     "Every block multiplies by the first tile of B. The tile of B depends on y: (y, 0).",
@@ -326,7 +326,7 @@ def check_gemm_bias(answer: object) -> str:
         },
         mistakes={
             "c": [
-                (empty, "C is as it was before: the kernel never stores its accumulator."),
+                (empty, "C is unchanged: the kernel never stores its accumulator."),
                 (product, "That is the product without the bias."),
                 (
                     product + bias[:, None],

@@ -12,11 +12,11 @@ from cutecourse.layout import ComposedLayout, Layout, Swizzle, get_nonswizzle_po
 from cutecourse.tma import TensorMapEncoding, TmaError, trace_tma_atom
 
 WHOLE_LINE = (
-    "You xored the chunk with the whole number of the line, so from row 8 on it leaves its row. The swizzle takes two "
+    "You xored the chunk with all bits of the line's number, so from row 8 on it leaves its row. The swizzle takes two "
     "bits: the line modulo 4."
 )
 LINES = (
-    "You xored the chunk with the row's number. The swizzle takes the number of the line of 128 bytes, and two "
+    "You xored the chunk with the row's number. The swizzle takes the number of the 128-byte line instead, and two "
     "rows of 64 bytes share a line."
 )
 
@@ -187,7 +187,7 @@ def check_walk(answer: object) -> str:
     "06.4",
     "Fewer instructions",
     hints=[
-        "Which atom should follow the first one in shared memory, so that the walk runs on along K?",
+        "Which atom should follow the first one in shared memory, so that the walk continues along K?",
         "tile_to_shape takes an order of modes as its third argument.",
     ],
 )
@@ -271,8 +271,8 @@ def check_mended(answer: object) -> str:
 
 ELSEWHERE = "The layout in `host` differs from `sA`, from which the descriptor was made. Compare shape, stride and swizzle."
 ONLY_ZEROS = (
-    "Only zeros arrived: the coordinates lie outside the tensor. A K-major layout in `host` has this "
-    "effect: the steps along its first mode are then strides of A. Both A and the tile are M-major."
+    "Only zeros arrived, because the coordinates lie outside the tensor. A K-major layout in `host` has this "
+    "effect: along its first mode, the coordinates then step by strides of A. Both A and the tile are M-major."
 )
 OTHER_MAJOR = (
     "A is M-major, but this layout is K-major. TMA does not transpose: the next element in shared memory must "

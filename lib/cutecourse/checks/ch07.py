@@ -99,12 +99,12 @@ def check_bytes(answer: object) -> str:
                 whole // 8,
             ): "Those are elements, and a float has four bytes. Elements outside the tensor count as well.",
             (whole // 2, whole // 2): "That counts two bytes for an element. A float has four.",
-            (64 * 32 * 4, 64 * 32 * 4): "That is A's tile alone. Both tiles are under the same barrier.",
-            (96 * 32 * 4, 96 * 32 * 4): "That is B's tile alone. Both tiles are under the same barrier.",
+            (64 * 32 * 4, 64 * 32 * 4): "That is A's tile alone. One barrier covers both tiles.",
+            (96 * 32 * 4, 96 * 32 * 4): "That is B's tile alone. One barrier covers both tiles.",
             (
                 whole * 2,
                 whole * 2,
-            ): "That counts A's tile once for each instruction. The instructions share the tile.",
+            ): "That counts every byte twice. The instructions share the tile: each moves a part of it.",
         },
     )
     return "The whole box counts, wherever it lies."
@@ -209,7 +209,7 @@ def check_partition(answer: object) -> str:
             "((64,32),2):((1,64),2048)": "That walks down a column first. Shared memory holds 32 columns of one row "
             "before the next row.",
             "((32,64),2):((1,64),32)": "That numbers the values along the rows. Layouts number them down the columns: "
-            "the first mode counts first.",
+            "the first mode counts fastest.",
         },
     )
     given: Any = Layout.parse(answer) if isinstance(answer, str) else answer
@@ -264,7 +264,7 @@ def check_fixed_ptx(answer: object) -> str:
         reports={
             "BarrierCountError": "A barrier gets more arrivals than it counts: `empty` still completes a phase before "
             "all of the consumer's 32 threads have arrived.",
-            AGAIN: "The stage is filled again while the consumer still reads it: `empty` completes a phase too early.",
+            AGAIN: "The stage is filled again while the consumer is still reading it: `empty` completes a phase too early.",
             "lacks 32 of 64 arrivals": "`empty` counts arrivals that nobody makes: the consumer has 32 threads.",
             " of 64 arrivals": "`empty` counts arrivals that nobody makes: the consumer has 32 threads.",
         },

@@ -63,7 +63,7 @@ def check_place(answer: object) -> str:
         tell=False,
         mistakes={
             (0, 1, 1, 0): "That counts along N first: there rank 5 would be at m = 1, n = 1.",
-            (0, 2, 1, 0): "M and N have changed places: M is 2 here, so m is 0 or 1.",
+            (0, 2, 1, 0): "You swapped M and N: M is 2 here, so m is 0 or 1.",
             (1, 0, 2, 0): "That is the coordinate for MMAs of two SMs, where rank 5 is the second of a pair.",
         },
     )
@@ -75,7 +75,7 @@ def check_place(answer: object) -> str:
     "A mask by hand",
     hints=[
         "All CTAs with the same n receive it. Which ranks are those?",
-        "They are neighbours: cluster_m bits in a row, starting with rank n * cluster_m.",
+        "They are neighbours: cluster_m adjacent bits, starting with rank n * cluster_m.",
     ],
 )
 def check_mask_b(answer: object) -> str:
@@ -215,7 +215,7 @@ def check_fixed_ptx(answer: object) -> str:
         raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
     if answer == hunt("08.5"):
         raise WrongAnswer(
-            "Nothing was changed. If you used `replace`, the text holds no such piece: look at the spaces."
+            "Nothing was changed. If you used `replace`, the text does not contain what you replace: check the spaces."
         )
     try:
         launch = tma_multicast_broken.LAUNCH.with_text(answer)

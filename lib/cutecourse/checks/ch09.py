@@ -21,7 +21,7 @@ _ATOM = "SM90_64x96x16_F16F16F16_SS"
 _REPORTS = {
     "MissingProxyFence": "The tensor core reads shared memory through the async proxy. What orders the threads' stores "
     "before its reads?",
-    "AccumulatorInFlight": "The registers are used while wgmma still work on them. wgmma is asynchronous: commit, and wait.",
+    "AccumulatorInFlight": "The registers are used while a wgmma is still working on them. wgmma is asynchronous: commit, and wait.",
     "UninitializedRead": "The kernel reads what nobody has written. Are all operands in shared memory?",
     "expects arch": "wgmma needs sm_90a: keep the target of the launch specification.",
 }
@@ -150,7 +150,7 @@ def check_registers(answer: object) -> str:
     "09.4",
     "What is left for the copies?",
     hints=[
-        "How many cycles does m64n128k16 take at 2048 multiply-adds in a cycle?",
+        "How many cycles does m64n128k16 take at 2048 multiply-adds per cycle?",
         "How many bytes of A and of B does it read?",
     ],
 )
@@ -159,7 +159,7 @@ def check_left(answer: object) -> str:
     same_int(
         answer,
         32,
-        meaning="bytes in a cycle that are left",
+        meaning="the bytes per cycle that are left",
         mistakes={
             96: "That is what the instruction takes.",
             64: "You counted B alone. A comes from shared memory too.",
@@ -268,12 +268,12 @@ def check_two_products(answer: object) -> str:
         reports=_REPORTS,
         mistakes={
             "d": [
-                (inputs["d"], "D is as it was before: the kernel never stores it."),
+                (inputs["d"], "D is unchanged: the kernel never stores it."),
                 (first @ wide_v.T, "The relu is missing: P has negative values."),
                 (np.maximum(first, 0), "That is P. The second product is missing."),
                 (
                     np.maximum(first @ wide_v.T, 0),
-                    "The relu comes between the two products, not behind them.",
+                    "The relu comes between the two products, not after them.",
                 ),
                 (
                     np.maximum(first, 0)[:, 48:] @ wide_v[:, 48:].T,
@@ -316,7 +316,7 @@ def _first_and_last(
         reports=_REPORTS,
         mistakes={
             name: [
-                (inputs[name], "C is as it was before: the kernel never stores its accumulator."),
+                (inputs[name], "C is unchanged: the kernel never stores its accumulator."),
                 (last, "That is the product of the last k-block alone. When is ACCUMULATE set to True?"),
                 (first, "That is the product of the first k-block alone. A row of 128 elements has four."),
             ]

@@ -53,8 +53,8 @@ def check_stages(answer: object) -> str:
     "10.2",
     "Share out the registers",
     hints=[
-        "How many registers do the threads with the same number have in the four warpgroups together?",
-        "Three of the four threads take 160 each. An increase waits until so many are free.",
+        "Take one thread from each of the four warpgroups. How many registers do these four have together?",
+        "Three of the four threads take 160 each. An increase waits until that many registers are free.",
     ],
 )
 def check_kept(answer: object) -> str:
@@ -65,8 +65,8 @@ def check_kept(answer: object) -> str:
         meaning="the registers that each thread of the loading warpgroup keeps",
         mistakes={
             24: "That works, but the threads may keep a few more.",
-            40: "Then 8 registers are missing for each thread of the last warpgroup. Its setmaxnreg.inc waits forever.",
-            96: "Three warpgroups take registers from the one that loads, not one.",
+            40: "Then each thread of the last warpgroup is 8 registers short, and its setmaxnreg.inc waits forever.",
+            96: "Three warpgroups take registers from the one that loads. You counted only one of them.",
             128: "The others can take only what this warpgroup gives away.",
             56: "That would be right for two warpgroups of 232 and one that loads, with 168 each at first.",
         },
@@ -166,7 +166,7 @@ def check_order(answer: object) -> str:
         "The last group has fewer rows: divide by the rows that it has.": [
             _snake(i, -(-r // h) * h, c, h) for i, r, c, h in cases
         ],
-        "Row and column have changed places.": [_snake(*case)[::-1] for case in cases],
+        "You swapped the row and the column.": [_snake(*case)[::-1] for case in cases],
     }
     right = [_snake(*case) for case in cases]
     for words, wrong in explained.items():
@@ -180,8 +180,8 @@ def check_order(answer: object) -> str:
         mistakes={
             1: "With a height of 1, the 132 tiles are whole rows, and all of B is read for two rows and a bit.",
             4: "Groups of 4 are too flat: 132 tiles are 1024 rows of C and more than 4096 columns.",
-            16: "16 is the best height for the page's tiles of 128x256. These are twice as tall as wide, so fewer rows of tiles make a square.",
-            32: "Down whole columns: all 32 rows of tiles are read for four columns and a bit.",
+            16: "16 is the best height for the chapter's tiles of 128x256. These are twice as tall as wide, so fewer rows of tiles make a square.",
+            32: "With a height of 32, the order goes down whole columns: all 32 rows of tiles are read for four columns and a bit.",
         },
     )
     return (
@@ -219,7 +219,7 @@ def check_finish(answer: object) -> str:
         {"c": rounded(np.maximum(product + bias, 0))},
         emulator_first=True,
         reports={
-            "AddressError": "A thread reads behind the end of the bias. Which part of cells[i] is the column?"
+            "AddressError": "A thread reads past the end of the bias. Which part of cells[i] is the column?"
         },
         mistakes={
             "c": [
@@ -301,7 +301,7 @@ def check_fp8(answer: object) -> str:
             "extent in the K-mode": "K of one instruction is 32 bytes: 32 elements of e4m3.",
             re.compile("bytes are missing|lacks \\d+ bytes"): "`full` waits for more bytes than TMA brings. "
             "An e4m3 has one byte.",
-            "expects the 'ab_dtype'": "MmaF16BF16Op takes f16 and bf16 alone.",
+            "expects the 'ab_dtype'": "MmaF16BF16Op takes only f16 and bf16.",
             "expects the 'a_dtype'": "`dtype` is still C's type, f16. A and B have another one now.",
             "equal source and destination element type": "The rounded sums have the type of A and B, and C is f16. "
             "Which lines of the epilogue use `dtype`?",
@@ -317,7 +317,7 @@ def check_fp8(answer: object) -> str:
     hints=[
         "hopper_roles has everything that you need. Here warp 4 loads, and warps 0 to 3 are the consumer.",
         "`full` counts one arrival and (64 + 128) * 64 * 2 bytes. `empty` counts four warps.",
-        "wait_group(0) and then the arrival at the stage's own `empty` is right. It keeps nothing under way, but two stages hide the loads.",
+        "wait_group(0), then the arrival at the stage's own `empty`, is enough. It leaves no wgmma in flight, but two stages hide the loads.",
     ],
 )
 def check_rung(answer: object) -> str:
@@ -333,7 +333,7 @@ def check_rung(answer: object) -> str:
         emulator_first=True,
         mistakes={
             "c": [
-                (inputs["c"], "C is as it was before: the kernel never stores its sums."),
+                (inputs["c"], "C is unchanged: the kernel never stores its sums."),
                 (half, "Only the first two k-tiles are in the sums."),
                 (first, "Only the first k-tile is in the sums."),
                 (
@@ -344,7 +344,7 @@ def check_rung(answer: object) -> str:
         },
         reports={
             "elect.sync": ELECTS,
-            "waits at barrier 0": "sync_threads waits for all 160 threads, and the loading warp does not come there. In the "
+            "waits at barrier 0": "sync_threads waits for all 160 threads, and the loading warp never gets there. In the "
             "main loop `full` and `empty` are enough.",
             re.compile(
                 r"warps 0-3: [^\n]*mbarrier[^\n]*lacks \d+ of (4|128|160) arrivals"
@@ -365,7 +365,7 @@ def check_rung(answer: object) -> str:
             TOO_EARLY: "A stage is read before its bytes are there: does `full` expect A and B, and does the "
             "warpgroup wait for it?",
             "TransactionBytesError": "The bytes do not add up: `full` has to expect both tiles of a stage.",
-            "AccumulatorInFlight": "C is stored while wgmma still work on the registers: wait for the last group.",
+            "AccumulatorInFlight": "C is stored while a wgmma is still working on the registers: wait for the last group.",
         },
         notes={
             "no wgmma fence": "The sums are right, but nothing orders the registers' earlier uses before wgmma's."

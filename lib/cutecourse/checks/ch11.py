@@ -326,7 +326,7 @@ def check_multiply(answer: object) -> str:
         if not unelected:
             raise
         raise WrongAnswer(
-            "tcgen05.commit does not elect a thread, and here every thread that comes to it commits. All but one "
+            "tcgen05.commit does not elect a thread, and here every thread that reaches it commits. All but one "
             f"of them have issued no MMA, so they arrive at once.\n{wrong.message}"
         ) from wrong
     if unelected:
@@ -450,7 +450,7 @@ def check_epilogue(answer: object) -> str:
         emulator_first=True,
         reports={
             "reaches lanes": "A warp names lanes that are not its own. Which thread's slice did you take?",
-            "NonUniformOperand": "The threads of a warp must name one address, the first lane of the warp. Which "
+            "NonUniformOperand": "All threads of a warp must name the same address: that of the warp's first lane. Which "
             "partition belongs to the source?",
             "load under way": _WAIT_BY_LUCK,
             "TensorMemoryLoadUnderWay": "The columns are freed while a load may still read them: "

@@ -163,7 +163,7 @@ def check_parity_before(answer: object) -> str:
         )
     if given in ([0] * 8, [1] * 8):
         raise WrongAnswer(
-            "The parities of a barrier's phases take turns. With one fixed parity every second wait is for the wrong phase.",
+            "The parities of a barrier's phases alternate. With a fixed parity, every second wait is for the wrong phase.",
             where="parity_before(1)",
         )
     strange = next((k for k, one in enumerate(given) if one not in (0, 1)), None)
@@ -335,7 +335,7 @@ def check_column_of_two(answer: object) -> str:
             "BarrierCountError": "A barrier gets more arrivals in a phase than it counts: how many threads announce, and "
             "how many commit?",
             AGAIN: "A stage is loaded again before both CTAs have read it.",
-            TOO_EARLY: "An MMA reads a stage that is not full: are all bytes announced, and is the wait for the phase "
+            TOO_EARLY: "An MMA reads a stage that is not full: are all bytes announced, and does the wait name the phase "
             "that this k-tile's bytes end?",
         },
     )

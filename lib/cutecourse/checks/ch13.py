@@ -39,7 +39,7 @@ NAMES_OF_TWO_PAIRS = {
     "Halves",
     hints=[
         "Mode 0 counts the two CTAs. Its stride is the index of CTA 1's first element.",
-        "A and C are cut along M, B along N. The index counts rows first, so one column is a step of all rows.",
+        "A and C are cut along M, B along N. The index counts rows first, so a step to the next column adds the number of all rows, those of both CTAs.",
     ],
 )
 def check_halves(answer: object) -> str:
@@ -51,19 +51,19 @@ def check_halves(answer: object) -> str:
     mistakes = {
         "A": {
             "(2,(128,16)):(0,(1,128))": whole,
-            "(2,(64,16)):(64,(1,64))": "A column of A is a step of all 128 rows, in the half of one CTA too.",
+            "(2,(64,16)):(64,(1,64))": "A step to the next column of A adds 128 to the index, in the half of one CTA too.",
             "(2,(128,8)):(1024,(1,128))": "A is cut along M, not along K.",
             "(2,(64,16)):(1024,(16,1))": "That index runs along K first. The exercise asks for m + 128 * k.",
         },
         "B": {
             "(2,(64,16)):(0,(1,64))": "Then each CTA holds all of B. The two CTAs of a pair hold B only once between them.",
-            "(2,(32,16)):(32,(1,32))": "A column of B is a step of all 64 rows, in the half of one CTA too.",
+            "(2,(32,16)):(32,(1,32))": "A step to the next column of B adds 64 to the index, in the half of one CTA too.",
         },
         "C": {
             "(2,(128,32)):(4096,(1,128))": "C is not cut along N, although B is. A CTA has the same rows of C "
             "as of A, and all columns.",
             "(2,(128,64)):(0,(1,128))": whole,
-            "(2,(64,64)):(64,(1,64))": "A column of C is a step of all 128 rows, in the half of one CTA too.",
+            "(2,(64,64)):(64,(1,64))": "A step to the next column of C adds 128 to the index, in the half of one CTA too.",
         },
     }
     for given, right, name in zip(answer, (mma.layout_a, mma.layout_b, mma.layout_c), "ABC", strict=True):
@@ -239,12 +239,12 @@ def check_counted(answer: object) -> str:
         )
     if given == [tuple(rank & ~1 for rank in ranks) for ranks in bits]:
         raise WrongAnswer(
-            "The ranks are right, but where both CTAs of a pair receive you name the barrier twice.",
+            "The ranks are right, but where both CTAs of a pair receive, you name the barrier twice.",
             where="counted(0x0003)",
         )
     if given == [(ranks[0] & ~1,) for ranks in bits]:
         raise WrongAnswer(
-            "That is one barrier for all. Each pair that receives has its own barrier, and its leader waits there.",
+            "That is a single barrier for all pairs. Each pair that receives has its own barrier, and its leader waits there.",
             where="counted(0x8888)",
         )
     if set(given) == {(0,)}:
@@ -265,7 +265,7 @@ def check_counted(answer: object) -> str:
     "The commit's mask by hand",
     hints=[
         "Ranks count v first, then m, then n: rank = v + 2 * m + 2 * pairs_m * n.",
-        "The CTAs of its column are 2 * pairs_m ranks in a row. Its row has one pair in each column.",
+        "The CTAs of its column have 2 * pairs_m consecutive ranks. Its row has one pair in each column.",
     ],
 )
 def check_commit_mask(answer: object) -> str:

@@ -23,8 +23,8 @@ _MOST_NAMED = 4
 """From so many lines that a report names the neighbours are shown."""
 # What to say where a report names elect.sync: cute.copy or cute.gemm was called inside of elect_one().
 ELECTS = (
-    "cute.copy and cute.gemm elect their thread themselves, and the whole warp has to come there: called by "
-    "one thread alone, it waits for the other 31."
+    "cute.copy and cute.gemm elect a thread themselves, so the whole warp has to call them. If one "
+    "thread calls them, it waits for the other 31."
 )
 # Reports of a read that comes too early, and of a write over what others may have still to read.
 TOO_EARLY = re.compile("ReadBeforeWait|UninitializedRead")
@@ -60,7 +60,7 @@ def same_choice(answer: object, right: str, *, options: Mapping[str, str]) -> No
     """Accept one of several texts; `options` maps each text to what is said to whoever chose it wrongly."""
     if not isinstance(answer, str) or answer.strip() not in options:
         raise WrongAnswer(
-            "Give one of the texts offered.",
+            "Give one of the options as a text.",
             expected=" or ".join(repr(option) for option in options),
             got=_type_and_value(answer),
         )
@@ -147,7 +147,7 @@ def same_layout(
     if exact and str(layout) != str(wanted):
         raise WrongAnswer(
             explained
-            or "As a function the layout is right, but its shape or stride is written otherwise than asked.",
+            or "The layout is right as a function, but its shape and stride are not written as asked.",
             expected=f"{rank(wanted)} modes, {_depth_words(wanted)}",
             got=f"{layout}: {rank(layout)} modes, {_depth_words(layout)}",
         )
@@ -161,7 +161,7 @@ def _as_layout(answer: object) -> Layout:
             parsed: Layout = Layout.parse(answer)
         except CourseError as error:
             raise WrongAnswer(
-                f"The text is no layout: {error}", expected="(shape):(stride)", got=answer
+                f"The text is not a layout: {error}", expected="(shape):(stride)", got=answer
             ) from None
         return parsed
     raise WrongAnswer(
@@ -277,7 +277,7 @@ def same_outputs(
             expected="LaunchSpec(...)",
             got=_type_and_value(spec),
         )
-    _refuse_waits_that_nobody_asks_again(spec)
+    _refuse_waits_without_retry(spec)
     for device in ("emulator", None) if emulator_first else (None,):
         try:
             copies: dict[str, Any] = {name: array.copy() for name, array in inputs.items()}
@@ -298,8 +298,8 @@ def same_outputs(
             return  # there is no other device to run it on
 
 
-def _refuse_waits_that_nobody_asks_again(spec: LaunchSpec) -> None:
-    """Refuse a wait in PTX whose answer nobody uses: try_wait may answer false before its phase is complete.
+def _refuse_waits_without_retry(spec: LaunchSpec) -> None:
+    """Refuse a wait in PTX whose result nothing uses: try_wait may return false before its phase is complete.
 
     The emulator cannot see that: there, try_wait waits until the phase is complete.
     """
@@ -308,8 +308,8 @@ def _refuse_waits_that_nobody_asks_again(spec: LaunchSpec) -> None:
         until_next = code[wait.end() :].split("_wait")[0]
         if re.search(rf"{re.escape(wait[1])}\b", until_next) is None:
             raise WrongAnswer(
-                f"Nobody uses what the wait on {wait[2]} answers. try_wait may answer false when a time "
-                "limit is over, although the phase is not complete: then it has to be asked again."
+                f"Nothing uses the result of the wait on {wait[2]}. try_wait may return false when its "
+                "time limit is over, before the phase is complete. The kernel then has to wait again."
             )
 
 

@@ -20,8 +20,8 @@ from cutecourse.errors import CourseError
 CheckFunction = Callable[[Any], str | None]
 
 UNCHECKED = (
-    "This answer needs a compiler that is not here, so nothing was checked. If the exercise has a cell for "
-    "PTX, solve it there. Otherwise take the notebook to a machine that has the compiler."
+    "This answer needs a compiler that is not installed here, so nothing was checked. If the exercise has a "
+    "cell for PTX, solve it there. Otherwise take the notebook to a machine that has the compiler."
 )
 UNDEFINED = (
     "There is no `{}` yet. Run the cell that defines it first. If that cell needs a compiler that is not "

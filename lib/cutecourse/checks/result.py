@@ -81,7 +81,7 @@ class CheckResult:
         return self.status == "passed"
 
     def _facts(self) -> list[tuple[str, str]]:
-        facts = [("where", self.where), ("expected", self.expected), ("came", self.got)]
+        facts = [("where", self.where), ("expected", self.expected), ("got", self.got)]
         return [(name, text) for name, text in facts if text is not None]
 
     def __repr__(self) -> str:

@@ -110,7 +110,7 @@ class _Maker:
             return Array(self.name, kind, self.file(kind, room))
         shape = self.shape()
         if math.prod(shape) * kind.numpy.itemsize > room:
-            raise self.wrong("shape", f"all arrays together may take {LIMIT_BYTES >> 20} MiB")
+            raise self.wrong("shape", f"all arrays together may take at most {LIMIT_BYTES >> 20} MiB")
         return Array(self.name, kind, np.ascontiguousarray(encode(self.filled(fill, shape, kind), kind)))
 
     def dtype(self) -> DType:
@@ -153,7 +153,7 @@ class _Maker:
         try:
             numbers = [float(w) if kind.kind == "float" else int(w, 0) for w in words]
         except ValueError as error:
-            raise self.wrong("values", f"these are not numbers for {kind}: {error}") from None
+            raise self.wrong("values", f"these are not numbers of type {kind}: {error}") from None
         if not 1 <= len(numbers) <= count:
             raise self.wrong("values", f"give 1 to {count} numbers; this field has {len(numbers)}")
         return np.resize(np.array(numbers), count)
@@ -169,7 +169,7 @@ class _Maker:
         if not isinstance(found, np.ndarray) or found.size == 0:
             raise self.wrong("file", "the file holds no array, or an empty one")
         if found.nbytes > room:
-            raise self.wrong("file", f"all arrays together may take {LIMIT_BYTES >> 20} MiB")
+            raise self.wrong("file", f"all arrays together may take at most {LIMIT_BYTES >> 20} MiB")
         if found.dtype.itemsize != kind.numpy.itemsize:
             raise self.wrong("dtype", f"the file holds {found.dtype}, which does not fit {kind}")
         return np.ascontiguousarray(found).view(kind.numpy).copy()
@@ -186,7 +186,9 @@ class _Maker:
                     raise
                 return float(text)
         except ValueError:
-            raise self.wrong("value", f"{text!r} is not a number for {self.parameter['declared']}") from None
+            raise self.wrong(
+                "value", f"{text!r} is not a number of type {self.parameter['declared']}"
+            ) from None
 
     def bytes(self) -> Any:
         text = self.text("value")

@@ -170,7 +170,7 @@ EXAMPLES = (
     Example(
         "mma_sync",
         "One mma.sync",
-        "One warp multiplies 16x16 by 16x8. C is stored column by column: the 8 rows here are its columns.",
+        "One warp multiplies 16x16 by 16x8. C is stored column by column: the 8 rows shown are its columns.",
         twin(micro_gemm),
     ),
     Example(
@@ -184,7 +184,7 @@ EXAMPLES = (
     Example(
         "tma_load",
         "One TMA load",
-        "One instruction loads the tile that begins in row 64 and column 128. The timeline shows its bytes "
+        "One instruction loads the tile that begins at row 64 and column 128. The timeline shows its bytes "
         "in flight.",
         twin(tma_load),
         fields={"a": {"fill": "arange"}},
@@ -205,8 +205,8 @@ EXAMPLES = (
     Example(
         "two_sm",
         "tcgen05 with two SMs",
-        "Two CTAs share one MMA of 256x256x16. In the timeline, the bytes of both arrive at the leader's "
-        "barrier.",
+        "Two CTAs share one MMA of 256x256x16. In the timeline, the bytes of both CTAs arrive at the "
+        "leader's barrier.",
         twin(umma_two_sm),
     ),
     Example(
@@ -250,7 +250,8 @@ EXAMPLES = (
     Example(
         "bytes",
         "Too many bytes expected",
-        "The barrier expects 16384 bytes, and the copy brings 8192. The report counts the missing bytes.",
+        "The barrier expects 16384 bytes, but the copy brings only 8192. The report counts the missing "
+        "bytes.",
         twin(tma_load),
         edits=(("[%full], 8192;\n    @%elected cp", "[%full], 16384;\n    @%elected cp"),),
         ends="transaction bytes",
@@ -266,7 +267,8 @@ EXAMPLES = (
     Example(
         "swizzle",
         "Wrong swizzle",
-        "The text is right, but a's tensor map has no swizzle. The MMA's descriptor asks for 128 bytes.",
+        "The text is right, but a's tensor map has no swizzle. The MMA's descriptor asks for the "
+        "128-byte swizzle.",
         twin(umma_two_sm),
         fields={"a": {"swizzle": "none"}},
         ends="another layout",
@@ -274,8 +276,8 @@ EXAMPLES = (
     Example(
         "endless",
         "An endless loop",
-        "The loop that sums a row never gets to the next column. The launch ends at the limit of "
-        "instructions, and the report names the lines that ran most often. To end a longer run, press Stop.",
+        "The loop that sums a row never gets to the next column. The launch ends at the instruction "
+        "limit, and the report names the lines that ran most often. To end a longer run, press Stop.",
         _PIPELINE,
         edits=(("    add.u32             %column, %column, 2;\n", ""),),
         limit="20000",

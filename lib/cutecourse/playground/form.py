@@ -121,7 +121,7 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
     number = {"kind": "number", "value": str(_ELEMENTS) if is_large else "1"}
     if role == "tensor map":
         kinds, argument = ["map", "bytes"], {**array, **_tile(text), "dtype": _sixteen_bits(text)}
-        why = "a tensor map by its size and alignment; its values are a guess"
+        why = "a tensor map, judging by its size and alignment; its fields are guesses"
     elif role == "pointer":
         dtype, fill, why = _uses(about["accesses"], text)
         # A compiler may declare a pointer as 8 bytes.
@@ -134,7 +134,7 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
         kinds, argument, why = ["number"], number, "a guess"
         if about["bytes"] == 8 and not declared.startswith("f"):
             kinds = ["number", "array"]
-            why = "a guess; no address is computed from it here"
+            why = "a guess; the kernel computes no address from it"
     if unread:
         why = "the kernel never reads it"
     return {"name": about["name"], "declared": about["declared"], "kinds": kinds, "argument": argument}, why
@@ -173,6 +173,6 @@ def _uses(accesses: list[str], text: str) -> tuple[str, str, str]:
     how = "read and written" if reads and writes else "written" if writes else "read"
     fill = "zeros" if writes and not reads else "random"
     if not accesses:
-        return dtype, fill, "a pointer; its values are a guess"
+        return dtype, fill, "a pointer; type, shape and contents are guesses"
     told = f"{how} by {', '.join(accesses[:2])}{', ...' if len(accesses) > 2 else ''}"
-    return dtype, fill, f"{told}; the shape is a guess" if known else f"{told}; type and shape are a guess"
+    return dtype, fill, f"{told}; the shape is a guess" if known else f"{told}; type and shape are guesses"

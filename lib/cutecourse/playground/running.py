@@ -152,7 +152,9 @@ def _hazards(text: str) -> dict[str, str]:
         name, equals, severity = (part.strip() for part in word.partition("="))
         if not equals or name not in HAZARDS:
             known = ", ".join(HAZARDS)
-            raise FieldError("hazards", f"{word.strip()!r} is not HAZARD = SEVERITY; the hazards are {known}")
+            raise FieldError(
+                "hazards", f"{word.strip()!r} is not HAZARD = SEVERITY with one of these hazards: {known}"
+            )
         chosen[name] = severity
     return chosen
 
@@ -185,7 +187,7 @@ def _record(result: LaunchResult) -> str:
     return (
         f"{result.entry} ran to its end on the emulator, in this browser: grid {grid}, block {block}, seed "
         f"{result.seed}. {number(result.warps, 'warp')} executed {result.total} instructions. "
-        f"The emulator issued {result.issued}, each for a bundle of warps."
+        f"The emulator runs warps in bundles: it issued {result.issued} instructions."
     )
 
 

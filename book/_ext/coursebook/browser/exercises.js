@@ -72,7 +72,7 @@ class ExerciseCell extends Cell {
   get elsewhere() {
     const inPtx = this.book.cells?.some((other) => other.exercise === this.exercise && other.way === "ptx");
     return (inPtx && this.way !== "ptx" ? "You can write the kernel in PTX in the cell below. " : "")
-      + "On a machine that has what is missing here, this cell runs in JupyterLab: \u201cDownload as a notebook\u201d takes your answers there.";
+      + "To run this cell, press \u201cDownload as a notebook\u201d and open the notebook in JupyterLab, on a machine that has what is missing here.";
   }
 
   get words() {
@@ -120,7 +120,7 @@ class ExerciseCell extends Cell {
     const box = element("details", { class: "cute-earlier", open: "" },
       element("summary", {}, "This exercise has changed since you wrote this answer"),
       element("pre", {}, text),
-      button("Use it", "Put this answer into the cell", use), button("Drop it", "Forget this answer", drop));
+      button("Use it", "Put this answer into the cell", use), button("Drop it", "Delete this answer", drop));
     this.bar.after(box);
   }
 }
@@ -280,13 +280,13 @@ class ExerciseBook extends Book {
     return [
       filled.length ? `Filled from ${name}: ${listed(filled.map(([cell]) => cell))}.` : `${name} has nothing new.`,
       moved.length ? `The given code of ${moved.join(", ")} differs between the notebook and this page.` : "",
-      own ? `${own} ${own === 1 ? "cell" : "cells"} of your own stayed in the file.` : "",
+      own ? `${own} ${own === 1 ? "cell" : "cells"} of your own ${own === 1 ? "was" : "were"} not loaded.` : "",
     ].filter(Boolean).join(" ");
   }
 
   afresh() {
     const changed = this.cells.filter((cell) => cell.edited);
-    const sure = confirm(`Forget all your answers on this page (${changed.length} changed ${changed.length === 1 ? "cell" : "cells"})? This cannot be undone.`);
+    const sure = confirm(`Delete all your answers on this page (${changed.length} changed ${changed.length === 1 ? "cell" : "cells"})? This cannot be undone.`);
     if (!sure) return;
     for (const cell of this.cells) cell.clear();
     for (const box of document.querySelectorAll(".cute-earlier, .cute-hints")) box.remove();

@@ -249,7 +249,7 @@ def missing_here(error: BaseException) -> str:
             if package in DISTRIBUTIONS:
                 return DISTRIBUTIONS[package]
         if isinstance(cause, OSError) and _NO_PROCESSES in str(cause):
-            return "to start another process"
+            return "a second process"
         cause = cause.__cause__ or cause.__context__
     return ""
 

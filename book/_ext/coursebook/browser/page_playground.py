@@ -70,7 +70,7 @@ def _timeline(trace: Trace | None, end: str) -> tuple[BarrierTimeline | None, st
         (trace, ""),
         (
             trace.where(cluster=0),
-            "The launch has too many events to draw. The timeline shows the first cluster's.",
+            "The launch has too many events to draw. The timeline shows only the first cluster's events.",
         ),
         (
             trace.where(time=range(start, last.time + 1)),

@@ -18,8 +18,8 @@ const LONG_LINK = 8_000;
 const MOST_KEPT = 6;
 const MOST_FILE = 16 << 20;
 const LAUNCH = { grid: "CTAs (grid)", block: "Threads (block)", cluster: "CTAs per cluster", dynamic_smem: "Dynamic shared memory (bytes)" };
-const OPTIONS = { seed: "Seed of the schedule", limit: "Instruction limit", hazards: "Severities, such as race = warning" };
-const LABELS = { kind: "Given as", dtype: "Element type", shape: "Shape", fill: "Filled with", values: "Numbers", seed: "Seed", same_as: "Memory", box: "Box", swizzle: "Swizzle", outside: "Out of bounds", value: "Value" };
+const OPTIONS = { seed: "Seed of the schedule", limit: "Instruction limit", hazards: "Severities of hazards, such as race = warning" };
+const LABELS = { kind: "Given as", dtype: "Element type", shape: "Shape", fill: "Filled with", values: "Numbers", seed: "Seed", same_as: "Memory", box: "Box", swizzle: "Swizzle", outside: "Out-of-bounds fill", value: "Value" };
 const KIND_NAMES = { array: "an array", number: "a number", map: "a tensor map", bytes: "bytes or fields" };
 const FILL_NAMES = { arange: "0, 1, 2, ...", random: "random numbers", values: "numbers typed here", file: "a file (.npy)" };
 const DTYPES = ["f32", "f16", "bf16", "f64", "e4m3", "e5m2", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "b8", "b16", "b32", "b64"];
@@ -139,7 +139,7 @@ class Playground {
     this.said = element("p", { class: "cute-pg-said", role: "status" });
     this.marks = element("div");
     this.lines = element("pre", { class: "cute-pg-lines", "aria-hidden": "true" });
-    this.text = element("textarea", { spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", "aria-label": "The kernel's PTX. Control and Enter together run it.", "aria-describedby": "cute-pg-text-wrong" });
+    this.text = element("textarea", { spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off", "aria-label": "The kernel's PTX. Press Control and Enter to run it.", "aria-describedby": "cute-pg-text-wrong" });
     this.text.addEventListener("input", () => this.edited());
     this.text.addEventListener("scroll", () => this.scroll());
     this.editor = element("div", { class: "cute-pg-editor" }, this.marks, this.lines, this.text);
@@ -149,9 +149,9 @@ class Playground {
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.run(); });
     this.runButton = button("Run", () => this.run(), { class: "cute-pg-run", title: "Run the kernel on the emulator, in this browser (Ctrl+Enter)" });
     this.stopButton = button("Stop", () => this.python.end(new Stopped()), { title: "Stop Python" });
-    this.seeds = element("input", { value: "10", inputmode: "numeric", size: "3", "aria-label": "How many seeds" });
+    this.seeds = element("input", { value: "10", inputmode: "numeric", size: "3", "aria-label": "Number of seeds" });
     this.seeds.addEventListener("input", () => this.wrong({}));
-    this.seedsButton = button("Try seeds", () => this.run("explore"), { title: "Run the kernel in several orders and compare the results" });
+    this.seedsButton = button("Try seeds", () => this.run("explore"), { title: "Run the kernel with several schedules and compare the results" });
     this.linkButton = button("Copy link", () => this.copyLink(), { title: "Copy a link that carries the text and the arguments" });
     this.progress = element("progress", { max: "1", value: "0", "aria-label": "Fetching Python" });
     this.status = element("span", { class: "cute-run-status", role: "status" });
@@ -160,7 +160,7 @@ class Playground {
     this.results = element("div", { class: "cute-pg-results" });
     const bar = element("div", { class: "cute-pg-row cute-pg-bar" }, this.runButton, this.stopButton, element("span", {}, this.seedsButton, " ", this.seeds), this.linkButton, this.progress, this.status);
     place.replaceChildren(
-      element("div", { class: "cute-pg-row" }, labelled("Open", this.open), labelled("Or a file with PTX", this.upload), this.back),
+      element("div", { class: "cute-pg-row" }, labelled("Open", this.open), labelled("Or a PTX file", this.upload), this.back),
       this.look, this.said, this.editor, this.textWrong, this.stale, this.form, bar, this.seedsWrong, this.results,
     );
     place.classList.add("cute-pg");
@@ -463,7 +463,7 @@ class Playground {
     try {
       localStorage.setItem(STORE, JSON.stringify({ origin: this.origin, state: without(this.state), yours: this.yours.map((one) => ({ ...one, state: without(one.state) })) }));
     } catch { // no room, or a browser that keeps nothing
-      this.said.textContent = "This browser does not let the page keep your text. Save it elsewhere.";
+      this.said.textContent = "This browser does not let the page store your text. Save it elsewhere.";
     }
   }
 
@@ -537,7 +537,7 @@ class Playground {
   async working(words, act) {
     if (this.busy) return false;
     if (!location.protocol.startsWith("http")) {
-      this.say("This page was opened from a file, so the browser does not let it fetch anything. Serve the folder of the pages (python -m http.server) and open http://localhost:8000.");
+      this.say("This page was opened from a file, so the browser does not let it fetch anything. Run python -m http.server in the folder of the pages, and open http://localhost:8000.");
       return false;
     }
     clearTimeout(this.later);
@@ -552,7 +552,7 @@ class Playground {
       this.clock = setInterval(() => { this.status.textContent = `${words} ${Math.round((Date.now() - since) / 1000)} s`; }, 1000);
       return await act();
     } catch (error) {
-      this.say(error instanceof Stopped ? "Stopped. Run starts Python again." : `${error.message}. Run tries again.`);
+      this.say(error instanceof Stopped ? "Stopped. Press Run to start Python again." : `${error.message}. Press Run to try again.`);
       return false;
     } finally {
       clearInterval(this.clock);

@@ -305,7 +305,7 @@ class Cell {
     const ran = answer.left_out.length ? `Ran in this browser, without ${answer.left_out.join(" and ")}, which it does not have.` : "Ran in this browser.";
     if (answer.missing) this.say("This cell cannot run in a browser.", "missing");
     else if (this.digest === "" || nothing) this.say(ran);
-    else if (this.agrees) this.say(`${ran} The output equals the recorded one.`, "same");
+    else if (this.agrees) this.say(`${ran} The output matches the recorded one.`, "same");
     else if (answer.by_hand) this.say(`${ran} The output differs from the recorded one: here the kernels run from PTX written by hand, and the recording used a compiler's PTX.`, "other");
     else this.say(`${ran} The output differs from the recorded one.`, "other");
     this.draw();
@@ -374,7 +374,7 @@ class Book {
       await work();
     } catch (error) {
       for (const other of this.cells) other.ran = null;
-      cell.say(error instanceof Stopped ? "Stopped. Run starts Python again." : `${error.message}. ${name} tries again.`, "other");
+      cell.say(error instanceof Stopped ? "Stopped. Press Run to start Python again." : `${error.message}. Press ${name} to try again.`, "other");
     } finally {
       const next = this.queue.shift();
       this.running = next?.cell ?? null;
@@ -419,8 +419,8 @@ class Book {
 
 // A page opened from a file may fetch nothing.
 function refuse() {
-  const words = "This page was opened from a file, so the browser does not let it fetch anything. Serve the folder of the pages "
-    + "(python -m http.server) and open http://localhost:8000.";
+  const words = "This page was opened from a file, so the browser does not let it fetch anything. Run python -m http.server in "
+    + "the folder of the pages, and open http://localhost:8000.";
   for (const input of document.querySelectorAll("div.cell .cell_input")) {
     const status = element("span", { class: "cute-run-status", role: "status" });
     const button = element("button", { type: "button" }, "Run");
