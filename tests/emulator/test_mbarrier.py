@@ -22,8 +22,7 @@ from cutecourse.emulator.errors import (
     UninitializedRead,
     UnsupportedInstruction,
 )
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
-from cutecourse.emulator.instructions.sync.phase_wait import PhaseWait
+from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, PhaseWait
 from cutecourse.emulator.memory.shared_address import SharedTargets
 from cutecourse.trace import Recorder
 
@@ -720,11 +719,12 @@ def test_grouped__lanes_of_a_warp_are_one_where_all_warps_agree(n):
         flat, lanes = addresses.reshape(-1), mask.ravel().nonzero()[0]
         bundle = SimpleNamespace(n=n, lanes=lambda mask: mask.ravel().nonzero()[0])
         targets = Anywhere.__new__(Anywhere)
+        targets.site = None
         targets.address = SimpleNamespace(lanes=lambda _, given=addresses: given)
         warps = [own for warp in range(n) if len(own := lanes[lanes // 32 == warp])]
         agree = all(len(set(flat[own])) == 1 == len(set(values[own])) for own in warps)
         wanted = warps if agree else [np.array([lane]) for lane in lanes]
         found = list(targets.grouped(bundle, mask, values, together=True))
         assert [(own[0], flat[own[0]], own.tolist()) for own in wanted] == [
-            (lane, offset, own.tolist()) for lane, _, offset, own in found
+            (origin.lane, offset, own.tolist()) for origin, _, offset, own in found
         ]

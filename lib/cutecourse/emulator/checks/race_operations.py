@@ -198,7 +198,7 @@ class Operations:
             if len(self._targets) >= _SPANS:
                 self._targets.clear()
             self._targets[to] = components
-        live = MBarriers.of(self.cohort).live
+        live = self.cohort.own(MBarriers).live
         made: list[Operation] = []
         if pieces:
             self._under_way[asked] = made

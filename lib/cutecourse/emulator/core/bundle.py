@@ -22,6 +22,8 @@ from cutecourse.emulator.core.kinds import (
     LANE_BITS,
     WARP_SIZE,
     Mask,
+    all_true,
+    any_true,
     lane_masks,
     warps_of,
 )
@@ -205,6 +207,27 @@ class Bundle(Owner):
         other = self.add_split(at, mask & away, split.stack)
         self.assign(split, mask & ~away)
         return other
+
+    def part(self, split: Split, lanes: NDArray[np.bool_]) -> Split:
+        """Some lanes of a split as a split: one of their own, or the split itself if it has no others."""
+        mask = self.full if split.mask is None else split.mask
+        return self.fork(split, lanes, split.at) if any_true(mask & ~lanes) else split
+
+    def keep_waiting(self, split: Split, go: NDArray[np.bool_]) -> Split | None:
+        """Leave a waiting split only the lanes that may go on; the rest waits on as a split of its own.
+
+        Returns the rest: the split itself if no lane may go on, None if all may.
+        """
+        if all_true(go):
+            return None
+        mask = self.full if split.mask is None else split.mask
+        if not any_true(mask & go):
+            return split
+        if not any_true(mask & ~go):
+            return None
+        rest = self.fork(split, ~go, split.at)
+        rest.waiting = split.waiting
+        return rest
 
     def divide(self, split: Split, condition: NDArray[np.bool_], yes: int, no: int) -> int:
         """Send the lanes of a split two ways; return the block at which the split itself goes on."""

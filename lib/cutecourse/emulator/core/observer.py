@@ -27,12 +27,10 @@ class Observer:
 
     # --- events of a trace ---------------------------------------------------------------------------------
 
-    def happened(
-        self, kind: str, bundle: Any, lane: int, line: int, *, one: bool = True, **data: Any
-    ) -> int | None:
-        """A thread did something, at a line of the kernel; `kind` and `data` as cutecourse.trace has them.
+    def happened(self, kind: str, origin: Any, *, one: bool = True, **data: Any) -> int | None:
+        """A thread did something with an instruction; `kind` and `data` as cutecourse.trace has them.
 
-        lane  flattened; `one` is False if several lanes of its warp did it together.
+        `one` is False if several lanes of its warp did it together.
         Returns the number by which later events refer to this one. At most one observer hears this event.
         """
 

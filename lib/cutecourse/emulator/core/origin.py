@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import EmulatorError
 
-__all__ = ["Origin"]
+__all__ = ["Origin", "each_lane", "first_lane"]
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -20,6 +26,31 @@ class Origin:
     bundle: Bundle
     lane: int
 
+    @property
+    def cluster(self) -> int:
+        """The position of the thread's cluster in the cohort, which is also its warp's in the bundle."""
+        return self.lane // WARP_SIZE
+
+    def value(self, row: NDArray[Any]) -> int:
+        """What the lane has in a row, shape (n, 32)."""
+        return int(row.item(self.lane))
+
     def error(self, kind: type[EmulatorError], problem: str, **memory: Any) -> EmulatorError:
         """Make an error at this instruction and thread; `memory` says at which address."""
         return self.site.error(kind, problem, self.bundle, self.lane, **memory)
+
+
+def first_lane(site: Site, bundle: Bundle, lanes: NDArray[np.bool_]) -> Origin | None:
+    """The first of some lanes, shape (n, 32), to raise an error there; None if there are none."""
+    found = np.flatnonzero(lanes)
+    return Origin(site, bundle, int(found[0])) if len(found) else None
+
+
+def each_lane(site: Site, do: Callable[[Origin], object]) -> Step:
+    """The step of an instruction that each active lane executes for itself, one after the other."""
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for lane in bundle.lanes(mask).tolist():
+            do(Origin(site, bundle, lane))
+
+    return step

@@ -1,16 +1,26 @@
-"""Helpers for instructions of whole warps: the warps that take part."""
+"""Helpers for instructions of whole warps: which take part, and their events."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import DivergedWarp
 
-__all__ = ["require_whole_warps", "whole_warps"]
+__all__ = [
+    "each_warp",
+    "require_whole_warps",
+    "take_sync_aligned",
+    "tell_warp",
+    "tell_warps",
+    "whole_warps",
+]
 
 
 def require_whole_warps(site: Site, bundle: Bundle, mask: Mask) -> None:
@@ -28,6 +38,36 @@ def require_whole_warps(site: Site, bundle: Bundle, mask: Mask) -> None:
             bundle,
             warp * WARP_SIZE + missing,
         )
+
+
+def tell_warp(origin: Origin, kind: str, **data: Any) -> None:
+    """Announce that a whole warp did something. `data` as for `Observer.happened`."""
+    for tell in origin.bundle.cohort.listeners.happened:
+        tell(kind, origin, one=False, **data)
+
+
+def tell_warps(site: Site, bundle: Bundle, lanes: NDArray[np.bool_], kind: str, **data: Any) -> None:
+    """Announce that lanes did something, shape (n_warps, 32): one event for each warp that has some.
+
+    `data` as for `Observer.happened`. Without `one`, the event names the lane of a warp that has only one.
+    """
+    for tell in bundle.cohort.listeners.happened:
+        for warp in bundle.clusters(lanes):
+            origin = Origin(site, bundle, warp * WARP_SIZE + int(np.argmax(lanes[warp])))
+            tell(kind, origin, **{"one": int(lanes[warp].sum()) == 1, **data})
+
+
+def take_sync_aligned(site: Site) -> None:
+    """Take .sync.aligned: all lanes of a warp come together before the instruction."""
+    if not (site.has("sync") and site.has("aligned")):
+        site.unsupported("it needs .sync.aligned")
+    site.converge()
+
+
+def each_warp(site: Site, bundle: Bundle, mask: Mask) -> list[Origin]:
+    """The warps that execute an `.aligned` instruction, each by its first lane. Errors: DivergedWarp."""
+    require_whole_warps(site, bundle, mask)
+    return [Origin(site, bundle, warp * WARP_SIZE) for warp in bundle.clusters(mask)]
 
 
 def whole_warps(bundle: Bundle, mask: Mask) -> slice | NDArray[np.intp]:

@@ -32,6 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.errors import AddressError
 from cutecourse.emulator.memory.swizzle import SPANS, swizzled
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "decode_instruction",
     "decode_matrix",
     "field_of",
+    "matrix_of",
     "shared_matrix",
 ]
 
@@ -285,6 +288,29 @@ def shared_matrix(
     chunks, rows = (k // per_chunk, extent) if k_major else (extent // per_chunk, k)
     found = chunk_offsets(decode(bits), chunks, rows, k_major=k_major, item=item)
     return SharedMatrix(found // CHUNK, int(found.max()) + CHUNK)
+
+
+def matrix_of(
+    origin: Origin,
+    name: str,
+    decode: Callable[[int], MatrixDescriptor],
+    bits: int,
+    extent: int,
+    k: int,
+    item: int,
+    *,
+    k_major: bool,
+) -> SharedMatrix:
+    """`shared_matrix` for the descriptor `name` of an instruction. Errors: also AddressError."""
+    found = shared_matrix(decode, bits, extent, k, item, k_major=k_major)
+    limit = origin.bundle.program.shared_bytes
+    if found.stop > limit:
+        raise origin.error(
+            AddressError,
+            f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, but the CTA has only"
+            f" {limit}",
+        )
+    return found
 
 
 @dataclass(frozen=True, eq=False, slots=True)

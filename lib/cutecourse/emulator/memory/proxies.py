@@ -24,6 +24,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.unwritten import describe_unwritten
 
 __all__ = [
+    "BY_THREADS",
     "COPY",
     "IN_SIGHT",
     "ORDERING_FENCES",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, all_true
 from cutecourse.emulator.core.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import AddressSource, Site
 from cutecourse.emulator.errors import AddressError, AlignmentError, EmulatorError, ExitedCTAError
 
@@ -42,23 +43,23 @@ class SharedTargets:
     ) -> None:
         self.site = site
         self.address = address
-        self.generic = space == "generic"
+        self.space = space
         self.size = size
         self.remote_allowed = space == "shared::cluster"
         self.remote = remote or f"{site.instruction.name} works on the executing CTA's shared memory"
 
-    def each(self, bundle: Bundle, mask: Mask) -> Iterator[tuple[int, int, int]]:
-        """(lane, rank, offset) of each active lane in order; lanes are flattened."""
+    def each(self, bundle: Bundle, mask: Mask) -> Iterator[tuple[Origin, int, int]]:
+        """(origin, rank, offset) of each active lane in order."""
         lanes = bundle.lanes(mask)
         addresses = self.address.lanes(bundle).reshape(-1)[lanes].tolist()
         for lane, address in zip(lanes.tolist(), addresses, strict=True):
             rank, offset = self.resolve(bundle, lane, address)
-            yield lane, rank, offset
+            yield Origin(self.site, bundle, lane), rank, offset
 
     def grouped(
         self, bundle: Bundle, mask: Mask, values: NDArray[Any] | None, *, together: bool
-    ) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
-        """(first lane, rank, offset, its lanes): with `together`, the lanes of a warp as one if they agree.
+    ) -> Iterator[tuple[Origin, int, int, NDArray[np.int64]]]:
+        """(first lane's origin, rank, offset, lanes); with `together` a warp's lanes as one if they agree.
 
         They agree if the address and `values` (flattened, or None) are the same in all active lanes.
         """
@@ -67,14 +68,14 @@ class SharedTargets:
         if len(lanes) == 1:
             lane = int(lanes[0])
             rank, offset = self.resolve(bundle, lane, int(flat[lane]))
-            yield lane, rank, offset, lanes
+            yield Origin(self.site, bundle, lane), rank, offset, lanes
             return
         starts = self._starts(lanes, flat, values) if together else list(range(len(lanes)))
         heads = lanes[starts]
         ends = [*starts[1:], len(lanes)]
         for begin, end, head, address in zip(starts, ends, heads.tolist(), flat[heads].tolist(), strict=True):
             rank, offset = self.resolve(bundle, head, address)
-            yield head, rank, offset, lanes[begin:end]
+            yield Origin(self.site, bundle, head), rank, offset, lanes[begin:end]
 
     @staticmethod
     def _starts(lanes: NDArray[np.int64], flat: NDArray[Any], values: NDArray[Any] | None) -> list[int]:
@@ -100,11 +101,11 @@ class SharedTargets:
 
     def resolve(self, bundle: Bundle, lane: int, address: int) -> tuple[int, int]:
         """The CTA's rank and the offset in its shared memory that a lane's address names."""
-        low = address & ((1 << WINDOW_BITS) - 1) if self.generic else address
+        low = address & ((1 << WINDOW_BITS) - 1) if self.space == "generic" else address
         size = bundle.cohort.size
         rank, offset = (low >> RANK_SHIFT, low & _OFFSET_MASK) if size > 1 else (0, low)
         kind: type[EmulatorError] = AddressError
-        if self.generic and address >> WINDOW_BITS != SHARED_WINDOW >> WINDOW_BITS:
+        if self.space == "generic" and address >> WINDOW_BITS != SHARED_WINDOW >> WINDOW_BITS:
             why = "the generic address lies outside shared memory"
         elif rank >= size:
             why = f"it names CTA {rank} of a cluster of {size}"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Cohort, Split
-from cutecourse.emulator.core.kinds import WARP_SIZE, all_true
+from cutecourse.emulator.core.kinds import all_true
 from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
@@ -243,7 +243,7 @@ class Ticket:
     @property
     def cluster(self) -> int:
         """The cluster's position in its cohort."""
-        return self.origin.lane // WARP_SIZE
+        return self.origin.cluster
 
     @property
     def rank(self) -> int:
@@ -258,7 +258,7 @@ class Ticket:
 
     def describe(self, warp: int) -> str:
         """Why the lanes wait."""
-        return TensorMemories.of(self.origin.bundle.cohort).why(self)
+        return self.origin.bundle.cohort.own(TensorMemories).why(self)
 
 
 class TensorMemories:
@@ -268,11 +268,6 @@ class TensorMemories:
         self.clock = Clock()
         self._memories: dict[tuple[int, int], TensorMemory] = {}
         self.tickets: list[Ticket] = []
-
-    @classmethod
-    def of(cls, cohort: Cohort) -> TensorMemories:
-        """The tensor memories of a cohort, made on first use."""
-        return cohort.own(cls)
 
     def __getitem__(self, place: tuple[int, int]) -> TensorMemory:
         """The memory of the CTA (cluster's position, rank)."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
 from cutecourse.emulator.instructions.bulk.pieces import Piece, lowest
@@ -28,13 +29,11 @@ class Recording(Observer):
         self.numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         """The events with which asynchronous operations were issued, by operation."""
 
-    def happened(
-        self, kind: str, bundle: Bundle, lane: int, line: int, *, one: bool = True, **data: Any
-    ) -> int:
+    def happened(self, kind: str, origin: Origin, *, one: bool = True, **data: Any) -> int:
         """See `Observer.happened`; returns the event's index."""
-        cluster, in_warp = divmod(lane, WARP_SIZE)
-        thread = {"warp": bundle.warp, "lane": in_warp if one else None}
-        return self.happened_in(kind, bundle.cohort, cluster, bundle.rank, line, **thread, **data)
+        bundle, line = origin.bundle, origin.site.line
+        thread = {"warp": bundle.warp, "lane": origin.lane % WARP_SIZE if one else None}
+        return self.happened_in(kind, bundle.cohort, origin.cluster, bundle.rank, line, **thread, **data)
 
     def happened_in(
         self, kind: str, cohort: Cohort, cluster: int, rank: int, line: int | None = None, **data: Any
@@ -64,9 +63,7 @@ class Recording(Observer):
             barrier = {"rank": rank, "offset": offset, "name": label}
         self.numbers[copy] = self.happened(
             "tma.issue",
-            origin.bundle,
-            origin.lane,
-            origin.site.line,
+            origin,
             operation=copy.operation,
             tensor=None if box is None else box.bound.map.name,
             coords=() if box is None else box.coords,
@@ -96,9 +93,9 @@ class Recording(Observer):
 
     def bulk_source_read(self, copy: Copy) -> None:
         """Record that the source may be used again."""
-        origin = copy.origin
-        bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
-        self.happened_in("tma.read", bundle.cohort, cluster, bundle.rank, origin.site.line, transfer=copy)
+        origin, bundle = copy.origin, copy.origin.bundle
+        line = origin.site.line
+        self.happened_in("tma.read", bundle.cohort, origin.cluster, bundle.rank, line, transfer=copy)
 
     def bulk_committed(
         self, site: Site, bundle: Bundle, lanes: NDArray[np.bool_], groups: BulkGroups
@@ -106,7 +103,7 @@ class Recording(Observer):
         """Record the group that each warp closes."""
         for lane, one in _speakers(groups, lanes):
             number = groups.group(lane)
-            self.happened("bulk.commit", bundle, lane, site.line, one=one, group=number)
+            self.happened("bulk.commit", Origin(site, bundle, lane), one=one, group=number)
 
     def bulk_wait_begun(
         self,
@@ -123,7 +120,7 @@ class Recording(Observer):
         for lane, one in _speakers(groups, lanes):
             outcome = "blocked" if lane // WARP_SIZE in blocked else "passed"
             about = {"left": newest, "read": only_reads, "outcome": outcome}
-            self.happened("bulk.wait", bundle, lane, site.line, one=one, **about)
+            self.happened("bulk.wait", Origin(site, bundle, lane), one=one, **about)
 
     def bulk_waited(
         self,
@@ -137,7 +134,7 @@ class Recording(Observer):
         """Record that the warps which were blocked go on."""
         for lane, one in _speakers(groups, lanes):
             if lane // WARP_SIZE in blocked:
-                self.happened("bulk.resume", bundle, lane, site.line, one=one)
+                self.happened("bulk.resume", Origin(site, bundle, lane), one=one)
 
 
 def _source(copy: Copy) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
 from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.memory.access import Access
 from cutecourse.trace import AccessLog
 
@@ -44,8 +45,8 @@ class MemoryRecording(Observer):
             if touches:
                 about = {"name": access.site.instruction.name, "lanes": len(own), "touches": touches}
                 for tell in bundle.cohort.listeners.happened:
-                    kind = f"memory.{_kind(access)}"
-                    tell(kind, bundle, int(own[0]), access.site.line, one=len(own) == 1, **about)
+                    origin = Origin(access.site, bundle, int(own[0]))
+                    tell(f"memory.{_kind(access)}", origin, one=len(own) == 1, **about)
 
 
 class AccessLogging(Observer):

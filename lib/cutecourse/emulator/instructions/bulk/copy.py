@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, KINDS
 from cutecourse.emulator.core.memory import WRITTEN
-from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.origin import Origin, each_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
@@ -21,34 +20,21 @@ from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
 from cutecourse.emulator.instructions.bulk.landing import land_later
 from cutecourse.emulator.instructions.bulk.operands import (
-    barrier_place,
-    check_same_block,
-    destination_ranks,
+    DESTINATION,
+    SOURCE,
     global_bytes,
-    lane_value,
-    own_place,
     shared_place,
+    take_cache_hint,
     take_multicast,
-    take_operands,
+    targets_of,
 )
 from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
-from cutecourse.emulator.instructions.bulk.reduce import OPERATIONS, Reduction, reduction
-from cutecourse.emulator.instructions.bulk.request import Copy, Targets
+from cutecourse.emulator.instructions.bulk.reduce import IN_GLOBAL, IN_SHARED, Reduction, reduction
+from cutecourse.emulator.instructions.bulk.request import Copy
 from cutecourse.emulator.memory.proxies import COPY, check_source
 
 __all__: list[str] = []
-
-# Which types each reduction has, by where it goes; "b32" where the bits are all that counts.
-_IN_SHARED = {"add": ("u32", "s32", "u64"), "min": ("u32", "s32"), "inc": ("u32",), "and": ("b32",)}
-_IN_GLOBAL = {
-    "add": ("u32", "s32", "u64", "f32", "f64", "f16", "bf16"),
-    "min": ("u32", "s32", "u64", "s64", "f16", "bf16"),
-    "inc": ("u32",),
-    "and": ("b32", "b64"),
-}
-_AS = {"max": "min", "dec": "inc", "or": "and", "xor": "and"}
-_BYTES = {"f16": 2, "bf16": 2}
 
 
 class _Bytes:
@@ -64,12 +50,10 @@ class _Bytes:
         held[first:][self.covered] = self.read()
 
 
-def _size(site: Site, bundle: Bundle, lane: int, slot: int) -> int:
-    size = int(bundle.rows["u32"][slot].reshape(-1)[lane])
+def _size(origin: Origin, slot: int) -> int:
+    size = origin.value(origin.bundle.rows["u32"][slot])
     if size % CHUNK:
-        raise site.error(
-            InvalidOperand, f"the size is {size} bytes; it must be a multiple of {CHUNK}", bundle, lane
-        )
+        raise origin.error(InvalidOperand, f"the size is {size} bytes; it must be a multiple of {CHUNK}")
     return size
 
 
@@ -122,8 +106,9 @@ def bulk_reduce(site: Site) -> Step:
     to = site.expect("shared::cluster", "global")
     if not site.has("shared::cta"):
         site.unsupported("it reduces from .shared::cta")
-    operation = site.expect(*OPERATIONS)
-    types = (_IN_GLOBAL if to == "global" else _IN_SHARED)[_AS.get(operation, operation)]
+    known = IN_GLOBAL if to == "global" else IN_SHARED
+    operation = site.expect(*known)
+    types = known[operation]
     noftz = site.has("noftz")
     # The ISA's examples write .xor.s32 for bits of that width.
     kind = site.type()
@@ -135,8 +120,7 @@ def bulk_reduce(site: Site) -> Step:
         )
     if noftz != (operation == "add" and kind in {"f16", "bf16"}):
         site.unsupported(f".{operation}.{kind} {'has no' if noftz else 'needs'} .noftz")
-    word = _BYTES.get(kind) or int(kind[1:]) // 8
-    combine = _on_words(reduction(operation, kind), word)
+    combine = _on_words(reduction(operation, kind), KINDS[kind][1].itemsize)
     return _to_global(site, combine) if to == "global" else _between_blocks(site, combine)
 
 
@@ -161,63 +145,34 @@ def bulk_prefetch(site: Site) -> Step:
                 (#data-movement-and-conversion-instructions-cp-async-bulk-prefetch).
     """
     site.has("L2", "global")
-    hinted = site.has("L2::cache_hint")
-    take_operands(site, 2 + hinted)
+    take_cache_hint(site, 2)
     source, size_slot = site.address(0), site.source(1, "u32")
 
-    def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            size = _size(site, bundle, lane, size_slot)
-            global_bytes(site, bundle, lane, lane_value(source, bundle, lane), size, "the prefetched source")
-            Copy(Origin(site, bundle, lane), "prefetch", size).announce()
+    def issue(origin: Origin) -> None:
+        size = _size(origin, size_slot)
+        global_bytes(origin, origin.value(source.lanes(origin.bundle)), size, "the prefetched source")
+        Copy(origin, "prefetch", size).announce()
 
-    return step
+    return each_lane(site, issue)
 
 
 def _from_global(site: Site, to: str) -> Step:
     """[dst], [src], size, [mbarrier] {, mask} {, cache policy}."""
     if not site.has("mbarrier::complete_tx::bytes"):
         site.unsupported("a copy into shared memory needs .mbarrier::complete_tx::bytes")
-    multicast = take_multicast(site)
-    if multicast and to == "shared::cta":
-        site.unsupported(".multicast::cluster goes to .shared::cluster")
-    hinted = site.has("L2::cache_hint")
-    take_operands(site, 4 + multicast + hinted)
     destination, source, barrier = site.address(0), site.address(1), site.address(3)
     size_slot = site.source(2, "u32")
-    cta_mask = site.source(4, "u16") if multicast else None
+    cta_mask = take_multicast(site, 4, to)
 
-    def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            issue(bundle, lane)
-
-    def issue(bundle: Bundle, lane: int) -> None:
-        size = _size(site, bundle, lane, size_slot)
-        address = lane_value(destination, bundle, lane)
-        what = "the copy's destination"
-        if to == "shared::cta":
-            place = own_place(site, bundle, lane, address, size, CHUNK, what)
-        else:
-            place = shared_place(site, bundle, lane, address, size, CHUNK, what)
-        bar = barrier_place(site, bundle, lane, lane_value(barrier, bundle, lane))
-        at = lane_value(source, bundle, lane)
-        allocation, start = global_bytes(site, bundle, lane, at, size, "the copy's source")
+    def issue(origin: Origin) -> None:
+        bundle = origin.bundle
+        size = _size(origin, size_slot)
+        goal, bar = (origin.value(operand.lanes(bundle)) for operand in (destination, barrier))
+        bits = None if cta_mask is None else origin.value(bundle.rows["u16"][cta_mask])
+        targets = targets_of(origin, goal, size, bar, own=to == "shared::cta", bits=bits)
+        allocation, start = global_bytes(origin, origin.value(source.lanes(bundle)), size, SOURCE)
         allocation.was_read = True
-        bits: int | None = None
-        ranks: tuple[int, ...] = (place.rank,)
-        if cta_mask is None:
-            check_same_block(site, bundle, lane, place, bar)
-        else:
-            bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
-            ranks = destination_ranks(site, bundle, lane, bits)
-        copy = Copy(
-            Origin(site, bundle, lane),
-            "load",
-            size,
-            Targets(place, ranks, bar.offset, place.offset // CHUNK),
-            mask=bits,
-            source=(allocation, start),
-        )
+        copy = Copy(origin, "load", size, targets, mask=bits, source=(allocation, start))
         copy.announce()
         land_later(
             copy,
@@ -227,40 +182,25 @@ def _from_global(site: Site, to: str) -> Step:
             ],
         )
 
-    return step
+    return each_lane(site, issue)
 
 
 def _between_blocks(site: Site, combine: Reduction | None) -> Step:
     """[dst], [src], size, [mbarrier]: from the own shared memory to a block of the cluster."""
     if not site.has("mbarrier::complete_tx::bytes"):
         site.unsupported("a copy into shared memory needs .mbarrier::complete_tx::bytes")
-    take_operands(site, 4)
     destination, source, barrier = site.address(0), site.address(1), site.address(3)
     size_slot = site.source(2, "u32")
 
-    def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            issue(bundle, lane)
-
-    def issue(bundle: Bundle, lane: int) -> None:
-        size = _size(site, bundle, lane, size_slot)
-        place = shared_place(
-            site, bundle, lane, lane_value(destination, bundle, lane), size, CHUNK, "the copy's destination"
-        )
-        from_ = own_place(
-            site, bundle, lane, lane_value(source, bundle, lane), size, CHUNK, "the copy's source"
-        )
-        bar = barrier_place(site, bundle, lane, lane_value(barrier, bundle, lane))
-        check_same_block(site, bundle, lane, place, bar)
-        copy = Copy(
-            Origin(site, bundle, lane),
-            "load" if combine is None else "reduce",
-            size,
-            Targets(place, (place.rank,), bar.offset, place.offset // CHUNK),
-            source=from_,
-        )
+    def issue(origin: Origin) -> None:
+        bundle = origin.bundle
+        size = _size(origin, size_slot)
+        goal, at, bar = (origin.value(operand.lanes(bundle)) for operand in (destination, source, barrier))
+        from_ = shared_place(origin, at, size, CHUNK, SOURCE, own=True)
+        targets = targets_of(origin, goal, size, bar, own=False)
+        copy = Copy(origin, "load" if combine is None else "reduce", size, targets, source=from_)
         copy.announce()
-        to_first, from_first = place.chunk(place.offset), from_.chunk(from_.offset)
+        to_first, from_first = targets.firsts[0], from_.chunk(from_.offset)
         pieces = []
         for first, stop in pieces_of(size // CHUNK):
             old = np.arange(first, stop) + to_first if combine is not None else None
@@ -268,11 +208,11 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
             for read in (new,) if old is None else (new, old):
                 for tell in bundle.cohort.listeners.bulk_reads:
                     tell(copy, read)
-                check_source(copy.origin, read, "the copy's source", COPY)
+                check_source(origin, read, SOURCE, COPY)
             pieces.append(_Bytes(first, stop, partial(_shared_now, copy, new, old, combine)))
         land_later(copy, pieces)
 
-    return step
+    return each_lane(site, issue)
 
 
 def _shared_now(
@@ -281,14 +221,14 @@ def _shared_now(
     """Chunks of shared memory as they are now, combined with what the destination holds."""
     origin = copy.origin
     bundle = origin.bundle
-    if not bundle.cohort.alive(bundle.rank)[origin.lane // WARP_SIZE]:
+    if not bundle.cohort.alive(bundle.rank)[origin.cluster]:
         report(
             "unfinished copy",
             "the block ended before this copy had read its shared memory. Keep the block alive until the"
             " destination's mbarrier has completed its phase.",
             origin,
         )
-    check_source(origin, new, "the copy's source", COPY, issued=True)
+    check_source(origin, new, SOURCE, COPY, issued=True)
     held, _ = bundle.cohort.shared_chunks
     if old is None or combine is None:
         return held[new]
@@ -299,31 +239,20 @@ def _to_global(site: Site, combine: Reduction | None) -> Step:
     """[dst], [src], size {, cache policy}: from the own shared memory."""
     if not site.has("bulk_group"):
         site.unsupported("a copy to global memory needs .bulk_group")
-    hinted = site.has("L2::cache_hint")
-    take_operands(site, 3 + hinted)
+    take_cache_hint(site, 3)
     destination, source = site.address(0), site.address(1)
     size_slot = site.source(2, "u32")
 
-    def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            issue(bundle, lane)
-
-    def issue(bundle: Bundle, lane: int) -> None:
-        size = _size(site, bundle, lane, size_slot)
-        at = lane_value(destination, bundle, lane)
-        allocation, start = global_bytes(site, bundle, lane, at, size, "the copy's destination")
+    def issue(origin: Origin) -> None:
+        bundle = origin.bundle
+        size = _size(origin, size_slot)
+        goal, at = (origin.value(operand.lanes(bundle)) for operand in (destination, source))
+        allocation, start = global_bytes(origin, goal, size, DESTINATION)
         allocation.was_written = True
-        place = own_place(
-            site, bundle, lane, lane_value(source, bundle, lane), size, CHUNK, "the copy's source"
-        )
+        place = shared_place(origin, at, size, CHUNK, SOURCE, own=True)
         groups = bundle.own(BulkGroups)
-        copy = CopyOut(
-            Origin(site, bundle, lane),
-            "store" if combine is None else "reduce",
-            size,
-            source=place,
-            group=groups.group(lane),
-        )
+        kind = "store" if combine is None else "reduce"
+        copy = CopyOut(origin, kind, size, source=place, group=groups.group(origin.lane))
         copy.announce()
         for first, stop in pieces_of(size // CHUNK):
             target = _in_global(allocation.data, start, first, stop)
@@ -334,7 +263,7 @@ def _to_global(site: Site, combine: Reduction | None) -> Step:
             copy.add(chunks, partial(_write, target, marks, combine))
         groups.copies.append(copy)
 
-    return step
+    return each_lane(site, issue)
 
 
 def _write(

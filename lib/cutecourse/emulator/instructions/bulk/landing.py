@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Cohort
-from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE, WARP_SIZE
+from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.instructions.bulk.operands import check_alive
+from cutecourse.emulator.instructions.bulk.operands import DESTINATION, check_alive
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, Piece
 from cutecourse.emulator.instructions.bulk.request import Copy
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
@@ -76,21 +76,21 @@ def _land(copy: Copy, position: int, piece: Piece) -> None:
     rank, first = to.ranks[position], to.firsts[position]
     cohort = origin.bundle.cohort
     if not to.alive(cohort):
-        check_alive(origin.site, origin.bundle, origin.lane, rank, "the copy's destination")
+        check_alive(origin, rank, DESTINATION)
         _check_landing(origin, rank)
     held, written = cohort.shared_chunks
     piece.put(held, first, copy.box)
     _mark(written, first, piece.covered, _LANDED)
     for tell in cohort.listeners.bulk_landed:
         tell(copy, position, piece)
-    barrier = MBarriers.of(cohort).find(*to.barriers[position], origin)
+    barrier = cohort.own(MBarriers).find(*to.barriers[position], origin)
     barrier.complete_tx(piece.n_bytes, origin, copy)
 
 
 def _check_landing(origin: Origin, rank: int) -> None:
     """Report bytes that come to the own block of a copy, which has ended. Errors: UnfinishedLoad."""
     bundle = origin.bundle
-    if rank == bundle.rank and not bundle.cohort.alive(rank)[origin.lane // WARP_SIZE]:
+    if rank == bundle.rank and not bundle.cohort.alive(rank)[origin.cluster]:
         problem = (
             "the block ended before this copy had brought all its bytes. Add a wait for the copy's mbarrier"
             " before the kernel's end."

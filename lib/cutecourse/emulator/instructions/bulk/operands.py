@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
+from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.memory import RANK_SHIFT, Allocation
-from cutecourse.emulator.core.site import AddressSource, Site
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
@@ -15,55 +15,88 @@ from cutecourse.emulator.errors import (
     InvalidOperand,
     MulticastError,
 )
-from cutecourse.emulator.instructions.bulk.request import Place
+from cutecourse.emulator.instructions.bulk.request import Place, Targets
 
 __all__ = [
-    "barrier_place",
+    "DESTINATION",
+    "SOURCE",
     "check_alive",
-    "check_same_block",
     "destination_ranks",
     "global_bytes",
-    "lane_value",
-    "own_place",
     "shared_place",
+    "take_cache_hint",
     "take_multicast",
-    "take_operands",
-    "take_pair",
+    "targets_of",
 ]
 
+DESTINATION, SOURCE = "the copy's destination", "the copy's source"
 _RANK_MASK = (1 << RANK_SHIFT) - 1
 
 
-def take_multicast(site: Site) -> bool:
-    """Take .multicast::cluster."""
-    return site.has("multicast::cluster")
+def take_cache_hint(site: Site, index: int) -> None:
+    """Take .L2::cache_hint and its policy, the operand at an index: they change nothing here."""
+    if site.has("L2::cache_hint"):
+        site.operand(index)
 
 
-def take_pair(site: Site) -> bool:
-    """Take .cta_group: whether the mbarrier may be the peer's of the destination, as ::2 has it."""
-    return site.one_of("cta_group::1", "cta_group::2") == "cta_group::2"
+def take_multicast(site: Site, index: int, to: str) -> int | None:
+    """Take .multicast::cluster with its mask, the operand at an index, and the cache hint behind it."""
+    multicast = site.has("multicast::cluster")
+    if multicast and to == "shared::cta":
+        site.unsupported(".multicast::cluster goes to .shared::cluster")
+    take_cache_hint(site, index + multicast)
+    return site.source(index, "u16") if multicast else None
 
 
-def destination_ranks(
-    site: Site, bundle: Bundle, lane: int, mask: int, what: str = "the copy's destination"
-) -> tuple[int, ...]:
+def targets_of(
+    origin: Origin,
+    address: int,
+    n_bytes: int,
+    barrier: int,
+    *,
+    own: bool,
+    bits: int | None = None,
+    pair: bool = False,
+    alignment: int = CHUNK,
+    period: int = CHUNK,
+) -> Targets:
+    """Where a copy into shared memory goes, checked: to an address, or there in all CTAs of a multicast mask.
+
+    own     the address has to be in the own block's memory.
+    barrier the mbarrier's address: in the block that the copy goes to or, with `pair`, in its peer.
+    bits    the multicast mask.
+    period  chunks are counted from the last multiple of so many bytes.
+    """
+    place = shared_place(origin, address, n_bytes, alignment, DESTINATION, own=own)
+    bar = shared_place(origin, barrier, 8, 8, "the mbarrier")
+    ranks: tuple[int, ...] = (place.rank,)
+    if bits is not None:
+        ranks = destination_ranks(origin, bits)
+    elif place.rank != bar.rank and not (pair and place.rank ^ 1 == bar.rank):
+        raise origin.error(
+            InvalidOperand,
+            f"the mbarrier lies in CTA {bar.rank} and the destination in CTA {place.rank}: both must"
+            f" be in the same CTA{', or in the same pair' if pair else ''}",
+        )
+    first_chunk, parity = (place.offset & -period) // CHUNK, bar.rank & 1 if pair else None
+    return Targets(place, ranks, bar.offset, first_chunk, parity, named=(place.rank, bar.rank))
+
+
+def destination_ranks(origin: Origin, mask: int, what: str = DESTINATION) -> tuple[int, ...]:
     """The CTAs that a multicast mask names, checked against the cluster; `what` lies there.
 
     Errors: InvalidOperand, MulticastError, ExitedCTAError.
     """
-    size = bundle.cohort.size
+    size = origin.bundle.cohort.size
     if mask == 0:
-        raise site.error(InvalidOperand, "the multicast mask is 0: it names no CTA", bundle, lane)
+        raise origin.error(InvalidOperand, "the multicast mask is 0: it names no CTA")
     ranks = _ranks_in(mask)
     for rank in ranks:
         if rank >= size:
-            raise site.error(
-                MulticastError,
-                f"the multicast mask 0x{mask:04x} names CTA {rank} of a cluster of {size}",
-                bundle,
-                lane,
+            raise origin.error(
+                MulticastError, f"the multicast mask 0x{mask:04x} names CTA {rank} of a cluster of {size}"
             )
-        check_alive(site, bundle, lane, rank, what)
+        check_alive(origin, rank, what)
     return ranks
 
 
@@ -73,107 +106,74 @@ def _ranks_in(mask: int) -> tuple[int, ...]:
     return tuple(rank for rank in range(16) if mask >> rank & 1)
 
 
-def take_operands(site: Site, count: int) -> None:
-    """Refuse an instruction with another number of operands."""
-    if len(site.operands) != count:
-        site.invalid(f"{site.instruction.name} takes {count} operands here, not {len(site.operands)}")
-
-
-def lane_value(address: AddressSource, bundle: Bundle, lane: int) -> int:
-    """The address that one lane gives."""
-    return int(address.lanes(bundle).reshape(-1)[lane])
-
-
 def shared_place(
-    site: Site, bundle: Bundle, lane: int, address: int, n_bytes: int, alignment: int, what: str
+    origin: Origin, address: int, n_bytes: int, alignment: int, what: str, *, own: bool = False
 ) -> Place:
-    """The block and offset of an address in shared memory, checked.
+    """The block and offset of an address in shared memory, checked; with `own` it is in the own block.
 
     Errors: AlignmentError; AddressError for a block that the cluster does not have, and for bytes behind the
-            end of the block's memory; ExitedCTAError for a block that has ended.
+            end of the block's memory; ExitedCTAError for a block that has ended; InvalidOperand for another
+            block with `own`.
     """
-    cohort = bundle.cohort
-    cluster = lane // WARP_SIZE
+    bundle, cohort = origin.bundle, origin.bundle.cohort
     offset, rank = (address & _RANK_MASK, address >> RANK_SHIFT) if cohort.size > 1 else (address, 0)
     limit = bundle.program.shared_bytes
     if rank < cohort.size and not offset % alignment and offset + n_bytes <= limit:
-        check_alive(site, bundle, lane, rank, what)
-        return Place(bundle, cluster, rank, offset)
-    name = bundle.program.shared_name(offset)
-    near = f" ({name})" if name else ""
+        check_alive(origin, rank, what)
+        if own and rank != bundle.rank:
+            raise origin.error(
+                InvalidOperand,
+                f"{what} is at 0x{address:x}, in CTA {rank}, but .shared::cta means the executing CTA"
+                f" (CTA {bundle.rank})",
+                address=address,
+            )
+        return Place(bundle, origin.cluster, rank, offset)
     if rank >= cohort.size:
-        raise site.error(
+        raise origin.error(
             AddressError,
             f"{what} is at 0x{address:x}, in CTA {rank} of a cluster of {cohort.size}",
-            bundle,
-            lane,
             address=address,
         )
+    name = bundle.program.shared_name(offset)
+    at = f"shared address 0x{address:x}" + (f" ({name})" if name else "")
     if offset % alignment:
-        raise site.error(
+        raise origin.error(
             AlignmentError,
-            f"{what} is at shared address 0x{address:x}{near}, which is not a multiple of {alignment}",
-            bundle,
-            lane,
+            f"{what} is at {at}, which is not a multiple of {alignment}",
             address=address,
             allocation=name,
         )
-    raise site.error(
+    raise origin.error(
         AddressError,
-        f"{what} is {n_bytes} bytes at shared address 0x{address:x}{near}, which end"
-        f" {offset + n_bytes - limit} bytes past the end of the block's {limit} bytes",
-        bundle,
-        lane,
+        f"{what} is {n_bytes} bytes at {at}, which end {offset + n_bytes - limit} bytes past the end of the"
+        f" block's {limit} bytes",
         address=address,
         allocation=name,
     )
 
 
-def own_place(
-    site: Site, bundle: Bundle, lane: int, address: int, n_bytes: int, alignment: int, what: str
-) -> Place:
-    """As `shared_place`, for an address that has to be in the own block's memory."""
-    place = shared_place(site, bundle, lane, address, n_bytes, alignment, what)
-    if place.rank != bundle.rank:
-        raise site.error(
-            InvalidOperand,
-            f"{what} is at 0x{address:x}, in CTA {place.rank}, but .shared::cta means the executing CTA"
-            f" (CTA {bundle.rank})",
-            bundle,
-            lane,
-            address=address,
-        )
-    return place
-
-
-def check_alive(site: Site, bundle: Bundle, lane: int, rank: int, what: str) -> None:
+def check_alive(origin: Origin, rank: int, what: str) -> None:
     """Refuse shared memory of another block that has ended: it is nobody's any more."""
-    cluster = lane // WARP_SIZE
-    if rank != bundle.rank and not bundle.cohort.alive(rank)[cluster]:
-        raise site.error(
+    bundle = origin.bundle
+    if rank != bundle.rank and not bundle.cohort.alive(rank)[origin.cluster]:
+        raise origin.error(
             ExitedCTAError,
             f"{what} lies in CTA {rank} of the cluster, which has ended. That CTA must wait at the cluster's"
             " barrier, or for an mbarrier, until no other CTA uses its memory.",
-            bundle,
-            lane,
         )
 
 
-def global_bytes(
-    site: Site, bundle: Bundle, lane: int, address: int, n_bytes: int, what: str
-) -> tuple[Allocation, int]:
+def global_bytes(origin: Origin, address: int, n_bytes: int, what: str) -> tuple[Allocation, int]:
     """The allocation that holds some bytes of global memory, and where in it they start.
 
     Errors: AlignmentError, AddressError.
     """
-    memory = bundle.machine.memory
+    memory = origin.bundle.machine.memory
     found = memory.find(address)
     if address % CHUNK:
-        raise site.error(
+        raise origin.error(
             AlignmentError,
             f"{what} is at 0x{address:x}, which is not a multiple of {CHUNK}",
-            bundle,
-            lane,
             address=address,
             allocation=found.name if found else None,
         )
@@ -185,33 +185,10 @@ def global_bytes(
             where = f"{side} of the nearest allocation, {near[0].name} ({near[0].nbytes} bytes)"
         else:
             where = "no allocation is near"
-        raise site.error(
+        raise origin.error(
             AddressError,
             f"{what} is {n_bytes} bytes at 0x{address:x} in global memory: {where}",
-            bundle,
-            lane,
             address=address,
             allocation=found.name if found else None,
         )
     return found, address - found.base
-
-
-def barrier_place(site: Site, bundle: Bundle, lane: int, address: int) -> Place:
-    """Where the mbarrier lies that an operand names."""
-    return shared_place(site, bundle, lane, address, 8, 8, "the mbarrier")
-
-
-def check_same_block(
-    site: Site, bundle: Bundle, lane: int, to: Place, barrier: Place, *, pair: bool = False
-) -> None:
-    """A copy's mbarrier lies in the block that the copy goes to, or with `pair` in its peer."""
-    if pair and to.rank ^ 1 == barrier.rank:
-        return
-    if to.rank != barrier.rank:
-        raise site.error(
-            InvalidOperand,
-            f"the mbarrier lies in CTA {barrier.rank} and the destination in CTA {to.rank}: both must"
-            f" be in the same CTA{', or in the same pair' if pair else ''}",
-            bundle,
-            lane,
-        )

@@ -1,4 +1,4 @@
-"""The element-wise reductions of cp.reduce.async.bulk and cp.reduce.async.bulk.tensor."""
+"""The element-wise reductions of cp.reduce.async.bulk, cp.reduce.async.bulk.tensor and red.async."""
 
 from __future__ import annotations
 
@@ -12,13 +12,26 @@ from cutecourse.dtypes import bf16, decode, encode, f16, f32, f64
 from cutecourse.emulator.numbers.exact import first_nan
 from cutecourse.emulator.numbers.formats import FORMATS, flush_subnormals
 
-__all__ = ["OPERATIONS", "Reduction", "reduction"]
+__all__ = ["IN_GLOBAL", "IN_SHARED", "IN_TENSOR", "Reduction", "reduction"]
 
 Words = NDArray[Any]
 Reduction = Callable[[Words, Words], Words]
 """(what the destination holds, the source) -> what it holds next, as unsigned words."""
 
-OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+_Types = tuple[str, ...]
+
+
+def _table(add: _Types, extremes: _Types, bits: _Types) -> dict[str, _Types]:
+    counts = dict.fromkeys(("inc", "dec"), ("u32",))
+    return {"add": add, "min": extremes, "max": extremes, **counts, "and": bits, "or": bits, "xor": bits}
+
+
+IN_SHARED = _table(("u32", "s32", "u64"), ("u32", "s32"), ("b32",))
+"""The types that each reduction has in shared memory; "b32" where the bits are all that counts."""
+_EXTREMES = ("u32", "s32", "u64", "s64", "f16", "bf16")
+IN_GLOBAL = _table(("u32", "s32", "u64", "f32", "f64", "f16", "bf16"), _EXTREMES, ("b32", "b64"))
+IN_TENSOR = _table(("u32", "s32", "u64", "f32", "f32_ftz", "f16", "bf16"), _EXTREMES, ("u32", "s32", "u64"))
+"""The types of tensor maps whose elements each reduction takes."""
 _INTEGERS: dict[str, np.ufunc] = {
     "add": np.add,
     "min": np.minimum,

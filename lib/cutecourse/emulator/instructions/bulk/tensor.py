@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import CHUNK, Mask
-from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.kinds import Mask
+from cutecourse.emulator.core.origin import Origin, each_lane
 from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -17,41 +17,21 @@ from cutecourse.emulator.instructions.bulk.boxes import Box, Cuts, needed_bytes,
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
 from cutecourse.emulator.instructions.bulk.landing import land_later
 from cutecourse.emulator.instructions.bulk.operands import (
-    barrier_place,
-    check_same_block,
-    destination_ranks,
-    lane_value,
-    own_place,
+    SOURCE,
     shared_place,
+    take_cache_hint,
     take_multicast,
-    take_operands,
-    take_pair,
+    targets_of,
 )
 from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import lands_in_pieces
-from cutecourse.emulator.instructions.bulk.reduce import OPERATIONS, reduction
+from cutecourse.emulator.instructions.bulk.reduce import IN_TENSOR, reduction
 from cutecourse.emulator.instructions.bulk.request import Copy, Targets
 from cutecourse.emulator.instructions.bulk.tensor_operand import TensorOperand, find_map, take_dims
 
 __all__: list[str] = []
 
 _BOX_ALIGNMENT = 128
-# What each reduction works on, and what a map's type stands for there.
-_REDUCED = {
-    "add": {
-        "u32": "u32",
-        "s32": "s32",
-        "u64": "u64",
-        "f32": "f32",
-        "f32_ftz": "f32_ftz",
-        "f16": "f16",
-        "bf16": "bf16",
-    },
-    "min": {"u32": "u32", "s32": "s32", "u64": "u64", "s64": "s64", "f16": "f16", "bf16": "bf16"},
-    "inc": {"u32": "u32"},
-    "and": {"u32": "b32", "s32": "b32", "u64": "b64"},
-}
-_REDUCED |= {"max": _REDUCED["min"], "dec": _REDUCED["inc"], "or": _REDUCED["and"], "xor": _REDUCED["and"]}
 
 
 @instruction("cp.async.bulk.tensor")
@@ -105,7 +85,7 @@ def tensor_reduce(site: Site) -> Step:
     dims = take_dims(site)
     if not (site.has("global") and site.has("shared::cta")):
         site.unsupported("it reduces from .shared::cta into .global")
-    return _out(site, dims, site.expect(*OPERATIONS))
+    return _out(site, dims, site.expect(*IN_TENSOR))
 
 
 @instruction("cp.async.bulk.prefetch.tensor")
@@ -119,8 +99,7 @@ def tensor_prefetch(site: Site) -> Step:
     """
     dims = take_dims(site)
     site.has("L2", "global")
-    hinted = site.has("L2::cache_hint")
-    take_operands(site, 1 + hinted)
+    take_cache_hint(site, 1)
     tensor = TensorOperand(site, 0, dims)
 
     def step(bundle: Bundle, mask: Mask) -> None:
@@ -139,15 +118,8 @@ def prefetch_tensormap(site: Site) -> Step:
     Errors:     InvalidOperand where there is no tensor map, AlignmentError.
     Source:     PTX ISA 9.0, prefetch (#data-movement-and-conversion-instructions-prefetch-prefetchu).
     """
-    take_operands(site, 1)
     address = site.address(0)
-
-    def step(bundle: Bundle, mask: Mask) -> None:
-        flat = address.lanes(bundle).reshape(-1)
-        for lane in bundle.lanes(mask).tolist():
-            find_map(site, bundle, lane, int(flat[lane]))
-
-    return step
+    return each_lane(site, lambda origin: find_map(origin, origin.value(address.lanes(origin.bundle))))
 
 
 @instruction("tensormap.replace", "tensormap.cp_fenceproxy")
@@ -171,14 +143,10 @@ def _load(site: Site, dims: int, to: str) -> Step:
     """A load: [dst], [map, coordinates], [mbarrier] {, mask} {, cache policy}."""
     if not site.has("mbarrier::complete_tx::bytes"):
         site.unsupported("a load needs .mbarrier::complete_tx::bytes")
-    multicast, pair = take_multicast(site), take_pair(site)
-    if multicast and to == "shared::cta":
-        site.unsupported(".multicast::cluster goes to .shared::cluster")
-    hinted = site.has("L2::cache_hint")
-    take_operands(site, 3 + multicast + hinted)
+    pair = site.one_of("cta_group::1", "cta_group::2") == "cta_group::2"
     destination, barrier = site.address(0), site.address(2)
     tensor = TensorOperand(site, 1, dims)
-    cta_mask = site.source(3, "u16") if multicast else None
+    cta_mask = take_multicast(site, 3, to)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         lanes = bundle.lanes(mask)
@@ -196,30 +164,22 @@ def _load(site: Site, dims: int, to: str) -> Step:
         key = (site, bundle, lane, box.bound, address, bar_address, bits)
         there = known.get(key)
         if there is None or not there.alive(cohort):
-            there = known[key] = targets(origin, box, address, bar_address, bits)
+            there = known[key] = targets_of(
+                origin,
+                address,
+                box.bound.map.shared_bytes,
+                bar_address,
+                own=to == "shared::cta",
+                bits=bits,
+                pair=pair,
+                alignment=_BOX_ALIGNMENT,
+                period=1024,
+            )
         copy = Copy(origin, "load", box.bound.map.box_bytes, there, box, bits)
         copy.announce()
         cuts = Cuts.of(box.bound, there.place.offset)
         in_pieces = lands_in_pieces(bundle.machine)
         land_later(copy, cuts.parts if in_pieces else [cuts.whole], covered=cuts.whole.covered)
-
-    def targets(origin: Origin, box: Box, address: int, bar_address: int, bits: int | None) -> Targets:
-        """Where a load goes, checked."""
-        bundle, lane = origin.bundle, origin.lane
-        what, size = "the copy's destination", box.bound.map.shared_bytes
-        if to == "shared::cta":
-            place = own_place(site, bundle, lane, address, size, _BOX_ALIGNMENT, what)
-        else:
-            place = shared_place(site, bundle, lane, address, size, _BOX_ALIGNMENT, what)
-        bar = barrier_place(site, bundle, lane, bar_address)
-        ranks: tuple[int, ...] = (place.rank,)
-        if bits is None:
-            check_same_block(site, bundle, lane, place, bar, pair=pair)
-        else:
-            ranks = destination_ranks(site, bundle, lane, bits)
-        parity = bar.rank & 1 if pair else None
-        first_chunk = (place.offset & ~1023) // CHUNK
-        return Targets(place, ranks, bar.offset, first_chunk, parity, named=(place.rank, bar.rank))
 
     return step
 
@@ -228,43 +188,31 @@ def _out(site: Site, dims: int, operation: str | None) -> Step:
     """A store or a reduction: [map, coordinates], [src] {, cache policy}."""
     if not site.has("bulk_group"):
         site.unsupported("a copy to global memory needs .bulk_group")
-    hinted = site.has("L2::cache_hint")
-    take_operands(site, 2 + hinted)
+    take_cache_hint(site, 2)
     tensor = TensorOperand(site, 0, dims, stores=True)
     source = site.address(1)
 
     def step(bundle: Bundle, mask: Mask) -> None:
         lanes = bundle.lanes(mask)
         for lane, box in zip(lanes.tolist(), tensor.boxes(bundle, lanes), strict=True):
-            issue(bundle, lane, box)
+            issue(Origin(site, bundle, lane), box)
 
-    def issue(bundle: Bundle, lane: int, box: Box) -> None:
-        tensor_map = box.bound.map
+    def issue(origin: Origin, box: Box) -> None:
+        bundle, tensor_map = origin.bundle, box.bound.map
         combine = None
         if operation is not None:
-            kind = _REDUCED[operation].get(tensor_map.dtype)
-            if kind is None:
-                raise site.error(
+            if tensor_map.dtype not in IN_TENSOR[operation]:
+                raise origin.error(
                     InvalidOperand,
                     f".{operation} has no elements of type {tensor_map.dtype} ({tensor_map.describe()});"
-                    f" it has {', '.join(_REDUCED[operation])}",
-                    bundle,
-                    lane,
+                    f" it has {', '.join(IN_TENSOR[operation])}",
                 )
-            combine = reduction(operation, kind)
-        address = lane_value(source, bundle, lane)
-        place = own_place(
-            site, bundle, lane, address, tensor_map.shared_bytes, _BOX_ALIGNMENT, "the copy's source"
-        )
+            combine = reduction(operation, tensor_map.dtype)
+        address, size = origin.value(source.lanes(bundle)), tensor_map.shared_bytes
+        place = shared_place(origin, address, size, _BOX_ALIGNMENT, SOURCE, own=True)
         groups = bundle.own(BulkGroups)
-        copy = CopyOut(
-            Origin(site, bundle, lane),
-            "reduce" if operation else "store",
-            tensor_map.box_bytes,
-            box=box,
-            source=place,
-            group=groups.group(lane),
-        )
+        kind, group = "reduce" if operation else "store", groups.group(origin.lane)
+        copy = CopyOut(origin, kind, tensor_map.box_bytes, box=box, source=place, group=group)
         copy.announce()
         base = place.chunk(place.offset & ~1023)
         for cut in Cuts.of(box.bound, place.offset).parts:

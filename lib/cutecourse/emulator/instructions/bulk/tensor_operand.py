@@ -12,6 +12,7 @@ from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import PARAM_WINDOW
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, AlignmentError, InvalidOperand
 from cutecourse.emulator.instructions.bulk.boxes import Box
@@ -67,7 +68,7 @@ class TensorOperand:
         for lane, address, coords in zip(lanes.tolist(), addresses, zip(*each, strict=True), strict=True):
             bound = known.maps.get(address)
             if bound is None:
-                bound = find_map(self.site, bundle, lane, address)
+                bound = find_map(Origin(self.site, bundle, lane), address)
                 found = bundle.machine.memory.find(address)
                 if found is not None and not found.writable:
                     known.maps[address] = bound
@@ -76,78 +77,68 @@ class TensorOperand:
             if box is None:
                 if len(boxes) >= _KEPT_BOXES:
                     boxes.clear()
-                box = boxes[coords] = self._make(bundle, lane, bound, coords)
+                box = boxes[coords] = self._make(Origin(self.site, bundle, lane), bound, coords)
             if self.stores:
                 bound.allocation.was_written = True
             else:
                 bound.allocation.was_read = True
             yield box
 
-    def _make(self, bundle: Bundle, lane: int, bound: BoundTensorMap, coords: tuple[int, ...]) -> Box:
+    def _make(self, origin: Origin, bound: BoundTensorMap, coords: tuple[int, ...]) -> Box:
         """The box of a map at some coordinates, checked."""
-        site = self.site
         tensor_map = bound.map
         if tensor_map.rank != self.dims:
-            raise site.error(
+            raise origin.error(
                 InvalidOperand,
                 f"the tensor map has {tensor_map.rank} dimensions ({tensor_map.describe()}) but the"
                 f" instruction is for {self.dims}",
-                bundle,
-                lane,
             )
         start = coords[0] * tensor_map.item_bytes
         if start % CHUNK:
-            raise site.error(
+            raise origin.error(
                 AlignmentError,
                 f"the box starts at element {coords[0]} of the innermost dimension ({tensor_map.describe()}):"
                 f" {start} bytes, which must be a multiple of {CHUNK}",
-                bundle,
-                lane,
             )
         if self.stores and min(coords) < 0:
-            raise site.error(
+            raise origin.error(
                 InvalidOperand,
                 f"the box to write starts at {coords}: only a load may start below 0",
-                bundle,
-                lane,
             )
         counts = tensor_map.counts
         window = bound.window(coords, (0,) * len(counts), counts, whole_chunks=self.stores)
         if not window.empty and bound.base + bound.reach(window) > bound.allocation.nbytes:
             beyond = bound.base + bound.reach(window) - bound.allocation.nbytes
-            raise site.error(
+            raise origin.error(
                 AddressError,
                 f"the box at {coords} of the tensor map ({tensor_map.describe()}) reaches {beyond} bytes"
                 f" past the end of {bound.allocation.name}: the map's dims or strides do not match the array"
                 + (", or a store's last 16-byte chunk crosses its end" if self.stores else ""),
-                bundle,
-                lane,
                 allocation=bound.allocation.name,
             )
         return Box.of(bound, coords, window, stores=self.stores)
 
 
-def find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensorMap:
+def find_map(origin: Origin, address: int) -> BoundTensorMap:
     """The tensor map at a generic address."""
-    memory = bundle.machine.memory
+    machine = origin.bundle.machine
+    memory = machine.memory
     found = memory.find(address)
     if address % _MAP_ALIGNMENT:
         advice = (
             "; no memory is there, so this may be the map's content: take the address of the parameter with"
             " mov.b64 and cvta.param.u64, not its value with ld.param"
         )
-        raise site.error(
+        raise origin.error(
             AlignmentError,
             f"the tensor map is at 0x{address:x}, which is not a multiple of {_MAP_ALIGNMENT}"
             + (advice if found is None else ""),
-            bundle,
-            lane,
             address=address,
         )
     if found is not None and found.space in {"param", "const", "global"}:
         start = address - found.base
         token = found.data[start : start + TOKEN_BYTES].tobytes()
-        bound: BoundTensorMap | None = bundle.machine.tensor_maps.get(token)
+        bound: BoundTensorMap | None = machine.tensor_maps.get(token)
         if bound is not None:
             return bound
         where = f"in {found.name}"
@@ -155,12 +146,10 @@ def find_map(site: Site, bundle: Bundle, lane: int, address: int) -> BoundTensor
         where = "in no .param, .const or .global memory"
         if memory.find(address | PARAM_WINDOW) is not None:
             where = "an address in .param, which cvta.param.u64 must make a generic one"
-    raise site.error(
+    raise origin.error(
         InvalidOperand,
         f"there is no tensor map at 0x{address:x} ({where}): pass an emulator.TensorMap as the kernel's"
         " 128-byte parameter, or copy all its bytes",
-        bundle,
-        lane,
         address=address,
     )
 

@@ -66,9 +66,9 @@ def setmaxnreg(site: Site) -> Step:
         clusters = bundle.clusters(split.mask)
         for cluster in clusters:
             origin = Origin(site, bundle, cluster * WARP_SIZE)
-            group = Warpgroup.of(site, bundle, cluster)
+            group = Warpgroup.of(origin)
             _check_order(origin, group)
-            group.come(site, bundle, None)
+            group.come(origin)
             if start is None:
                 report("setmaxnreg ignored", _IGNORED, origin)
         if start is None:
@@ -220,7 +220,7 @@ class _Pool:
     def _tell(kind: str, site: Site, bundle: Bundle, clusters: list[int], **data: int | str) -> None:
         for tell in bundle.cohort.listeners.happened:
             for cluster in clusters:
-                tell(kind, bundle, cluster * WARP_SIZE, site.line, one=False, **data)
+                tell(kind, Origin(site, bundle, cluster * WARP_SIZE), one=False, **data)
 
     def holders(self, cluster: int) -> str:
         """Which warps of a block have how many registers per thread."""

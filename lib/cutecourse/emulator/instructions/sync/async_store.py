@@ -6,68 +6,31 @@ mbarrier. Until then what st.async will write counts as never written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, UninitializedRead
+from cutecourse.emulator.instructions.bulk.reduce import IN_SHARED, Reduction, reduction
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
+from cutecourse.emulator.memory.proxies import BY_THREADS
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
-from cutecourse.ptx.scopes import type_bits
 
 __all__: list[str] = []
 
-Update = Callable[[int, int], int]
-"""(what is in memory, operand) -> what memory holds next."""
 
-
-def _signed(value: int, bits: int) -> int:
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
-def _reduction(name: str, kind: str) -> Update:
-    bits = int(kind[1:])
-    keep = (1 << bits) - 1
-    if kind[0] == "s":
-        choose = {"min": min, "max": max}.get(name)
-        if choose is not None:
-            return lambda old, b: choose(_signed(old, bits), _signed(b, bits)) & keep
-    operations: dict[str, Update] = {
-        "add": lambda old, b: old + b & keep,
-        "min": min,
-        "max": max,
-        "inc": lambda old, b: 0 if old >= b else old + 1,
-        "dec": lambda old, b: b if old == 0 or old > b else old - 1,
-        "and": lambda old, b: old & b,
-        "or": lambda old, b: old | b,
-        "xor": lambda old, b: old ^ b,
-    }
-    return operations[name]
-
-
-_TYPES = {
-    "inc": ("u32",),
-    "dec": ("u32",),
-    "min": ("u32", "s32"),
-    "max": ("u32", "s32"),
-    "and": ("b32",),
-    "or": ("b32",),
-    "xor": ("b32",),
-    "add": ("u32", "s32", "u64"),
-}
-
-
-def _define(site: Site, kind: str, count: int, space: str, update: Update | None) -> Step:
+def _define(site: Site, kind: str, count: int, space: str, combine: Reduction | None) -> Step:
     """Define st.async or red.async: check the lanes' addresses now, and do each lane's work later."""
-    if not site.has("mbarrier::complete_tx::bytes") and update is None:
+    if not site.has("mbarrier::complete_tx::bytes") and combine is None:
         site.unsupported("it needs .mbarrier::complete_tx::bytes")
-    n_bytes = (type_bits(kind) or 8) // 8
+    n_bytes = int(kind[1:]) // 8
     size = n_bytes * count
     word = f"u{8 * n_bytes}"
     destination = SharedTargets(site, site.address(0), space, size)
@@ -79,7 +42,7 @@ def _define(site: Site, kind: str, count: int, space: str, update: Update | None
     name = site.instruction.name
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        cohort, machine = bundle.cohort, bundle.machine
+        cohort = bundle.cohort
         if cohort.size == 1:
             raise site.error(
                 AddressError,
@@ -87,53 +50,47 @@ def _define(site: Site, kind: str, count: int, space: str, update: Update | None
                 bundle,
                 int(bundle.lanes(mask)[0]),
             )
-        barriers = MBarriers.of(cohort)
-        rows = [bundle.rows[word][slot].reshape(-1) for slot in sources]
-        for (lane, rank, offset), (_, other, at) in zip(
+        barriers = cohort.own(MBarriers)
+        values = np.stack([bundle.rows[word][slot].reshape(-1) for slot in sources], axis=-1)
+        for (origin, rank, offset), (_, other, at) in zip(
             destination.each(bundle, mask), barrier.each(bundle, mask), strict=True
         ):
-            origin = Origin(site, bundle, lane)
             if rank != other:
                 raise origin.error(
                     AddressError,
                     f"{name} to CTA {rank} with an mbarrier in CTA {other}: both must be in the same CTA",
                 )
-            cluster = lane // WARP_SIZE
-            barriers.find(cluster, rank, at, origin)
-            start = cohort.shared_start(cluster, rank) + offset
-            values = [int(row[lane]) for row in rows]
-            if update is None:
-                cohort.shared_written[start : start + size] = 0
-            elif not cohort.shared_written[start : start + size].all():
+            place = (origin.cluster, rank, at)
+            barriers.find(*place, origin)
+            start = cohort.shared_start(origin.cluster, rank) + offset
+            written = cohort.shared_written[start : start + size]
+            if combine is None:
+                written[:] = 0
+            elif not written.all():
                 raise origin.error(
                     UninitializedRead,
                     f"{name} at shared offset {offset} of CTA {rank}, which was never written",
                 )
             for tell in cohort.listeners.store_asked:
                 tell(origin)
-            machine.defer(_store, origin, start, values, n_bytes, update, (cluster, rank, at))
+            held = cohort.shared[start : start + size].view(values.dtype)
+            bundle.machine.defer(_complete, origin, held, written, values[origin.lane], combine, place)
 
     return step
 
 
-def _store(
+def _complete(
     origin: Origin,
-    start: int,
-    values: list[int],
-    n_bytes: int,
-    update: Update | None,
+    held: NDArray[Any],
+    written: NDArray[np.uint8],
+    values: NDArray[Any],
+    combine: Reduction | None,
     barrier: tuple[int, int, int],
 ) -> None:
-    """Store the words of one lane, and tell the mbarrier."""
-    cohort = origin.bundle.cohort
-    memory = cohort.shared
-    for position, value in enumerate(values):
-        low = start + position * n_bytes
-        if update is not None:
-            value = update(int.from_bytes(memory[low : low + n_bytes].tobytes(), "little"), value)
-        memory[low : low + n_bytes] = np.frombuffer(value.to_bytes(n_bytes, "little"), dtype=np.uint8)
-        cohort.shared_written[low : low + n_bytes] = 0xFF
-    MBarriers.of(cohort).find(*barrier, origin).complete_tx(n_bytes * len(values), origin, None)
+    """Do the work of one lane: `held` are the words at its address."""
+    held[:] = values if combine is None else combine(held, values)
+    written[:] = BY_THREADS
+    origin.bundle.cohort.own(MBarriers).find(*barrier, origin).complete_tx(held.nbytes, origin, None)
 
 
 @instruction("st.async")
@@ -172,6 +129,6 @@ def red_async(site: Site) -> Step:
     """
     site.has("relaxed", "cluster")
     space = take_shared_space(site)
-    name = site.expect(*_TYPES)
-    kind = site.type(*_TYPES[name])
-    return _define(site, kind, 1, space, _reduction(name, kind))
+    name = site.expect(*IN_SHARED)
+    kind = site.type(*IN_SHARED[name])
+    return _define(site, kind, 1, space, reduction(name, kind))

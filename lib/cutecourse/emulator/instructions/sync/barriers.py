@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
-from cutecourse.emulator.core.kinds import WARP_SIZE, warps_of
+from cutecourse.emulator.core.kinds import LANE_BITS, WARP_SIZE, lane_masks, put, warps_of
 from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import first_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import BarrierError, InvalidOperand, NonUniformOperand
 
 __all__: list[str] = []
@@ -21,74 +23,73 @@ __all__: list[str] = []
 N_BARRIERS = 16
 
 
-@dataclass(eq=False)
-class _Waiting:
-    """Why a split waits at a block's barrier, and where it goes on."""
-
-    line: int
-    barrier: int
-    following: int
-    target: tuple[str, int] | None
-    """For bar.red: the kind and slot of the result."""
-    state: _Barriers
-
-    def describe(self, warp: int) -> str:
-        state, where = self.state, warp
-        arrived = int(state.arrived[self.barrier, where])
-        expected = int(state.expected[self.barrier, where])
-        count = str(expected) if expected else f"all {state.live_threads(where)}"
-        absent = "" if expected else state.absent(self.barrier, where)
-        return f"waits at barrier {self.barrier}: {arrived} of {count} threads have arrived{absent}"
-
-
-@dataclass(eq=False)
-class _WarpPart:
-    """Lanes of warps that have come to a barrier without the rest of their warp."""
-
-    line: int
-    name: str
-    barrier: int
-    following: int
-    aligned: bool
-    sync: bool
-    count: int
-    reduction: _Reduction | None
-
-    @property
-    def needs(self) -> str:
-        return f"{self.name} {self.barrier} must be executed by all lanes of the warp together"
-
-    def describe(self, warp: int) -> str:
-        return f"waits at {self.name} {self.barrier} for the other lanes of its warp"
-
-
 @dataclass(frozen=True)
 class _Reduction:
+    """What bar.red makes of its predicates: "popc", "and" or "or", and the slots of predicate and result."""
+
     name: str
     source: int
-    kind: str
     target: int
 
 
 @dataclass(eq=False)
+class _WarpPart:
+    """Lanes of warps that have come to a barrier; where the rest of their warp has not, they wait for it."""
+
+    site: Site
+    barrier: int
+    count: int
+    """The number of threads that the barrier is for, 0 for all of the block."""
+    following: int
+    sync: bool
+    aligned: bool
+    reduction: _Reduction | None
+
+    @property
+    def line(self) -> int:
+        return self.site.line
+
+    @property
+    def needs(self) -> str:
+        name = self.site.instruction.name
+        return f"{name} {self.barrier} must be executed by all lanes of the warp together"
+
+    def describe(self, warp: int) -> str:
+        return f"waits at {self.site.instruction.name} {self.barrier} for the other lanes of its warp"
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """Why a split waits at a block's barrier, and where it goes on."""
+
+    part: _WarpPart
+    state: _Barriers
+
+    @property
+    def line(self) -> int:
+        return self.part.line
+
+    def describe(self, warp: int) -> str:
+        state, barrier = self.state, self.part.barrier
+        arrived, expected = int(state.arrived[barrier, warp]), int(state.expected[barrier, warp])
+        count = str(expected) if expected else f"all {int(state.live_warps()[warp]) * WARP_SIZE}"
+        absent = "" if expected else state.absent(barrier, warp)
+        return f"waits at barrier {barrier}: {arrived} of {count} threads have arrived{absent}"
+
+
 class _Barriers:
     """The sixteen barriers of each block of one rank in a cohort."""
 
-    cohort: Cohort
-    rank: int
-    arrived: NDArray[np.int64] = field(init=False)
-    expected: NDArray[np.int64] = field(init=False)
-    waiting: list[list[tuple[Bundle, Split]]] = field(init=False)
-    sums: NDArray[np.int64] = field(init=False)
-    live: NDArray[np.int64] | None = None
-    """Live warps of each block; None if a warp has ended since the last count."""
-
-    def __post_init__(self) -> None:
-        n = self.cohort.n
-        self.arrived = np.zeros((N_BARRIERS, n), dtype=np.int64)
-        self.expected = np.zeros((N_BARRIERS, n), dtype=np.int64)
-        self.sums = np.zeros((N_BARRIERS, n, 2), dtype=np.int64)
-        self.waiting = [[] for _ in range(N_BARRIERS)]
+    def __init__(self, cohort: Cohort, rank: int) -> None:
+        self.cohort = cohort
+        self.rank = rank
+        self.arrived = np.zeros((N_BARRIERS, cohort.n), dtype=np.int64)
+        self.expected = np.zeros((N_BARRIERS, cohort.n), dtype=np.int64)
+        self.sums = np.zeros((N_BARRIERS, cohort.n, 2), dtype=np.int64)
+        """For bar.red: how many predicates hold, and how many there are."""
+        self.waiting: list[list[tuple[Bundle, Split]]] = [[] for _ in range(N_BARRIERS)]
+        self.live: NDArray[np.int64] | None = None
+        """Live warps of each block; None if a warp has ended since the last count."""
 
     def live_warps(self) -> NDArray[np.int64]:
         """Count the warps of each block that have not ended."""
@@ -96,9 +97,6 @@ class _Barriers:
             bundles = [b for b in self.cohort.bundles if b.rank == self.rank]
             self.live = np.sum([b.live.any(axis=1) for b in bundles], axis=0, dtype=np.int64)
         return self.live
-
-    def live_threads(self, cluster: int) -> int:
-        return int(self.live_warps()[cluster]) * WARP_SIZE
 
     def absent(self, barrier: int, cluster: int) -> str:
         """The warps of a block that do not wait at a barrier for all threads, in words."""
@@ -113,7 +111,7 @@ class _Barriers:
 
     def settle(self, barrier: int) -> None:
         """Let go whoever waits at a barrier that is complete."""
-        arrived, expected = self.arrived[barrier], self.expected[barrier]
+        arrived, expected, sums = self.arrived[barrier], self.expected[barrier], self.sums[barrier]
         wanted = np.where(expected > 0, expected, self.live_warps() * WARP_SIZE)
         done = (arrived > 0) & (arrived >= wanted)
         if not done.any():
@@ -121,55 +119,32 @@ class _Barriers:
         for tell in self.cohort.listeners.barrier_completed:
             tell(self.rank, barrier, done & (expected > 0), all_threads=False)
             tell(self.rank, barrier, done & (expected == 0), all_threads=True)
-        sums = self.sums[barrier].copy()
-        arrived[done] = 0
-        expected[done] = 0
-        self.sums[barrier][done] = 0
-        still: list[tuple[Bundle, Split]] = []
-        for bundle, split in self.waiting[barrier]:
-            mask = bundle.full if split.mask is None else split.mask
-            if done.all():
-                self._release(bundle, split, sums)
-                continue
-            go = mask & done[:, None]
-            seen = go.tobytes()
-            if b"\x01" not in seen:
-                still.append((bundle, split))
-            elif seen == mask.tobytes():
-                self._release(bundle, split, sums)
-            else:
-                reason = split.waiting
-                other = bundle.fork(split, ~go, split.at)
-                other.waiting = reason
-                still.append((bundle, other))
-                self._release(bundle, split, sums)
-        self.waiting[barrier] = still
-
-    @staticmethod
-    def _release(bundle: Bundle, split: Split, sums: NDArray[np.int64]) -> None:
-        reason = split.waiting
-        for tell in bundle.cohort.listeners.barrier_left:
-            tell(bundle, reason.barrier, split.mask)
-        if reason.target is not None:
-            name, slot = reason.target
-            ones, total = sums[:, 0:1], sums[:, 1:2]
-            mask = bundle.full if split.mask is None else split.mask
-            if name == "popc":
-                np.copyto(bundle.rows["u32"][slot], ones.astype(np.uint32), where=mask)
-            else:
-                result = ones == total if name == "and" else ones > 0
-                np.copyto(bundle.rows["pred"][slot], np.broadcast_to(result, mask.shape), where=mask)
-        mask = bundle.full if split.mask is None else split.mask
-        _tell(bundle, mask, "barrier.resume", reason.line, reason.barrier)
-        bundle.unpark(split, reason.following)
+        summed = sums.copy()
+        for counts in (arrived, expected, sums):
+            counts[done] = 0
+        waiting, self.waiting[barrier] = self.waiting[barrier], []
+        for bundle, split in waiting:
+            rest = bundle.keep_waiting(split, done[:, None])
+            if rest is not None:
+                self.waiting[barrier].append((bundle, rest))
+            if rest is not split:
+                _release(bundle, split, split.waiting.part, summed)
 
 
-def _tell(bundle: Bundle, lanes: NDArray[np.bool_], kind: str, line: int, number: int) -> None:
-    """Record one event for each warp that takes part."""
-    for tell in bundle.cohort.listeners.happened:
-        for warp in bundle.clusters(lanes):
-            lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
-            tell(kind, bundle, lane, line, one=False, number=number)
+def _release(bundle: Bundle, split: Split, part: _WarpPart, sums: NDArray[np.int64]) -> None:
+    """Let a split go on behind its barrier, with the result of a bar.red."""
+    for tell in bundle.cohort.listeners.barrier_left:
+        tell(bundle, part.barrier, split.mask)
+    if part.reduction is not None:
+        name, target = part.reduction.name, part.reduction.target
+        ones, total = sums[:, 0:1], sums[:, 1:2]
+        if name == "popc":
+            put(bundle.rows["u32"][target], ones, split.mask)
+        else:
+            put(bundle.rows["pred"][target], ones == total if name == "and" else ones > 0, split.mask)
+    lanes = bundle.full if split.mask is None else split.mask
+    tell_warps(part.site, bundle, lanes, "barrier.resume", one=False, number=part.barrier)
+    bundle.unpark(split, part.following)
 
 
 class _OfRanks(Observer):
@@ -188,10 +163,6 @@ class _OfRanks(Observer):
                 state.settle(barrier)
 
 
-def _barriers(bundle: Bundle) -> _Barriers:
-    return bundle.cohort.own(_OfRanks).ranks[bundle.rank]
-
-
 def _uniform(site: Site, bundle: Bundle, split: Split, row: NDArray[Any], what: str) -> int:
     """The one value of an operand that all active lanes have to agree on."""
     lanes = bundle.lanes(split.mask)
@@ -208,15 +179,18 @@ def _uniform(site: Site, bundle: Bundle, split: Split, row: NDArray[Any], what: 
     return int(values[0])
 
 
-def _define(site: Site, *, sync: bool, reduction: _Reduction | None, first: int, aligned: bool) -> Step:
-    """Define any form: gather the warp's lanes, count its arrival, and wait if the form waits."""
+def _define(site: Site, first: int, *, sync: bool, reduction: _Reduction | None = None) -> Step:
+    """Define any form: gather the warp's lanes, count its arrival, and wait if the form waits.
+
+    The operands from `first` on are the barrier's number and, if it is given, the number of threads.
+    """
+    site.has("cta")
+    aligned = site.has("aligned") or site.instruction.opcode == "bar"
     barrier_slot = site.source(first, "u32")
     counted = len(site.operands) > first + (2 if reduction else 1)
     count_slot = site.source(first + 1, "u32") if counted else None
     if not sync and count_slot is None:
         site.invalid("an arrival must name its number of threads")
-    name = site.instruction.name
-    line = site.line
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
         rows = bundle.rows["u32"]
@@ -238,19 +212,18 @@ def _define(site: Site, *, sync: bool, reduction: _Reduction | None, first: int,
                     bundle,
                     bundle.lanes(split.mask)[0],
                 )
-        part = _WarpPart(line, name, barrier, following, aligned, sync, count, reduction)
+        part = _WarpPart(site, barrier, count, following, sync, aligned, reduction)
         if split.mask is None:
-            return _arrive(site, bundle, [(split, part)], bundle.full, following)
-        return _gather(site, bundle, split, part)
+            return _arrive(site, bundle, split, [(split, part)], bundle.full)
+        return _gather(bundle, split, part)
 
     return control
 
 
-def _gather(site: Site, bundle: Bundle, split: Split, part: _WarpPart) -> int:
+def _gather(bundle: Bundle, split: Split, part: _WarpPart) -> int:
     """Wait until all live lanes of each warp have come to the barrier, then count the warps' arrival."""
-    here = bundle.full if split.mask is None else split.mask
     together: list[tuple[Split, _WarpPart]] = [(split, part)]
-    union = here.copy()
+    union = (bundle.full if split.mask is None else split.mask).copy()
     for other in bundle.splits:
         reason = other.waiting
         if isinstance(reason, _WarpPart) and reason.barrier == part.barrier and reason.sync == part.sync:
@@ -258,36 +231,22 @@ def _gather(site: Site, bundle: Bundle, split: Split, part: _WarpPart) -> int:
             if same_place or not (part.aligned or reason.aligned):
                 together.append((other, reason))
                 union |= bundle.full if other.mask is None else other.mask
-    whole = (union == bundle.live).all(axis=1, keepdims=True) & union.any(axis=1, keepdims=True)
-    ready = union & whole
-    if not ready.any():
-        split.waiting = part
-        return WAIT
-    members: list[tuple[Split, _WarpPart]] = []
-    for member, reason in together:
-        mask = bundle.full if member.mask is None else member.mask
-        if not (mask & ready).any():
-            member.waiting = reason
-            continue
-        if (mask & ~ready).any():
-            rest = bundle.fork(member, ~ready, member.at)
-            rest.waiting = reason
-        members.append((member, reason))
-    return _arrive(site, bundle, members, ready, part.following, current=split)
+    ready = union & (union == bundle.live).all(axis=1, keepdims=True)
+    split.waiting = part
+    members = [(one, reason) for one, reason in together if bundle.keep_waiting(one, ready) is not one]
+    return _arrive(part.site, bundle, split, members, ready) if members else WAIT
 
 
 def _arrive(
     site: Site,
     bundle: Bundle,
+    current: Split,
     members: list[tuple[Split, _WarpPart]],
     ready: NDArray[np.bool_],
-    following: int,
-    current: Split | None = None,
 ) -> int:
     """Count whole warps at their barrier and park who waits; returns where the current split goes on."""
-    current = current or members[0][0]
     part = members[0][1]
-    state = _barriers(bundle)
+    state = bundle.cohort.own(_OfRanks).ranks[bundle.rank]
     barrier, count = part.barrier, part.count
     warps = warps_of(ready)
     expected = state.expected[barrier]
@@ -308,7 +267,8 @@ def _arrive(
     bundle.machine.changes += 1
     for tell in bundle.cohort.listeners.barrier_arrived:
         tell(bundle, barrier, warps)
-    _tell(bundle, ready, "barrier.wait" if part.sync else "barrier.arrive", part.line, barrier)
+    kind = "barrier.wait" if part.sync else "barrier.arrive"
+    tell_warps(part.site, bundle, ready, kind, one=False, number=barrier)
     going = WAIT
     for member, reason in members:
         if reason.reduction is not None:
@@ -317,25 +277,16 @@ def _arrive(
             state.sums[barrier, :, 0] += held.sum(axis=1)
             state.sums[barrier, :, 1] += mask.sum(axis=1)
         if reason.sync:
-            red = reason.reduction
-            target = (red.name, red.target) if red else None
-            member.waiting = _Waiting(reason.line, barrier, reason.following, target, state)
+            member.waiting = _Waiting(reason, state)
             state.waiting[barrier].append((bundle, member))
         elif member is current:
-            going = following
+            member.waiting, going = None, reason.following
         else:
             bundle.unpark(member, reason.following)
     state.settle(barrier)
     if part.sync and current in bundle.splits and current.waiting is None:
         return current.at
     return going
-
-
-def _form(site: Site, first: int, *, sync: bool, reduction: _Reduction | None = None) -> Step:
-    site.has("cta")
-    aligned = site.instruction.opcode == "bar" or site.has("aligned")
-    site.has("aligned")
-    return _define(site, sync=sync, reduction=reduction, first=first, aligned=aligned)
 
 
 @instruction("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync", control=True)
@@ -351,7 +302,7 @@ def bar_sync(site: Site) -> Step:
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
                 (#parallel-synchronization-and-communication-instructions-bar).
     """
-    return _form(site, 0, sync=True)
+    return _define(site, 0, sync=True)
 
 
 @instruction("bar.arrive", "bar.cta.arrive", "barrier.arrive", "barrier.cta.arrive", control=True)
@@ -365,7 +316,7 @@ def bar_arrive(site: Site) -> Step:
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
                 (#parallel-synchronization-and-communication-instructions-bar).
     """
-    return _form(site, 0, sync=False)
+    return _define(site, 0, sync=False)
 
 
 @instruction("bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red", control=True)
@@ -382,10 +333,9 @@ def bar_red(site: Site) -> Step:
                 (#parallel-synchronization-and-communication-instructions-bar).
     """
     name = site.expect("popc", "and", "or")
-    kind = site.type("u32") if name == "popc" else site.type("pred")
-    target = site.destination(0, kind)
+    target = site.destination(0, site.type("u32" if name == "popc" else "pred"))
     source = site.source(len(site.operands) - 1, "pred")
-    return _form(site, 1, sync=True, reduction=_Reduction(name, source, kind, target))
+    return _define(site, 1, sync=True, reduction=_Reduction(name, source, target))
 
 
 @dataclass(eq=False)
@@ -413,19 +363,15 @@ def bar_warp_sync(site: Site) -> Step:
                 (#parallel-synchronization-and-communication-instructions-bar-warp-sync).
     """
     slot = site.source(0, "u32")
-    bit = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
         members = bundle.rows["u32"][slot]
         mask = bundle.full if split.mask is None else split.mask
-        wrong = mask & ((members & bit) == 0)
-        if wrong.any():
-            lane = int(np.flatnonzero(wrong)[0])
-            raise site.error(
+        wrong = mask & ((members & LANE_BITS) == 0)
+        if origin := first_lane(site, bundle, wrong):
+            raise origin.error(
                 InvalidOperand,
-                f"membermask 0x{int(members.reshape(-1)[lane]):08x} does not name the lane that executes it",
-                bundle,
-                lane,
+                f"membermask 0x{origin.value(members):08x} does not name the lane that executes it",
             )
         split.waiting = _WarpSync(site.line, slot, following)
         waiting = [s for s in bundle.splits if isinstance(s.waiting, _WarpSync)]
@@ -434,22 +380,13 @@ def bar_warp_sync(site: Site) -> Step:
             there = bundle.full if one.mask is None else one.mask
             np.copyto(named, bundle.rows["u32"][one.waiting.slot], where=there)
         present = named != 0
-        live = (bundle.live * bit).sum(axis=1, keepdims=True, dtype=np.uint32)
+        live = lane_masks(bundle.live)[:, None]
         # A lane may go on when every live lane that it names waits with the same mask.
         same = (named[:, :, None] == named[:, None, :]) & present[:, None, :]
-        there_bits = (same * bit).sum(axis=2, dtype=np.uint32)
-        go = present & ((named & live & ~there_bits) == 0)
+        go = present & ((named & live & ~lane_masks(same)) == 0)
         for one in waiting:
-            there = bundle.full if one.mask is None else one.mask
-            free = there & go
-            if not free.any():
-                continue
-            reason = one.waiting
-            if (there & ~go).any():
-                rest = bundle.fork(one, ~go, one.at)
-                rest.waiting = reason
-            one.waiting = None
-            one.at = reason.following
+            if bundle.keep_waiting(one, go) is not one:
+                one.at, one.waiting = one.waiting.following, None
         return split.at if split.waiting is None else WAIT
 
     return control

@@ -7,7 +7,7 @@ in async_store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,11 @@ from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, any_true, put
 from cutecourse.emulator.core.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
 from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import first_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import AddressError, BarrierError, InvalidOperand
 
 __all__: list[str] = []
@@ -30,37 +32,23 @@ Lanes = NDArray[np.bool_]
 # --- the cluster's barrier ----------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
 class _ClusterBarrier(Observer):
-    """The barrier of each cluster of a cohort: which threads have arrived, and how often it has completed.
+    """The barrier of each cluster of a cohort: which threads have arrived, and how often it has completed."""
 
-    `arrived` has the shape (ranks, warps of a block, n, 32). `left` is how many threads of each cluster have
-    neither arrived nor ended, `came` how many have arrived.
-    """
-
-    cohort: Cohort
-    arrived: NDArray[np.bool_] = field(init=False)
-    left: NDArray[np.int64] = field(init=False)
-    came: NDArray[np.int64] = field(init=False)
-    phase: NDArray[np.int64] = field(init=False)
-    arrived_in: NDArray[np.int64] = field(init=False)
-    """The phase that each thread arrived in and has not waited for, -1 for none; shaped as `arrived`."""
-    waiting: list[tuple[Bundle, Split]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        machine, n = self.cohort.machine, self.cohort.n
-        shape = (self.cohort.size, machine.warps_per_block, n, WARP_SIZE)
+    def __init__(self, cohort: Cohort) -> None:
+        self.cohort = cohort
+        shape = (cohort.size, cohort.machine.warps_per_block, cohort.n, WARP_SIZE)
         self.arrived = np.zeros(shape, dtype=np.bool_)
+        """By rank, warp of the block, cluster and lane."""
         self.arrived_in = np.full(shape, -1, dtype=np.int64)
-        self.phase = np.zeros(n, dtype=np.int64)
-        self.came = np.zeros(n, dtype=np.int64)
+        """The phase that each thread arrived in and has not waited for, -1 for none."""
+        self.phase = np.zeros(cohort.n, dtype=np.int64)
+        self.came = np.zeros(cohort.n, dtype=np.int64)
+        """How many threads of each cluster have arrived."""
         self.left = self._live()
-        self.cohort.listeners.subscribe(self)
-
-    @classmethod
-    def of(cls, cohort: Cohort) -> _ClusterBarrier:
-        """The cohort's, made when first asked for."""
-        return cohort.own(cls)
+        """How many have neither arrived nor ended."""
+        self.waiting: list[tuple[Bundle, Split]] = []
+        cohort.listeners.subscribe(self)
 
     def _live(self) -> NDArray[np.int64]:
         """Count the threads of each cluster that have not ended."""
@@ -106,37 +94,28 @@ class _ClusterBarrier(Observer):
         self.phase[done] += 1
         waiting, self.waiting = self.waiting, []
         for bundle, split in waiting:
-            mask = bundle.full if split.mask is None else split.mask
-            reason = split.waiting
-            go = mask & done[:, None]
-            if not any_true(go):
-                self.waiting.append((bundle, split))
-                continue
-            if any_true(mask & ~go):
-                other = bundle.fork(split, ~go, split.at)
-                other.waiting = reason
-                self.waiting.append((bundle, other))
-            for tell in self.cohort.listeners.cluster_left:
-                tell(bundle, go)
-            _tell(bundle, go, "cluster.resume", reason.line)
-            bundle.unpark(split, reason.following)
-
-
-def _tell(bundle: Bundle, lanes: Lanes, kind: str, line: int, **data: Any) -> None:
-    """Record one event for each warp that takes part."""
-    for tell in bundle.cohort.listeners.happened:
-        for warp in bundle.clusters(lanes):
-            lane = warp * WARP_SIZE + int(np.argmax(lanes[warp]))
-            tell(kind, bundle, lane, line, one=int(lanes[warp].sum()) == 1, **data)
+            rest = bundle.keep_waiting(split, done[:, None])
+            if rest is not None:
+                self.waiting.append((bundle, rest))
+            if rest is not split:
+                go = bundle.full if split.mask is None else split.mask
+                for tell in self.cohort.listeners.cluster_left:
+                    tell(bundle, go)
+                tell_warps(split.waiting.site, bundle, go, "cluster.resume")
+                bundle.unpark(split, split.waiting.following)
 
 
 @dataclass(eq=False)
 class _ClusterWait:
     """Why a split waits at the cluster's barrier, and where it goes on."""
 
-    line: int
+    site: Site
     following: int
     barrier: _ClusterBarrier
+
+    @property
+    def line(self) -> int:
+        return self.site.line
 
     def describe(self, warp: int) -> str:
         """Name the warps that have not arrived."""
@@ -166,19 +145,17 @@ def cluster_arrive(site: Site) -> Step:
         site.converge()
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
-        barrier = _ClusterBarrier.of(bundle.cohort)
+        barrier = bundle.cohort.own(_ClusterBarrier)
         mask = bundle.full if split.mask is None else split.mask
         again = mask & barrier.arrived[bundle.rank, bundle.warp]
-        if any_true(again):
-            raise site.error(
+        if origin := first_lane(site, bundle, again):
+            raise origin.error(
                 BarrierError,
                 "the thread has already arrived at the cluster's barrier, and the barrier has not completed"
                 " since. Is a barrier.cluster.wait missing between the two arrivals?",
-                bundle,
-                int(np.flatnonzero(again)[0]),
             )
         barrier.arrive(bundle, mask)
-        _tell(bundle, mask, "cluster.arrive", site.line)
+        tell_warps(site, bundle, mask, "cluster.arrive")
         barrier.settle()
         return following
 
@@ -202,31 +179,26 @@ def cluster_wait(site: Site) -> Step:
         site.converge()
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
-        barrier = _ClusterBarrier.of(bundle.cohort)
+        barrier = bundle.cohort.own(_ClusterBarrier)
         mask = bundle.full if split.mask is None else split.mask
         arrived_in = barrier.arrived_in[bundle.rank, bundle.warp]
-        never = mask & (arrived_in < 0)
-        if any_true(never):
-            raise site.error(
+        if origin := first_lane(site, bundle, mask & (arrived_in < 0)):
+            raise origin.error(
                 BarrierError,
                 "the thread waits at the cluster's barrier but has not arrived there."
                 " Is a barrier.cluster.arrive missing before it?",
-                bundle,
-                int(np.flatnonzero(never)[0]),
             )
         blocked = mask & (arrived_in == barrier.phase[:, None])
         passed = mask & ~blocked
         arrived_in[mask] = -1
         for tell in bundle.cohort.listeners.cluster_left:
             tell(bundle, passed)
-        _tell(bundle, passed, "cluster.wait", site.line, outcome="passed")
-        _tell(bundle, blocked, "cluster.wait", site.line, outcome="blocked")
+        tell_warps(site, bundle, passed, "cluster.wait", outcome="passed")
+        tell_warps(site, bundle, blocked, "cluster.wait", outcome="blocked")
         if not any_true(blocked):
             return following
-        asleep = split
-        if any_true(passed):
-            asleep = bundle.fork(split, blocked, split.at)
-        asleep.waiting = _ClusterWait(site.line, following, barrier)
+        asleep = bundle.part(split, blocked)
+        asleep.waiting = _ClusterWait(site, following, barrier)
         barrier.waiting.append((bundle, asleep))
         return following if asleep is not split else WAIT
 
@@ -257,16 +229,9 @@ def mapa(site: Site) -> Step:
 
     def step(bundle: Bundle, mask: Mask) -> None:
         active = site.active(bundle, mask)
-        ranks = bundle.rows["u32"][rank]
-        wrong = active & (ranks >= bundle.cohort.size)
-        if wrong.any():
-            lane = int(np.flatnonzero(wrong)[0])
-            raise site.error(
-                InvalidOperand,
-                f"CTA {int(ranks.reshape(-1)[lane])} of a cluster of {bundle.cohort.size}",
-                bundle,
-                lane,
-            )
+        ranks, size = bundle.rows["u32"][rank], bundle.cohort.size
+        if origin := first_lane(site, bundle, active & (ranks >= size)):
+            raise origin.error(InvalidOperand, f"CTA {origin.value(ranks)} of a cluster of {size}")
         address = bundle.rows[kind][source]
         if generic:
             _inside(site, bundle, active, address)
@@ -279,14 +244,11 @@ def mapa(site: Site) -> Step:
 def _inside(site: Site, bundle: Bundle, active: Lanes, address: NDArray[Any]) -> None:
     """Refuse generic addresses outside of shared memory."""
     wrong = active & (address >> np.uint64(WINDOW_BITS) != SHARED_WINDOW >> WINDOW_BITS)
-    if wrong.any():
-        lane = int(np.flatnonzero(wrong)[0])
-        one = int(address.reshape(-1)[lane])
-        raise site.error(
+    if origin := first_lane(site, bundle, wrong):
+        one = origin.value(address)
+        raise origin.error(
             AddressError,
             f"{site.instruction.name} of 0x{one:x}: the generic address lies outside shared memory",
-            bundle,
-            lane,
             address=one,
         )
 

@@ -8,33 +8,30 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import Mask
+from cutecourse.emulator.core.origin import first_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.memory.proxies import ORDERING_FENCES, fence_shared
 
 __all__ = ["OF_THREADS"]
 
 _SCOPE = r"\.(cta|cluster|gpu|sys)"
+OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
+"""Fences behind or before which a plain access of memory may hand something over."""
 _FORMS = re.compile(
-    r"fence(\.(sc|acq_rel|acquire|release))?"
-    + _SCOPE
-    + r"|fence\.acquire\.sync_restrict::shared::cluster\.cluster"
+    OF_THREADS.pattern + r"|fence\.acquire\.sync_restrict::shared::cluster\.cluster"
     r"|fence\.release\.sync_restrict::shared::cta\.cluster"
     r"|fence\.mbarrier_init\.release\.cluster"
     r"|fence\.proxy\.(alias|async|async\.global|async\.shared::(cta|cluster))"
     r"|fence\.proxy\.async::generic\.acquire\.sync_restrict::shared::cluster\.cluster"
     r"|fence\.proxy\.async::generic\.release\.sync_restrict::shared::cta\.cluster"
-    r"|fence\.proxy\.tensormap::generic\.(acquire|release)" + _SCOPE + r"|membar\.(cta|gl|sys)"
-    r"|membar\.proxy\.alias"
+    r"|fence\.proxy\.tensormap::generic\.(acquire|release)" + _SCOPE + r"|membar\.proxy\.alias"
 )
-OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
-"""Fences behind or before which a plain access of memory may hand something over."""
 _TENSOR_MAP_BYTES = 128
 
 
@@ -57,27 +54,22 @@ def fence(site: Site) -> Step:
     site.modifiers.clear()
     orders_proxies = name in ORDERING_FENCES
     orders_threads = OF_THREADS.fullmatch(name) is not None
-    acquires_map = name.startswith("fence.proxy.tensormap::generic.acquire")
     address = None
-    if acquires_map:
+    if name.startswith("fence.proxy.tensormap::generic.acquire"):
         address = site.address(0)
         if site.constant(1) != _TENSOR_MAP_BYTES:
             site.invalid(f"the size of a tensor map is {_TENSOR_MAP_BYTES}")
-    elif site.operands:
-        site.invalid(f"{name} takes no operands")
 
     def step(bundle: Bundle, mask: Mask) -> None:
         if address is not None:
-            wrong = site.active(bundle, mask) & (address.lanes(bundle) % _TENSOR_MAP_BYTES != 0)
-            if wrong.any():
-                lane = int(np.flatnonzero(wrong)[0])
-                one = int(address.lanes(bundle).reshape(-1)[lane])
-                raise site.error(
+            row = address.lanes(bundle)
+            wrong = site.active(bundle, mask) & (row % _TENSOR_MAP_BYTES != 0)
+            if origin := first_lane(site, bundle, wrong):
+                one = origin.value(row)
+                raise origin.error(
                     InvalidOperand,
                     f"0x{one:x} is not an address of a tensor map, which is a multiple of"
                     f" {_TENSOR_MAP_BYTES}",
-                    bundle,
-                    lane,
                     address=one,
                 )
         if orders_proxies:
@@ -85,12 +77,7 @@ def fence(site: Site) -> Step:
         if orders_threads:
             for tell in bundle.cohort.listeners.flagged:
                 tell(bundle, mask)
-        for tell in bundle.cohort.listeners.happened:
-            active = site.active(bundle, mask)
-            for warp in bundle.clusters(active):
-                lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
-                one_lane = int(active[warp].sum()) == 1
-                tell("fence", bundle, lane, site.line, one=one_lane, name=name)
+        tell_warps(site, bundle, site.active(bundle, mask), "fence", name=name)
 
     return step
 

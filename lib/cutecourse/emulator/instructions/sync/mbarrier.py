@@ -1,7 +1,6 @@
 """mbarrier instructions: barriers in shared memory that count arrivals and bytes, phase after phase.
 
-What a barrier holds is in emulator.instructions.sync.mbarrier_state, who waits for it in
-emulator.instructions.sync.phase_wait.
+What a barrier holds, and who waits for it, is in emulator.instructions.sync.mbarrier_state.
 """
 
 from __future__ import annotations
@@ -13,15 +12,20 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
-from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.origin import Origin, first_lane
 from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
 from cutecourse.emulator.instructions.memory.cp_async import when_complete
-from cutecourse.emulator.instructions.sync.mbarrier_state import MAX_COUNT, Group, MBarrier, MBarriers
-from cutecourse.emulator.instructions.sync.phase_wait import PhaseWait
+from cutecourse.emulator.instructions.sync.mbarrier_state import (
+    MAX_COUNT,
+    Group,
+    MBarrier,
+    MBarriers,
+    PhaseWait,
+)
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 
 __all__: list[str] = []
@@ -54,6 +58,18 @@ def _semantics(site: Site, *allowed: str) -> None:
         site.unsupported("memory order and scope must be given together")
 
 
+def _take_barriers(site: Site, index: int, *, cluster: bool = False, remote: str = "") -> SharedTargets:
+    """Take the address operand of an mbarrier, its space and its type.
+
+    With `cluster` the mbarrier may be another CTA's; `remote` says why it may not.
+    """
+    space = take_shared_space(site, cluster=cluster)
+    site.type("b64")
+    targets = SharedTargets(site, site.address(index), space, 8, remote=remote)
+    targets.remote_allowed = cluster and space != "shared"
+    return targets
+
+
 @instruction("mbarrier.init")
 def init(site: Site) -> Step:
     """Initialise an mbarrier: its phase 0 waits for `count` arrivals and no bytes.
@@ -64,19 +80,16 @@ def init(site: Site) -> Step:
     Source:     PTX ISA 9.0, mbarrier.init
                 (#parallel-synchronization-and-communication-instructions-mbarrier-init).
     """
-    space = take_shared_space(site, cluster=False)
-    site.type("b64")
-    targets = SharedTargets(site, site.address(0), space, 8)
+    targets = _take_barriers(site, 0)
     count = site.source(1, "u32")
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        barriers = MBarriers.of(bundle.cohort)
+        barriers = bundle.cohort.own(MBarriers)
         counts = bundle.rows["u32"][count].reshape(-1)
-        for lane, rank, offset in targets.each(bundle, mask):
-            origin = Origin(site, bundle, lane)
-            made = barriers.init(lane // WARP_SIZE, rank, offset, int(counts[lane]), origin)
+        for origin, rank, offset in targets.each(bundle, mask):
+            made = barriers.init(origin.cluster, rank, offset, int(counts[origin.lane]), origin)
             for tell in bundle.cohort.listeners.happened:
-                tell("mbarrier.init", bundle, lane, site.line, barrier=made.about(), count=made.expected)
+                tell("mbarrier.init", origin, barrier=made.about(), count=made.expected)
 
     return step
 
@@ -91,16 +104,14 @@ def inval(site: Site) -> Step:
     Source:     PTX ISA 9.0, mbarrier.inval
                 (#parallel-synchronization-and-communication-instructions-mbarrier-inval).
     """
-    space = take_shared_space(site, cluster=False)
-    site.type("b64")
-    targets = SharedTargets(site, site.address(0), space, 8)
+    targets = _take_barriers(site, 0)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        barriers = MBarriers.of(bundle.cohort)
-        for lane, rank, offset in targets.each(bundle, mask):
-            ended = barriers.inval(lane // WARP_SIZE, rank, offset, Origin(site, bundle, lane))
+        barriers = bundle.cohort.own(MBarriers)
+        for origin, rank, offset in targets.each(bundle, mask):
+            ended = barriers.inval(origin.cluster, rank, offset, origin)
             for tell in bundle.cohort.listeners.happened:
-                tell("mbarrier.inval", bundle, lane, site.line, barrier=ended.about())
+                tell("mbarrier.inval", origin, barrier=ended.about())
 
     return step
 
@@ -108,18 +119,14 @@ def inval(site: Site) -> Step:
 def _transaction(site: Site, change: Callable[[MBarrier, int, Origin], None]) -> Step:
     """Define expect_tx or complete_tx: each active lane gives a number of bytes."""
     _semantics(site, "relaxed")
-    space = take_shared_space(site)
-    site.type("b64")
-    targets = SharedTargets(site, site.address(0), space, 8)
-    targets.remote_allowed = space != "shared"
+    targets = _take_barriers(site, 0, cluster=True)
     n_bytes = site.source(1, "u32")
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        barriers = MBarriers.of(bundle.cohort)
+        barriers = bundle.cohort.own(MBarriers)
         counts = bundle.rows["u32"][n_bytes].reshape(-1)
-        for lane, rank, offset in targets.each(bundle, mask):
-            origin = Origin(site, bundle, lane)
-            change(barriers.find(lane // WARP_SIZE, rank, offset, origin), int(counts[lane]), origin)
+        for origin, rank, offset in targets.each(bundle, mask):
+            change(barriers.find(origin.cluster, rank, offset, origin), int(counts[origin.lane]), origin)
 
     return step
 
@@ -164,36 +171,35 @@ def _arrival(site: Site, *, drop: bool) -> Step:
     expects = site.has("expect_tx")
     no_complete = site.has("noComplete")
     _semantics(site, "release", "relaxed")
-    space = take_shared_space(site)
-    site.type("b64")
     sink = site.is_sink(0)
-    if space == "shared::cluster" and not sink:
-        site.invalid("an arrival at a barrier in .shared::cluster gives no state: its destination must be _")
     token = None if sink else site.destination(0, "u64")
     needs = "the state space .shared::cluster" if sink else "the destination _"
-    targets = SharedTargets(site, site.address(1), space, 8, remote=f"an arrival there must have {needs}")
-    targets.remote_allowed = sink and space != "shared"
-    given = len(site.operands) > 2
-    if given is False and (expects or no_complete):
-        site.invalid(f"{site.instruction.name} needs {'a number of bytes' if expects else 'a count'}")
-    number = site.source(2, "u32") if given else None
+    targets = _take_barriers(site, 1, cluster=True, remote=f"an arrival there must have {needs}")
+    if not sink:
+        targets.remote_allowed = False
+        if targets.space == "shared::cluster":
+            site.invalid(
+                "an arrival at a barrier in .shared::cluster gives no state: its destination must be _"
+            )
+    number = site.source(2, "u32") if len(site.operands) > 2 else None
     name = site.instruction.name
+    if number is None and (expects or no_complete):
+        site.invalid(f"{name} needs {'a number of bytes' if expects else 'a count'}")
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        barriers = MBarriers.of(bundle.cohort)
+        barriers = bundle.cohort.own(MBarriers)
         numbers = None if number is None else bundle.rows["u32"][number].reshape(-1)
         tokens = None if token is None else bundle.rows["u64"][token].reshape(-1)
-        for lane, rank, offset, lanes in targets.grouped(bundle, mask, numbers, together=tokens is None):
-            origin = Origin(site, bundle, lane)
-            barrier = barriers.find(lane // WARP_SIZE, rank, offset, origin)
-            value = 1 if numbers is None else int(numbers[lane])
+        for origin, rank, offset, lanes in targets.grouped(bundle, mask, numbers, together=tokens is None):
+            barrier = barriers.find(origin.cluster, rank, offset, origin)
+            value = 1 if numbers is None else int(numbers[origin.lane])
             count, expect = (1, value) if expects else (value, None)
             if not 1 <= count <= MAX_COUNT:
                 raise origin.error(
                     BarrierCountError, f"{count} arrivals at once: the count must be in 1..{MAX_COUNT}"
                 )
             if tokens is not None:
-                tokens[lane] = _token(barrier, no_complete=no_complete)
+                tokens[origin.lane] = _token(barrier, no_complete=no_complete)
             if no_complete and count * len(lanes) >= barrier.pending and barrier.tx == 0:
                 raise origin.error(
                     BarrierCountError,
@@ -254,14 +260,11 @@ def pending_count(site: Site) -> Step:
     def step(bundle: Bundle, mask: Mask) -> None:
         state = bundle.rows["u64"][source]
         wrong = site.active(bundle, mask) & (state >> np.uint64(63) == 0)
-        if wrong.any():
-            lane = int(np.flatnonzero(wrong)[0])
-            raise site.error(
+        if origin := first_lane(site, bundle, wrong):
+            raise origin.error(
                 BarrierStateError,
-                f"0x{int(state.reshape(-1)[lane]):016x} is not a state that mbarrier.arrive.noComplete or"
+                f"0x{origin.value(state):016x} is not a state that mbarrier.arrive.noComplete or"
                 " mbarrier.arrive_drop.noComplete has given",
-                bundle,
-                lane,
             )
         put(bundle.rows["u32"][target], (state & np.uint64(_COUNT_MASK)).astype(np.uint32), mask)
 
@@ -279,36 +282,30 @@ class _Look:
     """The test of a phase by test_wait and try_wait: by a state token or by the phase's parity."""
 
     def __init__(self, site: Site) -> None:
-        self.site = site
-        self.name = f"mbarrier.{site.instruction.modifiers[0]}"
+        self.name = site.instruction.modifiers[0]
         self.by_parity = site.has("parity")
         _semantics(site, "acquire", "relaxed")
-        space = take_shared_space(site, cluster=False)
-        site.type("b64")
         self.target = site.destination(0, "pred")
-        self.targets = SharedTargets(
-            site, site.address(1), space, 8, remote="a wait must be in the CTA of its barrier"
-        )
+        self.targets = _take_barriers(site, 1, remote="a wait must be in the CTA of its barrier")
         self.kind = "u32" if self.by_parity else "u64"
         self.which = site.source(2, self.kind)
         if len(site.operands) > 3:
-            if self.name == "mbarrier.test_wait":
+            if self.name == "test_wait":
                 site.invalid("mbarrier.test_wait takes no time limit")
             site.source(3, "u32")
 
     def __call__(self, bundle: Bundle, mask: Mask) -> tuple[NDArray[np.bool_], list[Group]]:
         """Which lanes find their phase complete, shape (n, 32), and the lanes that do not, grouped."""
-        barriers = MBarriers.of(bundle.cohort)
+        barriers = bundle.cohort.own(MBarriers)
         which = bundle.rows[self.kind][self.which].reshape(-1)
         passed = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
         blocked: dict[tuple[int, int, int], Group] = {}
         # The pending counts in the lanes' tokens differ and do not matter.
         alike = which if self.by_parity else which >> np.uint64(_OFFSET_SHIFT)
-        for lane, rank, offset, lanes in self.targets.grouped(bundle, mask, alike, together=True):
-            origin = Origin(self.site, bundle, lane)
-            warp = lane // WARP_SIZE
+        for origin, rank, offset, lanes in self.targets.grouped(bundle, mask, alike, together=True):
+            warp = origin.cluster
             barrier = barriers.find(warp, rank, offset, origin)
-            value = int(which[lane])
+            value = int(which[origin.lane])
             parity = value
             if self.by_parity:
                 if value > 1:
@@ -322,36 +319,30 @@ class _Look:
                 passed.reshape(-1)[lanes] = True
                 for tell in bundle.cohort.listeners.mbarrier_seen:
                     tell(bundle, barrier)
-                self._tell(origin, barrier, parity, "passed", len(lanes))
+                if bundle.cohort.listeners.happened:
+                    self.tell([Group(barrier, origin, lanes.tolist(), parity)], "passed")
                 continue
             inside = (lanes % WARP_SIZE).tolist()
             group = blocked.get((warp, offset, parity))
             if group is None:
-                blocked[warp, offset, parity] = Group(barrier, warp, inside, parity)
+                blocked[warp, offset, parity] = Group(barrier, origin, inside, parity)
             else:
                 group.lanes += inside
         return passed, list(blocked.values())
 
-    def tell_all(self, bundle: Bundle, groups: list[Group], outcome: str) -> None:
-        """Record what came of waits whose phases are not complete."""
-        if bundle.cohort.listeners.happened:
-            for group in groups:
-                origin = Origin(self.site, bundle, group.warp * WARP_SIZE + group.lanes[0])
-                self._tell(origin, group.barrier, group.parity, outcome, len(group.lanes))
-
-    def _tell(self, origin: Origin, barrier: MBarrier, parity: int, outcome: str, n_lanes: int) -> None:
-        for tell in origin.bundle.cohort.listeners.happened:
-            tell(
-                "mbarrier.wait",
-                origin.bundle,
-                origin.lane,
-                self.site.line,
-                one=n_lanes == 1,
-                barrier=barrier.about(),
-                parity=parity,
-                outcome=outcome,
-                name=self.name.removeprefix("mbarrier."),
-            )
+    def tell(self, groups: list[Group], outcome: str) -> None:
+        """Record what came of waits."""
+        for group in groups:
+            for tell in group.barrier.cohort.listeners.happened:
+                tell(
+                    "mbarrier.wait",
+                    group.origin,
+                    one=len(group.lanes) == 1,
+                    barrier=group.barrier.about(),
+                    parity=group.parity,
+                    outcome=outcome,
+                    name=self.name,
+                )
 
     @staticmethod
     def _is_past(state: int, barrier: MBarrier, origin: Origin) -> bool:
@@ -373,26 +364,16 @@ class _Look:
         self, bundle: Bundle, split: Split, groups: list[Group], passed: NDArray[np.bool_], following: int
     ) -> int:
         """Let the lanes wait whose phases are not complete; the others go on."""
-        asleep = split
-        if passed.any():
-            asleep = bundle.fork(split, ~passed, split.at)
+        asleep = bundle.part(split, ~passed)
         for group in groups:
             group.barrier.waiters.append(group)
         for other in list(bundle.splits):
             wait = other.waiting
             if isinstance(wait, PhaseWait) and wait.following == following and other.stack == asleep.stack:
                 # Blocks that have come here one after the other wait, and go on, together.
-                groups = [*wait.dissolve(), *groups]
+                groups = [*wait.end(), *groups]
                 bundle.join(asleep, other)
-        asleep.waiting = PhaseWait(
-            bundle,
-            asleep,
-            groups,
-            following=following,
-            target=self.target,
-            line=self.site.line,
-            name=self.name,
-        )
+        asleep.waiting = PhaseWait(asleep, groups, self.target, following)
         return following if asleep is not split else WAIT
 
 
@@ -419,9 +400,9 @@ def test_wait(site: Site) -> Step:
         asked = bundle.own(_Asked)
         asked[site] = asked.get(site, 0) + 1
         if asked[site] > _IMPATIENT:
-            look.tell_all(bundle, blocked, "blocked")
+            look.tell(blocked, "blocked")
             return look.sleep(bundle, split, blocked, passed, following)
-        look.tell_all(bundle, blocked, "false")
+        look.tell(blocked, "false")
         # Who asks in vain lets others run.
         split.at = following
         return WAIT
@@ -452,10 +433,10 @@ def try_wait(site: Site) -> Step:
         if not blocked:
             return following
         if bundle.machine.random.randrange(_SPURIOUS) == 0:
-            look.tell_all(bundle, blocked, "false")
+            look.tell(blocked, "false")
             split.at = following
             return WAIT
-        look.tell_all(bundle, blocked, "blocked")
+        look.tell(blocked, "blocked")
         return look.sleep(bundle, split, blocked, passed, following)
 
     return control
@@ -472,23 +453,20 @@ def cp_async_mbarrier_arrive(site: Site) -> Step:
                 (#parallel-synchronization-and-communication-instructions-cp-async-mbarrier-arrive).
     """
     no_increment = site.has("noinc")
-    space = take_shared_space(site, cluster=False)
-    site.type("b64")
-    targets = SharedTargets(site, site.address(0), space, 8)
+    targets = _take_barriers(site, 0)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        barriers = MBarriers.of(bundle.cohort)
+        barriers = bundle.cohort.own(MBarriers)
         where: dict[int, tuple[int, int]] = {}
-        for lane, rank, offset in targets.each(bundle, mask):
-            origin = Origin(site, bundle, lane)
-            barrier = barriers.find(lane // WARP_SIZE, rank, offset, origin)
+        for origin, rank, offset in targets.each(bundle, mask):
+            barrier = barriers.find(origin.cluster, rank, offset, origin)
             if not no_increment:
                 barrier.add_pending(1, origin)
-            where[lane] = rank, offset
+            where[origin.lane] = rank, offset
 
         def arrive_now(lane: int) -> None:
             origin = Origin(site, bundle, lane)
-            barriers.find(lane // WARP_SIZE, *where[lane], origin).arrive(1, origin, asynchronous=True)
+            barriers.find(origin.cluster, *where[lane], origin).arrive(1, origin, asynchronous=True)
 
         when_complete(bundle, bundle.lanes(mask), arrive_now)
 

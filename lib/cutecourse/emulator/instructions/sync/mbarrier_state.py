@@ -1,6 +1,6 @@
-"""mbarrier objects: what each holds, and how asynchronous copies reach it.
+"""mbarrier objects: what each holds, and who waits for its phases.
 
-The instructions are in mbarrier, and the waits for a phase in phase_wait.
+The instructions are in mbarrier.
 An object lives in its cohort under (cluster, rank, offset), beside the eight bytes of shared memory that the
 program gave it: while it is valid those bytes count as never written, so an ordinary read of them is an
 error, an ordinary write is seen by the next operation.
@@ -11,19 +11,21 @@ Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instr
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import Bundle, Cohort
-from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
+from cutecourse.emulator.core.kinds import WARP_SIZE, put
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
 from cutecourse.trace.words import number
 
-__all__ = ["MAX_COUNT", "Group", "MBarrier", "MBarriers"]
+__all__ = ["MAX_COUNT", "Group", "MBarrier", "MBarriers", "PhaseWait"]
 
 MAX_COUNT = (1 << 20) - 1
 """The largest arrival count, and the largest tx-count in both directions."""
@@ -32,89 +34,139 @@ _KEPT = 24
 _Key = tuple[int, int, int]
 
 
-class Waiter(Protocol):
-    """A split that waits for phases to complete (phase_wait)."""
-
-    bundle: Bundle
-    line: int
-    left: int
-    """Groups of it whose phase is not complete."""
-
-    def wake(self) -> None:
-        """Let all its lanes go on: all that it waits for has happened."""
-
-    def wake_some(self) -> None:
-        """Let those lanes go on whose phase has completed."""
-
-    def key(self) -> tuple[int, ...]:
-        """The same for a wait that begins anew after it has timed out."""
-
-    def time_out(self) -> None:
-        """Let all lanes go on, with the answer that it has not happened."""
-
-
+@dataclass(eq=False, slots=True)
 class Group:
     """Lanes of one warp that wait for one barrier's current phase."""
 
-    __slots__ = ("barrier", "done", "lanes", "parity", "wait", "warp")
-
-    def __init__(self, barrier: MBarrier, warp: int, lanes: list[int], parity: int) -> None:
-        self.barrier = barrier
-        self.warp = warp
-        self.lanes = lanes
-        """Numbers in the warp."""
-        self.parity = parity
-        self.done = False
-        self.wait: Waiter
+    barrier: MBarrier
+    origin: Origin
+    """The first lane's."""
+    lanes: list[int]
+    """Numbers in the warp."""
+    parity: int
+    done: bool = False
+    wait: PhaseWait = field(init=False)
 
 
+class PhaseWait:
+    """A split that waits for phases to complete: why it waits, and how it goes on."""
+
+    def __init__(self, split: Split, groups: list[Group], target: int, following: int) -> None:
+        self.split = split
+        self.groups = groups
+        self.target = target
+        """The slot of the predicate that says how the wait has ended."""
+        self.following = following
+        self.site, self.bundle = groups[0].origin.site, groups[0].origin.bundle
+        self.line = self.site.line
+        self.left = 0
+        """The number of groups whose phase is not complete."""
+        for group in groups:
+            group.wait = self
+            self.left += not group.done
+        machine = self.bundle.machine
+        machine.sleeping[self] = None
+        if self.left < len(groups):
+            machine.half_awake[self] = None
+
+    def end(self) -> list[Group]:
+        """Wait no longer; returns the groups, for a wait that takes their lanes in."""
+        machine = self.bundle.machine
+        machine.sleeping.pop(self, None)
+        machine.half_awake.pop(self, None)
+        groups, self.groups = self.groups, []
+        return groups
+
+    def wake(self) -> None:
+        """All that it waits for has happened: go on with true."""
+        bundle = self.bundle
+        put(bundle.rows["pred"][self.target], True, self.split.mask)
+        for group in self.end():
+            for tell in bundle.cohort.listeners.happened:
+                tell(
+                    "mbarrier.resume",
+                    group.origin,
+                    one=len(group.lanes) == 1,
+                    barrier=group.barrier.about(),
+                    parity=group.parity,
+                )
+        bundle.unpark(self.split, self.following)
+
+    def wake_some(self) -> None:
+        """Let the lanes go on whose phase has completed; the others wait on as a split of their own."""
+        waiting = [group for group in self.groups if not group.done]
+        rest = np.zeros_like(self.bundle.full)
+        for group in waiting:
+            rest[group.origin.cluster, group.lanes] = True
+        other = self.bundle.fork(self.split, rest, self.split.at)
+        other.waiting = PhaseWait(other, waiting, self.target, self.following)
+        self.groups = [group for group in self.groups if group.done]
+        self.wake()
+
+    def key(self) -> tuple[int, ...]:
+        """Identify the wait by bundle, line, barriers and phases: a repeated wait has the same key."""
+        what = [part for group in self.groups for part in (id(group.barrier), group.barrier.phase)]
+        return (id(self.bundle), self.line, *what)
+
+    def time_out(self) -> None:
+        """Go on with false, as after the time that the hardware waits at most."""
+        put(self.bundle.rows["pred"][self.target], False, self.split.mask)
+        for group in self.end():
+            group.barrier.waiters.remove(group)
+        self.split.waiting = None
+        self.split.at = self.following
+        self.bundle.machine.wake(self.bundle)
+
+    def describe(self, warp: int) -> str:
+        """Say what the lanes of a warp are waiting for."""
+        name = f"mbarrier.{self.site.instruction.modifiers[0]}"
+        rows = [
+            f"{name} waits for parity {group.parity} of {group.barrier.label()}, which is in phase"
+            f" {group.barrier.phase} and lacks {group.barrier.missing()}"
+            for group in self.groups
+            if group.origin.cluster == warp
+        ]
+        return "; ".join(rows[:4]) + ("; and more" if len(rows) > 4 else "")
+
+    def barriers(self, warp: int) -> list[MBarrier]:
+        """The barriers that the lanes of a warp wait for."""
+        return list(dict.fromkeys(group.barrier for group in self.groups if group.origin.cluster == warp))
+
+
+@dataclass(eq=False, slots=True)
 class MBarrier:
-    """One mbarrier object.
+    """One mbarrier object."""
 
-    phase     how often it has completed
-    pending   arrivals that the current phase still waits for
-    expected  arrivals that the next phase will wait for
-    tx        bytes that the current phase still waits for; negative where bytes came too early
+    cohort: Cohort
+    cluster: int
+    rank: int
+    offset: int
+    expected: int
+    """Arrivals that the next phase will wait for."""
+    pending: int = field(init=False)
+    """Arrivals that the current phase still waits for."""
+    tx: int = 0
+    """Bytes that the current phase still waits for; negative where bytes came too early."""
+    phase: int = 0
+    """How often it has completed."""
+    seen: int = 0
+    """So many phases are complete, as some thread has seen by a wait."""
+    loaded: int = 0
+    """Copies have brought bytes in phases up to this one, counted from 1."""
+    name: str | None = field(init=False)
+    word: int = field(init=False)
+    """Its number among the cohort's words of eight bytes."""
+    waiters: list[Group] = field(default_factory=list)
+    history: dict[tuple[str, int, Site, Bundle], tuple[int, Origin]] = field(default_factory=dict)
+    """The last things that happened, (what, phase, ...): (how many, who), oldest first, for reports.
+
+    What one warp does with one instruction in one phase is one thing.
     """
 
-    __slots__ = (
-        "cluster",
-        "cohort",
-        "expected",
-        "history",
-        "loaded",
-        "name",
-        "offset",
-        "pending",
-        "phase",
-        "rank",
-        "seen",
-        "tx",
-        "waiters",
-        "word",
-    )
-
-    def __init__(self, cohort: Cohort, cluster: int, rank: int, offset: int, count: int) -> None:
-        self.cohort = cohort
-        self.cluster = cluster
-        self.rank = rank
-        self.offset = offset
-        self.name = cohort.machine.program.placement.shared_label(offset)
-        self.word = (cohort.shared_start(cluster, rank) + offset) >> 3
-        self.phase = 0
-        self.pending = count
-        self.expected = count
-        self.tx = 0
-        self.seen = 0
-        """So many phases are complete, as some thread has seen by a wait."""
-        self.loaded = 0
-        """Copies have brought bytes in phases up to this one, counted from 1."""
-        self.waiters: list[Group] = []
-        self.history: dict[tuple[str, int, Site, Bundle], tuple[int, Origin]] = {}
-        """The last things that happened, (what, phase, ...): (how many, who), oldest first, for reports.
-
-        What one warp does with one instruction in one phase is one thing.
-        """
+    def __post_init__(self) -> None:
+        self.pending = self.expected
+        self.name = self.cohort.machine.program.placement.shared_label(self.offset)
+        self.word = (self.cohort.shared_start(self.cluster, self.rank) + self.offset) >> 3
 
     # --- what happens to it ---------------------------------------------------------------------------------
 
@@ -126,16 +178,8 @@ class MBarrier:
         self.tx = tx
         self.note("expect_tx", n_bytes, origin)
         done = self._settle()
-        for tell in origin.bundle.cohort.listeners.happened:
-            tell(
-                "mbarrier.expect_tx",
-                origin.bundle,
-                origin.lane,
-                origin.site.line,
-                barrier=self.about(),
-                bytes=n_bytes,
-                state=self.state(),
-            )
+        for tell in self.cohort.listeners.happened:
+            tell("mbarrier.expect_tx", origin, barrier=self.about(), bytes=n_bytes, state=self.state())
         if done:
             self._completed()
 
@@ -183,12 +227,10 @@ class MBarrier:
             self.expected -= total
         self.note("arrive_drop" if drop else "arrive", total, origin)
         done = self._settle()
-        for tell in origin.bundle.cohort.listeners.happened:
+        for tell in self.cohort.listeners.happened:
             tell(
                 "mbarrier.arrive",
-                origin.bundle,
-                origin.lane,
-                origin.site.line,
+                origin,
                 one=lanes == 1,
                 barrier=self.about(),
                 count=total,
@@ -230,21 +272,11 @@ class MBarrier:
             self.loaded = self.phase + 1
         self.note("complete_tx", n_bytes, origin)
         done = self._settle()
-        kind, line = "mbarrier.complete_tx", origin.site.line
         listeners = self.cohort.listeners
-        if by_thread:
-            for tell in listeners.happened:
-                about = {"barrier": self.about(), "bytes": n_bytes, "transfer": None, "state": self.state()}
-                tell(kind, origin.bundle, origin.lane, line, **about)
-        else:
-            for tell in listeners.happened_in:
-                about = {
-                    "barrier": self.about(),
-                    "bytes": n_bytes,
-                    "transfer": transfer,
-                    "state": self.state(),
-                }
-                tell(kind, self.cohort, self.cluster, self.rank, line, **about)
+        for tell in listeners.happened if by_thread else listeners.happened_in:
+            who = (origin,) if by_thread else (self.cohort, self.cluster, self.rank, origin.site.line)
+            about = {"barrier": self.about(), "bytes": n_bytes, "transfer": transfer, "state": self.state()}
+            tell("mbarrier.complete_tx", *who, **about)
         if done:
             self._completed()
 
@@ -274,14 +306,8 @@ class MBarrier:
         """Tell that a phase has completed, and let go who waits for it."""
         machine = self.cohort.machine
         for tell in self.cohort.listeners.happened_in:
-            tell(
-                "mbarrier.phase",
-                self.cohort,
-                self.cluster,
-                self.rank,
-                barrier=self.about(),
-                phase=self.phase - 1,
-            )
+            about = {"barrier": self.about(), "phase": self.phase - 1}
+            tell("mbarrier.phase", self.cohort, self.cluster, self.rank, **about)
         waiters, self.waiters = self.waiters, []
         if waiters:
             self.seen = self.phase
@@ -361,11 +387,6 @@ class MBarriers:
         """The valid object that a byte belongs to, in words."""
         found = self.live.get((cluster, rank, offset & ~7))
         return None if found is None else found.where()
-
-    @classmethod
-    def of(cls, cohort: Cohort) -> MBarriers:
-        """The cohort's, made when first asked for."""
-        return cohort.own(cls)
 
     def find(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
         """The valid object at an offset. Errors: NoBarrierError."""

@@ -5,6 +5,7 @@ The memory itself is in emulator.memory.tensor_memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,19 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
-from cutecourse.emulator.core.kinds import WARP_SIZE, any_true
+from cutecourse.emulator.core.kinds import Mask, any_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Program, Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.core.warp_values import require_whole_warps
+from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, tell_warp
 from cutecourse.emulator.errors import (
     AddressError,
     ExitedCTAError,
     NonUniformOperand,
     TensorMemoryAllocationError,
 )
+from cutecourse.emulator.memory.proxies import BY_THREADS
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.memory.tensor_memory import (
@@ -73,33 +75,23 @@ def check_peer(origin: Origin, group: int) -> None:
             f".cta_group::2 works on CTAs {bundle.rank & ~1} and {bundle.rank | 1} of the cluster, but the"
             f" cluster has {bundle.cohort.size}",
         )
-    if not bundle.cohort.alive(peer)[origin.lane // WARP_SIZE]:
+    if not bundle.cohort.alive(peer)[origin.cluster]:
         raise origin.error(ExitedCTAError, f".cta_group::2: the peer, CTA {peer} of the cluster, has ended")
 
 
-def uniform_value(site: Site, bundle: Bundle, warp: int, row: NDArray[Any], what: str) -> int:
+def uniform_value(origin: Origin, row: NDArray[Any], what: str) -> int:
     """The value that all lanes of a warp have to give alike. Errors: NonUniformOperand."""
-    values = row.reshape(-1, WARP_SIZE)[warp]
+    values = row[origin.cluster]
     first = int(values[0])
     other = values != first
     if any_true(other):
         lane = int(np.argmax(other))
-        raise site.error(
+        raise Origin(origin.site, origin.bundle, origin.lane + lane).error(
             NonUniformOperand,
             f"{what} is {first} in lane 0 but {int(values[lane])} in lane {lane}: it must be the same in"
             " all lanes of the warp",
-            bundle,
-            warp * WARP_SIZE + lane,
         )
     return first
-
-
-def _check_columns(origin: Origin, columns: int) -> None:
-    if not SMALLEST <= columns <= COLUMNS or columns & (columns - 1):
-        raise origin.error(
-            TensorMemoryAllocationError,
-            f"{columns} columns: their number must be a power of two from {SMALLEST} to {COLUMNS}",
-        )
 
 
 def _check_warp(origin: Origin, memory: TensorMemory, *, allocates: bool) -> None:
@@ -119,35 +111,50 @@ def _check_warp(origin: Origin, memory: TensorMemory, *, allocates: bool) -> Non
     report("another warp frees", problem, origin, memory.line)
 
 
-def _ask(bundle: Bundle, split: Split, tickets: list[Ticket], following: int) -> int:
-    """Enter requests, one for each warp; those that wait become splits of their own."""
-    memories = TensorMemories.of(bundle.cohort)
-    for ticket in tickets:
-        memories.ask(ticket)
-    waiting = [ticket for ticket in tickets if ticket in memories.tickets]
-    for ticket in waiting:
-        lanes = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
-        lanes[ticket.cluster] = True
-        mask = bundle.full if split.mask is None else split.mask
-        own = split if (mask & ~lanes).sum() == 0 else bundle.fork(split, lanes, split.at)
-        ticket.split = own
-        own.waiting = ticket
-    return WAIT if split.waiting is not None else following
+_Check = Callable[[Origin, TensorMemory, int, int], tuple[int | None, int | None]]
+"""(thread, memory, number of columns, address) -> the first column to free, the offset in shared memory to
+write the address to; None for what an instruction does not do."""
 
 
-def _emit(kind: str, origin: Origin, columns: int, address: int | None, group: int, outcome: str) -> None:
-    for tell in origin.bundle.cohort.listeners.happened:
-        tell(
-            kind,
-            origin.bundle,
-            origin.lane,
-            origin.site.line,
-            one=False,
-            columns=columns,
-            address=address,
-            group=group,
-            outcome=outcome,
-        )
+def _define(
+    site: Site, group: int, number: int, address: Callable[[Bundle], NDArray[Any]], what: str, check: _Check
+) -> Step:
+    """Define alloc or dealloc: check each warp's request, and enter it; `address` is that of `what`."""
+
+    def tell_of(origin: Origin, columns: int, start: int | None, outcome: str) -> None:
+        kind = f"tmem.{site.instruction.modifiers[0]}"
+        tell_warp(origin, kind, columns=columns, address=start, group=group, outcome=outcome)
+
+    def answer(origin: Origin, columns: int, offset: int | None, start: int) -> None:
+        if offset is not None:
+            cohort = origin.bundle.cohort
+            at = cohort.shared_start(origin.cluster, origin.bundle.rank) + offset
+            cohort.shared[at : at + 4] = np.frombuffer(start.to_bytes(4, "little"), dtype=np.uint8)
+            cohort.shared_written[at : at + 4] = BY_THREADS
+        tell_of(origin, columns, start, "passed")
+
+    def control(bundle: Bundle, split: Split, following: int) -> int:
+        memories = bundle.cohort.own(TensorMemories)
+        tickets = []
+        for origin in each_warp(site, bundle, split.mask):
+            columns = uniform_value(origin, bundle.rows["u32"][number], "the number of columns")
+            place = uniform_value(origin, address(bundle), what)
+            check_peer(origin, group)
+            start, offset = check(origin, memories[origin.cluster, bundle.rank], columns, place)
+            granted = partial(answer, origin, columns, offset)
+            tickets.append(Ticket(origin, columns, group, granted, site.line, following, start=start))
+        for ticket in tickets:
+            memories.ask(ticket)
+        for ticket in tickets:
+            if ticket in memories.tickets:
+                lanes = np.zeros_like(bundle.full)
+                lanes[ticket.cluster] = True
+                ticket.split = bundle.part(split, lanes)
+                ticket.split.waiting = ticket
+                tell_of(ticket.origin, ticket.columns, ticket.start, "blocked")
+        return WAIT if split.waiting is not None else following
+
+    return control
 
 
 @instruction("tcgen05.alloc", control=True, gated=True)
@@ -167,60 +174,35 @@ def alloc(site: Site) -> Step:
                 (#tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit).
     """
     group = take_cta_group(site)
-    site.expect("aligned")
-    if not site.has("sync"):
-        site.unsupported("it needs .sync")
+    take_sync_aligned(site)
     space = take_shared_space(site, cluster=False)
     site.type("b32")
     targets = SharedTargets(site, site.address(0), space, 4)
-    number = site.source(1, "u32")
-    site.converge()
 
-    def control(bundle: Bundle, split: Split, following: int) -> int:
-        require_whole_warps(site, bundle, split.mask)
-        memories = TensorMemories.of(bundle.cohort)
-        tickets = []
-        for warp in np.flatnonzero(site.active(bundle, split.mask).any(axis=1)).tolist():
-            origin = Origin(site, bundle, warp * WARP_SIZE)
-            columns = uniform_value(site, bundle, warp, bundle.rows["u32"][number], "the number of columns")
-            address = uniform_value(
-                site, bundle, warp, targets.address.lanes(bundle), "the address of the result"
+    def check(origin: Origin, memory: TensorMemory, columns: int, address: int) -> tuple[None, int]:
+        _, offset = targets.resolve(origin.bundle, origin.lane, address)
+        if not SMALLEST <= columns <= COLUMNS or columns & (columns - 1):
+            raise origin.error(
+                TensorMemoryAllocationError,
+                f"{columns} columns: their number must be a power of two from {SMALLEST} to {COLUMNS}",
             )
-            _, offset = targets.resolve(bundle, origin.lane, address)
-            check_peer(origin, group)
-            _check_columns(origin, columns)
-            memory = memories[warp, bundle.rank]
-            _check_warp(origin, memory, allocates=True)
-            memory.line = site.line
-            if memory.relinquished is not None:
-                raise origin.error(
-                    TensorMemoryAllocationError,
-                    f"the CTA gave up its right to allocate at line {memory.relinquished}",
-                )
-            if columns > memory.smallest_so_far:
-                raise origin.error(
-                    TensorMemoryAllocationError,
-                    f"{columns} columns after an allocation of {memory.smallest_so_far}: later allocations"
-                    " of a CTA must not be larger",
-                )
-            answer = partial(_allocated, origin, columns, group, offset)
-            tickets.append(Ticket(origin, columns, group, answer, site.line, following))
-        at = _ask(bundle, split, tickets, following)
-        for ticket in tickets:
-            if ticket.split is not None:
-                _emit("tmem.alloc", ticket.origin, ticket.columns, None, group, "blocked")
-        return at
+        _check_warp(origin, memory, allocates=True)
+        memory.line = site.line
+        if memory.relinquished is not None:
+            raise origin.error(
+                TensorMemoryAllocationError,
+                f"the CTA gave up its right to allocate at line {memory.relinquished}",
+            )
+        if columns > memory.smallest_so_far:
+            raise origin.error(
+                TensorMemoryAllocationError,
+                f"{columns} columns after an allocation of {memory.smallest_so_far}: later allocations"
+                " of a CTA must not be larger",
+            )
+        return None, offset
 
-    return control
-
-
-def _allocated(origin: Origin, columns: int, group: int, offset: int, start: int) -> None:
-    """Write the address to shared memory."""
-    cohort = origin.bundle.cohort
-    at = cohort.shared_start(origin.lane // WARP_SIZE, origin.bundle.rank) + offset
-    cohort.shared[at : at + 4] = np.frombuffer(start.to_bytes(4, "little"), dtype=np.uint8)
-    cohort.shared_written[at : at + 4] = 0xFF
-    _emit("tmem.alloc", origin, columns, start, group, "passed")
+    lanes = targets.address.lanes
+    return _define(site, group, site.source(1, "u32"), lanes, "the address of the result", check)
 
 
 @instruction("tcgen05.dealloc", control=True, gated=True)
@@ -238,54 +220,26 @@ def dealloc(site: Site) -> Step:
                 (#tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit).
     """
     group = take_cta_group(site)
-    site.expect("aligned")
-    if not site.has("sync"):
-        site.unsupported("it needs .sync")
+    take_sync_aligned(site)
     site.type("b32")
     where, number = site.source(0, "u32"), site.source(1, "u32")
-    site.converge()
 
-    def control(bundle: Bundle, split: Split, following: int) -> int:
-        require_whole_warps(site, bundle, split.mask)
-        memories = TensorMemories.of(bundle.cohort)
-        tickets = []
-        for warp in np.flatnonzero(site.active(bundle, split.mask).any(axis=1)).tolist():
-            origin = Origin(site, bundle, warp * WARP_SIZE)
-            columns = uniform_value(site, bundle, warp, bundle.rows["u32"][number], "the number of columns")
-            address = uniform_value(site, bundle, warp, bundle.rows["u32"][where], "the address")
-            check_peer(origin, group)
-            memory = memories[warp, bundle.rank]
-            _check_warp(origin, memory, allocates=False)
-            start = _find(origin, memory, address, columns)
-            answer = partial(_freed, origin, columns, group)
-            tickets.append(Ticket(origin, columns, group, answer, site.line, following, start=start))
-        at = _ask(bundle, split, tickets, following)
-        for ticket in tickets:
-            if ticket.split is not None:
-                _emit("tmem.dealloc", ticket.origin, ticket.columns, ticket.start, group, "blocked")
-        return at
+    def check(origin: Origin, memory: TensorMemory, columns: int, address: int) -> tuple[int, None]:
+        _check_warp(origin, memory, allocates=False)
+        lane, start = split_address(address)
+        found = memory.allocations.get(start)
+        if lane or found is None or found.columns != columns:
+            held = ", ".join(f"{a.columns} at 0x{a.start:x}" for a in memory.allocations.values())
+            raise origin.error(
+                TensorMemoryAllocationError,
+                f"{columns} columns at 0x{address:x} are to be freed, but are not an allocation of the CTA"
+                f" (columns allocated: {held or 'none'})",
+            )
+        region = Region(np.ones(LANES, dtype=np.bool_), start, start + columns)
+        memory.check_quiet(region, "tcgen05.dealloc", origin, writes=True, frees=True)
+        return start, None
 
-    return control
-
-
-def _find(origin: Origin, memory: TensorMemory, address: int, columns: int) -> int:
-    """The first column of the allocation at an address, checked."""
-    lane, start = split_address(address)
-    found = memory.allocations.get(start)
-    if lane or found is None or found.columns != columns:
-        held = ", ".join(f"{a.columns} at 0x{a.start:x}" for a in memory.allocations.values())
-        raise origin.error(
-            TensorMemoryAllocationError,
-            f"{columns} columns at 0x{address:x} are to be freed, but are not an allocation of the CTA"
-            f" (columns allocated: {held or 'none'})",
-        )
-    region = Region(np.ones(LANES, dtype=np.bool_), start, start + columns)
-    memory.check_quiet(region, "tcgen05.dealloc", origin, writes=True, frees=True)
-    return start
-
-
-def _freed(origin: Origin, columns: int, group: int, start: int) -> None:
-    _emit("tmem.dealloc", origin, columns, start, group, "passed")
+    return _define(site, group, number, lambda bundle: bundle.rows["u32"][where], "the address", check)
 
 
 @instruction("tcgen05.relinquish_alloc_permit")
@@ -300,19 +254,13 @@ def relinquish_alloc_permit(site: Site) -> Step:
                 (#tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit).
     """
     group = take_cta_group(site)
-    if not (site.has("sync") and site.has("aligned")):
-        site.unsupported("it needs .sync.aligned")
-    site.converge()
+    take_sync_aligned(site)
 
-    def step(bundle: Bundle, mask: NDArray[np.bool_] | None) -> None:
-        require_whole_warps(site, bundle, mask)
-        memories = TensorMemories.of(bundle.cohort)
-        for warp in np.flatnonzero(site.active(bundle, mask).any(axis=1)).tolist():
-            origin = Origin(site, bundle, warp * WARP_SIZE)
-            memory = memories[warp, bundle.rank]
+    def step(bundle: Bundle, mask: Mask) -> None:
+        for origin in each_warp(site, bundle, mask):
+            memory = bundle.cohort.own(TensorMemories)[origin.cluster, bundle.rank]
             _check_warp(origin, memory, allocates=False)
             memory.relinquished = site.line
-            for tell in bundle.cohort.listeners.happened:
-                tell("tmem.relinquish", bundle, origin.lane, site.line, one=False, group=group)
+            tell_warp(origin, "tmem.relinquish", group=group)
 
     return step

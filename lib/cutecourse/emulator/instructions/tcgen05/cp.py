@@ -7,17 +7,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, Mask
-from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.core.origin import Origin, each_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.errors import AddressError, InvalidOperand, TensorMemoryLanesError
+from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
-from cutecourse.emulator.memory.matrix_descriptor import FieldError, chunk_offsets, decode_matrix
+from cutecourse.emulator.memory.matrix_descriptor import FieldError, decode_matrix, matrix_of
 from cutecourse.emulator.memory.proxies import TCGEN05, check_source
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import (
@@ -76,35 +75,20 @@ def cp(site: Site) -> Step:
         known = ", ".join(f".{s}" + (f".{m}" if m else "") for s, m in _SHAPES if s == shape)
         site.unsupported(f".{shape} comes as {known}")
     chunks = 2 if shape.endswith("x256b") else 1
-    if len(site.operands) != 2:
-        site.invalid(f"{site.instruction.name} takes 2 operands, not {len(site.operands)}")
     where, descriptor = site.address(0), site.source(1, "u64")
 
-    def step(bundle: Bundle, mask: Mask) -> None:
-        for lane in bundle.lanes(mask).tolist():
-            origin = Origin(site, bundle, lane)
-            check_peer(origin, group)
-            address = int(where.lanes(bundle).reshape(-1)[lane]) & 0xFFFFFFFF
-            bits = int(bundle.rows["u64"][descriptor].reshape(-1)[lane])
-            _issue(origin, group, address, _source(origin, bits, len(lanes), chunks), lanes)
+    def issue(origin: Origin) -> None:
+        check_peer(origin, group)
+        address = origin.value(where.lanes(origin.bundle)) & 0xFFFFFFFF
+        bits, size = origin.value(origin.bundle.rows["u64"][descriptor]), chunks * CHUNK
+        name = "the descriptor"
+        try:
+            source = matrix_of(origin, name, decode_matrix, bits, len(lanes), size, 1, k_major=True)
+        except FieldError as wrong:
+            raise origin.error(InvalidOperand, str(wrong)) from None
+        _issue(origin, group, address, source.chunks, lanes)
 
-    return step
-
-
-def _source(origin: Origin, bits: int, rows: int, chunks: int) -> NDArray[np.int64]:
-    """The chunks of shared memory, in bytes, shape (rows, chunks)."""
-    try:
-        found = chunk_offsets(decode_matrix(bits), chunks, rows, k_major=True)
-    except FieldError as wrong:
-        raise origin.error(InvalidOperand, str(wrong)) from None
-    limit = origin.bundle.program.shared_bytes
-    if int(found.max()) + CHUNK > limit:
-        raise origin.error(
-            AddressError,
-            f"the descriptor 0x{bits:016x} reaches to byte {int(found.max()) + CHUNK} of shared memory, but"
-            f" the CTA has only {limit}",
-        )
-    return found
+    return each_lane(site, issue)
 
 
 def _issue(
@@ -120,17 +104,18 @@ def _issue(
             f"the address 0x{address:x} is in lane {lane}, but must be in lane {allowed}",
         )
     lanes = lanes + lane
-    cohort, cluster, rank = origin.bundle.cohort, origin.lane // WARP_SIZE, origin.bundle.rank
+    cohort, cluster, rank = origin.bundle.cohort, origin.cluster, origin.bundle.rank
     width = source.shape[1] * _WORDS
     touched = np.zeros(LANES, dtype=np.bool_)
     touched[lanes.reshape(-1)] = True
     region = Region(touched, column, column + width)
     places = []
+    memories = cohort.own(TensorMemories)
     for each in [rank] if group == 1 else [rank & ~1, rank | 1]:
-        memory = TensorMemories.of(cohort)[cluster, each]
+        memory = memories[cluster, each]
         memory.check_allocated(region, "tcgen05.cp", origin)
         memory.check_quiet(region, "tcgen05.cp", origin, writes=True, pipeline="cp")
-        chunks = (source + cohort.shared_start(cluster, each)) // CHUNK
+        chunks = source + cohort.shared_start(cluster, each) // CHUNK
         for tell in cohort.listeners.operands_read:
             tell(origin, [(each, "the source", chunks)])
         check_source(origin, chunks, "the source", TCGEN05, rank=each)
@@ -151,15 +136,7 @@ def _issue(
         told = [chunks_touched(cohort, cluster, each, chunks) for each, _, _, chunks in places]
         for each, *_ in places:
             told += region_touches(each, [region], writes=True)
-        tell(
-            "tmem.copy",
-            origin.bundle,
-            origin.lane,
-            origin.site.line,
-            address=address,
-            group=group,
-            touches=told,
-        )
+        tell("tmem.copy", origin, address=address, group=group, touches=told)
     touches = [(memory, moving) for _, memory, moving, _ in places]
     Queue.of(origin).add(Operation(origin, partial(_complete, origin, places, lanes), touches=touches))
 

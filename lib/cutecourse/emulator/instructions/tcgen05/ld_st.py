@@ -19,7 +19,7 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.core.warp_values import require_whole_warps
+from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, tell_warp
 from cutecourse.emulator.errors import TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.alloc import uniform_value
 from cutecourse.emulator.instructions.tcgen05.fragments import MOST_REGISTERS, SHAPES, Fragment, fragment
@@ -46,9 +46,8 @@ class _Access:
     """The shape, the address, and the cells of a warp: common to ld and st."""
 
     def __init__(self, site: Site, *, stores: bool) -> None:
-        if not (site.has("sync") and site.has("aligned")):
-            site.unsupported("it needs .sync.aligned")
-        self.site = site
+        take_sync_aligned(site)
+        self.stores = stores
         self.shape = site.expect(*SHAPES)
         count = int(site.expect(*_COUNTS)[1:])
         self.packed = site.has("unpack::16b" if stores else "pack::16b")
@@ -57,9 +56,6 @@ class _Access:
         if self.n_registers > MOST_REGISTERS:
             site.unsupported(f".{self.shape}.x{count} would take {self.n_registers} registers")
         halves = self.shape == "16x32bx2"
-        n_operands = 3 if halves else 2
-        if len(site.operands) != n_operands:
-            site.invalid(f"{site.instruction.name} takes {n_operands} operands, not {len(site.operands)}")
         split = 0
         if halves:
             found = site.constant(1 if stores else 2)
@@ -73,24 +69,19 @@ class _Access:
         if stores and any(first < stop for first, _ in others):
             site.invalid(f"with an offset of {split} columns both halves would store to the same cells")
         self.address = site.address(0 if stores else 1)
-        index = (n_operands - 1) if stores else 0
-        slots = site.sources(index, "u32") if stores else site.destinations(index, "u32")
+        slots = site.sources(1 + halves, "u32") if stores else site.destinations(0, "u32")
         self.registers = np.array(slots, dtype=np.int64)
         if len(self.registers) != self.n_registers:
             site.invalid(
                 f"{site.instruction.name} takes {self.n_registers} registers, and {len(self.registers)} are"
                 " given"
             )
-        site.converge()
         self._regions: dict[tuple[int, int], list[Region]] = {}
 
-    def cells(
-        self, bundle: Bundle, warp: int, *, writes: bool
-    ) -> tuple[Origin, TensorMemory, _Places, _Places, list[Region], int]:
+    def cells(self, origin: Origin) -> tuple[TensorMemory, _Places, _Places, list[Region], int]:
         """Where a warp's cells lie, checked: memory, lanes, columns, regions and the address."""
-        site = self.site
-        origin = Origin(site, bundle, warp * WARP_SIZE)
-        address = uniform_value(site, bundle, warp, self.address.lanes(bundle), "the address")
+        bundle = origin.bundle
+        address = uniform_value(origin, self.address.lanes(bundle), "the address")
         lane, column = split_address(address & 0xFFFFFFFF)
         own = WARP_SIZE * (bundle.warp % _WARPS)
         span = self.fragment.lanes
@@ -101,41 +92,39 @@ class _Access:
                 f"the address 0x{address:x} is in lane {lane}: warp {bundle.warp} reaches lanes {own} to"
                 f" {own + WARP_SIZE - 1}, so .{self.shape} must start at {which}",
             )
-        memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
-        name = "tcgen05.st" if writes else "tcgen05.ld"
+        memory = bundle.cohort.own(TensorMemories)[origin.cluster, bundle.rank]
+        name = "tcgen05.st" if self.stores else "tcgen05.ld"
         regions = self._regions.get((lane, column))
         if regions is None:
             lanes = np.zeros(LANES, dtype=np.bool_)
             lanes[lane : lane + span] = True
             regions = [Region(lanes, column + first, column + stop) for first, stop in self.fragment.ranges]
             self._regions[lane, column] = regions
+        listeners = bundle.cohort.listeners
         for region in regions:
             memory.check_allocated(region, name, origin)
-            memory.check_quiet(region, name, origin, writes=writes)
-            listeners = origin.bundle.cohort.listeners
-            for tell in listeners.tensor_stored if writes else ():
+            memory.check_quiet(region, name, origin, writes=self.stores)
+            for tell in listeners.tensor_stored if self.stores else ():
                 tell(memory, region)
-            for tell in () if writes else listeners.tensor_loaded:
+            for tell in () if self.stores else listeners.tensor_loaded:
                 tell(memory, region, origin, packed=self.packed)
         if span == WARP_SIZE:
             # A thread has a lane, and its cells are neighbours.
             stop = column + self.fragment.column.shape[1]
-            return origin, memory, slice(lane, lane + span), slice(column, stop), regions, address
-        return origin, memory, self.fragment.lane + lane, self.fragment.column + column, regions, address
+            return memory, slice(lane, lane + span), slice(column, stop), regions, address
+        return memory, self.fragment.lane + lane, self.fragment.column + column, regions, address
 
-    def tell(self, kind: str, origin: Origin, address: int, regions: list[Region]) -> None:
+    def tell(self, origin: Origin, address: int, regions: list[Region]) -> None:
         """Record the access."""
         for tell in origin.bundle.cohort.listeners.happened:
             tell(
-                kind,
-                origin.bundle,
-                origin.lane,
-                self.site.line,
+                "tmem.store" if self.stores else "tmem.load",
+                origin,
                 one=False,
                 address=address,
                 shape=self.shape,
                 registers=self.n_registers,
-                touches=region_touches(origin.bundle.rank, regions, writes=kind == "tmem.store"),
+                touches=region_touches(origin.bundle.rank, regions, writes=self.stores),
             )
 
 
@@ -162,10 +151,9 @@ def ld(site: Site) -> Step:
     access = _Access(site, stores=False)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        require_whole_warps(site, bundle, mask)
         registers = bundle.rows.all("u32")
-        for warp in bundle.clusters(mask):
-            origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=False)
+        for origin in each_warp(site, bundle, mask):
+            memory, lane, column, regions, address = access.cells(origin)
             written = memory.written[lane, column]
             if not all_true(written) and not written.any(axis=0).all():
                 cell = int(np.argmin(written.any(axis=0)))
@@ -181,9 +169,9 @@ def ld(site: Site) -> Step:
             values = memory.cells[lane, column]
             if access.packed:
                 values = (values[:, 0::2] & _HALF) | (values[:, 1::2] << np.uint32(16))
-            registers[access.registers, warp] = values.T
+            registers[access.registers, origin.cluster] = values.T
             memory.order.load(regions, origin)
-            access.tell("tmem.load", origin, address, regions)
+            access.tell(origin, address, regions)
 
     return step
 
@@ -226,12 +214,11 @@ def st(site: Site) -> Step:
     access = _Access(site, stores=True)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        require_whole_warps(site, bundle, mask)
         registers = bundle.rows.all("u32")
         waiting = bundle.own(_Stores)
-        for warp in bundle.clusters(mask):
-            origin, memory, lane, column, regions, address = access.cells(bundle, warp, writes=True)
-            values: NDArray[Any] = registers[access.registers, warp].T
+        for origin in each_warp(site, bundle, mask):
+            memory, lane, column, regions, address = access.cells(origin)
+            values: NDArray[Any] = registers[access.registers, origin.cluster].T
             if access.packed:
                 values = np.stack([values & _HALF, values >> np.uint32(16)], axis=-1).reshape(WARP_SIZE, -1)
             moving = [
@@ -239,8 +226,8 @@ def st(site: Site) -> Step:
                 for region in regions
             ]
             memory.moving += moving
-            waiting.setdefault(warp, []).append(_Store(memory, lane, column, values, moving))
-            access.tell("tmem.store", origin, address, regions)
+            waiting.setdefault(origin.cluster, []).append(_Store(memory, lane, column, values, moving))
+            access.tell(origin, address, regions)
 
     return step
 
@@ -255,23 +242,17 @@ def wait(site: Site) -> Step:
                 of its cells: others may write or free them once they are told.
     Source:     PTX ISA 9.0, tcgen05.wait (#tcgen05-instructions-tcgen05-wait).
     """
-    stores = site.instruction.modifiers[0] == "wait::st"
-    if not (site.has("sync") and site.has("aligned")):
-        site.unsupported("it needs .sync.aligned")
-    site.converge()
+    name = site.instruction.modifiers[0].removeprefix("wait::")
+    take_sync_aligned(site)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        require_whole_warps(site, bundle, mask)
-        waiting = bundle.own(_Stores)
-        for warp in bundle.clusters(mask):
-            if stores:
-                for store in waiting.pop(warp, ()):
+        for origin in each_warp(site, bundle, mask):
+            if name == "st":
+                for store in bundle.own(_Stores).pop(origin.cluster, ()):
                     store.complete()
             else:
-                memory = TensorMemories.of(bundle.cohort)[warp, bundle.rank]
-                memory.order.waited_for_loads((warp, bundle.rank, bundle.warp))
-            for tell in bundle.cohort.listeners.happened:
-                name = "st" if stores else "ld"
-                tell("tmem.wait", bundle, warp * WARP_SIZE, site.line, one=False, name=name)
+                memory = bundle.cohort.own(TensorMemories)[origin.cluster, bundle.rank]
+                memory.order.waited_for_loads((origin.cluster, bundle.rank, bundle.warp))
+            tell_warp(origin, "tmem.wait", name=name)
 
     return step

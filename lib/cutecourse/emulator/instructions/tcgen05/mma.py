@@ -17,10 +17,8 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
-from cutecourse.emulator.instructions.tcgen05.completion import complete
-from cutecourse.emulator.instructions.tcgen05.multiplication import Multiplication
-from cutecourse.emulator.instructions.tcgen05.operands import Operands
-from cutecourse.emulator.instructions.tcgen05.plans import announce_all, plan_of
+from cutecourse.emulator.instructions.tcgen05.completion import Multiplication, complete
+from cutecourse.emulator.instructions.tcgen05.plans import Operands, announce_all, plan_of
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
@@ -129,9 +127,7 @@ def _issue(mma: Multiplication, collector: str, *, in_sight: bool) -> None:
     for tell in listeners.happened:
         mma.issued = tell(
             "mma.issue",
-            origin.bundle,
-            origin.lane,
-            origin.site.line,
+            origin,
             group=plan.group,
             m=shape.m,
             n=shape.n,

@@ -43,12 +43,6 @@ class Part:
         neighbours = lanes[-1] - lanes[0] == len(lanes) - 1
         return cls(lanes, first, stop, slice(int(lanes[0]), int(lanes[-1]) + 1) if neighbours else lanes)
 
-    def region(self, column: int, columns: int) -> Region:
-        """The part's lanes in columns of tensor memory."""
-        mask = np.zeros(LANES, dtype=np.bool_)
-        mask[self.lanes] = True
-        return Region(mask, column, column + columns)
-
 
 @lru_cache(maxsize=256)
 def parts_of(m: int, n: int, group: int, lane: int) -> tuple[Part, ...]:
@@ -65,7 +59,9 @@ def parts_of(m: int, n: int, group: int, lane: int) -> tuple[Part, ...]:
 @lru_cache(maxsize=1024)
 def region_of(part: Part, column: int, columns: int) -> Region:
     """A part's lanes in columns of tensor memory, one object for all who ask for the same."""
-    return part.region(column, columns)
+    mask = np.zeros(LANES, dtype=np.bool_)
+    mask[part.lanes] = True
+    return Region(mask, column, column + columns)
 
 
 @lru_cache(maxsize=1024)

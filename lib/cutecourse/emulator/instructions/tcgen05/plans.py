@@ -1,13 +1,14 @@
-"""Plans of tcgen05.mma: what a set of operands stands for, worked out once for all who ask for the same.
+"""The operands of a tcgen05.mma, [d], a or [a], b, idesc {, mask}, enable {, scale}, and what they stand for.
 
-A `Plan` holds what is the same in all clusters: shape, types, and where the matrices lie in a CTA. A `Place`
-says where those matrices lie in one CTA or pair. A cohort keeps both, because the main loop of a GEMM asks
-for the same few again and again.
+That is worked out once for all who ask for the same. A `Plan` holds what is the same in all clusters: shape,
+types, and where the matrices lie in a CTA. A `Place` says where those matrices lie in one CTA or pair. A
+cohort keeps both, because the main loop of a GEMM asks for the same few again and again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,8 @@ from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.owner import OwnerDict
-from cutecourse.emulator.errors import AddressError, InvalidOperand
-from cutecourse.emulator.instructions.tcgen05.operands import Asked, Operands
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.instructions.tcgen05.placement import parts_of, region_of
 from cutecourse.emulator.memory.matrix_descriptor import (
     FieldError,
@@ -25,16 +26,66 @@ from cutecourse.emulator.memory.matrix_descriptor import (
     SharedMatrix,
     decode_instruction,
     decode_matrix,
-    shared_matrix,
+    matrix_of,
 )
 from cutecourse.emulator.memory.proxies import all_in_sight
 from cutecourse.emulator.memory.tensor_memory import TensorMemories, split_address
+from cutecourse.ptx.syntax import Address, Vector
 
-__all__ = ["Place", "Plan", "announce_all", "plan_of"]
+__all__ = ["Operands", "Plan", "announce_all", "plan_of"]
 
 _PLACES = 4096
 """So many are kept, with two matrices for each CTA, of 2 KiB each in a GEMM of 128 x 16."""
 _PLANS = 1024
+_MOST_SCALE = 15
+
+
+class Asked(NamedTuple):
+    """The addresses and descriptors of one tcgen05.mma as numbers: `a` is either of both."""
+
+    d: int
+    a: int
+    b: int
+    idesc: int
+
+
+class Operands:
+    """Where an instruction has its operands."""
+
+    def __init__(self, site: Site, group: int) -> None:
+        """Errors: InvalidOperand for a wrong number of operands or registers, or a wrong scale."""
+        self.site = site
+        self.d = site.address(0)
+        self.a_in_tmem = isinstance(site.operand(1), Address)
+        self.a: Callable[[Bundle], NDArray[Any]]
+        if self.a_in_tmem:
+            address = site.address(1)
+            self.a = lambda bundle: address.lanes(bundle) & 0xFFFFFFFF
+        else:
+            slot = site.source(1, "u64")
+            self.a = lambda bundle: bundle.rows["u64"][slot]
+        self.b = site.source(2, "u64")
+        self.shape = site.source(3, "u32")
+        at = 4
+        self.mask: list[int] = []
+        if isinstance(site.operand(at), Vector):
+            self.mask = site.sources(at, "u32")
+            if len(self.mask) != 4 * group:
+                site.invalid(f"disable-output-lane has {4 * group} registers here, not {len(self.mask)}")
+            at += 1
+        self.enable = site.source(at, "pred")
+        scale = site.constant(at + 1) if len(site.operands) > at + 1 else 0
+        if scale is None or not 0 <= scale <= _MOST_SCALE:
+            site.invalid(f"scale-input-d is a constant from 0 to {_MOST_SCALE}")
+        self.scale = scale
+        if len(site.operands) > at + 2:
+            site.invalid(f"{site.instruction.name} takes {at + 2} operands at most, not {len(site.operands)}")
+
+    def read(self, bundle: Bundle, lanes: NDArray[np.int64]) -> list[Asked]:
+        """The multiplication that each of these lanes asks for."""
+        d = self.d.lanes(bundle) & 0xFFFFFFFF
+        rows = d, self.a(bundle), bundle.rows["u64"][self.b], bundle.rows["u32"][self.shape]
+        return list(map(Asked, *(row.reshape(-1)[lanes].tolist() for row in rows)))
 
 
 class Plan:
@@ -67,19 +118,11 @@ class Plan:
 
     def _matrix(self, origin: Origin, name: str, bits: int, extent: int, *, k_major: bool) -> SharedMatrix:
         """A CTA's part of a matrix; each CTA has its part of `extent`."""
-        own = extent // self.group
+        own, item = extent // self.group, self.item
         try:
-            found = shared_matrix(decode_matrix, bits, own, self.shape.k, self.item, k_major=k_major)
+            return matrix_of(origin, name, decode_matrix, bits, own, self.shape.k, item, k_major=k_major)
         except FieldError as wrong:
-            raise FieldError(f"{name}: {wrong.field}", str(wrong).removeprefix(f"{wrong.field}: ")) from None
-        limit = origin.bundle.program.shared_bytes
-        if found.stop > limit:
-            raise origin.error(
-                AddressError,
-                f"{name} 0x{bits:016x} reaches to byte {found.stop} of shared memory, but the CTA has"
-                f" only {limit}",
-            )
-        return found
+            raise origin.error(InvalidOperand, f"{name}: {wrong}") from None
 
     def place(self, bundle: Bundle, lane: int) -> Place:
         """Where it is in the CTA, or the pair, of a lane."""
@@ -102,7 +145,7 @@ class Place:
     def __init__(self, plan: Plan, cohort: Cohort, cluster: int, rank: int) -> None:
         first = rank if plan.group == 1 else rank & ~1
         self.ranks = range(first, first + plan.group)
-        memories = TensorMemories.of(cohort)
+        memories = cohort.own(TensorMemories)
         self.memories = [memories[cluster, rank] for rank in self.ranks]
         self.starts = [cohort.shared_start(cluster, rank) // CHUNK for rank in self.ranks]
         """The number of each CTA's first chunk among the cohort's."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.instructions.bulk.operands import check_alive, destination_ranks
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
@@ -42,33 +41,25 @@ def commit(site: Site) -> Step:
     multicast = site.has("multicast::cluster")
     space = take_shared_space(site)
     site.type("b64")
-    if len(site.operands) != 1 + multicast:
-        site.invalid(f"{site.instruction.name} takes {1 + multicast} operands, not {len(site.operands)}")
     targets = SharedTargets(site, site.address(0), space, 8)
     targets.remote_allowed = True
     cta_mask = site.source(1, "u16") if multicast else None
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        bits: int | None
-        ranks: tuple[int, ...]
-        for lane, rank, offset in targets.each(bundle, mask):
-            origin = Origin(site, bundle, lane)
+        for origin, rank, offset in targets.each(bundle, mask):
             check_peer(origin, group)
-            if cta_mask is None:
-                bits, ranks = None, (rank,)
-                check_alive(site, bundle, lane, rank, _TOLD)
-            else:
-                bits = int(bundle.rows["u16"][cta_mask].reshape(-1)[lane])
-                ranks = destination_ranks(site, bundle, lane, bits, _TOLD)
+            bits: int | None = None
+            ranks: tuple[int, ...] = (rank,)
+            if cta_mask is not None:
+                bits = origin.value(bundle.rows["u16"][cta_mask])
+                ranks = destination_ranks(origin, bits, _TOLD)
             queue = Queue.of(origin)
             tracked = queue.of_thread(origin)
             for tell in bundle.cohort.listeners.happened:
                 label = bundle.program.placement.shared_label(offset)
                 tell(
                     "mma.commit",
-                    bundle,
-                    lane,
-                    site.line,
+                    origin,
                     group=group,
                     barrier={"rank": rank, "offset": offset, "name": label},
                     mask=bits,
@@ -88,11 +79,10 @@ def commit(site: Site) -> Step:
 
 def _arrive(origin: Origin, ranks: tuple[int, ...], offset: int) -> None:
     """Arrive once at the mbarrier of each CTA."""
-    bundle = origin.bundle
-    cluster = origin.lane // WARP_SIZE
+    barriers = origin.bundle.cohort.own(MBarriers)
     for rank in ranks:
-        check_alive(origin.site, bundle, origin.lane, rank, _TOLD)
-        barrier = MBarriers.of(bundle.cohort).find(cluster, rank, offset, origin)
+        check_alive(origin, rank, _TOLD)
+        barrier = barriers.find(origin.cluster, rank, offset, origin)
         barrier.arrive(1, origin, work=origin, asynchronous=True)
 
 
@@ -105,21 +95,16 @@ def fence(site: Site) -> Step:
                 of this machine are ordered by completion alone.
     Source:     PTX ISA 9.0, tcgen05.fence (#tcgen05-special-sync-operations-fence).
     """
-    if site.operands:
-        site.invalid(f"{site.instruction.name} takes no operands")
     name = site.instruction.name
     before = name.endswith("before_thread_sync")
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        clock = TensorMemories.of(bundle.cohort).clock
+        clock = bundle.cohort.own(TensorMemories).clock
         times = clock.before if before else clock.after
         time = clock.tick()
-        active = site.active(bundle, mask)
-        for warp in np.flatnonzero(active.any(axis=1)).tolist():
+        for warp in bundle.clusters(mask):
             times[warp, bundle.rank, bundle.warp] = time
-            for tell in bundle.cohort.listeners.happened:
-                lane = warp * WARP_SIZE + int(np.argmax(active[warp]))
-                tell("fence", bundle, lane, site.line, one=int(active[warp].sum()) == 1, name=name)
+        tell_warps(site, bundle, site.active(bundle, mask), "fence", name=name)
 
     return step
 

@@ -8,9 +8,9 @@ others before wgmma.wait_group.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,19 @@ from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.observer import Observer
+from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import DivergedWarp, NonUniformOperand
 
-__all__ = ["WARPS", "InFlight", "Warpgroup"]
+__all__ = ["WARPS", "InFlight", "Lagging", "Warpgroup"]
 
 WARPS = 4
 """Warps of a warpgroup: those whose rank in the block begins with a multiple of it."""
 
 
-class InFlight(Protocol):
+@dataclass(eq=False)
+class InFlight:
     """An operation that a warp has issued and not waited for."""
 
     site: Site
@@ -37,38 +39,38 @@ class InFlight(Protocol):
     shape: tuple[int, int, str]
     """N, K and the type of D."""
     writes: NDArray[np.int64]
+    """The watched registers of D (emulator.instructions.wgmma.registers)."""
     reads: NDArray[np.int64]
-    work: PendingWork | None
+    work: PendingWork | None = field(default=None, init=False)
     """None until all four warps have come to it."""
 
     @property
     def under_way(self) -> bool:
         """True until the operation is complete."""
+        return self.work is None or not self.work.done
 
     def settle(self) -> None:
-        """Complete it now, where it can be."""
+        """Complete it now, where all four warps have come to it."""
+        if self.work is not None:
+            self.work.finish()
 
 
-class Issued(Protocol):
-    """Actions at the first and at the last warp that reaches an instruction."""
-
-    def begin(self, bundle: Bundle) -> None:
-        """The first warp has come."""
-
-    def issue(self, bundle: Bundle) -> None:
-        """The last warp has come."""
+_Operands = tuple[int | None, int, bool] | None
+"""The descriptors of A and B, and scale-d."""
 
 
 @dataclass(eq=False, slots=True)
-class _Common:
+class Common:
     """One instruction that the warps of a warpgroup execute together."""
 
     site: Site
-    operands: Hashable
+    operands: _Operands
     first: int
     """The warp that came first."""
-    what: Issued | None
     arrived: int = 0
+    """The number of warps that have come."""
+    operation: Any = None
+    """The operation that it stands for, the same for all four."""
 
 
 @dataclass(eq=False)
@@ -79,7 +81,7 @@ class Warpgroup:
     cluster: int
     rank: int
     bundles: list[Bundle]
-    common: deque[_Common] = field(default_factory=deque)
+    common: deque[Common] = field(default_factory=deque)
     """Instructions that some warps have reached and others have not, oldest first."""
     passed: int = 0
     """The number of instructions that all four warps have reached."""
@@ -93,70 +95,56 @@ class Warpgroup:
     """Warps that wait for operations to which not all four have come."""
 
     @classmethod
-    def of(cls, site: Site, bundle: Bundle, cluster: int) -> Warpgroup:
+    def of(cls, origin: Origin) -> Warpgroup:
         """A warp's. Errors: DivergedWarp, where its block has no four whole warps from the first on."""
-        cohort = bundle.cohort
-        groups = cohort.own(_Warpgroups)
+        bundle = origin.bundle
+        groups = bundle.cohort.own(_Warpgroups)
         number = bundle.warp // WARPS
-        key = (cluster, bundle.rank, number)
+        key = (origin.cluster, bundle.rank, number)
         found = groups.get(key)
         if found is None:
             threads = bundle.machine.threads_per_block
             if threads < (number + 1) * WARPS * WARP_SIZE:
-                raise site.error(
+                raise origin.error(
                     DivergedWarp,
-                    f"{site.instruction.name} needs a whole warpgroup, warps {WARPS * number} to"
+                    f"{origin.site.instruction.name} needs a whole warpgroup, warps {WARPS * number} to"
                     f" {WARPS * number + WARPS - 1} of the block, but the block has only {threads} threads",
-                    bundle,
-                    cluster * WARP_SIZE,
                 )
-            per_block = bundle.machine.warps_per_block
-            start = bundle.rank * per_block + number * WARPS
-            bundles = cohort.bundles[start : start + WARPS]
-            found = groups[key] = cls(cohort, cluster, bundle.rank, bundles)
+            start = bundle.rank * bundle.machine.warps_per_block + number * WARPS
+            bundles = bundle.cohort.bundles[start : start + WARPS]
+            found = groups[key] = cls(bundle.cohort, origin.cluster, bundle.rank, bundles)
         return found
 
-    def come(
-        self, site: Site, bundle: Bundle, operands: Hashable, what: Issued | None = None
-    ) -> Issued | None:
-        """A warp has come to an instruction; returns what it stands for, the same for all four.
+    def come(self, origin: Origin, operands: _Operands = None) -> Common:
+        """A warp has come to an instruction.
 
         Errors: DivergedWarp, where another warp has come to another instruction; NonUniformOperand.
         """
-        warp = bundle.warp % WARPS
-        index = self.position[warp] - self.passed
-        self.position[warp] += 1
+        site, number = origin.site, origin.bundle.warp
+        index = self.position[number % WARPS] - self.passed
+        self.position[number % WARPS] += 1
         if index == len(self.common):
-            self.common.append(_Common(site, operands, bundle.warp, what))
-            if what is not None:
-                what.begin(bundle)
+            self.common.append(Common(site, operands, number))
         found = self.common[index]
         if found.site is not site:
-            raise site.error(
+            raise origin.error(
                 DivergedWarp,
-                f"warp {bundle.warp} executes {site.instruction.name} where warp {found.first} of its"
+                f"warp {number} executes {site.instruction.name} where warp {found.first} of its"
                 f" warpgroup executed {found.site.instruction.name} at line"
                 f" {found.site.line}. All four warps must execute the same wgmma and setmaxnreg instructions"
                 " in the same order.",
-                bundle,
-                self.cluster * WARP_SIZE,
             )
         if found.operands != operands:
-            raise site.error(
+            raise origin.error(
                 NonUniformOperand,
                 f"descriptors and scale-d of {site.instruction.name} are {_shown(operands)} in warp"
-                f" {bundle.warp} but {_shown(found.operands)} in warp {found.first} of its warpgroup",
-                bundle,
-                self.cluster * WARP_SIZE,
+                f" {number} but {_shown(found.operands)} in warp {found.first} of its warpgroup",
             )
         found.arrived += 1
         if found.arrived == WARPS:
             self.common.popleft()
             self.passed += 1
-            if found.what is not None:
-                found.what.issue(bundle)
-                self._wake()
-        return found.what
+        return found
 
     @staticmethod
     def started(cohort: Cohort, cluster: int, rank: int) -> list[Warpgroup]:
@@ -170,17 +158,11 @@ class Warpgroup:
 
     def behind(self) -> Iterator[tuple[Site, list[int]]]:
         """For each instruction to which some warps have come: the warps that have not."""
-        for index, found in enumerate(self.common):
-            yield (
-                found.site,
-                [
-                    b.warp
-                    for b, at in zip(self.bundles, self.position, strict=True)
-                    if at - self.passed <= index
-                ],
-            )
+        for index, found in enumerate(self.common, self.passed):
+            warps = zip(self.bundles, self.position, strict=True)
+            yield found.site, [bundle.warp for bundle, at in warps if at <= index]
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Let who waits look again."""
         waiting, self.waiting = self.waiting, []
         for bundle, split in waiting:
@@ -208,11 +190,9 @@ class Lagging:
         return f"waits at wgmma.wait_group for other warps of its warpgroup to reach line {self.pending.line}"
 
 
-def _shown(operands: Hashable) -> str:
-    if not isinstance(operands, tuple):
-        return str(operands)
+def _shown(operands: _Operands) -> str:
     return ", ".join(
-        str(x) if isinstance(x, bool) or x is None else f"0x{x:016x}" for x in operands if x is not None
+        str(x) if isinstance(x, bool) else f"0x{x:016x}" for x in operands or () if x is not None
     )
 
 

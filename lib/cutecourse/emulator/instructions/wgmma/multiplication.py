@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
-from cutecourse.emulator.core.machine import PendingWork
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.errors import AddressError, InvalidOperand
+from cutecourse.emulator.errors import InvalidOperand
 from cutecourse.emulator.instructions.wgmma.descriptor import decode
-from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
+from cutecourse.emulator.instructions.wgmma.group import WARPS, InFlight, Warpgroup
 from cutecourse.emulator.instructions.wgmma.registers import Flight, share
-from cutecourse.emulator.memory.matrix_descriptor import FieldError, MultipliedMatrix, shared_matrix
+from cutecourse.emulator.memory.matrix_descriptor import FieldError, MultipliedMatrix, matrix_of
 from cutecourse.emulator.memory.proxies import WGMMA, check_source
 from cutecourse.emulator.numbers.formats import FORMATS
 from cutecourse.emulator.numbers.tensor_core_sums import (
@@ -67,11 +66,6 @@ class Form:
     reads: NDArray[np.int64]
 
     @property
-    def shape(self) -> tuple[int, int, str]:
-        """N, K and the type of D: what accumulators of one chain share."""
-        return self.n, self.k, self.d
-
-    @property
     def item(self) -> int:
         """Bytes of an element of A and B."""
         return BYTES[self.a]
@@ -82,55 +76,59 @@ class Form:
         return self.d == "s32"
 
 
-class Multiplication:
+class Multiplication(InFlight):
     """One wgmma.mma_async of a warpgroup."""
-
-    def __init__(
-        self, form: Form, group: Warpgroup, a_bits: int | None, b_bits: int, *, accumulate: bool
-    ) -> None:
-        self.form = form
-        self.site = form.site
-        self.shape = form.shape
-        self.writes = form.writes
-        self.reads = form.reads
-        self.group = group
-        self.a_bits = a_bits
-        self.b_bits = b_bits
-        self.accumulate = accumulate
-        self.work: PendingWork | None = None
-        """None until all four warps have come to it."""
-        self.issued: int | None = None
 
     # --- issue ----------------------------------------------------------------------------------------------
 
-    def begin(self, bundle: Bundle) -> None:
+    def __init__(
+        self,
+        form: Form,
+        group: Warpgroup,
+        origin: Origin,
+        a_bits: int | None,
+        b_bits: int,
+        *,
+        accumulate: bool,
+    ) -> None:
         """The first of the four warps has come: its operands have to be there for all."""
-        form = self.form
-        self.origin = Origin(form.site, bundle, self.group.cluster * WARP_SIZE)
-        self.b = self._matrix("B", self.b_bits, form.b, form.n, k_major=form.b_k_major)
-        self.a: MultipliedMatrix | None = None
-        if self.a_bits is not None:
-            self.a = self._matrix("A", self.a_bits, form.a, _M, k_major=form.a_k_major)
+        super().__init__(form.site, group, (form.n, form.k, form.d), form.writes, form.reads)
+        self.form = form
+        self.origin = origin
+        self.a_bits = a_bits
+        self.b_bits = b_bits
+        self.accumulate = accumulate
+        self.issued: int | None = None
+        self.b = self._matrix("B", b_bits, form.b, form.n, k_major=form.b_k_major)
+        self.a = None if a_bits is None else self._matrix("A", a_bits, form.a, _M, k_major=form.a_k_major)
+        self.matrices = (self.b,) if self.a is None else (self.a, self.b)
+        """Those that are in shared memory."""
         self._check_shared(issued=False)
-        for tell in self.group.cohort.listeners.matrix_read:
-            for matrix in self._matrices():
-                tell(self.origin, matrix)
+        for tell in group.cohort.listeners.matrix_read:
+            for matrix in self.matrices:
+                tell(origin, matrix)
 
     def issue(self, bundle: Bundle) -> None:
         """All four warps have come, this one last: let it complete later."""
-        form, machine = self.form, bundle.machine
+        form, group, listeners = self.form, self.group, bundle.cohort.listeners
         number = bundle.warp // WARPS
-        operands = [(matrix.name, matrix.places[0]) for matrix in self._matrices()]
-        for tell in bundle.cohort.listeners.warpgroup_issued:
-            tell(self, self.origin, self.group.bundles, number, operands)
+        operands = [(matrix.name, matrix.places[0]) for matrix in self.matrices]
+        for tell in listeners.warpgroup_issued:
+            tell(self, self.origin, group.bundles, number, operands)
         self._check_shared(issued=True)
-        self._announce_sum(number)
-        for tell in self.group.bundles[0].cohort.listeners.happened:
+        for tell in listeners.accumulated:
+            # All four warps have done what stands before it, and nothing to D since.
+            written = False
+            for each in group.bundles:
+                changed = each.own(Flight).changed
+                written |= bool(changed[self.writes, group.cluster].any())
+                changed[self.writes, group.cluster] = False
+            accumulator = (group.cluster, group.rank, number, *self.writes.tolist())
+            tell(self.origin, self.a, self.b, accumulator, adds=self.accumulate, written=written, alone=None)
+        for tell in listeners.happened:
             self.issued = tell(
                 "wgmma.issue",
-                self.group.bundles[0],
-                self.origin.lane,
-                form.site.line,
+                Origin(form.site, group.bundles[0], self.origin.lane),
                 one=False,
                 m=_M,
                 n=form.n,
@@ -140,59 +138,24 @@ class Multiplication:
                 b=self.b_bits,
                 accumulate=self.accumulate,
             )
-            self.group.issues.append(self.issued)
-        self.group.running.append(self)
-        self.work = machine.defer(self.complete)
+            group.issues.append(self.issued)
+        group.running.append(self)
+        self.work = bundle.machine.defer(self.complete)
 
     def _matrix(self, name: str, bits: int, kind: str, extent: int, *, k_major: bool) -> MultipliedMatrix:
-        form, group = self.form, self.group
-        shown = f"{name.lower()}-desc 0x{bits:016x}"
+        form, group, shown = self.form, self.group, f"{name.lower()}-desc"
         try:
-            found = shared_matrix(decode, bits, extent, form.k, form.item, k_major=k_major)
+            found = matrix_of(self.origin, shown, decode, bits, extent, form.k, form.item, k_major=k_major)
         except FieldError as wrong:
-            raise self.origin.error(InvalidOperand, f"{shown}: {wrong}") from None
-        limit = self.origin.bundle.program.shared_bytes
-        if found.stop > limit:
-            raise self.origin.error(
-                AddressError,
-                f"{shown} reaches to byte {found.stop} of shared memory, but the CTA has only {limit}",
-            )
-        start = group.cohort.shared_start(group.cluster, group.rank) // CHUNK
-        return MultipliedMatrix(
-            name, bits, decode(bits), found.chunks[None] + start, kind, form.item, k_major
-        )
-
-    def _matrices(self) -> tuple[MultipliedMatrix, ...]:
-        """Those that are in shared memory."""
-        return (self.b,) if self.a is None else (self.a, self.b)
+            raise self.origin.error(InvalidOperand, f"{shown} 0x{bits:016x}: {wrong}") from None
+        places = found.chunks[None] + group.cohort.shared_start(group.cluster, group.rank) // CHUNK
+        return MultipliedMatrix(name, bits, decode(bits), places, kind, form.item, k_major)
 
     def _check_shared(self, *, issued: bool) -> None:
-        for matrix in self._matrices():
+        for matrix in self.matrices:
             check_source(
                 self.origin, matrix.places[0], matrix.name, WGMMA, rank=self.group.rank, issued=issued
             )
-
-    def _announce_sum(self, number: int) -> None:
-        """All four warps have done what stands before it, and nothing to D since."""
-        group = self.group
-        for tell in group.cohort.listeners.accumulated:
-            written = False
-            for bundle in group.bundles:
-                changed = Flight.of(bundle).changed
-                written |= bool(changed[self.writes, group.cluster].any())
-                changed[self.writes, group.cluster] = False
-            accumulator = (group.cluster, group.rank, number, *self.writes.tolist())
-            tell(self.origin, self.a, self.b, accumulator, adds=self.accumulate, written=written, alone=None)
-
-    @property
-    def under_way(self) -> bool:
-        """True until the operation is complete."""
-        return self.work is None or not self.work.done
-
-    def settle(self) -> None:
-        """Complete it now, where all four warps have come to it."""
-        if self.work is not None:
-            self.work.finish()
 
     # --- completion -----------------------------------------------------------------------------------------
 
@@ -200,7 +163,7 @@ class Multiplication:
         """Read the operands as they are now, multiply, and write D."""
         running, form = self.group.running, self.form
         for earlier in running[: running.index(self)]:
-            if share(form.writes, earlier.writes) or share(form.reads, earlier.writes):
+            if share(self.writes, earlier.writes) or share(self.reads, earlier.writes):
                 earlier.settle()
         running.remove(self)
         self._check_shared(issued=True)

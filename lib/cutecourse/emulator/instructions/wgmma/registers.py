@@ -90,11 +90,6 @@ class Flight:
         """The number of groups that each warp has committed."""
         self.total = 0
 
-    @classmethod
-    def of(cls, bundle: Bundle) -> Flight:
-        """The bundle's, made when first asked for."""
-        return bundle.own(cls)
-
     def begin(self, cluster: int, operation: InFlight) -> None:
         """A warp has issued an operation."""
         self.open[cluster].append((operation, self.committed[cluster]))
@@ -153,7 +148,7 @@ def watch(site: Site, step: Step) -> Step:
     written = used[:0] if no_result else watched.of(function, site.scope, operands[0])
 
     def watching(bundle: Bundle, mask: Mask) -> None:
-        flight = Flight.of(bundle)
+        flight = bundle.own(Flight)
         for cluster in bundle.clusters(mask):
             if flight.total:
                 flight.check(site, bundle, cluster, used, written)

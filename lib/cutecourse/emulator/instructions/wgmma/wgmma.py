@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.core.warp_values import require_whole_warps
+from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, tell_warp
 from cutecourse.emulator.errors import NonUniformOperand
-from cutecourse.emulator.instructions.wgmma.group import InFlight, Lagging, Warpgroup
+from cutecourse.emulator.instructions.wgmma.group import WARPS, InFlight, Lagging, Warpgroup
 from cutecourse.emulator.instructions.wgmma.multiplication import BYTES, Form, Multiplication
 from cutecourse.emulator.instructions.wgmma.registers import Flight, Watched, share
 from cutecourse.ptx.syntax import Vector
@@ -61,22 +61,23 @@ def mma_async(site: Site) -> Step:
     form = _form(site)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        require_whole_warps(site, bundle, mask)
-        flight = Flight.of(bundle)
-        rows = bundle.rows
-        for cluster in bundle.clusters(mask):
-            origin = Origin(site, bundle, cluster * WARP_SIZE)
+        flight, rows = bundle.own(Flight), bundle.rows
+        for origin in each_warp(site, bundle, mask):
+            cluster = origin.cluster
             a_bits = None
             if form.a_descriptor is not None:
                 a_bits = _same(origin, rows["u64"][form.a_descriptor][cluster], "a-desc")
             b_bits = _same(origin, rows["u64"][form.b_descriptor][cluster], "b-desc")
             scale_d = bool(_same(origin, rows["pred"][form.scale_d][cluster], "scale-d"))
-            _check_registers(flight, origin, form, cluster)
-            group = Warpgroup.of(site, bundle, cluster)
-            new = Multiplication(form, group, a_bits, b_bits, accumulate=scale_d)
-            found = group.come(site, bundle, (a_bits, b_bits, scale_d), new)
-            assert isinstance(found, Multiplication)
-            flight.begin(cluster, found)
+            _check_registers(flight, origin, form)
+            group = Warpgroup.of(origin)
+            common = group.come(origin, (a_bits, b_bits, scale_d))
+            if common.arrived == 1:
+                common.operation = Multiplication(form, group, origin, a_bits, b_bits, accumulate=scale_d)
+            if common.arrived == WARPS:
+                common.operation.issue(bundle)
+                group.wake()
+            flight.begin(cluster, common.operation)
 
     return step
 
@@ -94,10 +95,11 @@ def _same(origin: Origin, row: NDArray[Any], what: str) -> int:
     return int(first)
 
 
-def _check_registers(flight: Flight, origin: Origin, form: Form, cluster: int) -> None:
+def _check_registers(flight: Flight, origin: Origin, form: Form) -> None:
     """Report that registers are not ready: an operation in flight has them, or a fence is missing."""
+    cluster = origin.cluster
     for operation, _ in list(flight.open[cluster]):
-        met = operation.shape != form.shape and share(form.writes, operation.writes)
+        met = operation.shape != (form.n, form.k, form.d) and share(form.writes, operation.writes)
         if met or share(form.reads, operation.writes) or share(form.writes, operation.reads):
             report(
                 "accumulator in flight",
@@ -120,8 +122,7 @@ def _check_registers(flight: Flight, origin: Origin, form: Form, cluster: int) -
 
 
 def _form(site: Site) -> Form:
-    site.expect("sync")
-    site.expect("aligned")
+    take_sync_aligned(site)
     if site.has("sp"):
         site.unsupported(".sp, a sparse A, is not supported yet")
     shape = next((m for m in site.modifiers if re.fullmatch(r"m64n\d+k\d+", m)), None)
@@ -145,8 +146,6 @@ def _form(site: Site) -> Form:
         site.unsupported(
             f".{shape}: with .{a} K is {_K_BYTES // BYTES[a]}, and N a multiple of {step} up to {_MOST_N}"
         )
-    site.converge()
-
     d_slots = site.destinations(0, "u32")
     wanted = n // 4 if d == "f16" else n // 2
     if len(d_slots) != wanted:
@@ -175,9 +174,7 @@ def _form(site: Site) -> Form:
         a_k_major=not flags[2],
         b_k_major=not flags[3],
         writes=watched.of(function, site.scope, site.operand(0)),
-        reads=watched.of(function, site.scope, site.operand(1))
-        if a_in_registers
-        else np.empty(0, dtype=np.int64),
+        reads=watched.of(function, site.scope, site.operand(1)),
     )
 
 
@@ -214,14 +211,12 @@ def fence(site: Site) -> Step:
                 complete.
     Source:     PTX ISA 9.0, wgmma.fence (#asynchronous-warpgroup-level-matrix-instructions-wgmma-fence).
     """
-    _take_form(site, 0)
+    take_sync_aligned(site)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        require_whole_warps(site, bundle, mask)
-        flight = Flight.of(bundle)
-        for cluster in bundle.clusters(mask):
-            Warpgroup.of(site, bundle, cluster).come(site, bundle, None)
-            flight.touched[:, cluster] = False
+        for origin in each_warp(site, bundle, mask):
+            Warpgroup.of(origin).come(origin)
+            bundle.own(Flight).touched[:, origin.cluster] = False
 
     return step
 
@@ -235,33 +230,19 @@ def commit_group(site: Site) -> Step:
     Source:     PTX ISA 9.0, wgmma.commit_group
                 (#asynchronous-warpgroup-level-matrix-instructions-wgmma-commit-group).
     """
-    _take_form(site, 0)
+    take_sync_aligned(site)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        require_whole_warps(site, bundle, mask)
-        flight = Flight.of(bundle)
-        for cluster in bundle.clusters(mask):
-            group = Warpgroup.of(site, bundle, cluster)
-            group.come(site, bundle, None, _Commit(site, group))
-            flight.committed[cluster] += 1
+        for origin in each_warp(site, bundle, mask):
+            group = Warpgroup.of(origin)
+            if group.come(origin).arrived == WARPS:
+                lead = Origin(site, group.bundles[0], origin.lane)
+                tell_warp(lead, "wgmma.commit", issues=group.issues)
+                group.issues = []
+                group.wake()
+            bundle.own(Flight).committed[origin.cluster] += 1
 
     return step
-
-
-class _Commit:
-    """A group is closed, which is announced once."""
-
-    def __init__(self, site: Site, group: Warpgroup) -> None:
-        self.site, self.group = site, group
-
-    def begin(self, bundle: Bundle) -> None:
-        """The first warp has come."""
-
-    def issue(self, bundle: Bundle) -> None:
-        """The last warp has come."""
-        group = self.group
-        _tell(self.site, group.bundles[0], group.cluster, "wgmma.commit", issues=group.issues)
-        group.issues = []
 
 
 @instruction("wgmma.wait_group", control=True, gated=True)
@@ -275,61 +256,38 @@ def wait_group(site: Site) -> Step:
     Source:     PTX ISA 9.0, wgmma.wait_group
                 (#asynchronous-warpgroup-level-matrix-instructions-wgmma-wait-group).
     """
-    _take_form(site, 1)
+    take_sync_aligned(site)
     newest = site.constant(0)
     if newest is None or newest < 0:
         site.invalid("wgmma.wait_group takes the number of groups as a constant, 0 or more")
 
     def control(bundle: Bundle, split: Split, following: int) -> int:
-        require_whole_warps(site, bundle, split.mask)
-        flight = Flight.of(bundle)
+        flight = bundle.own(Flight)
         lagging: dict[int, InFlight] = {}
-        clusters = bundle.clusters(split.mask)
-        for cluster in clusters:
-            due = flight.due(cluster, newest)
+        for origin in each_warp(site, bundle, split.mask):
+            due = flight.due(origin.cluster, newest)
             late = next((operation for operation in due if operation.work is None), None)
-            if late is not None:
-                lagging[cluster] = late
-                _tell_wait(site, bundle, cluster, newest, "blocked")
-                continue
             under_way = any(operation.under_way for operation in due)
-            _tell_wait(site, bundle, cluster, newest, "blocked" if under_way else "passed")
+            tell_warp(origin, "wgmma.wait", left=newest, outcome="blocked" if under_way else "passed")
+            if late is not None:
+                lagging[origin.cluster] = late
+                continue
             bundle.machine.random.shuffle(due)
             for operation in due:
                 operation.settle()
                 for tell in bundle.cohort.listeners.multiplication_waited:
-                    tell(bundle, cluster, operation)
-            flight.end(cluster, newest)
+                    tell(bundle, origin.cluster, operation)
+            flight.end(origin.cluster, newest)
             if under_way:
-                _tell(site, bundle, cluster, "wgmma.resume")
+                tell_warp(origin, "wgmma.resume")
         if not lagging:
             return following
-        waiting = split
-        if len(lagging) < len(clusters):
-            away = np.zeros_like(bundle.full)
-            away[list(lagging)] = True
-            waiting = bundle.fork(split, away, split.at)
+        away = np.zeros_like(bundle.full)
+        away[list(lagging)] = True
+        waiting = bundle.part(split, away)
         waiting.waiting = Lagging(site.line, next(iter(lagging.values())).site)
         for late in lagging.values():
             late.group.waiting.append((bundle, waiting))
         return WAIT if waiting is split else following
 
     return control
-
-
-def _tell(site: Site, bundle: Bundle, cluster: int, kind: str, **data: Any) -> None:
-    for tell in bundle.cohort.listeners.happened:
-        tell(kind, bundle, cluster * WARP_SIZE, site.line, one=False, **data)
-
-
-def _tell_wait(site: Site, bundle: Bundle, cluster: int, left: int, outcome: str) -> None:
-    _tell(site, bundle, cluster, "wgmma.wait", left=left, outcome=outcome)
-
-
-def _take_form(site: Site, operands: int) -> None:
-    """sync, aligned, so many operands, and the whole warp."""
-    site.expect("sync")
-    site.expect("aligned")
-    if len(site.operands) != operands:
-        site.invalid(f"{site.instruction.name} takes {operands or 'no'} operands, not {len(site.operands)}")
-    site.converge()
