@@ -12,7 +12,7 @@ from cutecourse.dtypes import bf16, decode, encode, f16, f32, f64
 from cutecourse.emulator.numbers.exact import first_nan
 from cutecourse.emulator.numbers.formats import FORMATS, flush_subnormals
 
-__all__ = ["IN_GLOBAL", "IN_SHARED", "IN_TENSOR", "Reduction", "reduction"]
+__all__ = ["INTEGER_OPERATIONS", "IN_GLOBAL", "IN_SHARED", "IN_TENSOR", "Reduction", "reduction"]
 
 Words = NDArray[Any]
 Reduction = Callable[[Words, Words], Words]
@@ -32,7 +32,7 @@ _EXTREMES = ("u32", "s32", "u64", "s64", "f16", "bf16")
 IN_GLOBAL = _table(("u32", "s32", "u64", "f32", "f64", "f16", "bf16"), _EXTREMES, ("b32", "b64"))
 IN_TENSOR = _table(("u32", "s32", "u64", "f32", "f32_ftz", "f16", "bf16"), _EXTREMES, ("u32", "s32", "u64"))
 """The types of tensor maps whose elements each reduction takes."""
-_INTEGERS: dict[str, np.ufunc] = {
+INTEGER_OPERATIONS: dict[str, np.ufunc] = {
     "add": np.add,
     "min": np.minimum,
     "max": np.maximum,
@@ -40,6 +40,7 @@ _INTEGERS: dict[str, np.ufunc] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
+"""Operations on integers that give the same result in any order."""
 _FLOATS = {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64, "f32_ftz": f32}
 
 
@@ -59,7 +60,7 @@ def reduction(operation: str, kind: str) -> Reduction:
         if kind == "f64":
             return _add_f64
         return _float_add(kind) if operation == "add" else _float_extreme(kind, operation)
-    function = _INTEGERS[operation]
+    function = INTEGER_OPERATIONS[operation]
     if kind[0] == "s":
         signed = f"i{int(kind[1:]) // 8}"
         return lambda old, new: function(old.view(signed), new.view(signed)).view(old.dtype)

@@ -13,6 +13,7 @@ from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.instructions.bulk.reduce import INTEGER_OPERATIONS
 
 __all__: list[str] = []
 
@@ -136,16 +137,6 @@ def match(site: Site) -> Step:
     return step
 
 
-_REDUCTIONS: dict[str, np.ufunc] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
-
 @instruction("redux.sync")
 def redux(site: Site) -> Step:
     """Reduce a 32-bit integer over the lanes of a membermask and give each of them the result.
@@ -154,7 +145,7 @@ def redux(site: Site) -> Step:
     Errors:     DivergedWarp where a lane that the membermask names cannot come.
     Source:     PTX ISA 9.0, redux.sync (#parallel-synchronization-and-communication-instructions-redux-sync).
     """
-    name = site.expect(*_REDUCTIONS)
+    name = site.expect(*INTEGER_OPERATIONS)
     kind = site.type(*(("u32", "s32") if name in ("add", "min", "max") else ("b32",))).replace("b", "u")
     limits = np.iinfo(KINDS[kind][1])
     neutral = {"min": limits.max, "max": limits.min, "and": limits.max}.get(name, 0)
@@ -166,7 +157,7 @@ def redux(site: Site) -> Step:
         held = bundle.rows[kind][a]
         named = _members(bundle, mask, members)
         seen = np.where(named, held[:, None, :], held.dtype.type(neutral))
-        put(bundle.rows[kind][d], _REDUCTIONS[name].reduce(seen, axis=-1, dtype=held.dtype), mask)
+        put(bundle.rows[kind][d], INTEGER_OPERATIONS[name].reduce(seen, axis=-1, dtype=held.dtype), mask)
 
     return step
 

@@ -13,7 +13,7 @@ from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.instructions.bulk.reduce import reduction
+from cutecourse.emulator.instructions.bulk.reduce import INTEGER_OPERATIONS, reduction
 from cutecourse.emulator.instructions.memory.load_store import take_vector
 from cutecourse.emulator.memory.access import Access, Part
 from cutecourse.emulator.numbers.exact import first_nan
@@ -37,15 +37,6 @@ _TYPES = {
     "cas": ("b16", "b32", "b64"),
 }
 _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
-# Operations whose outcome does not depend on the order, so that a `red` need not keep one.
-_UNORDERED: dict[str, np.ufunc] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
 
 
 @instruction("atom", "red")
@@ -93,7 +84,8 @@ def atom(site: Site) -> Step:
     access = Access(site, space, n_bytes, count, reads=True, writes=True, flags=True)
     shared_update = _update(name, type_name, in_global=False)
     global_update = _update(name, type_name, in_global=True)
-    unordered = None if returns or type_name in _FLOATS else _UNORDERED.get(name)
+    # A `red` returns no old values, so an operation with the same result in any order needs no order.
+    unordered = None if returns or type_name in _FLOATS else INTEGER_OPERATIONS.get(name)
     signed = type_name[0] == "s"
 
     def step(bundle: Bundle, mask: Mask) -> None:
