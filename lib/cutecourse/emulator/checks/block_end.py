@@ -21,18 +21,18 @@ __all__ = ["BlockEnds", "unexpected_multicast"]
 
 
 class BlockEnds(Observer):
-    """Looks at the mbarriers, the copies out of shared memory and the tensor memory of blocks that end.
+    """Checks the mbarriers, the copies out of shared memory and the tensor memory of blocks that end.
 
-    Bytes that nobody expects, or that are expected and never come, are a mistake; a part of a phase's
-    arrivals is left by right kernels too, and is nothing to report. Bytes of a phase that nobody has waited
-    for may be under way at the end, whether or not they are on this machine.
+    Bytes that nobody expects, or that are expected and never come, are a mistake. A phase with only some of
+    its arrivals is not reported, because correct kernels leave such phases too. If nobody has waited for a
+    phase, its bytes may still be under way at the end, even if they have landed in this run.
     """
 
     def __init__(self, cohort: Cohort) -> None:
         self.cohort = cohort
 
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Report what is left.
+        """Report what an ended block has left.
 
         Errors: OpenPhase, MulticastError, UnfinishedLoad, UnfinishedCopy, TensorMemoryLeak.
         """

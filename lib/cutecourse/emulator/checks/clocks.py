@@ -1,17 +1,17 @@
 """Vector clocks: what each warp knows of the others, passed on by barriers, mbarriers and waits.
 
-A *component* is something whose deeds come one after another: a warp, an mbarrier (its phases), the
-tcgen05.mma of a warp, the bulk groups of a thread. Each component counts its deeds. For each component, a
-warp's clock holds the last deed that the warp knows of: earlier deeds are over for the warp, and later ones
-may still be under way. A warp that arrives at a barrier leaves its clock there, and a warp that has waited
-takes it over.
+A *component* is something whose actions come one after another: a warp, an mbarrier (its phases), the
+tcgen05.mma of a warp, the bulk groups of a thread. Each component counts its actions. For each component, a
+warp's clock holds the last action that the warp knows of. For the warp, that action and all earlier ones are
+over, and later ones may still be under way. A warp that arrives at a barrier leaves its clock there, and a
+warp that has waited at the barrier takes the clock over.
 
-Numbers are kept as they are compared. A deed's *tag* is its count, shifted left, with the PTX line in the
-low bits; a clock's entry is the count behind the last known one, shifted alike. So a deed is known where its
-tag is less than the entry. Count 0 is that of no deed, and known to all.
+Numbers are stored in the form in which they are compared. An action's *tag* is its count, shifted left, with
+the PTX line in the low bits. A clock's entry is the count after the last known one, shifted likewise. So a
+clock knows an action if the action's tag is less than the entry. Every clock knows count 0, for no action.
 
-Simplified: a warp has one clock: what one lane has waited for counts for all of them. Counts stop at the
-            largest that fits, from which on all is taken for known.
+Simplified: a warp has one clock, so a wait of one lane counts for all lanes. Counts stop at the largest that
+            fits. All later actions share that count, so a clock that knows one of them knows them all.
 Source:     Flanagan and Freund, FastTrack: Efficient and Precise Dynamic Race Detection (PLDI 2009);
             PTX ISA 9.0, Memory Consistency Model, Causality order.
 """
@@ -37,10 +37,10 @@ _ROOM = 16
 
 
 class Component(NamedTuple):
-    """Something that counts its deeds: `kind` is "warp", "mbarrier", "mma", "wgmma" or "bulk".
+    """Something that counts its actions: `kind` is "warp", "mbarrier", "mma", "wgmma" or "bulk".
 
-    `number` is the warp in its CTA, for "wgmma" the warpgroup, or an mbarrier's offset in shared memory;
-    `lane` that of a bulk group.
+    `number` is the warp in its CTA, for "wgmma" the warpgroup, for "mbarrier" the offset in shared memory.
+    `lane` is the lane of a bulk group.
     """
 
     kind: str
@@ -51,27 +51,27 @@ class Component(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class BarrierClock:
-    """The clocks that have come to one mbarrier, and what who waits for a phase of it learns."""
+    """The clocks that have arrived at one mbarrier, and the clock that a wait for its phase takes over."""
 
     clocks: Clocks
     component: int
     base: int
-    """Phases of the objects that were at the same place before."""
+    """The number of phases of earlier mbarriers at the same place."""
     phase: int = 0
     gathered: Row | None = None
     done: Row | None = None
-    """All that came before the last phase was complete."""
+    """The clocks of all arrivals up to the last complete phase, merged."""
     made: tuple[int, int] = (0, 0)
     """The component and the tag of its mbarrier.init."""
     heard: set[int] = field(default_factory=set)
-    """The warps, by their numbers in the cluster, that are known to know the barrier."""
+    """The warps, by their numbers in the cluster, whose clocks are known to include the init."""
 
     def arrive(self, row: Row) -> None:
-        """Something comes to the barrier that knows what `row` tells."""
+        """Merge the clock of something that arrives at the barrier."""
         self.gathered = self.clocks.merged(self.gathered, row)
 
     def complete(self) -> None:
-        """A phase is complete."""
+        """Complete a phase."""
         self.phase += 1
         if self.gathered is None or len(self.gathered) < self.clocks.known.shape[2]:
             self.gathered = self.clocks.merged(self.gathered, self.clocks.nothing())
@@ -84,7 +84,7 @@ class BarrierClock:
 
 
 class Clocks:
-    """The clocks of a cohort's warps: `known[w, c]` is that of warp w of cluster c.
+    """The clocks of a cohort's warps: `known[w, c]` is that of warp w in cluster c.
 
     The warps of a cluster are numbered block by block; warp w counts in component w.
     """
@@ -124,15 +124,15 @@ class Clocks:
         return self._fresh(self.known.shape[2])
 
     def entry(self, count: int) -> int:
-        """A clock's entry of a component whose first `count` deeds are known."""
+        """A clock's entry for a component whose first `count` actions are known."""
         return (min(count, self.most) + 1) << self.shift
 
     def tag(self, count: int, line: int) -> int:
-        """The tag of a component's deed number `count`."""
+        """The tag of a component's action number `count`."""
         return min(count, self.most) << self.shift | line
 
     def component(self, kind: str, rank: int, number: int, lane: int = 0) -> int:
-        """The number of a component, which is made when first asked for."""
+        """The number of a component, which is made on first use."""
         wanted = Component(kind, rank, number, lane)
         found = self.numbers.get(wanted)
         if found is None:
@@ -147,13 +147,13 @@ class Clocks:
         return found
 
     def number(self, bundle: Bundle) -> int:
-        """A bundle's warp among the cluster's."""
+        """The number of a bundle's warp in its cluster."""
         return bundle.rank * self.per_block + bundle.warp
 
     # --- single clocks --------------------------------------------------------------------------------------
 
     def merged(self, row: Row | None, other: Row) -> Row:
-        """A clock that knows what both know; `row` itself where it is long enough."""
+        """A clock that knows what both know; `row` itself if it is long enough."""
         if row is None:
             return other.copy()
         if len(row) < len(other):
@@ -168,7 +168,7 @@ class Clocks:
         return found
 
     def tick(self, bundle: Bundle, rows: Any) -> None:
-        """The warps of some clusters (a number, a mask or a slice) begin a new count."""
+        """Begin a new count for the bundle's warps in some clusters (a number, a mask or a slice)."""
         warp = self.number(bundle)
         if self._ticks[warp] < self.most:
             self._ticks[warp] += 1
@@ -181,7 +181,7 @@ class Clocks:
         self.tick(bundle, cluster)
 
     def learn(self, bundle: Bundle, cluster: int, row: Row | None) -> None:
-        """A warp takes a clock."""
+        """A warp takes over a clock."""
         if row is not None:
             own = self.row(bundle, cluster)[: len(row)]
             np.maximum(own, row, out=own)
@@ -198,7 +198,7 @@ class Clocks:
     # --- barriers of warps ----------------------------------------------------------------------------------
 
     def _meeting(self, key: Hashable) -> NDArray[np.uint32]:
-        """Clocks that have come to a barrier of warps, and those of its last completion: (2, n, entries)."""
+        """The clocks left at a barrier of warps, and those of its last completion: (2, n, entries)."""
         found = self._meetings.get(key)
         shape = (2, *self.known.shape[1:])
         if found is None or found.shape != shape:
@@ -220,7 +220,7 @@ class Clocks:
             self.tick(bundle, rows)
 
     def complete(self, key: Hashable, rows: NDArray[np.bool_], *, also: tuple[Hashable, ...] = ()) -> None:
-        """The barriers of the clusters `rows` are complete; `also` are clocks that count as come there."""
+        """Complete the barriers of the clusters `rows`; clocks under the keys `also` count as arrived."""
         gathered, done = self._meeting(key)
         known = gathered[rows]
         for other in also:
@@ -241,7 +241,7 @@ class Clocks:
         self.changed[warp] = True
 
     def pass_on(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
-        """Warps take what is left at a place, and leave there what they know."""
+        """Warps take over the clock that was left under a key, and leave it with their own merged in."""
         self.tick(bundle, rows)
         gathered, _ = self._meeting(key)
         own = self.known[self.number(bundle)]

@@ -1,22 +1,22 @@
-"""What MMAs multiply: whether A and B of one sum are of the same k of their tensors.
+"""Checks that MMAs multiply matching k: A and B of one sum come from the same k of their tensors.
 
-How each matrix lies is checked in emulator.checks.operands.
+emulator.checks.operands checks the layout of each matrix.
 
-Where both matrices of a tcgen05.mma or wgmma come from tensor copies, the tensors' coordinates say which k of
-A meets which of B. What is reported:
+If tensor copies brought both matrices of a tcgen05.mma or wgmma, the tensors' coordinates say which k of A is
+multiplied by which k of B. These faults are reported:
 
--   within one MMA the k of A go on in another way than those of B
--   between two of one sum A has gone on by another number of k than B, and the difference is no multiple of
-    the boxes' k: whole boxes may be skipped or come in another order, as where A is sparse
--   A and B have tensors of equally many k, and a sum has different k of both, none of them twice: who splits
-    numbers into parts has each part several times
--   a sum has the same product twice; of matrices that no tensor copy has brought, where lanes of a warp issue
-    the same tcgen05.mma at once
--   of a box of A some k meet A's own tensor as B and some another tensor, and each k comes once
+-   Within one MMA, the k of A do not advance like the k of B.
+-   Between two MMAs of a sum, A and B advance by different numbers of k, and the difference is not a multiple
+    of their boxes' k. Whole boxes may be skipped or reordered, for example where A is sparse.
+-   A and B have tensors of equally many k, but a product multiplies different k, and the sum uses each matrix
+    only once. (A kernel that splits numbers into parts uses each part several times.)
+-   A sum contains the same product twice. For matrices that no tensor copy brought, the only case reported is
+    that several lanes of a warp issue the same tcgen05.mma together.
+-   Part of a box of A is multiplied by A's own tensor and part by another one, and each k occurs once.
 
-A sum begins with an MMA that does not add to D. That of a wgmma is in registers: where threads write one, as
-zeros or as another loop's sum, it is forgotten, and another begins. Where other coordinates move as well, as
-in a convolution, or those of another tensor follow, steps are not compared.
+A sum begins with an MMA that does not add to D. A wgmma keeps its sum in registers; if threads write one of
+them (zeros, or another loop's sum), the sum is dropped and a new one begins. Steps are compared only between
+MMAs with the same tensors and the same other coordinates, so not across the taps of a convolution.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["Multiplications", "follow_multiplications"]
 
 @dataclass(eq=False, slots=True)
 class _Pair:
-    """The first chunks of A and B of one MMA, and their k."""
+    """A and B of one MMA, each by the tag of its first chunk, its steps along k, and its first k."""
 
     origin: Origin
     tag_a: int
@@ -60,7 +60,7 @@ class _Pair:
 
     @property
     def box(self) -> tuple[int, int]:
-        """The box of A: where it lies beside k, and its number along k."""
+        """The box of A: its position in all coordinates but k, and its number along k."""
         return self.a.others(self.tag_a), self.k_a // self.a.box
 
 
@@ -74,7 +74,7 @@ class _Sum:
     _asked: tuple[Hashable, ...] = ()
 
     def add(self, pair: _Pair) -> None:
-        """One more product; see whether A and B have gone on alike."""
+        """Add a product. Report if A and B have advanced by different k since the first one like it."""
         self.pairs.append(pair)
         key = (pair.a.others(pair.tag_a), pair.b.others(pair.tag_b))
         first = self._firsts.setdefault(key, pair)
@@ -84,15 +84,15 @@ class _Sum:
             report("another k", partial(_apart, pair, first), pair.origin, first.origin.site.line)
 
     def add_unknown(self, origin: Origin, operands: Hashable) -> None:
-        """One more product of matrices whose k nobody knows; see whether lanes of a warp add it together."""
-        # Who issues it again does so later.
+        """Add a product of matrices whose k are unknown. Report if another lane of the warp adds it too."""
+        # A lane that issues the MMA a second time does so at a later count of instructions.
         asked = (id(origin.site), origin.bundle.machine.issued, operands)
         if asked == self._asked:
             report("another k", _TOGETHER, origin)
         self._asked = asked
 
     def close(self) -> None:
-        """The sum is complete."""
+        """Check the complete sum."""
         pairs = self.pairs
         if self._told or len(pairs) < 2:
             return
@@ -118,23 +118,23 @@ class _Sum:
 
 
 def follow_multiplications(cohort: Cohort) -> Multiplications | None:
-    """Listen where the origin of bytes is followed."""
+    """Make the observer of a cohort's MMAs; None if the origin of its bytes is not followed."""
     provenance = provenance_of(cohort)
     return None if provenance is None else Multiplications(provenance)
 
 
 class Multiplications(Observer):
-    """What the MMAs of a cohort read and add up."""
+    """Checks the matrices that a cohort's MMAs read, and the sums that they add up."""
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
         self._seen: dict[MultipliedMatrix, list[Found]] = {}
-        """The findings about matrices until they are multiplied, one for each CTA that has a part of it."""
+        """The findings in each matrix that is still to be multiplied, one for each CTA that holds a part."""
         self._sums: dict[tuple[int, ...], _Sum] = {}
-        """By their accumulators."""
+        """The open sums, by accumulator."""
 
     def matrices_coming(self, coming: list[tuple[list[MultipliedMatrix], NDArray[np.int64]]]) -> None:
-        """Look at equal matrices all at once, where nothing is wrong with any of them."""
+        """Check the matrices of several lanes at once, or leave all to `matrix_read` if one may be wrong."""
         good = []
         for matrices, chunks in coming:
             found = good_operands(self._provenance, matrices[0], chunks)
@@ -148,7 +148,7 @@ class Multiplications(Observer):
                 self._seen[matrix] = found[place * of_each : (place + 1) * of_each]
 
     def matrix_read(self, origin: Origin, matrix: MultipliedMatrix) -> None:
-        """Look at a matrix, unless that is done."""
+        """Check a matrix, unless `matrices_coming` has checked it."""
         if matrix not in self._seen:
             self._seen[matrix] = check_operand(origin, matrix, self._provenance)
 
@@ -163,7 +163,7 @@ class Multiplications(Observer):
         written: bool,
         alone: Hashable,
     ) -> None:
-        """Look at the k of A and B, which are both read."""
+        """Compare the k of A and B, and add their product to its sum."""
         seen_a, seen_b = [] if a is None else self._seen.pop(a), self._seen.pop(b)
         if written:
             self._sums.pop(accumulator, None)
@@ -180,7 +180,7 @@ class Multiplications(Observer):
         if of_a is None or of_b is None:
             return
         if of_a.relative != of_b.relative:
-            # One whose k are not neighbours, while the other's are, is read by a wrong stride.
+            # If the k of only one matrix are consecutive, a wrong stride reads the other.
             strided = of_a.consecutive != of_b.consecutive
             report("another layout" if strided else "another k", partial(_within, of_a, of_b), origin)
             return
@@ -193,7 +193,7 @@ class Multiplications(Observer):
         found.add(pair)
 
     def cohort_ended(self, cohort: Cohort) -> None:
-        """The sums that are open are complete."""
+        """Check the sums that are still open."""
         for found in self._sums.values():
             found.close()
 

@@ -1,22 +1,22 @@
 """Check that the operands of an MMA match the bytes that copies have brought to shared memory.
 
-Every byte that it reads is defined; these checks find what is then multiplied and can hardly be meant.
+Every byte that the MMA reads is defined. These checks find products that can hardly be intended.
 
-another layout      A matrix comes from one tensor, and the tensor's coordinates at (row, column) are no sum
-                    of one that the row and one that the column gives: the descriptor's swizzle or stride is
-                    not that of the tensor map, and the matrix is shuffled. Any sum will do: rows may be
-                    gathered, and columns come in any order; but the 8 rows that a swizzle shuffles together
-                    have one innermost coordinate, or without a swizzle the same ones as any other 8, and
-                    where the tensor map has another swizzle they are neighbours.
-                    A matrix whose rows are of several tensors, or of several k, has each 8 rows beside
-                    others of the tensor: those of a stride that is too large skip rows, and end in what lies
-                    behind their tile. And a stride that is too small makes rows overlap.
+another layout      A matrix comes from one tensor, but its coordinates at (row, column) are not the sum of a
+                    part for the row and a part for the column: the matrix is shuffled, because the
+                    descriptor's swizzle or stride differs from the tensor map's. Rows may be gathered, and
+                    columns may be in any order. But the 8 rows that a swizzle permutes share one innermost
+                    coordinate (without a swizzle, all groups of 8 repeat the same ones), and are evenly
+                    spaced if the tensor map has another swizzle than the descriptor.
+                    In a matrix with rows of several tensors or several k, 8 rows follow 8 others of their
+                    tensor. A stride that is too large skips rows and runs into the bytes behind the tile.
+                    A stride that is too small makes rows overlap.
 another type        The tensor map's elements are floating-point numbers of another type than the MMA's.
-fill multiplied     A matrix begins in a box that lies wholly behind its tensor's end. A box that only
-                    reaches past the end may have zeros for its last k or rows.
+fill multiplied     A matrix begins in a box that lies wholly past its tensor's end. A box that only reaches
+                    past the end may provide zeros for the last k or rows.
 operand read twice  A stride of 0 in the descriptor puts the same chunk at several places of one matrix.
 
-Nothing more is said of matrices that come from several tensors, or in part from threads.
+Matrices that come from several tensors, or in part from threads, are not checked further.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from cutecourse.emulator.memory.matrix_descriptor import MatrixDescriptor, Multi
 __all__ = ["Found", "check_operand", "good_operands"]
 
 Found = tuple[int, Steps | None]
-"""The tag of a matrix's first chunk, and how k goes on from there where that is known."""
+"""The tag of a matrix's first chunk, and the steps of k from there; None if these are unknown."""
 
 _MANY = 4
-"""Groups of rows that are enough to tell a stride from chance."""
+"""This many groups of rows distinguish a wrong stride from chance."""
 _ATOM = 8
-"""Rows that a swizzle shuffles together."""
+"""A swizzle permutes this many rows together."""
 _OF_MAPS = ("none", "32B", "64B", "128B")
 _READ_AS = {
     "f16": {"f16"},
@@ -52,11 +52,11 @@ _READ_AS = {
     "tf32_ftz": {"tf32"},
     "f64": {"f64"},
 }
-"""As what an MMA may read the elements of a tensor map; bytes of any type travel as integers."""
+"""The types as which an MMA may read a tensor map's elements. Integers may stand for bytes of any type."""
 
 
 def check_operand(origin: Origin, matrix: MultipliedMatrix, provenance: Provenance) -> list[Found]:
-    """Look at a matrix that an MMA reads, in each CTA that has a part of it."""
+    """Check a matrix that an MMA reads, in each CTA that holds a part of it."""
     name, descriptor, kind, k_major = matrix.name, matrix.descriptor, matrix.kind, matrix.k_major
     twice = _twice(descriptor, matrix.places.shape[1:], k_major, matrix.item)
     if twice is not None:
@@ -101,10 +101,10 @@ def check_operand(origin: Origin, matrix: MultipliedMatrix, provenance: Provenan
 def good_operands(
     provenance: Provenance, matrix: MultipliedMatrix, places: NDArray[np.int64]
 ) -> list[Found] | None:
-    """The findings of `check_operand` in equal matrices of several CTAs; None where it may have to report.
+    """The findings of `check_operand` in equal matrices of several CTAs; None if it may have to report.
 
-    `places` has the chunks of all of them, shape (CTAs, rows, chunks); `matrix` is the first. Who has read
-    the chunks is not noted.
+    `places` has the chunks of all of them, shape (CTAs, rows, chunks); `matrix` is the first. The caller
+    marks the chunks as read.
     """
     k_major = matrix.k_major
     if _twice(matrix.descriptor, places.shape[1:], k_major, matrix.item) is not None:
@@ -128,7 +128,7 @@ def good_operands(
 
 
 def _outside(provenance: Provenance, tag: int) -> str:
-    """Where a chunk lies behind its tensor's end, in words; nothing for any other."""
+    """Say where a chunk lies past its tensor's end; an empty text if it does not."""
     source = provenance.tags_by(tag)
     assert source is not None
     tensor_map = source.bound.map
@@ -145,7 +145,7 @@ def _outside(provenance: Provenance, tag: int) -> str:
 def _shuffled(
     tags: NDArray[np.int64], source: Tags, swizzle: str, *, k_major: bool
 ) -> tuple[int, int] | None:
-    """A place of one tensor's chunks, by their tags less the first, that shows that they are shuffled."""
+    """A place that shows that one tensor's chunks are shuffled; `tags` are relative to the first one."""
     wrong = tags != tags[:, :1] + tags[:1, :]
     if not wrong.any():
         mode = source.bound.map.swizzle
@@ -157,7 +157,7 @@ def _shuffled(
             steps = np.diff(rows)
             wrong[1:] = (steps != steps[:, :1]).any(axis=1).repeat(_ATOM)[1:, None]
     if not wrong.any():
-        # Where M or N goes on, k stays, or is another box's.
+        # Along M or N, k stays the same or moves by whole boxes.
         along, across = (tags[0], tags[:, 0]) if k_major else (tags[:, 0], tags[0])
         other = np.zeros(len(across), dtype=np.bool_)
         for axis in source.moving(along):
@@ -170,7 +170,7 @@ def _shuffled(
 
 
 def _in_pieces(tags: NDArray[np.int64], provenance: Provenance) -> tuple[int, int] | None:
-    """Where a matrix of several tensors or k skips rows: 8 rows none of which are beside others of 8."""
+    """A place at which a matrix of several tensors or k skips rows, so that no 8 rows follow 8 others."""
     firsts = tags[: len(tags) // _ATOM * _ATOM : _ATOM, 0].tolist()
     skipped: set[int] = set()
     pieces = set()
@@ -197,7 +197,7 @@ _Twice = tuple[tuple[int, int], tuple[int, int], int]
 
 @lru_cache(maxsize=1024)
 def _twice(descriptor: MatrixDescriptor, shape: tuple[int, ...], k_major: bool, item: int) -> _Twice | None:
-    """Two places (row, chunk) of a matrix that are the same chunk, and how many others are; None for none."""
+    """Two places (row, chunk) of a matrix with the same chunk, and the count of repeats; None without any."""
     rows, chunks = shape
     flat = chunk_offsets(descriptor, chunks, rows, k_major=k_major, item=item).reshape(-1)
     _, index, inverse = np.unique(flat, return_index=True, return_inverse=True)

@@ -1,17 +1,17 @@
 """The origin of the bytes in shared memory, and a report of bytes that nobody reads.
 
 Each 16-byte chunk of a cohort's shared memory has two numbers. Its `tag` says which chunk of a tensor a
-tensor copy has put there (emulator.checks.tags). Its `owner` says who has written it, as long as nobody has
-read it since: a copy (1 and up) or a store of threads (-2 and down). The owner is 0 for nobody, and `BY_MMA`
-where a tcgen05.mma or wgmma has read the chunk.
+tensor copy has put there (emulator.checks.tags). Its `owner` says who wrote it: a copy (1 and up) or a store
+of threads (-2 and down). Once a tcgen05.mma or wgmma has read the chunk, the owner is `BY_MMA`. After any
+other read the owner is 0, for nobody.
 
-Tags and owners are set when a copy is issued and not when it lands: in between nobody may read there.
-Nobody owns bytes from outside of the tensor, because a box past the end need not be read. A cohort has such
-numbers only if its kernel has copies from global to shared memory, tcgen05.mma or wgmma.
+Tags and owners are set when a copy is issued, not when it lands: nobody may read the bytes in between. Chunks
+from outside the tensor have no owner, because a box past the end need not be read. A cohort has tags and
+owners only if its kernel has bulk copies from global to shared memory, tcgen05.mma or wgmma.
 
-A tensor map without a swizzle whose boxes are one piece of global memory may hold tiles that were put in
-order before. Its coordinates mean nothing, so its chunks have no tags. The chunks of plain bulk copies have
-none either.
+A tensor map without a swizzle whose boxes are contiguous in global memory may hold tiles that were rearranged
+beforehand. Its coordinates say nothing about a matrix, so its chunks have no tags. Plain bulk copies give no
+tags either.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ __all__ = ["BY_MMA", "Provenance", "provenance_of", "ranges"]
 BY_MMA = -1
 _ALL_READ = np.int32(BY_MMA).tobytes()
 _LEAST, _LEAST_OF_TILES = 32, 1024
-"""Of what a copy brings, one part in so many may stay unread: corners of a halo, say; of a tile, none."""
+"""A copy is reported if 1 byte in this many stays unread. Fewer may be corners of a halo; a tile has none."""
 _ROWS = 8
 _GRANULE = 1024 // CHUNK
-"""Chunks after which every swizzle repeats: so much is one tile's where threads store tiles."""
+"""Every swizzle repeats after this many chunks. If threads store tiles, all of these belong to one tile."""
 _MOST_RANGES = 4
 _CHECKS = ("another layout", "operand read twice", "another k", "loaded and never read")
 
 
 def provenance_of(cohort: Cohort) -> Provenance | None:
-    """A cohort's tags and owners; None where no instruction or no hazard needs them."""
+    """A cohort's tags and owners; None if no instruction or no hazard needs them."""
     machine = cohort.machine
     asked = machine.program.own(_loads) or machine.program.own(_multiplies)
     if not asked or all(machine.severities[name] == "off" for name in _CHECKS):
@@ -86,9 +86,9 @@ class _Site:
     brought: int = 0
     unread: int = 0
     left: str = ""
-    """Says what was left the first time."""
+    """What was left unread the first time, in words."""
     scattered: bool = False
-    """True if the rows that were left are scattered between rows that were read."""
+    """True if rows that were read lie between the unread ones."""
     tile: bool = False
     """True if a tcgen05.mma or wgmma has read some of the chunks."""
 
@@ -104,11 +104,11 @@ class Provenance(Observer):
         self.tag: NDArray[np.int64] = np.zeros(n_chunks, dtype=np.int64)
         self.owner: NDArray[np.int32] = np.zeros(n_chunks, dtype=np.int32)
         self.beyond: NDArray[np.bool_] = np.zeros(n_chunks, dtype=np.bool_)
-        """Chunks of boxes that hold nothing of their tensor."""
+        """True for the chunks of a box wholly outside its tensor, and of a reduction."""
         self.loads: list[Copy] = []
         self.good: dict[tuple[int, str, str, bool, bytes], Steps | None] = {}
-        """The steps along k in correct operands, by tensor map, swizzle of the descriptor, type of an
-        element, K-major or not, and tags minus the first."""
+        """The steps along k of operands that were found correct, by tensor map, descriptor's swizzle, element
+        type, K-major or not, and tags minus the first."""
         self._sites: dict[int, _Site] = {}
         self._stores: list[Origin] = []
         self._store_numbers: dict[int, int] = {}
@@ -118,9 +118,9 @@ class Provenance(Observer):
     # --- what is written ------------------------------------------------------------------------------------
 
     def bulk_writes(self, copy: Copy, parts: list[Chunks], pieces: int) -> None:
-        """Take down a box of a tensor, or contiguous bytes.
+        """Record a copy of a tensor's box or of contiguous bytes.
 
-        Bytes that are combined with others need not be read.
+        The bytes of a reduction need not be read.
         """
         if copy.box is not None:
             self._box(copy, copy.box)
@@ -129,7 +129,7 @@ class Provenance(Observer):
             self._land(copy, slice(0, copy.n_bytes // CHUNK), 0, inside)
 
     def _box(self, copy: Copy, box: Box) -> None:
-        """Take down the box of a tensor that a copy puts into each of its places."""
+        """Record the box of a tensor that a copy writes to each of its destinations."""
         bound, offset = box.bound, _offset_of(copy)
         tags = self._tags_of(bound)
         first = None if tags is None else tags.first(box.coords)
@@ -150,7 +150,7 @@ class Provenance(Observer):
         tags: NDArray[np.int64] | int,
         inside: NDArray[np.bool_] | bool | None,
     ) -> None:
-        """`inside` tells which chunks hold something of the tensor; None for all."""
+        """Set owners and tags. `inside` says which chunks hold elements of the tensor; None: all of them."""
         assert copy.to is not None
         self.loads.append(copy)
         number = len(self.loads)
@@ -168,7 +168,7 @@ class Provenance(Observer):
                 else chunks + start
             )
             old = self.owner[at]
-            # Mostly an MMA has read all of it.
+            # Usually an MMA has read all of it.
             if old.tobytes() != all_read and old.max() > 0:
                 self._lost(old, start)
             self.owner[at] = marks
@@ -185,7 +185,7 @@ class Provenance(Observer):
         *,
         away: bool,
     ) -> None:
-        """Threads read or write shared memory."""
+        """Update owners and tags where threads read or write shared memory."""
         at = index.reshape(-1)
         chunks = at * access.size // CHUNK
         if access.size > CHUNK:
@@ -217,17 +217,17 @@ class Provenance(Observer):
     # --- bytes that are read --------------------------------------------------------------------------------
 
     def bulk_reads(self, copy: Copy, chunks: NDArray[np.int64]) -> None:
-        """Take down what a copy reads."""
+        """Record the chunks that a copy reads."""
         self.owner[chunks] = 0
 
     def tensor_copied(self, chunks: NDArray[np.int64]) -> None:
-        """Take down what a tcgen05.cp reads."""
+        """Record the chunks that a tcgen05.cp reads."""
         self.owner[chunks] = 0
 
     # --- what is not read -----------------------------------------------------------------------------------
 
     def _lost(self, owners: NDArray[np.int32], start: int) -> None:
-        """Of some chunks, those that a copy has brought will never be read."""
+        """Count the chunks that copies brought here and that nobody can read any more."""
         for number in np.unique(owners[owners > 0]).tolist():
             copy = self.loads[number - 1]
             site = self._sites[id(copy.origin.site)]
@@ -240,7 +240,7 @@ class Provenance(Observer):
                 site.origin = copy.origin
 
     def cohort_ended(self, cohort: Cohort) -> None:
-        """Report what nobody has read."""
+        """Report the bytes that nobody has read."""
         stride = cohort.shared_stride // CHUNK
         for start in range(0, len(self.owner), stride):
             owners = self.owner[start : start + stride]
@@ -252,7 +252,7 @@ class Provenance(Observer):
                 self._check_stores(owners, start)
         sites = [site for site in self._sites.values() if site.unread]
         if all(site.unread == site.brought for site in self._sites.values()):
-            return  # a kernel that loads for the sake of loading
+            return  # the kernel uses nothing that it loads: it only times copies, say
         for site in sites:
             least = _LEAST_OF_TILES if site.tile else _LEAST
             if site.unread * least >= site.brought:
@@ -260,9 +260,9 @@ class Provenance(Observer):
                 report(name, partial(_unread, site), site.origin)
 
     def _check_stores(self, owners: NDArray[np.int32], start: int) -> None:
-        """Tiles that threads have stored, and of which a tcgen05.mma or wgmma has read a part only.
+        """Report tiles that threads have stored and that a tcgen05.mma or wgmma has read only in part.
 
-        Zeros need not be read, they may fill up a tile.
+        Zeros need not be read, because they may be padding.
         """
         owners = owners[: len(owners) // _GRANULE * _GRANULE].reshape(-1, _GRANULE)
         held = self.cohort.shared_chunks[0][start : start + owners.size].view(np.uint64).reshape(-1, 2)
@@ -285,9 +285,9 @@ class Provenance(Observer):
 
 
 def _scattered(unread: NDArray[np.bool_], owners: NDArray[np.int32]) -> bool:
-    """True unless the unread chunks of tiles are some k or neighbouring rows, of 128 bytes or in groups of 8.
+    """False if the 8 rows of each group lack equally many chunks, and no read group lies between unread ones.
 
-    Shapes: (groups, 64 chunks).
+    Then an MMA left out some k, or neighbouring rows. Shapes: (groups, 64 chunks), 8 rows of 128 bytes each.
     """
     rows = unread.reshape(len(unread), _ROWS, -1).sum(axis=2)
     if (rows != rows[:, :1]).any():
@@ -299,13 +299,13 @@ def _scattered(unread: NDArray[np.bool_], owners: NDArray[np.int32]) -> bool:
 
 
 def _offset_of(copy: Copy) -> int:
-    """Where a copy begins in each block's shared memory, in bytes."""
+    """The offset in bytes at which a copy begins in each block's shared memory."""
     assert copy.to is not None
     return copy.to.place.offset
 
 
 def _chunks_of(copy: Copy, block: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Of a block's chunks those that a copy fills, in the order of the box."""
+    """The owners of the chunks that a copy fills, out of all in a block, in the order of the box."""
     offset = _offset_of(copy)
     if copy.box is None:
         return block[offset // CHUNK :][: copy.n_bytes // CHUNK]
@@ -313,7 +313,7 @@ def _chunks_of(copy: Copy, block: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _chunks_inside(bound: BoundTensorMap, inside: Window | None) -> NDArray[np.bool_] | None:
-    """Which chunks of a box hold something of the tensor; None for all."""
+    """True for each chunk of a box that holds elements of the tensor; None if all do."""
     if inside is None:
         return None
     counts = bound.map.counts
@@ -340,7 +340,7 @@ def ranges(numbers: Sequence[int], unit: int = 1) -> str:
 
 
 def _left(copy: Copy, unread: NDArray[np.bool_]) -> tuple[str, bool]:
-    """Describe the unread part of a copy's chunks; the flag says if rows that were read lie between."""
+    """Describe the unread chunks of a copy; the flag is True if rows that were read lie between them."""
     if copy.box is None:
         return f"bytes {ranges(np.flatnonzero(unread).tolist(), CHUNK)} of {copy.n_bytes}", False
     scattered = False

@@ -1,8 +1,8 @@
-"""Asynchronous operations on shared memory, as the record of races knows them: copies into it, and readers.
+"""Asynchronous operations on shared memory in the race record: copies into it, and operations that read it.
 
-Each chunk of 16 bytes knows the copy that was issued into it last, and each copy who reads what it brought.
-A copy is over for a warp that knows the phase of the mbarrier in which its last bytes have come; a reader for
-one that knows of a tcgen05.commit, a bulk group or a wgmma group behind it.
+The record holds the last copy into each 16-byte chunk, and for each copy the operations that read its bytes.
+For a warp, a copy is over when the warp knows the mbarrier phase in which the copy's last bytes arrived. A
+reader is over when the warp knows of the tcgen05.commit, the bulk group or the wgmma group that completes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Operation", "Operations"]
 _CHUNK_SHIFT = 4
 _SECTOR_SHIFT = 6
 _SECTOR = 1 << _SECTOR_SHIFT
-"""Chunks that mostly belong to one copy, and are looked at as one then."""
+"""The chunks of a sector. One copy usually writes all of them; then one number stands for the sector."""
 _MIXED = -1
 _SPANS = 8192
 
@@ -52,29 +52,29 @@ class Operation:
     origin: Origin
     whose: Component
     component: int
-    """The number of `whose`, its component."""
+    """The number of the component `whose`."""
     tag: int
-    """Its component's deed with which it is over; larger than any while that is not known."""
+    """The tag of the action of its component that completes it; `Clocks.never` until that is known."""
     phase: int | None = None
     """The phase that a copy's mbarrier was in when the copy was issued; None for a reader."""
     row: Row | None = None
-    """The clock that a copy's issuer had; None for a reader."""
+    """The issuer's clock when a copy was issued; None for a reader, and once the copy has landed."""
     left: int = 0
-    """Pieces of a copy that have not come."""
+    """The number of a copy's pieces that have not landed."""
     size: int = 0
     """The number of chunks that a copy writes."""
     written: bool = False
     """True if threads have written to the bytes that a copy brought."""
     readers: list[Any] = field(default_factory=list)
-    """The operations that read the bytes of a copy, each with its chunks behind it."""
+    """The operations that read the bytes of a copy, each followed by its chunks."""
     last: dict[int, Operation] = field(default_factory=dict)
-    """The last of them, by component."""
+    """The last reader of a copy's bytes, by component."""
     used: dict[int, int] = field(default_factory=dict)
-    """The first tag of each component that reads what a copy brought."""
+    """The tag of the first use of a copy's bytes, by component."""
 
     @property
     def use(self) -> Use:
-        """The operation as reports speak of it."""
+        """The operation in the form that reports take."""
         deed = "copy" if self.whose.kind == "mbarrier" else "operation"
         return Use(self.whose, self.origin.site.line, deed, self.origin, self.phase)
 
@@ -84,7 +84,7 @@ class Operation:
 
 
 class Operations:
-    """The asynchronous part of a cohort's record."""
+    """The asynchronous part of a cohort's race record."""
 
     def __init__(self, cohort: Cohort, clocks: Clocks, threads: Threads) -> None:
         self.cohort = cohort
@@ -94,32 +94,32 @@ class Operations:
         self.block_chunks = n_chunks // cohort.size
         n_sectors = -(-n_chunks // _SECTOR)
         self._into = np.zeros(n_sectors * _SECTOR, dtype=np.int32)
-        """The number of the last copy into each chunk, 0 for none; of mixed sectors only."""
+        """The number of the last copy into each chunk, 0 for none; valid in mixed sectors only."""
         self._sectors = np.zeros(n_sectors, dtype=np.int32)
-        """The same of each sector, where all its chunks have the same."""
+        """The number that all chunks of a sector share; `_MIXED` if `_into` has one for each."""
         self.touched = np.zeros(n_sectors, dtype=np.uint8)
         """1 for each sector that threads have used."""
         self._few_sectors = self._sectors.data
-        """The same, for who asks for a few sectors."""
+        """A memoryview of `_sectors`: reading a few of them is faster through it."""
         self.every: list[Operation | None] = [None]
         self.tags = np.zeros(64, dtype=np.uint32)
         self._components = np.zeros(64, dtype=np.int64)
         self._readers: dict[int, dict[int, NDArray[np.int32]]] = {}
-        """Of each rank, by component, the last reader of chunks that no single copy has brought."""
+        """By rank and component, the last reader of each chunk, for operands that no copy wrote in full."""
         self._open: dict[tuple[int, int], tuple[int, Operation]] = {}
-        """The operation that a (component, cluster) is issuing, and the number of its group."""
+        """By (component, cluster), the number of the open group and the operation that stands for it."""
         self._counts: dict[tuple[int, int], int] = {}
         self._spans: dict[int, tuple[NDArray[np.int64], slice]] = {}
-        """The sectors of chunks that stay as they are, by the array's identity."""
+        """The sectors of read-only arrays of chunks, by the array's identity."""
         self._reads: dict[tuple[int, bytes], list[Operation]] = {}
-        """Copies that a reader reads and that are over for its issuer, by their numbers in each sector."""
+        """The copies that a reader read and that were over for its issuer, by the reader and its sectors."""
         self._under_way: dict[Copy, list[Operation]] = {}
-        """Copies of which pieces have still to land, one operation for each destination."""
+        """For each copy with pieces still to land, its operation for each destination."""
         self._targets: dict[Targets, list[int]] = {}
-        """The components of the mbarriers of places to which copies go."""
+        """The components of the mbarriers of each set of destinations."""
 
     def _new(self, origin: Origin, component: int, tag: int, phase: int | None = None) -> Operation:
-        """A copy or a reader; `phase` is that of a copy's mbarrier."""
+        """Make a copy or a reader; `phase` is that of a copy's mbarrier."""
         made = Operation(len(self.every), origin, self.clocks.components[component], component, tag, phase)
         self.every.append(made)
         if made.number >= len(self.tags):
@@ -129,7 +129,7 @@ class Operations:
         self._components[made.number] = component
         return made
 
-    # --- which copy was issued last into which chunks -------------------------------------------------------
+    # --- the last copy into each chunk ----------------------------------------------------------------------
 
     def _copies_at(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
         """The numbers of the last copies into some chunks."""
@@ -141,7 +141,7 @@ class Operations:
         return found
 
     def _numbers_at(self, chunks: NDArray[np.int64] | range) -> set[int]:
-        """Which numbers the last copies into some chunks have."""
+        """The numbers of the last copies into some chunks, as a set."""
         if isinstance(chunks, range) and not (chunks.start | chunks.stop) % _SECTOR:
             sectors = self._few_sectors[chunks.start >> _SECTOR_SHIFT : chunks.stop >> _SECTOR_SHIFT]
             numbers = set(sectors.tolist())
@@ -150,13 +150,13 @@ class Operations:
         return set(self._copies_at(np.asarray(chunks)).tolist())
 
     def _spread(self, sectors: NDArray[np.int64]) -> None:
-        """Let sectors tell of each chunk."""
+        """Make sectors mixed, so that each of their chunks has its own number."""
         whole = sectors[self._sectors[sectors] != _MIXED]
         self._into.reshape(-1, _SECTOR)[whole] = self._sectors[whole][:, None]
         self._sectors[whole] = _MIXED
 
     def _issue(self, number: int, chunks: NDArray[np.int64] | range) -> None:
-        """A copy into chunks is issued."""
+        """Make a copy the last one into its chunks."""
         if isinstance(chunks, range):
             low, high = -(-chunks.start >> _SECTOR_SHIFT), chunks.stop >> _SECTOR_SHIFT
             if not (chunks.start | chunks.stop) % _SECTOR:
@@ -184,10 +184,10 @@ class Operations:
     # --- copies into shared memory --------------------------------------------------------------------------
 
     def copies(self, asked: Copy, parts: Sequence[Chunks], pieces: int) -> None:
-        """A copy is issued, which is one operation for each of its destinations.
+        """Check and record a copy when it is issued: one operation for each of its destinations.
 
         `parts` are its chunks, counted from the first of each destination. A reduction combines with what is
-        there, as other copies may at the same time.
+        there, so other copies to the same bytes may be under way.
         """
         origin, to, clocks = asked.origin, asked.to, self.clocks
         assert to is not None
@@ -212,7 +212,7 @@ class Operations:
             made.append(copy)
 
     def last_landed(self, asked: Copy, position: int) -> Operation | None:
-        """Count a piece that has come to a destination; the operation there if it was the last one."""
+        """Count a piece that has landed. Return its destination's operation if it was the last; else None."""
         operations = self._under_way[asked]
         found = operations[position]
         found.left -= 1
@@ -223,7 +223,7 @@ class Operations:
         return found
 
     def landed(self, copy: Operation, clock: BarrierClock) -> None:
-        """The last piece of a copy has come, just before its mbarrier counts it."""
+        """Note that the last piece of a copy has landed, just before its mbarrier counts it."""
         if copy.row is not None:
             clock.arrive(copy.row)
             copy.tag = clock.tag(copy.origin.site.line)
@@ -233,7 +233,7 @@ class Operations:
     def _copy_over(
         self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks, *, adds: bool
     ) -> None:
-        """A copy is issued over some chunks of a rank's."""
+        """Check a copy against earlier uses of its chunks in one CTA, and record it there."""
         every: NDArray[np.int64] | range
         if isinstance(chunks, slice):
             every = range(first + chunks.start, first + chunks.stop)
@@ -268,7 +268,7 @@ class Operations:
     def _over_readers(
         self, copy: Operation, row: Row, before: Operation, chunks: NDArray[np.int64] | range
     ) -> None:
-        """Look at who reads what an earlier copy has brought."""
+        """Check a copy against the operations that read the bytes of an earlier copy."""
         for number, last in before.last.items():
             if last.tag >= row.item(number):
                 break
@@ -282,7 +282,7 @@ class Operations:
                     return
 
     def _over_threads(self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks) -> None:
-        """A copy is issued over chunks that threads have used."""
+        """Check a copy against threads that have used its chunks."""
         met = self.threads.unknown_read(row, rank, first, chunks)
         if met is not None:
             thread = self.threads.thread(met.warp, met.line, copy.use.cluster)
@@ -297,9 +297,9 @@ class Operations:
             self._report_race(copy.origin, met)
 
     def _has_waited(self, byte: int, component: int, row: Row) -> bool:
-        """True if the issuer's clock shows that a component has used the bytes of the last copy before.
+        """True if the issuer's clock knows that a component has used the bytes of the last copy.
 
-        Then the issuer has waited, and the component uses the bytes again without waiting.
+        Then the issuer has waited for the component, and the component uses the bytes again without waiting.
         """
         brought = self.every[int(self._copies_at(np.array([byte // CHUNK]))[0])]
         first = None if brought is None else brought.used.get(component)
@@ -310,13 +310,13 @@ class Operations:
     def reads(
         self, origin: Origin, rank: int, chunks: NDArray[np.int64], what: str, row: Row, reader: Operation
     ) -> None:
-        """An operation is issued that reads chunks of a rank's; `row` is what its issuer knows."""
-        # The sectors between may be more than are read; those that are all known need no closer look.
+        """Check and record an operation that reads chunks of CTA `rank`; `row` is its issuer's clock."""
+        # The span may include chunks that are not read. If all copies in it are known, that does no harm.
         sectors = self._sectors[self._span(chunks)]
         key = (reader.number, sectors.tobytes())
         again = self._reads.get(key)
         if again is not None:
-            # The same copies as a moment ago: what the issuer knew of them it knows still.
+            # The same copies as last time. The issuer knew that they were over, and it still does.
             for brought in again:
                 brought.readers += (reader, chunks)
             if any(brought.written for brought in again):
@@ -359,7 +359,7 @@ class Operations:
         if known is not None and known[0] is chunks:
             return known[1]
         span = slice(int(chunks.min()) >> _SECTOR_SHIFT, (int(chunks.max()) >> _SECTOR_SHIFT) + 1)
-        if not chunks.flags.writeable:  # those of an MMA's matrices, which are asked for again
+        if not chunks.flags.writeable:  # the chunks of an MMA's matrix, which are asked for again
             if len(self._spans) >= _SPANS:
                 self._spans.clear()
             self._spans[id(chunks)] = (chunks, span)
@@ -374,7 +374,7 @@ class Operations:
         return True
 
     def of_tensor_core(self, origin: Origin) -> Operation:
-        """One operation for a thread's tcgen05.mma and cp up to its warp's next tcgen05.commit."""
+        """The operation that stands for a warp's tcgen05.mma and cp up to its next tcgen05.commit."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         component = self.clocks.component("mma", bundle.rank, bundle.warp)
         now = self._open.get((component, cluster))
@@ -384,7 +384,7 @@ class Operations:
         return now[1]
 
     def of_group(self, origin: Origin, group: int) -> Operation:
-        """One operation for a thread's copies out of shared memory in one bulk group."""
+        """The operation that stands for a thread's copies out of shared memory in one bulk group."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         component = self.clocks.component("bulk", bundle.rank, bundle.warp, origin.lane % WARP_SIZE)
         now = self._open.get((component, cluster))
@@ -393,7 +393,7 @@ class Operations:
         return now[1]
 
     def of_warpgroup(self, origin: Origin, number: int) -> Operation:
-        """One operation for a wgmma.mma_async of a warpgroup."""
+        """Make the operation of a warpgroup's wgmma.mma_async."""
         component = self.clocks.component("wgmma", origin.bundle.rank, number)
         key = (component, origin.lane // WARP_SIZE)
         count = self._counts[key] = self._counts.get(key, 0) + 1
@@ -403,7 +403,7 @@ class Operations:
         return self._new(origin, component, self.clocks.tag(count, origin.site.line))
 
     def committed(self, bundle: Bundle, cluster: int, row: Row) -> Row:
-        """A clock that tells besides that what a warp's tensor core was given so far is over."""
+        """Add to a clock that the warp's tcgen05.mma and cp so far are over, and return the clock."""
         component = self.clocks.component("mma", bundle.rank, bundle.warp)
         count = self._counts.get((component, cluster), 0)
         if count:
@@ -411,17 +411,17 @@ class Operations:
                 row = self.clocks.merged(self.clocks.nothing(), row)
             row[component] = self.clocks.entry(count)
             self._open.pop((component, cluster), None)
-            # Its reader issues no more. What it has read would be kept alive here.
+            # No operation joins this reader any more. Its entries would only keep copies alive.
             self._reads.clear()
         return row
 
     def over(self, bundle: Bundle, cluster: int, reader: Operation) -> None:
-        """A warp has waited for an operation."""
+        """Mark an operation as over in the clock of a warp that has waited for it."""
         row = self.clocks.row(bundle, cluster)
         row[reader.component] = max(int(row[reader.component]), (reader.tag | self.clocks.line_mask) + 1)
 
     def groups_done(self, bundle: Bundle, lanes: NDArray[np.bool_], committed: Lanes, newest: int) -> None:
-        """Threads have waited for all of their bulk groups but the newest ones."""
+        """Mark all but the `newest` bulk groups as over in the clocks of threads that have waited."""
         for lane in np.flatnonzero(lanes).tolist():
             group = Component("bulk", bundle.rank, bundle.warp, lane % WARP_SIZE)
             number = self.clocks.numbers.get(group)
@@ -433,13 +433,13 @@ class Operations:
     def _read_of_threads(
         self, origin: Origin, row: Row, chunks: NDArray[np.int64], reader: Operation
     ) -> None:
-        """An operation reads what threads have written."""
+        """Check an operation that reads bytes that threads have written."""
         met = self.threads.unknown_write(row, 0, chunks)
         if met is None:
             return
         thread = self.threads.thread(met.warp, met.line, origin.lane // WARP_SIZE)
         if thread is not None and 0 < met.before < int(row[met.warp]):
-            # The bytes that are meant had been written before, and are overwritten too early.
+            # The issuer knows of the write before this one. It means those bytes; this write is too early.
             writer, access = thread
             use = Use(reader.whose, origin.site.line, "operation", origin)
             self._report_overwritten(writer, access, met.byte, use)
@@ -449,7 +449,7 @@ class Operations:
     # --- threads' accesses ----------------------------------------------------------------------------------
 
     def meet(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, *, away: bool) -> None:
-        """A warp's lanes use chunks: report copies that are not over for it, and for a write readers."""
+        """Check a warp's access against copies that are not over for it and, for a write, against readers."""
         shift = _CHUNK_SHIFT - access.shift
         chunks = index >> shift if shift >= 0 else (index << -shift)[:, None] + np.arange(1 << -shift)
         self.touched[chunks >> _SECTOR_SHIFT] = 1
@@ -524,29 +524,29 @@ class Operations:
     # --- reports --------------------------------------------------------------------------------------------
 
     def _report_early(self, origin: Origin, what: str, byte: int, copy: Use, *, reads: bool = True) -> None:
-        """Somebody uses bytes of a copy for which they have not waited."""
+        """Report a use of a copy's bytes by a thread or operation that has not waited for the copy."""
         report_meeting("read before its wait" if reads else "race", origin, byte, copy, describe_wait, what)
 
     def _report_overwritten(self, origin: Origin, access: Access, byte: int, reader: Use) -> None:
-        """A thread writes what an operation may have still to read."""
+        """Report that a thread writes bytes that an operation may still have to read."""
         report_meeting("source overwritten", origin, byte, reader, describe_wait, access_of(access))
 
     def _report_race(self, origin: Origin, met: Met) -> None:
-        """An operation is issued on bytes that a thread has written, and nothing orders them."""
+        """Report an operation on bytes that a thread has written, where nothing orders the two."""
         other = Use(self.clocks.components[met.warp], met.line, "write")
         report_meeting(
             "race", origin, met.byte, other, describe_thread, f"{origin.site.instruction.name} uses"
         )
 
     def _report_copies(self, copy: Operation, other: Operation, byte: int) -> None:
-        """A copy is issued over bytes to which another one may still copy."""
+        """Report a copy over bytes that another copy may still write."""
         origin, before = copy.origin, other.origin
         if before.bundle is origin.bundle and before.site is origin.site and before.lane != origin.lane:
             return  # lanes of one warp that copy the same bytes
         self._report_reuse(copy, other.use, byte, race=before.bundle is not origin.bundle)
 
     def _report_reader(self, copy: Operation, row: Row, reader: Operation, byte: int) -> None:
-        """A copy is issued over bytes that an operation may have still to read."""
+        """Report a copy over bytes that an operation may still have to read, or that it reads too early."""
         if self._has_waited(byte, reader.component, row):
             what = f"{reader.origin.site.instruction.name} reads"
             self._report_early(reader.origin, what, byte, copy.use)

@@ -1,4 +1,4 @@
-"""The accesses of shared memory in a kernel's text: a record of races is made to fit them."""
+"""The accesses of shared memory in a kernel's text, which decide what its race record must hold."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LEAST_LINE_BITS = 8
 class Plan:
     """The accesses of shared memory that a program's instructions can make.
 
-    unit          bytes of the smallest access of a thread, at most 16
-    line_bits     so many bits hold a line's number
-    by_threads    threads load or store there
-    elsewhere     threads may do so in other CTAs' memory, where there are any
-    asynchronous  bulk copies, wgmma or tcgen05 instructions do
-    fenced        there are fences of threads
+    unit          the size in bytes of a thread's smallest access, at most 16
+    line_bits     the number of bits that hold a line's number
+    by_threads    True if threads load or store shared memory
+    elsewhere     True if threads may access the shared memory of other CTAs of a cluster
+    asynchronous  True if bulk copies, wgmma or tcgen05 instructions read or write shared memory
+    fenced        True if the kernel has fences between threads
     """
 
     def __init__(self, program: Program) -> None:
@@ -49,7 +49,7 @@ class Plan:
 
 
 def _is_asynchronous(one: Instruction) -> bool:
-    """True if an instruction reads or writes shared memory in chunks, asynchronously to its thread."""
+    """True if an instruction reads or writes chunks of shared memory asynchronously to its thread."""
     if one.opcode == "cp":
         return "bulk" in one.modifiers
     return one.name.startswith(("wgmma.mma_async.", "tcgen05.mma.", "tcgen05.cp."))

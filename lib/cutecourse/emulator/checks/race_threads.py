@@ -1,4 +1,4 @@
-"""Which warps have written and read a unit of shared memory last: the threads' part of a record of races."""
+"""The threads' part of the race record: each unit's last writer in shared memory, and its last readers."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Lanes = NDArray[np.int64]
 
 
 class Met(NamedTuple):
-    """A thread's use of which an issuer does not know."""
+    """A thread's access that the issuer of an operation does not know of."""
 
     byte: int
-    """Where, in the cohort's shared memory."""
+    """The offset in the cohort's shared memory."""
     warp: int
     line: int
     before: int
-    """Of a write the tag of the writer's write before it, 0 for none."""
+    """For a write, the tag of the write before it if the same warp made both; else 0."""
 
 
 def nth_chunk(chunks: Chunks, position: int) -> int:
@@ -56,7 +56,7 @@ class Threads:
         self.plan = plan
         self.per_block = cohort.machine.warps_per_block
         units = len(cohort.shared) // plan.unit if plan.by_threads else 0
-        # Kernels whose bytes asynchronous operations move have threads use a small part of shared memory.
+        # In a kernel that moves data asynchronously, threads use only a small part of shared memory.
         self.write_tag = sparse_zeros((units,), np.uint32)
         self.write_by = sparse_zeros((units,), np.uint16)
         self.remote = cohort.size > 1 and plan.elsewhere
@@ -64,9 +64,9 @@ class Threads:
         columns = clocks.warps if self.remote else self.per_block
         self.read_tag = sparse_zeros((columns, units), np.uint32)
         self.write_before = sparse_zeros((units if plan.asynchronous else 0,), np.uint32)
-        """The tag of its writer's write before the last."""
+        """The tag of the write before the last one, if the same warp made both; else 0."""
         self.accesses: dict[int, Access] = {}
-        """The last access of each line, where operations may have to name it."""
+        """The last access at each line, for reports on operations that meet it."""
         self._views: dict[int, tuple[NDArray[Any], ...]] = {}
         self._cached: list[tuple[Any, Any]] = [(0, 0)] * clocks.warps
         self._cluster_of = np.arange(cohort.n * WARP_SIZE) // WARP_SIZE
@@ -82,7 +82,7 @@ class Threads:
     def check(
         self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, values: NDArray[Any] | None
     ) -> None:
-        """Report what a warp's access meets: writes of others, and for a write reads of others too."""
+        """Report other warps' unordered writes that an access meets and, if it writes, their reads too."""
         clocks = self.clocks
         warp = clocks.number(bundle)
         if clocks.changed[warp]:
@@ -119,7 +119,7 @@ class Threads:
         return not differs[met].any()
 
     def remember(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None) -> None:
-        """A warp's access takes place, just after `check`."""
+        """Record a warp's access, just after `check`."""
         warp = self.clocks.number(bundle)
         _, stamp = self._cached[warp]
         line = access.site.line
@@ -143,7 +143,7 @@ class Threads:
             read[warp if self.remote else bundle.warp][index] = stamp
 
     def _words(self, per: int) -> tuple[NDArray[Any], ...]:
-        """Tags and numbers of the last writers, and the readers' tags, for accesses of `per` units."""
+        """The last writers' tags and numbers, and the readers' tags, viewed for accesses of `per` units."""
         found = self._views.get(per)
         if found is None:
             found = (self.write_tag, self.write_by, self.read_tag)
@@ -153,9 +153,9 @@ class Threads:
         return found
 
     def _look_at(self, warp: int, rank: int) -> None:
-        """Keep of a warp's clock what each access needs: the least entry of its block, its own tag.
+        """Cache what each access needs of a warp's clock: its block's lowest entry, and the warp's own tag.
 
-        Where warps of other blocks may have written too, the least entry is 0.
+        If warps of other blocks may have written too, the lowest entry is taken as 0.
         """
         known = self.clocks.known[warp]
         first = rank * self.per_block
@@ -199,9 +199,9 @@ class Threads:
         *,
         same: bool = False,
     ) -> None:
-        """A warp's access meets one of another warp, of which its clock does not know.
+        """Report that a warp's access meets another warp's, which its clock does not know of.
 
-        `same` tells that both write the same bytes.
+        `same` is True if both write the same bytes.
         """
         position = int(place[0])
         byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
@@ -215,14 +215,14 @@ class Threads:
     # --- for operations -------------------------------------------------------------------------------------
 
     def thread(self, warp: int, line: int, cluster: int) -> tuple[Origin, Access] | None:
-        """A warp that executed an access, for a report that names it; None where it is not known."""
+        """A warp's last access at a line, for a report to name; None if it is not known."""
         access = self.accesses.get(line)
         if access is None or warp >= len(self.cohort.bundles):
             return None
         return Origin(access.site, self.cohort.bundles[warp], cluster * WARP_SIZE), access
 
     def unknown_write(self, row: Row, first: int, chunks: Chunks) -> Met | None:
-        """A write to some chunks, counted from `first`, of which a clock does not know."""
+        """A write to chunks, counted from `first`, that a clock does not know of; None if there is none."""
         per = CHUNK // self.plan.unit
         tags = self.write_tag.reshape(-1, per)[first:][chunks]
         writers = self.write_by.reshape(-1, per)[first:][chunks]
@@ -235,7 +235,7 @@ class Threads:
         return Met(byte, int(writers[place]), int(tags[place]) & self.clocks.line_mask, before)
 
     def unknown_read(self, row: Row, rank: int, first: int, chunks: Chunks) -> Met | None:
-        """A read of some chunks of a rank's of which a clock does not know."""
+        """A read of chunks of CTA `rank` that a clock does not know of; None if there is none."""
         per = CHUNK // self.plan.unit
         start = 0 if self.remote else rank * self.per_block
         tags = self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks]

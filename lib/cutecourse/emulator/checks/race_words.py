@@ -1,4 +1,4 @@
-"""The words of a race report: both accesses, their bytes, and the step that would put them in order."""
+"""The words of a race report: both accesses, their bytes, and the step that would order them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["Use", "access_of", "describe_reuse", "describe_thread", "describe_wa
 
 @dataclass(eq=False, slots=True)
 class Use:
-    """A use of shared memory that another one meets: whose, at which line, and what it does."""
+    """A use of shared memory that a later one meets: who made it, at which line, and what it does."""
 
     component: Component
     line: int
     deed: str
     """"read" or "write" of a thread; "copy" into shared memory; "operation" that reads it."""
     origin: Origin | None = None
-    """Of an asynchronous one who issued it."""
+    """The issuer of an asynchronous use; None for a thread's access."""
     phase: int | None = None
-    """Of a copy the phase that its mbarrier was in when it was issued."""
+    """For a copy, the phase that its mbarrier was in when the copy was issued."""
 
     @property
     def cluster(self) -> int:
-        """Of an asynchronous one the cluster."""
+        """The cluster of an asynchronous use; 0 for a thread's access."""
         return 0 if self.origin is None else self.origin.lane // WARP_SIZE
 
 
@@ -42,7 +42,7 @@ def report_meeting(
 ) -> None:
     """Report that a thread's access, or an operation that it issues, meets another use of a byte.
 
-    `describe(origin, byte, other, *what)` gives the words. `byte` counts in the cohort's shared memory.
+    `describe(origin, byte, other, *what)` gives the words. `byte` is an offset in the cohort's shared memory.
     """
     offset = byte % origin.bundle.cohort.shared_stride
     name = origin.bundle.program.shared_name(offset)
@@ -51,12 +51,12 @@ def report_meeting(
 
 
 def access_of(access: Access) -> str:
-    """A thread's access in words that a place follows."""
+    """A thread's access in words that a place must follow, such as "read of"."""
     return f"{'update' if access.reads and access.writes else 'read' if access.reads else 'write'} of"
 
 
 def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
-    """An access or an operation, which is `what`, meets another thread's access."""
+    """Describe an access or an operation, `what`, that meets another thread's access."""
     verb = {"read": "has read", "write": "has written"}[other.deed]
     return (
         f"{what} {_where(origin, byte)}, which {_who(origin, other)} {verb} at line {other.line},"
@@ -66,7 +66,7 @@ def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
 
 
 def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
-    """Somebody uses bytes of an asynchronous operation for whose end they have not waited."""
+    """Describe a use of an asynchronous operation's bytes without a wait for its completion."""
     where, who = _where(origin, byte), _who(origin, other)
     if other.deed == "copy":
         parity = "" if other.phase is None else f" with parity {other.phase & 1}"
@@ -85,7 +85,7 @@ def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
 
 
 def describe_reuse(origin: Origin, byte: int, other: Use) -> str:
-    """A copy is issued over bytes that others use, for whose end its issuer has not waited."""
+    """Describe a copy over bytes that are in use, without a wait for that use to end."""
     start = f"the copy writes {_where(origin, byte)}, "
     if other.deed == "copy" and other.origin is not None and other.origin.bundle is not origin.bundle:
         return (
@@ -137,7 +137,7 @@ def _operation(other: Use) -> str:
 
 
 def _end_of(other: Use) -> str:
-    """The step that must follow an operation before its bytes are free."""
+    """The step that must follow an operation before its bytes may be overwritten."""
     if other.component.kind == "bulk":
         return "Execute cp.async.bulk.wait_group.read and arrive at an mbarrier for which the issuer waits"
     if other.component.kind == "wgmma":

@@ -1,21 +1,20 @@
 """Races in shared memory: uses of the same bytes that nothing orders, whichever came first in this run.
 
-Beside shared memory there is a record of who used it last. It has for each *unit*, the smallest access of
-the kernel, the warp that wrote it last and when, and when each warp has read it last
-(emulator.checks.race_threads), and for each chunk of 16 bytes the last asynchronous copy into it with its
-readers (emulator.checks.race_operations). When something was is told by vector clocks
-(emulator.checks.clocks): a use is right where the clock of its warp knows of all uses before it that it
-could be in conflict with. So what is reported does not depend on the order in which the seed lets warps run.
+The race record says who last used each part of shared memory. For each *unit*, the size of the kernel's
+smallest access, it holds the last writer, the time of that write, and the time of each warp's last read
+(emulator.checks.race_threads). For each 16-byte chunk it holds the last asynchronous copy into the chunk, and
+the readers of that copy (emulator.checks.race_operations). Vector clocks give the times
+(emulator.checks.clocks). A use is correct if its warp's clock knows of all earlier uses that conflict with
+it. So the reports do not depend on the order in which the seed runs the warps.
 
-An asynchronous operation knows what its issuer knew. It is over for a warp that has waited for what tells
-its end: the phase of an mbarrier that counts a copy's bytes, a tcgen05.commit behind a tcgen05.mma, a bulk
-group, a wgmma group.
+An asynchronous operation knows what its issuer knew. It is over for a warp that has waited for its
+completion: the mbarrier phase of a copy, the tcgen05.commit of a tcgen05.mma, a bulk group, a wgmma group.
 
-Simplified: lanes of one warp are not compared with each other. Atomics, volatile, relaxed, acquire and
-            release accesses and fences of threads order everything that their cluster's warps do before and
-            behind them in this run, since the emulator does not know which of them hands something over:
-            races that this hides are not found. For the same reason a relaxed arrival at an mbarrier orders
-            as a releasing one does if the kernel has fences of threads, and a relaxed wait always acquires.
+Simplified: lanes of one warp are not compared with each other. Every atomic, volatile, relaxed, acquire or
+            release access and every fence between threads synchronizes with all earlier ones in its cluster,
+            because the emulator does not know which of them publishes data. Races that this hides are not
+            found. For the same reason a relaxed arrival at an mbarrier counts as a releasing one if the
+            kernel has fences between threads, and a relaxed wait always acquires.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
@@ -54,7 +53,7 @@ _HAZARDS = ("race", "read before its wait", "stage reused early")
 
 
 def look_for_races(cohort: Cohort) -> Races | None:
-    """Make a cohort's record; None where nothing in the kernel can race, or the launch asks for no report."""
+    """Make a cohort's race record; None if nothing in the kernel can race, or the launch wants no report."""
     machine = cohort.machine
     plan = machine.program.own(Plan)
     alone = cohort.size * machine.warps_per_block == 1
@@ -67,7 +66,7 @@ def look_for_races(cohort: Cohort) -> Races | None:
 
 
 class Races(Observer):
-    """The record of a cohort's shared memory, and the clocks of its warps."""
+    """The race record of a cohort's shared memory, and the clocks of its warps."""
 
     def __init__(self, cohort: Cohort, plan: Plan) -> None:
         self.cohort = cohort
@@ -78,37 +77,37 @@ class Races(Observer):
         self._barriers: dict[MBarrier, BarrierClock] = {}
         self._multiplications: WeakKeyDictionary[Multiplication, Operation] = WeakKeyDictionary()
         self._carried: WeakKeyDictionary[Origin, Row] = WeakKeyDictionary()
-        """The clocks that stores and commits which are under way bring to mbarriers."""
+        """The clocks that pending stores and commits will bring to their mbarriers."""
 
     # --- barriers of warps ----------------------------------------------------------------------------------
 
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Let those who wait at a barrier for warps that end learn what these knew."""
+        """Keep the clocks of warps that end, for barriers that count them as arrived."""
         rows = warps_of(mask) & ~warps_of(bundle.live)
         if any_true(rows):
             self.clocks.arrive(("ended", bundle.rank), bundle, rows)
 
     def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
-        """Warps come to a barrier of their block."""
+        """Warps arrive at a barrier of their block."""
         self.clocks.arrive((bundle.rank, number), bundle, rows)
 
     def barrier_completed(
         self, rank: int, number: int, rows: NDArray[np.bool_], *, all_threads: bool
     ) -> None:
-        """A barrier is complete in some clusters' block of a rank.
+        """A barrier is complete in the blocks of a rank, of the clusters `rows`.
 
-        Where it is one of all threads, those that have ended count as come.
+        If it waits for all threads, those that have ended count as arrived.
         """
         if rows.any():
             self.clocks.complete((rank, number), rows, also=(("ended", rank),) if all_threads else ())
 
     def barrier_left(self, bundle: Bundle, number: int, mask: Mask) -> None:
-        """Warps that have waited at it go on."""
+        """Warps that have waited at a barrier of their block go on."""
         rows = warps_of(bundle.full if mask is None else mask)
         self.clocks.leave((bundle.rank, number), bundle, rows)
 
     def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Warps come to the barrier of their cluster."""
+        """Warps arrive at the barrier of their cluster."""
         self.clocks.arrive("cluster", bundle, warps_of(mask))
 
     def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
@@ -117,29 +116,29 @@ class Races(Observer):
         self.clocks.complete("cluster", rows, also=ended)
 
     def cluster_left(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """Warps that have waited at it go on."""
+        """Warps that have waited at the barrier of their cluster go on."""
         rows = warps_of(mask)
         if any_true(rows):
             self.clocks.leave("cluster", bundle, rows)
 
     def flagged(self, bundle: Bundle, mask: Mask) -> None:
-        """Warps use memory in a way that may hand over what they did, or take what others hand over."""
+        """Warps run an access or a fence that may publish their work or acquire the work of others."""
         rows = warps_of(bundle.full if mask is None else mask)
         self.clocks.pass_on(_FLAGS, bundle, rows)
 
     # --- mbarriers ------------------------------------------------------------------------------------------
 
     def mbarrier_made(self, barrier: MBarrier, origin: Origin) -> None:
-        """Give it a clock, and remember who made it."""
+        """Give the mbarrier a clock, and remember its mbarrier.init."""
         clock = self._barriers[barrier] = self.clocks.barrier(barrier.cluster, barrier.rank, barrier.offset)
         warp = self.clocks.number(origin.bundle)
         own = int(self.clocks.known[warp, barrier.cluster, warp]) - self.clocks.step
         clock.made = (warp, own | origin.site.line)
 
     def mbarrier_used(self, barrier: MBarrier, origin: Origin) -> None:
-        """Refuse the use of an mbarrier that nothing orders behind its mbarrier.init.
+        """Refuse a use of an mbarrier that nothing orders after its mbarrier.init.
 
-        Errors: NoBarrierError, as where the init has not run at all.
+        Errors: NoBarrierError, as if the init had not run at all.
         """
         clock = self._barriers[barrier]
         warp = self.clocks.number(origin.bundle)
@@ -157,7 +156,7 @@ class Races(Observer):
             )
 
     def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
-        """Add what the thread knows, or what its commit or store carries, to the phase."""
+        """Add to the phase the thread's clock, or the one that its commit or store carries."""
         clock = self._barriers[barrier]
         if work is not None:
             clock.arrive(self._carried[work])
@@ -167,21 +166,21 @@ class Races(Observer):
     mbarrier_received = mbarrier_arrived
 
     def mbarrier_completed(self, barrier: MBarrier) -> None:
-        """Let its next waits know of all that has come."""
+        """Make the clocks of all arrivals known to the waits for this phase."""
         self._barriers[barrier].complete()
 
     def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier) -> None:
-        """Let a warp know of all that came before the last phase was complete."""
+        """Let a warp take over the clocks of all arrivals up to the last complete phase."""
         self.clocks.learn(bundle, barrier.cluster, self._barriers[barrier].done)
 
     def store_asked(self, origin: Origin) -> None:
-        """Keep what the thread knows, for the mbarrier that its bytes come to later."""
+        """Keep the thread's clock for the mbarrier that its bytes reach later."""
         cluster = origin.lane // WARP_SIZE
         self._carried[origin] = self.clocks.row(origin.bundle, cluster).copy()
         self.clocks.tick(origin.bundle, cluster)
 
     def commit_asked(self, origin: Origin) -> None:
-        """Keep what it will tell: its thread's clock, and that the thread's tcgen05.mma and cp are over."""
+        """Keep the clock that the commit brings: its thread's, with the warp's tcgen05.mma and cp over."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         row = self.clocks.row(bundle, cluster).copy()
         self.clocks.tick(bundle, cluster)
@@ -199,7 +198,7 @@ class Races(Observer):
         *,
         away: bool,
     ) -> None:
-        """A warp's lanes read or write words."""
+        """Check and record a warp's access."""
         index = index.reshape(-1)
         self.threads.check(access, bundle, index, lanes, values)
         if self.threads.plan.asynchronous:
@@ -207,11 +206,11 @@ class Races(Observer):
         self.threads.remember(access, bundle, index, lanes)
 
     def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
-        """Take down a copy into shared memory."""
+        """Check and record a copy into shared memory."""
         self.operations.copies(copy, parts, pieces)
 
     def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
-        """Let the mbarrier learn with the last piece what the copy's issuer knew."""
+        """Bring the clock of the copy's issuer to the mbarrier with the last piece."""
         operation = self.operations.last_landed(copy, position)
         if operation is not None:
             assert copy.to is not None
@@ -220,14 +219,14 @@ class Races(Observer):
                 self.operations.landed(operation, self._barriers[barrier])
 
     def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
-        """A tcgen05.mma or cp is issued that reads chunks of ranks': whose, what they are, and which."""
+        """Check and record a tcgen05.mma or cp; `operands` has the rank, name and chunks of each operand."""
         row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
         reader = self.operations.of_tensor_core(origin)
         for rank, what, chunks in operands:
             self.operations.reads(origin, rank, chunks, what, row, reader)
 
     def bulk_reads(self, copy: Copy, chunks: NDArray[np.int64]) -> None:
-        """Take down what a copy to global memory reads of its own block."""
+        """Check and record the chunks that a copy to global memory reads in its own block."""
         if copy.group is not None:
             origin = copy.origin
             row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
@@ -244,7 +243,7 @@ class Races(Observer):
         newest: int,
         blocked: set[int],
     ) -> None:
-        """Let the threads know that all of their bulk groups but the newest ones have read their sources."""
+        """Let the threads know that all but their `newest` bulk groups have read their sources."""
         self.operations.groups_done(bundle, lanes, groups.committed, newest)
 
     def warpgroup_issued(
@@ -255,7 +254,7 @@ class Races(Observer):
         number: int,
         operands: Sequence[tuple[str, NDArray[np.int64]]],
     ) -> None:
-        """Look at what a wgmma.mma_async reads, with what all four warps know."""
+        """Check and record a wgmma.mma_async that knows what any of its four warps knows."""
         cluster = origin.lane // WARP_SIZE
         row = np.max([self.clocks.row(warp, cluster) for warp in warps], axis=0)
         reader = self.operations.of_warpgroup(origin, number)

@@ -1,4 +1,4 @@
-"""Arrays of which a few places are used: what is never written takes no memory."""
+"""Large arrays of zeros that are used in few places: pages that nobody writes take no memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 __all__ = ["sparse_zeros"]
 
 _HUGE = 4 << 20
-"""From so many bytes on NumPy asks for pages of 2 MiB, each of which is there once a part is touched."""
+"""From this size in bytes, NumPy asks for pages of 2 MiB, and touching any part allocates a whole page."""
 
 
 def sparse_zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Zeros in small pages, where the system has them."""
+    """Zeros in small pages, if the system can be asked for them."""
     n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     if n_bytes < _HUGE or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.zeros(shape, dtype=dtype)

@@ -1,7 +1,7 @@
 """Why a launch cannot go on: who waits for what, what has come, and who could have delivered the rest.
 
-Waits of several blocks that are alike are one row, and so are barriers: a grid of a thousand blocks that
-hangs in one place gives a report as short as one block's.
+Equal waits of several blocks share one row, and so do equal barriers. If a thousand blocks hang in one place,
+the report is as short as for one block.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Wait:
     warp: int
     """The block's position in the bundle."""
     lanes: str
-    """Which, where they are not all of the warp."""
+    """The lanes in words; empty for all live lanes of the warp."""
 
     @property
     def block(self) -> Block:
@@ -122,7 +122,7 @@ class _Wait:
 
     @property
     def barriers(self) -> list[MBarrier]:
-        """The mbarriers that it waits for."""
+        """The mbarriers that the warp waits for."""
         ask = getattr(self.split.waiting, "barriers", None)
         return [] if ask is None else list(ask(self.warp))
 
@@ -149,7 +149,7 @@ def _error(kind: type[EmulatorError], problem: str, wait: _Wait) -> EmulatorErro
 
 
 def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:
-    """One row for waits that differ in their blocks and warps alone."""
+    """Describe the waits in rows; waits that differ only in their blocks and warps share one."""
     module = machine.program.module
     alike: dict[tuple[int | None, str, str], dict[int, list[Block]]] = {}
     for wait in waits:
@@ -229,11 +229,11 @@ class _Histories:
     def __init__(self, machine: Machine, runs: Mapping[int, int], waits: list[_Wait]) -> None:
         self.program = machine.program
         self.standing: dict[tuple[int, int], _Wait] = {}
-        """Where the warps of a bundle stand."""
+        """The wait of each warp, by its bundle and its position there."""
         for wait in waits:
             self.standing.setdefault((id(wait.bundle), wait.warp), wait)
         self.never: dict[str, list[Instruction]] = {"arrivals": [], "bytes": []}
-        """Instructions that could bring something, and that no warp has executed."""
+        """Instructions that could bring arrivals or bytes but that no warp has executed."""
         for block in machine.program.blocks:
             if not runs[block.index]:
                 for instruction in block.instructions:

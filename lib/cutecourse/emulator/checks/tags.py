@@ -19,7 +19,7 @@ from cutecourse.emulator.memory.tensor_map import BoundTensorMap
 __all__ = ["NUMBER", "Steps", "Tags"]
 
 _MARGIN = 4
-"""A coordinate may be so many boxes outside of the tensor."""
+"""A coordinate may lie up to this many boxes outside the tensor."""
 NUMBER = 48
 """The bit of a tag at which the tensor map's number begins."""
 
@@ -36,14 +36,14 @@ class Tags:
     shifts: tuple[int, ...]
     biases: tuple[int, ...]
     extents: tuple[int, ...]
-    """Of the tensor, in the coordinates' steps."""
+    """The tensor's extents, in the units of the coordinates."""
     relative: NDArray[np.int64]
-    """From the box's first chunk, outermost dimension first."""
+    """The tags of a box's chunks minus the first one's; axes from the outermost dimension."""
     _in_place: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, bound: BoundTensorMap, number: int) -> Tags | None:
-        """Those of a map; None where its coordinates say nothing, or do not fit."""
+        """Number the chunks of a tensor map; None if its coordinates mean nothing or do not fit."""
         tensor_map = bound.map
         item, dims, box = tensor_map.item_bytes, list(tensor_map.dims), list(tensor_map.box)
         dense = len(dims) == 1 or (box[0] == dims[0] and tensor_map.strides[0] == dims[0] * item)
@@ -55,7 +55,7 @@ class Tags:
         for dim, extent in zip(dims, box, strict=True):
             shifts.append(at)
             biases.append(_MARGIN * extent)
-            # One bit more than the number takes, so that sums of differences do not meet the next field.
+            # One spare bit keeps sums of differences out of the next field.
             at += (dim + 2 * _MARGIN * extent).bit_length() + 1
         if at > NUMBER:
             return None
@@ -69,7 +69,7 @@ class Tags:
         return cls(bound, number, tuple(shifts), tuple(biases), tuple(dims), relative)
 
     def first(self, coords: Sequence[int]) -> int | None:
-        """The tag of a box's first chunk; None where it is too far outside of the tensor."""
+        """The tag of a box's first chunk; None if it lies too far outside the tensor."""
         tensor_map = self.bound.map
         places = (coords[0] * tensor_map.item_bytes // CHUNK, *coords[1:])
         tag = self.number << NUMBER
@@ -80,7 +80,7 @@ class Tags:
         return tag
 
     def in_place(self, offset: int) -> NDArray[np.int64]:
-        """`relative` in the order of the chunks of shared memory, for a box at an offset that has no gaps."""
+        """`relative` in the order of the chunks in shared memory, for a box without gaps at an offset."""
         found = self._in_place.get(offset & 1023)
         if found is None:
             chunks = self.bound.chunks(offset)
@@ -89,7 +89,7 @@ class Tags:
         return found
 
     def steps(self, tags: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
-        """One coordinate of differences of tags, the innermost in chunks."""
+        """Differences of tags along one coordinate; the innermost one counts chunks."""
         return _signed(tags >> self.shifts[axis], self._width(axis)) + (
             _signed(tags, self.shifts[axis]) < 0 if axis else 0
         )
@@ -104,7 +104,7 @@ class Tags:
         return extent if axis else extent * self.bound.map.item_bytes // CHUNK
 
     def coord(self, tag: int, axis: int) -> int:
-        """One coordinate of a chunk, the innermost in chunks."""
+        """One coordinate of a chunk; the innermost one counts chunks."""
         return (tag >> self.shifts[axis] & (1 << self._width(axis)) - 1) - self.biases[axis]
 
     def stride(self, axis: int) -> int:
@@ -127,7 +127,7 @@ class Tags:
 
 
 def _signed(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """The lowest bits of numbers, as numbers with a sign."""
+    """The lowest `bits` bits of numbers, as signed numbers."""
     half = 1 << bits - 1
     return (numbers + half) % (2 * half) - half
 
@@ -148,7 +148,7 @@ class Steps:
     def of(
         cls, source: Tags, tags: NDArray[np.int64], first: int, item: int, *, k_major: bool
     ) -> Steps | None:
-        """Those of a matrix's chunks, by their tags less the first; None where k has no one coordinate."""
+        """The steps of a matrix's chunks; `tags` minus the first. None if k follows no single coordinate."""
         if abs(tags).max() >> NUMBER:
             return None
         along = tags[0] if k_major else tags[:, 0]
@@ -157,7 +157,7 @@ class Steps:
             return None
         (axis,) = axes
         steps = source.steps(along, axis)
-        # A K-major matrix's k are neighbours in a chunk; else the first two rows are, whatever they are.
+        # K-major: a chunk holds adjacent k. MN-major: the first two rows are taken to be one k apart.
         unit = item if k_major else int(steps[1]) * source.stride(axis)
         if unit <= 0 or source.stride(axis) % unit:
             return None
@@ -182,10 +182,10 @@ class Steps:
 
     @property
     def extent(self) -> int:
-        """The tensor's k."""
+        """The number of k in the tensor."""
         return self.source.extents[self.axis] * self.per_step
 
     @property
     def box(self) -> int:
-        """The k of one box."""
+        """The number of k in one box."""
         return self.source.box(self.axis) * self.per_step

@@ -1,9 +1,9 @@
-"""Sums in tensor memory: whether anybody reads what a tcgen05.mma has put there, and in which type.
+"""Checks that sums of tcgen05.mma in tensor memory are read at all, and are read in their own type.
 
-Cells are told apart by groups of 16 lanes. What counts is the order in which operations are issued: whoever
-reads too early is told so elsewhere. A sum has been read by a tcgen05.ld, or as a tcgen05.mma's A; a
-tcgen05.mma that adds to it makes it its own. Sums that are zero need not be read: tiles outside of a tensor
-have no others. Of a kernel without tcgen05.ld nothing is said, it multiplies for the sake of it.
+Lanes are tracked in groups of 16. The checks follow the order in which operations are issued; other checks
+report reads that come too early. A tcgen05.ld reads sums, and so does a tcgen05.mma that takes them as A. A
+tcgen05.mma that adds to sums takes them over. Sums that are zero need not be read, because tiles outside a
+tensor have no others. A kernel without tcgen05.ld is not checked: it only times its MMAs, say.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHECKS = ("sum never read", "sum read in another type")
 
 
 def follow_sums(cohort: Cohort) -> SumChecks | None:
-    """Listen where the kernel reads sums with tcgen05.ld, and the launch wants a report."""
+    """Make the observer of a cohort's sums; None without tcgen05.ld, or if the launch wants no report."""
     machine = cohort.machine
     if all(machine.severities[name] == "off" for name in _CHECKS):
         return None
@@ -38,25 +38,25 @@ def follow_sums(cohort: Cohort) -> SumChecks | None:
 
 
 class _Sums:
-    """The sums of one CTA's tensor memory that nobody has read, and the types of all."""
+    """The sums in one CTA's tensor memory: who wrote those that nobody has read, and the types of all."""
 
     def __init__(self) -> None:
         shape = (LANES // GROUP, COLUMNS)
         self.unread: NDArray[np.int32] = np.zeros(shape, dtype=np.int32)
-        """Which of `origins`, counted from 1, has written a cell that nobody has read; 0 for others."""
+        """For each cell that nobody has read, its writer's number in `origins`, from 1; 0 for other cells."""
         self.type: NDArray[np.int8] = np.zeros(shape, dtype=np.int8)
-        """Of the sum in a cell; 0 where there is none."""
+        """The type of the sum in each cell, as in `_TYPES`; 0 if there is none."""
         self.origins: list[Origin] = []
         self.numbers: dict[int, int] = {}
         """The number of each instruction's origin, by the identity of its site."""
         self.types = 0
         """All types of sums so far, as bits."""
         self.last: tuple[Region, str] | None = None
-        """The last write, if nothing came after it: adding to it changes nothing here."""
+        """The last write, if no other event followed: adding to the same sums changes nothing here."""
 
 
 class SumChecks(Observer):
-    """The sums in all tensor memories of a cohort."""
+    """Checks the sums in all tensor memories of a cohort."""
 
     def __init__(self) -> None:
         self._of: defaultdict[TensorMemory, _Sums] = defaultdict(_Sums)
@@ -66,7 +66,7 @@ class SumChecks(Observer):
     def tensor_summed(
         self, memory: TensorMemory, region: Region, origin: Origin, kind: str, *, adds: bool
     ) -> None:
-        """See that sums that are replaced have been read, and that those that are added to have the type."""
+        """Check that replaced sums have been read, and that sums to add to have the same type."""
         sums = self._of[memory]
         if adds and sums.last == (region, kind):
             return
@@ -99,7 +99,7 @@ class SumChecks(Observer):
         sums.last = None
 
     def tensor_loaded(self, memory: TensorMemory, region: Region, origin: Origin, *, packed: bool) -> None:
-        """Note that sums are read, and see that registers hold sums of their type."""
+        """Note that sums are read, and check that they have the type that the load unpacks."""
         self.tensor_multiplied(memory, region)
         sums = self._of[memory]
         wrong = _TYPES["f32" if packed else "f16"]
@@ -107,12 +107,12 @@ class SumChecks(Observer):
             report("sum read in another type", partial(_loads, region, packed=packed), origin)
 
     def tensor_stored(self, memory: TensorMemory, region: Region) -> None:
-        """Note that something else than sums is there."""
+        """Note that a region no longer holds sums."""
         self.tensor_multiplied(memory, region)
         self._of[memory].type[region.tracked] = 0
 
     def tensor_freed(self, memory: TensorMemory, start: int, columns: int, origin: Origin) -> None:
-        """See that sums in columns that are freed have been read."""
+        """Check that the sums in freed columns have been read."""
         sums, held = self._of[memory], slice(start, start + columns)
         numbers = np.unique(sums.unread[:, held]).tolist() if sums.unread[:, held].any() else []
         for number in numbers:
@@ -135,7 +135,7 @@ def _may_be_lost(memory: TensorMemory, region: Region, unread: NDArray[np.int32]
 
 
 def _not_zero(memory: TensorMemory, columns: slice) -> NDArray[np.bool_]:
-    """Which cells hold another number than zero, with either sign."""
+    """True for each cell that holds neither +0 nor -0."""
     found: NDArray[np.bool_] = (memory.cells[:, columns] << np.uint32(1)) != 0
     return found
 
