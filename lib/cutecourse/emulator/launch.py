@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_BUDGET", "LaunchResult", "launch"]
 
 DEFAULT_BUDGET = 20_000_000
-"""A launch that issues more instructions, one for each bundle of warps, is taken for endless."""
+"""A launch that issues more instructions, counted once for a bundle of warps, is considered endless."""
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK = (1024, 1024, 64)
@@ -70,9 +70,9 @@ class LaunchResult:
     warps: int
     """The number of warps that ran."""
     instructions: dict[str, int] = field(repr=False)
-    """Executions by a warp of each instruction, by its full name."""
+    """How often a warp executed each instruction, by its full name."""
     issued: int
-    """Instructions that the machine issued, each for a bundle of warps."""
+    """The number of instructions that the machine issued, each for a bundle of warps."""
     processes: int = 1
     """The number of processes that ran the grid."""
     printed: str = ""
@@ -82,11 +82,11 @@ class LaunchResult:
 
     @property
     def total(self) -> int:
-        """Instructions executed, counted for each warp."""
+        """The number of instructions executed, counted for each warp."""
         return sum(self.instructions.values())
 
     def count(self, prefix: str) -> int:
-        """Executions by a warp of the instructions whose name starts with `prefix`."""
+        """How often a warp executed the instruction `prefix`, or one whose name continues it after a dot."""
         return sum(
             n for name, n in self.instructions.items() if name == prefix or name.startswith(prefix + ".")
         )
@@ -117,13 +117,13 @@ def launch(
     parameter's declared type; a tuple fills a parameter declared as an array of bytes, field by field, and
     a field may be a `TensorMap` as well.
     `seed` chooses the order in which blocks and warps run. `dynamic_smem` is in bytes.
-    `arithmetic` names the GPU whose tensor cores' sums mma.sync gives (see
+    `arithmetic` names the GPU whose tensor cores' sums mma.sync reproduces (see
     emulator.numbers.tensor_core_sums); the PTX's target does not choose it. `recorder` gets the events of
     barriers, waits and asynchronous copies; it keeps copies of the arrays, for the trace's snapshots.
     `hazards` gives some of `HAZARDS`, by name, another severity: "error", "warning", "note" or "off". `names`
-    gives ranges of shared memory, (offset, bytes), names for reports and events, such as
+    gives names to ranges (offset, bytes) of shared memory, for reports and events, such as
     {"full": (98304, 24)}. `accesses` collects the address of each lane in each load, store and atomic
-    operation, which cutecourse.memory_report counts.
+    operation, for cutecourse.memory_report to count.
     `processes` limits the number of processes that share a long launch of a large grid, if its clusters
     cannot learn from each other and nothing is recorded; the default is one for each core. The results are
     the same.
@@ -178,7 +178,7 @@ def launch(
         )
         _check_shared(machine)
     except EmulatorError as error:
-        # What is wrong with the launch as a whole is raised without the kernel's name.
+        # An error in the launch as a whole does not have the kernel's name yet.
         if type(error) is LaunchError and error.line is None:
             error.kernel = function.name
         error.locate(module)
@@ -244,7 +244,7 @@ def _decoded(module: Module, entry: str, dynamic_smem: int) -> Program:
     return decode(module, module.entries[entry], dynamic_smem, wrap=watch)
 
 
-# --- what is launched ----------------------------------------------------------------------------------
+# --- the entry and the launch's extents ----------------------------------------------------------------
 
 
 def _entry(module: Module, name: object) -> Function:
@@ -278,7 +278,7 @@ def _extents(what: str, value: int | Sequence[int], limits: tuple[int, int, int]
 
 
 def _required(function: Function, directive: str) -> tuple[int, int, int] | None:
-    """The extents that a directive of the kernel gives, if it has the directive."""
+    """The extents that a directive of the kernel gives; None without the directive."""
     given = function.directive(directive)
     if not given:
         return None
@@ -420,7 +420,7 @@ class _Pointers:
         self.tensor_maps: dict[bytes, BoundTensorMap] = {}
 
     def token(self, tensor_map: TensorMap, parameter: str) -> bytes:
-        """The bytes by which a kernel knows a tensor map."""
+        """The bytes that stand for a tensor map in the kernel's parameters."""
         address = self.address(tensor_map.array)
         allocation = self.memory.find(address) or self.known[-1][2]
         bound = BoundTensorMap.bind(tensor_map, allocation, address, len(self.tensor_maps), parameter)

@@ -24,7 +24,7 @@ def make_cohort(machine: Machine, clusters: NDArray[np.int64]) -> Cohort:
     size = prod(machine.cluster)
     per_axis = np.array(machine.grid) // machine.cluster
     origin = coordinates(clusters, per_axis) * machine.cluster
-    # No swizzle pattern, and no unit of the record of races, then crosses into another block.
+    # With this stride, no swizzle pattern and no unit of the race record crosses into another block.
     stride = align_up(max(program.shared_bytes, 1), 1024)
     total = len(clusters) * size * stride
     cohort = Cohort(

@@ -54,7 +54,7 @@ class Split:
     mask: Mask
     stack: tuple[int, ...] = ()
     waiting: Any = None
-    """The reason why the split cannot run, an object with `describe(warp)`; None while it can."""
+    """The reason why the split cannot run, an object with `describe(warp)`; None if it can run."""
     warps: int = 0
     """The number of warps that have a lane in this split."""
     key: bytes = b""
@@ -96,7 +96,7 @@ class Cohort(Owner):
         self.shared_chunks = (self.shared.view(CHUNK_TYPE), self.shared_written.view(CHUNK_TYPE))
 
     def release(self) -> None:
-        """Break the reference cycles of ended blocks, so that Python frees what they had."""
+        """Break the reference cycles of ended blocks, so that Python frees their memory."""
         for bundle in self.bundles:
             bundle.rows.release()
             bundle.forget_owned()
@@ -209,12 +209,12 @@ class Bundle(Owner):
         return other
 
     def part(self, split: Split, lanes: NDArray[np.bool_]) -> Split:
-        """Some lanes of a split as a split: one of their own, or the split itself if it has no others."""
+        """Give some lanes of a split a split of their own; return the split itself if it has no others."""
         mask = self.full if split.mask is None else split.mask
         return self.fork(split, lanes, split.at) if any_true(mask & ~lanes) else split
 
     def keep_waiting(self, split: Split, go: NDArray[np.bool_]) -> Split | None:
-        """Leave a waiting split only the lanes that may go on; the rest waits on as a split of its own.
+        """Leave only the lanes that may go on in a waiting split; the rest keeps waiting as a new split.
 
         Returns the rest: the split itself if no lane may go on, None if all may.
         """
@@ -249,14 +249,14 @@ class Bundle(Owner):
         self.machine.wake(self)
 
     def leave(self, split: Split, following: int = WAIT) -> int:
-        """The lanes of a split return from a device function, or exit at the end of the kernel."""
+        """Let the lanes of a split return from a device function, or end at the end of the kernel."""
         if split.stack:
             split.stack, at = split.stack[:-1], split.stack[-1]
             return at
         return self.exit(split)
 
     def exit(self, split: Split) -> int:
-        """The lanes of a split are done."""
+        """End the lanes of a split."""
         mask = self.full if split.mask is None else split.mask
         self.machine.changes += 1
         self.live &= ~mask
@@ -330,7 +330,7 @@ class Bundle(Owner):
     def error(
         self, kind: type[EmulatorError], problem: str, line: int | None, lane: int, **memory: Any
     ) -> EmulatorError:
-        """An error at a line of the kernel, in a flattened lane; `memory` says at which address."""
+        """Make an error at a line of the kernel, in a flattened lane; `memory` gives the address."""
         block, warp, in_warp = self.where(int(lane))
         rank = self.rank if self.cohort.size > 1 else None
         return self.program.error(

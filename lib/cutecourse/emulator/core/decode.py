@@ -1,7 +1,7 @@
 """Decoding turns a kernel's text into a `Program`: basic blocks of Python callables that are bound to rows.
 
 Each instruction that the entry can reach is decoded once, before anything runs. So one error reports
-everything that is not supported. Nothing of a launch's arguments, grid or seed goes into a program, so all
+everything that is not supported. A program does not depend on a launch's arguments, grid or seed, so all
 launches of a kernel share it.
 """
 
@@ -40,7 +40,7 @@ def decode(
     """Decode one entry of a module. `faults` collects one error for each faulty instruction.
 
     dynamic_smem  in bytes
-    wrap          may replace the step of an instruction that is no control instruction, given its site
+    wrap          may replace the step of an instruction, given its site; not called for control instructions
     Errors:       UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at
                   fault.
     """
@@ -50,7 +50,7 @@ def decode(
     return program
 
 
-# --- which functions ----------------------------------------------------------------------------------------
+# --- the functions to decode --------------------------------------------------------------------------------
 
 
 def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
@@ -107,7 +107,7 @@ class _Decoder:
         self._edges: list[tuple[int, int]] = []
         """(block, block that may follow it), other than the next one."""
         self._behind: list[Step] = []
-        """The steps at the place to which the last call returns."""
+        """The steps to run where the last call returns."""
 
     def _site(self, position: int, used: int = 0) -> Site:
         instruction, scope = self._flat.instructions[position], self._flat.scopes[position]
@@ -156,8 +156,8 @@ class _Decoder:
     def _cut(self, flat: FlatFunction, block: int) -> tuple[list[_Piece], dict[int, int]]:
         """Cut a function into pieces that are entered at the top only.
 
-        Returns the pieces, of which `block` is the first, and the block of each instruction that starts one.
-        A call's results are copied in a piece of their own behind it.
+        Returns the pieces, which become blocks from number `block` on, and the block of each instruction that
+        starts one. A piece of its own after a call copies the call's results.
         """
         total = len(flat.instructions)
         starts = {0, total} | {label.position for label in flat.labels}
@@ -176,7 +176,7 @@ class _Decoder:
         for begin, end in pairwise(sorted(starts)):
             where[begin] = block + len(pieces)
             if begin in forks:
-                # One piece decides which lanes take part, the next waits for them.
+                # One piece decides which lanes take part, and the next one waits for them.
                 pieces.append((self._fork_on_guard, range(begin, end)))
             pieces.append((self._translate, range(begin, end)))
             if flat.instructions[end - 1].opcode == "call":

@@ -34,7 +34,7 @@ def align_up(offset: int, alignment: int) -> int:
 
 
 def _item_bytes(variable: Variable) -> int:
-    """Bytes of one element, of a vector those of one component."""
+    """The size of one element in bytes; for a vector, of one component."""
     return max(1, (type_bits(variable.type) or 8) // 8)
 
 
@@ -60,7 +60,7 @@ def size_of(variable: Variable) -> int:
 
 
 def parameter_offsets(parameters: Iterable[Variable]) -> tuple[dict[str, int], int]:
-    """The offset of each kernel parameter in parameter space, by name, and the bytes of all."""
+    """The offset of each kernel parameter in parameter space, by name, and their total size in bytes."""
     offsets: dict[str, int] = {}
     end = 0
     for parameter in parameters:
@@ -70,7 +70,7 @@ def parameter_offsets(parameters: Iterable[Variable]) -> tuple[dict[str, int], i
 
 
 def initial_bytes(variable: Variable, size: int, address: Callable[[SymbolOffset], int]) -> bytes:
-    """The bytes of a variable's initializer; the remaining ones of its `size` bytes are zero."""
+    """The bytes of a variable's initializer; the rest of the variable's `size` bytes is zero."""
     values = variable.initializer or ()
     width = _item_bytes(variable)
     if len(values) * width > size:

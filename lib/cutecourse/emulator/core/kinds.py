@@ -29,15 +29,15 @@ LANE_BITS = np.uint32(1) << np.arange(WARP_SIZE, dtype=np.uint32)
 ALL_LANES = 0xFFFFFFFF
 """The mask that names all lanes of a warp."""
 CHUNK = 16
-"""The smallest number of bytes that asynchronous copies and tcgen05's matrices move."""
+"""The size of a chunk in bytes: the unit of asynchronous copies and of tcgen05's matrices."""
 CHUNK_TYPE = np.dtype(np.complex128)
-"""A chunk as one element. It does not stand for a number: NumPy has no plain type of 16 bytes, but it copies,
-gathers and scatters complex128 as fast as any other type."""
+"""A chunk as one element. The type does not stand for a number: NumPy has no plain type of 16 bytes, but it
+copies, gathers and scatters complex128 as fast as any other type."""
 Mask = NDArray[np.bool_] | None
 """The lanes that take part: shape (n_warps, 32), or None when all do."""
 
 
-# How a register's bits can be looked at: (bits of the register, NumPy type, elements in a register). NumPy
+# The ways to view a register's bits: (bits of the register, NumPy type, elements in a register). NumPy
 # has no bf16: rows of this kind hold the codes of cutecourse.dtypes.
 KINDS: dict[str, tuple[int, np.dtype[Any], int]] = {
     "pred": (1, np.dtype(np.bool_), 1),
@@ -83,9 +83,9 @@ def warps_of(lanes: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def coordinates(numbers: NDArray[np.int64], extents: Any) -> NDArray[np.int64]:
-    """The (x, y, z) of each number in a box that is counted along x first: (n,) -> (n, 3).
+    """The (x, y, z) of each number in a box, counted along x first: (n,) -> (n, 3).
 
-    A number past the last one has the coordinates of a box with more z.
+    Numbers past the last one continue along z.
     """
     x, y, _ = extents
     return np.stack([numbers % x, numbers // x % y, numbers // (x * y)], axis=-1)

@@ -50,7 +50,7 @@ class PendingWork:
             complete(*arguments)
 
     def withdraw(self) -> None:
-        """Take the work off the list if it is not done yet, because the caller completes it itself."""
+        """Take the work off the list if it is not done yet; the caller completes it."""
         if self.done:
             return
         self.done = True
@@ -59,13 +59,13 @@ class PendingWork:
         if last is not self:
             self._machine.pending[self.position] = last
             last.position = self.position
-        # They may hold objects that refer back to this work.
+        # Both may hold objects that refer back to this work.
         del self._complete, self._arguments
 
 
 @dataclass(eq=False)
 class Machine(Owner):
-    """One launch: program, memory, grid, and what is under way."""
+    """One launch: its program, memory, grid and pending work."""
 
     program: Program
     memory: Memory
@@ -79,7 +79,7 @@ class Machine(Owner):
     dynamic_smem: int
     seed: int
     arithmetic: str
-    """The GPU whose tensor cores' sums mma.sync gives."""
+    """The GPU whose tensor cores' sums mma.sync reproduces."""
     severities: dict[str, str]
     """The severity of each hazard in this launch (emulator.core.hazards)."""
     observers: list[Callable[[Any], Observer | None]]

@@ -88,7 +88,7 @@ class Allocation:
         return found
 
     def keep_account(self) -> None:
-        """Record from now on which bytes are written."""
+        """Start to record which bytes are written."""
         self.was_read = self.was_written = False
         self.written = np.zeros(len(self.data), dtype=np.uint8)
         self._marks.clear()
@@ -100,7 +100,7 @@ def _as_words(data: NDArray[np.uint8], bytes_: int, words: int) -> NDArray[Any]:
 
 
 def room_for(n_bytes: int) -> int:
-    """The distance from an allocation's address to the next one's: its bytes and an unmapped gap."""
+    """The distance from an allocation's address to the next: its bytes and an unmapped gap."""
     return -(-(max(n_bytes, 1) + _GAP) // _ALIGNMENT) * _ALIGNMENT
 
 
@@ -121,7 +121,7 @@ class Memory:
     def put(
         self, name: str, space: str, base: int, data: NDArray[np.uint8], *, writable: bool = True
     ) -> Allocation:
-        """Make bytes an allocation at an address that is known before the launch."""
+        """Make bytes an allocation at a given address."""
         allocation = Allocation(name, space, base, data, writable)
         position = bisect_right(self._bases, base)
         self._bases.insert(position, base)
@@ -129,7 +129,7 @@ class Memory:
         return allocation
 
     def find(self, address: int) -> Allocation | None:
-        """The allocation that the address lies in."""
+        """The allocation that contains an address; None if there is none."""
         position = bisect_right(self._bases, address) - 1
         if position >= 0 and address < self.allocations[position].end:
             return self.allocations[position]

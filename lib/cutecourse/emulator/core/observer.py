@@ -45,17 +45,17 @@ class Observer:
     # --- lanes and blocks -------------------------------------------------------------------------------
 
     def lanes_ended(self, bundle: Any, mask: NDArray[np.bool_]) -> None:
-        """Lanes of a bundle, shape (n, 32), have ended; `bundle.live` is without them already."""
+        """Lanes of a bundle, shape (n, 32), have ended; `bundle.live` no longer has them."""
 
     def cohort_ended(self, cohort: Any) -> None:
-        """All blocks of the cohort have ended, and their memory is still there."""
+        """All blocks of the cohort have ended; their memory still exists."""
 
     # --- threads' accesses of memory --------------------------------------------------------------------
 
     def addressed(self, access: Any, bundle: Any, address: NDArray[Any], mask: Any) -> None:
         """Lanes are about to read or write memory of any space, at valid addresses.
 
-        address  of each lane in the access's space, shape (n, 32), in bytes.
+        address  the byte address of each lane in the access's space, shape (n, 32).
         mask     the active lanes, shape (n, 32), or None for all.
         """
 
@@ -81,9 +81,9 @@ class Observer:
     ) -> None:
         """Lanes are about to read or write shared memory.
 
-        index   of each word in the cohort's shared memory, in units of the access's size.
+        index   the position of each word in the cohort's shared memory, in units of the access's size.
         lanes   flattened lanes, or None for all; away: some of the words lie in other CTAs.
-        values  the values that a store writes, in all its lanes and also in other spaces; else None.
+        values  the values that a store writes, in all its lanes, other spaces included; else None.
         """
 
     def flagged(self, bundle: Any, mask: NDArray[np.bool_] | None) -> None:
@@ -128,7 +128,7 @@ class Observer:
     def mbarrier_received(self, barrier: Any, origin: Any, work: Any) -> None:
         """Bytes arrive from a st.async, `work`, or (None) from the thread; the barrier counts them next.
 
-        `bulk_landed` tells of the bytes of bulk copies.
+        `bulk_landed` announces the bytes of bulk copies.
         """
 
     def mbarrier_completed(self, barrier: Any) -> None:
@@ -207,9 +207,9 @@ class Observer:
     def matrices_coming(self, coming: list[tuple[list[Any], NDArray[np.int64]]]) -> None:
         """Several lanes are about to issue one tcgen05.mma each; these differ only in their CTAs.
 
-        coming  for A and B in shared memory the matrix of each lane, a memory.matrix_descriptor's
-                `MultipliedMatrix`, and the chunks of all, shape (CTAs, rows, chunks). `matrix_read` of each
-                follows.
+        coming  for each of A and B in shared memory, the matrix of every lane (a `MultipliedMatrix`, see
+                memory.matrix_descriptor) and the chunks of all, shape (CTAs, rows, chunks). A `matrix_read`
+                follows for each matrix.
         """
 
     def matrix_read(self, origin: Any, matrix: Any) -> None:
@@ -228,7 +228,7 @@ class Observer:
     ) -> None:
         """An MMA is issued. Its product is added to an accumulator or, with `adds` false, replaces it.
 
-        a, b         as `matrix_read` had them; None for an A outside shared memory.
+        a, b         the matrices that `matrix_read` got; None for an A outside shared memory.
         accumulator  identifies D; the same for all MMAs of one sum.
         written      True if threads have written D since the previous MMA.
         alone        the operands of an MMA that a single lane issues; None for other MMAs.

@@ -21,7 +21,7 @@ def weak_topological_order(successors: Sequence[Sequence[int]], entries: Sequenc
     rank[a] < rank[b] for every edge a -> b that does not lead back into a loop.
     """
     order: list[int] = []
-    # (blocks still to order, blocks to start at, depth of loops), or a block that is next in the order
+    # (blocks still to order, blocks to start at, depth of loops), or a block to append to the order
     work: list[tuple[set[int], Sequence[int], int] | int] = [(set(range(len(successors))), entries, 0)]
     while work:
         item = work.pop()

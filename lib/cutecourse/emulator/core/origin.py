@@ -28,26 +28,26 @@ class Origin:
 
     @property
     def cluster(self) -> int:
-        """The position of the thread's cluster in the cohort, which is also its warp's in the bundle."""
+        """The position of the thread's cluster in the cohort, and of its warp in the bundle."""
         return self.lane // WARP_SIZE
 
     def value(self, row: NDArray[Any]) -> int:
-        """What the lane has in a row, shape (n, 32)."""
+        """The lane's value in a row of shape (n, 32)."""
         return int(row.item(self.lane))
 
     def error(self, kind: type[EmulatorError], problem: str, **memory: Any) -> EmulatorError:
-        """Make an error at this instruction and thread; `memory` says at which address."""
+        """Make an error at this instruction and thread; `memory` gives the address."""
         return self.site.error(kind, problem, self.bundle, self.lane, **memory)
 
 
 def first_lane(site: Site, bundle: Bundle, lanes: NDArray[np.bool_]) -> Origin | None:
-    """The first of some lanes, shape (n, 32), to raise an error there; None if there are none."""
+    """The origin at the first of some lanes, shape (n, 32), for an error; None if there are none."""
     found = np.flatnonzero(lanes)
     return Origin(site, bundle, int(found[0])) if len(found) else None
 
 
 def each_lane(site: Site, do: Callable[[Origin], object]) -> Step:
-    """The step of an instruction that each active lane executes for itself, one after the other."""
+    """Make the step of an instruction that the active lanes execute one after the other."""
 
     def step(bundle: Bundle, mask: Mask) -> None:
         for lane in bundle.lanes(mask).tolist():

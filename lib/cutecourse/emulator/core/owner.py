@@ -25,7 +25,7 @@ class Owner:
         self._kept: dict[Callable[..., Any], Any] = {}
 
     def own(self, kind: Callable[[Any], _Kept]) -> _Kept:
-        """This owner's one object of a class: `kind(owner)`, made on first use."""
+        """This owner's only object of a class: `kind(owner)`, made on first use."""
         try:
             found: _Kept = self._kept[kind]
         except KeyError:

@@ -68,7 +68,7 @@ class Placement:
         return self._offsets.get(_key("", variable)) if found is None else found
 
     def shared_name(self, offset: int) -> str | None:
-        """The shared variable at or nearest before an offset."""
+        """The shared variable that holds an offset, or else the last one that starts before it."""
         before = [(name, end) for start, end, name in self.shared_ranges if start <= offset]
         inside = [name for name, end in before if offset < end]
         return inside[0] if inside else before[-1][0] if before else None
@@ -155,7 +155,7 @@ class Placement:
     # --- placing ------------------------------------------------------------------------------------------
 
     def _place(self, function: str, variable: Variable, end: int) -> Iterator[tuple[int, int, Variable]]:
-        """Place the variables of one declaration behind `end`: first byte, byte past the last, variable."""
+        """Place the variables of a declaration from `end` on: first byte, byte past the last, variable."""
         for member in _members(variable):
             start = align_up(end, alignment_of(member))
             end = start + size_of(member)

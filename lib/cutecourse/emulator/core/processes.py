@@ -197,7 +197,7 @@ class _Team:
         self.copies.clear()
 
     def _fits(self, outcome: _Outcome) -> bool:
-        """Return whether the copy would have done the same after the parts before its own."""
+        """Return whether the copy would have had the same outcome after the parts before its own."""
         machine = self.scheduler.machine
         if machine.issued + outcome.issued > self.scheduler.budget:
             return False

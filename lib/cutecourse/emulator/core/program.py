@@ -20,7 +20,7 @@ __all__ = ["BasicBlock", "Control", "Gate", "Program", "Step"]
 Control = Callable[..., int]
 """`control(bundle, split, following)`: move or block the lanes of a split; returns the block they go to."""
 Step = Callable[..., Any]
-"""`step(bundle, mask)`: run an instruction in the lanes of a mask; of some instructions a `Control`.
+"""`step(bundle, mask)`: run an instruction in the lanes of a mask. For control instructions, a `Control`.
 
 A step that can run together with the steps beside it has an attribute `run` (instructions.runs).
 """
@@ -28,7 +28,7 @@ A step that can run together with the steps beside it has an attribute `run` (in
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Lanes must come together before an instruction; those that wait for others hold it as the reason."""
+    """A place where lanes must come together before an instruction; waiting lanes hold it as the reason."""
 
     instruction: Instruction
     slot: int | None = None
@@ -48,7 +48,7 @@ class Gate:
         return f"{self.instruction.name} must be executed by {who}"
 
     def describe(self, warp: int) -> str:
-        """Why these lanes of a warp wait."""
+        """Say why these lanes of a warp wait."""
         what = "all lanes of the warp" if self.slot is None else "the lanes that its membermask names"
         return f"waits at {self.instruction.name} for {what}"
 
@@ -78,7 +78,7 @@ class BasicBlock:
         self.ends.append(len(self.instructions))
 
     def join_runs(self) -> None:
-        """Make one step of adjacent steps that run faster together: their attributes `run` say which do."""
+        """Merge adjacent steps that run faster together; their attributes `run` say which ones."""
         joined: list[tuple[Step | None, Any, int]] = []
         for step, end in zip(self.steps, self.ends, strict=True):
             before, run = joined[-1][1] if joined else None, getattr(step, "run", None)
@@ -93,7 +93,7 @@ class BasicBlock:
 
 @dataclass(eq=False)
 class Program(Owner):
-    """One entry of a module, decoded (emulator.core.decode). Nothing of a launch is in it: many share it."""
+    """One entry of a module, decoded (emulator.core.decode). It is the same for all its launches."""
 
     module: Module
     entry: Function
@@ -126,10 +126,10 @@ class Program(Owner):
         return named
 
     def shared_name(self, offset: int) -> str | None:
-        """The shared variable at or nearest before an offset."""
+        """The shared variable that holds an offset, or else the last one that starts before it."""
         return self.placement.shared_name(offset)
 
     def error(self, kind: type[EmulatorError], problem: str, line: int | None, **place: Any) -> EmulatorError:
-        """An error at a line of the kernel; `place` says where in the grid and in memory."""
+        """Make an error at a line of the kernel; `place` says where in the grid and in memory."""
         text = self.module.line_text(line) if line else ""
         return kind(problem, kernel=self.kernel, line=line, text=text, **place)

@@ -65,8 +65,8 @@ def instruction(
 
     A name is the opcode with as many leading modifiers as tell it apart: "add", "shfl.sync",
     "cp.async.wait_group". With `control` the function returns `control(bundle, split, next_block)`, which
-    ends a basic block; with `gated` too, an `.aligned` form waits in front of it for the lanes of the warp,
-    as instructions without control do.
+    ends a basic block. With `gated` as well, an `.aligned` form first waits for the lanes of the warp, as
+    instructions without `control` always do.
     """
 
     def register(define: Callable[[Site], Step]) -> Callable[[Site], Step]:

@@ -24,7 +24,7 @@ def report(
 
     `problem` is the text, or a function that makes it. The function is called only if the text is needed:
     notes at the same pair of lines are counted as one. If the severity is not "error", this returns, and the
-    caller goes on as the hardware might. `memory` is the address and the allocation of an error.
+    caller goes on as the hardware might. `memory` gives the address and the allocation of an error.
 
     Errors: the hazard's own.
     """

@@ -1,8 +1,7 @@
 """Rows: the arrays behind an instruction's slots. Registers, constants and special registers look alike.
 
-While a kernel is decoded, slots are handed out: numbers of rows of a width. When a bundle of warps starts,
-the rows of a width become one array of shape (slots, n_warps, 32), which can be looked at as different kinds
-of numbers.
+The decoder hands out slots, which number the rows of each width. When a bundle of warps starts, the rows of a
+width become one array of shape (slots, n_warps, 32). The array can be viewed as different kinds of numbers.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ DYNAMIC = frozenset(
 Recipe = tuple[Any, ...]
 """Says how to fill a row: ("reg", function, number), ("const", bits), ("shared", offset), ("special", name).
 
-("part", bits, slot, position) is a part of a row that is wider; position 0 is lowest.
+("part", bits, slot, position) is a part of a wider row; position 0 is the lowest.
 ("param", offset, bytes, signed) is a number among the kernel's parameters.
 """
 _MOST_OF = 0.75
-"""If a larger part of the rows is looked at as a kind, all of them are made: NumPy is faster then."""
+"""If a kind views a larger share of the rows than this, it gets all rows, which NumPy does faster."""
 _NOBODYS = np.zeros(0)
 _FILLED = frozenset({"shared", "special", "param"})
 """Rows whose values depend on the launch or on the bundle."""
@@ -55,7 +54,7 @@ class Rows(dict[str, list[NDArray[Any]]]):
         self._parts = parts
 
     def __missing__(self, kind: str) -> list[NDArray[Any]]:
-        """Make the rows of a kind on first use; few bundles look at their registers in all ways."""
+        """Make the rows of a kind on first use; few bundles use all kinds."""
         rows, seen = self.all(kind), self._seen[kind]
         if len(seen) > _MOST_OF * len(rows):
             found = list(rows)
@@ -74,7 +73,7 @@ class Rows(dict[str, list[NDArray[Any]]]):
         return found
 
     def all(self, kind: str) -> NDArray[Any]:
-        """All rows of a kind as one array, shape (slots, n, 32); slots of parts have no meaning in it."""
+        """All rows of a kind as one array, shape (slots, n, 32); the slots of parts are meaningless in it."""
         bits, dtype, count = KINDS[kind]
         held = self._storage[bits]
         return held.view(dtype).reshape(*held.shape, count) if count > 1 else held.view(dtype)
@@ -97,12 +96,12 @@ class RowTable:
         self._recipes: dict[int, list[Recipe]] = {1: [], 8: [], 16: [], 32: [], 64: []}
         self._slots: dict[tuple[int, Recipe], int] = {}
         self._seen: dict[str, set[int]] = {kind: set() for kind in KINDS}
-        """The slots that instructions look at as each kind."""
+        """The slots that instructions view as each kind."""
         self._parts: dict[int, list[tuple[int, Recipe]]] = {}
         self._made: tuple[dict[int, NDArray[Any]], list[tuple[int, int, Recipe]]] | None = None
 
     def slot(self, kind: str, recipe: Recipe) -> int:
-        """The slot of a recipe, the same for all kinds of a width and each time it is asked for."""
+        """The slot of a recipe: always the same one, for all kinds of a width."""
         bits = KINDS[kind][0]
         key = (bits, recipe)
         found = self._slots.get(key)
@@ -120,7 +119,7 @@ class RowTable:
         return self._recipes[KINDS[kind][0]][slot]
 
     def holder(self, kind: str, slot: int) -> tuple[int, int]:
-        """Width and slot of the row whose memory a row has: of a part the wider row, else itself."""
+        """Width and slot of the row that holds a row's memory: a part's wider row, or else the row itself."""
         what, *rest = self.recipe(kind, slot)
         return (rest[0], rest[1]) if what == "part" else (KINDS[kind][0], slot)
 
@@ -138,7 +137,7 @@ class RowTable:
         )
 
     def register(self, function: str, register: Register, kind: str | None = None) -> int:
-        """The slot of a register that is looked at as a kind; each function has registers of its own."""
+        """The slot of a register viewed as a kind; each function has registers of its own."""
         if kind is None:
             kind = "pred" if register.bits == 1 else f"u{register.bits}"
         if kind not in KINDS:
@@ -150,7 +149,7 @@ class RowTable:
     def make(
         self, n: int, rank: int, special: Callable[[str], NDArray[np.uint64]], parameters: bytes
     ) -> Rows:
-        """The rows of one bundle: registers hold poison, constants and special registers their values.
+        """Make the rows of a bundle: registers hold poison, constants and special registers their values.
 
         n           warps of the bundle; rank: the rank of its blocks in their clusters.
         special     gives the values of a special register, shape (n, 32).
@@ -177,7 +176,7 @@ class RowTable:
         return Rows(storage, self._seen, self._parts)
 
     def _prepare(self) -> tuple[dict[int, NDArray[Any]], list[tuple[int, int, Recipe]]]:
-        """The rows' values at the start, by width, shape (slots, 1, 1); and width and slot of the others."""
+        """Initial values by width, shape (slots, 1, 1), and (width, slot, recipe) of rows to fill later."""
         initial = {}
         filled = []
         for bits, recipes in self._recipes.items():
@@ -202,7 +201,7 @@ class Selection:
         self._slots = np.array(slots)
         recipes = [table.recipe(kind, slot) for slot in slots]
         self._wide: int | None = None
-        """The width of which all rows are parts, if they are."""
+        """The width of the wider rows, if all rows are parts of such rows."""
         if all(recipe[0] == "part" for recipe in recipes) and len({recipe[1] for recipe in recipes}) == 1:
             self._wide = recipes[0][1]
             self._of, self._position = np.array([recipe[2:] for recipe in recipes]).T

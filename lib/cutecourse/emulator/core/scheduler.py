@@ -1,8 +1,8 @@
 """The scheduler: the launch's seed chooses which warps run, in which order and for how long.
 
-Warps of one block never run in lockstep: one runs until it waits or until its turn is over. So the scheduler
-tries orders in which a missing barrier shows. The warps of equal rank in independent blocks run together (a
-bundle), because they share nothing but global memory.
+Warps of one block never run in lockstep: one runs until it waits or until its turn is over. This brings
+missing barriers to light. The warps of equal rank in independent blocks run together (a bundle), because they
+share nothing but global memory.
 
 A large grid whose clusters cannot learn from each other runs in parts, one after another, each in an order of
 its own. A part then gives the same result in whatever process it runs (emulator.core.processes).
@@ -86,7 +86,7 @@ class Scheduler:
         return [range(n_clusters * i // count, n_clusters * (i + 1) // count) for i in range(count)]
 
     def forget(self) -> None:
-        """Drop the current part and everything noted in it, for a process that goes on with other parts."""
+        """Drop the current part and all its notes, in a process that goes on with other parts."""
         self.ready.clear()
         self._is_ready.clear()
         self.cohorts.clear()
@@ -103,7 +103,7 @@ class Scheduler:
             machine.begin_part(part.start)
         self._next_cluster, self._end_cluster = part.start, part.stop
         pending, below = machine.pending, _below(machine.random)
-        # Inactive lanes compute garbage: NumPy need not warn about it.
+        # Inactive lanes compute garbage, about which NumPy need not warn.
         with np.errstate(all="ignore"):
             self._admit()
             while True:
@@ -162,7 +162,7 @@ class Scheduler:
                 return
             count = max(1, min(left, room, self._cohort_clusters))
             if room > 4 and left > 1:
-                # Different cohorts end up at different places: blocks are not all in step.
+                # Several cohorts of random sizes advance separately, so blocks are not all in step.
                 count = self.machine.random.randint(1 + count // 2, count)
             numbers = self._order[self._next_cluster : self._next_cluster + count]
             self._next_cluster += count
@@ -279,7 +279,7 @@ class Scheduler:
 
 
 def _below(generator: random.Random) -> Callable[[int], int]:
-    """`generator.randrange` for a number above 0, which the scheduler asks for at every turn."""
+    """A faster `generator.randrange` for positive numbers, which the scheduler calls at every turn."""
     getrandbits = generator.getrandbits
 
     def below(stop: int) -> int:
@@ -293,6 +293,6 @@ def _below(generator: random.Random) -> Callable[[int], int]:
 
 
 def _place(split: Split, places: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """A split's place in the order of blocks; inside a call it comes before the block it returns to."""
+    """A split's place in the order of blocks; in a call, just before the block that the call returns to."""
     own = places[split.at]
     return (*(places[frame][0] - 1 for frame in split.stack), *own) if split.stack else own

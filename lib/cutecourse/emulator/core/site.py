@@ -41,7 +41,7 @@ from cutecourse.trace.words import number
 
 __all__ = ["AddressSource", "Site"]
 
-# These may name a register wider than the type, and take its low bits (PTX ISA, Operand Size Exceeding
+# These may name a register wider than the type; they use its low bits (PTX ISA, Operand Size Exceeding
 # Instruction-Type Size).
 _WIDER_REGISTERS = {"ld", "ldu", "st", "cvt"}
 _ErrorKind = type[EmulatorError]
@@ -97,7 +97,7 @@ class Site:
         self.gate: Gate | None = None
         """The lanes that must come together before the instruction runs."""
         self.behind: list[Step] = []
-        """The steps at the place to which a call returns."""
+        """The steps to run where a call returns."""
 
     @property
     def in_entry(self) -> bool:
@@ -197,7 +197,7 @@ class Site:
         return isinstance(self.operand(index), Sink)
 
     def width(self, index: int) -> int | None:
-        """The bits of an operand's register (in a vector, of the first one); None if it is no register."""
+        """The bits of an operand's register (in a vector, of the first register); None without a register."""
         found = (self.register(item) for item in self._items(index))
         return next((register.bits for register in found if register is not None), None)
 
@@ -216,7 +216,7 @@ class Site:
         return self.jump_to(operand.text)
 
     def jump_to(self, label: str) -> int:
-        """The block that a label starts; it is noted as one that may follow this instruction."""
+        """The block that a label starts, which is noted as one that may follow this instruction."""
         found = self.scope.lookup(label)
         if not isinstance(found, LabelSymbol):
             self.invalid(f"{label} is not a label of this function")
@@ -242,11 +242,11 @@ class Site:
         return self.program.rows.constant(kind, bits)
 
     def parameter_slot(self, kind: str, offset: int, n_bytes: int) -> int:
-        """A row that holds bytes of the kernel's parameters, extended to the kind's width by its sign."""
+        """A row that holds a number among the kernel's parameters, sign-extended if the kind is signed."""
         return self.program.rows.slot(kind, ("param", offset, n_bytes, kind[0] == "s"))
 
     def named_slot(self, kind: str, name: str) -> int:
-        """A row of its own that a family of instructions shares, such as the carry flag."""
+        """A row that a family of instructions shares under a name, such as the carry flag."""
         return self.program.rows.slot(kind, ("temporary", name))
 
     def formal(self, callee: Function, name: str) -> tuple[str, int]:
@@ -257,7 +257,7 @@ class Site:
         return kind, self.program.rows.register(callee.name, register)
 
     def part_slots(self, kind: str, slot: int, part: str) -> list[int]:
-        """A row's parts, lowest first, as rows of a narrower kind: to read and to write."""
+        """A row's parts, lowest first, as rows of a narrower kind that can be read and written."""
         bits, rows = KINDS[kind][0], self.program.rows
         return [rows.slot(part, ("part", bits, slot, place)) for place in range(bits // KINDS[part][0])]
 
@@ -316,7 +316,7 @@ class Site:
         return self._row(found, kind)
 
     def _known(self, kind: str, operand: Operand) -> None:
-        """Refuse an operand whose width no row of registers has."""
+        """Refuse an operand of a kind that rows do not have."""
         if kind not in KINDS:
             self.unsupported(f"{operand} as .{kind}, that is with {kind.lstrip('usbf')} bits")
 
@@ -374,7 +374,7 @@ class Site:
         return self.constant_slot(kind, address + offset)
 
     def address_of(self, operand: Address) -> AddressSource:
-        """Make the source that computes an address operand in each lane."""
+        """Make the source that computes an address operand for each lane."""
         base, offset = operand.base, operand.offset
         found = None if base is None else self.scope.lookup(base.text)
         symbol = found if isinstance(found, Variable) else None
@@ -410,7 +410,7 @@ class Site:
         """Make an error met at run time.
 
         lane    a flattened lane, as in `bundle.lanes(mask)`.
-        memory  the `address` at which it was met, and the name of the `allocation`.
+        memory  the `address` of the error, and the name of the `allocation`.
         """
         return bundle.error(kind, problem, self.line, int(lane), **memory)
 

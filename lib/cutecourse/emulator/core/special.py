@@ -20,7 +20,7 @@ from cutecourse.emulator.core.machine import Machine
 __all__ = ["N_SMS", "dynamic_value", "special_row"]
 
 N_SMS = 132
-_LANE = np.arange(WARP_SIZE, dtype=np.int64)  # a browser's NumPy counts in 32 bits, too few for a mask
+_LANE = np.arange(WARP_SIZE, dtype=np.int64)  # NumPy in a browser defaults to 32 bits, too few for a mask
 _LANES = {
     "%laneid": _LANE,
     "%lanemask_eq": 1 << _LANE,
@@ -29,7 +29,7 @@ _LANES = {
     "%lanemask_ge": ALL_LANES & ~((1 << _LANE) - 1),
     "%lanemask_gt": ALL_LANES & ~((2 << _LANE) - 1),
 }
-"""Registers that hold the same in every warp, by lane."""
+"""Registers with the same values in every warp, by lane."""
 
 
 def dynamic_value(name: str, machine: Machine) -> int:

@@ -1,4 +1,4 @@
-"""Helpers for instructions of whole warps: which take part, and their events."""
+"""Helpers for instructions of whole warps: the warps that take part, and their events."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def tell_warp(origin: Origin, kind: str, **data: Any) -> None:
 
 
 def tell_warps(site: Site, bundle: Bundle, lanes: NDArray[np.bool_], kind: str, **data: Any) -> None:
-    """Announce that lanes did something, shape (n_warps, 32): one event for each warp that has some.
+    """Announce that lanes, shape (n_warps, 32), did something: one event for each warp with such lanes.
 
-    `data` as for `Observer.happened`. Without `one`, the event names the lane of a warp that has only one.
+    `data` as for `Observer.happened`. By default `one` is True for a warp with a single such lane.
     """
     for tell in bundle.cohort.listeners.happened:
         for warp in bundle.clusters(lanes):
@@ -58,14 +58,14 @@ def tell_warps(site: Site, bundle: Bundle, lanes: NDArray[np.bool_], kind: str, 
 
 
 def take_sync_aligned(site: Site) -> None:
-    """Take .sync.aligned: all lanes of a warp come together before the instruction."""
+    """Take .sync.aligned, and let all lanes of a warp come together before the instruction."""
     if not (site.has("sync") and site.has("aligned")):
         site.unsupported("it needs .sync.aligned")
     site.converge()
 
 
 def each_warp(site: Site, bundle: Bundle, mask: Mask) -> list[Origin]:
-    """The warps that execute an `.aligned` instruction, each by its first lane. Errors: DivergedWarp."""
+    """The first lane of each warp that executes an `.aligned` instruction. Errors: DivergedWarp."""
     require_whole_warps(site, bundle, mask)
     return [Origin(site, bundle, warp * WARP_SIZE) for warp in bundle.clusters(mask)]
 

@@ -1,4 +1,4 @@
-"""Copies of a launch's arguments, for launching again with what the arrays held before."""
+"""Copies of a launch's arguments, to launch again with what the arrays held before."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Array = NDArray[Any]
 
 
 class Copies:
-    """Copies of a launch's arrays: those that share memory share it in the copies too."""
+    """Copies a launch's arrays. Arrays that share memory have copies that share memory."""
 
     def __init__(self) -> None:
         self.possible = True
-        """False once an array could not be copied; that array is then used itself."""
+        """False once an array could not be copied; `of` then returned the array itself."""
         self._made: list[tuple[int, int, Array]] = []
 
     def of(self, argument: Any) -> Any:
-        """The argument with copies for its arrays."""
+        """The argument with its arrays replaced by copies."""
         if isinstance(argument, np.ndarray):
             return self._copy(argument)
         if isinstance(argument, TensorMap):
@@ -52,6 +52,6 @@ class Copies:
 
 
 def _shaped(held: Array, like: Array) -> Array:
-    """Bytes as an array of another's type, shape and order of elements."""
+    """View bytes as an array with the type, the shape and the order of elements of `like`."""
     items = held.view(like.dtype)
     return items.reshape(like.shape) if like.flags.c_contiguous else items.reshape(like.shape, order="F")

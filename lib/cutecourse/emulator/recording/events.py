@@ -1,4 +1,4 @@
-"""The recorder's observer: what happens in a cohort, bulk and tensor copies too, as events of a trace."""
+"""The recorder's observer: turns the events of a cohort, with its bulk copies, into events of a trace."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recording(Observer):
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-        """The events with which asynchronous operations were issued, by operation."""
+        """The index of the event that issued each asynchronous operation."""
 
     def happened(self, kind: str, origin: Origin, *, one: bool = True, **data: Any) -> int:
         """See `Observer.happened`; returns the event's index."""
@@ -54,7 +54,7 @@ class Recording(Observer):
     # --- bulk and tensor copies ---------------------------------------------------------------------------
 
     def bulk_issued(self, copy: Copy) -> None:
-        """Record the request, to which later events of the copy refer."""
+        """Record that a copy is issued. Its later events refer to this one."""
         origin, to = copy.origin, copy.to
         box, barrier = copy.box, None
         if to is not None:
@@ -78,7 +78,7 @@ class Recording(Observer):
         )
 
     def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
-        """Record the bytes that have come."""
+        """Record the bytes that have landed."""
         assert copy.to is not None
         self.happened_in(
             "tma.land",
@@ -92,7 +92,7 @@ class Recording(Observer):
         )
 
     def bulk_source_read(self, copy: Copy) -> None:
-        """Record that the source may be used again."""
+        """Record that a copy's source may be overwritten."""
         origin, bundle = copy.origin, copy.origin.bundle
         line = origin.site.line
         self.happened_in("tma.read", bundle.cohort, origin.cluster, bundle.rank, line, transfer=copy)
@@ -131,7 +131,7 @@ class Recording(Observer):
         newest: int,
         blocked: set[int],
     ) -> None:
-        """Record that the warps which were blocked go on."""
+        """Record that warps that were blocked go on."""
         for lane, one in _speakers(groups, lanes):
             if lane // WARP_SIZE in blocked:
                 self.happened("bulk.resume", Origin(site, bundle, lane), one=one)
@@ -148,7 +148,7 @@ def _source(copy: Copy) -> dict[str, Any] | None:
 
 
 def _speakers(groups: BulkGroups, lanes: NDArray[np.bool_]) -> list[tuple[int, bool]]:
-    """Pick one lane of each warp to tell of, with copies if one has some; True where it is the only one."""
+    """Pick a lane of each warp for its event, one with copies if possible; True if it is the only one."""
     busy = {copy.origin.lane for copy in groups.copies}
     found = []
     for warp in np.flatnonzero(lanes.any(axis=1)).tolist():

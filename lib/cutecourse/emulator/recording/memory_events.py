@@ -1,10 +1,10 @@
 """Loads, stores and atomic operations: as events for a recorder, and lane by lane for an access log.
 
 A recorder asks for them with `Recorder(memory=True)`. An event is one warp's access by one instruction, with
-the ranges of bytes that its lanes touch together. Of cp.async both are told, what it asks for and what it
-does later, each at its line.
+the ranges of bytes that its lanes touch together. The accesses of a cp.async appear twice, both times at its
+line: when it is issued, and when the copy takes place.
 
-An access log gets the address of each lane. A cp.async is logged once, when it is asked for.
+An access log gets the address of each lane. A cp.async is logged once, when it is issued.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _OFFSET = (1 << RANK_SHIFT) - 1
 
 
 class MemoryRecording(Observer):
-    """Gives a recorder that asks for them the threads' accesses of shared and global memory."""
+    """Gives a recorder the threads' accesses to shared and global memory."""
 
     def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
-        """Announce where the lanes of each warp go."""
+        """Announce the bytes that the lanes of each warp access."""
         if access.space not in {"shared", "shared::cluster", "global", "generic"}:
             return
         lanes = bundle.lanes(mask)
@@ -56,8 +56,8 @@ class AccessLogging(Observer):
         self.log = log
 
     def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
-        """Write down the address of every active lane."""
-        if access.site.instruction.opcode == "cp":  # it is logged when it is asked for
+        """Log the address of every active lane."""
+        if access.site.instruction.opcode == "cp":  # `copy_asked` logs it
             return
         lanes = access.site.active(bundle, mask)
         self._add(access, bundle, _kind(access), address, lanes * np.uint8(access.size))
@@ -70,7 +70,7 @@ class AccessLogging(Observer):
         n_bytes: NDArray[Any],
         lanes: NDArray[np.bool_],
     ) -> None:
-        """Write down a cp.async as the load and the store that it is."""
+        """Log a cp.async as a load and a store."""
         (load, store), (origin, to) = accesses, addresses
         self._add(load, bundle, "load", origin, (lanes * n_bytes).astype(np.uint8))
         self._add(store, bundle, "store", to, lanes * np.uint8(store.size), origin)
@@ -84,9 +84,9 @@ class AccessLogging(Observer):
         n_bytes: NDArray[np.uint8],
         sources: NDArray[Any] | None = None,
     ) -> None:
-        """Write down an access of `n_bytes` bytes in each lane, shape (n, 32); 0 leaves the lane out.
+        """Log an access of `n_bytes` bytes in each lane, shape (n, 32); 0 leaves the lane out.
 
-        sources  for a copy to shared memory, the global address that each lane names.
+        sources  for a copy to shared memory, the global address in each lane.
         """
         for space, places, here in _by_space(access.space, bundle, address):
             self.log.add(
@@ -109,7 +109,7 @@ def _kind(access: Access) -> str:
 def _by_space(
     space: str, bundle: Bundle, address: NDArray[Any]
 ) -> Iterator[tuple[str, NDArray[Any], NDArray[np.bool_] | None]]:
-    """The spaces that lanes go to, with their addresses there and the lanes (None: all of them)."""
+    """The spaces that lanes access, with their addresses there and the lanes (None: all of them)."""
     if space == "generic":
         flat = address.astype(np.uint64)
         window = flat >> np.uint64(WINDOW_BITS)
@@ -132,7 +132,7 @@ def _by_space(
 
 
 def _ranges(access: Access, bundle: Bundle, addresses: list[int]) -> list[dict[str, Any]]:
-    """The addresses, which ascend, as ranges of bytes."""
+    """Join ascending addresses into ranges of bytes."""
     found: list[dict[str, Any]] = []
     for address in addresses:
         about = _place(access.space, bundle, address)
@@ -148,7 +148,7 @@ def _ranges(access: Access, bundle: Bundle, addresses: list[int]) -> list[dict[s
 
 
 def _place(space: str, bundle: Bundle, address: int) -> tuple[dict[str, Any], int] | None:
-    """The memory that an address is of, and the byte in it; None for local memory."""
+    """The memory that holds an address, and the offset there; None for memory that is not recorded."""
     if space == "generic":
         if address >> WINDOW_BITS == SHARED_WINDOW >> WINDOW_BITS:
             space, address = "shared", address & ((1 << WINDOW_BITS) - 1)
@@ -165,7 +165,7 @@ def _place(space: str, bundle: Bundle, address: int) -> tuple[dict[str, Any], in
 
 
 def _name(machine: Machine, allocation: Allocation) -> str:
-    """The parameter that an allocation is the memory of, else what errors call it."""
+    """The tensor map or parameter that names an allocation; else the name that errors use."""
     for bound in machine.tensor_maps.values():
         if bound.allocation is allocation and bound.map.name is not None:
             return str(bound.map.name)

@@ -1,7 +1,7 @@
-"""A launch once more, to look at its memories on the way: what a trace's snapshots are made of.
+"""Runs a launch again and copies its memories on the way, for a trace's snapshots.
 
-A launch depends on its arguments and its seed only. So what its memories held at an event is found by
-launching again, on copies of the arguments as they were, up to that event.
+A launch depends on its arguments and its seed only. So a second launch, on copies of the original arguments,
+shows what the memories held at an event.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Replay", "Witness", "ctas_of", "record"]
 
 
 class _Enough(Exception):
-    """All that was asked for has been seen, so that the launch need not go on."""
+    """All snapshots are taken, so the launch need not go on."""
 
 
 class Witness(Recorder):
-    """A recorder that takes snapshots on the way: at events by their index, and at the launch's end."""
+    """A recorder that takes snapshots at chosen events, given by their indices, and at the launch's end."""
 
     def __init__(self, indices: Collection[int], *, end: bool, memory: bool) -> None:
         super().__init__(memory=memory)
@@ -41,7 +41,7 @@ class Witness(Recorder):
         self.taken: dict[int | None, Snapshot] = {}
 
     def emit(self, kind: str, **about: Any) -> int:
-        """Append an event, and look where it is one of those asked for."""
+        """Append an event, and take a snapshot if one is wanted there."""
         index = super().emit(kind, **about)
         if index in self._wanted:
             self._take(self.event(index))
@@ -50,7 +50,7 @@ class Witness(Recorder):
         return index
 
     def ended(self, error: str = "") -> None:
-        """The launch has ended."""
+        """Take the snapshot of the launch's end, if it is wanted."""
         if self._end:
             self._take(None, error)
 
@@ -92,9 +92,9 @@ class Replay:
         self._args = kept if copies.possible else None
 
     def snapshots(self, events: Sequence[Event], *, end: bool, memory: bool) -> dict[int | None, Snapshot]:
-        """The memories right after some events, and at the end under None.
+        """The memories right after some events, by index; under None, those at the end.
 
-        Errors: TraceError where the launch does not do the same again.
+        Errors: TraceError if the launch cannot run again or does not repeat the events.
         """
         if self._args is None:
             raise TraceError("the launch's arguments could not be copied, so it cannot be run again.")
@@ -108,7 +108,7 @@ class Replay:
         except LaunchError:
             raise
         except EmulatorError:
-            pass  # the launch ended with it the first time as well; `ended` has noted it
+            pass  # the first launch ended with this error too; `ended` has noted it
         for event in events:
             again = witness.taken.get(event.index)
             if again is None or (again.event is not None and again.event.place != event.place):
@@ -120,7 +120,7 @@ class Replay:
 
 
 def ctas_of(machine: Machine, cohort: Cohort) -> list[CtaMemory]:
-    """Copies of the memories of a cohort's CTAs that have not ended."""
+    """Copy the memories of a cohort's CTAs that have not ended."""
     found = []
     barriers = cohort.owned(MBarriers)
     memories = cohort.owned(TensorMemories)

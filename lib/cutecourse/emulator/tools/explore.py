@@ -44,7 +44,7 @@ class Outcome:
     """The end of a launch under one seed.
 
     arrays   a digest of each array's bytes after the launch, by name; empty after an error, because the
-             bytes written so far then depend on the seed in a right kernel too.
+             bytes written so far then depend on the seed in a correct kernel too.
     error    the name of the error's class, with its PTX line, block and warp and its text; None without one.
     notes    hazard, PTX line and the other line of each note, without its count and first place.
     """
@@ -72,9 +72,9 @@ class Difference:
     """The first outcome that differs from the first seed's, and the traces of both launches.
 
     kind         "error" (its class or line), "notes" or "outputs".
-    array        of outputs: the first array that differs, `index` its first element that does (None if shapes
-                 or types differ), `count` how many do, and `values` that element under both seeds.
-    arrays       of outputs: the compared part of every array, under the first and the second seed.
+    array        for outputs, the first array that differs. `index` is its first element that differs (None if
+                 shapes or types differ), `count` how many do, and `values` that element under each seed.
+    arrays       for outputs, the compared part of every array, under the first and the second seed.
     alignment    both traces, and the place where they part.
     """
 
@@ -203,10 +203,10 @@ def explore(
     compare    for an array by its name, the part that counts: `{"queue": np.sort}` if any order is right,
                `{"scratch": None}` if nothing counts. Everything that counts is compared bit for bit.
     Returns:   an `Exploration`. Outcomes differ in the error's class or line, in the notes, or in the bits
-               of an array. Printed text is not compared: right kernels print in any order.
-    Errors:    LaunchError and PtxError, which no seed changes; LaunchError for seeds that are no
-               integers or fewer than two, for a callable that returns something else or gives another outcome
-               with the same seed.
+               of an array. Printed text is not compared: correct kernels print in any order.
+    Errors:    LaunchError and PtxError, which are the same under every seed; LaunchError for seeds that are
+               not integers or fewer than two, and for a callable that returns something else or has another
+               outcome when it runs again with the same seed.
     Bounded:   keeps a digest of each launch, and no arrays. Only the two launches that differ run once more,
                with a recorder.
     """
@@ -239,7 +239,7 @@ def explore(
 def _end(
     run: Launch, seed: int, recorder: Recorder | None, rules: Rules
 ) -> tuple[Outcome, dict[str, Array], Trace | None]:
-    """Launch once; return the outcome, the compared parts of the arrays, and the trace if it recorded one."""
+    """Launch once; return the outcome, the compared parts of the arrays, and the trace if there is one."""
     try:
         left = run(seed, recorder)
     except LaunchError:
@@ -271,7 +271,7 @@ def _digest(array: Array) -> str:
 
 
 def _parts(left: Any) -> tuple[Mapping[str, Any], Sequence[Any]]:
-    """The arrays and the notes of what a callable returned."""
+    """The arrays and the notes in what a callable returned."""
     if isinstance(left, Mapping):
         return left, ()
     if isinstance(left, tuple) and len(left) == 2 and isinstance(left[0], Mapping):
@@ -300,7 +300,7 @@ def _difference(
     first: Outcome,
     second: Outcome,
 ) -> Difference:
-    """Run both launches once more, with a recorder, and find the difference."""
+    """Run both launches again with a recorder, and find the difference."""
     traces: list[Trace] = []
     arrays: list[dict[str, Array]] = []
     for outcome in (first, second):

@@ -1,13 +1,13 @@
-"""Aligns two traces of one launch: matches their events, and finds where a warp first does something else.
+"""Aligns two traces of one launch: matches their events, and finds where a warp first acts differently.
 
 Two seeds order the same work differently, so their traces differ even if the kernel is right. A right kernel
 keeps each warp's own order. So events are compared warp by warp. The comparison leaves out everything that
 depends on the order between warps: whether a wait passed at once, a barrier's state after an arrival, the
 number of an event, and asynchronous events (bytes that land, MMAs that complete, the arrivals of a commit).
 
-Simplified: diverged lanes of a warp may take turns in another order under another seed, and that shows as a
-warp that parts. Without `Recorder(memory=True)` a trace holds no plain loads and stores, so a race
-between them parts no warp.
+Simplified: diverged lanes of a warp may take turns in another order under another seed. The comparison then
+shows a parting. Without `Recorder(memory=True)` a trace holds no plain loads and stores, so a race between
+them shows no parting.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Stop:
 class Pair:
     """A row of two traces side by side: an event of each, or None for a trace without a matching event.
 
-    first_there, second_there  the index in the other trace of an event without a partner in its row, or None.
-    ended                      in place of an event: the reason why that launch ended, in words.
+    first_there, second_there  for an event without a partner in its row, its index in the other trace.
+    ended                      the text in place of each event: the reason why that launch ended.
     """
 
     first: Event | None
@@ -64,7 +64,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Parting:
-    """The first event at which a warp does something else in the second trace than in the first.
+    """The first event at which a warp does something different in the two traces.
 
     cluster, rank  the CTA; `warp` is a warp of this CTA.
     common         the number of earlier events of the warp, which are the same in both traces.
@@ -88,8 +88,8 @@ class Parting:
 class TraceAlignment:
     """Two traces of one launch, with their events matched.
 
-    partings      for each warp that does not do the same in both, the place where it parts, earliest first. A
-                  warp that the other launch's error cut short does not count, unless the error is its own.
+    partings      for each warp that differs between the traces, the place where it parts, earliest first. A
+                  warp that an error cut short does not count, unless the error is its own.
     same          for each event of the first trace, its index in the second; None if it is not there.
     orders_part   the index from which the two traces no longer hold the same events in the same order.
     stops         the error that ended each launch; None without an error.
@@ -128,8 +128,7 @@ class TraceAlignment:
     def side_by_side(self, reach: int = _SHOWN) -> tuple[Pair, ...]:
         """Both traces around the place where they part, in rows; the row of the parting is marked.
 
-        Equal events share a row where both orders allow it; the others give their index in the other
-        trace.
+        Equal events share a row if both orders allow it; any other event gives its index in the other trace.
         """
         at = self._places()
         one, two = (
@@ -146,7 +145,7 @@ class TraceAlignment:
         edges = [[max(place + begin, 0), max(place + end, 0)] for place in at]
         there = {other: one for one, other in enumerate(self.same) if other is not None}
         if begin < 0:
-            # Go further back to the other side's events, within reason.
+            # Start earlier, within reason, to include the partners of the other side's events.
             partners = (
                 [there.get(index) for index in range(*edges[1])],
                 [self.same[index] for index in range(edges[0][0], min(edges[0][1], len(self.first)))],
@@ -234,7 +233,7 @@ def _partings(first: Trace, second: Trace, stops: tuple[Stop | None, Stop | None
         stop = stops[0] if x is None else stops[1] if y is None else None
         going_on = y if x is None else x
         if stop and going_on and (stop.block, stop.warp) != (going_on.block, going_on.warp):
-            continue  # the launch was over before the warp got there
+            continue  # the launch ended before the warp got there
         found.append((stop is not None, Parting(*unit, common, x, y)))
     # A parting where an error cut a warp short comes last, because another parting led to it.
     return tuple(parting for _, parting in sorted(found, key=lambda item: (item[0], item[1].index)))
@@ -254,7 +253,7 @@ def _sequences(trace: Trace) -> dict[tuple[int, int, int], list[Event]]:
             continue  # it is tried again
         sequence = sequences[event.cluster, event.rank, event.warp]
         if waits and sequence and _key(sequence[-1]) == _key(event):
-            continue  # one wait that took several tries
+            continue  # the same wait, tried again
         sequence.append(event)
     return sequences
 
@@ -270,7 +269,7 @@ def _key(event: Event) -> Key:
 
 
 def _paired(first: Sequence[Event], second: Sequence[Event]) -> list[tuple[Event | None, Event | None]]:
-    """Pair the events of two traces: those with equal keys share a row where both orders allow it."""
+    """Pair the events of two traces: those with equal keys share a row if both orders allow it."""
     rows: list[tuple[Event | None, Event | None]] = []
     keys = [[_key(event) for event in events] for events in (first, second)]
     matcher = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
@@ -298,7 +297,7 @@ def _cells(event: Event | None, elsewhere: int | None, ended: str) -> tuple[str,
 
 
 def _sides(pair: Pair) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # Beside an event without a partner stands its index in the other trace.
+    # An event without a partner has its index in the other trace beside it.
     return (
         _cells(pair.first, pair.second_there, pair.ended[0]),
         _cells(pair.second, pair.first_there, pair.ended[1]),
