@@ -7,10 +7,10 @@ another layout      A matrix comes from one tensor, but its coordinates at (row,
                     descriptor's swizzle or stride differs from the tensor map's. Rows may be gathered, and
                     columns may be in any order. But the 8 rows that a swizzle permutes share one innermost
                     coordinate (without a swizzle, all groups of 8 repeat the same ones), and are evenly
-                    spaced if the tensor map has another swizzle than the descriptor.
-                    In a matrix with rows of several tensors or several k, 8 rows follow 8 others of their
-                    tensor. A stride that is too large skips rows and runs into the bytes behind the tile.
-                    A stride that is too small makes rows overlap.
+                    spaced if the tensor map has another swizzle. Along M or N, k moves by whole boxes only.
+                    A matrix with rows of several tensors or several k is reported if none of its groups of 8
+                    rows directly follows another: a stride that is too large skips rows and runs into the
+                    bytes behind the tile. A stride that is too small makes rows overlap.
 another type        The tensor map's elements are floating-point numbers of another type than the MMA's.
 fill multiplied     A matrix begins in a box that lies wholly past its tensor's end. A box that only reaches
                     past the end may provide zeros for the last k or rows.

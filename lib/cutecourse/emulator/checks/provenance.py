@@ -227,7 +227,7 @@ class Provenance(Observer):
     # --- what is not read -----------------------------------------------------------------------------------
 
     def _lost(self, owners: NDArray[np.int32], start: int) -> None:
-        """Count the chunks that copies brought here and that nobody can read any more."""
+        """Count the unread chunks of copies that are now overwritten, or whose block has ended."""
         for number in np.unique(owners[owners > 0]).tolist():
             copy = self.loads[number - 1]
             site = self._sites[id(copy.origin.site)]

@@ -439,7 +439,7 @@ class Operations:
             return
         thread = self.threads.thread(met.warp, met.line, origin.lane // WARP_SIZE)
         if thread is not None and 0 < met.before < int(row[met.warp]):
-            # The issuer knows of the write before this one. It means those bytes; this write is too early.
+            # The issuer means the bytes of the warp's previous write. This write overwrites them too early.
             writer, access = thread
             use = Use(reader.whose, origin.site.line, "operation", origin)
             self._report_overwritten(writer, access, met.byte, use)

@@ -1,4 +1,4 @@
-"""The threads' part of the race record: each unit's last writer in shared memory, and its last readers."""
+"""The threads' part of the race record: the last writer and readers of each unit of shared memory."""
 
 from __future__ import annotations
 

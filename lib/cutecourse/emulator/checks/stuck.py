@@ -173,7 +173,7 @@ def _rows(machine: Machine, waits: list[_Wait]) -> list[str]:
 
 
 def _blocks(blocks: tuple[Block, ...]) -> str:
-    """(0, 0, 0), (1, 0, 0) as "blocks (0, 0, 0) to (1, 0, 0)", where they fill that box."""
+    """(0, 0, 0), (1, 0, 0) as "blocks (0, 0, 0) to (1, 0, 0)", if they fill that box."""
     if len(blocks) == 1:
         return f"block {blocks[0]}"
     low = tuple(min(block[axis] for block in blocks) for axis in range(3))
