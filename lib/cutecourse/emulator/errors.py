@@ -127,10 +127,10 @@ HAZARDS: dict[str, Hazard] = {}
 class EmulatorError(CourseError):
     """Something is wrong with a kernel or its launch.
 
-    `kernel`, `line` (of the PTX text), `block` (x, y, z), `rank` (the CTA's in its cluster, if that has
-    several CTAs), `warp` (its rank in the block), `lane`, `address` and `allocation` (its name) are None if
-    they do not apply. `source` is the line of the source language, if the text has `.loc`. `trace` holds the
-    events up to the error, for a launch with a recorder.
+    `kernel`, `line` (of the PTX text), `block` (x, y, z), `rank` (of the CTA in a cluster of several CTAs),
+    `warp` (its rank in the block), `lane`, `address` and `allocation` (its name) are None if they do not
+    apply. `source` is the line of the source language, if the text has `.loc`. `trace` holds the events up to
+    the error, if the launch has a recorder.
     """
 
     hazard: ClassVar[Hazard]
@@ -171,7 +171,7 @@ class EmulatorError(CourseError):
         super().__init__(self._message())
 
     def locate(self, module: Module) -> None:
-        """Add the line of the source language to the message, if the text has one for the PTX line."""
+        """Add the line of the source language to the message, if `.loc` gives one for the PTX line."""
         if self.source is None:
             self.source = source_of(module, self.line)
             self.args = (self._message(),)
@@ -232,7 +232,7 @@ class BarrierError(EmulatorError):
 
 
 class NoBarrierError(BarrierError):
-    """An mbarrier operation where no mbarrier is: never initialised, invalidated, or overwritten."""
+    """An operation uses an mbarrier that was never initialised, or was invalidated or overwritten."""
 
     hazard = _fatal(
         "no mbarrier",
@@ -265,7 +265,7 @@ class BarrierStateError(BarrierError):
 
 
 class OpenPhase(EmulatorError):
-    """A block ended while an mbarrier had bytes that nobody expected, or expected bytes that never came."""
+    """A block ended while an mbarrier had bytes that it did not expect, or expected bytes that never came."""
 
     hazard = Hazard(
         "open phase",
@@ -289,7 +289,7 @@ class AlignmentError(EmulatorError):
 
 
 class UninitializedRead(EmulatorError):
-    """A read of shared, local or tensor memory that nobody has written."""
+    """Shared, local or tensor memory is read that nobody has written."""
 
     hazard = Hazard(
         "never written",
@@ -483,7 +483,7 @@ class UnreadSum(EmulatorError):
 
 
 class SumTypeMismatch(EmulatorError):
-    """Sums of 16 bits in tensor memory are read as words of 32."""
+    """16-bit sums in tensor memory are read as 32-bit words."""
 
     hazard = Hazard(
         "sum read in another type",
@@ -505,7 +505,7 @@ class TensorMemoryAllocationError(TensorMemoryError):
 
 
 class TensorMemoryAccessError(TensorMemoryError):
-    """An access to tensor memory that is not there, not allocated, freed, or out of the warp's reach."""
+    """An access uses tensor memory that does not exist, is not allocated, or is out of the warp's reach."""
 
 
 class TensorMemoryOutside(TensorMemoryAccessError):
@@ -523,7 +523,7 @@ class TensorMemoryFreed(TensorMemoryAccessError):
 
 
 class TensorMemoryLanesError(TensorMemoryAccessError):
-    """An access to lanes of tensor memory that the warp does not reach, or where the operand cannot start."""
+    """An access uses lanes of tensor memory that the warp cannot reach, or where no operand can start."""
 
     hazard = _fatal(
         "wrong lanes",
@@ -542,7 +542,7 @@ class TensorMemoryLeak(TensorMemoryError):
 
 
 class TensorMemoryHazard(TensorMemoryError):
-    """An access to tensor memory that nothing orders with another."""
+    """Nothing orders two accesses to the same tensor memory."""
 
 
 class TensorMemoryWriteUnderWay(TensorMemoryHazard):
@@ -576,7 +576,7 @@ class MissingProxyFence(EmulatorError):
 
 
 class TensorMemoryLoadUnderWay(TensorMemoryHazard):
-    """A write to tensor memory that a tcgen05.ld may still be reading."""
+    """Tensor memory is written or freed while a tcgen05.ld may still be reading it."""
 
     hazard = Hazard(
         "load under way",
@@ -589,7 +589,7 @@ class TensorMemoryLoadUnderWay(TensorMemoryHazard):
 
 
 class LoadNotWaitedFor(TensorMemoryHazard):
-    """A write to tensor memory after a tcgen05.ld that has ended only by the use of its register."""
+    """Tensor memory is written or freed after a tcgen05.ld whose register was used without a wait."""
 
     hazard = Hazard(
         "load not waited for",

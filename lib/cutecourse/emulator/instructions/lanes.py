@@ -1,4 +1,4 @@
-"""Steps that apply a function to lane vectors: that is what most arithmetic instructions do."""
+"""Steps that apply a function to all lanes at once, as most arithmetic instructions do."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cutecourse.emulator.core.site import Site
 __all__ = ["Values", "map_lanes"]
 
 Values = NDArray[Any]
-"""One element in each lane, shape (n_warps, 32); of a packed kind the third axis has a register's parts."""
+"""One element in each lane, shape (n_warps, 32); a packed kind has a third axis, the parts of a register."""
 
 
 def map_lanes(site: Site, function: Callable[..., Any], target: str, *sources: str | tuple[str, int]) -> Step:
     """A step that writes a function of operands 1, 2, ... into operand 0.
 
     target   the kind of operand 0.
-    sources  for each other operand its kind, or kind and slot of a row that stands in its place.
+    sources  the kind of each other operand, or the (kind, slot) of a row to read in its place.
     """
     slot = site.destination(0, target)
     read = [(s, site.source(i, s)) if isinstance(s, str) else s for i, s in enumerate(sources, 1)]

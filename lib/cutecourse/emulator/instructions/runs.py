@@ -1,8 +1,8 @@
-"""Runs of moves and of stores: adjacent instructions that one step executes together, because that is faster.
+"""Runs of moves and stores: one step executes adjacent instructions together, which is faster.
 
-Compilers unroll loops into such runs: a thread's words are packed, unpacked and stored at constant distances
-from one address. A run first makes all of its moves and then all of its stores. A move joins a run only if
-no earlier store of the run reads what it writes.
+Compilers unroll loops into such runs: they pack and unpack a thread's words and store them at constant
+distances from one address. A run executes all its moves first, then all its stores. A move joins a run only
+if no earlier store of the run reads the register that the move writes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from cutecourse.emulator.memory.access import Access
 __all__ = ["Run", "move", "store"]
 
 _FEW = 4
-"""So many moves are faster one after the other."""
+"""Up to this number of moves, copying the rows one by one is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A store of `sources`, rows of a kind, at a distance in bytes from the address in a row of 64 bits."""
+    """A store of the rows `sources`, `distance` bytes behind the address in the 64-bit row `base`."""
 
     access: Access
     kind: str
@@ -38,13 +38,13 @@ class _Store:
     step: Step
 
     def fits(self, other: _Store) -> bool:
-        """True if the other store does the same at another distance."""
+        """True if the other store differs only in its rows and its distance."""
         return (self.kind, self.base, len(self.sources)) == (other.kind, other.base, len(other.sources))
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Moves, as (target, source) of a kind, and stores."""
+    """Moves between rows of a kind, as (target, source), and then stores."""
 
     table: RowTable
     kind: str = ""
@@ -52,7 +52,7 @@ class Run:
     stores: tuple[_Store, ...] = ()
 
     def then(self, other: Run) -> Run | None:
-        """The run of both, if the other one can follow."""
+        """Join the other run to this one; None if it cannot follow."""
         moves, stores = self.moves, self.stores
         if other.moves:
             if moves and other.kind != self.kind:
@@ -71,7 +71,7 @@ class Run:
         return Run(self.table, other.kind or self.kind, moves, stores)
 
     def _read(self) -> set[tuple[int, int]]:
-        """What the stores read."""
+        """The registers that the stores read: their sources and addresses."""
         read = {self.table.holder(one.kind, slot) for one in self.stores for slot in one.sources}
         return read | {self.table.holder("u64", one.base) for one in self.stores}
 
@@ -89,7 +89,7 @@ class Run:
 
 
 def move(table: RowTable, kind: str, pairs: Sequence[tuple[int, int]]) -> Step:
-    """Copy rows: (target, source) of each."""
+    """A step that copies rows, given as (target, source)."""
     step = _one_by_one(kind, pairs)
     step.run = Run(table, kind, tuple(pairs))  # type: ignore[attr-defined]
     return step
@@ -98,7 +98,7 @@ def move(table: RowTable, kind: str, pairs: Sequence[tuple[int, int]]) -> Step:
 def store(
     table: RowTable, access: Access, address: AddressSource, kind: str, sources: Sequence[int], step: Step
 ) -> Step:
-    """A store that may be part of a run, if it writes global memory at a distance from a row."""
+    """Let a store join runs if it writes global memory at a constant distance from the address in a row."""
     if access.space == "global" and not access.flags and address.row is not None:
         one = _Store(access, kind, address.row, address.distance, tuple(sources), step)
         step.run = Run(table, stores=(one,))  # type: ignore[attr-defined]
@@ -118,7 +118,7 @@ def _one_by_one(kind: str, pairs: Sequence[tuple[int, int]]) -> Step:
 
 
 def _moves(table: RowTable, kind: str, pairs: Sequence[tuple[int, int]]) -> Step:
-    """Copy rows at once."""
+    """A step that copies all rows at once."""
     targets = Selection(table, kind, [target for target, _ in pairs])
     sources = Selection(table, kind, [source for _, source in pairs])
     swaps = not {target for target, _ in pairs}.isdisjoint(source for _, source in pairs)
@@ -135,7 +135,7 @@ def _moves(table: RowTable, kind: str, pairs: Sequence[tuple[int, int]]) -> Step
 
 
 def _stores(table: RowTable, stores: Sequence[_Store]) -> Step:
-    """Store at once if all lanes write to the allocation that the first store has met last."""
+    """A step that stores at once if all words lie in the allocation that the first store used last."""
     if len(stores) < 2:
         return stores[0].step if stores else _one_by_one("", ())
     first = stores[0]

@@ -1,10 +1,10 @@
 """Arithmetic with a single rounding: add, multiply, divide, square root and fma in every format and mode.
 
-The formats of at most 32 bits are computed in float64 with the last bit rounded to odd: enough then remains
-of what was cut off for the one rounding into the format, in any direction, to be the right one
+A result in a format of at most 32 bits is computed in float64 and rounded to odd there. The last bit then
+says enough about the bits cut off that rounding into the format is correct in every direction
 (Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd,
-IEEE Transactions on Computers 57, 2008). f64 itself goes through Python's integers where NumPy would round
-twice or only to nearest.
+IEEE Transactions on Computers 57, 2008). f64 itself uses Python's integers where NumPy would round twice or
+only to nearest.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def fma(
     """Compute a * b + c on bits with one rounding at the end.
 
     `clamps`: `ftz` flushes subnormal operands and results to zero (f16 and f32), `sat` clamps the result into
-    [0, 1] with NaN to 0, `relu` clamps below zero. A NaN result is the canonical NaN.
+    [0, 1] and turns NaN into 0, `relu` turns negative results into 0. A NaN result is the canonical NaN.
     """
     x, y, z = _operands((a, b, c), fmt, clamps)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         product = x * y
         if fmt.name != "f64":
             return _finish(_odd_sum(product, z), product, z, fmt, rounding, clamps)
-        # A product that only NumPy finds infinite does not meet an infinite addend of the other sign.
+        # A finite product that overflows float64 must not make a NaN with an infinite z of the other sign.
         total = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
     return _clamped(_canonical(_fma_f64(total, x, y, z, rounding)), fmt, **clamps)
 
@@ -85,14 +85,14 @@ def divide(a: ArrayLike, b: ArrayLike, fmt: FloatFormat, rounding: Rounding = "r
             pairs = zip(left[exact].tolist(), right[exact].tolist(), strict=True)
             _replace(quotient, exact, [Fraction(n) / Fraction(d) for n, d in pairs], rounding)
             return _clamped(_canonical(quotient), fmt, **clamps)
-        # What is left over says on which side of the rounded quotient the exact one lies.
+        # The remainder says on which side of the rounded quotient the exact one lies.
         left_over = _minus_product(left, quotient, right)
         quotient = _to_odd(quotient, left_over * np.sign(right))
     return _finish(quotient, quotient, quotient, fmt, rounding, clamps)
 
 
 def square_root(a: ArrayLike, fmt: FloatFormat, rounding: Rounding = "rn", **clamps: bool) -> Bits:
-    """sqrt(a) on bits, rounded once; of a negative number NaN, of -0.0 itself. `clamps`: ftz."""
+    """Compute sqrt(a) on bits, rounded once: NaN if a is negative, -0.0 if a is -0.0. `clamps`: ftz."""
     (value,) = _operands((a,), fmt, clamps)
     with np.errstate(all="ignore"):
         root = np.asarray(np.sqrt(value))
@@ -107,7 +107,7 @@ def square_root(a: ArrayLike, fmt: FloatFormat, rounding: Rounding = "rn", **cla
 def fraction_to_bits(
     value: Fraction, fmt: FloatFormat, rounding: Rounding, negative_zero: bool = False
 ) -> int:
-    """One exact rational number rounded into a format; a zero takes the sign that is asked for."""
+    """Round one exact rational number into a format; a zero gets the sign that `negative_zero` says."""
     negative = value < 0 or (value == 0 and negative_zero)
     sign = int(fmt.sign_bit) if negative else 0
     above, below = abs(value.numerator), value.denominator
@@ -135,8 +135,8 @@ def fraction_to_bits(
 def first_nan(result: ArrayLike, *operands: ArrayLike) -> Bits:
     """Give f64 results that are NaN the bits that an H200 gives them.
 
-    The first operand that is a NaN passes on its sign and payload, and becomes quiet; a NaN that comes from
-    no NaN is negative, with an empty payload. The operands stand in the order in which they are looked at.
+    The first NaN among the operands passes on its sign and payload, and becomes quiet. Without a NaN operand
+    the result is negative with an empty payload. The hardware looks at the operands in the order given here.
     """
     held = as_bits(result)
     found = np.full(held.shape, _F64.nan)
@@ -154,7 +154,7 @@ def _operands(bits: tuple[ArrayLike, ...], fmt: FloatFormat, clamps: dict[str, b
 def _odd_sum(x: Floats, y: Floats) -> Floats:
     """Give x + y in float64, rounded to odd."""
     total = x + y
-    # Knuth's two-sum: exactly what the rounding of the sum has cut off.
+    # Knuth's two-sum gives exactly what the rounding of the sum cut off.
     part = total - x
     return _to_odd(total, (x - (total - part)) + (y - part))
 
@@ -164,7 +164,7 @@ def _float_bits(value: Floats) -> Bits:
 
 
 def _to_odd(value: Floats, error: Floats) -> Floats:
-    """Of the two neighbours around the exact value + error, take the one whose last bit is set."""
+    """Of the two floats around the exact value + error, take the one whose last bit is set."""
     even = (_float_bits(value) & np.uint64(1)) == 0
     inexact = np.isfinite(value) & np.isfinite(error) & (error != 0)
     return np.where(inexact & even, np.nextafter(value, np.copysign(np.inf, error)), value)
@@ -178,7 +178,7 @@ def _split(x: Floats) -> tuple[Floats, Floats]:
 
 
 def _minus_product(a: Floats, x: Floats, y: Floats) -> Floats:
-    """Compute a - x * y without error in its sign, where x * y is close to a (Dekker's product)."""
+    """Compute a - x * y with a correct sign, for x * y close to a (Dekker's product)."""
     product = x * y
     x_high, x_low = _split(x)
     y_high, y_low = _split(y)
@@ -190,12 +190,12 @@ def _finish(
     value: Floats, x: Floats, y: Floats, fmt: FloatFormat, rounding: Rounding, clamps: dict[str, bool]
 ) -> Bits:
     if rounding == "rm":
-        # Two numbers that cancel leave +0.0, but -0.0 when rounding down.
+        # Two numbers that cancel give +0.0, but -0.0 when rounding down.
         value = np.where((value == 0) & (np.signbit(x) != np.signbit(y)), -0.0, value)
     bits = convert_float(_float_bits(value), _F64, fmt, rounding)
     bits = np.where(np.isnan(value), fmt.nan, bits)
     if clamps.get("ftz"):
-        # The size before rounding counts: what would round up to the smallest normal is flushed.
+        # ftz goes by the size before rounding: it flushes results that round up to the smallest normal.
         tiny = np.abs(value) < np.ldexp(1.0, fmt.min_exponent)
         bits = np.where(tiny, bits & fmt.sign_bit, bits)
     return _clamped(bits, fmt, **clamps)
@@ -216,7 +216,7 @@ def _canonical(value: Floats) -> Bits:
 
 
 def _fma_f64(nearly: Floats, x: Floats, y: Floats, z: Floats, rounding: Rounding) -> Floats:
-    """Replace what NumPy rounded by x * y + z rounded once, wherever all three are finite."""
+    """Round x * y + z only once wherever all three are finite; keep NumPy's result elsewhere."""
     result, done = nearly.copy(), np.zeros(nearly.shape, dtype=np.bool_)
     if rounding == "rn":
         result, done = _fma_to_nearest(nearly, x, y, z)
@@ -230,10 +230,9 @@ def _fma_f64(nearly: Floats, x: Floats, y: Floats, z: Floats, rounding: Rounding
 
 
 def _fma_to_nearest(nearly: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Floats, Mask]:
-    """X * y + z to nearest, and where it holds: where no step below can leave f64's normal numbers.
+    """Compute x * y + z to nearest, and where it is valid: where every step stays a normal f64 number.
 
-    The exact sum is kept as a leading part and a rest that is rounded to odd, so adding them rounds only
-    once.
+    The exact sum is a leading part and a rest that is rounded to odd, so adding the two rounds only once.
     """
     with np.errstate(all="ignore"):
         product = x * y
@@ -247,7 +246,7 @@ def _fma_to_nearest(nearly: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Fl
         for one in (x, y, product):
             tame &= (np.abs(one) > 2.0**-400) & (np.abs(one) < 2.0**400)
         tame &= (z == 0) | ((np.abs(z) > 2.0**-400) & (np.abs(z) < 2.0**400))
-    # An exact zero keeps the sign that the other way works out.
+    # The caller computes an exact zero, because only it works out the sign.
     tame &= result != 0
     return np.where(tame, result, nearly), tame
 
@@ -255,14 +254,14 @@ def _fma_to_nearest(nearly: Floats, x: Floats, y: Floats, z: Floats) -> tuple[Fl
 def _replace(
     values: Floats, where: Mask, exact: list[Fraction], rounding: Rounding, negative_zero: ArrayLike = False
 ) -> None:
-    """Write exact results over some values, each rounded once; zeros get the sign that is asked for."""
+    """Overwrite some values with exact results, each rounded once; `negative_zero` gives zeros their sign."""
     signs = np.broadcast_to(negative_zero, values.shape)[where].tolist()
     bits = [fraction_to_bits(one, _F64, rounding, sign) for one, sign in zip(exact, signs, strict=True)]
     values[where] = np.array(bits, dtype=np.uint64).view(np.float64)
 
 
 def _close_root(value: float) -> Fraction:
-    """Find a rational on the same side of every f64 boundary as sqrt(value), exact where that is rational."""
+    """Find a rational on the same side of every f64 boundary as sqrt(value); a rational root is exact."""
     exact = Fraction(value)
     bits = 2 * (160 + abs(exact.numerator.bit_length() - exact.denominator.bit_length()))
     scaled = (exact.numerator << bits) // exact.denominator

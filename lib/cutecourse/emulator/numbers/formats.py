@@ -1,8 +1,8 @@
 """Floating-point formats as bits, and the exact conversions between them and the integers.
 
 Everything here is a pure function on NumPy arrays of any shape. Bits go in as unsigned integers of any
-width and come out as uint64 with the value in the low bits. A number on its way from one format to another
-is taken apart into a sign, an integer magnitude and a power of two, so no step in between rounds.
+width and come out as uint64 with the value in the low bits. A conversion first splits a number into a sign,
+an integer magnitude and a power of two, so no intermediate step rounds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _F32_EXPONENT_BITS = 8
 class FloatFormat:
     """The bit fields of one floating-point type, and its codes for infinity and NaN.
 
-    `padding_bits` low bits are always written as zero: tf32 keeps its 19 bits at the top of a register.
+    The low `padding_bits` bits are always written as zero: tf32 keeps its 19 bits at the top of a register.
     Source: PTX ISA 9.0, Floating-point types and Alternate Floating-Point Data Formats.
     """
 
@@ -80,7 +80,7 @@ class FloatFormat:
 
     @cached_property
     def infinity(self) -> np.uint64:
-        """The bits of +Inf; in e4m3, which has none, of the NaN that stands in its place."""
+        """The bits of +Inf; for e4m3, which has no infinity, the bits of NaN."""
         if not self.has_infinity:
             return self.nan
         all_ones = (1 << self.exponent_bits) - 1
@@ -94,9 +94,10 @@ class FloatFormat:
 
     @cached_property
     def nan(self) -> np.uint64:
-        """The canonical NaN: what an operation writes when its result is no number.
+        """The canonical NaN, which an operation writes if its result is not a number.
 
-        All ones below the sign; f64's, for what comes from no NaN, is negative with an empty payload.
+        It has all ones below the sign. In f64, where operands pass on their NaN, it is negative with an empty
+        payload.
         """
         if self.name == "f64":
             return np.uint64(0xFFF8_0000_0000_0000)
@@ -109,7 +110,7 @@ class FloatFormat:
 
     @cached_property
     def quiet_bit(self) -> np.uint64:
-        """The fraction's top bit, which tells a quiet NaN from a signaling one."""
+        """The fraction's top bit, which distinguishes a quiet NaN from a signaling one."""
         return np.uint64(1 << (self.fraction_bits - 1 + self.padding_bits))
 
 
@@ -129,7 +130,7 @@ FORMATS: dict[str, FloatFormat] = {
 
 @dataclass(frozen=True)
 class Unpacked:
-    """Numbers taken apart: a finite one is (-1)^sign * magnitude * 2^exponent, exactly."""
+    """Numbers in parts: a finite one is exactly (-1)^sign * magnitude * 2^exponent."""
 
     sign: Mask
     magnitude: Bits
@@ -139,14 +140,14 @@ class Unpacked:
 
 
 def as_bits(bits: ArrayLike) -> Bits:
-    """Unsigned integers of any width as uint64, without copying what already is."""
+    """Convert unsigned integers of any width to uint64; an array of uint64 is not copied."""
     return np.asarray(bits).astype(np.uint64, copy=False)
 
 
 def unpack(bits: ArrayLike, fmt: FloatFormat) -> Unpacked:
-    """Take numbers of a format apart; a normal one keeps its hidden bit, a subnormal one is not normalized.
+    """Split numbers of a format into parts; a normal one has its hidden bit, a subnormal is not normalized.
 
-    Infinities and NaNs come out with magnitude zero and their flag set.
+    Infinities and NaNs have magnitude zero and their flag set.
     """
     held = as_bits(bits)
     below = held & (fmt.sign_bit - _ONE)
@@ -168,14 +169,14 @@ def unpack(bits: ArrayLike, fmt: FloatFormat) -> Unpacked:
 
 
 def to_float64(bits: ArrayLike, fmt: FloatFormat) -> NDArray[np.float64]:
-    """The values as float64, exactly: every format of at most 32 bits fits into it."""
+    """Convert numbers to float64; this is exact, because float64 holds every value of every format."""
     held = as_bits(bits)
     if fmt.name == "f64":
         return held.view(np.float64)
     if fmt.name == "f16":
         return held.astype(np.uint16).view(np.float16).astype(np.float64)
     if fmt.exponent_bits == _F32_EXPONENT_BITS:
-        # The upper bits of an f32.
+        # f32, tf32 and bf16 are the upper bits of an f32.
         wide = held.astype(np.uint32) << np.uint32(32 - fmt.bits)
         wide &= np.uint32(0xFFFF_FFFF << (23 - fmt.fraction_bits) & 0xFFFF_FFFF)
         with np.errstate(invalid="ignore"):
@@ -186,7 +187,7 @@ def to_float64(bits: ArrayLike, fmt: FloatFormat) -> NDArray[np.float64]:
 def bit_length(magnitude: Bits) -> NDArray[np.int64]:
     """The number of bits that each integer needs; zero needs none."""
     guess = np.frexp(magnitude.astype(np.float64))[1].astype(np.int64)
-    # The way through float64 rounds, and may round up to the next power of two.
+    # The conversion to float64 may round up to the next power of two.
     top = np.maximum(guess - 1, 0).astype(np.uint64)
     too_long = (guess == 65) | ((guess > 0) & ((magnitude >> np.minimum(top, np.uint64(63))) == 0))
     found: NDArray[np.int64] = guess - too_long
@@ -194,9 +195,9 @@ def bit_length(magnitude: Bits) -> NDArray[np.int64]:
 
 
 def round_magnitude(magnitude: ArrayLike, drop: ArrayLike, sign: ArrayLike, rounding: Rounding) -> Bits:
-    """Drop the low bits of integers, rounding as asked; a negative count shifts left instead.
+    """Drop the low `drop` bits of integers and round the rest; a negative `drop` shifts left instead.
 
-    From 64 dropped bits on the magnitude must be below 2^63, so that less than a half is dropped.
+    If `drop` is 64 or more, the magnitude must be below 2^63, so that it counts as less than a half.
     """
     held, count = as_bits(magnitude), np.asarray(drop, dtype=np.int64)
     right = np.clip(count, 0, 63).astype(np.uint64)
@@ -231,8 +232,8 @@ def pack(
 ) -> Bits:
     """Round (-1)^sign * magnitude * 2^exponent once into a format and give its bits.
 
-    What is too large becomes infinity or the largest finite number, as the rounding direction says;
-    always the latter with `satfinite`. A zero keeps the sign it is given.
+    A number that is too large becomes infinity or the largest finite number, as the rounding direction says;
+    with `satfinite` it is always the latter. A zero keeps its sign.
     """
     held = as_bits(magnitude)
     negative = np.asarray(sign, dtype=np.bool_)
@@ -241,7 +242,7 @@ def pack(
     binade = np.maximum(top, fmt.min_exponent)
     binade = np.where(held == 0, fmt.min_exponent, binade)
     kept = round_magnitude(held, binade - fmt.fraction_bits - scale, negative, rounding)
-    # A number that rounds up to the next power of two carries into the exponent's field by itself.
+    # Rounding up to the next power of two carries into the exponent field by itself.
     field = np.clip(binade + fmt.bias - 1, 0, 1 << fmt.exponent_bits).astype(np.uint64)
     bits = (field << np.uint64(fmt.fraction_bits)) + kept
     bits = bits << np.uint64(fmt.padding_bits)
@@ -283,11 +284,11 @@ def convert_float(
     relu: bool = False,
     satfinite: bool = False,
 ) -> Bits:
-    """A float of one format as a float of another, rounded once.
+    """Convert floats to another format, rounded once.
 
     With `satfinite` an infinity becomes the largest finite number. `ftz` flushes subnormal f32 operands and
-    results, `sat` and `relu` clamp the result. NaN becomes the target's canonical NaN, but from and to f64 it
-    keeps its sign and what fits of its payload, and becomes quiet; bf16 to f32 keeps it as it is.
+    results, `sat` and `relu` clamp the result. A NaN becomes the target's canonical NaN; from or to f64 it
+    keeps its sign and as much payload as fits, and becomes quiet; from bf16 to f32 it does not change.
     """
     held = as_bits(bits)
     if ftz and source.name == "f32":
@@ -320,10 +321,10 @@ def _converted_nan(bits: Bits, source: FloatFormat, target: FloatFormat, ftz: bo
 
 
 def convert_to_tf32_away(bits: ArrayLike, *, satfinite: bool = False) -> Bits:
-    """`cvt.rna.tf32.f32` as an H200 has it: half of the last kept place is added, and the rest cut off.
+    """Compute cvt.rna.tf32.f32 as an H200 does: add half of the last kept place, and cut off the rest.
 
-    A NaN keeps its sign and the 10 upper bits of its payload, and is an infinity when none of these is set.
-    `satfinite` takes one kept place from what came out as infinite or NaN, so a NaN can become a number.
+    A NaN keeps its sign and the 10 upper bits of its payload, and becomes an infinity if these are all zero.
+    `satfinite` subtracts one kept place from an infinity or a NaN, so a NaN can become a number.
     """
     held = as_bits(bits)
     exponent = np.uint64(0x7F80_0000)
@@ -337,10 +338,10 @@ def convert_to_tf32_away(bits: ArrayLike, *, satfinite: bool = False) -> Bits:
 def round_to_integral(
     bits: ArrayLike, fmt: FloatFormat, rounding: Rounding, *, ftz: bool = False, sat: bool = False
 ) -> Bits:
-    """A float rounded to a whole number in its own format, as `cvt.rni.f32.f32` does."""
+    """Round floats to whole numbers in their own format, as `cvt.rni.f32.f32` does."""
     held = flush_subnormals(bits, fmt) if ftz and fmt.name == "f32" else as_bits(bits)
     taken = unpack(held, fmt)
-    # Below 2^53 the whole part fits; a larger exponent means that the number is whole already.
+    # The whole part fits below 2^53; a number with an exponent of zero or more is whole already.
     drop = np.maximum(-taken.exponent, 0)
     whole = round_magnitude(taken.magnitude, drop, taken.sign, rounding)
     exponent = np.maximum(taken.exponent, 0)
@@ -360,10 +361,10 @@ def float_to_integer(
     *,
     ftz: bool = False,
 ) -> Bits:
-    """A float rounded to a whole number and clamped into an integer type of `width` bits.
+    """Round floats to whole numbers and clamp them into an integer type of `width` bits.
 
-    NaN becomes zero, but the integer with only its top bit set where the float is f64 or the integer has
-    64 bits. The result's bits are two's complement in the low `width` bits.
+    A NaN becomes zero; if the float is f64 or the integer has 64 bits, it becomes the integer with only the
+    top bit set. The result is two's complement in the low `width` bits.
     Source: PTX ISA 9.0, Data Movement and Conversion Instructions: cvt.
     """
     held = flush_subnormals(bits, source) if ftz and source.name == "f32" else as_bits(bits)
@@ -378,7 +379,7 @@ def float_to_integer(
 
 
 def split_integer(bits: ArrayLike, width: int, signed: bool) -> tuple[Mask, Bits]:
-    """Sign and magnitude of the integers in the low `width` bits."""
+    """Split the integers in the low `width` bits into sign and magnitude."""
     held = as_bits(bits) & np.uint64((1 << width) - 1)
     if not signed:
         return np.zeros(held.shape, dtype=np.bool_), held
@@ -390,19 +391,19 @@ def split_integer(bits: ArrayLike, width: int, signed: bool) -> tuple[Mask, Bits
 def integer_to_float(
     bits: ArrayLike, width: int, signed: bool, target: FloatFormat, rounding: Rounding, *, sat: bool = False
 ) -> Bits:
-    """An integer of `width` bits as a float, rounded once; zero is +0.0."""
+    """Convert integers of `width` bits to floats, rounded once; zero becomes +0.0."""
     negative, magnitude = split_integer(bits, width, signed)
     result = pack(negative, magnitude, np.zeros(magnitude.shape, dtype=np.int64), target, rounding)
     return clamp_unit(result, target) if sat else result
 
 
 def clamp_integer(bits: ArrayLike, source_width: int, source_signed: bool, width: int, signed: bool) -> Bits:
-    """An integer clamped into the range of another type."""
+    """Clamp integers into the range of another type."""
     return _from_magnitude(*split_integer(bits, source_width, source_signed), width, signed)
 
 
 def _from_magnitude(negative: Mask, magnitude: Bits, width: int, signed: bool) -> Bits:
-    """Sign and magnitude clamped into an integer type, as two's complement in the low `width` bits."""
+    """Clamp signed magnitudes into an integer type: two's complement in the low `width` bits."""
     largest = np.uint64((1 << (width - signed)) - 1)
     lowest = np.uint64(1 << (width - 1) if signed else 0)
     clamped = np.minimum(magnitude, np.where(negative, lowest, largest))

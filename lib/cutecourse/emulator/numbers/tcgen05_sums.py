@@ -22,23 +22,23 @@ __all__ = [
 
 _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
 _EXPONENTS = {"f16": (10, 15), "bf16": (7, 127), "tf32": (23, 127)}
-"""Where the exponent starts in an element's bits, and its bias."""
+"""The position of the exponent in an element's bits, and its bias."""
 _TF32_FRACTION = 10
 _F16_IN_F32 = np.int32(-0x7000_2000)
-"""The sign and, 13 places further up than in an f16, its exponent and fraction."""
+"""The mask that keeps sign, exponent and fraction of an f16, sign-extended and shifted left by 13."""
 _F32_LESS_F16 = np.float32(2.0**112)
-"""By this an f32 is too small that has the exponent of an f16."""
+"""The factor by which a value shrinks if f32 reads the exponent field of an f16."""
 _EXPONENT = np.int64(0x7FF0_0000_0000_0000)
 _FRACTION = np.int64((1 << 52) - 1)
 _LEADING = np.int64(1 << 52)
 _ONE_THREAD = 1 << 18
-"""Matrix products of so few multiplications are no work for which BLAS asks a second thread."""
+"""BLAS starts no second thread for a matrix product of at most this many multiplications."""
 
 
 def read_f16(bits: NDArray[Any], kind: str, *, finite: bool = False) -> NDArray[np.float64]:
-    """Elements as numbers: f16 and bf16 from 16 bits, tf32 from 32, whose low 13 bits do not count.
+    """The values of elements: f16 and bf16 have 16 bits, tf32 has 32, of which the low 13 are ignored.
 
-    `finite` tells that none is infinite or no number: that is faster for f16.
+    `finite` promises that no element is infinite or NaN, which is faster for f16.
 
     >>> read_f16(np.array([0x3E00, 0x8001], dtype=np.uint16), "f16", finite=True).tolist() == [
     ...     1.5,
@@ -63,7 +63,7 @@ def read_f16(bits: NDArray[Any], kind: str, *, finite: bool = False) -> NDArray[
 
 
 def numbers(bits: NDArray[np.uint32], kind: str) -> NDArray[Any]:
-    """D's elements as numbers, of a type that has them all."""
+    """The values of D's elements, in a type that holds them exactly."""
     if kind == "f16":
         return bits.astype(np.uint16).view(np.float16).astype(np.float64)
     return bits.view(np.float32)
@@ -74,7 +74,7 @@ def numbers(bits: NDArray[np.uint32], kind: str) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Magnitudes:
-    """Of some numbers the largest magnitude (not finite if one is not), and a power of two that divides all.
+    """The largest magnitude of some numbers (not finite if one is not), and a power of two that divides all.
 
     >>> Magnitudes.of(np.array([[1.5, 0.0], [-3.0, 1.0]], dtype=np.float16).view(np.uint16), "f16")
     Magnitudes(largest=3.0, unit=0.0009765625)
@@ -85,17 +85,17 @@ class Magnitudes:
 
     @classmethod
     def of(cls, bits: NDArray[Any], kind: str) -> Magnitudes:
-        """Of elements as `read_f16` takes them."""
+        """The magnitudes of elements of a kind that `read_f16` takes."""
         (found,) = cls.of_each(bits.reshape(1, -1), kind)
         return found
 
     @classmethod
     def of_each(cls, bits: NDArray[Any], kind: str) -> list[Magnitudes]:
-        """Of each row, by the exponent of its smallest element that is not zero."""
+        """The magnitudes of each row; its smallest element that is not zero gives the unit."""
         unsigned = bits.dtype.type
         magnitude = bits & unsigned((1 << (8 * bits.itemsize - 1)) - 1)
         largest = np.maximum.reduce(magnitude, axis=1)
-        # Zero, less one, is the largest of all.
+        # Subtracting 1 makes zero the largest value of all, so the minimum skips it.
         np.subtract(magnitude, unsigned(1), out=magnitude)
         smallest = np.minimum.reduce(magnitude, axis=1).tolist()
         return [
@@ -105,14 +105,14 @@ class Magnitudes:
 
 
 def _unit(magnitude: int, kind: str) -> float:
-    """The last place of an element by its bits; a subnormal number has the smallest normal one's."""
+    """The unit in the last place of an element; a subnormal one has that of the smallest normal one."""
     fraction, bias = _EXPONENTS[kind]
     exponent = max(magnitude >> fraction, 1) - bias - (_TF32_FRACTION if kind == "tf32" else fraction)
     return math.ldexp(1.0, exponent)
 
 
 class Factors:
-    """A matrix of each of several MMAs as numbers: `values` has the shape (MMAs, K, rows of M or N)."""
+    """The values of one matrix for each of several MMAs: shape (MMAs, K, rows of M or N)."""
 
     __slots__ = ("_in_units", "_lengths", "_squares", "ranges", "values")
 
@@ -125,7 +125,7 @@ class Factors:
 
     @classmethod
     def of(cls, elements: NDArray[Any], count: int, kind: str, *, negate: bool) -> Factors:
-        """Those of elements as `read_f16` takes them, the rows of K of one MMA behind those of the other."""
+        """Read elements as `read_f16` does: the K rows of each of `count` MMAs, one MMA after another."""
         ranges = Magnitudes.of_each(elements.reshape(count, -1), kind)
         finite = all(math.isfinite(range_.largest) for range_ in ranges)
         values = read_f16(elements, kind, finite=finite)
@@ -140,12 +140,12 @@ class Factors:
         return self._lengths[mma]
 
     def in_units(self, mma: int) -> float:
-        """The largest length of a row, each in the largest power of two that divides all of the row."""
+        """The largest length of a row, measured in the largest power of two that divides all of the row."""
         found = self._in_units.get(mma)
         if found is None:
             values = self.values[mma]
             bits = values.view(np.int64)
-            # No element is so small that its double has no leading one.
+            # Every element but zero is a normal double, so it has a leading one.
             whole = bits & _FRACTION | _LEADING
             lowest = (whole & -whole).astype(np.float64) * 2.0**-52
             with np.errstate(all="ignore"):
@@ -164,17 +164,17 @@ class Factors:
 
 
 def sums_are_exact(a: Factors, b: Factors, mma: int = 0) -> bool:
-    """True if a double holds each sum of some products of a row of A and a row of B exactly, in one MMA.
+    """True if a double exactly holds every partial sum of products of a row of A and a row of B in one MMA.
 
-    The products are multiples of the product of both units, so a sum below 2^53 of those is exact. It is no
-    larger than the largest product times the number of terms, nor than the rows' lengths multiplied. Where
-    that does not tell, each row has a unit of its own.
+    Each product is a multiple of the product of both units, so a sum below 2^53 such multiples is exact. The
+    sum is at most the largest product times the number of terms, and at most the product of the rows'
+    lengths. If neither bound is small enough, the last test uses a unit for each row.
     """
     of_a, of_b = a.ranges[mma], b.ranges[mma]
     limit = of_a.unit * of_b.unit * 2.0**53
     if a.values.shape[1] * of_a.largest * of_b.largest <= limit:
         return True
-    # Lengths are rounded themselves, by far less than is added here.
+    # The lengths themselves are rounded, by far less than this margin.
     if a.length(mma) * b.length(mma) * (1 + 2.0**-20) <= limit:
         return True
     return a.in_units(mma) * b.in_units(mma) * (1 + 2.0**-20) <= 2.0**53
@@ -190,15 +190,15 @@ def accumulate_in_turn(
     *,
     out: NDArray[np.uint32] | None = None,
 ) -> NDArray[np.uint32]:
-    """Add A * B^T of one instruction after the other to C, as bits of f32 or f16.
+    """Add A * B^T of each instruction in turn to C, and return the bits of f32 or f16.
 
-    Products are exact; those of one instruction and C are added in double precision, C last, and rounded
+    Products are exact. Those of one instruction are added in double precision, then C; the sum is rounded
     once, to nearest even. `rounded_once_bound` in tests/support says how far that may be from the published
-    models of the hardware. `products` are (a, b, exact): `exact` tells that no sum of products needs rounding
-    (`sums_are_exact`), so that their order makes no difference; the result is the same and comes faster.
-    `out` takes the result where it is given.
+    models of the hardware. `products` are (a, b, exact): `exact` says that no sum of products needs rounding
+    (`sums_are_exact`), so any order gives the same result and the fastest one is used. `out`, if given,
+    receives the result.
 
-    Shapes: a (M, K), b (N, K), c, out and the result (M, N); b is best a transposed (K, N).
+    Shapes: a (M, K), b (N, K), c, out and the result (M, N); b is fastest as a transposed (K, N).
 
     >>> one = np.ones((2, 4))
     >>> accumulate_in_turn([(one, one, True)], None, "f32").view(np.float32).tolist()
@@ -220,7 +220,7 @@ def accumulate_in_turn(
             else:
                 bits.view(np.float32)[...] = total
             c = numbers(bits, kind)
-    # A sum that is no number stays none, whatever is added to it.
+    # A sum that is NaN stays NaN, whatever is added to it, so checking the last one is enough.
     if total.size and math.isnan(total.max()):
         bits[np.isnan(total)] = _NAN[kind]
     return bits
@@ -228,17 +228,17 @@ def accumulate_in_turn(
 
 @lru_cache(maxsize=4)
 def _scratch(shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Room for sums, which is warm where it is used again."""
+    """A buffer for sums, which is still in the cache when it is reused."""
     return np.empty(shape)
 
 
 def _in_one_order(a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """A * B^T, rounded alike whatever the machine and whoever else computes, which BLAS does not promise."""
+    """Compute A * B^T with the same rounding on every machine and under any load; BLAS promises neither."""
     np.einsum("ik,kj->ij", np.ascontiguousarray(a), np.ascontiguousarray(b.T), out=out)
 
 
 def _in_any_order(a: NDArray[np.float64], b: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """A * B^T by BLAS, in parts: its threads would wait for each other longer than one takes for all."""
+    """Compute A * B^T by BLAS in parts, each for one thread: several would mostly wait for each other."""
     rows, terms = a.shape
     step = max(1, _ONE_THREAD // max(1, rows * terms))
     for first in range(0, len(b), step):

@@ -1,30 +1,30 @@
-"""The numbers that a tensor core computes with mma.sync and wgmma, for each type and generation.
+"""The results that a tensor core computes for mma.sync and wgmma, for each type and generation.
 
 Integers are exact: the products and the accumulator are added without loss, then the sum wraps to 32 bits or,
 with `.satfinite`, is clamped.
 
 f64 is a chain of fused multiply-adds along K, each rounded to nearest.
 
-The other floats go through a sum of a different kind, which published measurements agree on. Along K the
-products are taken in groups, and each group is added to the accumulator like this:
+Tensor cores add the other floats differently, and published measurements agree on how. The products along K
+form groups, and each group is added to the accumulator like this:
 
 1.  The products are exact, and are not normalized: a product's exponent is the sum of its operands'
     exponents, so its significand lies in [1, 4). A subnormal operand has its type's smallest exponent and a
     significand below 1.
-2.  All products of the group and the accumulator are aligned to the largest exponent among them, and what
-    lies below `fraction_bits` binary places of that exponent is cut off, each term on its own, towards zero.
+2.  All products of the group and the accumulator are aligned to the largest exponent among them. Each term is
+    cut off, towards zero, `fraction_bits` binary places below that exponent.
 3.  The aligned terms are added exactly.
 4.  The sum is rounded once: to f32 towards zero, to f16 to nearest even. It is the accumulator of the next
     group.
 
-How many products form a group and how many places are kept changed between generations (`TensorCore`). With
-8-bit floats Hopper keeps 13 places, and an f32 result has 13 fraction bits. A
-product that is zero takes no part in the largest exponent; a zero accumulator takes part with an exponent of
-its own, below which nothing is aligned. A sum of zero is +0.0 whatever the signs; a NaN is the canonical one;
-a sum too large for the accumulator's type is an infinity although it is rounded towards zero.
+Generations differ in the size of a group and in the number of places that they keep (`TensorCore`). With
+8-bit floats Hopper keeps 13 places, and an f32 result has 13 fraction bits. A product that is zero does not
+count for the largest exponent; a zero accumulator counts with an exponent of its own, so no term is aligned
+to a smaller one. A sum of zero is +0.0 whatever the signs; a NaN result is the canonical NaN; a sum too large
+for the accumulator's type is an infinity although the rounding is towards zero.
 
-Doubles compute this without loss: a double holds each product, a power of two scales it, and the sum of 33
-terms of 27 bits is exact.
+Doubles compute this without loss: a double holds each product, scaling by a power of two is exact, and so is
+the sum of 33 terms of 27 bits.
 
 Source: PTX ISA 9.0, mma (#warp-level-matrix-instructions-mma) and wgmma.mma_async
         (#asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async), leave the order and the rounding
@@ -58,20 +58,19 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _NARROW_PLACES = 13
-"""Fraction bits that are kept where A and B are 8-bit floats."""
+"""The fraction bits that are kept if A and B are 8-bit floats."""
 _CUT_F32 = np.uint32(0xFFFF_FC00)
 """The mask that keeps 13 fraction bits of an f32."""
 _IN_CACHE = 1 << 14
-"""So many products are made at once."""
+"""The number of products that are computed at once and stay in the cache."""
 
 
 @dataclass(frozen=True)
 class TensorCore:
-    """One generation's way to add the products of floats.
+    """How one generation adds the products of floats.
 
-    `fraction_bits`: binary places kept below the largest exponent. `group_bytes`: how much of a row of A, in
-    bytes, forms one group. `zero_exponent_f32` and `zero_exponent_f16`: the exponent of an accumulator that
-    is zero.
+    `fraction_bits`: binary places kept below the largest exponent. `group_bytes`: bytes of a row of A in one
+    group. `zero_exponent_f32` and `zero_exponent_f16`: the exponent of an accumulator that is zero.
     """
 
     generation: str
@@ -93,13 +92,12 @@ TENSOR_CORES: dict[str, TensorCore] = {
     "sm_103": _HOPPER,
     "sm_120": _HOPPER,
 }
-"""The published models by the GPU that runs the kernel, which is not the PTX's target."""
+"""The published models, by the GPU that runs the kernel (not by the target of the PTX)."""
 
 DEFAULT_ARITHMETIC = "sm_90"
-"""The generation whose numbers the emulator computes by default: the recordings come from an H200.
+"""The generation whose sums the emulator computes by default: the recordings come from an H200.
 
-A PTX target says what a kernel may use, not which GPU runs it: sm_80 PTX runs on a Hopper GPU, with
-Hopper's sums.
+A PTX target says what a kernel may use, not which GPU runs it: sm_80 PTX on a Hopper GPU gives Hopper's sums.
 """
 
 
@@ -113,9 +111,9 @@ def fused_float_products(
     *,
     source_of_b: FloatFormat | None = None,
 ) -> NDArray[np.uint32]:
-    """D = A * B + C as the tensor core of a generation adds it; all operands as bits.
+    """Compute D = A * B + C as the tensor core of a generation does; all operands are bits.
 
-    Shapes: a (..., M, K), b (..., K, N), c and the result (..., M, N); f32 or f16 of C and D.
+    Shapes: a (..., M, K), b (..., K, N), c and the result (..., M, N); C and D are f32 or f16.
 
     >>> f16, f32 = FORMATS["f16"], FORMATS["f32"]
     >>> one = np.full((16, 16), 0x3C00, dtype=np.uint16)
@@ -143,7 +141,7 @@ def fused_float_products(
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """Numbers, the powers of two that their exponents stand for (0 of a zero), and whether all are finite."""
+    """Numbers, the powers of two of their exponents (0 for a zero), and whether all numbers are finite."""
 
     values: Floats
     powers: Floats
@@ -151,7 +149,7 @@ class _Terms:
 
     @classmethod
     def of(cls, bits: NDArray[Any], fmt: FloatFormat) -> _Terms:
-        """Numbers of a format."""
+        """Read the bits of numbers in a format."""
         held = bits.astype(np.uint32)
         values = to_float64(held, fmt)
         field = held >> np.uint32(fmt.fraction_bits + fmt.padding_bits)
@@ -161,27 +159,27 @@ class _Terms:
         return cls(values, powers, bool(np.isfinite(values).all()))
 
     def part(self, first: int, stop: int) -> _Terms:
-        """Those of some k."""
+        """The terms of a range of k."""
         return _Terms(self.values[first:stop], self.powers[first:stop], self.finite)
 
     def without_specials(self) -> _Terms:
-        """With zeros for infinities and NaNs, which take no part in the sum."""
+        """Replace infinities and NaNs, which take no part in the sum, by zeros."""
         if self.finite:
             return self
         finite = np.isfinite(self.values)
         return _Terms(np.where(finite, self.values, 0.0), np.where(finite, self.powers, 0.0), finite=True)
 
     def classes(self) -> Floats:
-        """The values as signs, infinities and NaNs: enough to tell a sum's class, with no overflow."""
+        """The values as signs, infinities and NaNs: enough to find a sum's class, with no overflow."""
         return np.where(np.isfinite(self.values), np.sign(self.values), self.values)
 
 
 def _sums(left: _Terms, right: _Terms, addend: _Terms, core: TensorCore, accumulator: FloatFormat) -> Floats:
-    """The terms aligned, cut and added: left (K, ..., M, 1), right (K, ..., 1, N), addend (..., M, N)."""
+    """Align, cut off and add the terms: left (K, ..., M, 1), right (K, ..., 1, N), addend (..., M, N)."""
     floor = core.zero_exponent_f16 if accumulator.name == "f16" else core.zero_exponent_f32
     largest = np.maximum(addend.powers, 2.0**floor)
     n_k = len(left.values)
-    # Some k at a time: they stay in the cache, and all products of a wgmma do not.
+    # A few k at a time stay in the cache; all products of a wgmma do not.
     step = max(1, min(n_k, _IN_CACHE // largest.size))
     products = np.empty((step, *largest.shape))
     for k in range(0, n_k, step):
@@ -202,7 +200,7 @@ def _sums(left: _Terms, right: _Terms, addend: _Terms, core: TensorCore, accumul
 
 
 def _to_f32(total: Floats, *, cut: bool) -> NDArray[np.uint32]:
-    """Rounded towards zero, at and above 2^128 infinite, a zero without a sign; `cut` to 13 fraction bits."""
+    """Round to f32 towards zero; 2^128 and more is infinite, a zero is +0.0; `cut` keeps 13 fraction bits."""
     near = total.astype(np.float32)
     size = np.abs(total)
     over = (np.abs(near).astype(np.float64) > size) & (size < 2.0**128)
@@ -215,7 +213,7 @@ def _to_f32(total: Floats, *, cut: bool) -> NDArray[np.uint32]:
 
 
 def _to_f16(total: Floats) -> NDArray[np.uint32]:
-    """Rounded to nearest even, a zero without a sign."""
+    """Round to f16, to nearest even; a zero is +0.0."""
     bits = total.astype(np.float16).view(np.uint16).astype(np.uint32)
     bits[bits == 0x8000] = 0
     bits[np.isnan(total)] = int(FORMATS["f16"].nan)
@@ -223,9 +221,9 @@ def _to_f16(total: Floats) -> NDArray[np.uint32]:
 
 
 def sequential_f64_products(a: Bits, b: Bits, c: Bits) -> Bits:
-    """D = A * B + C in f64: one fused multiply-add after the other along K, each rounded to nearest.
+    """Compute D = A * B + C in f64 by a chain of fused multiply-adds along K, each rounded to nearest.
 
-    Of several NaNs an H200 passes on B's, else the accumulator's, else A's.
+    An H200 passes on the NaN of B, else that of the accumulator, else that of A.
     """
     for k in range(a.shape[-1]):
         left, right = a[..., :, k, None], b[..., k, None, :]
@@ -234,8 +232,8 @@ def sequential_f64_products(a: Bits, b: Bits, c: Bits) -> Bits:
 
 
 def integer_products(a: Integers, b: Integers, c: Integers, *, satfinite: bool) -> Integers:
-    """D = A * B + C on whole numbers of 8 bits and less, wrapped to 32 bits or, with `satfinite`, clamped."""
-    # A double has every sum of such products.
+    """Compute D = A * B + C on integers of up to 8 bits, wrapped to 32 bits or, with `satfinite`, clamped."""
+    # A double holds every sum of such products exactly.
     total: Integers = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64) + c
     if satfinite:
         return np.clip(total, -(2**31), 2**31 - 1)
@@ -244,7 +242,7 @@ def integer_products(a: Integers, b: Integers, c: Integers, *, satfinite: bool) 
 
 
 def bit_products(a: Integers, b: Integers, c: Integers, *, exclusive_or: bool) -> Integers:
-    """D = popcount(A op B) + C on single bits, wrapped to 32 bits; op is AND or XOR, along K."""
+    """Compute D = popcount(A op B) + C on single bits along K, wrapped to 32 bits; op is AND or XOR."""
     ones = a @ b
     if exclusive_or:
         # x ^ y = x + y - 2 * (x & y)

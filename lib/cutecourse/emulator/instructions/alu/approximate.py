@@ -1,8 +1,8 @@
 """Approximate functions: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh.
 
-The hardware's tables are not published. The model is the mathematical function, computed in float64 and
-rounded to nearest into the format; the ISA gives each instruction's largest error on hardware, and the
-cases compare with recordings within that error.
+The hardware's tables are not published. The emulator computes the mathematical function in float64 and
+rounds it to nearest into the format. The ISA gives each instruction's largest error on hardware; the cases
+compare with recordings within that error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FUNCTIONS: dict[str, Callable[[Values], Values]] = {
 
 
 def _approximate(site: Site, kind: str) -> Step:
-    """The function in float64, rounded once into the kind."""
+    """Compute the function in float64 and round it once into the kind."""
     function = _FUNCTIONS[site.instruction.opcode]
     ftz = site.has("ftz")
     bits, fmt = bits_kind(kind), format_of(kind)
@@ -58,13 +58,13 @@ def _approximate(site: Site, kind: str) -> Step:
 
 @instruction("rcp", "sqrt")
 def rcp(site: Site) -> Step:
-    """The reciprocal, or the square root, of a number.
+    """Compute the reciprocal or the square root of a number.
 
     Shapes:     one number in each lane.
-    Units:      `.rn .rz .rm .rp` round once; `.approx` is rounded to nearest here.
+    Units:      `.rn .rz .rm .rp` round once; `.approx.f32` is rounded to nearest here.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: `.approx.f32` is off by at most one unit in the last place on hardware; `rcp.approx.ftz.f64`
-                keeps only the top 20 bits of its fraction there and here.
+                keeps only the top 20 bits of its fraction on hardware and in the emulator.
     Source:     PTX ISA 9.0, Floating Point Instructions: rcp, sqrt (#floating-point-instructions-rcp).
     """
     approximate = site.has("approx")
@@ -92,7 +92,7 @@ def _top_half(site: Site) -> Step:
     low = np.uint64(0xFFFFFFFF)
 
     def apply(x: Values) -> Values:
-        # Only the upper half of the operand is looked at: a NaN whose payload lies below it is an infinity.
+        # The hardware reads only the upper half: a NaN with its payload in the lower half is an infinity.
         value = function(flush_subnormals(x & ~low, fmt).view(np.float64))
         bits = np.where(np.isnan(value), np.uint64(0x7FFF_FFFF_0000_0000), value.view(np.uint64) & ~low)
         return flush_subnormals(bits, fmt)
@@ -102,11 +102,11 @@ def _top_half(site: Site) -> Step:
 
 @instruction("rsqrt")
 def rsqrt(site: Site) -> Step:
-    """The reciprocal of the square root.
+    """Compute the reciprocal of the square root.
 
     Shapes:     one number in each lane.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: rounded to nearest; the hardware's largest relative error is 2^-22.9 for f32.
+    Simplified: f32 is rounded to nearest; the hardware's largest relative error is 2^-22.9.
     Source:     PTX ISA 9.0, Floating Point Instructions: rsqrt (#floating-point-instructions-rsqrt).
     """
     site.expect("approx")
@@ -116,7 +116,7 @@ def rsqrt(site: Site) -> Step:
 
 @instruction("sin", "cos", "lg2")
 def sin(site: Site) -> Step:
-    """Sine, cosine, or logarithm to base 2.
+    """Compute the sine, the cosine, or the logarithm to base 2.
 
     Shapes:     one number in each lane.
     Units:      radians.
@@ -131,7 +131,7 @@ def sin(site: Site) -> Step:
 
 @instruction("ex2", "tanh")
 def ex2(site: Site) -> Step:
-    """Two to the power of a number, or its hyperbolic tangent.
+    """Compute two to the power of a number, or the number's hyperbolic tangent.
 
     Shapes:     one number in each lane; two in the packed types.
     Errors:     InvalidOperand where widths do not agree.

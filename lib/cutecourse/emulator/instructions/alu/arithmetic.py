@@ -1,6 +1,6 @@
-"""Arithmetic whose name serves integers and floating-point numbers alike: add, mul, fma, div, min, ...
+"""Arithmetic instructions for both integers and floating-point numbers: add, mul, mad, div, min, ...
 
-What a type means is in `integers` and `floats`; here each name finds the function for its type.
+Each one picks the function for its type from `integers` or `floats`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 def _is_float(site: Site) -> bool:
-    """Tell whether the type is a float. Errors: UnsupportedInstruction for two types, as in .f32.f16."""
+    """True if the type is a float. Errors: UnsupportedInstruction for two float types, as in .f32.f16."""
     kinds = [m for m in site.modifiers if m in floats.FLOAT_KINDS]
     if len(kinds) > 1:
         site.unsupported(f"mixed precision (.{'.'.join(kinds)}): convert the operands first with cvt")
@@ -26,10 +26,10 @@ def add(site: Site) -> Step:
     """Add or subtract two numbers.
 
     Shapes:     one number in each lane; two in the packed types.
-    Units:      integers wrap around, with `.sat` (s32) they clamp; floats round once as `.rn .rz .rm .rp`
-                say.
+    Units:      integers wrap around, or are clamped with `.sat` (s32); floats round once, as `.rn .rz .rm
+                .rp` say.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: without a rounding modifier the hardware may fuse with a multiplication; this does not.
+    Simplified: without a rounding modifier ptxas may fuse a multiply and an add; the emulator does not.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: add, sub (#integer-arithmetic-instructions-add);
                 Floating Point Instructions: add, sub (#floating-point-instructions-add);
                 Half Precision Floating Point Instructions: add, sub
@@ -44,13 +44,13 @@ def add(site: Site) -> Step:
 
 @instruction("mul")
 def mul(site: Site) -> Step:
-    """Multiply two numbers; integers give the low half, the high half or all of the product.
+    """Multiply two numbers; an integer result is the low half, the high half or all of the product.
 
     Shapes:     one number in each lane; two in the packed types. `.wide` writes a register of twice the
                 width.
-    Units:      floats round once as `.rn .rz .rm .rp` say.
+    Units:      floats round once, as `.rn .rz .rm .rp` say.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: without a rounding modifier the hardware may fuse with an addition; this does not.
+    Simplified: without a rounding modifier ptxas may fuse a multiply and an add; the emulator does not.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mul (#integer-arithmetic-instructions-mul);
                 Floating Point Instructions: mul (#floating-point-instructions-mul);
                 Half Precision Floating Point Instructions: mul
@@ -90,9 +90,9 @@ def div(site: Site) -> Step:
     Shapes:     one number in each lane.
     Units:      `.rn .rz .rm .rp` round once; `.approx` and `.full` are rounded to nearest here.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: an integer divided by zero gives all ones, where the ISA leaves it open. `.approx` and
-                `.full` are as exact as their format allows, where the hardware is off by up to 2 units in
-                the last place; above 2^126 a divisor of `.approx` gives zero, as the ISA says.
+    Simplified: an integer divided by zero gives all ones; the ISA leaves this result open. `.approx` and
+                `.full` are correctly rounded; the hardware is off by up to 2 units in the last place.
+                `.approx` gives zero for a divisor above 2^126, as the ISA says.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: div (#integer-arithmetic-instructions-div);
                 Floating Point Instructions: div (#floating-point-instructions-div).
     """
@@ -103,11 +103,12 @@ def div(site: Site) -> Step:
 
 @instruction("min", "max")
 def min_max(site: Site) -> Step:
-    """The smaller or the larger of two numbers.
+    """Choose the smaller or the larger of two numbers.
 
     Shapes:     one number in each lane; two in the packed types.
-    Units:      for floats -0.0 is smaller than +0.0; a NaN loses against a number, with `.NaN` it wins;
-                `.xorsign.abs` compares magnitudes and takes the product's sign; `.relu` (s32) clamps at zero.
+    Units:      for floats -0.0 is smaller than +0.0; of a NaN and a number the result is the number, or NaN
+                with `.NaN`; `.xorsign.abs` compares magnitudes and gives the result the product's sign;
+                `.relu` (s32, s16x2) raises negative results to zero.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: the form with three sources is not supported.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: min, max (#integer-arithmetic-instructions-min);
@@ -127,7 +128,7 @@ def abs_neg(site: Site) -> Step:
     Shapes:     one number in each lane; two in the packed types.
     Units:      the smallest signed integer stays as it is.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: only the sign of a NaN changes.
+    Simplified: nothing; as on an H200, a NaN keeps its sign in f64 and becomes canonical in other formats.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: abs, neg (#integer-arithmetic-instructions-abs);
                 Floating Point Instructions: abs, neg (#floating-point-instructions-abs);
                 Half Precision Floating Point Instructions: abs, neg

@@ -36,7 +36,7 @@ def logic(site: Site) -> Step:
 
 @instruction("not", "cnot")
 def invert(site: Site) -> Step:
-    """Invert every bit; `cnot` asks whether a value is zero.
+    """Invert every bit; `cnot` tests whether a value is zero.
 
     Shapes:     one value in each lane, 16, 32 or 64 bits or, for `not`, a predicate.
     Units:      cnot gives 1 for zero, else 0.
@@ -53,10 +53,10 @@ def invert(site: Site) -> Step:
 
 @instruction("shl", "shr")
 def shift(site: Site) -> Step:
-    """Shift left, or right: filled by zeros, for signed types by the sign.
+    """Shift left or right; a right shift of a signed type fills with the sign bit, all others with zeros.
 
     Shapes:     one value in each lane; the distance is u32.
-    Units:      bits; from the width on everything is shifted out.
+    Units:      bits; a distance of the width or more shifts every bit out.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: shl, shr (#logic-and-shift-instructions-shl).
     """
@@ -72,10 +72,10 @@ def shift(site: Site) -> Step:
 
 @instruction("shf")
 def funnel_shift(site: Site) -> Step:
-    """Shift two registers as one of 64 bits and keep one half.
+    """Shift two registers as one 64-bit value and keep one half of it.
 
     Shapes:     a is the low half, b the high half, c the distance.
-    Units:      bits; `.wrap` takes the distance modulo 32, `.clamp` at most 32.
+    Units:      bits; `.wrap` takes the distance modulo 32, `.clamp` limits it to 32.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: shf (#logic-and-shift-instructions-shf).
     """
@@ -94,12 +94,12 @@ def funnel_shift(site: Site) -> Step:
 
 @instruction("lop3")
 def lop3(site: Site) -> Step:
-    """Any logic function of three values, given as a table of eight bits.
+    """Apply any logic function of three values, given as a truth table of eight bits.
 
-    Shapes:     three values in each lane; with `.and`/`.or` also a predicate: whether the result is not
-                zero, combined with a fourth operand.
-    Units:      the table's bit number is 4 a + 2 b + c.
-    Errors:     InvalidOperand where the table is no constant in 0..255.
+    Shapes:     three values in each lane; `.and`/`.or` also write a predicate, which combines result != 0
+                with a fourth operand.
+    Units:      bits a, b and c of the operands select bit 4 a + 2 b + c of the table.
+    Errors:     InvalidOperand where the table is not a constant in 0..255.
     Source:     PTX ISA 9.0, Logic and Shift Instructions: lop3 (#logic-and-shift-instructions-lop3).
     """
     combine = site.one_of("and", "or")
@@ -131,7 +131,7 @@ def lop3(site: Site) -> Step:
 
 @instruction("popc", "clz", "brev")
 def count_bits(site: Site) -> Step:
-    """Count the ones, count the zeros above the highest one, or reverse the order of bits.
+    """Count the ones, count the zeros above the highest one, or reverse the order of the bits.
 
     Shapes:     one value in each lane; popc and clz write 32 bits.
     Units:      bits.
@@ -163,10 +163,10 @@ def _reverse(x: Values) -> Values:
 
 @instruction("bfind")
 def bfind(site: Site) -> Step:
-    """The position of the highest one; in negative numbers, of the highest zero.
+    """Find the position of the highest one or, in a negative number, of the highest zero.
 
     Shapes:     one value in each lane; writes u32.
-    Units:      bits; 0xffffffff if there is none; with `.shiftamt` the distance that moves it to the top.
+    Units:      bits; 0xffffffff if there is none. `.shiftamt` gives the left shift that moves it to the top.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfind (#integer-arithmetic-instructions-bfind).
     """
@@ -186,11 +186,11 @@ def bfind(site: Site) -> Step:
 
 @instruction("bfe")
 def bfe(site: Site) -> Step:
-    """Take a field out of a value, extended by zeros or by its sign.
+    """Extract a bit field from a value and extend it with zeros or with its sign.
 
     Shapes:     one value in each lane; position and length are u32.
     Units:      bits; the ISA restricts position and length to 0..255. An H200 takes them modulo 256 for
-                32-bit values and as they are for 64-bit ones, and so does this.
+                32-bit values and as they are for 64-bit values, and so does the emulator.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfe (#integer-arithmetic-instructions-bfe).
     """
@@ -204,11 +204,11 @@ def bfe(site: Site) -> Step:
 
 @instruction("bfi")
 def bfi(site: Site) -> Step:
-    """Put the low bits of a value into a field of another.
+    """Insert the low bits of one value into a bit field of another.
 
     Shapes:     two values in each lane; position and length are u32.
     Units:      bits; the ISA restricts position and length to 0..255. An H200 takes them modulo 256 for
-                32-bit values and as they are for 64-bit ones, and so does this.
+                32-bit values and as they are for 64-bit values, and so does the emulator.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bfi (#integer-arithmetic-instructions-bfi).
     """
@@ -223,20 +223,20 @@ def bfi(site: Site) -> Step:
 
 
 def _field(value: Values, number: Values) -> Values:
-    """A position or length as the hardware takes it, at most the bits of the value."""
+    """A position or length as the hardware uses it, limited to the width of the value."""
     bits = 8 * value.dtype.itemsize
     return np.minimum(number & 0xFF if bits == 32 else number, bits).astype(value.dtype)
 
 
 def _extended(x: Values, count: Values) -> Values:
-    """The low bits of a value, filled up by their sign or by zeros: shifted to the top and back."""
+    """Extend the low bits of a value with their sign or with zeros: shift them to the top and back."""
     above = (8 * x.dtype.itemsize - count).astype(x.dtype)
     found: Values = (x << above) >> above
     return found
 
 
 def _ones(count: Values) -> Values:
-    """As many low bits set as counted; NumPy shifts out everything from the width on."""
+    """A mask of `count` low ones; NumPy shifts out every bit if the count is the width or more."""
     found: Values = ~(~count.dtype.type(0) << count)
     return found
 
@@ -246,7 +246,7 @@ def bmsk(site: Site) -> Step:
     """Make a mask of ones from a position and a length.
 
     Shapes:     two u32 in each lane.
-    Units:      bits; `.clamp` treats what is past 32 as 32, `.wrap` counts modulo 32.
+    Units:      bits; `.clamp` limits both numbers to 32, `.wrap` takes them modulo 32.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: bmsk (#integer-arithmetic-instructions-bmsk).
     """
@@ -260,16 +260,16 @@ def bmsk(site: Site) -> Step:
 
 
 def _within(mode: str, number: Values) -> Values:
-    """A number of bits of a word, modulo 32 or at most 32."""
+    """A position or a length in a 32-bit word: taken modulo 32 or limited to 32."""
     return number & 31 if mode == "wrap" else np.minimum(number, 32)
 
 
 @instruction("szext")
 def szext(site: Site) -> Step:
-    """Keep the low bits of a value and extend them by zeros or by the sign.
+    """Keep the low bits of a value and extend them with zeros or with their sign.
 
     Shapes:     a value and a u32 in each lane.
-    Units:      bits; `.clamp` takes at most 32, `.wrap` counts modulo 32.
+    Units:      bits; `.clamp` limits their number to 32, `.wrap` takes it modulo 32.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: szext (#integer-arithmetic-instructions-szext).
     """
@@ -280,10 +280,10 @@ def szext(site: Site) -> Step:
 
 @instruction("fns")
 def fns(site: Site) -> Step:
-    """Find the n-th set bit of a mask, counted from a base position up or down.
+    """Find the n-th set bit of a mask, counting up or down from a base position.
 
     Shapes:     a mask, a base (u32) and an offset (s32) in each lane.
-    Units:      bits; 0xffffffff if there is none. Offset 0 asks for the base itself.
+    Units:      bits; 0xffffffff if there is none. Offset 0 tests the bit at the base.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: fns (#integer-arithmetic-instructions-fns).
     """
@@ -315,7 +315,7 @@ _PICKED = {
     "ecr": ("0000", "0111", "0122", "0123"),
     "rc16": ("0101", "2323", "0101", "2323"),
 }
-"""The bytes that each mode of prmt picks, lowest first, by the selector's low two bits."""
+"""The bytes that each mode of prmt picks, lowest first, for each value of the selector's low two bits."""
 
 
 @instruction("prmt")
@@ -323,8 +323,8 @@ def prmt(site: Site) -> Step:
     """Pick four of the eight bytes of two registers.
 
     Shapes:     two values and a selector in each lane; b holds bytes 4 to 7.
-    Units:      four bits of the selector for each byte: three for its number, one to spread its sign. The
-                modes `.f4e .b4e .rc8 .ecl .ecr .rc16` take two bits.
+    Units:      the selector has four bits for each byte: three pick the byte, one replicates its sign. The
+                modes `.f4e .b4e .rc8 .ecl .ecr .rc16` use two bits of the selector in all.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: prmt
                 (#data-movement-and-conversion-instructions-prmt).

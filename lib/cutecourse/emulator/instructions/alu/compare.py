@@ -35,14 +35,14 @@ _NUMBERS: dict[str, Comparison] = {
     "ne": lambda x, y: (x < y) | (x > y),
     "num": lambda x, y: ~(np.isnan(x) | np.isnan(y)),
 }
-"""The comparisons of floats that a NaN makes false: unlike NumPy's != also ne."""
+"""The comparisons of floats that are false for a NaN; NumPy's != would be true, so ne is written out."""
 _UNORDERED = {"equ": "ne", "neu": "eq", "ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt", "nan": "num"}
-"""Those that a NaN makes true, each with its opposite among the others."""
+"""The comparisons of floats that are true for a NaN, each with its opposite in `_NUMBERS`."""
 _COMBINE: dict[str, np.ufunc] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def _take(site: Site) -> tuple[Comparison, np.ufunc | None, str]:
-    """Take a comparison: its function, how its outcome is combined with a predicate, its operands' kind."""
+    """Take a comparison: its function, the function that merges a predicate, and the operands' kind."""
     name = site.expect(*_ORDERED, *_UNSIGNED, *_UNORDERED, "num")
     combine = site.one_of(*_COMBINE)
     kind = site.type()
@@ -59,7 +59,7 @@ def _take(site: Site) -> tuple[Comparison, np.ufunc | None, str]:
     return compare, _COMBINE[combine] if combine else None, kind
 
 
-def _function(site: Site, name: str, kind: str) -> Comparison:  # noqa: RET503 - what it ends in raises
+def _function(site: Site, name: str, kind: str) -> Comparison:  # noqa: RET503 - the last call raises
     if kind in FLOAT_KINDS:
         if name in _NUMBERS:
             return _NUMBERS[name]
@@ -74,22 +74,22 @@ def _function(site: Site, name: str, kind: str) -> Comparison:  # noqa: RET503 -
 
 
 def _on(prepare: Callable[[Values], Values], compare: Comparison) -> Comparison:
-    """Compare operands that are prepared first."""
+    """Prepare both operands and compare them."""
     return lambda x, y: compare(prepare(x), prepare(y))
 
 
 def _flushed(x: Values, kind: str) -> Values:
-    """Subnormal operands taken as zeros."""
+    """Replace subnormal operands by zeros."""
     raw = KINDS[bits_kind(kind)][1]
     return flush_subnormals(x.view(raw), format_of(kind)).astype(raw).view(x.dtype)
 
 
 @instruction("setp")
 def setp(site: Site) -> Step:
-    """Compare two numbers and write the result into a predicate, and its opposite into a second one.
+    """Compare two numbers; write the result into a predicate and its opposite into an optional second one.
 
-    Shapes:     two numbers in each lane; `p|q` names one or two predicates; of packed types p gets the low
-                and q the high comparison.
+    Shapes:     two numbers in each lane; `p|q` names one or two predicates. With packed types p gets the
+                comparison of the low halves and q that of the high halves.
     Units:      `.and .or .xor` combine the outcome, and its opposite for q, with a fourth operand.
     Errors:     UnsupportedInstruction for a comparison that the type does not have.
     Source:     PTX ISA 9.0, Comparison and Selection Instructions: setp

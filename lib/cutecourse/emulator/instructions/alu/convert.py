@@ -1,4 +1,4 @@
-"""cvt: conversions between the number types, with every rounding and clamp that the ISA gives them."""
+"""cvt: conversions between the number types, with every rounding and clamp of the ISA."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TO_INTEGER: dict[str, Rounding] = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi"
 _TO_FLOAT: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp", "rna")
 _REGISTER_BITS = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16}
 
-# What `nearest_bf16` or a cast of NumPy's rounds to nearest even. The other pairs go through `convert_float`.
+# (target, source): `nearest_bf16` or a NumPy cast rounds these to nearest even. `formats` does the others.
 _ROUNDED_BY_A_CAST = {
     *(("f32", source) for source in ("f16", "u32", "s32", "u64", "s64")),
     *(("f64", source) for source in ("u32", "s32", "u64", "s64")),
@@ -43,12 +43,12 @@ def _bits(name: str) -> int:
 def cvt(site: Site) -> Step:
     """Convert a number to another type: widen, cut, round or clamp it.
 
-    Shapes:     one number, or two for the packed types: the first source goes to the high half. A register
-                wider than the type gives its low bits, and is filled by the sign or by zeros.
+    Shapes:     one number, or two for the packed types: the first source goes to the high half. A source
+                wider than its type gives its low bits; a wider destination is filled with the sign or zeros.
     Units:      integer roundings .rni .rzi .rmi .rpi (to a whole number), float roundings .rn .rz .rm .rp
-                .rna; a float is clamped into an integer type; .sat clamps an integer into the target's range,
-                a float into [0, 1].
-    Errors:     UnsupportedInstruction for a pair of types, a rounding or a clamp that do not go together.
+                .rna; an integer result of a float is always clamped; .sat clamps an integer into the
+                target's range, a float into [0, 1].
+    Errors:     UnsupportedInstruction for types, roundings and clamps that cannot be combined.
     Simplified: nothing known. The bits of NaNs, which the ISA leaves open in part, are those of an H200.
     Source:     PTX ISA 9.0, cvt (#data-movement-and-conversion-instructions-cvt).
     """
@@ -70,13 +70,13 @@ def cvt(site: Site) -> Step:
     read = source if source in _INTEGERS else f"u{_bits(source)}"
     if target not in _INTEGERS:
         return map_lanes(site, convert, f"u{width}", read)
-    # A register that is wider than the integer is filled by its sign or by zeros.
+    # A register that is wider than the integer is filled with its sign or with zeros.
     narrow = KINDS[target][1]
     return map_lanes(site, lambda a: convert(a).astype(narrow), f"{target[0]}{width}", read)
 
 
 def _cast(target: str, source: str) -> Convert:
-    """The conversions that a cast of NumPy's does exactly, for speed."""
+    """A conversion by a NumPy cast, which gives the same bits faster."""
     fmt = FORMATS[target]
     if source in _INTEGERS:
         return lambda a: a.astype(KINDS[target][1]).view(f"u{fmt.bits // 8}")
@@ -84,7 +84,7 @@ def _cast(target: str, source: str) -> Convert:
 
 
 def _cast_bits(held: Values, fmt: FloatFormat) -> Values:
-    """Floats in another format, rounded to the nearest; NaN becomes the format's canonical one."""
+    """Convert floats to another format, rounded to nearest even; a NaN becomes its canonical NaN."""
     rounded = nearest_bf16(held) if fmt.name == "bf16" else held.astype(KINDS[fmt.name][1])
     result = rounded.view(f"u{fmt.bits // 8}")
     nan = np.isnan(held)
@@ -113,7 +113,7 @@ def _scalar(
     if to_integer:
         if whole is None or rounding:
             site.unsupported("a float becomes an integer with .rni, .rzi, .rmi or .rpi")
-        # The range is clamped with or without .sat.
+        # The result is clamped into the integer's range with or without .sat.
         mode = _TO_INTEGER[whole]
         return lambda a: numerics.float_to_integer(a, FORMATS[source], *of_target, mode, ftz=ftz)
     if from_integer:
@@ -139,7 +139,7 @@ def _scalar(
 
 
 def _packed(site: Site, target: str, source: str, rounding: Rounding | None, clamps: dict[str, bool]) -> Step:
-    """Two numbers at once: f32 pairs into halves, and fp8 pairs from and into f16 pairs."""
+    """Convert two numbers at once: f32 to f16, bf16 or fp8, f16 to fp8, and fp8 to f16."""
     fp8 = target in ("e4m3x2", "e5m2x2")
     allowed = {
         "f16x2": ("f32", "e4m3x2", "e5m2x2"),
@@ -176,10 +176,10 @@ def _packed(site: Site, target: str, source: str, rounding: Rounding | None, cla
 
 @instruction("cvt.pack.sat")
 def cvt_pack(site: Site) -> Step:
-    """Clamp two integers into a narrower type and join them, above or below what came before.
+    """Clamp two integers into a narrower type and put them below the bits of an earlier result.
 
-    Shapes:     d = low bits of c shifted up by two results, then a, then b: b is the lowest. Without c (16
-                bits) the two results fill the register.
+    Shapes:     d holds, from the top down, the low bits of c, the result of a and the result of b. Without c
+                (16 bits) the two results fill the register.
     Source:     PTX ISA 9.0, cvt.pack (#data-movement-and-conversion-instructions-cvt-pack).
     """
     target = site.type("u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2")

@@ -19,8 +19,8 @@ __all__: list[str] = []
 def mov(site: Site) -> Step:
     """Copy a register, a constant, a special register or the address of a variable; pack and unpack.
 
-    Shapes:     one value in each lane; in braces two, four or eight that whole have the type's bits, the
-                first one lowest.
+    Shapes:     one value in each lane; braces hold two, four or eight parts that together have the type's
+                bits, lowest part first.
     Units:      an address is in bytes, in the variable's own state space.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: registers of 128 bits are not supported.
@@ -72,7 +72,7 @@ def slct(site: Site) -> Step:
     """Choose the first value if a number is not negative, otherwise the second.
 
     Shapes:     two values and one number in each lane.
-    Errors:     UnsupportedInstruction for other types than s32 and f32 of the number.
+    Errors:     UnsupportedInstruction if the number is neither s32 nor f32.
     Simplified: nothing; NaN chooses the second value, and -0.0 the first.
     Source:     PTX ISA 9.0, Comparison and Selection Instructions: slct
                 (#comparison-and-selection-instructions-slct).

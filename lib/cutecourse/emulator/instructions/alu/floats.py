@@ -1,8 +1,8 @@
-"""Floating-point arithmetic: what the names in `arithmetic` do for floats, and what only floats have.
+"""Floating-point arithmetic: the float forms of `arithmetic`, and the instructions that only floats have.
 
-f32, f64 and f16 rounded to nearest go through NumPy, whose results are the correctly rounded ones;
-everything else goes through the functions of `numbers.exact`. NaN results are what an H200 gives: the
-canonical NaN, but in f64 the NaN of an operand, made quiet; each operation has its order of looking.
+NumPy computes f32, f64 and f16 rounded to nearest, and rounds correctly; the functions of `numbers.exact`
+compute the rest. A NaN result is the one of an H200: the canonical NaN or, in f64, the NaN of an operand,
+made quiet. Each operation looks at its operands in an order of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FUNCTIONS: dict[str, tuple[np.ufunc, Callable[..., Values]]] = {
 
 
 def bits_kind(kind: str) -> str:
-    """The kind that shows a floating-point kind's bits as unsigned integers."""
+    """The kind that holds a floating-point kind's bits as unsigned integers."""
     bits, dtype, parts = KINDS[kind]
     if parts == 1:
         return f"u{bits}"
@@ -57,7 +57,7 @@ def format_of(kind: str) -> FloatFormat:
 def _canonical(values: Values, kind: str, *operands: Values) -> Values:
     """Give NaNs the bits that the hardware gives them; `values` may be changed in place.
 
-    For f64 the operands may pass on their NaN; they stand in the order in which the hardware looks at them.
+    In f64 an operand passes on its NaN; `operands` have the order in which the hardware looks at them.
     """
     wrong = values != values  # noqa: PLR0124 - only a NaN differs from itself
     if not any_true(wrong):
@@ -76,7 +76,7 @@ def rounded_once(
     clamps: dict[str, bool],
     looked_at: tuple[int, ...],
 ) -> Step:
-    """A step of a function of `numbers.exact`.
+    """A step that computes with a function of `numbers.exact`.
 
     looked_at  the operands, counted from 0, in the order in which the hardware looks for a NaN in f64.
     """
@@ -124,10 +124,10 @@ def fused(site: Site) -> Step:
 
 
 def _fused_f32(x: Values, y: Values, z: Values) -> Values:
-    """fma.rn.f32: a product of two f32 is exact in float64, and the rounding of its sum nearly always right.
+    """fma.rn.f32: the product is exact in float64, and rounding the sum twice is nearly always right.
 
     Rounding twice differs from rounding once only where the float64 sum lies exactly between two f32, or
-    where the result is subnormal; there, and for NaN, the exact function decides.
+    where the result is subnormal. The exact function computes those, and infinities and NaNs.
     """
     total = np.multiply(x, y, dtype=np.float64)
     total += z
@@ -158,7 +158,7 @@ def divide(site: Site) -> Step:
 def _divide_approximately(
     x: Values, y: Values, fmt: FloatFormat, rounding: Rounding, **clamps: bool
 ) -> Values:
-    """div.approx.f32: the reciprocal of a huge divisor is subnormal, and the hardware's is zero."""
+    """div.approx.f32: the reciprocal of a huge divisor is subnormal, and the hardware takes zero for it."""
     result = exact.divide(x, y, fmt, rounding, **clamps)
     size = y & 0x7FFF_FFFF
     huge = (size > 0x7E80_0000) & (size < 0x7F80_0000)
@@ -167,7 +167,7 @@ def _divide_approximately(
 
 
 def _fields(kind: str) -> tuple[int, int, int, int]:
-    """Of a kind's elements the sign bit, infinity, the canonical NaN, and the bit of a quiet NaN."""
+    """The sign bit, the infinity, the canonical NaN and the quiet bit of a kind's elements."""
     fmt = format_of(kind)
     return int(fmt.sign_bit), int(fmt.infinity), int(fmt.nan), int(fmt.quiet_bit)
 
@@ -183,7 +183,7 @@ def sign_only(site: Site) -> Step:
     def function(x: Values) -> Values:
         if ftz:
             x = flush_subnormals(x, fmt).astype(x.dtype)
-        # The sign of a NaN does not change: f64 keeps it, the other formats give the canonical NaN.
+        # An f64 NaN keeps its sign and becomes quiet; the other formats give the canonical NaN.
         size = x & (sign - 1)
         return np.where(size > infinity, x | quiet if kind == "f64" else nan, size if absolute else x ^ sign)
 
@@ -192,7 +192,7 @@ def sign_only(site: Site) -> Step:
 
 @instruction("copysign")
 def copysign(site: Site) -> Step:
-    """The second number with the sign of the first.
+    """Give the second number the sign of the first.
 
     Shapes:     one number in each lane.
     Units:      f32 or f64.
@@ -219,7 +219,7 @@ def min_max(site: Site) -> Step:
     signed = np.dtype(f"i{fmt.bits // 8}")
 
     def ordered(x: Values) -> Values:
-        """Sign and magnitude as integers: -0.0 comes before +0.0."""
+        """Map floats to integers in the same order, -0.0 before +0.0."""
         return np.where(x & sign, ~(x & (sign - 1)), x).view(signed)
 
     def function(x: Values, y: Values) -> Values:
@@ -241,7 +241,7 @@ def min_max(site: Site) -> Step:
 
 @instruction("testp")
 def testp(site: Site) -> Step:
-    """Ask what kind of number a float is.
+    """Test what kind of number a float is.
 
     Shapes:     one number and one predicate in each lane.
     Units:      `.finite .infinite .number .notanumber .normal .subnormal`.

@@ -1,4 +1,4 @@
-"""Integer arithmetic: what the names in `arithmetic` do for integer types, and what only integers have."""
+"""Integer arithmetic: the integer forms of `arithmetic`, and the instructions that only integers have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALL = ("u16", "u32", "u64", "s16", "s32", "s64")
 
 
 def _clamped(total: Values) -> Values:
-    """Sums of 64 bits clamped into s32, as `.sat` does it."""
+    """Clamp 64-bit sums into s32, as `.sat` does."""
     return np.clip(total, -(2**31), 2**31 - 1).astype(np.int32)
 
 
@@ -77,7 +77,7 @@ def addc(site: Site) -> Step:
     """Add, subtract, or multiply and add, with the carry that an earlier `.cc` instruction left.
 
     Shapes:     one integer in each lane.
-    Units:      32 or 64 bits; for subtraction the carry is a borrow; madc takes the `.lo` or `.hi` half of
+    Units:      32 or 64 bits; for a subtraction the carry is a borrow; madc adds the `.lo` or `.hi` half of
                 the product.
     Errors:     InvalidOperand where widths do not agree.
     Source:     PTX ISA 9.0, Extended-Precision Integer Arithmetic Instructions: addc, subc, madc
@@ -100,7 +100,7 @@ def _high_half(x: Values, y: Values, kind: str) -> Values:
     other = xl * yh + (middle & low)
     high = xh * yh + (middle >> shift) + (other >> shift)
     if kind == "s64":
-        # Signed operands: subtract what their sign bits counted too much.
+        # A negative operand counts 2^64 too much as unsigned: subtract the other operand's share.
         high = high - np.where(x < 0, uy, np.uint64(0)) - np.where(y < 0, ux, np.uint64(0))
     whole: Values = high.view(dtype)
     return whole
@@ -169,12 +169,12 @@ def mul24(site: Site) -> Step:
 
 
 def _remainder(x: Values, y: Values) -> Values:
-    """What a division towards zero leaves; by zero, all of the dividend."""
+    """The remainder of a division towards zero; a division by zero leaves the whole dividend."""
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
 
 
 def divide(site: Site) -> Step:
-    """Define div towards zero; by zero all ones."""
+    """Define div: rounded towards zero; a division by zero gives all ones."""
     kind = site.type(*_ALL)
 
     def quotient(x: Values, y: Values) -> Values:
@@ -186,7 +186,7 @@ def divide(site: Site) -> Step:
 
 @instruction("rem")
 def rem(site: Site) -> Step:
-    """Give the remainder of a division towards zero; it has the sign of the dividend.
+    """Compute the remainder of a division towards zero; it has the sign of the dividend.
 
     Shapes:     one integer in each lane.
     Errors:     InvalidOperand where widths do not agree.
@@ -198,7 +198,7 @@ def rem(site: Site) -> Step:
 
 
 def min_max(site: Site) -> Step:
-    """Define min and max, also packed."""
+    """Define min and max, packed types included."""
     relu = site.has("relu")
     kind = site.type(*_ALL, "u16x2", "s16x2")
     if relu and kind not in {"s32", "s16x2"}:
@@ -229,7 +229,7 @@ def sad(site: Site) -> Step:
 
 @instruction("dp4a", "dp2a")
 def dp4a(site: Site) -> Step:
-    """Add the scalar product of packed small integers to a 32-bit one.
+    """Add the dot product of packed small integers to a 32-bit integer.
 
     Shapes:     dp4a: four bytes of a, four of b; dp2a: two halves of a and the `.lo` or `.hi` two bytes of b.
     Units:      the sum wraps around.
@@ -259,19 +259,19 @@ _SIMD_VIDEO: dict[str, Callable[[Values, Values], Values]] = {
     "vmin": np.minimum,
     "vmax": np.maximum,
 }
-"""The SIMD video operations on two parts, as exact integers, by the instructions' names without the count."""
+"""The SIMD video operations on exact integer parts, by the instructions' names without the count."""
 
 
 @instruction(*(f"{name}{n}" for n in (2, 4) for name in _SIMD_VIDEO))
 def simd_video(site: Site) -> Step:
-    """Compute with the two halves or the four bytes of two registers, each pair by itself.
+    """Compute with two registers part by part: each pair of halves, or of bytes, by itself.
 
     Shapes:     a, b and the result hold two parts of 16 bits or four of 8 bits.
     Units:      `vavrg` rounds halves away from zero. A part that does not fit wraps around, or is clamped
-                to the range of the result's type with `.sat`. With `.add` the parts, before they wrap, are
-                added to the 32-bit c; otherwise c is not read, as every part of the result is written.
-    Errors:     InvalidOperand where widths do not agree. The parser takes no mask behind d, and no selector
-                behind a or b.
+                to the range of the result's type with `.sat`. `.add` adds the parts, before they wrap, to the
+                32-bit c. Without it c is not read, because every part of the result is written.
+    Errors:     InvalidOperand where widths do not agree. The parser accepts no mask after d, and no selector
+                after a or b.
     Source:     PTX ISA 9.0, SIMD Video Instructions: vadd4, vsub4, vavrg4, vabsdiff4, vmin4, vmax4
                 (#simd-video-instructions-vadd4-vsub4-vavrg4-vabsdiff4-vmin4-vmax4).
     """

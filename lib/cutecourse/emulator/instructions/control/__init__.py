@@ -1,1 +1,1 @@
-"""Instructions that decide which lanes run and with what: branches, calls, shuffles, elections."""
+"""Control flow and communication inside a warp: branches, calls, setmaxnreg, shuffles, votes, elections."""

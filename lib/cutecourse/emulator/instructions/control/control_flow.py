@@ -27,11 +27,11 @@ def _never_falls(control: Control) -> Control:
 
 @instruction("bra", control=True)
 def bra(site: Site) -> Step:
-    """Jump to a label; with a guard, in the lanes where it holds.
+    """Jump to a label; with a guard, only the lanes where the guard holds jump.
 
     Shapes:     no operands but the label.
-    Errors:     InvalidOperand for what is no label of the function.
-    Simplified: `.uni` is taken as a hint; lanes that differ diverge as with a plain `bra`.
+    Errors:     InvalidOperand if the operand is not a label of the function.
+    Simplified: `.uni` is taken as a hint; lanes with different guards diverge as with a plain `bra`.
     Source:     PTX ISA 9.0, Control Flow Instructions: bra (#control-flow-instructions-bra).
     """
     site.has("uni")
@@ -193,8 +193,8 @@ def call(site: Site) -> Step:
     """Run a device function and continue after the call.
 
     Shapes:     arguments and results are .param variables or registers, for each lane.
-    Errors:     UnsupportedInstruction for recursive and indirect calls, and for functions without a body but
-                `vprintf` and `__assertfail`.
+    Errors:     UnsupportedInstruction for recursive and indirect calls, and for functions without a body
+                other than `vprintf` and `__assertfail`.
     Simplified: each function has one set of registers for each lane; `.uni` is taken as a hint.
     Source:     PTX ISA 9.0, Control Flow Instructions: call (#control-flow-instructions-call).
     """
@@ -227,7 +227,7 @@ def nanosleep(site: Site) -> Step:
     Shapes:     one u32 in each lane.
     Units:      nanoseconds.
     Errors:     none.
-    Simplified: the warp's turn ends; no time is kept.
+    Simplified: the warp's turn ends, however long the sleep; the emulator has no clock for it.
     Source:     PTX ISA 9.0, Miscellaneous Instructions: nanosleep (#miscellaneous-instructions-nanosleep).
     """
     site.type("u32")

@@ -1,4 +1,4 @@
-"""setmaxnreg: warps of a block pass registers to each other, by way of the block's pool."""
+"""setmaxnreg: the warps of a block pass registers to each other through the block's pool."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cutecourse.trace.words import in_runs, number
 __all__: list[str] = []
 
 _REGISTERS = 1 << 16
-"""Of 32 bits, in an SM."""
+"""The number of 32-bit registers in an SM."""
 _MOST = 256
 _LEAST = 24
 _STEP = 8
@@ -33,22 +33,22 @@ _STEP = 8
 
 @instruction("setmaxnreg.inc", "setmaxnreg.dec", control=True, gated=True)
 def setmaxnreg(site: Site) -> Step:
-    """Raise a warp's number of registers from its block's pool, or lower it and give the rest to the pool.
+    """Give a warp more registers from its block's pool, or return some of its registers to the pool.
 
     Shapes:     one operand, a constant; all four warps of a warpgroup.
     Units:      registers of a thread, a multiple of 8 from 24 to 256.
     Blocks:     .inc, while the pool has too few registers for the warp.
     Errors:     RegisterPoolError (.inc to fewer registers than the warp has, .dec to more, a second
                 setmaxnreg before all warps of the warpgroup have executed the first), DivergedWarp,
-                DeadlockError where the pool never has enough. LaunchError at the first setmaxnreg of a
-                block that has more registers at its start than an SM.
-    Simplified: all warps start with what `.maxnreg` says. Without it they start with what `.minnctapersm`
-                and `.reqntid` or `.maxntid` leave: 65536 registers shared out to the threads of so many
-                blocks, whole warpgroups each, rounded down to a multiple of 8. ptxas starts with no more
-                registers than the kernel's largest .inc asks for, and so does the emulator. A kernel that
-                gives neither is noted, and its setmaxnreg do nothing, as with ptxas 13.0. The pool is empty
-                at first, and a warp that ends gives nothing back. Registers keep their values: the emulator
-                does not know which virtual registers a .dec takes away, nor that new ones are undefined.
+                DeadlockError if the pool never has enough. LaunchError at the first setmaxnreg of a block
+                that starts with more registers than an SM has.
+    Simplified: all warps start with the smallest of three numbers: `.maxnreg`; the share that `.minnctapersm`
+                and `.reqntid` or `.maxntid` leave to a thread, which is 65536 registers over the threads of
+                that many blocks of whole warpgroups, rounded down to a multiple of 8; and the kernel's
+                largest .inc, as with ptxas. A kernel that gives none of the first two gets a note, and its
+                setmaxnreg do nothing, as with ptxas 13.0. The pool is empty at first, and a warp that ends
+                returns nothing. Registers keep their values: the emulator does not know which virtual
+                registers a .dec takes away, nor that new ones are undefined.
     Source:     PTX ISA 9.0, setmaxnreg (#miscellaneous-instructions-setmaxnreg).
     """
     site.expect("sync")
@@ -100,12 +100,12 @@ _IGNORED = (
 
 
 def _short(site: Site) -> str:
-    """The instruction without what all its forms share."""
+    """The instruction's name without the modifiers that all its forms share."""
     return f"setmaxnreg.{site.instruction.modifiers[0]}"
 
 
 def _start(site: Site) -> int | None:
-    """The registers per thread that all warps start with; None where nothing says so."""
+    """The registers per thread that all warps start with; None if the kernel does not say."""
     entry = site.program.entry
     threads = entry.directive("reqntid") or entry.directive("maxntid")
     blocks = entry.directive("minnctapersm")
@@ -123,7 +123,7 @@ def _start(site: Site) -> int | None:
 
 
 def _check_start(site: Site, machine: Machine, start: int) -> None:
-    """Refuse blocks that have more registers at their start than an SM. Errors: LaunchError."""
+    """Refuse blocks that start with more registers than an SM has. Errors: LaunchError."""
     if start * machine.warps_per_block * WARP_SIZE > _REGISTERS:
         raise LaunchError(
             f"{machine.threads_per_block} threads with {start} registers each do not fit: an SM has"
@@ -145,7 +145,7 @@ def _increases(site: Site) -> list[int]:
 
 
 def _check_order(origin: Origin, group: Warpgroup) -> None:
-    """Refuse a setmaxnreg while other warps have still to execute the warpgroup's one before."""
+    """Refuse a setmaxnreg before all warps of the warpgroup have executed the previous one."""
     for earlier in group.ahead(origin.bundle):
         if earlier.instruction.opcode == "setmaxnreg":
             raise origin.error(
@@ -157,20 +157,20 @@ def _check_order(origin: Origin, group: Warpgroup) -> None:
 
 
 class _Pool:
-    """The register pool of each block of one rank in a cohort, in registers per thread of one warp."""
+    """The register pools of a cohort's blocks of one rank."""
 
     def __init__(self, cohort: Cohort, rank: int, start: int) -> None:
         self.cohort = cohort
         self.rank = rank
         self.held = np.full((cohort.machine.warps_per_block, cohort.n), start, dtype=np.int64)
-        """Registers of each thread of a warp: shape (warps of a block, n)."""
+        """The registers of each thread of a warp, shape (warps of a block, n)."""
         self.free = np.zeros(cohort.n, dtype=np.int64)
-        """Registers in the pool, in registers per thread of one warp: shape (n,)."""
+        """The registers in each pool, shape (n,), in units of one register for each thread of a warp."""
         self.waiting: list[tuple[Bundle, Split]] = []
 
     @classmethod
     def of(cls, site: Site, bundle: Bundle, start: int) -> _Pool:
-        """A warp's, made when first asked for. Errors: LaunchError."""
+        """The pools of a bundle's blocks, made on first use. Errors: LaunchError."""
         pools = bundle.cohort.own(_Pools)
         if bundle.rank not in pools:
             _check_start(site, bundle.machine, start)
@@ -178,7 +178,7 @@ class _Pool:
         return pools[bundle.rank]
 
     def give(self, site: Site, bundle: Bundle, clusters: list[int], count: int) -> None:
-        """Warps keep `count` registers per thread; who waits for the rest may go on."""
+        """Leave warps `count` registers per thread, and serve waiting warps from the rest."""
         self.free[clusters] += self.held[bundle.warp, clusters] - count
         self.held[bundle.warp, clusters] = count
         bundle.machine.changes += 1
@@ -193,7 +193,7 @@ class _Pool:
     def ask(
         self, site: Site, bundle: Bundle, split: Split, count: int, following: int, *, again: bool = False
     ) -> int:
-        """Warps take `count` registers per thread where the pool has enough; the others wait."""
+        """Give warps `count` registers per thread if their pool has enough; the others wait."""
         missing = count - self.held[bundle.warp]
         clusters = bundle.clusters(split.mask)
         served = [cluster for cluster in clusters if missing[cluster] <= self.free[cluster]]
@@ -223,7 +223,7 @@ class _Pool:
                 tell(kind, Origin(site, bundle, cluster * WARP_SIZE), one=False, **data)
 
     def holders(self, cluster: int) -> str:
-        """Which warps of a block have how many registers per thread."""
+        """Say how many registers per thread each warp of a block has."""
         alike: dict[int, list[int]] = defaultdict(list)
         for warp, held in enumerate(self.held[:, cluster].tolist()):
             alike[held].append(warp)
@@ -241,7 +241,7 @@ class _Pools(OwnerDict[int, _Pool]):
 
 @dataclass(frozen=True)
 class _PoolWait:
-    """A warp waits for registers."""
+    """The wait of a warp for registers."""
 
     site: Site
     pool: _Pool

@@ -1,4 +1,4 @@
-"""The lanes of a warp see each other's values, or choose one of them: shfl, vote, match, redux, elect."""
+"""Lanes of a warp share values or elect one of them: shfl, vote, match, redux, activemask, elect."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _POISON = np.uint32(int.from_bytes(bytes([POISON]) * 4, "little"))
 
 @instruction("shfl.sync")
 def shfl(site: Site) -> Step:
-    """Read another lane's register: up, down or across by a distance, or by its index.
+    """Read a register of the lane at a distance up, down or across (xor), or of the lane with an index.
 
-    Shapes:     d, a 32-bit registers; b the distance or index (5 bits count); c holds the clamp in bits 0 to
-                4 and the segment mask in bits 8 to 12. Lane l reads lane j, the predicate says whether j lies
-                in its segment; where it does not, l reads itself.
-    Errors:     DivergedWarp where a lane that the membermask names cannot come.
-    Simplified: a lane that takes no part gives 0xCBCBCBCB; the hardware's value is not defined.
+    Shapes:     d and a are 32-bit registers; b is the distance or index (its low 5 bits); c holds the clamp
+                in bits 0 to 4 and the segment mask in bits 8 to 12. Lane l reads lane j; the predicate says
+                whether j lies in the segment of l. If it does not, l reads its own a.
+    Errors:     DivergedWarp if a lane that the membermask names cannot get here.
+    Simplified: reading a lane that takes no part gives 0xCBCBCBCB; the hardware's value is not defined.
     Source:     PTX ISA 9.0, shfl.sync (#data-movement-and-conversion-instructions-shfl-sync).
     """
     mode = site.expect("up", "down", "bfly", "idx")
@@ -74,10 +74,10 @@ def _members(bundle: Bundle, mask: Mask, slot: int) -> NDArray[np.bool_]:
 
 @instruction("vote.sync")
 def vote(site: Site) -> Step:
-    """Ask whether a predicate holds in all, in any, or in the same way in all lanes; or collect it from each.
+    """Test if a predicate holds in all lanes, in any lane, or equally in all; or collect it from each lane.
 
     Shapes:     all, any and uni give a predicate, ballot a mask with bit l for lane l.
-    Errors:     DivergedWarp where a lane that the membermask names cannot come.
+    Errors:     DivergedWarp if a lane that the membermask names cannot get here.
     Source:     PTX ISA 9.0, vote.sync (#parallel-synchronization-and-communication-instructions-vote-sync).
     """
     mode = site.expect("all", "any", "uni", "ballot")
@@ -105,11 +105,11 @@ def vote(site: Site) -> Step:
 
 @instruction("match.any.sync", "match.all.sync")
 def match(site: Site) -> Step:
-    """Find the lanes that hold the same value: any gives a lane's equals, all says whether all agree.
+    """Compare a value across lanes: `any` finds the lanes with the same value, `all` tests if all agree.
 
-    Shapes:     a of 32 or 64 bits; d a mask of lanes. With `all`, d is the membermask (of the lanes that take
-                part) and p true where all agree, else 0 and false.
-    Errors:     DivergedWarp where a lane that the membermask names cannot come.
+    Shapes:     a has 32 or 64 bits, d is a mask of lanes. With `all`, d is the mask of the named lanes that
+                take part and p is true if all of these agree; otherwise d is 0 and p is false.
+    Errors:     DivergedWarp if a lane that the membermask names cannot get here.
     Source:     PTX ISA 9.0, match.sync (#parallel-synchronization-and-communication-instructions-match-sync).
     """
     everyone = "all" in site.instruction.modifiers
@@ -141,8 +141,8 @@ def match(site: Site) -> Step:
 def redux(site: Site) -> Step:
     """Reduce a 32-bit integer over the lanes of a membermask and give each of them the result.
 
-    Shapes:     dst, src 32-bit registers; add, min and max of .u32 and .s32, and, or and xor of .b32.
-    Errors:     DivergedWarp where a lane that the membermask names cannot come.
+    Shapes:     dst, src are 32-bit registers; add, min and max take .u32 and .s32; and, or and xor .b32.
+    Errors:     DivergedWarp if a lane that the membermask names cannot get here.
     Source:     PTX ISA 9.0, redux.sync (#parallel-synchronization-and-communication-instructions-redux-sync).
     """
     name = site.expect(*INTEGER_OPERATIONS)
@@ -166,8 +166,8 @@ def redux(site: Site) -> Step:
 def activemask(site: Site) -> Step:
     """Give the mask of the lanes that execute this instruction together.
 
-    Shapes:     d a 32-bit mask with bit l for lane l.
-    Simplified: which lanes come together without a `.sync` instruction is up to the scheduler, here as there.
+    Shapes:     d is a 32-bit mask with bit l for lane l.
+    Simplified: without a `.sync` instruction the scheduler chooses which lanes run together, as on hardware.
     Source:     PTX ISA 9.0, activemask (#parallel-synchronization-and-communication-instructions-activemask).
     """
     site.type("b32")
@@ -184,9 +184,9 @@ def activemask(site: Site) -> Step:
 def elect(site: Site) -> Step:
     """Choose one of the lanes that a membermask names.
 
-    Shapes:     the chosen lane's number in all lanes; a predicate that holds in it alone.
+    Shapes:     all lanes get the chosen lane's number; the predicate is true in the chosen lane alone.
     Units:      lanes.
-    Errors:     InvalidOperand for a lane that its membermask does not name.
+    Errors:     InvalidOperand if the membermask does not name the lane that executes the instruction.
     Simplified: the lowest lane is chosen, as on the GPUs that the cases were recorded on; the document says
                 only that the same mask gives the same lane each time.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: elect.sync

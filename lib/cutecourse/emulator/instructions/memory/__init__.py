@@ -1,1 +1,1 @@
-"""Instructions with which threads read and write memory by themselves."""
+"""Memory instructions of single threads: loads, stores, atomics and cp.async."""

@@ -1,4 +1,4 @@
-"""atom and red: read-modify-write of one word of memory that nobody can come between."""
+"""atom and red: read, change and write a word of memory in one step, with no other access in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__: list[str] = []
 
 Words = NDArray[Any]
 Update = Callable[[Words, Words, Words], Words]
-"""(what is in memory, operand b, operand c if there is one) -> what memory holds next, as unsigned words."""
+"""(old word in memory, operand b, operand c or else b) -> new word in memory, all as unsigned words."""
 
 _TYPES = {
     "add": ("u32", "s32", "u64", "f32", "f64", "f16", "f16x2", "bf16", "bf16x2"),
@@ -43,12 +43,12 @@ _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 def atom(site: Site) -> Step:
     """Change a word of memory atomically; atom returns the word's old value.
 
-    Shapes:     d, which red does not have, and b registers of the type, c too for cas (b the value to compare
-                with, c the one to store).
+    Shapes:     d (which red does not have) and b are registers of the type, and so is c of cas: cas compares
+                with b and stores c.
     Units:      addresses in bytes, multiples of the access's size.
     Errors:     AddressError, AlignmentError, UninitializedRead (shared memory that nobody has written).
-    Simplified: lanes that meet at one address go in the order of their numbers, and all orders and scopes are
-                as strong as .sys: the hardware's order is not defined. add.f32 flushes subnormals in global
+    Simplified: lanes that use one address take turns in the order of their numbers; the hardware's order is
+                not defined. Memory order and scope have no effect. add.f32 flushes subnormals in global
                 memory and keeps them in shared memory, as the ISA says of today's implementation.
     Source:     PTX ISA 9.0, atom (#parallel-synchronization-and-communication-instructions-atom), red
                 (#parallel-synchronization-and-communication-instructions-red).
@@ -116,7 +116,7 @@ def atom(site: Site) -> Step:
 
 
 def _one_after_the_other(part: Part, given: list[Words], update: Update) -> Words:
-    """Apply the lanes' updates so that those of one address follow each other; give what each has found."""
+    """Apply the lanes' updates, those of one address in turn; return the old word that each lane found."""
     index = part.index.reshape(-1)
     b, c = given[0], given[-1]
     before = np.empty_like(b)
@@ -146,6 +146,6 @@ def _update(name: str, type_name: str, *, in_global: bool) -> Update:
 
 
 def _add_f64_in_shared(old: Words, b: Words, c: Words) -> Words:
-    """Unlike global memory, an SM makes the NaN that comes out quiet, and takes the first one."""
+    """Add in shared memory: unlike global memory, an SM passes on the first NaN and makes it quiet."""
     total = old.view(np.float64) + b.view(np.float64)
     return first_nan(total.view(np.uint64), old, b)

@@ -1,8 +1,8 @@
-"""cp.async: copies from global to shared memory that run beside the thread that asked for them.
+"""cp.async: copies from global to shared memory that proceed while the issuing thread runs on.
 
-Nothing is copied when cp.async is executed: the copy takes place when its thread waits for it, in an order
-among the copies of that wait that the launch's seed chooses. From the request to the wait the destination
-counts as never written, so a read of it without the wait is an error and not a matter of luck.
+Executing cp.async copies nothing yet. The copy takes place when its thread waits for it; the launch's seed
+chooses the order of the copies that one wait completes. From the cp.async to the wait the destination counts
+as never written, so a read without the wait is an error and not a matter of luck.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Lanes = NDArray[np.bool_]
 
 @dataclass(eq=False, slots=True)
 class _Copy:
-    """The bytes that one cp.async has still to bring, lane by lane."""
+    """The bytes that one cp.async has yet to copy, lane by lane."""
 
     form: _Form
     destination: NDArray[Any]
@@ -41,7 +41,7 @@ class _Copy:
     group: NDArray[np.int64]
 
     def complete(self, bundle: Bundle, lanes: Lanes) -> None:
-        """Copy for some lanes: read what global memory holds now, fill up with zeros, write."""
+        """Copy for some lanes: read global memory as it is now, pad with zeros, write shared memory."""
         self.lanes &= ~lanes
         values = self.form.read(bundle, self.source, self.n_bytes, lanes)
         self.form.to_shared.store(bundle, self.destination, lanes, values[lanes])
@@ -54,7 +54,7 @@ class _Copy:
 def when_complete(bundle: Bundle, lanes: NDArray[np.int64], then: Callable[[int], None]) -> None:
     """Call `then(lane)` for each of some threads when all its copies so far are complete.
 
-    That is at a time that the seed chooses, or when the thread waits for its copies. Lanes are flattened.
+    The copies complete when the thread waits for them, or earlier if the seed says so. Lanes are flattened.
     """
     queue = bundle.own(CopyQueue)
     mask = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
@@ -82,13 +82,13 @@ class CopyQueue:
         self.committed: NDArray[np.int64] = np.zeros((bundle.n, WARP_SIZE), dtype=np.int64)
         self.copies: list[_Copy] = []
         self.watchers: list[tuple[int, list[_Copy], Callable[[int], None]]] = []
-        """A thread's lane, copies that it asked for, and `then(lane)` to call when they are complete."""
+        """A thread's lane, copies that it issued, and the `then` to call when they are complete."""
         reasons = bundle.cohort.own(Unwritten).reasons
         if _describe_under_way not in reasons:
             reasons.append(_describe_under_way)
 
     def under_way(self, block: int, address: int) -> tuple[int, int] | None:
-        """The line and the lane of a copy that is to write a byte of a block's shared memory."""
+        """The line and the lane of a pending copy that will write a byte of a block's shared memory."""
         for copy in self.copies:
             first = copy.destination[block].astype(np.int64)
             lanes = np.flatnonzero(
@@ -99,7 +99,7 @@ class CopyQueue:
         return None
 
     def complete(self, bundle: Bundle, lanes: Lanes, before: NDArray[np.int64] | None) -> None:
-        """Complete what some threads asked for: in groups with a number below `before`, or all of it."""
+        """Complete the copies of some threads: all, or those in groups with a number below `before`."""
         due = []
         for copy in self.copies:
             whose = copy.lanes & lanes
@@ -119,7 +119,7 @@ class CopyQueue:
 
 
 def _describe_under_way(bundle: Bundle, lane: int, address: int) -> str | None:
-    """Describe the cp.async that is to write a byte of a lane's block and has not been waited for."""
+    """Describe the cp.async that will write a byte of a lane's block when its thread waits for it."""
     for other in bundle.cohort.bundles:
         queue = other.owned(CopyQueue)
         found = queue and other.rank == bundle.rank and queue.under_way(lane // WARP_SIZE, address)
@@ -151,7 +151,7 @@ class _Form:
     def read(
         self, bundle: Bundle, source: NDArray[Any], n_bytes: NDArray[np.int64], lanes: Lanes
     ) -> NDArray[Any]:
-        """(n, 32[, words]) words from global memory: of each lane `n_bytes`, the rest zeros."""
+        """Read `n_bytes` from global memory for each lane, padded with zeros: shape (n, 32[, words])."""
         read = np.zeros((bundle.n, WARP_SIZE, self.size), dtype=np.uint8)
         whole = lanes & (n_bytes == self.size)
         if whole.any():
@@ -180,16 +180,16 @@ class _Form:
 
 @instruction("cp.async.ca", "cp.async.cg")
 def cp_async(site: Site) -> Step:
-    """Start a copy from global to shared memory that runs while the thread does something else.
+    """Start a copy from global to shared memory that proceeds while the thread does something else.
 
     Shapes:     each lane copies cp-size bytes, 4, 8 or 16 (.cg: 16), between addresses of its own. With
-                src-size only so many bytes are read and the rest is filled with zeros; where the predicate
-                ignore-src is true, nothing is read and all is filled with zeros.
-    Units:      bytes; both addresses multiples of cp-size.
+                src-size it reads only that many bytes and writes zeros for the rest; if the predicate
+                ignore-src is true, it reads nothing and writes zeros.
+    Units:      bytes; both addresses are multiples of cp-size.
     Errors:     AddressError, AlignmentError, InvalidOperand for a wrong size.
-    Simplified: the source is read and the destination written when the thread waits; the hardware may do both
-                at any time before. Between request and wait the destination counts as never written. Caching
-                and prefetching have no effect.
+    Simplified: the copy reads its source and writes its destination when the thread waits; the hardware may
+                do both at any earlier time. From the cp.async to the wait the destination counts as never
+                written. Caching and prefetching have no effect.
     Source:     PTX ISA 9.0, cp.async (#data-movement-and-conversion-instructions-cp-async).
     """
     if not (site.one_of("shared", "shared::cta") and site.has("global")):
@@ -244,9 +244,9 @@ def cp_async(site: Site) -> Step:
 
 @instruction("cp.async.commit_group")
 def commit_group(site: Site) -> Step:
-    """Close a group: all copies that the thread asked for since its last commit belong to it.
+    """Close a group of all copies that the thread has issued since its last commit.
 
-    Shapes:     each lane for itself; a group may be empty.
+    Shapes:     each lane has groups of its own; a group may be empty.
     Source:     PTX ISA 9.0, cp.async.commit_group
                 (#data-movement-and-conversion-instructions-cp-async-commit-group).
     """
@@ -259,10 +259,10 @@ def commit_group(site: Site) -> Step:
 
 @instruction("cp.async.wait_group", "cp.async.wait_all")
 def wait_group(site: Site) -> Step:
-    """Wait until at most N of the thread's newest groups are still under way.
+    """Wait until all of the thread's groups but the newest N are complete.
 
-    Shapes:     each lane for itself.
-    Units:      N counts groups, committed ones; wait_all waits for all copies, committed or not.
+    Shapes:     each lane waits for its own groups.
+    Units:      N counts committed groups; wait_all waits for all copies, committed or not.
     Simplified: the copies take place here. Other threads see them after a barrier, as on the hardware.
     Source:     PTX ISA 9.0, cp.async.wait_group, cp.async.wait_all
                 (#data-movement-and-conversion-instructions-cp-async-wait-group).

@@ -45,7 +45,7 @@ _WINDOWS = {
     "const": CONST_WINDOW,
     "param": PARAM_WINDOW,
 }
-"""Where the generic addresses of a state space begin. Those of global memory are what they are."""
+"""Where the generic addresses of each state space begin. A global address is its own generic address."""
 
 
 def _take_space(site: Site) -> str:
@@ -56,14 +56,14 @@ def _take_space(site: Site) -> str:
 
 
 def _take_cache_hints(site: Site) -> None:
-    """Take what says how to cache: it changes nothing here."""
+    """Take the cache hints, which have no effect here."""
     site.has(*_HINTS)
     if site.has("L2::cache_hint"):
         site.operand(2)  # a policy behind address and value
 
 
 def _take_semantics(site: Site) -> bool:
-    """Take memory order and scope; whether the order is a stronger one than weak.
+    """Take memory order and scope; True if the order is stronger than weak.
 
     All accesses happen in the order in which the machine issues them.
     """
@@ -75,7 +75,7 @@ def _take_semantics(site: Site) -> bool:
 
 
 def _where(site: Site, space: str, address: AddressSource) -> tuple[str, bool]:
-    """The space that an access really goes to, and whether it is a kernel's parameter at a known place."""
+    """The space that an access really uses, and whether it is a kernel parameter at a known address."""
     variable = address.symbol
     if variable is None:
         return ("local" if space == "param" and not site.in_entry else space), False
@@ -92,7 +92,7 @@ def take_vector(site: Site) -> int:
 
 
 def _take_form(site: Site) -> tuple[bool, str, int, str, int]:
-    """Take an access: is it a strong one, its space, the number of words, and their type and bytes."""
+    """Take an access: whether it is strong, its space, the number of words, and a word's type and bytes."""
     strong = _take_semantics(site)
     space = _take_space(site)
     _take_cache_hints(site)
@@ -110,10 +110,10 @@ def ld(site: Site) -> Step:
 
     Shapes:     one address in each lane; one to eight destinations.
     Units:      addresses in bytes; words of 1, 2, 4 or 8 bytes, together at most 32.
-    Errors:     AddressError, AlignmentError, UninitializedRead (shared memory; local memory where all of
-                the access was never written).
-    Simplified: cache operators, eviction hints and prefetch sizes change nothing; memory order and scope
-                neither, as every access happens when it is issued.
+    Errors:     AddressError, AlignmentError, UninitializedRead (shared memory; local memory if no byte of
+                the access was ever written).
+    Simplified: cache operators, eviction hints, prefetch sizes, memory order and scope do not change what
+                is read: every access happens when it is issued.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: ld, ldu
                 (#data-movement-and-conversion-instructions-ld).
     """
@@ -148,7 +148,7 @@ def ld(site: Site) -> Step:
 
 
 def _target(site: Site, item: Any, kind: str, size: int) -> tuple[str, int]:
-    """A destination register may be wider than the word, which is then extended by its type."""
+    """The kind and slot of a destination; a register wider than the word extends it by the word's type."""
     register = site.register(item)
     bits = max(register.bits if register else size * 8, 8)
     if bits < size * 8:
@@ -158,7 +158,7 @@ def _target(site: Site, item: Any, kind: str, size: int) -> tuple[str, int]:
 
 
 def _load_parameter(site: Site, address: int, size: int, targets: list[tuple[str, int]]) -> Step:
-    """A kernel parameter at a place known now is a constant."""
+    """Copy a kernel parameter at a known address from its row: it is constant during the launch."""
     start = address - PARAM_WINDOW
     total = size * len(targets)
     if not 0 <= start <= site.program.placement.parameter_bytes - total:
@@ -185,8 +185,8 @@ def st(site: Site) -> Step:
     Shapes:     one address in each lane; one to eight sources.
     Units:      addresses in bytes; words of 1, 2, 4 or 8 bytes, together at most 32.
     Errors:     AddressError, AlignmentError, ReadOnlyError.
-    Simplified: of lanes that write the same word the last one wins (the hardware leaves open which); cache
-                operators, memory order and scope change nothing.
+    Simplified: if lanes write the same word, the last one wins; on hardware any of them may win. Cache
+                operators, memory order and scope do not change what is written.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: st
                 (#data-movement-and-conversion-instructions-st).
     """
@@ -216,12 +216,12 @@ def st(site: Site) -> Step:
 
 @instruction("prefetch", "prefetchu", "applypriority", "discard")
 def prefetch(site: Site) -> Step:
-    """Hints about caches: no effect that a program can see.
+    """Give the caches a hint, with no effect that a program can see.
 
     Shapes:     one address in each lane.
     Units:      addresses in bytes.
-    Errors:     none; the address is not looked at.
-    Simplified: `discard` leaves the bytes as they are, where the hardware may lose them.
+    Errors:     none; the address is not checked.
+    Simplified: `discard` leaves the bytes as they are; the hardware may lose them.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: prefetch, applypriority, discard
                 (#data-movement-and-conversion-instructions-prefetch-prefetchu).
     """
@@ -267,7 +267,7 @@ def cvta(site: Site) -> Step:
     Units:      bytes.
     Errors:     none; a generic address outside the space's window gives an address outside the space.
     Simplified: the windows lie at fixed addresses. A kernel parameter's address has 32 bits, and `cvta.param`
-                adds the others.
+                adds the upper ones.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: cvta
                 (#data-movement-and-conversion-instructions-cvta).
     """
@@ -286,7 +286,7 @@ def cvta(site: Site) -> Step:
 
 @instruction("isspacep")
 def isspacep(site: Site) -> Step:
-    """Ask whether a generic address lies in a state space's window.
+    """Test whether a generic address lies in a state space's window.
 
     Shapes:     one address and one predicate in each lane.
     Units:      bytes.

@@ -1,16 +1,16 @@
 """Which lane holds which matrix element: the fragments of mma.sync and of ldmatrix, stmatrix and movmatrix.
 
 The PTX ISA gives the fragments of every shape and type by formulas over `groupID = %laneid >> 2` and
-`threadID_in_group = %laneid % 4`. Those of mma.sync are all one family once they are written with the number
-of elements that share a register, V:
+`threadID_in_group = %laneid % 4`. With V, the number of elements that share a register, one pair of formulas
+describes all fragments of mma.sync:
 
     row = groupID + 8 * (register % 2)        (with 16 rows; with 8 rows, row = groupID)
     col = threadID_in_group * V + element + 4 * V * (register / 2)
 
-where `register` counts a lane's registers of the operand and `element` the place in the register, low bits
-first. That is A, and B is the transpose of such a matrix. C and D have V = 2 whatever their type: of elements
-that fill a register, a pair counts as one. ldmatrix leaves 8 rows with V = 2.
-tests/emulator/test_fragments.py holds the ISA's own formulas, shape by shape, against these.
+where `register` counts a lane's registers of the operand and `element` the elements in the register, low bits
+first. This is A; B is the transpose of such a matrix. C and D have V = 2 whatever their type: if an element
+fills a register, two registers count as one. A matrix of ldmatrix has 8 rows and V = 2.
+tests/emulator/test_fragments.py compares these formulas with those of the ISA, shape by shape.
 
 Source: PTX ISA 9.0, Matrix Fragments for mma.m8n8k4 with .f64 ... mma.m16n8k256
 (#warp-level-matrix-instructions-for-mma).
@@ -35,9 +35,9 @@ Index = NDArray[np.intp]
 class Fragment:
     """The owners of one operand's elements.
 
-    `row` and `col` have shape (32 lanes, elements of a lane), a lane's elements counted register by register
-    from the low bits up; `per_register` of them share a register. A register that holds an element of more
-    than 32 bits is a 64-bit one.
+    `row` and `col` have shape (32 lanes, elements of a lane). A lane's elements are counted register by
+    register from the low bits up; `per_register` of them share a register. A 64-bit element has a 64-bit
+    register.
     """
 
     n_rows: int
@@ -101,7 +101,7 @@ def ldmatrix_fragment(transposed: bool = False) -> Fragment:
 
     Each matrix row is 16 bytes at the address that one lane gives: lanes 0 to 7 for the first matrix, 8 to 15
     for the second, and so on. Lane l holds elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 in one
-    register; with `.trans` the same of the transposed matrix.
+    register; with `.trans` it holds these elements of the transposed matrix.
 
     Source: PTX ISA 9.0, ldmatrix (#warp-level-matrix-instructions-ldmatrix), stmatrix, movmatrix.
     """

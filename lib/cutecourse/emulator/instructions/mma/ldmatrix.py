@@ -24,10 +24,10 @@ def ldmatrix(site: Site) -> Step:
     """Load one, two or four 8 x 8 matrices of 16-bit elements, each row from an address that one lane gives.
 
     Shapes:     register j of lane l gets elements 2 * (l % 4) and 2 * (l % 4) + 1 of row l / 4 of matrix j;
-                with `.trans` of its transpose. Row r of matrix j is the 16 bytes at the address of lane 8 * j
-                + r.
-    Units:      addresses in bytes, multiples of 16; those of the lanes from 8 * (number of matrices) on are
-                not used.
+                with `.trans`, of its transpose. Row r of matrix j is the 16 bytes at the address of lane
+                8 * j + r.
+    Units:      addresses in bytes, multiples of 16; only those of lanes 0 to 8 * (number of matrices) - 1
+                are used.
     Errors:     AddressError, AlignmentError, UninitializedRead, DivergedWarp.
     Source:     PTX ISA 9.0, ldmatrix (#warp-level-matrix-instructions-ldmatrix).
     """
@@ -55,10 +55,10 @@ def stmatrix(site: Site) -> Step:
     """Store one, two or four 8 x 8 matrices of 16-bit elements, each row to an address that one lane gives.
 
     Shapes:     as for ldmatrix, the other way round.
-    Units:      addresses in bytes, multiples of 16; those of the lanes from 8 * (number of matrices) on are
-                not used.
+    Units:      addresses in bytes, multiples of 16; only those of lanes 0 to 8 * (number of matrices) - 1
+                are used.
     Errors:     AddressError, AlignmentError, DivergedWarp.
-    Simplified: of rows that overlap the one of the last lane stays.
+    Simplified: if rows overlap, the row of the last lane wins.
     Source:     PTX ISA 9.0, stmatrix (#warp-level-matrix-instructions-stmatrix).
     """
     n_matrices, transposed, space = _form(site)
@@ -122,7 +122,7 @@ def _count(site: Site, given: int, n_matrices: int) -> None:
 
 
 def _address_lanes(bundle: Bundle, warps: slice | NDArray[np.intp], n_matrices: int) -> Mask:
-    """The lanes whose addresses count."""
+    """The lanes whose addresses are used."""
     if n_matrices == 4 and isinstance(warps, slice):
         return None
     lanes = np.zeros_like(bundle.full)

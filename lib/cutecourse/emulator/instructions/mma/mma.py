@@ -30,7 +30,7 @@ __all__ = ["MMA_FORMS", "MmaForm", "pack_elements", "unpack_elements"]
 
 @dataclass(frozen=True)
 class MmaForm:
-    """One shape and its types: m x n x k, and the types of D, A, B and C by PTX's names."""
+    """A shape m x n x k and the types of D, A, B and C, by their names in PTX."""
 
     m: int
     n: int
@@ -81,7 +81,7 @@ _TYPES = ("f16", "bf16", "tf32", "f32", "f64", "s8", "u8", "s4", "u4", "b1", "s3
 
 
 def unpack_elements(registers: NDArray[Any], element: DType) -> NDArray[Any]:
-    """Take registers apart into elements: a float's bits as uint64, an integer's value as int64."""
+    """Split registers into elements: a float's bits as uint64, an integer's value as int64."""
     if element.bits >= 32:
         values = registers
     else:
@@ -115,10 +115,10 @@ def pack_elements(elements: NDArray[Any], element: DType) -> NDArray[Any]:
 def mma_sync(site: Site) -> Step:
     """Multiply two small matrices and add a third: D = A * B + C, each spread over the registers of one warp.
 
-    Shapes:     A is m x k row by row, B is k x n column by column, C and D are m x n; who holds which element
-                is in `emulator.instructions.mma.fragments`.
-    Errors:     UnsupportedInstruction for a shape and types that do not go together, InvalidOperand for a
-                wrong number of registers, DivergedWarp where a warp is not whole.
+    Shapes:     A is m x k row by row, B is k x n column by column, C and D are m x n;
+                `emulator.instructions.mma.fragments` says which lane holds which element.
+    Errors:     UnsupportedInstruction for a shape and types that cannot be combined, InvalidOperand for a
+                wrong number of registers, DivergedWarp if some lanes of a warp do not take part.
     Simplified: nothing for integers and f64. The other floats follow a published model of one GPU
                 generation's tensor cores, `launch(..., arithmetic="sm_90")`, in
                 `emulator.numbers.tensor_core_sums`.
