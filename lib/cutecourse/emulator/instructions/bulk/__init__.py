@@ -1,1 +1,1 @@
-"""Bulk and tensor copies: what the Tensor Memory Accelerator does."""
+"""Bulk and tensor copies, which the Tensor Memory Accelerator executes."""

@@ -1,8 +1,8 @@
-"""Boxes of a tensor, cut into the parts that move on their own, and where each part lies.
+"""Boxes of a tensor, the parts into which a box is cut, and where each part lies.
 
-Many copies of a kernel move boxes that lie alike. So the places of a box's parts in shared and in global
-memory are worked out once for each tensor map and offset, and kept with the map; what a box has of its tensor
-is kept with the instruction's operand.
+Many copies of a kernel move boxes with the same layout. So the places of a box's parts in shared and in
+global memory are computed once for each tensor map and offset, and kept with the map. The part of a box that
+lies in its tensor is kept with the instruction's operand.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["Box", "Cut", "Cuts", "needed_bytes", "write_part"]
 
 _ROUNDED = ("tf32", "tf32_ftz")
 Range = list[tuple[int, int]]
-"""Along each dimension the first element, and the one behind the last."""
+"""The first element, and the one after the last, along each dimension."""
 
 
 @dataclass(slots=True, eq=False)
 class Cut:
     """A part of each box that copies with one tensor map move to, or from, one place in shared memory.
 
-    n_bytes   its bytes
-    part      first element and the one behind the last, along each dimension
-    chunks    the chunks of shared memory that they go to, outermost dimension first
-    covered   the same chunks in any order, a slice where they are neighbours
-    sources   the chunks of global memory that they come from, counted from the box's first: in the order of
-              shared memory where `covered` is a slice, else in that of `chunks`
+    n_bytes   the number of bytes in the part
+    part      its first element and the one after the last, along each dimension
+    chunks    the chunks of shared memory that hold it, outermost dimension first
+    covered   the same chunks in any order; a slice if they are neighbours
+    sources   its chunks of global memory, counted from the box's first: in the order of shared memory if
+              `covered` is a slice, else in the order of `chunks`
     """
 
     n_bytes: int
@@ -62,7 +62,7 @@ class Cut:
         if box.source is None:
             held[first:][self.chunks] = box.filled(self.part)
         elif isinstance(to, slice):
-            # In the mode "raise" NumPy would take them to a place of its own first.
+            # In mode "raise" NumPy would first copy the chunks to a buffer.
             box.source.take(self.sources, out=held[first + to.start : first + to.stop], mode="wrap")
         else:
             held[first:][self.chunks] = box.source[self.sources]
@@ -77,7 +77,7 @@ class Cuts:
 
     @classmethod
     def of(cls, bound: BoundTensorMap, offset: int) -> Cuts:
-        """Those at an offset in shared memory, made once for all boxes that lie alike."""
+        """The cuts at an offset in shared memory, made once for all boxes with the same layout."""
         found: Cuts | None = bound.cuts.get(offset & 1023)
         if found is None:
             chunks = bound.chunks(offset)
@@ -88,7 +88,7 @@ class Cuts:
 
 
 def _parts(bound: BoundTensorMap) -> list[Range]:
-    """A box cut along its longest outer dimension; a single row along that, in whole chunks."""
+    """Cut a box along its longest outer dimension; cut a single row into runs of whole chunks."""
     counts = bound.map.counts
     whole = [(0, count) for count in counts]
     axis = max(range(1, len(counts)), key=lambda d: counts[d], default=0)
@@ -111,7 +111,7 @@ class Box:
     inside: Window | None
     """The part of the box that lies in the tensor; None for all of it."""
     source: NDArray[Any] | None = None
-    """Global memory from the box's first chunk on, if all lie in the tensor and come as they are."""
+    """Global memory from the box's first chunk on, if the box lies in the tensor and is not converted."""
 
     @classmethod
     def of(cls, bound: BoundTensorMap, coords: tuple[int, ...], window: Window, *, stores: bool) -> Box:
@@ -122,12 +122,12 @@ class Box:
         return cls(bound, coords, stores, None, bound.from_first(window) if as_it_is else None)
 
     def window(self, part: Range) -> Window:
-        """The tensor's share of a part of the box."""
+        """The share of a part of the box that lies in the tensor."""
         low, high = zip(*part, strict=True)
         return self.bound.window(self.coords, low, high, whole_chunks=self.stores)
 
     def filled(self, part: Range) -> NDArray[Any]:
-        """The elements of a part in chunks; what lies outside of the tensor is filled."""
+        """The elements of a part in chunks; elements outside of the tensor are filled."""
         tensor_map = self.bound.map
         shape = [stop - first for first, stop in part]
         values = np.full(shape[::-1], tensor_map.fill, dtype=f"u{tensor_map.item_bytes}")
@@ -147,7 +147,7 @@ def _inner(window: Window, part: Range) -> tuple[slice, ...]:
 
 
 def _to_tf32(words: NDArray[Any]) -> NDArray[np.uint32]:
-    """Bits of f32 rounded to tf32, to nearest even, as an H200's load does it; any NaN is the same one."""
+    """Round f32 bits to tf32, to nearest even, as a load on an H200 does; every NaN becomes the same NaN."""
     wide = words.astype(np.uint64)
     rounded = (wide + 0xFFF + (wide >> 13 & 1)) & 0xFFFFE000
     nan = wide & 0x7FFFFFFF > FORMATS["f32"].infinity
@@ -167,7 +167,7 @@ def needed_bytes(box: Box, part: Range, chunks: NDArray[np.int64]) -> NDArray[np
 
 
 def write_part(box: Box, part: Range, combine: Reduction | None, chunks: NDArray[Any]) -> None:
-    """Write what of a part lies in the tensor, or combine it with what is there."""
+    """Write the share of a part that lies in the tensor, or combine it with the elements there."""
     window = box.window(part)
     if window.empty:
         return

@@ -1,4 +1,4 @@
-"""cp.async.bulk and its kin: copies of contiguous bytes that run beside the thread that asked for them."""
+"""cp.async.bulk and related instructions: asynchronous copies of contiguous bytes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _size(origin: Origin, slot: int) -> int:
 
 
 def _in_global(data: NDArray[np.uint8], start: int, first: int, stop: int) -> NDArray[Any]:
-    """The chunks first..stop of a range of an allocation's bytes; they can be written."""
+    """A writable view of the chunks first..stop of a range of an allocation's bytes."""
     return data[start + first * CHUNK : start + stop * CHUNK].view(CHUNK_TYPE)
 
 
@@ -136,7 +136,7 @@ def _on_words(combine: Reduction, word: int) -> Reduction:
 
 @instruction("cp.async.bulk.prefetch")
 def bulk_prefetch(site: Site) -> Step:
-    """Ask for contiguous bytes to be brought to the L2 cache: this changes nothing that a kernel can see.
+    """Prefetch contiguous bytes into the L2 cache, with no effect that a kernel can see.
 
     Shapes:     each lane for itself.
     Units:      bytes; address and size multiples of 16.
@@ -186,7 +186,7 @@ def _from_global(site: Site, to: str) -> Step:
 
 
 def _between_blocks(site: Site, combine: Reduction | None) -> Step:
-    """[dst], [src], size, [mbarrier]: from the own shared memory to a block of the cluster."""
+    """[dst], [src], size, [mbarrier]: from the block's own shared memory to another block of the cluster."""
     if not site.has("mbarrier::complete_tx::bytes"):
         site.unsupported("a copy into shared memory needs .mbarrier::complete_tx::bytes")
     destination, source, barrier = site.address(0), site.address(1), site.address(3)
@@ -218,7 +218,7 @@ def _between_blocks(site: Site, combine: Reduction | None) -> Step:
 def _shared_now(
     copy: Copy, new: NDArray[np.int64], old: NDArray[np.int64] | None, combine: Reduction | None
 ) -> NDArray[Any]:
-    """Chunks of shared memory as they are now, combined with what the destination holds."""
+    """Read chunks of shared memory as they are now; a reduction combines them with the destination's."""
     origin = copy.origin
     bundle = origin.bundle
     if not bundle.cohort.alive(bundle.rank)[origin.cluster]:
@@ -236,7 +236,7 @@ def _shared_now(
 
 
 def _to_global(site: Site, combine: Reduction | None) -> Step:
-    """[dst], [src], size {, cache policy}: from the own shared memory."""
+    """[dst], [src], size {, cache policy}: from the block's own shared memory."""
     if not site.has("bulk_group"):
         site.unsupported("a copy to global memory needs .bulk_group")
     take_cache_hint(site, 3)

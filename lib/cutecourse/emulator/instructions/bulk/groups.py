@@ -1,4 +1,4 @@
-"""Bulk async-groups: a thread's copies out of shared memory belong to one, and it waits for whole groups."""
+"""Bulk async-groups: a thread puts its copies out of shared memory into groups and waits for whole groups."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def commit_group(site: Site) -> Step:
 
 @instruction("cp.async.bulk.wait_group")
 def wait_group(site: Site) -> Step:
-    """Wait until at most N of the thread's newest bulk groups are under way; .read: until sources are read.
+    """Wait until all of the thread's bulk groups but the newest N are complete; .read: until they have read.
 
-    Shapes:     each lane for itself.
-    Units:      N counts groups, committed ones.
-    Simplified: the copies that are waited for take place here at the latest, in an order that the seed
-                chooses; what other threads see of them depends on barriers, as on the hardware. With .read
-                the writing may go on behind the wait.
+    Shapes:     each lane waits for its own groups.
+    Units:      N counts committed groups.
+    Simplified: the copies of these groups take place here at the latest, in an order that the seed chooses;
+                what other threads see of them depends on barriers, as on the hardware. With .read the copies
+                may still write after the wait.
     Source:     PTX ISA 9.0, cp.async.bulk.wait_group
                 (#data-movement-and-conversion-instructions-cp-async-bulk-wait-group).
     """

@@ -1,8 +1,8 @@
-"""Bulk copies into shared memory: how their bytes land, and how their mbarriers hear of them.
+"""Bulk copies into shared memory: how their bytes land, and how they signal their mbarriers.
 
-A copy lands later than it is issued, in one or more pieces, in an order that the launch's seed chooses. From
-the request until a piece has landed its destination counts as never written. Each piece tells the mbarrier of
-its destination how many bytes have come.
+A copy lands after its issue, in one or more pieces, in an order that the launch's seed chooses. Until a piece
+lands, its destination counts as never written. Each piece tells the mbarrier of its destination how many
+bytes have landed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _mark(written: NDArray[Any], first: int, chunks: Chunks, mark: Any) -> None:
 
 
 def origins_under_way(cohort: Cohort, cluster: int, rank: int, offset: int) -> Iterator[Origin]:
-    """Yield the origins of copies that have still to bring bytes to the mbarrier at an offset of a CTA."""
+    """Yield the origins of copies that have yet to signal bytes to the mbarrier at an offset of a CTA."""
     for work in cohort.machine.pending:
         arguments = work.arguments_of(_land)
         if arguments is None:
@@ -88,7 +88,7 @@ def _land(copy: Copy, position: int, piece: Piece) -> None:
 
 
 def _check_landing(origin: Origin, rank: int) -> None:
-    """Report bytes that come to the own block of a copy, which has ended. Errors: UnfinishedLoad."""
+    """Report bytes that land in the copy's own block after the block has ended. Errors: UnfinishedLoad."""
     bundle = origin.bundle
     if rank == bundle.rank and not bundle.cohort.alive(rank)[origin.cluster]:
         problem = (

@@ -34,7 +34,7 @@ _RANK_MASK = (1 << RANK_SHIFT) - 1
 
 
 def take_cache_hint(site: Site, index: int) -> None:
-    """Take .L2::cache_hint and its policy, the operand at an index: they change nothing here."""
+    """Take .L2::cache_hint and its policy, the operand at an index; they have no effect here."""
     if site.has("L2::cache_hint"):
         site.operand(index)
 
@@ -153,7 +153,7 @@ def shared_place(
 
 
 def check_alive(origin: Origin, rank: int, what: str) -> None:
-    """Refuse shared memory of another block that has ended: it is nobody's any more."""
+    """Refuse shared memory of another block that has ended. Errors: ExitedCTAError."""
     bundle = origin.bundle
     if rank != bundle.rank and not bundle.cohort.alive(rank)[origin.cluster]:
         raise origin.error(

@@ -18,7 +18,7 @@ __all__ = ["CopyOut"]
 
 @dataclass(eq=False, slots=True)
 class CopyOut(Copy):
-    """A copy out of shared memory, and what is left of it to do."""
+    """A copy out of shared memory, and the reads and writes that it has yet to do."""
 
     released: bool = False
     """The thread has waited until the source was read."""
@@ -58,21 +58,21 @@ class CopyOut(Copy):
 
     @property
     def was_read(self) -> bool:
-        """All of the source has been read."""
+        """True if all of the source has been read."""
         return all(work.done for work in self.reads)
 
     @property
     def done(self) -> bool:
-        """All of it has been written."""
+        """True if all of the destination has been written."""
         return self.was_read and all(work.done for work in self.writes)
 
     def finish_reads(self) -> None:
-        """Read what has not been read."""
+        """Do the reads that are left."""
         self._finish(self.reads)
         self.released = True
 
     def finish(self) -> None:
-        """Read and write what is left."""
+        """Do the reads and writes that are left."""
         self.finish_reads()
         self._finish(self.writes)
 

@@ -1,7 +1,7 @@
-"""Cutting copies into pieces that land on their own.
+"""Cutting copies into pieces that land one by one.
 
-Pieces show what a kernel does wrong with a part of its bytes. Each costs time, so a copy has few of them, and
-of many copies most land as a whole.
+Pieces reveal a kernel that uses a copy's bytes before all of them have landed. Each piece costs time, so a
+copy has few of them, and of many copies most land as a whole.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def pieces_of(count: int) -> list[tuple[int, int]]:
 def lands_in_pieces(machine: Machine) -> bool:
     """Decide for a new copy: True to land in pieces, False to land as a whole in each destination.
 
-    A launch's first copies do, and of the later ones one in a few, as the seed chooses: what a kernel does
-    wrong with a part of its bytes it does in its first turns, or often.
+    A launch's first copies land in pieces, and of the later ones one in a few, as the seed chooses: a kernel
+    that uses a part of its bytes too early does so in its first iterations, or often.
     """
     machine.copies += 1
     return machine.copies <= _CUT_FIRST or machine.random.randrange(_CUT_LATER) == 0

@@ -16,7 +16,7 @@ __all__ = ["INTEGER_OPERATIONS", "IN_GLOBAL", "IN_SHARED", "IN_TENSOR", "Reducti
 
 Words = NDArray[Any]
 Reduction = Callable[[Words, Words], Words]
-"""(what the destination holds, the source) -> what it holds next, as unsigned words."""
+"""(destination, source) -> new destination, all as unsigned words."""
 
 _Types = tuple[str, ...]
 
@@ -47,10 +47,10 @@ _FLOATS = {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64, "f32_ftz": f32}
 def reduction(operation: str, kind: str) -> Reduction:
     """One operation on elements of a type: "u32", "s64", "f16", "b32", ...
 
-    Floats are added to nearest even; min and max of f16 and bf16 prefer a number to a NaN; a NaN that comes
-    out is the canonical one, but for f64, where it is the source's or else the destination's. inc and dec
-    wrap around at the source's value. "f32_ftz", which only tensor maps have, is f32 without subnormals; the
-    PTX ISA says so of cp.reduce.async.bulk.add.f32 too, and an H200 keeps them there.
+    Sums of floats are rounded to nearest even; min and max of f16 and bf16 prefer a number to a NaN. A NaN
+    result is the canonical NaN; for f64 it is the source's NaN or else the destination's. inc and dec wrap
+    around at the source's value. "f32_ftz", which only tensor maps have, is f32 with subnormals flushed; the
+    PTX ISA says the same of cp.reduce.async.bulk.add.f32, but an H200 keeps them there.
     """
     if operation == "inc":
         return lambda old, new: np.where(old >= new, old.dtype.type(0), old + old.dtype.type(1))
@@ -78,7 +78,7 @@ def _float_add(kind: str) -> Reduction:
             old, new = (flush_subnormals(x, FORMATS["f32"]).astype(x.dtype) for x in (old, new))
         with np.errstate(all="ignore"):
             total = decode(old.view(number.numpy), number) + decode(new.view(number.numpy), number)
-        # A sum of two bf16 in float32 has bits enough that rounding it again is rounding it once.
+        # float32 has so many more bits than bf16 that rounding the sum twice equals rounding it once.
         words = np.where(np.isnan(total), nan, encode(total, number).view(old.dtype))
         return flush_subnormals(words, FORMATS["f32"]).astype(old.dtype) if flushes else words
 
@@ -86,7 +86,7 @@ def _float_add(kind: str) -> Reduction:
 
 
 def _add_f64(old: Words, new: Words) -> Words:
-    """Add f64; a NaN among the operands comes out as it is, the source's first, as an H200 has it."""
+    """Add f64; as on an H200, the source's NaN, or else the destination's, is the result unchanged."""
     with np.errstate(all="ignore"):
         total = old.view(np.float64) + new.view(np.float64)
     words = first_nan(total.view(np.uint64), old, new)
@@ -102,7 +102,7 @@ def _float_extreme(kind: str, operation: str) -> Reduction:
         nan = old.dtype.type(int(FORMATS[kind].nan))
         x, y = (decode(words.view(number.numpy), number) for words in (old, new))
         sign = old.dtype.type(1 << (8 * old.dtype.itemsize - 1))
-        # Among equal ones -0 is the smaller.
+        # Of two zeros -0 is the smaller one.
         if operation == "min":
             second = (y < x) | ((x == y) & (new & sign != 0))
         else:

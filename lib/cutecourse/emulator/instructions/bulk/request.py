@@ -1,4 +1,4 @@
-"""A bulk copy as a thread asks for it: what it moves, from where, and to which places."""
+"""A bulk copy as a thread issues it: its bytes, its source and its destinations."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Place:
         return (self.bundle.cohort.shared_start(self.cluster, self.rank) + offset) // CHUNK
 
     def about(self) -> dict[str, int]:
-        """For events."""
+        """Identify the place in events."""
         return {"rank": self.rank, "offset": self.offset}
 
 
 @dataclass(eq=False, slots=True)
 class Targets:
-    """Where a copy into shared memory goes, in one or more blocks; copies that are alike share it."""
+    """The destinations of a copy into shared memory, in one or more blocks; equal copies share one object."""
 
     place: Place
     """The place that the instruction names."""

@@ -1,4 +1,4 @@
-"""cp.async.bulk.tensor and its kin: copies of boxes of a tensor, by coordinates and a tensor map."""
+"""cp.async.bulk.tensor and related instructions: copies of boxes of a tensor, given by a tensor map."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def tensor_reduce(site: Site) -> Step:
 
 @instruction("cp.async.bulk.prefetch.tensor")
 def tensor_prefetch(site: Site) -> Step:
-    """Ask for a box of a tensor to be brought to the L2 cache: this changes nothing that a kernel can see.
+    """Prefetch a box of a tensor into the L2 cache, with no effect that a kernel can see.
 
     Shapes:     as cp.async.bulk.tensor.
     Errors:     as cp.async.bulk.tensor, for the tensor map and the coordinates.
@@ -112,7 +112,7 @@ def tensor_prefetch(site: Site) -> Step:
 
 @instruction("prefetch.tensormap", "prefetch.param.tensormap", "prefetch.const.tensormap")
 def prefetch_tensormap(site: Site) -> Step:
-    """Prefetch a tensor map for later copies: this changes nothing that a kernel can see.
+    """Prefetch a tensor map for later copies, with no effect that a kernel can see.
 
     Shapes:     each lane for itself.
     Errors:     InvalidOperand where there is no tensor map, AlignmentError.
@@ -136,7 +136,7 @@ def tensormap_replace(site: Site) -> Step:
 
 
 class _Targets(OwnerDict[Any, Targets]):
-    """The places that a cohort's loads go to, kept because a kernel's loop asks for the same ones again."""
+    """The destinations of a cohort's loads, cached because a kernel's loop uses the same ones again."""
 
 
 def _load(site: Site, dims: int, to: str) -> Step:

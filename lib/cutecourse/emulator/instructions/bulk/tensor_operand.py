@@ -27,11 +27,11 @@ _MODES = (
 )  # fmt: skip
 _MAP_ALIGNMENT = 64
 _KEPT_BOXES = 16384
-"""Boxes that a launch keeps of a map: blocks of a row or a column of the grid ask for the same ones."""
+"""How many boxes of a map a launch caches: the blocks of a row or column of the grid use the same ones."""
 
 
 class _Known:
-    """The tensor maps and the boxes that a launch has met."""
+    """The tensor maps and the boxes that a launch has used."""
 
     def __init__(self, machine: Machine) -> None:
         self.maps: dict[int, BoundTensorMap] = {}

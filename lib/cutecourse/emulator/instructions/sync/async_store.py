@@ -1,7 +1,7 @@
-"""st.async and red.async: stores and reductions in another CTA's shared memory that tell an mbarrier there.
+"""st.async and red.async: stores and reductions in another CTA's shared memory that signal an mbarrier there.
 
 Each thread's store takes place later, in an order that the seed chooses, and then counts its bytes at the
-mbarrier. Until then what st.async will write counts as never written.
+mbarrier. Until then the destination of st.async counts as never written.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _complete(
     combine: Reduction | None,
     barrier: tuple[int, int, int],
 ) -> None:
-    """Do the work of one lane: `held` are the words at its address."""
+    """Store or reduce for one lane, then signal its mbarrier; `held` are the words at its address."""
     held[:] = values if combine is None else combine(held, values)
     written[:] = BY_THREADS
     origin.bundle.cohort.own(MBarriers).find(*barrier, origin).complete_tx(held.nbytes, origin, None)

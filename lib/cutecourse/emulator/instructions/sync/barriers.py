@@ -25,7 +25,7 @@ N_BARRIERS = 16
 
 @dataclass(frozen=True)
 class _Reduction:
-    """What bar.red makes of its predicates: "popc", "and" or "or", and the slots of predicate and result."""
+    """How bar.red combines predicates: "popc", "and" or "or", and the slots of predicate and result."""
 
     name: str
     source: int
@@ -34,12 +34,12 @@ class _Reduction:
 
 @dataclass(eq=False)
 class _WarpPart:
-    """Lanes of warps that have come to a barrier; where the rest of their warp has not, they wait for it."""
+    """Lanes of warps that have reached a barrier; they wait until all lanes of their warp have."""
 
     site: Site
     barrier: int
     count: int
-    """The number of threads that the barrier is for, 0 for all of the block."""
+    """The number of threads that the barrier waits for; 0 for all of the block."""
     following: int
     sync: bool
     aligned: bool
@@ -60,7 +60,7 @@ class _WarpPart:
 
 @dataclass(eq=False)
 class _Waiting:
-    """Why a split waits at a block's barrier, and where it goes on."""
+    """Why a split waits at a block's barrier, and where it continues."""
 
     part: _WarpPart
     state: _Barriers
@@ -86,7 +86,7 @@ class _Barriers:
         self.arrived = np.zeros((N_BARRIERS, cohort.n), dtype=np.int64)
         self.expected = np.zeros((N_BARRIERS, cohort.n), dtype=np.int64)
         self.sums = np.zeros((N_BARRIERS, cohort.n, 2), dtype=np.int64)
-        """For bar.red: how many predicates hold, and how many there are."""
+        """For bar.red: how many predicates are true, and how many there are."""
         self.waiting: list[list[tuple[Bundle, Split]]] = [[] for _ in range(N_BARRIERS)]
         self.live: NDArray[np.int64] | None = None
         """Live warps of each block; None if a warp has ended since the last count."""
@@ -110,7 +110,7 @@ class _Barriers:
         return f", but not warp {', '.join(missing)}" if missing else ""
 
     def settle(self, barrier: int) -> None:
-        """Let go whoever waits at a barrier that is complete."""
+        """Release the splits that wait at a barrier where it is complete."""
         arrived, expected, sums = self.arrived[barrier], self.expected[barrier], self.sums[barrier]
         wanted = np.where(expected > 0, expected, self.live_warps() * WARP_SIZE)
         done = (arrived > 0) & (arrived >= wanted)
@@ -132,7 +132,7 @@ class _Barriers:
 
 
 def _release(bundle: Bundle, split: Split, part: _WarpPart, sums: NDArray[np.int64]) -> None:
-    """Let a split go on behind its barrier, with the result of a bar.red."""
+    """Let a split continue after its barrier, with the result of a bar.red."""
     for tell in bundle.cohort.listeners.barrier_left:
         tell(bundle, part.barrier, split.mask)
     if part.reduction is not None:
@@ -148,14 +148,14 @@ def _release(bundle: Bundle, split: Split, part: _WarpPart, sums: NDArray[np.int
 
 
 class _OfRanks(Observer):
-    """The barriers of a cohort's blocks, rank by rank. Where lanes end, fewer are waited for."""
+    """The barriers of a cohort's blocks, rank by rank. They do not wait for lanes that have ended."""
 
     def __init__(self, cohort: Cohort) -> None:
         self.ranks = [_Barriers(cohort, rank) for rank in range(cohort.size)]
         cohort.listeners.subscribe(self)
 
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
-        """See whether a barrier that waited for these lanes is complete now."""
+        """Complete the barriers that waited only for these lanes."""
         state = self.ranks[bundle.rank]
         state.live = None
         for barrier in range(N_BARRIERS):
@@ -164,7 +164,7 @@ class _OfRanks(Observer):
 
 
 def _uniform(site: Site, bundle: Bundle, split: Split, row: NDArray[Any], what: str) -> int:
-    """The one value of an operand that all active lanes have to agree on."""
+    """The value of an operand that must be the same in all active lanes. Errors: NonUniformOperand."""
     lanes = bundle.lanes(split.mask)
     values = row.reshape(-1)[lanes]
     if (values != values[0]).any():
@@ -221,7 +221,7 @@ def _define(site: Site, first: int, *, sync: bool, reduction: _Reduction | None 
 
 
 def _gather(bundle: Bundle, split: Split, part: _WarpPart) -> int:
-    """Wait until all live lanes of each warp have come to the barrier, then count the warps' arrival."""
+    """Wait until all live lanes of each warp have reached the barrier, then count the warps' arrival."""
     together: list[tuple[Split, _WarpPart]] = [(split, part)]
     union = (bundle.full if split.mask is None else split.mask).copy()
     for other in bundle.splits:
@@ -244,7 +244,7 @@ def _arrive(
     members: list[tuple[Split, _WarpPart]],
     ready: NDArray[np.bool_],
 ) -> int:
-    """Count whole warps at their barrier and park who waits; returns where the current split goes on."""
+    """Count whole warps at their barrier and park waiting ones; return where the current split goes on."""
     part = members[0][1]
     state = bundle.cohort.own(_OfRanks).ranks[bundle.rank]
     barrier, count = part.barrier, part.count
@@ -298,7 +298,7 @@ def bar_sync(site: Site) -> Step:
     Blocks:     until the count is reached.
     Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come
                 together; DeadlockError where the count is never reached.
-    Simplified: without a number the warps that have ended are not waited for.
+    Simplified: without a number of threads, the barrier does not wait for warps that have ended.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
                 (#parallel-synchronization-and-communication-instructions-bar).
     """
@@ -321,14 +321,14 @@ def bar_arrive(site: Site) -> Step:
 
 @instruction("bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red", control=True)
 def bar_red(site: Site) -> Step:
-    """Wait as `bar.sync` does, and count the threads whose predicate holds, or ask whether all or any do.
+    """Wait as `bar.sync` does, and count the threads whose predicate is true, or test if all or any are.
 
     Shapes:     one predicate in each lane; the result is the same in all lanes: u32 for `.popc`, else a
                 predicate.
     Units:      threads.
     Blocks:     until the count is reached.
     Errors:     as `bar.sync`.
-    Simplified: without a number the warps that have ended are not waited for.
+    Simplified: without a number of threads, the barrier does not wait for warps that have ended.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
                 (#parallel-synchronization-and-communication-instructions-bar).
     """

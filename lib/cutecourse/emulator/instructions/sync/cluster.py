@@ -41,12 +41,12 @@ class _ClusterBarrier(Observer):
         self.arrived = np.zeros(shape, dtype=np.bool_)
         """By rank, warp of the block, cluster and lane."""
         self.arrived_in = np.full(shape, -1, dtype=np.int64)
-        """The phase that each thread arrived in and has not waited for, -1 for none."""
+        """The phase in which each thread arrived and for which it has not waited yet; -1 for none."""
         self.phase = np.zeros(cohort.n, dtype=np.int64)
         self.came = np.zeros(cohort.n, dtype=np.int64)
         """How many threads of each cluster have arrived."""
         self.left = self._live()
-        """How many have neither arrived nor ended."""
+        """How many threads of each cluster have neither arrived nor ended."""
         self.waiting: list[tuple[Bundle, Split]] = []
         cohort.listeners.subscribe(self)
 
@@ -57,12 +57,12 @@ class _ClusterBarrier(Observer):
         return found
 
     def lanes_ended(self, bundle: Bundle, mask: Lanes) -> None:
-        """Threads have ended: nobody waits for them any more."""
+        """Stop waiting for threads that have ended."""
         self.left -= (mask & ~self.arrived[bundle.rank, bundle.warp]).sum(axis=1)
         self.settle()
 
     def arrive(self, bundle: Bundle, mask: Lanes) -> None:
-        """Count threads that have come."""
+        """Count the arrival of threads."""
         self.arrived[bundle.rank, bundle.warp] |= mask
         np.copyto(self.arrived_in[bundle.rank, bundle.warp], self.phase[:, None], where=mask)
         lanes = mask.sum(axis=1)
@@ -82,7 +82,7 @@ class _ClusterBarrier(Observer):
         return rows
 
     def settle(self) -> None:
-        """Complete the barrier where all threads that have not ended have arrived, and let go who waits."""
+        """Complete the barrier where all threads that have not ended have arrived; wake those that wait."""
         done = (self.left == 0) & (self.came > 0)
         if not any_true(done):
             return
@@ -107,7 +107,7 @@ class _ClusterBarrier(Observer):
 
 @dataclass(eq=False)
 class _ClusterWait:
-    """Why a split waits at the cluster's barrier, and where it goes on."""
+    """Why a split waits at the cluster's barrier, and where it continues."""
 
     site: Site
     following: int
@@ -135,8 +135,8 @@ def cluster_arrive(site: Site) -> Step:
     Shapes:     no operands; with `.aligned` all lanes of the warp together.
     Errors:     BarrierError for a second arrival before the barrier has completed; DivergedWarp where the
                 lanes of an aligned arrival cannot come together.
-    Simplified: `.relaxed` orders memory as `.release` does. Without `.aligned` each lane arrives for itself,
-                where the hardware waits for the warp's other lanes.
+    Simplified: `.relaxed` orders memory as `.release` does. Without `.aligned` each lane arrives by itself;
+                the hardware waits for the warp's other lanes.
     Source:     PTX ISA 9.0, barrier.cluster
                 (#parallel-synchronization-and-communication-instructions-barrier-cluster).
     """
@@ -167,10 +167,10 @@ def cluster_wait(site: Site) -> Step:
     """Wait until all threads of the cluster that have not ended have arrived at its barrier.
 
     Shapes:     no operands; with `.aligned` all lanes of the warp together.
-    Blocks:     until the barrier completes that the thread has arrived at.
+    Blocks:     until the phase in which the thread arrived is complete.
     Errors:     BarrierError for a thread that has not arrived; DivergedWarp where the lanes of an aligned
                 wait cannot come together; DeadlockError where threads never arrive.
-    Simplified: without `.aligned` each lane waits for itself.
+    Simplified: without `.aligned` each lane waits by itself.
     Source:     PTX ISA 9.0, barrier.cluster
                 (#parallel-synchronization-and-communication-instructions-barrier-cluster).
     """
@@ -212,8 +212,8 @@ def cluster_wait(site: Site) -> Step:
 def mapa(site: Site) -> Step:
     """Give the address that a shared variable has in another CTA of the cluster.
 
-    Shapes:     an address and a rank in each lane; the result is an address of `.shared::cluster`, or without
-                the space a generic one.
+    Shapes:     an address and a rank in each lane; the result is an address in `.shared::cluster` or, if no
+                space is given, a generic address.
     Units:      bytes; the rank as in %cluster_ctarank.
     Errors:     InvalidOperand for a rank that the cluster does not have; AddressError for a generic address
                 outside of shared memory.

@@ -1,7 +1,7 @@
-"""Fences, memory barriers, and instructions that on this machine order or announce nothing.
+"""Fences, memory barriers, and griddepcontrol, which does nothing on this machine.
 
-Accesses of this machine happen in the order in which they are issued, so a fence between them has nothing to
-do, but for one: bulk copies see of shared memory what threads wrote before a fence of the asynchronous proxy.
+This machine performs accesses in the order in which they are issued, so a fence has nothing to do, with one
+exception: bulk copies and tensor cores see a thread's write to shared memory only after a proxy fence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["OF_THREADS"]
 
 _SCOPE = r"\.(cta|cluster|gpu|sys)"
 OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
-"""Fences behind or before which a plain access of memory may hand something over."""
+"""Fences with which plain memory accesses before or after them can synchronize threads."""
 _FORMS = re.compile(
     OF_THREADS.pattern + r"|fence\.acquire\.sync_restrict::shared::cluster\.cluster"
     r"|fence\.release\.sync_restrict::shared::cta\.cluster"
@@ -37,14 +37,14 @@ _TENSOR_MAP_BYTES = 128
 
 @instruction("membar", "fence")
 def fence(site: Site) -> Step:
-    """Order memory accesses around it, also between the proxies through which they reach memory.
+    """Order the memory accesses before and after it, also between proxies.
 
     Shapes:     no operands; `.proxy.tensormap::generic.acquire` takes an address in each lane and the size
                 128.
     Units:      bytes.
-    Errors:     InvalidOperand for another size, and where the address is no multiple of 128.
-    Simplified: accesses of this machine happen in the order in which they are issued, so most forms have no
-                effect. A missing one is seen only where asynchronous copies look for it.
+    Errors:     InvalidOperand for another size, and for an address that is not a multiple of 128.
+    Simplified: this machine performs accesses in the order in which they are issued, so most forms have no
+                effect. Only asynchronous operations that read shared memory notice a missing fence.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: membar, fence
                 (#parallel-synchronization-and-communication-instructions-membar-fence).
     """
@@ -84,10 +84,10 @@ def fence(site: Site) -> Step:
 
 @instruction("griddepcontrol.launch_dependents", "griddepcontrol.wait")
 def griddepcontrol(site: Site) -> Step:
-    """Let the grids that depend on this one start, or wait for those that it depends on.
+    """Let the grids that depend on this one start, or wait for the grids that this one depends on.
 
     Shapes:     no operands.
-    Simplified: a launch here depends on no other grid and no other grid on it, so there is nothing to do.
+    Simplified: a launch here has no dependent or prerequisite grids, so there is nothing to do.
     Source:     PTX ISA 9.0, griddepcontrol
                 (#parallel-synchronization-and-communication-instructions-griddepcontrol).
     """

@@ -1,6 +1,6 @@
 """mbarrier instructions: barriers in shared memory that count arrivals and bytes, phase after phase.
 
-What a barrier holds, and who waits for it, is in emulator.instructions.sync.mbarrier_state.
+The barriers' state and the waiting lanes are in emulator.instructions.sync.mbarrier_state.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared
 __all__: list[str] = []
 
 _SPURIOUS = 32
-"""One in so many try_waits that would wait answers false at once, as the hardware may."""
+"""One in this many try_waits that would wait returns false at once, as the hardware may."""
 _IMPATIENT = 1000
-"""After so many answers of false a loop around test_wait sleeps, so a deadlock is seen."""
+"""After this many false results a loop around test_wait sleeps, so that a deadlock is noticed."""
 
-# A state token: bit 63 set where .noComplete made it, the phase in bits 40 to 62, the barrier's offset in
+# A state token: bit 63 is set if .noComplete made it, the phase is in bits 40 to 62, the barrier's offset in
 # bits 20 to 39 (in units of 8 bytes), the pending count before the arrival in bits 0 to 19.
 _PHASE_SHIFT, _OFFSET_SHIFT = 40, 20
 _PHASE_MASK, _COUNT_MASK = (1 << 23) - 1, (1 << 20) - 1
@@ -51,7 +51,7 @@ def _token(barrier: MBarrier, *, no_complete: bool) -> int:
 
 
 def _semantics(site: Site, *allowed: str) -> None:
-    """Take order and scope, which come together or not at all."""
+    """Take order and scope, which must be given together or not at all."""
     order = site.one_of(*allowed)
     scope = site.one_of("cta", "cluster")
     if (order is None) != (scope is None):
@@ -76,7 +76,7 @@ def init(site: Site) -> Step:
 
     Shapes:     one address and one count in each active lane.
     Units:      the count in arrivals, 1 to 2^20 - 1; the object has 8 bytes, aligned to 8.
-    Errors:     AddressError, AlignmentError, BarrierCountError; BarrierInUse where a valid mbarrier is.
+    Errors:     AddressError, AlignmentError, BarrierCountError; BarrierInUse if one is valid there.
     Source:     PTX ISA 9.0, mbarrier.init
                 (#parallel-synchronization-and-communication-instructions-mbarrier-init).
     """
@@ -96,11 +96,11 @@ def init(site: Site) -> Step:
 
 @instruction("mbarrier.inval")
 def inval(site: Site) -> Step:
-    """End an mbarrier, so that its memory can be used for something else.
+    """Invalidate an mbarrier, so that its memory can be used for something else.
 
     Shapes:     one address in each active lane.
     Units:      bytes.
-    Errors:     AddressError, AlignmentError, NoBarrierError; BarrierInUse while somebody waits for it.
+    Errors:     AddressError, AlignmentError, NoBarrierError; BarrierInUse while a thread waits for it.
     Source:     PTX ISA 9.0, mbarrier.inval
                 (#parallel-synchronization-and-communication-instructions-mbarrier-inval).
     """
@@ -218,8 +218,8 @@ def _arrival(site: Site, *, drop: bool) -> Step:
 def arrive(site: Site) -> Step:
     """Arrive at an mbarrier; `.expect_tx` first makes its phase wait for bytes.
 
-    Shapes:     one address in each active lane, and each active lane arrives; the state is what the barrier
-                was before the lane's arrival. A barrier of another CTA takes `_` in its place.
+    Shapes:     one address in each active lane, and each active lane arrives; the state token describes the
+                barrier before the lane's arrival. For a barrier of another CTA the token must be `_`.
     Units:      the count in arrivals, 1 if it is left out; with `.expect_tx` the operand counts bytes.
     Errors:     AddressError, AlignmentError, NoBarrierError; BarrierCountError for more arrivals than the
                 phase waits for, and where `.noComplete` would complete it.
@@ -236,7 +236,7 @@ def arrive_drop(site: Site) -> Step:
 
     Shapes:     as mbarrier.arrive.
     Units:      as mbarrier.arrive.
-    Errors:     as mbarrier.arrive; an arrival at a barrier that all have left is one too many.
+    Errors:     as mbarrier.arrive; also BarrierCountError after all participants have dropped out.
     Simplified: as mbarrier.arrive.
     Source:     PTX ISA 9.0, mbarrier.arrive_drop
                 (#parallel-synchronization-and-communication-instructions-mbarrier-arrive-drop).
@@ -250,7 +250,7 @@ def pending_count(site: Site) -> Step:
 
     Shapes:     one token and one u32 in each lane.
     Units:      arrivals.
-    Errors:     BarrierStateError for what no `.noComplete` arrival has given.
+    Errors:     BarrierStateError for a token that no `.noComplete` arrival has returned.
     Source:     PTX ISA 9.0, mbarrier.pending_count
                 (#parallel-synchronization-and-communication-instructions-mbarrier-pending-count).
     """
@@ -295,7 +295,7 @@ class _Look:
             site.source(3, "u32")
 
     def __call__(self, bundle: Bundle, mask: Mask) -> tuple[NDArray[np.bool_], list[Group]]:
-        """Which lanes find their phase complete, shape (n, 32), and the lanes that do not, grouped."""
+        """Return which lanes find their phase complete, shape (n, 32), and the other lanes in groups."""
         barriers = bundle.cohort.own(MBarriers)
         which = bundle.rows[self.kind][self.which].reshape(-1)
         passed = np.zeros((bundle.n, WARP_SIZE), dtype=np.bool_)
@@ -331,7 +331,7 @@ class _Look:
         return passed, list(blocked.values())
 
     def tell(self, groups: list[Group], outcome: str) -> None:
-        """Record what came of waits."""
+        """Record the outcome of waits."""
         for group in groups:
             for tell in group.barrier.cohort.listeners.happened:
                 tell(
@@ -363,14 +363,14 @@ class _Look:
     def sleep(
         self, bundle: Bundle, split: Split, groups: list[Group], passed: NDArray[np.bool_], following: int
     ) -> int:
-        """Let the lanes wait whose phases are not complete; the others go on."""
+        """Put the lanes to sleep whose phases are not complete; the others continue."""
         asleep = bundle.part(split, ~passed)
         for group in groups:
             group.barrier.waiters.append(group)
         for other in list(bundle.splits):
             wait = other.waiting
             if isinstance(wait, PhaseWait) and wait.following == following and other.stack == asleep.stack:
-                # Blocks that have come here one after the other wait, and go on, together.
+                # Blocks that got here one after the other wait together and continue together.
                 groups = [*wait.end(), *groups]
                 bundle.join(asleep, other)
         asleep.waiting = PhaseWait(asleep, groups, self.target, following)
@@ -379,13 +379,13 @@ class _Look:
 
 @instruction("mbarrier.test_wait", control=True)
 def test_wait(site: Site) -> Step:
-    """Ask whether a phase of an mbarrier has completed.
+    """Test whether a phase of an mbarrier has completed.
 
     Shapes:     one address in each active lane, with a state token or, with `.parity`, the parity of a phase:
-                the current one, which is not complete, or the one before, which is. On a fresh barrier
-                parity 1 is complete.
+                the current one, which is not complete, or the one before, which is. On a fresh barrier the
+                test of parity 1 is true.
     Errors:     AddressError, AlignmentError, NoBarrierError, BarrierStateError.
-    Simplified: a loop that has asked in vain a thousand times sleeps as try_wait does.
+    Simplified: after a thousand tests in a row that failed, the thread sleeps as in try_wait.
     Source:     PTX ISA 9.0, mbarrier.test_wait, mbarrier.try_wait
                 (#parallel-synchronization-and-communication-instructions-mbarrier-test-wait-try-wait).
     """
@@ -403,7 +403,7 @@ def test_wait(site: Site) -> Step:
             look.tell(blocked, "blocked")
             return look.sleep(bundle, split, blocked, passed, following)
         look.tell(blocked, "false")
-        # Who asks in vain lets others run.
+        # A warp whose test failed lets other warps run.
         split.at = following
         return WAIT
 
@@ -412,15 +412,15 @@ def test_wait(site: Site) -> Step:
 
 @instruction("mbarrier.try_wait", control=True)
 def try_wait(site: Site) -> Step:
-    """Ask whether a phase of an mbarrier has completed, and wait for it for a while.
+    """Test whether a phase of an mbarrier has completed, and wait for it for a limited time.
 
     Shapes:     as mbarrier.test_wait; the time limit, if there is one, a u32 in each lane.
     Units:      the time limit in nanoseconds.
-    Blocks:     until the phase completes or the time is over: true or false.
-    Errors:     AddressError, AlignmentError, NoBarrierError, BarrierStateError; DeadlockError where nothing
-                can complete the phase any more.
-    Simplified: no time is kept: the time is over when nothing else in the launch can go on, and now and then
-                at once, as the seed chooses. When it is over a second time and nothing has changed in
+    Blocks:     until the phase completes (true) or the time is over (false).
+    Errors:     AddressError, AlignmentError, NoBarrierError, BarrierStateError; DeadlockError if nothing can
+                complete the phase any more.
+    Simplified: the time limit is ignored. A wait times out when nothing else in the launch can run, and
+                sometimes at once, as the seed chooses. If it times out again and nothing has changed in
                 between, the launch is deadlocked.
     Source:     PTX ISA 9.0, mbarrier.test_wait, mbarrier.try_wait
                 (#parallel-synchronization-and-communication-instructions-mbarrier-test-wait-try-wait).

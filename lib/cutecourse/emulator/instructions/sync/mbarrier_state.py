@@ -1,9 +1,9 @@
-"""mbarrier objects: what each holds, and who waits for its phases.
+"""mbarrier objects: the state of each, and the lanes that wait for its phases.
 
 The instructions are in mbarrier.
-An object lives in its cohort under (cluster, rank, offset), beside the eight bytes of shared memory that the
-program gave it: while it is valid those bytes count as never written, so an ordinary read of them is an
-error, an ordinary write is seen by the next operation.
+A cohort keeps an object under (cluster, rank, offset), apart from the eight bytes of shared memory that the
+program gave it. While the object is valid those bytes count as never written, so an ordinary read of them is
+an error, and the object's next operation notices an ordinary write.
 
 Source: PTX ISA 9.0, mbarrier (#parallel-synchronization-and-communication-instructions-mbarrier): contents,
         phase completion, expect-tx, complete-tx and arrive-on operations.
@@ -30,7 +30,7 @@ __all__ = ["MAX_COUNT", "Group", "MBarrier", "MBarriers", "PhaseWait"]
 MAX_COUNT = (1 << 20) - 1
 """The largest arrival count, and the largest tx-count in both directions."""
 _KEPT = 24
-"""Things that a barrier remembers, for reports."""
+"""The number of events that a barrier remembers, for reports."""
 _Key = tuple[int, int, int]
 
 
@@ -40,22 +40,22 @@ class Group:
 
     barrier: MBarrier
     origin: Origin
-    """The first lane's."""
+    """The origin of the first lane."""
     lanes: list[int]
-    """Numbers in the warp."""
+    """The lanes' numbers in the warp."""
     parity: int
     done: bool = False
     wait: PhaseWait = field(init=False)
 
 
 class PhaseWait:
-    """A split that waits for phases to complete: why it waits, and how it goes on."""
+    """A split that waits for phases to complete: why it waits, and how it continues."""
 
     def __init__(self, split: Split, groups: list[Group], target: int, following: int) -> None:
         self.split = split
         self.groups = groups
         self.target = target
-        """The slot of the predicate that says how the wait has ended."""
+        """The slot of the predicate that receives the result of the wait."""
         self.following = following
         self.site, self.bundle = groups[0].origin.site, groups[0].origin.bundle
         self.line = self.site.line
@@ -70,7 +70,7 @@ class PhaseWait:
             machine.half_awake[self] = None
 
     def end(self) -> list[Group]:
-        """Wait no longer; returns the groups, for a wait that takes their lanes in."""
+        """Stop waiting; return the groups, which another wait may take over."""
         machine = self.bundle.machine
         machine.sleeping.pop(self, None)
         machine.half_awake.pop(self, None)
@@ -78,7 +78,7 @@ class PhaseWait:
         return groups
 
     def wake(self) -> None:
-        """All that it waits for has happened: go on with true."""
+        """Continue with true, because all phases that the split waits for have completed."""
         bundle = self.bundle
         put(bundle.rows["pred"][self.target], True, self.split.mask)
         for group in self.end():
@@ -93,7 +93,7 @@ class PhaseWait:
         bundle.unpark(self.split, self.following)
 
     def wake_some(self) -> None:
-        """Let the lanes go on whose phase has completed; the others wait on as a split of their own."""
+        """Let lanes continue whose phase has completed; the others keep waiting in a split of their own."""
         waiting = [group for group in self.groups if not group.done]
         rest = np.zeros_like(self.bundle.full)
         for group in waiting:
@@ -109,7 +109,7 @@ class PhaseWait:
         return (id(self.bundle), self.line, *what)
 
     def time_out(self) -> None:
-        """Go on with false, as after the time that the hardware waits at most."""
+        """Continue with false, as the hardware does when its time limit is over."""
         put(self.bundle.rows["pred"][self.target], False, self.split.mask)
         for group in self.end():
             group.barrier.waiters.remove(group)
@@ -146,21 +146,21 @@ class MBarrier:
     pending: int = field(init=False)
     """Arrivals that the current phase still waits for."""
     tx: int = 0
-    """Bytes that the current phase still waits for; negative where bytes came too early."""
+    """Bytes that the current phase still waits for; negative if bytes came before their expect_tx."""
     phase: int = 0
-    """How often it has completed."""
+    """The number of phases that have completed."""
     seen: int = 0
-    """So many phases are complete, as some thread has seen by a wait."""
+    """The number of completed phases that some thread has observed by a wait."""
     loaded: int = 0
-    """Copies have brought bytes in phases up to this one, counted from 1."""
+    """The last phase in which copies have brought bytes, counted from 1; 0 for none."""
     name: str | None = field(init=False)
     word: int = field(init=False)
-    """Its number among the cohort's words of eight bytes."""
+    """The index of the object among the cohort's words of eight bytes."""
     waiters: list[Group] = field(default_factory=list)
     history: dict[tuple[str, int, Site, Bundle], tuple[int, Origin]] = field(default_factory=dict)
-    """The last things that happened, (what, phase, ...): (how many, who), oldest first, for reports.
+    """The last events, (what, phase, ...): (how many, who), oldest first, for reports.
 
-    What one warp does with one instruction in one phase is one thing.
+    Everything that one warp does with one instruction in one phase is one event.
     """
 
     def __post_init__(self) -> None:
@@ -171,7 +171,7 @@ class MBarrier:
     # --- what happens to it ---------------------------------------------------------------------------------
 
     def expect_tx(self, n_bytes: int, origin: Origin) -> None:
-        """Wait for so many more bytes in the current phase."""
+        """Make the current phase wait for more bytes."""
         tx = self.tx + n_bytes
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
@@ -196,8 +196,8 @@ class MBarrier:
     ) -> None:
         """Count arrivals: `count` each of `lanes` lanes, which first expect `expect` bytes each.
 
-        `work` is what arrives in the thread's place; `asynchronous` tells that the
-        arrival comes of work that the thread has asked for, at a time that is not the thread's.
+        `work` is the operation that arrives for the thread. `asynchronous` says that the arrival comes when
+        an operation of the thread completes, and not at the thread's own time.
         """
         for tell in self.cohort.listeners.mbarrier_arrived:
             tell(self, origin, work)
@@ -242,7 +242,7 @@ class MBarrier:
             self._completed()
 
     def add_pending(self, count: int, origin: Origin) -> None:
-        """Let the current phase wait for more arrivals, as cp.async.mbarrier.arrive without .noinc does."""
+        """Make the current phase wait for more arrivals, as cp.async.mbarrier.arrive without .noinc does."""
         if self.pending + count > MAX_COUNT:
             raise origin.error(
                 BarrierCountError,
@@ -260,7 +260,7 @@ class MBarrier:
         *,
         by_thread: bool = False,
     ) -> None:
-        """Count bytes that have come: of a bulk copy (`transfer`), a st.async, or `by_thread` the thread."""
+        """Count bytes that a bulk copy (`transfer`), a st.async or (`by_thread`) the thread has brought."""
         tx = self.tx - n_bytes
         if not -MAX_COUNT <= tx <= MAX_COUNT:
             raise self._out_of_range(tx, origin)
@@ -281,7 +281,7 @@ class MBarrier:
             self._completed()
 
     def note(self, what: str, number: int, origin: Origin) -> None:
-        """Keep what happened, for reports."""
+        """Remember an event, for reports."""
         history = self.history
         key = (what, self.phase, origin.site, origin.bundle)
         before = history.pop(key, None)
@@ -292,7 +292,7 @@ class MBarrier:
         history[key] = (number, origin)
 
     def _settle(self) -> bool:
-        """Go on to the next phase where nothing is missing any more."""
+        """Advance to the next phase, and return True, if the current one is complete."""
         self.cohort.machine.changes += 1
         if self.pending or self.tx:
             return False
@@ -303,7 +303,7 @@ class MBarrier:
         return True
 
     def _completed(self) -> None:
-        """Tell that a phase has completed, and let go who waits for it."""
+        """Announce that a phase has completed, and wake the lanes that wait for it."""
         machine = self.cohort.machine
         for tell in self.cohort.listeners.happened_in:
             about = {"barrier": self.about(), "phase": self.phase - 1}
@@ -332,7 +332,7 @@ class MBarrier:
     # --- how it is told -------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """Which barrier it is, for events."""
+        """Identify the barrier in events."""
         return {"rank": self.rank, "offset": self.offset, "name": self.name}
 
     def state(self) -> dict[str, int]:
@@ -340,13 +340,13 @@ class MBarrier:
         return {"phase": self.phase, "pending": self.pending, "tx": self.tx}
 
     def where(self) -> str:
-        """Which barrier it is, in words."""
+        """Name the barrier and its block, in words."""
         x, y, z = self.cohort.blocks[self.cluster, self.rank].tolist()
         cta = f", CTA {self.rank} of its cluster" if self.cohort.size > 1 else ""
         return f"{self._named()} (block ({x}, {y}, {z}){cta}, shared offset {self.offset})"
 
     def label(self) -> str:
-        """Which barrier of its CTA it is, in words."""
+        """Name the barrier within its CTA, in words."""
         return f"{self._named()} (shared offset {self.offset})"
 
     def _named(self) -> str:
@@ -379,12 +379,12 @@ class MBarriers:
         self.cohort = cohort
         self.live: dict[_Key, MBarrier] = {}
         self.gone: dict[_Key, int] = {}
-        """Those that were invalidated, with the line."""
+        """The places of invalidated objects, with the line of the mbarrier.inval."""
         self._written: NDArray[Any] = cohort.shared_words(8)[1]
         cohort.objects.append(self._at)
 
     def _at(self, cluster: int, rank: int, offset: int) -> str | None:
-        """The valid object that a byte belongs to, in words."""
+        """Name the valid object that a byte belongs to; None if there is none."""
         found = self.live.get((cluster, rank, offset & ~7))
         return None if found is None else found.where()
 
@@ -425,7 +425,7 @@ class MBarriers:
         )
 
     def init(self, cluster: int, rank: int, offset: int, count: int, origin: Origin) -> MBarrier:
-        """Make an object. Errors: BarrierInUse where a valid one is, BarrierCountError."""
+        """Make an object. Errors: BarrierInUse if a valid one is there, BarrierCountError."""
         key = (cluster, rank, offset)
         found = self.live.get(key)
         if found is not None and not self._written[found.word]:
@@ -444,7 +444,7 @@ class MBarriers:
         return made
 
     def inval(self, cluster: int, rank: int, offset: int, origin: Origin) -> MBarrier:
-        """End an object. Errors: NoBarrierError, BarrierInUse while somebody waits for it."""
+        """Invalidate an object. Errors: NoBarrierError, BarrierInUse while a thread waits for it."""
         found = self.find(cluster, rank, offset, origin)
         if found.waiters:
             self._in_use(found, "invalidated", origin)
@@ -454,7 +454,7 @@ class MBarriers:
 
     @staticmethod
     def _in_use(found: MBarrier, what: str, origin: Origin) -> None:
-        """Report it. Who waits, where the launch goes on, asks again what is there then."""
+        """Report an object in use. If the launch goes on, its waiting threads test again."""
         if found.waiters:
             wait = found.waiters[0].wait
             (x, y, z), warp, _ = wait.bundle.where(found.cluster * WARP_SIZE)

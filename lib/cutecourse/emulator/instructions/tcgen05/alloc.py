@@ -64,7 +64,7 @@ def take_cta_group(site: Site) -> int:
 
 
 def check_peer(origin: Origin, group: int) -> None:
-    """Refuse .cta_group::2 for a CTA that is one of no pair, or whose peer has ended."""
+    """Refuse .cta_group::2 for a CTA that has no peer, or whose peer has ended."""
     if group == 1:
         return
     bundle = origin.bundle
@@ -80,7 +80,7 @@ def check_peer(origin: Origin, group: int) -> None:
 
 
 def uniform_value(origin: Origin, row: NDArray[Any], what: str) -> int:
-    """The value that all lanes of a warp have to give alike. Errors: NonUniformOperand."""
+    """The value that must be the same in all lanes of a warp. Errors: NonUniformOperand."""
     values = row[origin.cluster]
     first = int(values[0])
     other = values != first
@@ -95,7 +95,7 @@ def uniform_value(origin: Origin, row: NDArray[Any], what: str) -> int:
 
 
 def _check_warp(origin: Origin, memory: TensorMemory, *, allocates: bool) -> None:
-    """See that one warp allocates and frees. Errors: TensorMemoryAllocationError for an allocation."""
+    """Check that one warp allocates and frees. Errors: TensorMemoryAllocationError for an allocation."""
     warp = origin.bundle.warp
     if allocates and memory.warp is None:
         memory.warp = warp
@@ -164,7 +164,7 @@ def alloc(site: Site) -> Step:
     Shapes:     a whole warp; address and number are the same in all lanes. With .cta_group::2 one warp of
                 each CTA of the pair together, which get the same columns.
     Units:      columns of 128 lanes; a power of two from 32 to 512.
-    Blocks:     while so many neighbouring columns are not free; with .cta_group::2 until the peer comes.
+    Blocks:     until that many neighbouring columns are free; with .cta_group::2 until the peer comes too.
     Errors:     TensorMemoryAllocationError (number; more than before; another warp than before; after
                 relinquish_alloc_permit; a pair that disagrees), NonUniformOperand, AddressError,
                 AlignmentError, DivergedWarp; TensorMemoryLeak for what is not freed when the CTA ends.

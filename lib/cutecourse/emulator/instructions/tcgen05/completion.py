@@ -1,7 +1,7 @@
 """A tcgen05.mma from its issue on. At its completion it reads the A, B and D of that moment, and writes D.
 
-Several that stand behind each other and add to one D may complete at once. Each rounds for itself, so the
-numbers are those of one after the other; what they read is gathered and made numbers once.
+Consecutive ones that add to one D may complete at once. Each still rounds its own sum, so the results are
+those of completing one by one; but their operands are gathered and converted to numbers only once.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ def complete(mmas: Sequence[Multiplication]) -> None:
         _multiply(mmas)
     for tell in listeners:
         for mma in mmas:
-            # Each event comes when what it tells has happened, and nothing else.
+            # Each event comes right after its own multiplication and before the next one.
             _multiply([mma])
             origin = mma.origin
             tell("mma.complete", cohort, mma.cluster, origin.bundle.rank, origin.site.line, issue=mma.issued)
 
 
 def _multiply(mmas: Sequence[Multiplication]) -> None:
-    """The same without events."""
+    """Complete them without events."""
     *before, last = mmas
     for mma in before:
-        # What is written last is what others find there.
+        # Others see only what the last one writes.
         for memory, moving in mma.moving:
             memory.moving.remove(moving)
     for memory, moving in last.moving:
@@ -235,7 +235,7 @@ def _write(
     products: list[tuple[NDArray[np.float64], NDArray[np.float64], bool]] = []
     for mma, (a, b, exact) in zip(mmas, factors, strict=True):
         if not mma.enable:
-            # What those before it have made does not count.
+            # An MMA that does not add to D discards the sums before it.
             products, c = [], None
         products.append((a.T[kept], b.T, exact))
     if isinstance(rows, slice):

@@ -1,4 +1,4 @@
-"""tcgen05.cp: shared memory into tensor memory, beside the thread that asks for it."""
+"""tcgen05.cp: asynchronous copies from shared memory into tensor memory."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def cp(site: Site) -> Step:
 def _issue(
     origin: Origin, group: int, address: int, source: NDArray[np.int64], lanes: NDArray[np.int64]
 ) -> None:
-    """Check, and let it complete later."""
+    """Check a copy, and issue it so that it completes later."""
     lane, column = split_address(address)
     room = LANES - int(lanes.max())
     if lane >= room:

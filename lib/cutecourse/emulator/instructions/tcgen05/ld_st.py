@@ -109,7 +109,7 @@ class _Access:
             for tell in () if self.stores else listeners.tensor_loaded:
                 tell(memory, region, origin, packed=self.packed)
         if span == WARP_SIZE:
-            # A thread has a lane, and its cells are neighbours.
+            # Each thread has one lane, and its cells are neighbours.
             stop = column + self.fragment.column.shape[1]
             return memory, slice(lane, lane + span), slice(column, stop), regions, address
         return memory, self.fragment.lane + lane, self.fragment.column + column, regions, address
@@ -187,7 +187,7 @@ class _Store:
     moving: list[Moving]
 
     def complete(self) -> None:
-        """Write."""
+        """Write the values."""
         self.memory.cells[self.lane, self.column] = self.values
         self.memory.written[self.lane, self.column] = True
         for moving in self.moving:

@@ -1,9 +1,9 @@
 """Linked operations of tcgen05: neighbours in a queue that complete at once, because that is faster.
 
 The MMAs of a main loop add to one accumulator, so they complete in the order of issue whatever the seed
-chooses. Several of them at once give the same numbers as one after the other (`completion`). A launch's first
-MMAs complete one by one all the same: what a kernel does wrong while some are complete and others are not,
-it does in its first turns.
+chooses. Completing several at once gives the same numbers as completing them one by one (`completion`). A
+launch's first MMAs complete one by one all the same: a kernel that goes wrong while some are complete and
+others are not does so in its first iterations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["linked"]
 
 _EACH_FIRST = 256
 _ALONE = 8
-"""Of so many operations one completes without those behind it with which it could."""
+"""One in this many operations completes without the later ones that could complete with it."""
 
 
 class _Linkable(Protocol):
@@ -33,7 +33,7 @@ class _Linkable(Protocol):
 def linked(waiting: Sequence[_Linkable], operation: _Linkable) -> tuple[int, int]:
     """The range (first, stop) of the operations in a queue that complete at once with one of them.
 
-    Those that have to come before it come with it, and, as the seed chooses, those behind it.
+    The linked operations before it complete with it; so do, if the seed says so, the linked ones after it.
     """
     here = first = waiting.index(operation)
     stop = here + 1

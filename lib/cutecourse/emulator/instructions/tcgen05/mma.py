@@ -1,7 +1,7 @@
 """tcgen05.mma: one thread has a CTA, or a pair, multiply matrices into tensor memory.
 
-Here is the instruction up to its issue. What its operands stand for is worked out in `plans`, where the
-matrices lie is in `placement`, and what happens later is in `completion`.
+This module defines the instruction up to its issue. `plans` decodes the operands, `placement` says where the
+matrices lie, and `completion` computes the result.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def mma(site: Site) -> Step:
         every = operands.read(bundle, lanes)
         enable = bundle.rows["pred"][operands.enable].reshape(-1)
         masks = [bundle.rows["u32"][slot].reshape(-1) for slot in operands.mask]
-        # The MMAs of several clusters are mostly alike.
+        # The MMAs of several clusters mostly have the same operands.
         alike = len(set(every)) == 1
         looked_at = in_sight = False
         for position, lane in enumerate(lanes.tolist()):
@@ -89,7 +89,7 @@ def mma(site: Site) -> Step:
 
 
 def _issue(mma: Multiplication, collector: str, *, in_sight: bool) -> None:
-    """Check, and let it complete later; `in_sight` says that everything in shared memory may be read."""
+    """Check an MMA, and issue it; `in_sight` says that all its operands in shared memory may be read."""
     origin, plan, place = mma.origin, mma.plan, mma.place
     asked, shape = plan.asked, plan.shape
     listeners = origin.bundle.cohort.listeners
@@ -148,7 +148,7 @@ def _issue(mma: Multiplication, collector: str, *, in_sight: bool) -> None:
 
 
 def _begin(mma: Multiplication, memory: TensorMemory, region: Region, what: str, *, writes: bool) -> None:
-    """Check a region of tensor memory, and let it be under way."""
+    """Check a region of tensor memory, and note that the MMA will read or write it."""
     origin = mma.origin
     memory.check_allocated(region, what, origin)
     memory.check_quiet(region, what, origin, writes=writes, pipeline="mma")
@@ -169,7 +169,7 @@ class _Collectors(OwnerDict[tuple[int, int], tuple[Any, ...] | None]):
 
 
 def _collect(mma: Multiplication, collector: str) -> None:
-    """Keep account of A in the collector buffer.
+    """Keep track of the A in the collector buffer.
 
     Errors: InvalidOperand for the use of an A that is not in it.
     """

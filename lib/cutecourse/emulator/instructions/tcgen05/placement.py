@@ -34,7 +34,7 @@ class Part:
     first: int
     stop: int
     rows: NDArray[np.int64] | slice
-    """The lanes once more; a slice where they are neighbours, which NumPy copies nothing for."""
+    """The lanes again; a slice if they are neighbours, so that NumPy does not copy."""
 
     @classmethod
     def of(cls, lanes: NDArray[np.int64], first: int, stop: int) -> Part:
@@ -58,7 +58,7 @@ def parts_of(m: int, n: int, group: int, lane: int) -> tuple[Part, ...]:
 
 @lru_cache(maxsize=1024)
 def region_of(part: Part, column: int, columns: int) -> Region:
-    """A part's lanes in columns of tensor memory, one object for all who ask for the same."""
+    """A part's lanes in columns of tensor memory; equal arguments give the same object."""
     mask = np.zeros(LANES, dtype=np.bool_)
     mask[part.lanes] = True
     return Region(mask, column, column + columns)
@@ -66,7 +66,7 @@ def region_of(part: Part, column: int, columns: int) -> Region:
 
 @lru_cache(maxsize=1024)
 def along_k(matrices: tuple[SharedMatrix, ...], *, k_major: bool) -> NDArray[np.int64]:
-    """The chunks of several matrices, one behind the other along K."""
+    """The chunks of several matrices, concatenated along K."""
     if len(matrices) == 1:
         return matrices[0].chunks
     return np.concatenate([matrix.chunks for matrix in matrices], axis=1 if k_major else 0)

@@ -1,8 +1,8 @@
 """The operands of a tcgen05.mma, [d], a or [a], b, idesc {, mask}, enable {, scale}, and what they stand for.
 
-That is worked out once for all who ask for the same. A `Plan` holds what is the same in all clusters: shape,
-types, and where the matrices lie in a CTA. A `Place` says where those matrices lie in one CTA or pair. A
-cohort keeps both, because the main loop of a GEMM asks for the same few again and again.
+Equal operands are decoded once. A `Plan` holds what is the same in all clusters: shape, types, and where the
+matrices lie in a CTA. A `Place` says where those matrices lie in one CTA or pair. A cohort keeps both,
+because the main loop of a GEMM uses the same few operands again and again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cutecourse.ptx.syntax import Address, Vector
 __all__ = ["Operands", "Plan", "announce_all", "plan_of"]
 
 _PLACES = 4096
-"""So many are kept, with two matrices for each CTA, of 2 KiB each in a GEMM of 128 x 16."""
+"""The number of places kept; each has two matrices for each CTA, of 2 KiB each in a GEMM of 128 x 16."""
 _PLANS = 1024
 _MOST_SCALE = 15
 
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 class Operands:
-    """Where an instruction has its operands."""
+    """The slots and addresses of an instruction's operands."""
 
     def __init__(self, site: Site, group: int) -> None:
         """Errors: InvalidOperand for a wrong number of operands or registers, or a wrong scale."""
@@ -82,7 +82,7 @@ class Operands:
             site.invalid(f"{site.instruction.name} takes {at + 2} operands at most, not {len(site.operands)}")
 
     def read(self, bundle: Bundle, lanes: NDArray[np.int64]) -> list[Asked]:
-        """The multiplication that each of these lanes asks for."""
+        """Read the operands of each of these lanes."""
         d = self.d.lanes(bundle) & 0xFFFFFFFF
         rows = d, self.a(bundle), bundle.rows["u64"][self.b], bundle.rows["u32"][self.shape]
         return list(map(Asked, *(row.reshape(-1)[lanes].tolist() for row in rows)))
@@ -110,7 +110,7 @@ class Plan:
         except FieldError as wrong:
             raise origin.error(InvalidOperand, str(wrong)) from None
         self.lanes = (0, 16) if shape.m // group == 64 and group == 1 else (0,)
-        """Those in which D may start."""
+        """The lanes in which D may start."""
         self.parts = parts_of(shape.m, shape.n, group, self.lane) if self.lane in self.lanes else ()
         self.regions = [region_of(part, self.column, part.stop - part.first) for part in self.parts]
         self.collected = (self.a_in_tmem, asked.a, shape.m, shape.a, shape.a_k_major)
@@ -125,7 +125,7 @@ class Plan:
             raise origin.error(InvalidOperand, f"{name}: {wrong}") from None
 
     def place(self, bundle: Bundle, lane: int) -> Place:
-        """Where it is in the CTA, or the pair, of a lane."""
+        """The matrices' places in the CTA, or the pair, of a lane."""
         cohort = bundle.cohort
         known = cohort.own(_Places)
         key = (self, lane // WARP_SIZE, bundle.rank)
@@ -171,7 +171,7 @@ class Place:
 
     @property
     def matrices(self) -> tuple[MultipliedMatrix, ...]:
-        """Those that are in shared memory."""
+        """The operands that are in shared memory."""
         return (self.b,) if self.a is None else (self.a, self.b)
 
 
@@ -180,11 +180,11 @@ class _Places(OwnerDict[tuple[Plan, int, int], Place]):
 
 
 class _Plans(OwnerDict[tuple[Operands, Asked], Plan]):
-    """The plans of a cohort, by what they are made for."""
+    """The plans of a cohort, by instruction and operands."""
 
 
 def plan_of(origin: Origin, operands: Operands, asked: Asked, kind: str, group: int) -> Plan:
-    """The plan for what a lane asks for; one object for all who ask for the same. Errors: as for `Plan`."""
+    """The plan for a lane's operands; equal operands share one object. Errors: as for `Plan`."""
     known = origin.bundle.cohort.own(_Plans)
     found = known.get((operands, asked))
     if found is None:

@@ -1,10 +1,10 @@
 """tcgen05's asynchronous operations under way: mma, cp, and the commits that wait for them.
 
-Each CTA has a queue. What it holds completes at times, and in an order, that the seed chooses, but for what
-the document promises: a commit comes behind all that its thread has issued, and operations that use the same
-cells of tensor memory come in the order of issue, such as two tcgen05.mma of one accumulator, or a
-tcgen05.mma behind the tcgen05.cp of its A. Two tcgen05.mma of different accumulators can complete the other
-way round.
+Each CTA has a queue. Its operations complete at times, and in an order, that the seed chooses, with two
+exceptions: a commit completes after everything that its thread issued before, and operations that use the
+same cells of tensor memory complete in the order of issue, such as two tcgen05.mma of one accumulator, or a
+tcgen05.mma after the tcgen05.cp of its A. Two tcgen05.mma of different accumulators can complete in either
+order.
 
 Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations
         (#tcgen05-memory-consistency-model).
@@ -49,7 +49,7 @@ class Operation:
     ) -> None:
         self.origin = origin
         self.thread = (id(origin.bundle), origin.lane)
-        """Which thread has issued it."""
+        """The thread that issued the operation."""
         self.run = run
         self.issue = issue
         """The index of its event."""
@@ -79,7 +79,7 @@ class Queue:
 
     @classmethod
     def of(cls, origin: Origin) -> Queue:
-        """The queue of the CTA that issues."""
+        """The queue of the issuing thread's CTA."""
         cohort: Cohort = origin.bundle.cohort
         queues = cohort.own(_Queues)
         key = (origin.lane // WARP_SIZE, origin.bundle.rank)

@@ -32,8 +32,8 @@ def commit(site: Site) -> Step:
     Units:      an mbarrier is 8 bytes; the mask has one bit for each CTA of the cluster.
     Errors:     AddressError (also for a CTA that has ended when the arrival comes), AlignmentError,
                 InvalidOperand (mask), NoBarrierError and BarrierCountError when the arrival comes.
-    Simplified: the arrival comes at a time that the seed chooses, behind what the thread has issued before;
-                at once where the thread has nothing under way.
+    Simplified: the arrival comes at a time that the seed chooses, after the operations that the thread has
+                issued before; it comes at once if the thread has none under way.
     Source:     PTX ISA 9.0, tcgen05.commit (#tcgen05-async-sync-operations-commit).
     """
     group = take_cta_group(site)
@@ -71,7 +71,7 @@ def commit(site: Site) -> Step:
             if tracked:
                 queue.add(Operation(origin, run))
             else:
-                # Nothing to wait for: what other threads have issued is not this commit's business.
+                # A commit waits only for operations of its own thread, and there are none.
                 run()
 
     return step
@@ -91,8 +91,8 @@ def fence(site: Site) -> Step:
     """Order a thread's asynchronous tcgen05 operations with what it tells, or is told by, other threads.
 
     Shapes:     no operands.
-    Simplified: counts for the whole warp. A missing fence is a note (emulator.core.hazards): operations
-                of this machine are ordered by completion alone.
+    Simplified: the fence counts for the whole warp. A missing fence is a note (emulator.core.hazards),
+                because only their completion orders operations of this machine.
     Source:     PTX ISA 9.0, tcgen05.fence (#tcgen05-special-sync-operations-fence).
     """
     name = site.instruction.name

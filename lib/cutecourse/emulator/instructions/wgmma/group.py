@@ -1,8 +1,8 @@
-"""Warpgroups: four warps that execute each wgmma instruction together, and what they have under way.
+"""Warpgroups: four warps that execute each wgmma instruction together, and their pending operations.
 
-The four warps come to an instruction one after another; it is issued when the last has come, and completes
-at a time that the seed chooses, behind earlier operations on the same accumulators. No warp waits for the
-others before wgmma.wait_group.
+The four warps reach an instruction one after another. It is issued when the last one reaches it, and
+completes at a time that the seed chooses, after earlier operations on the same accumulators. No warp waits
+for the others before wgmma.wait_group.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from cutecourse.emulator.errors import DivergedWarp, NonUniformOperand
 __all__ = ["WARPS", "InFlight", "Lagging", "Warpgroup"]
 
 WARPS = 4
-"""Warps of a warpgroup: those whose rank in the block begins with a multiple of it."""
+"""The number of warps in a warpgroup; the first one's rank in the block is a multiple of it."""
 
 
 @dataclass(eq=False)
 class InFlight:
-    """An operation that a warp has issued and not waited for."""
+    """An operation that a warp has issued and for which it has not waited."""
 
     site: Site
     group: Warpgroup
@@ -42,7 +42,7 @@ class InFlight:
     """The watched registers of D (emulator.instructions.wgmma.registers)."""
     reads: NDArray[np.int64]
     work: PendingWork | None = field(default=None, init=False)
-    """None until all four warps have come to it."""
+    """None until all four warps have reached it."""
 
     @property
     def under_way(self) -> bool:
@@ -50,7 +50,7 @@ class InFlight:
         return self.work is None or not self.work.done
 
     def settle(self) -> None:
-        """Complete it now, where all four warps have come to it."""
+        """Complete the operation now if all four warps have reached it."""
         if self.work is not None:
             self.work.finish()
 
@@ -66,9 +66,9 @@ class Common:
     site: Site
     operands: _Operands
     first: int
-    """The warp that came first."""
+    """The warp that reached it first."""
     arrived: int = 0
-    """The number of warps that have come."""
+    """The number of warps that have reached it."""
     operation: Any = None
     """The operation that it stands for, the same for all four."""
 
@@ -92,11 +92,11 @@ class Warpgroup:
     issues: list[int | None] = field(default_factory=list)
     """The events of the operations that belong to no group yet, where a recorder keeps them."""
     waiting: list[tuple[Bundle, Split]] = field(default_factory=list)
-    """Warps that wait for operations to which not all four have come."""
+    """Warps that wait for operations that not all four warps have reached."""
 
     @classmethod
     def of(cls, origin: Origin) -> Warpgroup:
-        """A warp's. Errors: DivergedWarp, where its block has no four whole warps from the first on."""
+        """The warpgroup of a warp. Errors: DivergedWarp if the block has fewer than its four whole warps."""
         bundle = origin.bundle
         groups = bundle.cohort.own(_Warpgroups)
         number = bundle.warp // WARPS
@@ -116,9 +116,9 @@ class Warpgroup:
         return found
 
     def come(self, origin: Origin, operands: _Operands = None) -> Common:
-        """A warp has come to an instruction.
+        """Note that a warp has reached an instruction.
 
-        Errors: DivergedWarp, where another warp has come to another instruction; NonUniformOperand.
+        Errors: DivergedWarp if another warp has reached a different instruction; NonUniformOperand.
         """
         site, number = origin.site, origin.bundle.warp
         index = self.position[number % WARPS] - self.passed
@@ -148,22 +148,22 @@ class Warpgroup:
 
     @staticmethod
     def started(cohort: Cohort, cluster: int, rank: int) -> list[Warpgroup]:
-        """The warpgroups of a block that have come to such an instruction."""
+        """The warpgroups of a block that have reached a wgmma or setmaxnreg instruction."""
         return [group for key, group in cohort.own(_Warpgroups).items() if key[:2] == (cluster, rank)]
 
     def ahead(self, bundle: Bundle) -> list[Site]:
-        """Instructions to which a warp has come and not all others have, oldest first."""
+        """The instructions that a warp has reached and not all others have, oldest first."""
         here = self.position[bundle.warp % WARPS] - self.passed
         return [found.site for found in list(self.common)[:here]]
 
     def behind(self) -> Iterator[tuple[Site, list[int]]]:
-        """For each instruction to which some warps have come: the warps that have not."""
+        """For each instruction that some warps have reached: the warps that have not."""
         for index, found in enumerate(self.common, self.passed):
             warps = zip(self.bundles, self.position, strict=True)
             yield found.site, [bundle.warp for bundle, at in warps if at <= index]
 
     def wake(self) -> None:
-        """Let who waits look again."""
+        """Let the waiting warps test again."""
         waiting, self.waiting = self.waiting, []
         for bundle, split in waiting:
             if split in bundle.splits and isinstance(split.waiting, Lagging):
@@ -172,21 +172,21 @@ class Warpgroup:
 
 @dataclass(frozen=True)
 class Lagging:
-    """A warp waits for operations to which other warps of its warpgroup have not come."""
+    """The wait of a warp for operations that other warps of its warpgroup have not reached."""
 
     line: int
     pending: Site
 
     @property
     def needs(self) -> str:
-        """The rule that warps which never come have broken."""
+        """The rule that is broken if the other warps never come."""
         return (
             f"{self.pending.instruction.name} at line {self.pending.line} must be executed by all four"
             " warps of the warpgroup"
         )
 
     def describe(self, warp: int) -> str:
-        """Why the warp waits."""
+        """Say why the warp waits."""
         return f"waits at wgmma.wait_group for other warps of its warpgroup to reach line {self.pending.line}"
 
 
@@ -197,14 +197,14 @@ def _shown(operands: _Operands) -> str:
 
 
 class _Warpgroups(OwnerDict[tuple[int, int, int], Warpgroup], Observer):
-    """The warpgroups of a cohort that have come to such an instruction: by cluster, rank and number."""
+    """The warpgroups of a cohort that have reached such an instruction, by cluster, rank and number."""
 
     def __init__(self, cohort: Cohort) -> None:
         super().__init__(cohort)
         cohort.listeners.subscribe(self)
 
     def cohort_ended(self, cohort: Cohort) -> None:
-        """Refuse an instruction of a warpgroup that one of its warps has left out. Errors: DivergedWarp."""
+        """Refuse an instruction that a warp of its warpgroup never executed. Errors: DivergedWarp."""
         for group in self.values():
             if group.common:
                 found = group.common[0]

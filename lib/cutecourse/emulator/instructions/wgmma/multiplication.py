@@ -37,7 +37,7 @@ __all__ = ["BYTES", "Form", "Multiplication"]
 _M = 64
 _HOPPER = TENSOR_CORES["sm_90"]
 BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
-"""Of an element of A or B, by its type."""
+"""The bytes of an element of A or B, by its type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class Multiplication(InFlight):
         *,
         accumulate: bool,
     ) -> None:
-        """The first of the four warps has come: its operands have to be there for all."""
+        """The first of the four warps reaches it: check the operands, which are the same for all four."""
         super().__init__(form.site, group, (form.n, form.k, form.d), form.writes, form.reads)
         self.form = form
         self.origin = origin
@@ -102,14 +102,14 @@ class Multiplication(InFlight):
         self.b = self._matrix("B", b_bits, form.b, form.n, k_major=form.b_k_major)
         self.a = None if a_bits is None else self._matrix("A", a_bits, form.a, _M, k_major=form.a_k_major)
         self.matrices = (self.b,) if self.a is None else (self.a, self.b)
-        """Those that are in shared memory."""
+        """The operands that are in shared memory."""
         self._check_shared(issued=False)
         for tell in group.cohort.listeners.matrix_read:
             for matrix in self.matrices:
                 tell(origin, matrix)
 
     def issue(self, bundle: Bundle) -> None:
-        """All four warps have come, this one last: let it complete later."""
+        """Issue it when the last of the four warps reaches it; it completes later."""
         form, group, listeners = self.form, self.group, bundle.cohort.listeners
         number = bundle.warp // WARPS
         operands = [(matrix.name, matrix.places[0]) for matrix in self.matrices]
@@ -117,7 +117,7 @@ class Multiplication(InFlight):
             tell(self, self.origin, group.bundles, number, operands)
         self._check_shared(issued=True)
         for tell in listeners.accumulated:
-            # All four warps have done what stands before it, and nothing to D since.
+            # All four warps have executed the instructions before it, and have not touched D since.
             written = False
             for each in group.bundles:
                 changed = each.own(Flight).changed
@@ -223,7 +223,7 @@ def _whole(kind: str) -> str:
 
 
 def _negated(bits: NDArray[Any]) -> NDArray[Any]:
-    """The numbers' signs changed."""
+    """Change the numbers' signs."""
     sign = 1 << (8 * bits.itemsize - 1)
     found: NDArray[Any] = bits ^ bits.dtype.type(sign)
     return found

@@ -1,4 +1,4 @@
-"""The registers that wgmma uses beside the thread: which are in flight, and which a fence has not ordered.
+"""The registers that wgmma uses asynchronously: which are in flight, and which a fence has not ordered.
 
 From its issue to the wait for its group the registers of D belong to a wgmma.mma_async, and those of A must
 not be written. An instruction that names such a register is wrapped while the kernel is decoded; kernels
@@ -72,7 +72,7 @@ def _share(one: bytes, other: bytes) -> bool:
 
 
 class Flight:
-    """Of one bundle: the watched registers' uses by wgmma, for each of its warps (one of each block)."""
+    """The uses of watched registers by wgmma, for each warp of one bundle (one warp of each block)."""
 
     def __init__(self, bundle: Bundle) -> None:
         count = len(bundle.program.own(Watched).numbers)
@@ -81,17 +81,17 @@ class Flight:
         self.read = np.zeros((count, bundle.n), dtype=np.int32)
         """The number of operations in flight that have the register in A."""
         self.touched = np.ones((count, bundle.n), dtype=np.bool_)
-        """Used by other instructions with no wgmma.fence since; so are all before the first."""
+        """True if other instructions have used it with no wgmma.fence since; all start as True."""
         self.changed = np.zeros((count, bundle.n), dtype=np.bool_)
-        """Written by other instructions since the last wgmma.mma_async that has a register in D."""
+        """True if other instructions have written it since the last wgmma.mma_async that has it in D."""
         self.open: list[deque[tuple[InFlight, int]]] = [deque() for _ in range(bundle.n)]
-        """Of each warp, oldest first: its operations that it has not waited for, and each one's group."""
+        """The operations for which each warp has not waited, with their group, oldest first."""
         self.committed = [0] * bundle.n
         """The number of groups that each warp has committed."""
         self.total = 0
 
     def begin(self, cluster: int, operation: InFlight) -> None:
-        """A warp has issued an operation."""
+        """Note that a warp has issued an operation."""
         self.open[cluster].append((operation, self.committed[cluster]))
         self.written[operation.writes, cluster] += 1
         self.read[operation.reads, cluster] += 1
@@ -103,7 +103,7 @@ class Flight:
         return [operation for operation, group in self.open[cluster] if group < limit]
 
     def end(self, cluster: int, newest: int) -> None:
-        """A warp has waited for those operations."""
+        """Note that a warp has waited for those operations."""
         limit = self.committed[cluster] - newest
         waiting = self.open[cluster]
         while waiting and waiting[0][1] < limit:
@@ -135,7 +135,7 @@ class Flight:
 
 
 def watch(site: Site, step: Step) -> Step:
-    """Have an instruction that names watched registers look after them; another is returned as it is."""
+    """Wrap an instruction that names watched registers with a check; return any other one unchanged."""
     watched = site.program.own(Watched)
     if not watched.numbers or site.instruction.opcode == "wgmma":
         return step

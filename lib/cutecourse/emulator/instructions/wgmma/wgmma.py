@@ -1,4 +1,4 @@
-"""wgmma: a warpgroup multiplies matrices into its registers, beside its threads."""
+"""wgmma: a warpgroup multiplies matrices into its registers, asynchronously to its threads."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def mma_async(site: Site) -> Step:
 
 
 def _same(origin: Origin, row: NDArray[Any], what: str) -> int:
-    """The one value of a warp's lanes."""
+    """The value that all lanes of a warp must have. Errors: NonUniformOperand."""
     first = row[0]
     if (row != first).any():
         lane = int(np.argmax(row != first))
@@ -96,7 +96,7 @@ def _same(origin: Origin, row: NDArray[Any], what: str) -> int:
 
 
 def _check_registers(flight: Flight, origin: Origin, form: Form) -> None:
-    """Report that registers are not ready: an operation in flight has them, or a fence is missing."""
+    """Report registers that are not ready: an operation in flight uses them, or a fence is missing."""
     cluster = origin.cluster
     for operation, _ in list(flight.open[cluster]):
         met = operation.shape != (form.n, form.k, form.d) and share(form.writes, operation.writes)
@@ -117,7 +117,7 @@ def _check_registers(flight: Flight, origin: Origin, form: Form) -> None:
             "wgmma.mma_async uses registers that other instructions have used, with no wgmma.fence since",
             origin,
         )
-        # Reported once: what follows on the same registers is another matter.
+        # Report each case once.
         flight.touched[used, cluster] = False
 
 
@@ -179,7 +179,7 @@ def _form(site: Site) -> Form:
 
 
 def _immediates(site: Site, a: str, *, a_in_registers: bool) -> tuple[int, int, int, int]:
-    """imm-scale-a, imm-scale-b, imm-trans-a and imm-trans-b, as far as the form has them."""
+    """imm-scale-a, imm-scale-b, imm-trans-a and imm-trans-b; defaults for those that the form lacks."""
     names = [] if a in {"s8", "u8"} else ["imm-scale-a", "imm-scale-b"]
     if BYTES[a] == 2:
         names += ["imm-trans-b"] if a_in_registers else ["imm-trans-a", "imm-trans-b"]
@@ -247,11 +247,11 @@ def commit_group(site: Site) -> Step:
 
 @instruction("wgmma.wait_group", control=True, gated=True)
 def wait_group(site: Site) -> Step:
-    """Wait until at most N of the warpgroup's newest groups are still under way.
+    """Wait until all of the warpgroup's groups but the newest N are complete.
 
     Shapes:     one operand, a constant; all four warps of a warpgroup.
-    Units:      N counts groups, committed ones.
-    Blocks:     until the other warps of the warpgroup have come to what is waited for.
+    Units:      N counts committed groups.
+    Blocks:     until the other warps of the warpgroup have reached the operations of these groups.
     Simplified: the operations take place here at the latest, in an order that the seed chooses.
     Source:     PTX ISA 9.0, wgmma.wait_group
                 (#asynchronous-warpgroup-level-matrix-instructions-wgmma-wait-group).
