@@ -86,7 +86,7 @@ class _Site:
     brought: int = 0
     unread: int = 0
     left: str = ""
-    """What was left unread the first time, in words."""
+    """The part of the first such copy that nothing had read, in words."""
     scattered: bool = False
     """True if rows that were read lie between the unread ones."""
     tile: bool = False

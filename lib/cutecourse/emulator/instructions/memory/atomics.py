@@ -43,8 +43,8 @@ _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 def atom(site: Site) -> Step:
     """Change a word of memory atomically; atom returns the word's old value.
 
-    Shapes:     d (which red does not have) and b are registers of the type, and so is c of cas: cas compares
-                with b and stores c.
+    Shapes:     d, b and c are registers of the type. red has no d. Only cas has c: it compares with b and
+                stores c.
     Units:      addresses in bytes, multiples of the access's size.
     Errors:     AddressError, AlignmentError, UninitializedRead (shared memory that nobody has written).
     Simplified: lanes that use one address take turns in the order of their numbers; the hardware's order is
