@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cutecourse.errors import CourseError
 from tools.exercises import write_pages
-from tools.notebooks import check_pages
+from tools.pages import check_pages
 from tools.paths import BOOK, relative
 
 _JUPYTER_BOOK = "import tools; from jupyter_book.cli.main import main; main()"

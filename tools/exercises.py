@@ -24,7 +24,14 @@ import nbformat
 from nbformat import NotebookNode
 
 from cutecourse.errors import CourseError
-from tools.notebooks import Difference, as_notebook, give_stable_ids, tags, write_notebook
+from tools.notebooks import (
+    Difference,
+    as_notebook,
+    check_recording,
+    give_stable_ids,
+    tags,
+    write_notebook,
+)
 from tools.paths import EXERCISE_PAGES, EXERCISES, AuthoringError, exercise_sources, relative
 
 _REGION = re.compile(
@@ -218,6 +225,13 @@ def stale_learners() -> list[Difference]:
                 Difference(source, f"{relative(path)} is stale; write it with: python -m tools.exercises")
             )
     return found
+
+
+def check_solutions() -> list[Difference]:
+    """Compare every exercise source with the recording of its solutions; nothing is executed."""
+    return [
+        found for source in exercise_sources() for found in check_recording(source, solution_notebook(source))
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:

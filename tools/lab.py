@@ -25,7 +25,8 @@ from nbformat import NotebookNode
 from cutecourse.errors import CourseError
 from tools.answers import answers_in, with_folded_text
 from tools.exercises import learner_notebook
-from tools.notebooks import give_stable_ids, read_source
+from tools.notebooks import give_stable_ids
+from tools.pages import read_source
 from tools.paths import ROOT, exercise_sources, notebook_sources, relative
 
 if sys.platform == "win32":

@@ -20,6 +20,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from cutecourse.errors import CourseError
+from tools.notebooks import as_notebook, read_recording
 from tools.paths import (
     CHAPTERS,
     AuthoringError,
@@ -85,9 +86,6 @@ def count(source: Path) -> Count:
 
 @lru_cache(maxsize=64)
 def _count(source: Path, _written: int, recorded: int | None) -> Count:
-    # Imported here: a notebook's text holds the minutes of its page, so that module needs this one.
-    from tools.notebooks import as_notebook, read_recording
-
     text = source.read_text(encoding="utf-8")
     text = _FOLDED_TEXT.sub("", _OWN_DIRECTIVE.sub("", text))
     page = as_notebook(text, where=relative(source))

@@ -95,7 +95,8 @@ def sweep_page(source: Path, *, beside: bool) -> tuple[dict[str, int], list[str]
     from coursebook.browser.page_kernel import canonical, digest
     from coursebook.recordings import RUN_RECORD
 
-    from tools.notebooks import code_cells, read_recording, read_source, tags
+    from tools.notebooks import code_cells, read_recording, tags
+    from tools.pages import read_source
 
     cells = code_cells(read_source(source))
     texts = [cell.source.strip() for cell in cells]

@@ -21,12 +21,10 @@ from cutecourse.kernels.twinning import TWINS, twin_text
 from tools.paths import (
     RECORDED_ON,
     AuthoringError,
-    exercise_sources,
     notebook_of,
-    notebook_sources,
     relative,
 )
-from tools.plain_markdown import plain
+from tools.plain_markdown import Minutes, plain
 from tools.tidy import drop_code, restore_widgets, store_widgets
 
 METADATA_KEY = "cutecourse"
@@ -48,16 +46,13 @@ class Difference:
         return f"{relative(self.source)}: {self.text}"
 
 
-def read_source(path: Path) -> NotebookNode:
-    """A MyST page as a notebook without outputs."""
-    return as_notebook(path.read_text(encoding="utf-8"), where=relative(path), page=path)
-
-
-def as_notebook(text: str, *, where: str, notebooks: str = "", page: Path | None = None) -> NotebookNode:
+def as_notebook(
+    text: str, *, where: str, notebooks: str = "", minutes: Minutes | None = None
+) -> NotebookNode:
     """MyST text as a notebook without outputs, with stable cell ids and a plain Python 3 kernel.
 
-    `notebooks` is the way from where it will lie to the folder of the chapters' notebooks, `page` the
-    book's page that the text is.
+    `notebooks` is the way from where it will lie to the folder of the chapters' notebooks, `minutes` says
+    what `{minutes}` stands for.
     """
     notebook = jupytext.reads(text, fmt="md:myst")
     if not any(cell.cell_type == "code" for cell in notebook.cells):
@@ -70,7 +65,7 @@ def as_notebook(text: str, *, where: str, notebooks: str = "", page: Path | None
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = plain(cell.source, where=where, notebooks=notebooks, page=page)
+            cell.source = plain(cell.source, where=where, notebooks=notebooks, minutes=minutes)
     # A label alone has no plain form, and JupyterLab invites its reader to type into an empty text cell.
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code" or cell.source.strip()]
     give_stable_ids(notebook)
@@ -234,21 +229,6 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def check_pages() -> list[Difference]:
-    """Compare every page with its recording; nothing is executed."""
-    return [found for source in notebook_sources() for found in _check_one(source, read_source(source))]
-
-
-def check_solutions() -> list[Difference]:
-    """Compare every exercise source with the recording of its solutions; nothing is executed."""
-    from tools.exercises import solution_notebook
-
-    found: list[Difference] = []
-    for source in exercise_sources():
-        found += _check_one(source, solution_notebook(source))
-    return found
-
-
 def not_on_hardware(recording: NotebookNode) -> list[str]:
     """The kernels that a recording ran on the emulator because no GPU was there, though an H200 runs them.
 
@@ -263,7 +243,8 @@ def not_on_hardware(recording: NotebookNode) -> list[str]:
     )
 
 
-def _check_one(source: Path, notebook: NotebookNode) -> list[Difference]:
+def check_recording(source: Path, notebook: NotebookNode) -> list[Difference]:
+    """Compare a source, read as a notebook, with its recording; nothing is executed."""
     try:
         recording = read_recording(source)
     except StaleRecording as error:

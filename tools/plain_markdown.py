@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from pathlib import Path
+from collections.abc import Callable
 
-from tools import emulator_coverage, errata, minutes
+from tools import emulator_coverage, errata
 from tools.paths import BACK_MATTER, AuthoringError
 
 _FENCE = re.compile(r"^(?P<fence>:{3,}|`{3,})\{(?P<name>[\w-]+)\}[ \t]*(?P<argument>.*)$")
@@ -32,20 +32,24 @@ _TITLES = {
 _ROLES = {"term", "ref", "doc", "numref"}
 
 
+Minutes = Callable[[str], str]
+"""What the directive `{minutes}` stands for, by its argument."""
+
+
 class UntranslatableMarkdown(AuthoringError):
     """A directive or role that the notebooks have no plain form for."""
 
 
-def plain(text: str, *, where: str, notebooks: str = "", page: Path | None = None) -> str:
+def plain(text: str, *, where: str, notebooks: str = "", minutes: Minutes | None = None) -> str:
     """MyST text as plain Markdown; `notebooks` is the way from where it lies to the chapters' notebooks.
 
-    `page` is the source that the text is from, for what is computed from a whole page.
+    `minutes` says what `{minutes}` stands for; without it, the directive is refused.
     Errors: UntranslatableMarkdown, naming the directive or role.
     """
-    return _inline(_blocks(text.splitlines(), where, page), where, notebooks).strip("\n")
+    return _inline(_blocks(text.splitlines(), where, minutes), where, notebooks).strip("\n")
 
 
-def _blocks(lines: list[str], where: str, page: Path | None) -> str:
+def _blocks(lines: list[str], where: str, minutes: Minutes | None) -> str:
     out: list[str] = []
     index = 0
     while index < len(lines):
@@ -53,7 +57,7 @@ def _blocks(lines: list[str], where: str, page: Path | None) -> str:
         directive = _FENCE.match(line)
         if directive:
             end = _closing(lines, index, directive["fence"], where)
-            out += _directive(directive, lines[index + 1 : end], where, page).splitlines()
+            out += _directive(directive, lines[index + 1 : end], where, minutes).splitlines()
             index = end + 1
         elif line.startswith("```"):
             end = _closing(lines, index, re.match(r"`+", line)[0], where)  # type: ignore[index]
@@ -73,14 +77,16 @@ def _closing(lines: list[str], start: int, fence: str, where: str) -> int:
     raise UntranslatableMarkdown(f"{where}: the block that starts with {lines[start]!r} is not closed")
 
 
-def _directive(match: re.Match[str], body: list[str], where: str, page: Path | None) -> str:
+def _directive(match: re.Match[str], body: list[str], where: str, minutes: Minutes | None) -> str:
     name, argument = match["name"], match["argument"].strip()
     while body and (_OPTION.match(body[0]) or not body[0].strip()):
         body = body[1:]
     if name == "errata":
         return errata.section(argument, links=False)
     if name == "minutes":
-        return _minutes(argument, where, page)
+        if minutes is None:
+            raise UntranslatableMarkdown(f"{where}: {{minutes}} stands on a page with cells")
+        return minutes(argument)
     if name == "emulator":
         return emulator_coverage.markdown(argument)
     if name == "glossary":
@@ -91,18 +97,8 @@ def _directive(match: re.Match[str], body: list[str], where: str, page: Path | N
         body = [argument, *body]
         argument = ""
     title = argument or _TITLES[name]
-    inner = _blocks(body, where, page).strip("\n").splitlines()
+    inner = _blocks(body, where, minutes).strip("\n").splitlines()
     return "\n".join(f"> {line}".rstrip() for line in [f"**{title}**", "", *inner])
-
-
-def _minutes(argument: str, where: str, page: Path | None) -> str:
-    if argument == "all":
-        return minutes.table()
-    if argument or page is None:
-        raise UntranslatableMarkdown(
-            f"{where}: {{minutes}} stands on a page with cells, or is {{minutes}} all"
-        )
-    return minutes.sentence(page)
 
 
 def _glossary(body: list[str]) -> str:

@@ -19,23 +19,22 @@ from nbformat import NotebookNode
 from cutecourse.errors import CourseError
 from tools import exercises, facts, tidy
 from tools.execute import Execution, execute
+from tools.exercises import check_solutions
 from tools.notebooks import (
     METADATA_KEY,
     RECORD_COMMAND,
     StaleRecording,
-    check_pages,
-    check_solutions,
     code_cells,
     differences,
     how_to_record,
     kernel_hash,
     not_on_hardware,
     read_recording,
-    read_source,
     text_differences,
     with_text_of,
     write_recording,
 )
+from tools.pages import check_pages, read_source
 from tools.paths import (
     EXERCISE_SOURCES,
     choose,

@@ -6,7 +6,8 @@ import pytest
 
 from tools import native_sweep
 from tools.native_sweep import answers, sweep_page
-from tools.notebooks import code_cells, read_source
+from tools.notebooks import code_cells
+from tools.pages import read_source
 from tools.paths import BOOK
 
 IMPORTS = "import cutlass\nimport numba\nprint(1)"

@@ -16,7 +16,8 @@ from cutecourse.runtime import CompileError
 from cutecourse.widgets import page_widget
 from cutecourse.widgets.page_widget import PageWidget
 from support.pages import parse
-from tools.notebooks import code_cells, read_recording, read_source, tags
+from tools.notebooks import code_cells, read_recording, tags
+from tools.pages import read_source
 from tools.paths import BOOK, notebook_sources
 
 

@@ -6,7 +6,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools.answers import Answer, BadPrediction, answers_in, find_answers, with_folded_text
-from tools.notebooks import code_cells, read_source
+from tools.notebooks import code_cells
+from tools.pages import read_source
 from tools.paths import notebook_sources
 
 HEAD = "---\nkernelspec:\n  name: python3\n---\n\n# A page\n\n"

@@ -11,7 +11,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from tools import minutes
 from tools.minutes import Count, count_cells, exercise_minutes
 from tools.notebooks import as_notebook
-from tools.paths import AuthoringError, chapter_pages, exercise_sources
+from tools.pages import read_source
+from tools.paths import BOOK, AuthoringError, chapter_pages, exercise_sources
 from tools.plain_markdown import UntranslatableMarkdown, plain
 from tools.tidy import WIDGET_VIEW
 
@@ -111,10 +112,11 @@ def test_sentence__names_the_exercises_on_the_last_page_of_a_chapter(
     ]
 
 
-def test_plain__has_the_sentence_in_place_of_the_directive() -> None:
+def test_read_source__has_the_sentence_in_place_of_the_directive() -> None:
     page = chapter_pages()[0]
-    assert plain("```{minutes}\n```", where="x", page=page) == minutes.sentence(page)
-    assert plain("```{minutes} all\n```", where="x").count(".ipynb)") == len(chapter_pages())
+    assert minutes.sentence(page) in "\n".join(cell.source for cell in read_source(page).cells)
+    text = "\n".join(cell.source for cell in read_source(BOOK / "intro.md").cells)
+    assert [f"({page.stem}.ipynb)" in text for page in chapter_pages()] == [True] * len(chapter_pages())
     with pytest.raises(UntranslatableMarkdown, match=r"\{minutes\} stands on a page with cells"):
         plain("```{minutes}\n```", where="x")
 

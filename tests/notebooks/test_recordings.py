@@ -13,7 +13,9 @@ from cutecourse.display import source as source_of
 from cutecourse.kernels.hunting import HUNTS
 from cutecourse.kernels.twinning import TWINS
 from support import recordings
-from tools.notebooks import METADATA_KEY, check_pages, check_solutions, read_recording
+from tools.exercises import check_solutions
+from tools.notebooks import METADATA_KEY, read_recording
+from tools.pages import check_pages
 from tools.paths import CHAPTERS, exercise_sources, notebook_of, notebook_sources
 from tools.tidy import WIDGET_STATE, WIDGET_VIEW
 

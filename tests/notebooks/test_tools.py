@@ -25,6 +25,7 @@ from tools.paths import (
     chapter_number,
     chapter_pages,
     choose,
+    notebook_sources,
     page_number,
 )
 from tools.plain_markdown import UntranslatableMarkdown, plain
@@ -42,7 +43,7 @@ def _recording(
 
 def _texts(recording: NotebookNode, *sources: str) -> list[str]:
     cells = [new_code_cell(source) for source in sources]
-    return [difference.text for difference in differences(notebooks.notebook_sources()[0], recording, cells)]
+    return [difference.text for difference in differences(notebook_sources()[0], recording, cells)]
 
 
 def test_differences__are_none_for_the_same_cells_version_and_kernels() -> None:
@@ -347,7 +348,7 @@ def test_text__is_carried_over_without_its_outputs_being_touched() -> None:
     recording = as_notebook(page.replace("New", "Old").replace("\n\nMore.", ""), where="a page")
     recording.cells[1].outputs = [new_output("stream", text="1")]
     recording.metadata[METADATA_KEY] = nbformat.from_dict({"version": "1"})
-    source = notebooks.notebook_sources()[0]
+    source = notebook_sources()[0]
     (difference,) = notebooks.text_differences(source, recording, as_notebook(page, where="a page"))
     assert "--text" in difference.text
     carried = notebooks.with_text_of(as_notebook(page, where="a page"), recording)

@@ -10,7 +10,8 @@ from coursebook.browser.page_kernel import canonical
 
 from support import recordings
 from tools.execute import execute
-from tools.notebooks import read_recording, read_source
+from tools.notebooks import read_recording
+from tools.pages import read_source
 from tools.paths import CHAPTERS, NOTEBOOKS
 
 # Python imports this file when it starts, and so does the notebook's kernel.

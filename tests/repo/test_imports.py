@@ -1,21 +1,23 @@
-"""No module of the library imports, by any path, a module that imports it."""
+"""No module of the library, of the tools or of the book imports, by any path, a module that imports it."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-LIBRARY = Path(__file__).parents[2] / "lib"
+ROOT = Path(__file__).parents[2]
+PACKAGES = (ROOT / "lib" / "cutecourse", ROOT / "tools", ROOT / "book" / "_ext" / "coursebook")
 
 
-def modules(root: Path) -> dict[str, Path]:
-    """The file of each module of `cutecourse`; a package is named without its `__init__`."""
+def modules(packages: Iterable[Path]) -> dict[str, Path]:
+    """The file of each module of the packages; a package is named without its `__init__`."""
     files = {}
-    for path in sorted((root / "cutecourse").rglob("*.py")):
-        parts = path.relative_to(root).with_suffix("").parts
-        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for package in packages:
+        for path in sorted(package.rglob("*.py")):
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return files
 
 
@@ -34,12 +36,12 @@ def imported_names(module: str, path: Path) -> Iterator[str]:
             yield from (".".join([*base, alias.name]) for alias in node.names)
 
 
-def import_graph(root: Path) -> dict[str, set[str]]:
-    """For each module, the modules of `cutecourse` that its file names in an import.
+def import_graph(packages: Iterable[Path]) -> dict[str, set[str]]:
+    """For each module of the packages, the modules of them that its file names in an import.
 
     Importing `a.b` runs `a/__init__.py` first. That alone is no edge: only what a file names counts.
     """
-    files = modules(root)
+    files = modules(packages)
     graph: dict[str, set[str]] = {module: set() for module in files}
     for module, path in files.items():
         for name in imported_names(module, path):
@@ -59,9 +61,10 @@ def import_circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_library__has_no_import_circle():
-    graph = import_graph(LIBRARY)
-    assert len(graph) > 300, "the library's modules were not found"
+def test_packages__have_no_import_circle():
+    graph = import_graph(PACKAGES)
+    assert {name.partition(".")[0] for name in graph} == {package.name for package in PACKAGES}
+    assert len(graph) > 300, "the packages' modules were not found"
     circle = import_circle(graph)
     assert not circle, " imports\n".join(circle)
 
@@ -77,12 +80,12 @@ def test_library__has_no_import_circle():
 )
 def test_import_circle__is_found(tmp_path: Path, in_a: str, in_b: str):
     write_package(tmp_path, a=in_a, b=in_b)
-    assert set(import_circle(import_graph(tmp_path))) == {"cutecourse.p.a", "cutecourse.p.b"}
+    assert set(import_circle(import_graph([tmp_path / "cutecourse"]))) == {"cutecourse.p.a", "cutecourse.p.b"}
 
 
 def test_import_circle__goes_through_a_package_whose_name_is_imported(tmp_path: Path):
     write_package(tmp_path, __init__="from .a import x", a="from cutecourse.p import x")
-    circle = import_circle(import_graph(tmp_path))
+    circle = import_circle(import_graph([tmp_path / "cutecourse"]))
     assert circle in (
         ["cutecourse.p", "cutecourse.p.a", "cutecourse.p"],
         ["cutecourse.p.a", "cutecourse.p", "cutecourse.p.a"],
@@ -91,7 +94,7 @@ def test_import_circle__goes_through_a_package_whose_name_is_imported(tmp_path: 
 
 def test_import_circle__is_none_where_a_package_imports_its_modules(tmp_path: Path):
     write_package(tmp_path, __init__="from .a import x", a="from .b import y\nimport numpy", b="")
-    assert import_circle(import_graph(tmp_path)) == []
+    assert import_circle(import_graph([tmp_path / "cutecourse"])) == []
 
 
 def write_package(root: Path, **texts: str) -> None:

@@ -21,7 +21,8 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from tools.answers import answers_in
 from tools.lab import Copy, bring_up_to_date, chapter_copy
-from tools.notebooks import code_cells, read_source
+from tools.notebooks import code_cells
+from tools.pages import read_source
 from tools.paths import exercise_sources, notebook_of, notebook_sources
 
 

@@ -18,12 +18,12 @@ from sphinx.errors import ExtensionError
 from coursebook import answers
 from tools.notebooks import (
     METADATA_KEY,
-    check_pages,
     code_cells,
     differences,
     read_recording,
     tags,
 )
+from tools.pages import check_pages
 from tools.paths import BOOK, notebook_of, notebook_sources, relative
 from tools.tidy import WIDGET_VIEW
 
