@@ -93,10 +93,10 @@ def emulate(case: Case) -> dict[str, Any]:
     """Times and sizes of one process."""
     import cutecourse
     from cutecourse import runtime
-    from cutecourse.kernels.umma_gemm import gemm_spec
+    from cutecourse.kernels import umma_gemm
 
     os.environ["CUTECOURSE_CACHE"] = "off"  # the compile is timed too
-    spec = gemm_spec(case.mnk, cluster=case.cluster)
+    spec = umma_gemm.gemm_spec(case.mnk, cluster=case.cluster)
     compiled = runtime.compile(spec)
     a, b, expected = operands(case.mnk)
     c = np.zeros(expected.shape, np.float32)
@@ -138,9 +138,9 @@ def emulate(case: Case) -> dict[str, Any]:
 def profile(case: Case, most: int = 25) -> list[dict[str, Any]]:
     """The functions of one launch by the time that each takes by itself, the longest first."""
     from cutecourse import runtime
-    from cutecourse.kernels.umma_gemm import gemm_spec
+    from cutecourse.kernels import umma_gemm
 
-    spec = gemm_spec(case.mnk, cluster=case.cluster)
+    spec = umma_gemm.gemm_spec(case.mnk, cluster=case.cluster)
     a, b, expected = operands(case.mnk)
     c = np.zeros(expected.shape, np.float32)
     profiler = cProfile.Profile()

@@ -121,15 +121,12 @@ def _argument(declared: str) -> Any:
 
 def everything() -> list[Base]:
     """Those, and the kernels that the CuTe DSL and numba-cuda compile."""
-    from importlib import import_module
-    from pkgutil import iter_modules
-
-    from cutecourse import kernels
+    from cutecourse.kernels.files import kernel_module, kernel_names
 
     found = texts()
-    for info in iter_modules(kernels.__path__):
-        spec = getattr(import_module(f"cutecourse.kernels.{info.name}"), "LAUNCH", None)
-        if isinstance(spec, LaunchSpec) and all(base.name != spec.name for base in found):
+    for name in kernel_names():
+        spec = kernel_module(name).LAUNCH
+        if all(base.name != spec.name for base in found):
             # One of the kernels is there to be refused by the CuTe DSL.
             with suppress(runtime.CompileError):
                 found.append(_of_spec(spec))

@@ -42,7 +42,7 @@ from benchmarks.mma_ceiling import ceiling_spec, flops, fragments, product_of_fr
 from benchmarks.results_file import result_path
 from cutecourse import runtime
 from cutecourse.errors import CourseError
-from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.gemm_ladder import RUNGS
 from cutecourse.kernels.spec import LaunchSpec
 from tools.facts import of_this_machine

@@ -26,7 +26,6 @@ from benchmarks.launching import Built, Loaded, alternating, compiled, parameter
 from benchmarks.results_file import result_path, write_result
 from cutecourse import runtime
 from cutecourse.kernels import hopper_last
-from cutecourse.kernels.hopper_last import How
 from cutecourse.kernels.spec import LaunchSpec, TensorMapSpec
 from cutecourse.tma.encoding import L2Promotion
 from tools.facts import of_this_machine
@@ -34,6 +33,8 @@ from tools.facts import of_this_machine
 ABOUT = "What L2 fetches, 256 bytes unless it is said; larger tiles in ping-pong. Each role waits by itself."
 """What this visit tries."""
 ROUNDS = 51
+
+How = hopper_last.How
 
 PP192 = How(pingpong=True, tile=(128, 192, 64), stages=5, piece=32, buffers=1)
 PP208 = How(pingpong=True, tile=(128, 208, 64), stages=5, piece=16, buffers=2)

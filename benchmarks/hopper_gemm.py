@@ -49,7 +49,7 @@ from benchmarks.power import sustain
 from benchmarks.results_file import result_path, write_result
 from cutecourse import runtime
 from cutecourse.errors import CourseError
-from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.hopper_ladder import RUNGS
 from cutecourse.kernels.spec import LaunchSpec
 from tools.facts import of_this_machine

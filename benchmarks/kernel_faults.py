@@ -9,7 +9,7 @@
 Every fault runs in a process of its own, because a GPU's fault ends the process's use of it. No kernel here
 can wait forever. The right kernels are in the table as well.
 
-A module of broken kernels, `cutecourse/kernels/*_broken.py`, takes part if it has
+A module of broken kernels, `cutecourse/kernels/*/*/*_broken.py`, takes part if it has
 
     RIGHT               the launch without a fault
     FAULTS              the faults by name
@@ -21,9 +21,7 @@ A module of broken kernels, `cutecourse/kernels/*_broken.py`, takes part if it h
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable, Collection
@@ -36,8 +34,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results_file import result_path, write_result
-from cutecourse import kernels, runtime
+from cutecourse import runtime
 from cutecourse.kernels import LaunchSpec, tma_broken, tma_multicast_broken, tma_multicast_pipeline_broken
+from cutecourse.kernels.files import kernel_module, kernel_modules
 from tools.facts import of_this_machine
 
 RUNS = 50
@@ -67,14 +66,14 @@ class Subject:
 def subjects(*, measured: bool = False) -> dict[str, Subject]:
     """Every module of broken kernels that follows the protocol above, by its name; `measured`: for a GPU."""
     found = {}
-    for entry in pkgutil.iter_modules(kernels.__path__):
-        if entry.name.endswith("_broken"):
-            module = importlib.import_module(f"{kernels.__name__}.{entry.name}")
+    for name in sorted(kernel_modules()):
+        if name.endswith("_broken"):
+            module = kernel_module(name)
             if not hasattr(module, "arguments"):
                 continue
             size = getattr(module, "MEASURED", ()) if measured else ()
-            found[entry.name] = Subject(
-                entry.name,
+            found[name] = Subject(
+                name,
                 module.right(*size) if size else module.RIGHT,
                 module.FAULTS,
                 lambda fault, module=module, size=size: module.broken(fault, *size),

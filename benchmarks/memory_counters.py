@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib
 import io
 import json
 import shutil
@@ -31,6 +30,7 @@ from benchmarks.memory_probes import probes
 from benchmarks.results_file import result_path
 from cutecourse import runtime
 from cutecourse.kernels import epilogue_direct, epilogue_stmatrix, micro_gemm_swizzled
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 from cutecourse.memory_report import MemoryReport, MemoryRow
 from tools.facts import of_this_machine
@@ -174,7 +174,7 @@ class Case:
 
 def cases() -> list[Case]:
     """The launches, in the order in which they are profiled."""
-    named = [(name, importlib.import_module(f"cutecourse.kernels.{name}").LAUNCH) for name in KERNELS]
+    named = [(name, kernel_module(name).LAUNCH) for name in KERNELS]
     named += [
         ("micro_gemm_swizzled (plain)", micro_gemm_swizzled.PLAIN),
         ("epilogue_direct (column-major)", epilogue_direct.LAUNCH),

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.results_file import result_path
 from cutecourse import runtime
-from cutecourse.kernels.mma_timing import UNROLLED, timing_spec
+from cutecourse.kernels import mma_timing
 from tools.facts import of_this_machine
 
 CHAINS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -43,7 +43,7 @@ def cycles(kernel: runtime.GpuKernel, chains: int, warps: int, turns: int) -> in
         start, stop = np.zeros(warps, np.uint64), np.zeros(warps, np.uint64)
         sums = np.full(32 * warps, np.nan, np.float32)
         kernel.launch([start, stop, sums, np.uint32(turns)], grid=(1, 1, 1), block=(32 * warps, 1, 1))
-        expected = ADDED_BY_ONE_MMA * chains * UNROLLED * turns
+        expected = ADDED_BY_ONE_MMA * chains * mma_timing.UNROLLED * turns
         if not np.all(sums == expected):
             raise WrongSumError(
                 f"{chains} chains, {warps} warps: the sums are {sums[:4]}..., not {expected}."
@@ -57,11 +57,11 @@ def measure() -> list[dict[str, float]]:
     rows = []
     for warps in WARPS:
         for chains in CHAINS:
-            compiled = runtime.compile(timing_spec(chains, warps))
+            compiled = runtime.compile(mma_timing.timing_spec(chains, warps))
             with runtime.GpuKernel(compiled.ptx, compiled.entry) as kernel:
                 cycles(kernel, chains, warps, 1)  # wake the clocks
                 spent = cycles(kernel, chains, warps, 2 * TURNS) - cycles(kernel, chains, warps, TURNS)
-            rounds = UNROLLED * TURNS
+            rounds = mma_timing.UNROLLED * TURNS
             rows.append(
                 {
                     "warps": warps,
@@ -106,7 +106,12 @@ def main(arguments: list[str] | None = None) -> int:
             "multiprocessors": gpu.multiprocessors,
             "driver_cuda": found.driver,
         },
-        "method": {"turns": TURNS, "unrolled": UNROLLED, "repeats": REPEATS, "takes": "least of the repeats"},
+        "method": {
+            "turns": TURNS,
+            "unrolled": mma_timing.UNROLLED,
+            "repeats": REPEATS,
+            "takes": "least of the repeats",
+        },
         "latency_cycles": one_chain["cycles_per_round"],
         "best_fmas_per_cycle": best["fmas_per_cycle"],
         "rows": rows,

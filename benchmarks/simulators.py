@@ -52,10 +52,12 @@ def multiply(which: str, a: Any, b: Any, c: Any) -> Any:
     """The product by one of the three, and the seconds and processor's seconds that it took."""
     if which == "emulator":
         from cutecourse import runtime
-        from cutecourse.kernels.umma_gemm import gemm_spec
+        from cutecourse.kernels import umma_gemm
 
         small = len(c) < 512
-        spec = gemm_spec((*c.shape, a.shape[1]), sms=1 if small else 2, cluster=(1, 1) if small else (4, 4))
+        spec = umma_gemm.gemm_spec(
+            (*c.shape, a.shape[1]), sms=1 if small else 2, cluster=(1, 1) if small else (4, 4)
+        )
         runtime.compile(spec)
         start, cpu = time.perf_counter(), time.process_time()
         c = runtime.run(spec, device="emulator", a=a, b=b, c=c)["c"]

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from benchmarks.results_file import RESULTS, write_result
 from cutecourse.errors import CourseError
-from cutecourse.kernels.chapters import CHAPTERS, kernel_module
+from cutecourse.kernels.chapters import CHAPTERS
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime import AssemblyReport, assembly_report
 from tools.facts import of_this_machine

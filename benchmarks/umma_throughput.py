@@ -29,8 +29,8 @@ import numpy as np
 
 from benchmarks.results_file import result_path
 from cutecourse import runtime
+from cutecourse.kernels import umma_gemm
 from cutecourse.kernels.spec import LaunchSpec
-from cutecourse.kernels.umma_gemm import gemm_spec
 from tools.facts import of_this_machine
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -58,7 +58,7 @@ class Case:
 
     def spec(self) -> LaunchSpec:
         """The launch."""
-        return gemm_spec(self.mnk, sms=self.sms, cluster=self.cluster)
+        return umma_gemm.gemm_spec(self.mnk, sms=self.sms, cluster=self.cluster)
 
     def __str__(self) -> str:
         return f"{self.sms} SM{'' if self.sms == 1 else 's'}, cluster {'x'.join(map(str, self.cluster))}"

@@ -28,10 +28,10 @@ def _cutecourse_question():
     import importlib.metadata, json, platform, sys
     import cutecourse
 
-    # A module of the package itself; the kernels' files below it belong to the modules of their names.
+    # A kernel's module is named as it is imported, without the folders in which it lies.
     kernels = sorted(
-        name for name, module in list(sys.modules.items())
-        if name.rpartition(".")[0] == "cutecourse.kernels" and hasattr(module, "LAUNCH")
+        "cutecourse.kernels." + name.rpartition(".")[2] for name, module in list(sys.modules.items())
+        if name.startswith("cutecourse.kernels.") and hasattr(module, "LAUNCH")
     )
     hunting = sys.modules.get("cutecourse.kernels.hunting")
     kernels += [f"{hunting.HUNTS}.{name}" for name in getattr(hunting, "hunted", tuple)()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.util
 import itertools
@@ -14,10 +13,10 @@ import nbformat
 from nbformat import NotebookNode
 
 import cutecourse
-from cutecourse.kernels.files import SOURCES, SpecError
+from cutecourse.kernels.files import SpecError, kernel_files
 from cutecourse.kernels.hunting import HUNTS, hunt
 from cutecourse.kernels.spec import runs_on
-from cutecourse.kernels.twinning import TWINS, twin_text
+from cutecourse.kernels.twinning import TWINS
 from tools.paths import (
     RECORDED_ON,
     AuthoringError,
@@ -113,42 +112,27 @@ def how_to_record(source: Path) -> str:
 
 
 def kernel_hash(module: str) -> str | None:
-    """sha256 of a kernel as it is in the tree now: its module, and the kernel's file with what that imports.
+    """sha256 of a kernel as it is in the tree now: the files that decide what it does.
 
-    None where there is no such module. The module holds the launch; the file, of the same name in
-    `kernels.sources`, holds the kernel. `cutecourse.kernels.hunts.07_5` is the text of a bug hunt, and
+    None where there is no such module. `cutecourse.kernels.hunts.07_5` is the text of a bug hunt, and
     `cutecourse.kernels.twins.copy_async` that of a twin.
     """
     package, _, name = module.rpartition(".")
     try:
         if package == HUNTS:
             return hashlib.sha256(hunt(name).encode()).hexdigest()
+        files = kernel_files(name)
         if package == TWINS:
-            return hashlib.sha256(twin_text(name).encode()).hexdigest()
-        spec = importlib.util.find_spec(module)
-    except (ModuleNotFoundError, SpecError):
-        return None
-    if spec is None or spec.origin is None:
-        return None
-    files = [Path(spec.origin)]
-    if package == "cutecourse.kernels":
-        files += _kernel_files(name)
+            files = tuple(file for file in files if file.suffix == ".ptx")
+    except SpecError:
+        try:
+            spec = importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            return None
+        if spec is None or spec.origin is None:
+            return None
+        files = (Path(spec.origin),)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-def _kernel_files(name: str) -> list[Path]:
-    """The file of a kernel in `kernels.sources`, and those that it imports from there; often none."""
-    found: list[Path] = []
-    names = [name]
-    while names:
-        spec = importlib.util.find_spec(f"{SOURCES}.{names.pop()}")
-        if spec is None or spec.origin is None or (file := Path(spec.origin)) in found:
-            continue
-        found.append(file)
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        names += [one.rpartition(".")[2] for one in imported if one.startswith(f"{SOURCES}.")]
-    return found
 
 
 def differences(source: Path, recording: NotebookNode, cells: list[NotebookNode]) -> list[Difference]:

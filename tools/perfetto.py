@@ -65,8 +65,7 @@ def traces() -> dict[str, Any]:
     """Traces of right kernels and of one that an error ended, by name."""
     from cutecourse import runtime
     from cutecourse.emulator import EmulatorError
-    from cutecourse.kernels import tma_broken, umma_tile
-    from cutecourse.kernels.umma_gemm import gemm_spec
+    from cutecourse.kernels import tma_broken, umma_gemm, umma_tile
 
     def run(spec: Any, **arrays: Any) -> Any:
         try:
@@ -86,7 +85,9 @@ def traces() -> dict[str, Any]:
         "tiles": 3,
     }
     return {
-        "umma_gemm 512x512x256, 2x2": product(gemm_spec((512, 512, 256), cluster=(2, 2)), 512, 512, 256),
+        "umma_gemm 512x512x256, 2x2": product(
+            umma_gemm.gemm_spec((512, 512, 256), cluster=(2, 2)), 512, 512, 256
+        ),
         "umma_tile": product(umma_tile.LAUNCH, 128, 128, 256),
         "tma_doubled": run(tma_broken.LAUNCH, **doubled),
         "parity_never_flipped, to its deadlock": run(tma_broken.broken("parity_never_flipped"), **doubled),

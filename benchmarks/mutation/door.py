@@ -27,7 +27,8 @@ from cutecourse.cli._module import find_entry, parameters
 from cutecourse.dtypes import encode
 from cutecourse.emulator import HAZARDS
 from cutecourse.errors import CourseError
-from cutecourse.kernels import LaunchSpec, Scalar, Tensor
+from cutecourse.kernels import LaunchSpec, Scalar, SpecError, Tensor
+from cutecourse.kernels.files import kernel_module
 from cutecourse.ptx import parse
 from cutecourse.ptx.scopes import flatten
 from cutecourse.runtime.assembly import find_ptxas
@@ -177,8 +178,8 @@ def _of_module(where: str, numbers: list[str], known: list[Family]) -> Family:
         place.loader.exec_module(module)
     else:
         try:
-            module = importlib.import_module(name if "." in name else f"cutecourse.kernels.{name}")
-        except ModuleNotFoundError as error:
+            module = importlib.import_module(name) if "." in name else kernel_module(name)
+        except (ModuleNotFoundError, SpecError) as error:
             raise _Asked(f"--kernel {where}: {error}") from None
     spec = getattr(module, attribute or "LAUNCH", None)
     if not isinstance(spec, LaunchSpec):

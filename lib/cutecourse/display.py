@@ -9,7 +9,8 @@ import importlib.resources
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.resources.abc import Traversable
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -166,15 +167,27 @@ def _with_decorators(text: str, function: Any) -> str:
 
 
 def source_file(name: str) -> str:
-    """The text of a file beside the kernels that a page quotes but does not import: `micro_gemm.cu`.
+    """The text of a file beside the kernels that a page quotes but does not import.
 
-    A test compiles each such file, runs it and compares. Errors: NoSuchLine for a name that is not there.
+    `micro_gemm.cu` is `kernel.cu` in the folder of the kernel `micro_gemm`, and `micro_gemm.py` its
+    `source.py`. Another name is that of a file in any of the folders. A test compiles each such file, runs
+    it and compares. Errors: NoSuchLine for a name that is not there.
     """
-    kernels = importlib.resources.files("cutecourse.kernels")
-    for folder in (kernels, kernels / "sources", kernels / "cpp"):
-        if (file := folder / name).is_file():
+    stem, _, ending = name.rpartition(".")
+    own = {"cu": "kernel.cu", "py": "source.py"}.get(ending)
+    for folder, file in _files(importlib.resources.files("cutecourse.kernels")):
+        if file.name == name or (folder == stem and file.name == own):
             return file.read_text(encoding="utf-8")
     raise NoSuchLine(f"cutecourse.kernels has no file {name!r}")
+
+
+def _files(folder: Traversable) -> Iterator[tuple[str, Traversable]]:
+    """The files below a folder, each with the name of its own folder."""
+    for inside in folder.iterdir():
+        if inside.is_dir():
+            yield from _files(inside)
+        else:
+            yield folder.name, inside
 
 
 def excerpt(text: object, first: str, last: str | None = None) -> str:

@@ -93,9 +93,9 @@ def test_wgmma__takes_a_and_b_without_registers(tmp_path, find_program):
 
 
 @pytest.mark.program("nvcc")
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/micro_gemm.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/mma/micro_gemm/kernel.cu")
 def test_shared_halves__promise_less_than_copy_uses(tmp_path, find_program):
-    twin = Path(__file__).parents[2] / "lib" / "cutecourse" / "kernels" / "cpp" / "micro_gemm.cu"
+    twin = Path(__file__).parents[2] / "lib" / "cutecourse" / "kernels" / "mma" / "micro_gemm" / "kernel.cu"
     plain = tmp_path / "plain.cu"
     plain.write_text(twin.read_text().replace("alignas(16) __shared__", "__shared__"))
     headers = next(f for f in files("nvidia-cutlass") or () if str(f).endswith("include/cute/layout.hpp"))

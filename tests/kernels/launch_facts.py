@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime.compile_cutedsl import compile_host
 

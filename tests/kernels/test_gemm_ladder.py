@@ -9,7 +9,7 @@ import pytest
 
 from cutecourse import emulator, runtime
 from cutecourse.kernels import SpecError, gemm_broken
-from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.gemm_ladder import RUNGS
 
 DEVICES = pytest.mark.parametrize(

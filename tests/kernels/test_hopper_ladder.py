@@ -10,7 +10,7 @@ import pytest
 
 from cutecourse import emulator, runtime
 from cutecourse.kernels import SpecError, hopper_broken, hopper_store_broken, twin
-from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.hopper_ladder import RUNGS
 
 DEVICES = pytest.mark.parametrize(

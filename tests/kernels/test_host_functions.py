@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cutecourse import runtime
-from cutecourse.kernels.chapters import CHAPTERS, kernel_module
+from cutecourse.kernels.chapters import CHAPTERS
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 from support.element_arrays import array_type
 

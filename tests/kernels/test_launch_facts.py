@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cutecourse.kernels.chapters import CHAPTERS, kernel_module
+from cutecourse.kernels.chapters import CHAPTERS
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.layout import parse
 from cutecourse.runtime import compile as compile_kernel

@@ -59,8 +59,8 @@ from cutecourse.kernels import (
     wgmma_one,
     wgmma_registers,
 )
-from cutecourse.kernels.chapters import kernel_module
 from cutecourse.kernels.faults import changed_text
+from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.twin_edits import CHANGES
 from cutecourse.kernels.twinning import twins
 from cutecourse.runtime import compile as compile_kernel

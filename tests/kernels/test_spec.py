@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutecourse.kernels.mma_timing import timing_spec
+from cutecourse.kernels import mma_timing
 from cutecourse.kernels.spec import (
     LaunchSpec,
     Scalar,
@@ -205,4 +205,4 @@ def test_compute_capability_of__reads_two_and_three_digits():
 @pytest.mark.parametrize(("chains", "warps"), [(0, 1), (17, 1), (1, 0), (1, 33)])
 def test_timing_spec__keeps_to_what_fits(chains, warps):
     with pytest.raises(SpecError, match="1 to 16 chains and 1 to 32 warps"):
-        timing_spec(chains, warps)
+        mma_timing.timing_spec(chains, warps)

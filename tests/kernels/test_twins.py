@@ -76,10 +76,10 @@ def parsed(printed: str) -> dict[str, Layout]:
     return {name: Layout.parse(text) for name, text in (line.split() for line in printed.splitlines())}
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/layouts.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/layout/layouts_dsl/layouts.cu")
 @pytest.mark.program("nvcc")
 def test_layouts_cu__prints_the_librarys_layouts(tmp_path, find_program):
-    nvcc(find_program, KERNELS / "cpp" / "layouts.cu", tmp_path / "layouts")
+    nvcc(find_program, KERNELS / "layout/layouts_dsl/layouts.cu", tmp_path / "layouts")
     printed = subprocess.run(
         [tmp_path / "layouts"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
@@ -87,16 +87,18 @@ def test_layouts_cu__prints_the_librarys_layouts(tmp_path, find_program):
 
 
 def test_layouts_dsl__prints_the_librarys_layouts(capfd):
-    from cutecourse.kernels.sources.layouts_dsl import layouts
+    from cutecourse.kernels.layout.layouts_dsl.source import layouts
 
     layouts()
     assert parsed(capfd.readouterr().out) == computed_layouts()
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/micro_gemm.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/mma/micro_gemm/kernel.cu")
 @pytest.mark.program("nvcc")
 def test_micro_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
-    nvcc(find_program, KERNELS / "cpp" / "micro_gemm.cu", tmp_path / "micro_gemm.ptx", "-arch=sm_80", "-ptx")
+    nvcc(
+        find_program, KERNELS / "mma/micro_gemm/kernel.cu", tmp_path / "micro_gemm.ptx", "-arch=sm_80", "-ptx"
+    )
     rng = np.random.default_rng(5)
     a = rng.integers(-8, 9, (16, 16)).astype(np.float16)
     b = rng.integers(-8, 9, (8, 16)).astype(np.float16)
@@ -107,10 +109,10 @@ def test_micro_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program
     np.testing.assert_array_equal(c.T, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/global_gemm.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/gemm/global_gemm.cu")
 @pytest.mark.program("nvcc")
 def test_global_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
-    nvcc(find_program, KERNELS / "cpp" / "global_gemm.cu", tmp_path / "gemm.ptx", "-arch=sm_80", "-ptx")
+    nvcc(find_program, KERNELS / "gemm/global_gemm.cu", tmp_path / "gemm.ptx", "-arch=sm_80", "-ptx")
     text = (tmp_path / "gemm.ptx").read_text()
     assert text.count("ldmatrix.sync.aligned.x4") + text.count("ldmatrix.sync.aligned.m8n8.x4") == 16
     m, n, k = 256, 128, 160
@@ -123,10 +125,10 @@ def test_global_gemm_cu__gives_the_product_on_the_emulator(tmp_path, find_progra
     np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16))
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/transpose_swizzled.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/copy/transpose_swizzled/kernel.cu")
 @pytest.mark.program("nvcc")
 def test_transpose_swizzled_cu__transposes_on_the_emulator(tmp_path, find_program):
-    source = KERNELS / "cpp" / "transpose_swizzled.cu"
+    source = KERNELS / "copy/transpose_swizzled/kernel.cu"
     nvcc(find_program, source, tmp_path / "transpose.ptx", "-arch=sm_80", "-ptx")
     m, n = 32, 96
     given = np.random.default_rng(5).standard_normal((m, n)).astype(np.float32)
@@ -137,10 +139,16 @@ def test_transpose_swizzled_cu__transposes_on_the_emulator(tmp_path, find_progra
     np.testing.assert_array_equal(result, given.T)
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/copy_async.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/copy/copy_async/kernel.cu")
 @pytest.mark.program("nvcc")
 def test_copy_async_cu__copies_on_the_emulator(tmp_path, find_program):
-    nvcc(find_program, KERNELS / "cpp" / "copy_async.cu", tmp_path / "copy_async.ptx", "-arch=sm_80", "-ptx")
+    nvcc(
+        find_program,
+        KERNELS / "copy/copy_async/kernel.cu",
+        tmp_path / "copy_async.ptx",
+        "-arch=sm_80",
+        "-ptx",
+    )
     text = (tmp_path / "copy_async.ptx").read_text()
     source = np.random.default_rng(3).standard_normal((64, 256)).astype(np.float32)
     result = np.full_like(source, np.nan)
@@ -150,10 +158,10 @@ def test_copy_async_cu__copies_on_the_emulator(tmp_path, find_program):
     assert text.count("cp.async.ca.shared.global") == 4
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/ldmatrix_stmatrix.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/mma/ldmatrix_stmatrix.cu")
 @pytest.mark.program("nvcc")
 def test_ldmatrix_stmatrix_cu__gives_the_product_on_the_emulator(tmp_path, find_program):
-    source = KERNELS / "cpp" / "ldmatrix_stmatrix.cu"
+    source = KERNELS / "mma/ldmatrix_stmatrix.cu"
     nvcc(find_program, source, tmp_path / "ldmatrix.ptx", "-arch=sm_90", "-ptx")
     text = (tmp_path / "ldmatrix.ptx").read_text()
     assert (text.count("ldmatrix.sync"), text.count("stmatrix.sync")) == (2, 1)
@@ -164,20 +172,20 @@ def test_ldmatrix_stmatrix_cu__gives_the_product_on_the_emulator(tmp_path, find_
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/tma_load.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/tma/tma_load/kernel.cu")
 @pytest.mark.program("nvcc")
 def test_tma_load_cu__brings_the_tile_on_the_emulator(tmp_path, find_program):
-    nvcc(find_program, KERNELS / "cpp" / "tma_load.cu", tmp_path / "tma_load.ptx", "-arch=sm_90", "-ptx")
+    nvcc(find_program, KERNELS / "tma/tma_load/kernel.cu", tmp_path / "tma_load.ptx", "-arch=sm_90", "-ptx")
     a = np.arange(128 * 256, dtype=np.uint16).reshape(128, 256).view(np.float16)
     out = np.zeros((64, 64), np.float16)
     launch_twin(tmp_path / "tma_load.ptx", tma_load.LAUNCH, a, out)
     np.testing.assert_array_equal(out.view(np.uint16), a[64:128, 128:192].view(np.uint16))
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/tma_multicast.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/tma/tma_multicast/kernel.cu")
 @pytest.mark.program("nvcc")
 def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, find_program):
-    source = KERNELS / "cpp" / "tma_multicast.cu"
+    source = KERNELS / "tma/tma_multicast/kernel.cu"
     nvcc(find_program, source, tmp_path / "tma_multicast.ptx", "-arch=sm_90", "-ptx")
     a = np.arange(128 * 64, dtype=np.uint16).reshape(128, 64).view(np.float16)
     out = np.zeros((4, 128, 64), np.float16)
@@ -186,10 +194,10 @@ def test_tma_multicast_cu__gives_every_cta_the_tile_on_the_emulator(tmp_path, fi
         np.testing.assert_array_equal(received.view(np.uint16), a.view(np.uint16))
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/wgmma_one.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/wgmma/wgmma_one/kernel.cu")
 @pytest.mark.program("nvcc")
 def test_wgmma_one_cu__multiplies_on_the_emulator(tmp_path, find_program):
-    nvcc(find_program, KERNELS / "cpp" / "wgmma_one.cu", tmp_path / "one.ptx", "-arch=sm_90a", "-ptx")
+    nvcc(find_program, KERNELS / "wgmma/wgmma_one/kernel.cu", tmp_path / "one.ptx", "-arch=sm_90a", "-ptx")
     rng = np.random.default_rng(9)
     a, b = (rng.integers(-4, 5, (rows, 256)).astype(np.float16) for rows in (64, 256))
     c = np.full((64, 256), np.nan, np.float32)
@@ -198,10 +206,10 @@ def test_wgmma_one_cu__multiplies_on_the_emulator(tmp_path, find_program):
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/hopper_gemm.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/hopper/hopper_gemm.cu")
 @pytest.mark.program("nvcc")
 def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
-    source = KERNELS / "cpp" / "hopper_gemm.cu"
+    source = KERNELS / "hopper/hopper_gemm.cu"
     nvcc(find_program, source, tmp_path / "hopper_gemm.ptx", "-arch=sm_90a", "-ptx")
     rng = np.random.default_rng(10)
     a, b = (rng.integers(-3, 4, (256, 192)).astype(np.float16) for _ in "ab")
@@ -222,7 +230,8 @@ def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
 
 
 @pytest.mark.inputs(
-    "lib/cutecourse/kernels/cpp/umma_tma_multicast.cu", "lib/cutecourse/kernels/cpp/umma_two_sm.cu"
+    "lib/cutecourse/kernels/umma/umma_tma_multicast/kernel.cu",
+    "lib/cutecourse/kernels/umma/umma_two_sm/kernel.cu",
 )
 @pytest.mark.program("nvcc")
 @pytest.mark.parametrize(
@@ -234,7 +243,7 @@ def test_hopper_gemm_cu__multiplies_on_the_emulator(tmp_path, find_program):
     ],
 )
 def test_umma_cu__multiplies_on_the_emulator(tmp_path, find_program, name, spec):
-    nvcc(find_program, KERNELS / "cpp" / f"{name}.cu", tmp_path / f"{name}.ptx", "-arch=sm_100a", "-ptx")
+    nvcc(find_program, KERNELS / f"umma/{name}/kernel.cu", tmp_path / f"{name}.ptx", "-arch=sm_100a", "-ptx")
     rng = np.random.default_rng(13)
     a = rng.integers(-8, 9, (512, 256)).astype(np.float16)
     b = rng.integers(-8, 9, (1024, 256)).astype(np.float16)
@@ -256,10 +265,16 @@ def test_umma_cu__multiplies_on_the_emulator(tmp_path, find_program, name, spec)
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
-@pytest.mark.inputs("lib/cutecourse/kernels/cpp/umma_tile.cu")
+@pytest.mark.inputs("lib/cutecourse/kernels/umma/umma_tile/kernel.cu")
 @pytest.mark.program("nvcc")
 def test_umma_tile_cu__multiplies_on_the_emulator(tmp_path, find_program):
-    nvcc(find_program, KERNELS / "cpp" / "umma_tile.cu", tmp_path / "umma_tile.ptx", "-arch=sm_100a", "-ptx")
+    nvcc(
+        find_program,
+        KERNELS / "umma/umma_tile/kernel.cu",
+        tmp_path / "umma_tile.ptx",
+        "-arch=sm_100a",
+        "-ptx",
+    )
     rng = np.random.default_rng(11)
     a, b = (rng.integers(-8, 9, (128, 256)).astype(np.float16) for _ in "ab")
     c = np.full((128, 128), np.nan, np.float32)

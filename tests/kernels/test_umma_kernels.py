@@ -8,7 +8,8 @@ import pytest
 
 from cutecourse import runtime
 from cutecourse.kernels import LaunchSpec, SpecError, umma_gemm
-from cutecourse.kernels.chapters import CHAPTERS, kernel_module
+from cutecourse.kernels.chapters import CHAPTERS
+from cutecourse.kernels.files import kernel_module
 
 # A CTA of compute capability 10.x can have 227 KiB of shared memory (CUDA C++ Programming Guide, table
 # "Technical Specifications per Compute Capability").

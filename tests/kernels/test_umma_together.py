@@ -10,8 +10,7 @@ from cutecourse import dtypes
 from cutecourse.emulator.instructions.bulk import pieces as bulk_copies
 from cutecourse.emulator.instructions.tcgen05 import completion as tcgen05_completion
 from cutecourse.emulator.instructions.tcgen05 import linking
-from cutecourse.kernels import umma_tile_broken, umma_tma_broken
-from cutecourse.kernels.umma_gemm import gemm_spec
+from cutecourse.kernels import umma_gemm, umma_tile_broken, umma_tma_broken
 from cutecourse.runtime import run
 from support.element_arrays import array_type
 
@@ -46,7 +45,7 @@ def operands(dtype="f16"):
 
 
 def product(name, seed=0, *, trace=False):
-    spec = gemm_spec(MNK, **CONFIGS[name])
+    spec = umma_gemm.gemm_spec(MNK, **CONFIGS[name])
     a, b = operands(CONFIGS[name].get("dtype", "f16"))
     c = np.zeros(MNK[:2], np.float32)
     done = run(spec, device="emulator", seed=seed, trace=trace, a=a, b=b, c=c)

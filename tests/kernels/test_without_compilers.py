@@ -24,14 +24,13 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 
-import importlib
-import pkgutil
 
 import numpy as np
 
 import cutecourse.kernels
 from cutecourse.display import difference, launch_source, source
-from cutecourse.kernels import LaunchSpec, TensorMapSpec
+from cutecourse.kernels import TensorMapSpec
+from cutecourse.kernels.files import kernel_module, kernel_names
 from cutecourse.runtime import NoCompilerError, run
 """
 
@@ -40,14 +39,12 @@ from cutecourse.kernels import umma_gemm, umma_parts, umma_tma, umma_tma_broken
 from cutecourse.kernels import umma_tma_multicast, umma_two_sm
 
 launched, maps = 0, 0
-for info in pkgutil.iter_modules(cutecourse.kernels.__path__):
-    module = importlib.import_module(f"cutecourse.kernels.{info.name}")
-    spec = getattr(module, "LAUNCH", None)
-    if not isinstance(spec, LaunchSpec):
-        continue
+for name in kernel_names():
+    module = kernel_module(name)
+    spec = module.LAUNCH
     launched += 1
-    assert source(module).text.strip(), info.name
-    assert "LAUNCH = " in launch_source(module).text, info.name
+    assert source(module).text.strip(), name
+    assert "LAUNCH = " in launch_source(module).text, name
     specs = [spec, *(module.broken(name) for name in getattr(module, "FAULTS", {}))]
     for one in specs:
         for param in one.params:
@@ -65,7 +62,7 @@ assert umma_tma_broken.text("parity_flipped") != source(umma_tma_multicast).text
 assert umma_gemm.gemm_spec((256, 512, 64), cluster=(2, 2)).grid == (2, 2, 1)
 assert umma_parts.parts_spec(lambda: None, umma_parts.epilogue).name == "umma_parts"
 present = [name for name in sys.modules if name.partition(".")[0] in ("cutlass", "numba", "cuda")]
-assert not present and not any(name.startswith("cutecourse.kernels.sources.") for name in sys.modules)
+assert not present and not any(name.endswith(".source") for name in sys.modules)
 """
 
 _TWINS = """
@@ -77,7 +74,7 @@ from cutecourse.runtime import NoCompilerError, compile
 MISSING = {"cutedsl": "the CuTe DSL", "numba": "numba-cuda"}
 random = np.random.default_rng(3)
 for name in twins():
-    spec = importlib.import_module(f"cutecourse.kernels.{name}").LAUNCH
+    spec = kernel_module(name).LAUNCH
     if any(None in tensor.extents for tensor in spec.tensors):
         continue
     arrays = {

@@ -81,13 +81,13 @@ def test_differences__see_a_changed_and_a_missing_kernel() -> None:
 @pytest.mark.parametrize(
     ("kernel", "changed", "stale"),
     [
-        ("umma_two_sm", "umma_two_sm.py", True),  # the launch
-        ("umma_two_sm", "sources/umma_two_sm.py", True),  # the kernel
-        ("umma_parts", "sources/umma_tile.py", True),  # which umma_parts' file imports
-        ("umma_two_sm", "sources/umma_tile.py", False),
+        ("umma_two_sm", "umma/umma_two_sm/__init__.py", True),  # the launch
+        ("umma_two_sm", "umma/umma_two_sm/source.py", True),  # the kernel
+        ("umma_parts", "umma/umma_tile/source.py", True),  # which umma_parts' file imports
+        ("umma_two_sm", "umma/umma_tile/source.py", False),
         ("hunts.tried", "hunts/tried.ptx", True),
-        ("twins.tried", "twins/tried.ptx", True),
-        ("hello_ptx", "hello_ptx.py", True),
+        ("twins.copy_async", "copy/copy_async/twin.ptx", True),
+        ("hello_ptx", "layout/hello_ptx/__init__.py", True),
     ],
 )
 def test_kernel_hash__is_that_of_the_launch_and_of_the_kernel(
@@ -96,8 +96,7 @@ def test_kernel_hash__is_that_of_the_launch_and_of_the_kernel(
     copy = tmp_path / "cutecourse"
     shutil.copytree(repository / "lib" / "cutecourse", copy, ignore=shutil.ignore_patterns("__pycache__"))
     kernels = copy / "kernels"
-    for folder in ("hunts", "twins"):
-        (kernels / folder / "tried.ptx").write_text(".version 8.0\n")
+    (kernels / "hunts" / "tried.ptx").write_text(".version 8.0\n")
     ask = f"from tools.notebooks import kernel_hash; print(kernel_hash('cutecourse.kernels.{kernel}'))"
 
     def hash_now() -> str:

@@ -64,8 +64,16 @@ def test_repository__is_clean(repository: Path, command: tuple[str, ...]) -> Non
         ),
         ("cli/__init__.py", "from numba import cuda", "numba is imported in the kernels' files"),
         ("kernels/spec.py", "import cutlass", "the CuTe DSL is imported in the kernels' files"),
-        ("kernels/stamp_layout.py", "from numba import cuda", "numba is imported in the kernels' files"),
-        ("kernels/umma_one.py", "import cutecourse.kernels.sources.umma_one", "a kernel's file is named"),
+        (
+            "kernels/layout/stamp_layout/__init__.py",
+            "from numba import cuda",
+            "numba is imported in the kernels' files",
+        ),
+        (
+            "kernels/umma/umma_one/__init__.py",
+            "import cutecourse.kernels.umma.umma_one.source",
+            "a kernel's file is named",
+        ),
         ("layout/__init__.py", "import numpy", "the layout algebra is pure Python"),
     ],
 )

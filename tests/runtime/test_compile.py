@@ -12,7 +12,7 @@ import pytest
 from cutecourse import runtime
 from cutecourse.dtypes import dtype
 from cutecourse.kernels import LaunchSpec, Scalar, Tensor, hello_ptx, micro_gemm, stamp_layout
-from cutecourse.kernels.chapters import kernel_module
+from cutecourse.kernels.files import kernel_module
 from cutecourse.runtime.compile_cutedsl import compile_cutedsl, plain_reason
 from cutecourse.runtime.compile_numba import array_layout, compile_numba
 from cutecourse.runtime.compiled import PtxText
@@ -46,7 +46,7 @@ def test_compile__gives_the_same_text_whatever_was_compiled_before(tmp_path):
     program = (
         "import sys\n"
         "from cutecourse import runtime\n"
-        "from cutecourse.kernels.chapters import kernel_module\n"
+        "from cutecourse.kernels.files import kernel_module\n"
         "for name in sys.argv[1:]:\n"
         "    print(name, runtime.compile(kernel_module(name)).ptx.sha256)\n"
     )

@@ -13,8 +13,8 @@ import pytest
 
 from cutecourse import runtime
 from cutecourse.kernels import LaunchSpec, Tensor, copy_threads, micro_gemm, umma_gemm, umma_parts
-from cutecourse.kernels.chapters import CHAPTERS, kernel_module
-from cutecourse.kernels.files import KernelFile
+from cutecourse.kernels.chapters import CHAPTERS
+from cutecourse.kernels.files import KernelFile, kernel_module
 from cutecourse.runtime import compiling, kept
 
 PROGRAM = (
@@ -127,7 +127,9 @@ def test_key__follows_the_compilers_version_and_variables(monkeypatch: pytest.Mo
 
 
 def test_key__follows_the_kernels_files_that_a_file_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    importing = KernelFile("small", "from cutecourse.kernels.sources.umma_tile import TILE\ndef host(a): ...")
+    importing = KernelFile(
+        "small", "from cutecourse.kernels.umma.umma_tile.source import TILE\ndef host(a): ..."
+    )
     spec = LaunchSpec(
         name="small",
         front="cutedsl",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
 import numpy as np
 
 from cutecourse import runtime
+from cutecourse.kernels.files import kernel_module
 from cutecourse.trace import Trace
 from support.element_arrays import array_type
 
@@ -16,7 +16,7 @@ from support.element_arrays import array_type
 @functools.cache
 def traced(name: str, seed: int = 0) -> runtime.Run:
     """Run a kernel on the emulator, check its product, and return the run."""
-    spec = importlib.import_module(f"cutecourse.kernels.{name}").LAUNCH
+    spec = kernel_module(name).LAUNCH
     a, b, c = spec.arguments.values()
     random = np.random.default_rng(1)
     given: list[Any] = [

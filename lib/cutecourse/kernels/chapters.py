@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
-from types import ModuleType
 
 from cutecourse.kernels.spec import runs_on
 
-__all__ = ["CHAPTERS", "COMPUTE_CAPABILITIES", "NEWER", "REFUSED", "Chapter", "kernel_module"]
+__all__ = ["CHAPTERS", "COMPUTE_CAPABILITIES", "NEWER", "REFUSED", "Chapter"]
 
 COMPUTE_CAPABILITIES = ((8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
 """The columns of the doctor's table: the GPUs that the course covers."""
@@ -200,8 +198,3 @@ CHAPTERS = (
         reason="cta_group::2, which lets two SMs share an MMA, is a part of tcgen05",
     ),
 )
-
-
-def kernel_module(name: str) -> ModuleType:
-    """Import a kernel's module by its name; no compiler is needed for that."""
-    return importlib.import_module(f"cutecourse.kernels.{name}")

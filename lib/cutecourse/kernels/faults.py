@@ -7,14 +7,24 @@ compiler; compiling it does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType, ModuleType
 
 from cutecourse.kernels.files import KernelFile
 from cutecourse.kernels.spec import LaunchSpec, SpecError
-from cutecourse.kernels.tma_broken import Fault
 
 __all__ = ["Fault", "by_name", "changed_module", "changed_text", "with_fault"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing done wrong: the line as it should be, the line as it is, and what the line is about."""
+
+    name: str
+    right: str
+    wrong: str
+    about: str
 
 
 def by_name(module: ModuleType, faults: Iterable[Fault]) -> Mapping[str, Fault]:

@@ -1,7 +1,8 @@
-"""A kernel's file as text, and its functions by name: both can be read where no compiler is installed.
+"""A kernel's folder by its name, its file as text, and the file's functions by name.
 
-A kernel of the CuTe DSL or of numba-cuda imports its compiler. So a launch specification names the functions
-of the kernel's file instead of importing them, and only a compile imports the file.
+Each kernel has a folder, `THEME/NAME`. A kernel of the CuTe DSL or of numba-cuda imports its compiler. So a
+launch specification names the functions of the kernel's file (`source.py`) instead of importing them, and
+only a compile imports the file. All else can be read where no compiler is installed.
 """
 
 from __future__ import annotations
@@ -11,18 +12,39 @@ import dataclasses
 import importlib
 import importlib.resources
 import linecache
+import pkgutil
 import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from cutecourse.errors import CourseError
 
-__all__ = ["SOURCES", "KernelFile", "KernelFunction", "SpecError", "kernel_file", "resolved"]
+__all__ = [
+    "KERNELS",
+    "KernelFile",
+    "KernelFunction",
+    "SpecError",
+    "has_text",
+    "kernel_file",
+    "kernel_files",
+    "kernel_module",
+    "kernel_modules",
+    "kernel_names",
+    "kernel_text",
+    "resolved",
+]
 
-SOURCES = "cutecourse.kernels.sources"
-"""The package of the kernels' files."""
+KERNELS = "cutecourse.kernels"
+"""The package of the themes, which hold the kernels' folders."""
+
+_PARTS = {"source", "faults"}
+"""Modules that many folders have; all others are found by their names."""
+_FOR_ALL = {"chapters", "faults", "files", "spec", "twinning"}
+"""Modules that serve all kernels alike."""
 
 
 class SpecError(CourseError):
@@ -54,6 +76,11 @@ class KernelFile:
             raise SpecError(
                 f"{self.name}: the kernel's text is not Python: {error.msg} in its line {error.lineno}."
             ) from error
+
+    @property
+    def kernel(self) -> str | None:
+        """The kernel in whose folder the file is; None for another text."""
+        return self.module.split(".")[-2] if self.module else None
 
     def function(self, name: str) -> KernelFunction:
         """A function of the file, by name. Errors: AttributeError when the file defines none of this name."""
@@ -92,14 +119,116 @@ class KernelFile:
         return importlib.import_module(self.module) if self.module else _executed(self)
 
 
+def kernel_modules() -> Mapping[str, str]:
+    """The modules that the package finds by a name of their own: the name, and where the module is.
+
+    They are the kernels' folders, and in these folders what is neither `source.py` nor `faults.py`.
+
+    >>> kernel_modules()["umma_one"]
+    'cutecourse.kernels.umma.umma_one'
+    """
+    return _modules(tuple(importlib.import_module(KERNELS).__path__))
+
+
+def kernel_names() -> tuple[str, ...]:
+    """The names of all kernels: of the folders and other modules that have a specification `LAUNCH`."""
+    return tuple(sorted(name for name in kernel_modules() if hasattr(kernel_module(name), "LAUNCH")))
+
+
+def kernel_module(name: str) -> ModuleType:
+    """Import a kernel's module by its name; no compiler is needed for that. Errors: SpecError.
+
+    >>> kernel_module("umma_one").LAUNCH.target
+    'sm_100a'
+    """
+    return importlib.import_module(_place(name))
+
+
 def kernel_file(name: str) -> KernelFile:
-    """The file of one of the course's kernels, read and not imported.
+    """The file of one of the course's kernels, read and not imported. Errors: SpecError.
 
     >>> kernel_file("tma_load").constant("TILE")
     (64, 64)
     """
-    file = importlib.resources.files("cutecourse.kernels") / "sources" / f"{name}.py"
-    return KernelFile(name, file.read_text(encoding="utf-8"), f"{SOURCES}.{name}")
+    return KernelFile(name, kernel_text(name, "source.py"), f"{_place(name)}.source")
+
+
+def kernel_text(name: str, file: str) -> str:
+    """The text of a file in a kernel's folder, such as `twin.ptx`. Errors: SpecError."""
+    if not has_text(name, file):
+        raise SpecError(f"the folder of the kernel {name} has no {file}.")
+    return (importlib.resources.files(_folder(name)) / file).read_text(encoding="utf-8")
+
+
+def has_text(name: str, file: str) -> bool:
+    """Return whether a kernel's folder has a file. Errors: SpecError for a name that is no kernel's."""
+    return (importlib.resources.files(_folder(name)) / file).is_file()
+
+
+def kernel_files(name: str) -> tuple[Path, ...]:
+    """The files whose change can change what a kernel does, sorted. Errors: SpecError.
+
+    name   a kernel's, or that of another module of its folder.
+    They are the modules and PTX texts of its folder, and the same of the kernels and the modules of this
+    package that these import. What serves all kernels alike, such as `spec.py`, is not among them.
+    """
+    found: set[Path] = set()
+    names = [name]
+    while names:
+        folder = Path(str(importlib.resources.files(_folder(names.pop()))))
+        new = {file for file in folder.iterdir() if file.suffix in {".py", ".ptx"}} - found
+        found |= new
+        for file in new:
+            if file.suffix != ".py":
+                continue
+            for module in _imports(file.read_text(encoding="utf-8")):
+                if module in kernel_modules():
+                    names.append(module)
+                elif (shared := folder.parents[1] / f"{module}.py").is_file() and module not in _FOR_ALL:
+                    found.add(shared)
+    return tuple(sorted(found))
+
+
+def _place(name: str) -> str:
+    """The full name of a module that is found by its own. Errors: SpecError."""
+    places = kernel_modules()
+    if name not in places:
+        raise SpecError(f"there is no kernel {name!r}.")
+    return places[name]
+
+
+def _folder(name: str) -> str:
+    """The package that is a kernel's folder, also for another module of it. Errors: SpecError."""
+    place = _place(name)
+    return place if place.count(".") == KERNELS.count(".") + 2 else place.rpartition(".")[0]
+
+
+@cache
+def _modules(where: tuple[str, ...]) -> Mapping[str, str]:
+    """The modules of `kernel_modules` in these places of the package."""
+    found = {}
+    for theme in _packages(where):
+        folders = [f"{place}/{theme}" for place in where]
+        for kernel in _packages(folders):
+            found[kernel] = f"{KERNELS}.{theme}.{kernel}"
+            inside = pkgutil.iter_modules([f"{folder}/{kernel}" for folder in folders])
+            names = [module.name for module in inside if module.name not in _PARTS]
+            found |= {name: f"{KERNELS}.{theme}.{kernel}.{name}" for name in names}
+    return found
+
+
+def _packages(where: Iterable[str]) -> Iterator[str]:
+    """The packages in these folders."""
+    return (module.name for module in pkgutil.iter_modules(where) if module.ispkg)
+
+
+def _imports(text: str) -> Iterator[str]:
+    """The names of the modules of this package that a text imports: kernels, or modules beside the themes."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module == KERNELS:
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{KERNELS}."):
+            yield (node.module or "").removeprefix(f"{KERNELS}.").removesuffix(".source").rpartition(".")[2]
 
 
 @dataclass(frozen=True)

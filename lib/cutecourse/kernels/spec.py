@@ -289,6 +289,8 @@ class LaunchSpec:
                  compiles the CuTe DSL passes nothing: a layout, or the coordinate tensor beside a TMA atom.
                  `arguments` are what the caller and the DSL's host function take: each array and each
                  number once, in the order in which the parameters first name them.
+    module       the kernel of this package that it comes from, by the name of its folder. It stays where the
+                 text or the sizes change. None for a kernel that is not of this package.
     """
 
     name: str
@@ -304,8 +306,11 @@ class LaunchSpec:
     cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic_smem: int = 0
     programmatic: bool = False
+    module: str | None = None
 
     def __post_init__(self) -> None:
+        if self.module is None and isinstance(self.kernel, KernelFunction):
+            object.__setattr__(self, "module", self.kernel.file.kernel)
         if not self.name.isidentifier():
             raise SpecError(f"a kernel's name must be an identifier, not {self.name!r}.")
         for field in ("grid", "block", "cluster"):

@@ -13,8 +13,7 @@ import hashlib
 import itertools
 from collections.abc import Mapping
 
-from cutecourse.kernels.chapters import kernel_module
-from cutecourse.kernels.files import SpecError, kernel_file
+from cutecourse.kernels.files import SpecError, kernel_file, kernel_module
 
 __all__ = ["CHANGES", "FAULTS", "edited"]
 

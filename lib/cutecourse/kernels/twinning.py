@@ -1,43 +1,38 @@
-"""Twins: the same kernels in PTX, written by hand. Each is a text in the folder `twins`."""
+"""Twins: the same kernels in PTX, written by hand."""
 
 from __future__ import annotations
 
-import importlib.resources
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
 
-from cutecourse.kernels.files import KernelFunction, SpecError
+from cutecourse.kernels.files import (
+    KernelFunction,
+    SpecError,
+    has_text,
+    kernel_module,
+    kernel_names,
+    kernel_text,
+)
 from cutecourse.kernels.spec import LaunchSpec, leaves
 from cutecourse.kernels.twin_edits import edited
 
-__all__ = ["TWINS", "twin", "twin_text", "twinned", "twins"]
+__all__ = ["TWINS", "has_twin", "twin", "twin_text", "twinned", "twins"]
 
 TWINS = "cutecourse.kernels.twins"
-"""The name that the folder would have as a package; recordings name its texts by it."""
+"""Recordings name the twins by it."""
+TWIN = "twin.ptx"
 
-_ENDING = ".ptx"
-_TEXTS = {"umma_parts": "umma_tile"}
-"""Kernels that do what another kernel does: their twin is the other's, with their own name."""
-_SECOND: Mapping[str, tuple[Callable[[Mapping[str, int | str]], bool], str]] = {
-    "wgmma_one": (lambda sizes: 1 in (sizes["a_stride_0"], sizes["b_stride_0"]), "wgmma_one_mn"),
-}
-"""Kernels with a second text: for which specifications, and its file."""
 _REGISTERS = 128  # of a thread, that a list of registers has at most
-_SERVES: Mapping[str, tuple[Callable[[LaunchSpec, Mapping[str, int | str]], bool], str]] = {
-    "copy_predicated": (lambda _, sizes: sizes["given_0"] == 4, "rows whose bytes are a multiple of 16"),
-    "umma_parts": (lambda spec, _: _has_own_parts(spec), "the file's own parts"),
-}
-"""Texts that serve only some specifications of their kernel: which, and in words."""
 _read: set[str] = set()
 
 
 def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     """A kernel's twin: the same launch and the same parameters, with PTX that was written by hand.
 
-    kernel   a kernel module (with `LAUNCH`), or a specification. The text is `twins/NAME.ptx`, where NAME is
-             the kernel's function, so one text serves all specifications (`wgmma_one` has a second text for
-             MN-major operands). The twin's name ends in `_ptx`. If the kernel's text was changed in places
+    kernel   a kernel module (with `LAUNCH`), or a specification. The text is `twin.ptx` in the kernel's
+             folder, one for all its specifications, unless the kernel's module has a function `twin_text`
+             that chooses one. The twin's name ends in `_ptx`. If the kernel's text was changed in places
              that `twin_edits` knows, the twin is changed as well.
     A text that depends on the problem holds names of `string.Template`, which are filled in here:
 
@@ -67,14 +62,9 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
             f"{kernel!r} is no kernel: pass a LaunchSpec, or a module that has one called LAUNCH."
         )
     sizes = _sizes(spec)
-    name = spec.kernel.name if isinstance(spec.kernel, KernelFunction) else spec.name
-    second, file = _SECOND.get(name, (None, ""))
-    text = twin_text(file if second is not None and second(sizes) else name)
+    text = twin_text(spec)
     if isinstance(spec.kernel, KernelFunction):
-        text = edited(name, spec.kernel.file.text, text)
-    serves, which = _SERVES.get(name, (None, ""))
-    if serves is not None and not serves(spec, sizes):
-        raise SpecError(f"{spec.name}: its twin is for {which} only.")
+        text = edited(spec.kernel.name, spec.kernel.file.text, text)
     try:
         text = string.Template(text).substitute(sizes)
     except (KeyError, ValueError) as error:
@@ -82,21 +72,25 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     return spec.with_text(text, f"{spec.name}_ptx")
 
 
-def twin_text(name: str) -> str:
-    """The text of a twin as the folder has it, names of sizes included. Errors: SpecError."""
-    text = _TEXTS.get(name, name)
-    file = importlib.resources.files("cutecourse.kernels") / "twins" / f"{text}{_ENDING}"
-    if not file.is_file():
-        raise SpecError(f"{name} has no twin in PTX.")
-    _read.add(name)
-    return file.read_text(encoding="utf-8").replace(f" {text}(", f" {name}(")
+def twin_text(spec: LaunchSpec) -> str:
+    """The text of a kernel's twin, names of sizes included. Errors: SpecError where there is none."""
+    if spec.module is None or spec.front == "ptx" or not has_twin(spec.module):
+        raise SpecError(f"{spec.name} has no twin in PTX.")
+    _read.add(spec.module)
+    chooses: Callable[[LaunchSpec], str] | None = getattr(kernel_module(spec.module), "twin_text", None)
+    return chooses(spec) if chooses is not None else kernel_text(spec.module, TWIN)
+
+
+def has_twin(name: str) -> bool:
+    """Return whether a kernel has a twin: a text in its folder, or a function that takes one from another."""
+    return has_text(name, TWIN) or hasattr(kernel_module(name), "twin_text")
 
 
 def twins() -> tuple[str, ...]:
     """The names of all kernels that have a twin."""
-    folder = importlib.resources.files("cutecourse.kernels") / "twins"
-    texts = (file.name.removesuffix(_ENDING) for file in folder.iterdir() if file.name.endswith(_ENDING))
-    return tuple(sorted({*texts, *_TEXTS} - {file for _, file in _SECOND.values()}))
+    return tuple(
+        name for name in kernel_names() if kernel_module(name).LAUNCH.front != "ptx" and has_twin(name)
+    )
 
 
 def twinned() -> tuple[str, ...]:
@@ -140,11 +134,3 @@ def _registers(name: str, count: int) -> str:
     """`%d0, %d1` and so on, 16 on a line."""
     registers = [f"%{name}{number}" for number in range(count)]
     return ",\n         ".join(", ".join(registers[at : at + 16]) for at in range(0, count, 16))
-
-
-def _has_own_parts(spec: LaunchSpec) -> bool:
-    """Whether the functions that the host function was made for are the kernel's file's own."""
-    host = spec.host
-    return isinstance(host, KernelFunction) and all(
-        isinstance(part, KernelFunction) and part.file == host.file for part in host.arguments or ()
-    )

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cutecourse.dtypes import DType
-from cutecourse.kernels.files import SOURCES, KernelFile, KernelFunction, kernel_file
+from cutecourse.kernels.files import KERNELS, KernelFile, KernelFunction, kernel_file
 from cutecourse.kernels.spec import LaunchSpec, Tensor
 
 __all__ = ["CACHE_VARIABLE", "keep", "kept", "key_of"]
@@ -35,7 +35,7 @@ _STARTED = time.time()
 _CALLERS = ("compile_cutedsl", "compile_numba", "compiled")
 _COMPILERS = ("nvidia-cutlass-dsl", "numba-cuda", "numba", "llvmlite", "cuda-bindings", "nvidia-nvvm")
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+cutecourse\b.*", re.MULTILINE)
-_IMPORTED = re.compile(rf"\s*from {re.escape(SOURCES)}\.(\w+) import .*")
+_IMPORTED = re.compile(rf"\s*from {re.escape(KERNELS)}\.\w+\.(\w+)\.source import .*")
 
 
 class _NoKeyError(Exception):
@@ -137,9 +137,8 @@ def _files(file: KernelFile, seen: frozenset[str] = frozenset()) -> Iterator[Ker
     if "print(" in file.text:
         raise _NoKeyError
     if file.module is not None:
-        path = (
-            Path(str(importlib.resources.files(SOURCES.rpartition(".")[0]))) / "sources" / f"{file.name}.py"
-        )
+        folder, _, source = file.module.rpartition(".")
+        path = Path(str(importlib.resources.files(folder))) / f"{source}.py"
         if path.stat().st_mtime >= _STARTED or path.read_text(encoding="utf-8") != file.text:
             raise _NoKeyError
     yield file

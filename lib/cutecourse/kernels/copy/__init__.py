@@ -1,0 +1,1 @@
+"""Copies and transposes between global and shared memory."""

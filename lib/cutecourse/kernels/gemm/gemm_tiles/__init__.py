@@ -1,0 +1,16 @@
+"""How `gemm_tiles` is launched; the kernel is in `source.py`."""
+
+from cutecourse.kernels.files import kernel_file
+from cutecourse.kernels.gemm_ladder import ladder_spec
+from cutecourse.kernels.spec import LaunchSpec
+
+FILE = kernel_file("gemm_tiles")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
+
+
+def spec(m: int, n: int, k: int) -> LaunchSpec:
+    """The launch for C (M, N) = A (M, K) times B (N, K) transposed, all f16, for any M, N and K."""
+    return ladder_spec(FILE, (m, n, k), smem_bytes=4 * (256 + 128) * 32 * 2, whole_tiles=False, in_line=True)
+
+
+LAUNCH = spec(*FILE.constant("MNK"))

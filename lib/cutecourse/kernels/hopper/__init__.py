@@ -1,0 +1,1 @@
+"""The ladder of GEMMs for Hopper: TMA, `wgmma`, specialised warps, clusters."""

@@ -1,0 +1,17 @@
+"""How `hopper_clusters` is launched; the kernel is in `source.py`."""
+
+from cutecourse.kernels.files import kernel_file
+from cutecourse.kernels.hopper_ladder import hopper_spec
+from cutecourse.kernels.spec import LaunchSpec
+
+FILE = kernel_file("hopper_clusters")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
+
+
+def spec(m: int, n: int, k: int, dtype: str = "f16") -> LaunchSpec:
+    """The launch for C (M, N) = A (M, K) times B (N, K) transposed, for any M and for N and K in eights."""
+    stages = FILE.constant("STAGES")
+    return hopper_spec(FILE, (m, n, k), dtype, smem_bytes=stages * ((128 + 256) * 64 * 2 + 2 * 8))
+
+
+LAUNCH = spec(*FILE.constant("MNK"))

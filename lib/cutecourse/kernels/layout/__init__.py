@@ -1,0 +1,1 @@
+"""Kernels that write down where a layout puts an index, and the smallest kernel."""

@@ -1,0 +1,1 @@
+"""TMA loads and stores, pipelines with mbarriers, clusters and multicast."""

@@ -1,0 +1,33 @@
+"""How `tma_store` is launched; the kernel is in `source.py`."""
+
+from cutecourse.kernels.files import kernel_file
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
+from cutecourse.layout import parse
+
+FILE = kernel_file("tma_store")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
+
+TILE = FILE.constant("TILE")
+THREADS = FILE.constant("THREADS")
+
+LAUNCH = LaunchSpec(
+    name="tma_store",
+    front="cutedsl",
+    kernel=FILE.function("tma_store"),
+    host=FILE.function("host"),
+    grid=(1, 1, 1),
+    block=(THREADS, 1, 1),
+    dynamic_smem=64 * 64 * 2,
+    params=(
+        Tensor("tile", "f16", TILE, (64, 1)),
+        TensorMapSpec(
+            "b",
+            "f16",
+            (128, 256),
+            (256, 1),
+            smem_layout=parse("S<3,4,3> o 0 o (64,64):(64,1)"),
+            cta_tiler=TILE,
+        ),
+    ),
+    target="sm_90",
+)

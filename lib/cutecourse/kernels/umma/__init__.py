@@ -1,0 +1,1 @@
+"""Kernels for Blackwell: tcgen05, tensor memory, pairs of SMs."""

@@ -1,0 +1,44 @@
+"""How `umma_tma_multicast` is launched; the kernel is in `source.py`."""
+
+from cutecourse.kernels.files import kernel_file
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
+from cutecourse.layout import parse
+
+FILE = kernel_file("umma_tma_multicast")
+__getattr__ = FILE.attribute  # the kernel's constants and functions
+
+CLUSTER = FILE.constant("CLUSTER")
+THREADS = FILE.constant("THREADS")
+
+LAUNCH = LaunchSpec(
+    name="umma_tma_multicast",
+    front="cutedsl",
+    kernel=FILE.function("umma_tma_multicast"),
+    host=FILE.function("host"),
+    grid=(4, 4, 1),
+    block=(THREADS, 1, 1),
+    cluster=CLUSTER,
+    dynamic_smem=(128 + 256) * 64 * 2 + 2 * 8 + 4,
+    params=(
+        TensorMapSpec(  # (M, K), K-major
+            "a",
+            "f16",
+            (512, 256),
+            (256, 1),
+            smem_layout=parse("S<3,4,3> o 0 o ((128,16),1,4):((64,1),0,16)"),
+            cta_tiler=(128, 64),
+            num_multicast=4,
+        ),
+        TensorMapSpec(  # (N, K), K-major
+            "b",
+            "f16",
+            (1024, 256),
+            (256, 1),
+            smem_layout=parse("S<3,4,3> o 0 o ((256,16),1,4):((64,1),0,16)"),
+            cta_tiler=(256, 64),
+            num_multicast=4,
+        ),
+        Tensor("c", "f32", (512, 1024), (1024, 1)),  # (M, N), row-major
+    ),
+    target="sm_100a",
+)
