@@ -21,33 +21,39 @@ CELL_TIMEOUT_S = 600
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-# Runs in the notebook's kernel after its last cell. Only what was imported there can say which kernels
-# the notebook used, and only the runtime there knows where they ran.
+# Runs in the notebook's kernel before its first cell, and notes after each cell which kernels it ran, and
+# where: only the runtime there knows.
+_LISTENER = """
+def _cutecourse_listen():
+    import sys
+
+    seen, runs = [0], []
+
+    def note(result):
+        runtime = sys.modules.get("cutecourse.runtime")
+        history = runtime.history() if runtime else ()
+        found = []
+        for record in history[seen[0]:]:
+            entry = {name: getattr(record, name) for name in ("kernel", "module", "target", "where")}
+            if record.why.startswith("asked for by device="):
+                entry["asked_for"] = True
+            if entry not in found:
+                found.append(entry)
+        seen[0] = len(history)
+        runs.append(found)
+
+    get_ipython().events.register("post_run_cell", note)
+    return runs
+
+_cutecourse_runs = _cutecourse_listen()
+"""
+
 _QUESTION = """
 def _cutecourse_question():
-    import importlib.metadata, json, platform, sys
+    import importlib.metadata, json, platform
     import cutecourse
 
-    # A kernel's module is named as it is imported, without the folders in which it lies.
-    kernels = sorted(
-        "cutecourse.kernels." + name.rpartition(".")[2] for name, module in list(sys.modules.items())
-        if name.startswith("cutecourse.kernels.") and hasattr(module, "LAUNCH")
-    )
-    hunting = sys.modules.get("cutecourse.kernels.hunting")
-    kernels += [f"{hunting.HUNTS}.{name}" for name in getattr(hunting, "hunted", tuple)()]
-    twinning = sys.modules.get("cutecourse.kernels.twinning")
-    kernels += [f"{twinning.TWINS}.{name}" for name in getattr(twinning, "twinned", tuple)()]
-    runtime = sys.modules.get("cutecourse.runtime")
-    runs = []
-    for record in getattr(runtime, "history", lambda: [])():
-        entry = {name: getattr(record, name) for name in ("kernel", "where", "device", "target")}
-        # Also where a cell asked for the emulator: whether a GPU could have run the kernel.
-        choice = sys.modules["cutecourse.runtime.discovery"].choose(record.target, "auto")
-        entry["gpu_at_hand"] = choice.device is not None
-        entry["asked_for"] = record.why.startswith("asked for by device=")
-        if entry not in runs:
-            runs.append(entry)
-    names = ["numpy", "matplotlib", "anywidget", "nvidia-cutlass-dsl", "numba-cuda", "cuda-bindings"]
+    names = ["numpy", "nvidia-cutlass-dsl", "numba-cuda", "cuda-bindings"]
     packages = {}
     for name in names:
         try:
@@ -57,7 +63,7 @@ def _cutecourse_question():
     environment = {
         "python": platform.python_version(), "version": cutecourse.__version__, "packages": packages,
     }
-    print(json.dumps({"kernels": kernels, "runs": runs, "environment": environment}))
+    print(json.dumps({"runs": _cutecourse_runs[1:], "environment": environment}))
 
 _cutecourse_question()
 """
@@ -69,10 +75,9 @@ class CellFailed(AuthoringError):
 
 @dataclass(frozen=True)
 class Execution:
-    """What a kernel said about itself after the last cell."""
+    """What a kernel said about itself after the last cell: the runs of each code cell, and its versions."""
 
-    kernel_modules: list[str]
-    runs: list[dict[str, Any]]
+    runs: list[list[dict[str, Any]]]
     environment: dict[str, Any]
 
 
@@ -95,6 +100,7 @@ def execute(notebook: NotebookNode, *, where: Path, cwd: Path) -> Execution:
     )
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     with client.setup_kernel(env=environment):
+        _run_apart(client, _LISTENER)
         for index, cell in enumerate(notebook.cells):
             try:
                 client.execute_cell(cell, index, execution_count=client.code_cells_executed + 1)
@@ -103,21 +109,19 @@ def execute(notebook: NotebookNode, *, where: Path, cwd: Path) -> Execution:
                 name = f"{relative(where)}, code cell {_number(notebook, cell)}"
                 raise CellFailed(f"{name}:\n{text}") from None
         client.set_widgets_metadata()
-        answer = _ask(client)
+        answer = json.loads(_run_apart(client, _QUESTION).outputs[0].text)
     _refuse_stderr(notebook, where)
-    return Execution(answer["kernels"], answer["runs"], answer["environment"])
+    return Execution(answer["runs"], answer["environment"])
 
 
-def _ask(client: nbclient.NotebookClient) -> dict[str, Any]:
-    """Run the question as one more cell, which is taken out of the notebook again."""
+def _run_apart(client: nbclient.NotebookClient, code: str) -> NotebookNode:
+    """Run code as one more cell, which is taken out of the notebook again."""
     cells = client.nb.cells
-    cells.append(new_code_cell(_QUESTION))
+    cells.append(new_code_cell(code))
     try:
-        cell = client.execute_cell(cells[-1], len(cells) - 1, store_history=False)
+        return client.execute_cell(cells[-1], len(cells) - 1, store_history=False)
     finally:
         cells.pop()
-    answer: dict[str, Any] = json.loads(cell.outputs[0].text)
-    return answer
 
 
 def _refuse_stderr(notebook: NotebookNode, where: Path) -> None:

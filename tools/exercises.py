@@ -24,15 +24,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from cutecourse.errors import CourseError
-from tools.notebooks import (
-    Difference,
-    as_notebook,
-    check_recording,
-    give_stable_ids,
-    tags,
-    write_notebook,
-)
+from tools.notebooks import as_notebook, carry_ids, tags, write_notebook
 from tools.paths import EXERCISE_PAGES, EXERCISES, AuthoringError, exercise_sources, relative
+from tools.recordings import Difference, check_recording
 
 _REGION = re.compile(
     r"(?:^[ \t]*### BEGIN SKELETON\n(?P<skeleton>.*?)^[ \t]*### END SKELETON\n)?"
@@ -145,8 +139,11 @@ def solution_notebook(source: Path) -> NotebookNode:
 
 
 def learner_notebook(source: Path) -> NotebookNode:
-    """The notebook that a learner opens: a skeleton in place of each solution."""
-    return _fill(source, lambda exercise: exercise.skeleton, "../notebooks/")
+    """The notebook that a learner opens: a skeleton in place of each solution. Cells keep their ids."""
+    notebook = _fill(source, lambda exercise: exercise.skeleton, "../notebooks/")
+    path = learner_path(source)
+    carry_ids(notebook, nbformat.read(path, as_version=4) if path.exists() else None)
+    return notebook
 
 
 def variant_notebook(source: Path, identifier: str, code: str) -> NotebookNode:
@@ -184,7 +181,6 @@ def _fill(source: Path, text_for: Callable[[Exercise], str], notebooks: str) -> 
             return textwrap.indent(next(remaining).rstrip("\n"), match["indent"])
 
         notebook.cells[index].source = _REGION.sub(replace, notebook.cells[index].source)
-    give_stable_ids(notebook)
     return notebook
 
 

@@ -25,7 +25,6 @@ from nbformat import NotebookNode
 from cutecourse.errors import CourseError
 from tools.answers import answers_in, with_folded_text
 from tools.exercises import learner_notebook
-from tools.notebooks import give_stable_ids
 from tools.pages import read_source
 from tools.paths import ROOT, exercise_sources, notebook_sources, relative
 
@@ -60,15 +59,12 @@ def exercise_copy(source: Path) -> NotebookNode:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = cell.source.replace("](../notebooks/", "](../chapters/")
-    give_stable_ids(notebook)
     return notebook
 
 
 def chapter_copy(source: Path) -> NotebookNode:
     """A page as a notebook to work in: no outputs, and the words of each answer folded."""
-    notebook = with_folded_text(read_source(source), answers_in(source))
-    give_stable_ids(notebook)
-    return notebook
+    return with_folded_text(read_source(source), answers_in(source))
 
 
 def fingerprint(notebook: NotebookNode) -> str:

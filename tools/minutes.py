@@ -20,7 +20,7 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from cutecourse.errors import CourseError
-from tools.notebooks import as_notebook, read_recording
+from tools.notebooks import as_notebook
 from tools.paths import (
     CHAPTERS,
     AuthoringError,
@@ -33,6 +33,7 @@ from tools.paths import (
     page_number,
     relative,
 )
+from tools.recordings import read_recording
 from tools.tidy import WIDGET_VIEW
 
 AT_MOST = 60

@@ -95,8 +95,9 @@ def sweep_page(source: Path, *, beside: bool) -> tuple[dict[str, int], list[str]
     from coursebook.browser.page_kernel import canonical, digest
     from coursebook.recordings import RUN_RECORD
 
-    from tools.notebooks import code_cells, read_recording, tags
+    from tools.notebooks import code_cells, tags
     from tools.pages import read_source
+    from tools.recordings import read_recording
 
     cells = code_cells(read_source(source))
     texts = [cell.source.strip() for cell in cells]

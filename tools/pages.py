@@ -7,8 +7,9 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from tools import minutes
-from tools.notebooks import Difference, as_notebook, check_recording
+from tools.notebooks import as_notebook
 from tools.paths import AuthoringError, notebook_sources, relative
+from tools.recordings import Difference, check_recording
 
 
 def read_source(path: Path) -> NotebookNode:

@@ -3,6 +3,8 @@
 A recorded widget is its values and its figure. Its code is not kept: a built page loads the code that the
 widgets have then, once for all pages, and JupyterLab gets it from the kernel. So a change of a widget's
 JavaScript or style leaves recordings as they are, and a recorded notebook that is only opened shows figures.
+
+The record of a run keeps no times: they are those of one machine at one moment.
 """
 
 from __future__ import annotations
@@ -19,12 +21,19 @@ from nbformat import NotebookNode
 WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
+RUN_RECORD = "machine-dependent"
+"""The tag of a cell that shows the record of a run, which nbval does not compare."""
 STORED_WIDGETS = "cutecourse_widgets"
 """In a notebook's metadata: the widgets' values, by the ids that their outputs name."""
 STORED_VIEW = "cutecourse_widget"
 """In an output's metadata: the id of the widget that it shows."""
 
 _CODE = ("_esm", "_css")
+_TIME_IN_RECORD = (
+    re.compile(r"\ntime +compile [^\n]*"),
+    re.compile(r"<tr><th>time</th><td>[^<]*</td></tr>"),
+    re.compile(r"(?<=<summary>)(?P<ran>[^<]*?) in [\d.]+ (?:s|ms|µs)(?=[:<])"),
+)
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]+(?=>)")
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "cutecourse/recordings")
 
@@ -35,7 +44,9 @@ def tidy(notebook: NotebookNode, *, name: str) -> None:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", []):
             _tidy_output(output)
-    _drop_unused_widgets(notebook)
+            if RUN_RECORD in cell.metadata.get("tags", []):
+                drop_times(output)
+    drop_unused_widgets(notebook)
     _rename_widgets(notebook, name)
     drop_code(notebook)
 
@@ -80,6 +91,15 @@ def drop_code(notebook: NotebookNode) -> None:
                 model["state"].pop(name, None)
 
 
+def drop_times(output: NotebookNode) -> None:
+    """Take the times out of the record of a run, in place."""
+    data = output.get("data", {})
+    for kind in ("text/plain", "text/html"):
+        for pattern in _TIME_IN_RECORD:
+            if kind in data:
+                data[kind] = pattern.sub(lambda match: match.groupdict().get("ran", ""), data[kind])
+
+
 def _tidy_output(output: NotebookNode) -> None:
     if output.output_type == "error":
         # The frames hold this machine's paths and IPython's colours; the message is what the page shows.
@@ -91,36 +111,43 @@ def _tidy_output(output: NotebookNode) -> None:
         data["text/plain"] = _ADDRESS.sub("0x0", data["text/plain"])
 
 
-def _drop_unused_widgets(notebook: NotebookNode) -> None:
+def drop_unused_widgets(notebook: NotebookNode) -> None:
     """Keep the state of shown widgets and of the models they refer to; the rest is never mounted."""
     states = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-    shown = [
-        output["data"][WIDGET_VIEW]["model_id"]
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-        if WIDGET_VIEW in output.get("data", {})
-    ]
-    if not shown:
+    views = [output.get("data", {}).get(WIDGET_VIEW) for output in _outputs(notebook)]
+    reached = {model for view in views if view for model in models_below(states, view["model_id"])}
+    if not reached:
         notebook.metadata.pop("widgets", None)
         return
-    reached: set[str] = set()
-    while shown:
-        model = shown.pop()
-        if model in reached or model not in states:
-            continue
-        reached.add(model)
-        shown += re.findall(r"IPY_MODEL_([0-9a-f]+)", json.dumps(states[model]))
     for model in set(states) - reached:
         del states[model]
 
 
 def _rename_widgets(notebook: NotebookNode, name: str) -> None:
-    """Number the widget models in the order in which the notebook names them: their ids are random."""
+    """Name the widget models by the cell that shows them and their number in it: their ids are random."""
     states = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
+    names: dict[str, str] = {}
+    for cell in notebook.cells:
+        number = itertools.count()
+        for output in cell.get("outputs", []):
+            view = output.get("data", {}).get(WIDGET_VIEW)
+            for model in models_below(states, view["model_id"]) if view else ():
+                if model not in names:
+                    names[model] = uuid.uuid5(_NAMESPACE, f"{name}/{cell.id}/{next(number)}").hex
     text = json.dumps(notebook)
-    order = sorted(states, key=text.index)
-    counter = itertools.count()
-    for model in order:
-        text = text.replace(model, uuid.uuid5(_NAMESPACE, f"{name}/{next(counter)}").hex)
+    for model, given in names.items():
+        text = text.replace(model, given)
     renamed = nbformat.from_dict(json.loads(text))
     notebook.cells, notebook.metadata = renamed.cells, renamed.metadata
+
+
+def models_below(states: NotebookNode, model: str) -> list[str]:
+    """A widget's model and those that it refers to, in the order in which it names them."""
+    found: list[str] = []
+    waiting = [model]
+    while waiting:
+        model = waiting.pop(0)
+        if model in states and model not in found:
+            found.append(model)
+            waiting += re.findall(r"IPY_MODEL_([0-9a-f]+)", json.dumps(states[model]))
+    return found

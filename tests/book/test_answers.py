@@ -12,8 +12,9 @@ import pytest
 from support.pages import parse
 from support.web import guarded_context
 from tools.answers import answers_in
-from tools.notebooks import code_cells, read_recording
+from tools.notebooks import code_cells
 from tools.paths import chapter_pages
+from tools.recordings import read_recording
 
 pytestmark = pytest.mark.browser
 

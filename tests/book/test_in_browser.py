@@ -11,8 +11,9 @@ import pytest
 
 from cutecourse.layout import Layout
 from support.web import guarded_context
-from tools.notebooks import code_cells, read_recording
+from tools.notebooks import code_cells
 from tools.paths import BOOK, notebook_sources
+from tools.recordings import read_recording
 from tools.tidy import WIDGET_VIEW
 
 pytestmark = pytest.mark.browser

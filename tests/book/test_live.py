@@ -11,8 +11,9 @@ import pytest
 from bs4 import BeautifulSoup
 
 from support.web import guarded_context, hold_answer
-from tools.notebooks import code_cells, read_recording
+from tools.notebooks import code_cells
 from tools.paths import BOOK
+from tools.recordings import read_recording
 
 pytestmark = pytest.mark.browser
 

@@ -16,9 +16,10 @@ from cutecourse.runtime import CompileError
 from cutecourse.widgets import page_widget
 from cutecourse.widgets.page_widget import PageWidget
 from support.pages import parse
-from tools.notebooks import code_cells, read_recording, tags
+from tools.notebooks import code_cells, tags
 from tools.pages import read_source
 from tools.paths import BOOK, notebook_sources
+from tools.recordings import read_recording
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from support.pages import parse
-from tools.notebooks import METADATA_KEY, code_cells, read_recording, tags
+from tools.notebooks import code_cells, tags
 from tools.paths import BOOK, chapter_number, notebook_sources
+from tools.recordings import METADATA_KEY, read_recording
 from tools.tidy import WIDGET_STATE, WIDGET_VIEW
 
 PAGES = notebook_sources()

@@ -36,14 +36,14 @@ def _change_page(tree: Path, name: str) -> str:
     return "code cell 1 differs from the recording"
 
 
-def _change_version(tree: Path, name: str) -> str:
-    _edit_facts(tree, name, lambda facts: facts.update(version="0.0.1"))
-    return "recorded with cutecourse 0.0.1"
+def _remove_kernel(tree: Path, name: str) -> str:
+    _edit_facts(tree, name, lambda facts: facts["kernels"].update(gone="0" * 16))
+    return "the kernel gone that was recorded is gone"
 
 
 def _change_kernel(tree: Path, name: str) -> str:
-    _edit_facts(tree, name, lambda facts: facts["kernels"].update({"cutecourse.kernels.spec": "0" * 64}))
-    return "the kernel module cutecourse.kernels.spec has changed since the recording"
+    _edit_facts(tree, name, lambda facts: facts["kernels"].update(tma_load="0" * 16))
+    return "the kernel tma_load has changed since the recording"
 
 
 def _remove_recording(tree: Path, name: str) -> str:
@@ -59,7 +59,7 @@ def _edit_facts(tree: Path, name: str, edit: Callable[[dict[str, object]], None]
 
 
 def test_build__refuses_every_stale_recording(tree: Path, tmp_path: Path) -> None:
-    changes = (_change_page, _change_version, _change_kernel, _remove_recording)
+    changes = (_change_page, _remove_kernel, _change_kernel, _remove_recording)
     expected = {name: change(tree, name) for name, change in zip(CHAPTERS, changes, strict=False)}
     built = build_book(tmp_path / "out", root=tree)
     assert built.returncode == 1

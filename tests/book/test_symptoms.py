@@ -19,8 +19,9 @@ from cutecourse.kernels import (
     umma_tma_broken,
     wgmma_broken,
 )
-from tools.notebooks import code_cells, read_recording
+from tools.notebooks import code_cells
 from tools.paths import BOOK
+from tools.recordings import read_recording
 from tools.seeds import anchor_of
 
 PAGE = BOOK / "symptoms.md"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -9,14 +10,14 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode
 
-from cutecourse.display import source as source_of
-from cutecourse.kernels.hunting import HUNTS
-from cutecourse.kernels.twinning import TWINS
+from cutecourse.kernels.files import kernel_module
 from support import recordings
 from tools.exercises import check_solutions
-from tools.notebooks import METADATA_KEY, read_recording
+from tools.notebooks import code_cells, tags
 from tools.pages import check_pages
-from tools.paths import CHAPTERS, exercise_sources, notebook_of, notebook_sources
+from tools.paths import CHAPTERS, ROOT, exercise_sources, notebook_of, notebook_sources
+from tools.quotations import quotations
+from tools.recordings import machines, read_recording, read_stored, runs_in
 from tools.tidy import WIDGET_STATE, WIDGET_VIEW
 
 # Both raise when there is none.
@@ -42,22 +43,22 @@ def test_recordings__belong_to_what_is_in_the_tree() -> None:
 
 @pytest.mark.parametrize("source", ALL, ids=_name)
 def test_every_code_cell__was_executed_in_order(source: Path) -> None:
-    cells = recordings.code_cells(_recording(source))
+    cells = code_cells(_recording(source))
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
 
 
 @pytest.mark.parametrize("source", ALL, ids=_name)
 def test_machine_dependent_tags__stand_on_the_run_records_and_nowhere_else(source: Path) -> None:
-    for number, cell in enumerate(recordings.code_cells(_recording(source)), start=1):
-        tags = recordings.tags(cell) & recordings.RECORD_TAGS
+    for number, cell in enumerate(code_cells(_recording(source)), start=1):
+        found = tags(cell) & recordings.RECORD_TAGS
         expected = recordings.RECORD_TAGS if recordings.recorded_kernel(cell) else set()
-        assert tags == expected, f"code cell {number}"
+        assert found == expected, f"code cell {number}"
 
 
 @pytest.mark.parametrize("source", ALL, ids=_name)
 def test_run_record_cell__shows_one_record_and_nothing_else(source: Path) -> None:
-    for number, cell in enumerate(recordings.code_cells(_recording(source)), start=1):
-        if "machine-dependent" in recordings.tags(cell):
+    for number, cell in enumerate(code_cells(_recording(source)), start=1):
+        if "machine-dependent" in tags(cell):
             assert len(cell.outputs) == 1, f"code cell {number}"
             assert len(recordings.recorded_kernel(cell)) == 1, f"code cell {number}"
 
@@ -65,34 +66,58 @@ def test_run_record_cell__shows_one_record_and_nothing_else(source: Path) -> Non
 @pytest.mark.parametrize("source", PAGES, ids=_name)
 def test_each_kernel_that_ran__has_its_record_in_one_cell(source: Path) -> None:
     recording = _recording(source)
-    shown = [
-        kernel for cell in recordings.code_cells(recording) for kernel in recordings.recorded_kernel(cell)
-    ]
-    ran = {run["kernel"] for run in recording.metadata[METADATA_KEY]["runs"]}
-    assert sorted(shown) == sorted(ran)
-
-
-@pytest.mark.parametrize("source", PAGES, ids=_name)
-def test_shown_source__is_the_source_that_ran(source: Path) -> None:
-    recording = _recording(source)
-    for dotted, text in recordings.shown_sources(recording).items():
-        module, thing = recordings.resolve(dotted)
-        assert text.rstrip("\n") == str(source_of(thing)).rstrip("\n"), dotted
-        assert module.__name__ in recording.metadata[METADATA_KEY]["kernels"]
+    shown = [kernel for cell in code_cells(recording) for kernel in recordings.recorded_kernel(cell)]
+    assert sorted(shown) == sorted({run["kernel"] for run in runs_in(recording)})
 
 
 @pytest.mark.parametrize("source", PAGES, ids=_name)
 def test_each_kernel_that_ran__shows_its_source(source: Path) -> None:
     recording = _recording(source)
-    shown = {".".join(dotted.split(".")[:3]) for dotted in recordings.shown_sources(recording)}
-    ran = {run["kernel"] for run in recording.metadata[METADATA_KEY]["runs"]}
-    modules = {
-        module
-        for module in recording.metadata[METADATA_KEY]["kernels"]
-        if not module.startswith((f"{HUNTS}.", f"{TWINS}."))
-        and recordings.resolve(module)[0].LAUNCH.name in ran
+    ran = {
+        run["module"]
+        for run in runs_in(recording)
+        if run["module"] and kernel_module(run["module"]).LAUNCH.name == run["kernel"]
     }
-    assert modules - shown == set()
+    assert ran - recordings.modules_shown(recording) == set()
+
+
+@pytest.mark.parametrize("source", ALL, ids=_name)
+def test_file__does_not_hold_what_its_quotations_show(source: Path) -> None:
+    cells = code_cells(read_stored(source))
+    quoted = quotations([cell.source for cell in cells])
+    assert [number for number in quoted if cells[number].outputs] == []
+    shown = code_cells(_recording(source))
+    assert [number for number in quoted if not shown[number].outputs] == []
+
+
+@pytest.mark.parametrize("source", ALL, ids=_name)
+def test_file__holds_no_docstring_of_the_library(source: Path) -> None:
+    text = "\n".join(text for cell in code_cells(read_stored(source)) for text in recordings.texts(cell))
+    assert [first for first in _first_lines() if first in text] == []
+
+
+@cache
+def _first_lines() -> list[str]:
+    """The first line of each docstring of the library that is a sentence."""
+    found = set()
+    for file in (ROOT / "lib" / "cutecourse").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                found.add((ast.get_docstring(node) or "").partition("\n")[0])
+    return sorted(line for line in found if line.count(" ") > 4)
+
+
+@pytest.mark.parametrize("source", ALL, ids=_name)
+def test_file__names_a_machine_for_each_run_on_a_gpu_and_for_nothing_else(source: Path) -> None:
+    recording = read_stored(source)
+    on_gpu = {run["machine"] for run in runs_in(recording) if run["where"] == "gpu"}
+    assert set(machines(recording)) == on_gpu
+    for facts in machines(recording).values():
+        assert facts["gpu"]
+        assert facts["driver"]
+        assert facts["date"]
+        assert facts["commit"]
+    assert all("machine" not in run for run in runs_in(recording) if run["where"] == "emulator")
 
 
 # On a playground the reader's own numbers count.
@@ -113,14 +138,14 @@ def test_each_section_with_code__compares_a_number(source: Path) -> None:
 
 @pytest.mark.parametrize("source", ALL, ids=_name)
 def test_errors__stand_where_they_are_expected(source: Path) -> None:
-    for number, cell in enumerate(recordings.code_cells(_recording(source)), start=1):
+    for number, cell in enumerate(code_cells(_recording(source)), start=1):
         raised = any(output.output_type == "error" for output in cell.outputs)
-        assert raised == ("raises-exception" in recordings.tags(cell)), f"code cell {number}"
+        assert raised == ("raises-exception" in tags(cell)), f"code cell {number}"
 
 
 @pytest.mark.parametrize("source", ALL, ids=_name)
 def test_outputs__hold_no_address_and_no_path_of_a_machine(source: Path) -> None:
-    for number, cell in enumerate(recordings.code_cells(_recording(source)), start=1):
+    for number, cell in enumerate(code_cells(_recording(source)), start=1):
         for text in recordings.texts(cell):
             assert not re.search(r" at 0x[0-9a-f]{4,}>", text), f"code cell {number}"
             assert not _MACHINE_PATH.search(text), f"code cell {number}: {_MACHINE_PATH.search(text)}"
@@ -130,7 +155,7 @@ def test_outputs__hold_no_address_and_no_path_of_a_machine(source: Path) -> None
 def test_each_widget__has_its_state_and_its_figure(source: Path) -> None:
     recording = _recording(source)
     state = recording.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-    for cell in recordings.code_cells(recording):
+    for cell in code_cells(recording):
         for output in cell.outputs:
             data = output.get("data", {})
             if WIDGET_VIEW in data:
@@ -149,7 +174,7 @@ def test_recorded_widgets__bring_no_code_and_no_view(source: Path) -> None:
 def test_chapter__has_a_prediction_and_its_answer(source: Path) -> None:
     shown = [
         output.data["text/plain"]
-        for cell in recordings.code_cells(_recording(source))
+        for cell in code_cells(_recording(source))
         for output in cell.outputs
         if WIDGET_VIEW in output.get("data", {})
     ]
@@ -165,7 +190,7 @@ def test_predictions__have_keys_of_their_own_in_the_whole_book() -> None:
     keys = [
         key
         for source in PAGES
-        for cell in recordings.code_cells(_recording(source))
+        for cell in code_cells(_recording(source))
         for key in re.findall(r"\bPredict\(\s*[\"']([^\"']+)", cell.source)
     ]
     assert len(set(keys)) == len(keys)

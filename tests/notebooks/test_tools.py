@@ -3,161 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 import cutecourse
-from tools import notebooks, record, tidy
+from tools import tidy
 from tools.execute import CellFailed, execute
-from tools.notebooks import METADATA_KEY, as_notebook, differences, kernel_hash
+from tools.notebooks import as_notebook
 from tools.paths import (
-    CHAPTERS,
     AuthoringError,
     UnknownChapter,
     chapter_number,
     chapter_pages,
     choose,
-    notebook_sources,
     page_number,
 )
 from tools.plain_markdown import UntranslatableMarkdown, plain
-
-KERNEL = "cutecourse.kernels.spec"  # any module: its hash is taken the same way
-
-
-def _recording(
-    *sources: str, version: str = cutecourse.__version__, kernels: dict[str, str] | None = None
-) -> NotebookNode:
-    notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
-    notebook.metadata[METADATA_KEY] = nbformat.from_dict({"version": version, "kernels": kernels or {}})
-    return notebook
-
-
-def _texts(recording: NotebookNode, *sources: str) -> list[str]:
-    cells = [new_code_cell(source) for source in sources]
-    return [difference.text for difference in differences(notebook_sources()[0], recording, cells)]
-
-
-def test_differences__are_none_for_the_same_cells_version_and_kernels() -> None:
-    recording = _recording("a = 1", "a + 1", kernels={KERNEL: kernel_hash(KERNEL) or ""})
-    assert _texts(recording, "a = 1", "a + 1") == []
-
-
-def test_differences__name_the_cell_and_the_line() -> None:
-    (text,) = _texts(_recording("a = 1", "b = 2\na + b"), "a = 1", "b = 2\na - b")
-    assert "code cell 2 differs from the recording at its line 2" in text
-    assert "a - b" in text
-    assert "a + b" in text
-
-
-def test_differences__see_a_missing_cell_and_other_tags() -> None:
-    assert _texts(_recording("a = 1"), "a = 1", "a") == ["the page has 2 code cells, the recording 1"]
-    recording = _recording("a = 1")
-    recording.cells[0].metadata["tags"] = ["hide-input"]
-    assert "tagged [] on the page, ['hide-input'] in the recording" in _texts(recording, "a = 1")[0]
-
-
-def test_differences__see_another_library_version() -> None:
-    (text,) = _texts(_recording("a", version="0.0.1"), "a")
-    assert text == f"recorded with cutecourse 0.0.1, this is {cutecourse.__version__}"
-
-
-def test_differences__see_a_changed_and_a_missing_kernel() -> None:
-    recording = _recording("a", kernels={KERNEL: "0" * 64, "cutecourse.kernels.gone": "0" * 64})
-    assert _texts(recording, "a") == [
-        "the kernel module cutecourse.kernels.gone that was recorded is gone",
-        f"the kernel module {KERNEL} has changed since the recording",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kernel", "changed", "stale"),
-    [
-        ("umma_two_sm", "umma/umma_two_sm/__init__.py", True),  # the launch
-        ("umma_two_sm", "umma/umma_two_sm/source.py", True),  # the kernel
-        ("umma_parts", "umma/umma_tile/source.py", True),  # which umma_parts' file imports
-        ("umma_two_sm", "umma/umma_tile/source.py", False),
-        ("hunts.tried", "hunts/tried.ptx", True),
-        ("twins.copy_async", "copy/copy_async/twin.ptx", True),
-        ("hello_ptx", "layout/hello_ptx/__init__.py", True),
-    ],
-)
-def test_kernel_hash__is_that_of_the_launch_and_of_the_kernel(
-    repository: Path, tmp_path: Path, kernel: str, changed: str, stale: bool
-) -> None:
-    copy = tmp_path / "cutecourse"
-    shutil.copytree(repository / "lib" / "cutecourse", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    kernels = copy / "kernels"
-    (kernels / "hunts" / "tried.ptx").write_text(".version 8.0\n")
-    ask = f"from tools.notebooks import kernel_hash; print(kernel_hash('cutecourse.kernels.{kernel}'))"
-
-    def hash_now() -> str:
-        path = f"{tmp_path}{os.pathsep}{repository}"
-        command = [sys.executable, "-c", ask]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
-        ).stdout.strip()
-
-    before = hash_now()
-    assert len(before) == 64
-    with (kernels / changed).open("a") as file:
-        file.write("\n")
-    assert (hash_now() != before) is stale
-
-
-def test_differences__see_a_notebook_that_no_recorder_wrote() -> None:
-    assert "carries no 'cutecourse' metadata" in _texts(new_notebook(cells=[new_code_cell("a")]), "a")[0]
-
-
-def _with_runs(*runs: tuple[str, str, str, bool, bool]) -> NotebookNode:
-    recording = _recording("a")
-    names = ("kernel", "where", "target", "gpu_at_hand", "asked_for")
-    recording.metadata[METADATA_KEY]["runs"] = [dict(zip(names, run, strict=True)) for run in runs]
-    return recording
-
-
-def test_check__lists_kernels_that_an_h200_could_have_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recordings = {
-        "01_hello_layout": _with_runs(
-            ("copy", "emulator", "sm_90", False, False), ("stamp", "gpu", "sm_90", True, False)
-        ),
-        "02_hello_mma": _with_runs(
-            ("asked", "emulator", "sm_80", True, True), ("asked", "emulator", "sm_80", False, True)
-        ),
-        "11a_hello_umma": _with_runs(("blackwell", "emulator", "sm_100a", False, False)),
-    }
-    sources = [CHAPTERS / f"{name}.md" for name in recordings]
-    monkeypatch.setattr(record, "notebook_sources", lambda: sources)
-    monkeypatch.setattr(record, "exercise_sources", list)
-    monkeypatch.setattr(record, "read_recording", lambda source: recordings[source.stem])
-    for name in ("check_pages", "check_solutions"):
-        monkeypatch.setattr(record, name, list)
-    assert record.main(["--check"]) == 0
-    said = capsys.readouterr().out
-    assert "not yet recorded on hardware" in said
-    assert "    notebooks/01_hello_layout.ipynb: copy\n" in said
-    assert said.endswith("    python -m tools.record 01_hello_layout\n")
-
-
-def test_stable_ids__follow_from_the_text_alone() -> None:
-    first = new_notebook(cells=[new_code_cell("a"), new_markdown_cell("a"), new_code_cell("a")])
-    second = new_notebook(
-        cells=[new_code_cell("new"), new_code_cell("a"), new_markdown_cell("a"), new_code_cell("a")]
-    )
-    for notebook in (first, second):
-        notebooks.give_stable_ids(notebook)
-    assert [cell["id"] for cell in first.cells] == [cell["id"] for cell in second.cells[1:]]
-    assert len({cell["id"] for cell in second.cells}) == 4
 
 
 def _with_widget(model: str) -> NotebookNode:
@@ -177,13 +42,26 @@ def _with_widget(model: str) -> NotebookNode:
 def test_tidy__numbers_widgets_and_drops_those_that_nothing_shows() -> None:
     first, second = _with_widget("a1" * 16), _with_widget("a2" * 16)
     for notebook in (first, second):
+        notebook.cells[0]["id"] = "the-cell"
         tidy.tidy(notebook, name="07_sample")
-        notebooks.give_stable_ids(notebook)
     assert json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
     state = first.metadata["widgets"][tidy.WIDGET_STATE]["state"]
     view = first.cells[0].outputs[0].data[tidy.WIDGET_VIEW]
     assert len(state) == 2
     assert state[view["model_id"]]["state"]["layout"].removeprefix("IPY_MODEL_") in state
+
+
+def test_tidy__names_a_widget_by_its_cell_so_that_an_earlier_one_changes_no_other() -> None:
+    alone, behind = _with_widget("a1" * 16), _with_widget("a1" * 16)
+    for notebook in (alone, behind):
+        notebook.cells[0]["id"] = "the-cell"
+    before = _with_widget("c3" * 16)
+    behind.cells.insert(0, before.cells[0])
+    for model, state in before.metadata["widgets"][tidy.WIDGET_STATE]["state"].items():
+        behind.metadata["widgets"][tidy.WIDGET_STATE]["state"].setdefault(model, state)
+    for notebook in (alone, behind):
+        tidy.tidy(notebook, name="07_sample")
+    assert alone.cells[0].outputs == behind.cells[1].outputs
 
 
 def test_tidy__leaves_no_code_of_our_widgets() -> None:
@@ -246,14 +124,20 @@ def test_execute__refuses_what_a_page_may_not_show(
         execute(notebook, where=tmp_path / "page.md", cwd=tmp_path)
 
 
-def test_execute__says_which_kernels_and_versions_were_used(tmp_path: Path) -> None:
-    cell = "from cutecourse.kernels import hello_ptx, stamp_layout\nstamp_layout.FILE.load()\n6 * 7"
-    notebook = new_notebook(cells=[new_code_cell(cell)])
+def test_execute__says_for_each_cell_which_kernels_ran_where(tmp_path: Path) -> None:
+    start = (
+        "import numpy as np\nfrom cutecourse.kernels import hello_ptx\n"
+        "from cutecourse.runtime import run\n6 * 7"
+    )
+    call = "run(hello_ptx{}, out=np.zeros(hello_ptx.LAUNCH.tensors[0].shape, np.uint32)){}"
+    codes = [start, call.format("", ";"), call.format(", device='emulator'", ";"), "1"]
+    notebook = new_notebook(cells=[new_code_cell(code) for code in codes])
     execution = execute(notebook, where=tmp_path / "page.md", cwd=tmp_path)
-    assert execution.kernel_modules == ["cutecourse.kernels.hello_ptx", "cutecourse.kernels.stamp_layout"]
-    assert execution.runs == []
+    runs = [[(run["kernel"], run["module"], run.get("asked_for")) for run in cell] for cell in execution.runs]
+    assert runs == [[], [("hello_ptx", "hello_ptx", None)], [("hello_ptx", "hello_ptx", True)], []]
+    assert execution.runs[2][0]["where"] == "emulator"
     assert execution.environment["version"] == cutecourse.__version__
-    assert len(notebook.cells) == 1
+    assert len(notebook.cells) == 4
     assert notebook.cells[0].outputs[0].data["text/plain"] == "42"
 
 
@@ -340,17 +224,3 @@ def test_as_notebook__leaves_out_a_label_that_stands_alone() -> None:
     text = "# A page\n\n(a-label)=\n\n```{code-cell} ipython3\n1\n```\n"
     cells = as_notebook(text, where="a page").cells
     assert [cell.source for cell in cells] == ["# A page", "1"]
-
-
-def test_text__is_carried_over_without_its_outputs_being_touched() -> None:
-    page = "# A page\n\nNew words.\n\n```{code-cell} ipython3\n1\n```\n\nMore.\n"
-    recording = as_notebook(page.replace("New", "Old").replace("\n\nMore.", ""), where="a page")
-    recording.cells[1].outputs = [new_output("stream", text="1")]
-    recording.metadata[METADATA_KEY] = nbformat.from_dict({"version": "1"})
-    source = notebook_sources()[0]
-    (difference,) = notebooks.text_differences(source, recording, as_notebook(page, where="a page"))
-    assert "--text" in difference.text
-    carried = notebooks.with_text_of(as_notebook(page, where="a page"), recording)
-    assert notebooks.text_differences(source, carried, as_notebook(page, where="a page")) == []
-    assert carried.cells[1].outputs[0].text == "1"
-    assert carried.metadata[METADATA_KEY].version == "1"

@@ -10,9 +10,10 @@ from coursebook.browser.page_kernel import canonical
 
 from support import recordings
 from tools.execute import execute
-from tools.notebooks import read_recording
+from tools.notebooks import code_cells, tags
 from tools.pages import read_source
 from tools.paths import CHAPTERS, NOTEBOOKS
+from tools.recordings import read_recording
 
 # Python imports this file when it starts, and so does the notebook's kernel.
 HIDES_THE_COMPILERS = """
@@ -40,13 +41,13 @@ def test_notebook__gives_its_recorded_outputs_without_compilers(
     source = CHAPTERS / f"{name}.md"
     notebook = read_source(source)
     execute(notebook, where=source, cwd=NOTEBOOKS)  # fails at the first cell that raises
-    recorded = recordings.code_cells(read_recording(source))
-    for number, (cell, kept) in enumerate(zip(recordings.code_cells(notebook), recorded, strict=True)):
-        if "machine-dependent" not in recordings.tags(cell):
+    recorded = code_cells(read_recording(source))
+    for number, (cell, kept) in enumerate(zip(code_cells(notebook), recorded, strict=True)):
+        if "machine-dependent" not in tags(cell):
             assert canonical(cell.outputs) == canonical(kept.outputs), f"code cell {number}"
     records = [
         text
-        for cell in recordings.code_cells(notebook)
+        for cell in code_cells(notebook)
         if recordings.recorded_kernel(cell)
         for text in recordings.texts(cell)
     ]

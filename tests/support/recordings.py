@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 from collections.abc import Iterator
-from types import ModuleType
 
 from nbformat import NotebookNode
 
+from tools.notebooks import code_cells, tags
 from tools.tidy import WIDGET_VIEW
 
 RECORD_TAGS = {"machine-dependent", "nbval-ignore-output"}
@@ -17,14 +16,6 @@ RECORD_TAGS = {"machine-dependent", "nbval-ignore-output"}
 _RUN_RECORD = re.compile(r"^kernel\s+(?P<kernel>\w+) \([^)]+\)\nran on\s", re.MULTILINE)
 _FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^##\s+(.+)$", re.MULTILINE)
-
-
-def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def tags(cell: NotebookNode) -> set[str]:
-    return set(cell.metadata.get("tags", []))
 
 
 def texts(cell: NotebookNode) -> Iterator[str]:
@@ -79,30 +70,11 @@ def sections(notebook: NotebookNode) -> dict[str, list[NotebookNode]]:
     return found
 
 
-def shown_sources(notebook: NotebookNode) -> dict[str, str]:
-    """What `source(...)` cells showed, by the dotted name of the kernel module or of a function in it."""
-    names: dict[str, str] = {}
-    shown: dict[str, str] = {}
+def modules_shown(notebook: NotebookNode) -> set[str]:
+    """The kernels whose module, or a function of it, a cell shows with `source(...)`."""
+    shown = set()
     for cell in code_cells(notebook):
-        tree = ast.parse(re.sub(r"^\s*[%!].*$", "", cell.source, flags=re.MULTILINE))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cutecourse.kernels"):
-                names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-        last = tree.body[-1].value if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        if isinstance(last, ast.Call) and isinstance(last.func, ast.Name) and last.func.id == "source":
-            argument = ast.unparse(last.args[0])
-            head, _, rest = argument.partition(".")
-            if head in names:
-                output = cell.outputs[-1]
-                shown[".".join(filter(None, [names[head], rest]))] = output.data["text/plain"]
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "source":
+                shown.add(ast.unparse(node.args[0]).partition(".")[0])
     return shown
-
-
-def resolve(dotted: str) -> tuple[ModuleType, object]:
-    """A kernel module, and the thing in it (or itself) that a dotted name says."""
-    parts = dotted.split(".")
-    module = importlib.import_module(".".join(parts[:3]))
-    thing: object = module
-    for part in parts[3:]:
-        thing = getattr(thing, part)
-    return module, thing

@@ -18,8 +18,9 @@ from sphinx.application import Sphinx
 from coursebook.browser.page_kernel import digest
 from coursebook.recordings import RUN_RECORD
 from tools import third_party
-from tools.notebooks import code_cells, read_recording, tags
+from tools.notebooks import code_cells, tags
 from tools.paths import BOOK, ROOT, notebook_sources
+from tools.recordings import read_recording
 
 FOLDER = "_python"
 """Where the files lie among the pages."""

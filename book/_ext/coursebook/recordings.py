@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,13 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
 from coursebook import answers
-from tools.notebooks import (
-    METADATA_KEY,
-    code_cells,
-    differences,
-    read_recording,
-    tags,
-)
+from cutecourse.kernels.spec import runs_on
+from tools.notebooks import code_cells, tags
 from tools.pages import check_pages
-from tools.paths import BOOK, notebook_of, notebook_sources, relative
-from tools.tidy import WIDGET_VIEW
+from tools.paths import BOOK, RECORDED_ON, notebook_of, notebook_sources, relative
+from tools.recordings import Run, differences, machines, read_recording, read_stored, runs_in
+from tools.tidy import RUN_RECORD, WIDGET_VIEW
 
-RUN_RECORD = "machine-dependent"
-"""The tag of a cell that shows a run's record."""
 _RECORD_LINE = re.compile(r"<summary>(?P<line>.*?)</summary>")
 _read_markdown = myst_nb.core.read.read_myst_markdown_notebook
 
@@ -112,16 +107,16 @@ def reread_when_recorded_anew(app: Sphinx, env: BuildEnvironment, *_: Any) -> li
 
 
 def add_provenance(app: Sphinx, doctree: nodes.document) -> None:
-    """Put the note on where the page was recorded at its foot, and what no GPU ran above its first cell."""
+    """Put the note on where the page's kernels ran at its foot, and what no GPU ran above its first cell."""
     source = BOOK / f"{app.env.docname}.md"
     if source not in notebook_sources():
         return
-    facts = read_recording(source).metadata[METADATA_KEY]
+    recording = read_stored(source)
     title = next(iter(doctree.findall(nodes.title)), None)
     if title is None or title.parent is None:
         raise ExtensionError(f"{relative(source)} has no title")
-    title.parent += provenance(facts)
-    sentence = emulated_sentence(facts["runs"])
+    title.parent += provenance(runs_in(recording), machines(recording))
+    sentence = emulated_sentence(runs_in(recording))
     first = next((node for node in doctree.findall(nodes.container) if "cell" in node["classes"]), None)
     if sentence and first is not None:
         first.parent.insert(
@@ -129,9 +124,9 @@ def add_provenance(app: Sphinx, doctree: nodes.document) -> None:
         )
 
 
-def emulated_sentence(runs: list[NotebookNode]) -> str:
-    """Which kernels of a page ran on the emulator because no GPU could run them; "" where there are none."""
-    emulated = [run for run in runs if not run.get("gpu_at_hand", True)]
+def emulated_sentence(runs: Sequence[Run]) -> str:
+    """Which kernels of a page no GPU at hand could run, so that the emulator did; "" where there are none."""
+    emulated = [run for run in runs if not runs_on(run["target"], RECORDED_ON)]
     if not emulated:
         return ""
     targets = " or ".join(sorted({run["target"] for run in emulated}))
@@ -139,37 +134,34 @@ def emulated_sentence(runs: list[NotebookNode]) -> str:
     return f"{which} kernels of this page ran on the emulator: no GPU for {targets} was at hand."
 
 
-def provenance(facts: NotebookNode) -> nodes.container:
-    """When and where a page was recorded, with which versions, and which kernels ran where."""
-    machine = f"{facts['gpu']}, driver {facts['driver']}" if facts["gpu"] else "a machine without a GPU"
-    commit = f", commit {facts['commit']}" if facts["commit"] else ""
-    sentence = (
-        f"Recorded on {facts['date']} on {machine}, with cutecourse {facts['version']}{commit}. "
-        f"{_runs_sentence(facts['runs'])}"
-    )
-    packages = ", ".join(f"{name} {version}" for name, version in sorted(facts["packages"].items()))
+def provenance(runs: Sequence[Run], known: Mapping[str, Mapping[str, Any]]) -> nodes.container:
+    """Which kernels of a page ran where, and for a GPU on which machine, when, and with which versions."""
     note = nodes.container(classes=["cute-provenance"])
-    note += nodes.paragraph(text=sentence)
-    note += nodes.paragraph(
-        text=f"{facts['machine']}, Python {facts['python']}, {packages}.",
-        classes=["cute-provenance-versions"],
-    )
+    note += nodes.paragraph(text=_runs_sentence(runs, known))
+    for facts in known.values():
+        packages = ", ".join(f"{name} {version}" for name, version in sorted(facts["packages"].items()))
+        commit = f", commit {facts['commit']}" if facts["commit"] else ""
+        text = (
+            f"{facts['gpu']}, driver {facts['driver']}, on {facts['date']}: {facts['machine']}, "
+            f"cutecourse {facts['version']}{commit}, Python {facts['python']}, {packages}."
+        )
+        note += nodes.paragraph(text=text, classes=["cute-provenance-versions"])
     return note
 
 
-def _runs_sentence(runs: list[NotebookNode]) -> str:
+def _runs_sentence(runs: Sequence[Run], known: Mapping[str, Mapping[str, Any]]) -> str:
     if not runs:
         return "No kernel runs on this page; Python computed what it shows."
     places: dict[str, list[str]] = {}
     for run in runs:
-        places.setdefault(f"on {where_in_words(run)}, compiled for {run['target']}", []).append(run["kernel"])
-    parts = [f"{', '.join(sorted(set(kernels)))} ran {place}" for place, kernels in sorted(places.items())]
+        places.setdefault(f"on {place(run, known)}, compiled for {run['target']}", []).append(run["kernel"])
+    parts = [f"{', '.join(sorted(set(kernels)))} ran {where}" for where, kernels in sorted(places.items())]
     return "; ".join(parts) + "."
 
 
-def where_in_words(run: NotebookNode) -> str:
+def place(run: Run, known: Mapping[str, Mapping[str, Any]]) -> str:
     """Where a kernel ran: the GPU's name, or the emulator."""
-    return "the emulator" if run["where"] == "emulator" else f"{run['device']}"
+    return str(known[run["machine"]]["gpu"]) if run["where"] == "gpu" else "the emulator"
 
 
 def setup(app: Sphinx) -> None:

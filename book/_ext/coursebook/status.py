@@ -14,9 +14,9 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from coursebook.recordings import where_in_words
-from tools.notebooks import METADATA_KEY, read_recording
+from coursebook.recordings import place
 from tools.paths import ROOT, exercise_sources, notebook_of, notebook_sources, relative
+from tools.recordings import machines, read_stored, runs_in
 
 HARDWARE_RECORDINGS = (ROOT / "tests" / "emulator" / "recordings", ROOT / "tests" / "tma" / "recordings")
 BENCHMARK_RESULTS = ROOT / "benchmarks" / "results"
@@ -25,24 +25,26 @@ Rows = list[list[str]]
 
 
 def notebook_rows() -> tuple[list[str], Rows, list[Path]]:
-    """Each page's and each solution's recording: when, where, with what, and where its kernels ran."""
+    """Each page's and each solution's recording: where its kernels ran, and on which machines with a GPU."""
     rows, files = [], []
     for source in [*notebook_sources(), *exercise_sources()]:
-        facts = read_recording(source).metadata[METADATA_KEY]
+        recording = read_stored(source)
+        known = machines(recording)
         files.append(notebook_of(source))
-        kernels = {(run["kernel"], where_in_words(run)) for run in facts["runs"]}
-        places = collections.Counter(place for _, place in kernels)
+        places = collections.Counter(
+            where for _, where in {(run["kernel"], place(run, known)) for run in runs_in(recording)}
+        )
         rows.append(
             [
                 relative(files[-1]),
-                facts["date"],
-                facts["gpu"] or facts["machine"],
-                facts["driver"] or "none",
-                f"{facts['version']}, {facts['commit'] or 'no commit'}",
-                ", ".join(f"{count} on {place}" for place, count in sorted(places.items())) or "none",
+                ", ".join(f"{count} on {where}" for where, count in sorted(places.items())) or "none",
+                *(
+                    "; ".join(f"{facts[name] or 'none'}" for facts in known.values())
+                    for name in ("date", "driver", "commit")
+                ),
             ]
         )
-    return ["recording", "date", "machine", "driver", "cutecourse, commit", "kernels that ran"], rows, files
+    return ["recording", "kernels that ran", "on a GPU on", "driver", "commit"], rows, files
 
 
 def emulator_rows() -> tuple[list[str], Rows, list[Path]]:

@@ -152,6 +152,7 @@ def run(
     gpu = choice.device
     record = RunRecord(
         kernel=spec.name,
+        module=spec.module,
         front=launched.front,
         missing=compiled.missing,
         where="gpu" if gpu else "emulator",

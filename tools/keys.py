@@ -1,0 +1,64 @@
+"""Keys of recordings: what can change the result of a cell or of a kernel, as a hash.
+
+A comment, a docstring, white space and the library's version change no result, so they are in no key.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from cutecourse.kernels import SpecError, kernel_files
+
+_PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def code_key(text: str) -> str:
+    """The key of Python code: its syntax tree without docstrings. Text that is no Python is its own key.
+
+    >>> code_key("a = 1  # one") == code_key("a=1")
+    True
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return _hash(text.strip())
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return _hash(ast.dump(tree))
+
+
+def ptx_key(text: str) -> str:
+    """The key of PTX: its tokens without comments.
+
+    >>> ptx_key("ret; // the end") == ptx_key("  ret;")
+    True
+    """
+    return _hash(" ".join(_PTX_COMMENT.sub(" ", text).split()))
+
+
+def kernel_key(name: str) -> str | None:
+    """The key of one of the course's kernels, by its name: of its launch, source, twins and faults.
+
+    None where the course has no such kernel (any more).
+    """
+    try:
+        files = kernel_files(name)
+    except SpecError:
+        return None
+    return _hash("\n".join(_file_key(file, file.stat().st_mtime_ns) for file in files))
+
+
+@lru_cache(maxsize=512)
+def _file_key(file: Path, _written: int) -> str:
+    text = file.read_text(encoding="utf-8")
+    return ptx_key(text) if file.suffix == ".ptx" else code_key(text)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
