@@ -6,7 +6,7 @@ import pytest
 from cutecourse import runtime
 from cutecourse.kernels.chapters import CHAPTERS, kernel_module
 from cutecourse.kernels.spec import LaunchSpec, Tensor
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
 
 SPECS = {
     f"{name}.{attribute}": spec
