@@ -18,9 +18,9 @@ from cutecourse.kernels import LaunchSpec, tma_dump
 from cutecourse.layout import Layout, Swizzle, make_composed_layout, size
 from cutecourse.tma import TmaTrace, tma_coords, trace_tma_atom
 from tools.cases.element_arrays import array_type
-from tools.paths import ROOT
+from tools.paths import RECORDED_TARGET, ROOT
 
-RECORDING = ROOT / "tests" / "tma" / "recordings" / "h200.json"
+RECORDING = ROOT / "tests" / "tma" / "recordings" / f"{RECORDED_TARGET}.json"
 
 SPANS = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
 """How many bytes lie side by side in shared memory before the next row of a canonical tile starts."""
