@@ -46,6 +46,7 @@ from cutecourse import emulator, runtime
 from cutecourse.dtypes import encode
 from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, Tensor
+from tools.cases import ptx_cases
 from tools.facts import of_this_machine
 from tools.paths import ROOT
 
@@ -87,9 +88,6 @@ class TooLongError(BaseException):
 
 def texts() -> list[Base]:
     """The instructions' cases, the compilers' modules, and the kernels whose PTX is written by hand."""
-    sys.path.append(str(ROOT / "tests"))
-    from support import ptx_cases
-
     found = []
     for case in ptx_cases.all_cases():
         given = case.launch_arguments(case.make_args())

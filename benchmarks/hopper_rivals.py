@@ -15,6 +15,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
+import site
 import subprocess
 import sys
 import tempfile
@@ -79,7 +80,7 @@ def install(folder: Path | None) -> None:
         wheels = [str(path) for name in FILES["quack"] for path in folder.glob(name)]
         options = ["--no-index", "--no-deps", "--no-compile", "--target", str(target)]
         subprocess.run([sys.executable, "-m", "pip", "install", "-qq", *options, *wheels], check=True)
-    sys.path.append(str(target))
+    site.addsitedir(str(target))
     importlib.invalidate_caches()
 
 

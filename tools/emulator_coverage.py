@@ -5,9 +5,9 @@ python -m tools.emulator_coverage      name the cases that are not yet recorded 
 Nothing here is typed: instructions, meanings, sources, simplifications and refusals come from the registry's
 docstrings, hazards from `cutecourse.emulator.HAZARDS`, and counts from the PTX texts of the cases.
 
-A case is in one of three states. It is recorded if an H200 ran this very text. It is "specification only" if
-its header says why no H200 can run it. Otherwise it is not yet recorded on hardware: until somebody with an
-H200 records it, only its own expectation tests it.
+A case is in one of three states. It is recorded if a GPU ran this very text. It is "specification only" if
+its header says why no GPU of compute capability 9.0 can run it. Otherwise it is not yet recorded on hardware:
+until somebody with such a GPU records it, only its own expectation tests it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cutecourse.emulator.core.registry import InstructionInfo, lookup, supported
 from cutecourse.kernels.spec import runs_on
 from cutecourse.ptx import parse
 from cutecourse.ptx.scopes import flatten
-from tools.paths import RECORDED_ON, ROOT, AuthoringError, relative
+from tools.paths import RECORDED_ON, RECORDED_TARGET, RECORDING_GPU, ROOT, AuthoringError, relative
 
 TESTS = ROOT / "tests" / "emulator"
 
@@ -45,7 +45,7 @@ _STATEMENT = re.compile(
 
 
 class BadCoverage(AuthoringError):
-    """A recording does not belong to its case's text, or a case says wrongly whether an H200 can run it."""
+    """A recording does not belong to its case's text, or a case says wrongly whether it can be recorded."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Count:
     forms: set[str] = field(default_factory=set)
     """Its different spellings, with all modifiers, in those."""
     unrecorded: set[str] = field(default_factory=set)
-    """Cases with it that an H200 can run and has not run yet."""
+    """Cases with it that can be recorded and are not yet."""
     specification: set[str] = field(default_factory=set)
     """Cases with it that no GPU at hand could run, compared with what the document says."""
     modules: set[str] = field(default_factory=set)
@@ -80,12 +80,12 @@ class Coverage:
 
 
 def measure(folder: Path = TESTS) -> Coverage:
-    """Count the cases and the test modules under `folder`, which has cases/ and recordings/h200/.
+    """Count the cases and the test modules under `folder`, which has cases/ and recordings/sm_90/.
 
     Errors: BadCoverage if a recording is of another text than its case has now or of a case that is gone, or
-    if a case that is not recorded can run on no H200 and does not say so, or says so and is recorded.
+    if a case that is not recorded cannot be and does not say so, or says so and is recorded.
     """
-    hashes, machines = _recordings(folder / "recordings" / "h200")
+    hashes, machines = _recordings(folder / "recordings" / RECORDED_TARGET)
     counts = {info.name: Count() for info in supported_instructions()}
     recorded, specification, reasons = set(), set(), set()
     unrecorded: dict[str, set[str]] = {}
@@ -140,7 +140,7 @@ def _problem(text: str, recorded: str | None, reason: re.Match[str] | None) -> s
         return f"the case has changed since it was recorded; {_FORGET}" if stale else None
     target = _TARGET.search(text)
     if target is not None and not runs_on(target[1], RECORDED_ON):
-        return f"no H200 runs {target[1]}: say in the header `specification_only: ` and why"
+        return f"{RECORDING_GPU} does not run {target[1]}: say in the header `specification_only: ` and why"
     return None
 
 
@@ -235,13 +235,13 @@ def _summary() -> str:
 
 
 def _unrecorded_rows() -> str:
-    """The cases that wait for an H200, and the spellings that nothing else was recorded with."""
+    """The cases that wait for a GPU, and the spellings that nothing else was recorded with."""
     rows = [
         [_code(case), ", ".join(f"`{form}`" for form in sorted(forms)) or "none"]
         for case, forms in _measured().unrecorded.items()
     ]
     if not rows:
-        return "None: an H200 has run every case that it can run."
+        return f"None: every case that {RECORDING_GPU} can run is recorded."
     return _table(["case", "forms that no recorded case has"], rows)
 
 
@@ -283,7 +283,7 @@ def _instruction_rows() -> str:
         "instruction",
         "meaning, and its sections in the PTX ISA",
         "compared with",
-        "H200 cases",
+        "GPU cases",
         "forms",
         "spec. cases",
         "tests",
@@ -300,14 +300,14 @@ def _verified(info: InstructionInfo, counts: dict[str, Count], infos: Iterable[I
     """The strongest of what an instruction was compared with."""
     count = counts[info.name]
     if count.recorded:
-        return "H200"
+        return "a GPU"
     if count.unrecorded:
         return "its cases' expectations"
     if count.specification:
         return "specification"
     others = [other.name for other in infos if other.define is info.define and counts[other.name].recorded]
     if others:
-        return f"H200, as {', '.join(f'`{name}`' for name in others)}: one definition"
+        return f"a GPU, as {', '.join(f'`{name}`' for name in others)}: one definition"
     return "tests" if count.modules else "nothing of its own"
 
 
@@ -392,13 +392,13 @@ def main(arguments: list[str] | None = None, folder: Path = TESTS) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     if not unrecorded:
-        print("every case that an H200 can run has been recorded")
+        print(f"every case that {RECORDING_GPU} can run is recorded")
         return 0
     print("not yet recorded on hardware:")
     for case, forms in unrecorded.items():
         print(f"    {case}" + (f" (no recorded case has {', '.join(sorted(forms))})" if forms else ""))
     families = dict.fromkeys(case.partition("/")[0] for case in unrecorded)
-    print("record them on a machine with an NVIDIA H200:")
+    print(f"record them on {RECORDING_GPU}:")
     print(f"    python -m tools.record_cases --family {' '.join(families)}")
     return 0
 

@@ -21,7 +21,11 @@ EXERCISE_PAGES = BOOK / "exercises"
 BACK_MATTER = ("intro", "tour", "playground_layouts", "notation", "symptoms", "emulator", "errata")
 """The pages behind the chapters that have cells, and so a recorded notebook."""
 RECORDED_ON = (9, 0)
-"""The compute capability of the H200, on which pages and emulator cases are recorded."""
+"""The compute capability of the GPUs on which pages and emulator cases are recorded."""
+RECORDED_TARGET = "sm_{}{}".format(*RECORDED_ON)
+"""The same as PTX names it, and so recordings' files."""
+RECORDING_GPU = "a GPU of compute capability {}.{}".format(*RECORDED_ON)
+"""The same in words."""
 
 _PAGE = re.compile(r"(?P<number>\d\d)(?P<part>[a-z]?)_\w+")
 

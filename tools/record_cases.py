@@ -7,39 +7,23 @@ python -m tools.record_cases --family mma     the cases of these families, and n
 python -m tools.record_cases --only mma/f16   run the cases whose names begin so, and write nothing
 python -m tools.record_cases --forget         no GPU needed: remove recordings of cases that have changed
 
-Recording needs NumPy, ml_dtypes and cuda-bindings, and no installation of the package. Where there is no git,
-say with --commit (or CUTECOURSE_COMMIT) which commit this is. A case that the GPU refuses is named at the
-end, and the file is not written.
+Recording needs NumPy, ml_dtypes and cuda-bindings, and the library installed or on PYTHONPATH. Where there
+is no git, CUTECOURSE_COMMIT says which commit this is. A case that the GPU refuses is named at the end, and
+the file is not written.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import os
-import platform
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests")]
-
-
-def _commit() -> str:
-    found = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() or "unknown"
+from tools.cases import ptx_cases, ptx_gpu, ptx_recordings, tensor_map_rules
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run every case and write the recording."""
-    from support import ptx_cases, ptx_gpu, ptx_recordings, tensor_map_rules
-
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--commit", default=os.environ.get("CUTECOURSE_COMMIT"))
-    parser.add_argument("--date", default=None)
     parser.add_argument("--output", type=Path, default=ptx_cases.RECORDING)
     parser.add_argument("--only", nargs="+", default=None, help="cases to run, without writing a file")
     parser.add_argument("--family", nargs="+", default=None, help="families to record, and no other file")
@@ -78,15 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
     if refused:
         return 1
     if options.only is None:
-        header = {
-            "machine": gpu.name,
-            "compute_capability": ".".join(map(str, gpu.compute_capability)),
-            "driver_cuda": f"{gpu.cuda_version // 1000}.{gpu.cuda_version % 1000 // 10}",
-            "driver": _driver_version(),
-            "python": platform.python_version(),
-            "date": options.date or dt.datetime.now(dt.UTC).date().isoformat(),
-            "commit": options.commit or _commit(),
-        }
+        newest = f"{gpu.cuda_version // 1000}.{gpu.cuda_version % 1000 // 10}"
+        header = ptx_recordings.head(gpu.name, gpu.compute_capability, newest)
         ptx_recordings.write_families(header, found, options.output, options.family)
         print(f"written: {options.output}")
         if options.family is None:
@@ -98,8 +75,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _forget(folder: Path) -> int:
     """Remove stale recordings and say which."""
-    from support import ptx_cases, ptx_recordings
-
     cases = ptx_cases.all_cases()
     names = {case.name for case in cases}
     removed = ptx_recordings.forget(cases, folder)
@@ -109,16 +84,6 @@ def _forget(folder: Path) -> int:
     if not removed:
         print("every recording belongs to its case")
     return 0
-
-
-def _driver_version() -> str:
-    asked = subprocess.run(
-        ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return asked.stdout.split("\n")[0].strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -1,37 +1,28 @@
-"""Record what this machine's GPU leaves in shared memory after each TMA load of tests/support/tma_cases.py.
+"""Record what this machine's GPU leaves in shared memory after each TMA load of tools/cases/tma_cases.py.
 
-    python -m tools.record_tma [--commit HASH] [--date YYYY-MM-DD] [--output FILE]
+    python -m tools.record_tma [--output FILE]
 
 The library makes the tensor map, the driver encodes it, the kernel dumps shared memory. Where there is no
-git, say with --commit (or CUTECOURSE_COMMIT) which commit this is. A dump that is not as predicted is named
-at the end, with the first byte that differs, and the file is written all the same: it is what the GPU did.
+git, CUTECOURSE_COMMIT says which commit this is. A dump that is not as predicted is named at the end, with
+the first byte that differs, and the file is written all the same: it is what the GPU did.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import hashlib
-import os
-import platform
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "lib"), str(ROOT / "tests")]
+import numpy as np
+
+from cutecourse import runtime
+from tools.cases import ptx_recordings, tma_cases
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run every case and write the recording."""
-    import numpy as np
-
-    from cutecourse import runtime
-    from support import ptx_recordings, tma_cases
-    from tools.record_cases import _commit, _driver_version
-
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--commit", default=os.environ.get("CUTECOURSE_COMMIT"))
-    parser.add_argument("--date", default=None)
     parser.add_argument("--output", type=Path, default=tma_cases.RECORDING)
     options = parser.parse_args(arguments)
 
@@ -55,15 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
             "ptx_sha256": hashlib.sha256((spec.ptx or "").encode()).hexdigest(),
             "outputs": {out: ptx_recordings.pack(run[out]) for out in ("out", "arrived")},
         }
-    header = {
-        "machine": gpu.name,
-        "compute_capability": ".".join(map(str, gpu.compute_capability)),
-        "driver_cuda": str(found.driver),
-        "driver": _driver_version(),
-        "python": platform.python_version(),
-        "date": options.date or dt.datetime.now(dt.UTC).date().isoformat(),
-        "commit": options.commit or _commit(),
-    }
+    header = ptx_recordings.head(gpu.name, gpu.compute_capability, str(found.driver))
     ptx_recordings.write(header, entries, options.output)
     print(f"{len(entries)} loads on {gpu.name}, {len(different)} not as predicted; written: {options.output}")
     for line in different:

@@ -20,7 +20,7 @@ from cutecourse.emulator.launch import DEFAULT_BUDGET
 from support.pages import parse
 from tools import emulator_coverage
 from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, markdown, measure
-from tools.paths import BOOK
+from tools.paths import BOOK, RECORDED_TARGET
 
 NAMES = {info.name for info in supported_instructions()}
 COMPARED = 1  # the column, behind the name
@@ -36,7 +36,7 @@ REFUSED = {
 
 @cache
 def recorded_cases() -> frozenset[str]:
-    files = (TESTS / "recordings" / "h200").glob("*.json")
+    files = (TESTS / "recordings" / RECORDED_TARGET).glob("*.json")
     return frozenset(case for path in files for case in json.loads(path.read_text())["cases"])
 
 
@@ -147,8 +147,8 @@ def test_measure__counts_what_was_recorded(coverage: Coverage) -> None:
 
 def test_measure__says_which_instructions_a_gpu_ran() -> None:
     rows = _rows(markdown("instructions"))
-    assert rows["mma.sync"][COMPARED] == "H200"
-    assert rows["bar.cta.red"][COMPARED].startswith("H200, as `bar.red`")
+    assert rows["mma.sync"][COMPARED] == "a GPU"
+    assert rows["bar.cta.red"][COMPARED].startswith("a GPU, as `bar.red`")
     assert rows["tcgen05.mma"][COMPARED] == "specification"
     assert rows["tcgen05.relinquish_alloc_permit"][COMPARED] == "tests"
     assert [name for name, row in rows.items() if row[COMPARED] == "nothing of its own"] == []
@@ -165,8 +165,9 @@ def test_measure__finds_the_instructions_in_tests(coverage: Coverage) -> None:
 def one_family(tmp_path: Path) -> Path:
     """A folder with the cases of `elect` and their recording."""
     shutil.copytree(TESTS / "cases" / "elect", tmp_path / "cases" / "elect")
-    (tmp_path / "recordings" / "h200").mkdir(parents=True)
-    shutil.copy(TESTS / "recordings" / "h200" / "elect.json", tmp_path / "recordings" / "h200")
+    recordings = tmp_path / "recordings" / RECORDED_TARGET
+    recordings.mkdir(parents=True)
+    shutil.copy(TESTS / "recordings" / RECORDED_TARGET / "elect.json", recordings)
     assert measure(tmp_path).counts["elect.sync"].recorded
     return tmp_path
 
@@ -213,7 +214,7 @@ def test_command__says_when_everything_is_recorded(
     one_family: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert emulator_coverage.main([], one_family) == 0
-    assert "every case that an H200 can run has been recorded" in capsys.readouterr().out
+    assert "every case that a GPU of compute capability 9.0 can run is recorded" in capsys.readouterr().out
 
 
 def test_command__fails_for_a_stale_recording(one_family: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,11 +224,11 @@ def test_command__fails_for_a_stale_recording(one_family: Path, capsys: pytest.C
     assert f"elect/{path.name}: the case has changed" in capsys.readouterr().err
 
 
-def test_measure__refuses_an_unrecorded_case_that_an_h200_cannot_run(
+def test_measure__refuses_an_unrecorded_case_that_cannot_be_recorded(
     one_family: Path, unrecorded: Path
 ) -> None:
     unrecorded.write_text(unrecorded.read_text().replace(".target sm_90", ".target sm_100"))
-    with pytest.raises(BadCoverage, match=r"no H200 runs sm_100: .*specification_only"):
+    with pytest.raises(BadCoverage, match=r"capability 9.0 does not run sm_100: .*specification_only"):
         measure(one_family)
 
 

@@ -21,7 +21,7 @@ from cutecourse.emulator.errors import (
     UnsupportedInstruction,
 )
 from cutecourse.trace import Recorder
-from support import ptx_cases
+from tools.cases import ptx_cases
 
 LOAD = "tensor/load_swizzle_128B"
 STORE = "tensor/store_2d"

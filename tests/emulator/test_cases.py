@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from support import machine, ptx_cases, ptx_recordings, speed
+from support import machine, speed
 from tools import record_cases
+from tools.cases import ptx_cases, ptx_recordings
 
 CASES = {path.relative_to(ptx_cases.FOLDER).with_suffix("").as_posix(): path for path in ptx_cases.paths()}
 
@@ -31,7 +32,7 @@ def recorded():
 
 @pytest.fixture(scope="session")
 def gpu():
-    from support.ptx_gpu import Gpu
+    from tools.cases.ptx_gpu import Gpu
 
     return Gpu()
 
@@ -158,33 +159,37 @@ def two_cases(tmp_path, monkeypatch):
     (cases / "elect").mkdir(parents=True)
     for path in (ptx_cases.FOLDER / "elect").glob("*.ptx"):
         shutil.copy(path, cases / "elect")
-    shutil.copytree(ptx_cases.RECORDING, tmp_path / "h200", ignore=lambda _, names: {*names} - {"elect.json"})
+    shutil.copytree(
+        ptx_cases.RECORDING,
+        tmp_path / "recordings",
+        ignore=lambda _, names: {*names} - {"elect.json"},
+    )
     monkeypatch.setattr(ptx_cases, "FOLDER", cases)
-    assert sorted(ptx_recordings.read(tmp_path / "h200")) == ["elect/exited", "elect/masks"]
+    assert sorted(ptx_recordings.read(tmp_path / "recordings")) == ["elect/exited", "elect/masks"]
     return tmp_path
 
 
 def forget(folder, capsys):
-    assert record_cases.main(["--forget", "--output", str(folder / "h200")]) == 0
+    assert record_cases.main(["--forget", "--output", str(folder / "recordings")]) == 0
     return capsys.readouterr().out.splitlines()
 
 
 def test_forget__leaves_current_recordings_as_they_are(two_cases, capsys):
-    file = two_cases / "h200" / "elect.json"
+    file = two_cases / "recordings" / "elect.json"
     before = file.read_bytes()
     assert forget(two_cases, capsys) == ["every recording belongs to its case"]
     assert file.read_bytes() == before
 
 
 def test_forget__removes_the_recording_of_a_case_that_has_changed(two_cases, capsys):
-    file = two_cases / "h200" / "elect.json"
+    file = two_cases / "recordings" / "elect.json"
     before = file.read_text().splitlines()
     changed = two_cases / "cases" / "elect" / "masks.ptx"
     changed.write_text(changed.read_text() + "\n")
     assert forget(two_cases, capsys) == [
         "removed the recording of elect/masks, which is now not yet recorded on hardware"
     ]
-    assert sorted(ptx_recordings.read(two_cases / "h200")) == ["elect/exited"]
+    assert sorted(ptx_recordings.read(two_cases / "recordings")) == ["elect/exited"]
     left = file.read_text().splitlines()
     assert [line.rstrip(",") for line in before if "elect/masks" not in line] == [
         line.rstrip(",") for line in left
@@ -197,7 +202,7 @@ def test_forget__removes_the_file_of_a_family_that_is_gone(two_cases, capsys):
         "removed the recording of elect/exited, whose case is gone",
         "removed the recording of elect/masks, whose case is gone",
     ]
-    assert not (two_cases / "h200" / "elect.json").exists()
+    assert not (two_cases / "recordings" / "elect.json").exists()
 
 
 @pytest.mark.parametrize(

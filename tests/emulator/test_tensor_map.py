@@ -7,8 +7,8 @@ import pytest
 
 from cutecourse.emulator import TensorMap, TensorMapError, launch
 from cutecourse.emulator.errors import InvalidOperand, LaunchError
-from support import ptx_cases
-from support import tensor_map_rules as rules
+from tools.cases import ptx_cases
+from tools.cases import tensor_map_rules as rules
 
 ROWS = {row.name: row for row in rules.ENCODINGS}
 
@@ -56,7 +56,7 @@ def test_recording__tells_what_was_asked():
 
 @pytest.mark.gpu("sm_90")
 def test_tensor_map__this_machines_driver_answers_as_recorded():
-    from support.ptx_gpu import Gpu
+    from tools.cases.ptx_gpu import Gpu
 
     assert Gpu().tensor_map_answers() == rules.read()["answers"]
 

@@ -189,8 +189,8 @@ def test_wgmma__refuses_wrong_operands(old, new, why):
 )
 def test_wgmma__gpu_gives_the_same_bits(tmp_path, d, a, b, accumulate):
     """Many more numbers than are recorded: any bits, near numbers, special ones, each with each kind of C."""
-    from support import ptx_cases
-    from support.ptx_gpu import Gpu
+    from tools.cases import ptx_cases
+    from tools.cases.ptx_gpu import Gpu
 
     kernel = Wgmma(n=8, d=d, a=a, b=b, accumulate=accumulate)
     kinds, tiles = ["bits", "near", "middle", "wide", "tiny", "special"], 96

@@ -7,7 +7,7 @@ from cutecourse import runtime
 from cutecourse.kernels.chapters import CHAPTERS
 from cutecourse.kernels.files import kernel_module
 from cutecourse.kernels.spec import LaunchSpec, Tensor
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
 
 SPECS = {
     f"{name}.{attribute}": spec

@@ -67,7 +67,7 @@ from cutecourse.runtime import compile as compile_kernel
 from cutecourse.runtime import run
 from cutecourse.trace import Trace
 from support import machine
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
 
 ALSO: dict[str, Callable[[], list[LaunchSpec]]] = {
     "copy_one_thread": lambda: [copy_one_thread.spec(3, 5)],

@@ -26,7 +26,7 @@ from cutecourse.kernels import (
     umma_two_sm,
     umma_two_sm_pipeline,
 )
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
 
 GPU = pytest.param("cuda:0", 0, marks=pytest.mark.gpu("sm_100a"), id="gpu")
 EVERYWHERE = pytest.mark.parametrize(("device", "seed"), [("emulator", 0), ("emulator", 1), GPU])

@@ -12,7 +12,7 @@ from cutecourse.emulator.instructions.tcgen05 import completion as tcgen05_compl
 from cutecourse.emulator.instructions.tcgen05 import linking
 from cutecourse.kernels import umma_gemm, umma_tile_broken, umma_tma_broken
 from cutecourse.runtime import run
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
 
 MNK = (256, 512, 192)
 CONFIGS = {

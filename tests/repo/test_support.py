@@ -43,7 +43,7 @@ def run_probe(
     (folder / "test_probe.py").write_text(PROBE)
     (folder / "conftest.py").write_text((repository / "tests" / "conftest.py").read_text())
     markers = "markers =\n  gpu\n  long\n  sample\n  inputs\n  browser\n  program"
-    settings = f"[pytest]\npythonpath = {repository / 'tests'}\n{markers}\n"
+    settings = f"[pytest]\npythonpath = {repository / 'tests'} {repository}\n{markers}\n"
     (folder / "pytest.ini").write_text(settings)
     clean = {
         name: value

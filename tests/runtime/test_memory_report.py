@@ -14,7 +14,7 @@ from cutecourse.memory_access import bank_conflicts, least_sectors, sectors_touc
 from cutecourse.memory_report import MemoryRow
 from cutecourse.runtime import Device, run, running
 from cutecourse.trace import AccessLog
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
 
 LANES = range(32)
 FOUR = "{%v0, %v1, %v2, %v3}"

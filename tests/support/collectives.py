@@ -8,7 +8,7 @@ import numpy as np
 
 from cutecourse.emulator import launch
 from cutecourse.emulator.instructions.mma.fragments import Fragment
-from support import ptx_cases
+from tools.cases import ptx_cases
 
 __all__ = ["CASES", "PRODUCT", "matrix_of", "names", "product", "run"]
 

@@ -10,10 +10,11 @@ import shutil
 from pathlib import Path
 
 from cutecourse.kernels.spec import compute_capability_of, runs_on
+from tools.paths import RECORDING_GPU
 
 MIN_COMPUTE_CAPABILITY = (8, 0)
 """The course's PTX is sm_80's, so an older GPU cannot run it."""
-NOT_YET_RECORDED = "not yet recorded on hardware ('python -m tools.record_cases' does it on an NVIDIA H200)"
+NOT_YET_RECORDED = f"not yet recorded on hardware ('python -m tools.record_cases' does it on {RECORDING_GPU})"
 """Why a PTX case is compared with no recording. The closing list names each such case."""
 
 # Where Linux distributions put Chromium; $CUTECOURSE_CHROMIUM comes first.

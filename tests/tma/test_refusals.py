@@ -20,7 +20,7 @@ from cutecourse.tma import (
     tma_partition,
     trace_tma_atom,
 )
-from support import tensor_map_rules
+from tools.cases import tensor_map_rules
 
 GOOD = TensorMapEncoding("f16", (256, 512, 4), (512, 262144), (64, 128, 1), swizzle="128B")
 

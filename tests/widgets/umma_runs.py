@@ -10,7 +10,7 @@ import numpy as np
 from cutecourse import runtime
 from cutecourse.kernels.files import kernel_module
 from cutecourse.trace import Trace
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
 
 
 @functools.cache

@@ -28,7 +28,7 @@ HERE = Path(__file__).parent / "browser"
 DATA = (
     "benchmarks/results/*.json",
     "tests/emulator/recordings/tensor_map_rules.json",
-    "tests/tma/recordings/h200.json",
+    "tests/tma/recordings/sm_90.json",
 )
 """The files that cells read, from the repository's root. Cells run in `notebooks`, here as in JupyterLab."""
 _HIDES = {"remove-input", "remove-cell"}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.dtypes import DType, dtype
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
 
 __all__ = ["KINDS"]
 

@@ -35,11 +35,12 @@ from typing import Any
 import numpy as np
 
 from cutecourse.dtypes import dtype as dtype_by_name
-from support import ptx_boxes, ptx_values
-from support.element_arrays import array_type
+from tools.cases import ptx_boxes, ptx_values
+from tools.cases.element_arrays import array_type
+from tools.paths import RECORDED_TARGET, ROOT
 
-FOLDER = Path(__file__).resolve().parent.parent / "emulator" / "cases"
-RECORDING = Path(__file__).resolve().parent.parent / "emulator" / "recordings" / "h200"
+FOLDER = ROOT / "tests" / "emulator" / "cases"
+RECORDING = ROOT / "tests" / "emulator" / "recordings" / RECORDED_TARGET
 
 _TOKEN = re.compile(r"\s*([\[\]{},:]|\"[^\"]*\"|[^\[\]{},:\s][^\[\]{},:]*)")
 _KEYS = {
@@ -133,10 +134,12 @@ class Case:
 
     @property
     def sha256(self) -> str:
+        """What a recording of this very text names."""
         return hashlib.sha256(self.ptx.encode()).hexdigest()
 
     @property
     def outputs(self) -> list[str]:
+        """The arguments that the kernel writes."""
         return [name for name, spec in self.args.items() if spec.get("out")]
 
     def make_args(self) -> dict[str, Any]:
@@ -177,6 +180,7 @@ class Case:
         return found
 
     def launch_arguments(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """What `emulator.launch` takes beside the text; `inputs` are those of `make_args`."""
         return {
             "grid": self.grid,
             "block": self.block,
@@ -248,6 +252,7 @@ def paths() -> list[Path]:
 
 
 def all_cases() -> list[Case]:
+    """All cases, read."""
     return [load(path) for path in paths()]
 
 

@@ -1,16 +1,37 @@
-"""The file of recorded outputs: what a GPU made of each case, with the machine and the day."""
+"""The files of recorded outputs: what a GPU made of each case.
+
+A file's head says which machine made its recordings, and when. Files of one folder may come from different
+machines of the compute capability that the folder is named for.
+"""
 
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
+import platform
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from support.ptx_cases import RECORDING, Case
+from tools import facts
+from tools.cases.ptx_cases import RECORDING, Case
+
+
+def head(machine: str, compute_capability: tuple[int, int], driver_cuda: str) -> dict[str, Any]:
+    """A file's head: the GPU, the newest CUDA that its driver serves, the day and the commit."""
+    _, driver = facts.gpu()
+    return {
+        "machine": machine,
+        "compute_capability": ".".join(map(str, compute_capability)),
+        "driver_cuda": driver_cuda,
+        "driver": driver or "unknown",
+        "python": platform.python_version(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "commit": facts.commit() or "unknown",
+    }
 
 
 def pack(values: np.ndarray) -> dict[str, Any]:
@@ -74,4 +95,5 @@ def write(header: dict[str, Any], cases: dict[str, dict[str, Any]], path: Path) 
 
 
 def entry_of(case: Case, outputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    """A case's entry in its file: the hash of its text, and its outputs."""
     return {"ptx_sha256": case.sha256, "outputs": {name: pack(values) for name, values in outputs.items()}}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from cutecourse.dtypes import dtype
 from cutecourse.kernels import LaunchSpec, tma_dump
 from cutecourse.layout import Layout, Swizzle, make_composed_layout, size
 from cutecourse.tma import TmaTrace, tma_coords, trace_tma_atom
-from support.element_arrays import array_type
+from tools.cases.element_arrays import array_type
+from tools.paths import RECORDED_TARGET, ROOT
 
-RECORDING = Path(__file__).resolve().parent.parent / "tma" / "recordings" / "h200.json"
+RECORDING = ROOT / "tests" / "tma" / "recordings" / f"{RECORDED_TARGET}.json"
 
 SPANS = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
 """How many bytes lie side by side in shared memory before the next row of a canonical tile starts."""
@@ -62,6 +62,7 @@ class TmaCase:
 
     @property
     def smem_bytes(self) -> int:
+        """Bytes of the tile in shared memory."""
         return size(self.smem) * dtype(self.dtype).bits // 8
 
     @property

@@ -37,6 +37,7 @@ class MapArgument:
 
     @property
     def item_bytes(self) -> int:
+        """Bytes of one element."""
         return self.array.dtype.itemsize
 
     @property

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-RECORDING = Path(__file__).resolve().parent.parent / "emulator" / "recordings" / "tensor_map_rules.json"
+from tools.paths import ROOT
+
+RECORDING = ROOT / "tests" / "emulator" / "recordings" / "tensor_map_rules.json"
 
 _DEFAULTS: dict[str, Any] = {
     "dtype": "f16",
@@ -122,23 +124,18 @@ ENCODINGS = (
 )  # fmt: skip
 
 
-def driver_answers(address: int) -> dict[str, int]:
-    """The driver's status for each encoding, 0 where it takes it; `address` is of memory on the GPU."""
-    from support.ptx_gpu import encode_tiled
-
-    return {row.name: encode_tiled(row.fields, address)[0] for row in ENCODINGS}
-
-
 def fields() -> dict[str, dict[str, Any]]:
     """What each encoding asks for: kept beside the answers, so that they can be read without this module."""
     return {row.name: row.fields for row in ENCODINGS}
 
 
 def read() -> dict[str, Any]:
+    """The recording: its head, `answers` and `encodings`."""
     return json.loads(RECORDING.read_text())
 
 
 def write(header: dict[str, Any], answers: dict[str, int], path: Path = RECORDING) -> None:
+    """Write the driver's answers with the encodings that they are for."""
     recording = json.dumps({**header, "answers": answers, "encodings": {}}, indent=2, sort_keys=True)
     asked = ",\n".join(
         f"    {json.dumps(name)}: {json.dumps(encoding)}" for name, encoding in sorted(fields().items())

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from cutecourse.dtypes import DType
-from support import case_data
-from support.element_arrays import array_type
+from tools.cases import case_data
+from tools.cases.element_arrays import array_type
 
 Maker = Callable[[np.random.Generator, DType, int], np.ndarray]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from support import tensor_map_rules
-from support.ptx_boxes import MapArgument
-from support.ptx_cases import Case
+from tools.cases import tensor_map_rules
+from tools.cases.ptx_boxes import MapArgument
+from tools.cases.ptx_cases import Case
 
 _PORTABLE_CLUSTER = 8
 """Larger clusters have to be allowed for each function."""
@@ -39,10 +39,12 @@ class Gpu:
 
     @property
     def name(self) -> str:
+        """As the driver names the GPU."""
         return _check(self.driver.cuDeviceGetName(128, self.device)).split(b"\0")[0].decode()
 
     @property
     def compute_capability(self) -> tuple[int, int]:
+        """Major and minor number."""
         attribute = self.driver.CUdevice_attribute
         return (
             _check(
@@ -100,10 +102,10 @@ class Gpu:
         return {name: inputs[name] for name in case.outputs}
 
     def tensor_map_answers(self) -> dict[str, int]:
-        """The driver's status for each of the encodings of support.tensor_map_rules."""
+        """The driver's status for each of the encodings of `tensor_map_rules`, 0 where it takes it."""
         pointer = _check(self.driver.cuMemAlloc(1 << 16))
         try:
-            return tensor_map_rules.driver_answers(int(pointer))
+            return {row.name: encode_tiled(row.fields, int(pointer))[0] for row in tensor_map_rules.ENCODINGS}
         finally:
             self.driver.cuMemFree(pointer)
 
