@@ -33,8 +33,6 @@ def _cutecourse_question():
         "cutecourse.kernels." + name.rpartition(".")[2] for name, module in list(sys.modules.items())
         if name.startswith("cutecourse.kernels.") and hasattr(module, "LAUNCH")
     )
-    hunting = sys.modules.get("cutecourse.kernels.hunting")
-    kernels += [f"{hunting.HUNTS}.{name}" for name in getattr(hunting, "hunted", tuple)()]
     twinning = sys.modules.get("cutecourse.kernels.twinning")
     kernels += [f"{twinning.TWINS}.{name}" for name in getattr(twinning, "twinned", tuple)()]
     runtime = sys.modules.get("cutecourse.runtime")

@@ -14,7 +14,6 @@ from nbformat import NotebookNode
 
 import cutecourse
 from cutecourse.kernels.files import SpecError, kernel_files
-from cutecourse.kernels.hunting import HUNTS, hunt
 from cutecourse.kernels.spec import runs_on
 from cutecourse.kernels.twinning import TWINS
 from tools.paths import (
@@ -119,13 +118,10 @@ def how_to_record(source: Path) -> str:
 def kernel_hash(module: str) -> str | None:
     """sha256 of a kernel as it is in the tree now: the files that decide what it does.
 
-    None where there is no such module. `cutecourse.kernels.hunts.07_5` is the text of a bug hunt, and
-    `cutecourse.kernels.twins.copy_async` that of a twin.
+    None where there is no such module. `cutecourse.kernels.twins.copy_async` is the twin of a kernel.
     """
     package, _, name = module.rpartition(".")
     try:
-        if package == HUNTS:
-            return hashlib.sha256(hunt(name).encode()).hexdigest()
         files = kernel_files(name)
         if package == TWINS:
             files = tuple(file for file in files if file.suffix == ".ptx")

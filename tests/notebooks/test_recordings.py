@@ -10,7 +10,6 @@ import pytest
 from nbformat import NotebookNode
 
 from cutecourse.display import source as source_of
-from cutecourse.kernels.hunting import HUNTS
 from cutecourse.kernels.twinning import TWINS
 from support import recordings
 from tools.notebooks import METADATA_KEY, check_pages, check_solutions, read_recording
@@ -87,8 +86,7 @@ def test_each_kernel_that_ran__shows_its_source(source: Path) -> None:
     modules = {
         module
         for module in recording.metadata[METADATA_KEY]["kernels"]
-        if not module.startswith((f"{HUNTS}.", f"{TWINS}."))
-        and recordings.resolve(module)[0].LAUNCH.name in ran
+        if not module.startswith(f"{TWINS}.") and recordings.resolve(module)[0].LAUNCH.name in ran
     }
     assert modules - shown == set()
 

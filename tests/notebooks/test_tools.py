@@ -84,7 +84,6 @@ def test_differences__see_a_changed_and_a_missing_kernel() -> None:
         ("umma_two_sm", "umma/umma_two_sm/source.py", True),  # the kernel
         ("umma_parts", "umma/umma_tile/source.py", True),  # which umma_parts' file imports
         ("umma_two_sm", "umma/umma_tile/source.py", False),
-        ("hunts.tried", "hunts/tried.ptx", True),
         ("twins.copy_async", "copy/copy_async/twin.ptx", True),
         ("hello_ptx", "layout/hello_ptx/__init__.py", True),
     ],
@@ -95,7 +94,6 @@ def test_kernel_hash__is_that_of_the_launch_and_of_the_kernel(
     copy = tmp_path / "cutecourse"
     shutil.copytree(repository / "lib" / "cutecourse", copy, ignore=shutil.ignore_patterns("__pycache__"))
     kernels = copy / "kernels"
-    (kernels / "hunts" / "tried.ptx").write_text(".version 8.0\n")
     ask = f"from tools.notebooks import kernel_hash; print(kernel_hash('cutecourse.kernels.{kernel}'))"
 
     def hash_now() -> str:

@@ -152,7 +152,7 @@ def run(
     gpu = choice.device
     record = RunRecord(
         kernel=spec.name,
-        front=launched.front,
+        language=launched.language,
         missing=compiled.missing,
         where="gpu" if gpu else "emulator",
         why=choice.why,
