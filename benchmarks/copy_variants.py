@@ -111,7 +111,7 @@ def variant_spec(variant: Variant, m: int, n: int, sms: int) -> LaunchSpec:
     )
     return LaunchSpec(
         name="copy_variant",
-        front="ptx",
+        language="ptx",
         ptx=text,
         entry="copy_variant",
         grid=(ctas, 1, 1),

@@ -107,7 +107,7 @@ def texts() -> list[Base]:
         umma_tile.LAUNCH,
         umma_two_sm.LAUNCH,
     ]
-    return found + [_of_spec(spec) for spec in hand if spec.front == "ptx"]
+    return found + [_of_spec(spec) for spec in hand if spec.language == "ptx"]
 
 
 def _argument(declared: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cutecourse.kernels import gemm_late
-from cutecourse.kernels.faults import changed_text
+from cutecourse.kernels.faults import edited
 from cutecourse.kernels.files import KernelFile
 from cutecourse.kernels.gemm_ladder import ladder_spec
 from cutecourse.kernels.spec import LaunchSpec
@@ -116,7 +116,7 @@ class Variant:
             changes.append(
                 ("LoadCacheMode.GLOBAL if width == 8 else LoadCacheMode.ALWAYS", "LoadCacheMode.ALWAYS")
             )
-        file = KernelFile("gemm_late", changed_text(gemm_late, changes))
+        file = KernelFile("gemm_late", edited(gemm_late.FILE.text, changes, "gemm_late"))
         stages_bytes = self.stages * (tile[0] + tile[1]) * tile[2] * 2
         if stages_bytes < tile[0] * tile[1] * 2:
             raise ValueError(f"{self.name}: the stages have no room for C's tile")

@@ -121,7 +121,7 @@ class Variant:
         assert smem <= 232448, smem
         return LaunchSpec(
             name="hopper_variant",
-            front="cutedsl",
+            language="cutedsl",
             kernel=file.function("hopper_variant"),
             host=file.function("host"),
             grid=(min(self.sms // ctas, tiles) * ctas, 1, 1),

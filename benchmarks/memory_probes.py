@@ -133,7 +133,7 @@ def probe(
     )
     spec = LaunchSpec(
         name="probe",
-        front="ptx",
+        language="ptx",
         ptx=text.lstrip(),
         entry="probe",
         grid=(1, 1, 1),

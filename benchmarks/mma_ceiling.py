@@ -104,7 +104,7 @@ def ceiling_spec(blocks: int, warps: int, along_m: int, along_n: int) -> LaunchS
     )
     return LaunchSpec(
         name="mma_ceiling",
-        front="ptx",
+        language="ptx",
         ptx=text.lstrip(),
         entry="mma_ceiling",
         grid=(blocks, 1, 1),

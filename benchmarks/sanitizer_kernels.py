@@ -61,7 +61,7 @@ class Kernel:
 def _spec(like: LaunchSpec, ptx: str) -> LaunchSpec:
     return LaunchSpec(
         name=like.name,
-        front="ptx",
+        language="ptx",
         ptx=ptx,
         entry=like.entry,
         grid=like.grid,
@@ -123,7 +123,7 @@ def _kernel(
     count = words or threads * ctas
     spec = LaunchSpec(
         name=name,
-        front="ptx",
+        language="ptx",
         ptx=ptx,
         entry=name,
         grid=(ctas, 1, 1),

@@ -330,7 +330,7 @@ def loads_spec(method: Method, *, stages: int, tiles: int, blocks: int, cluster:
     shape = (matrix_rows(tiles), ROW_WORDS)
     return LaunchSpec(
         name="tile_loads",
-        front="ptx",
+        language="ptx",
         ptx=f"{head}{body}{_TAIL}LEAVE:\n    ret;\n}}\n",
         grid=blocks,
         block=CONSUMERS + 32 if by_tma else CONSUMERS,

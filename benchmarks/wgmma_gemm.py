@@ -131,7 +131,7 @@ def gemm_spec(m: int, n: int, k: int) -> LaunchSpec:
     layout = parse("S<3,4,3> o 0 o ((8,16),(64,1)):((64,512),(1,0))")
     return LaunchSpec(
         name="wgmma_gemm",
-        front="cutedsl",
+        language="cutedsl",
         kernel=wgmma_gemm,
         host=host,
         grid=(m // TILE[0], n // TILE[1], 1),

@@ -220,7 +220,7 @@ def rate_spec(blocks: int, loop: Loop) -> LaunchSpec:
     padded = -(-image_bytes // (16 * threads)) * 16 * threads
     return LaunchSpec(
         name="wgmma_rate",
-        front="ptx",
+        language="ptx",
         ptx=text.lstrip(),
         entry="wgmma_rate",
         grid=(blocks, 1, 1),

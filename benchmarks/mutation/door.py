@@ -155,7 +155,7 @@ def _told(options: argparse.Namespace) -> Told:
     )
     spec = LaunchSpec(
         name="own",
-        front="ptx",
+        language="ptx",
         ptx=text,
         entry=entry,
         grid=options.grid,

@@ -81,7 +81,7 @@ def product(name: str, kind: str, spec: LaunchSpec) -> Family:
 def _own(name: str, target: str, params: tuple[Any, ...], **launch: Any) -> LaunchSpec:
     text = (_HERE / f"{name}.ptx").read_text(encoding="ascii")
     shape = {"grid": (1, 1, 1), **launch}
-    return LaunchSpec(name=name, front="ptx", ptx=text, entry=name, target=target, params=params, **shape)
+    return LaunchSpec(name=name, language="ptx", ptx=text, entry=name, target=target, params=params, **shape)
 
 
 def _nvcc(name: str, params: tuple[Any, ...], **launch: Any) -> LaunchSpec:
@@ -92,7 +92,9 @@ def _nvcc(name: str, params: tuple[Any, ...], **launch: Any) -> LaunchSpec:
     end = re.search(r"^\}", text[start:], re.MULTILINE)
     assert end is not None
     body = head + re.sub(r"^\s*\.loc\b.*$", "", text[start : start + end.end()], flags=re.MULTILINE) + "\n"
-    return LaunchSpec(name=name, front="ptx", ptx=body, entry=name, target="sm_80", params=params, **launch)
+    return LaunchSpec(
+        name=name, language="ptx", ptx=body, entry=name, target="sm_80", params=params, **launch
+    )
 
 
 def _shared_memory() -> list[Family]:

@@ -100,7 +100,7 @@ def launch_source(module: ModuleType) -> Source:
     <BLANKLINE>
     LAUNCH = LaunchSpec(
         name="copy_transposed",
-        front="numba",
+        language="numba",
         kernel=FILE.function("copy_transposed"),
         grid=(4, 1, 1),
         block=(256, 1, 1),

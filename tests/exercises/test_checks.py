@@ -153,7 +153,7 @@ def test_check__says_that_it_checked_nothing_where_the_compiler_is_missing(exerc
 
     exercise(launches)
     missing = NoCompilerError("the CuTe DSL is not here", "cutlass")
-    spec = LaunchSpec(name="kernel", front="cutedsl", host=lambda: None, grid=1, block=32, params=())
+    spec = LaunchSpec(name="kernel", language="cutedsl", host=lambda: None, grid=1, block=32, params=())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cutecourse.runtime.run", MagicMock(side_effect=missing))
         result = checks.check("99.1", spec)
@@ -190,7 +190,7 @@ def test_check_of_03_2__counts_the_lines_of_a_request(threads: str, lines: int |
 def test_check__knows_a_text_with_a_gap(exercise: Any) -> None:
     exercise(lambda answer: "fine")
     text = ".version 8.0\n.target sm_80\n    ...\n"
-    spec = LaunchSpec(name="kernel", front="ptx", ptx=text, entry="k", grid=1, block=32, params=())
+    spec = LaunchSpec(name="kernel", language="ptx", ptx=text, entry="k", grid=1, block=32, params=())
     for answer in (text, spec, dataclasses.replace(spec, ptx=...)):
         assert checks.check("99.1", answer).status == "untouched"
     assert checks.check("99.1", "// three dots ... in a comment")
@@ -456,7 +456,7 @@ def test_same_outputs__shows_the_lines_that_a_report_names(monkeypatch: pytest.M
              "st.shared.u32 [box], %me;", "ret;", "}"]  # fmt: skip
     spec = LaunchSpec(
         name="k",
-        front="ptx",
+        language="ptx",
         ptx="\n".join(lines),
         entry="k",
         grid=1,

@@ -14,7 +14,7 @@ SPECS = {
     for chapter in CHAPTERS
     for name in chapter.kernels
     for attribute, spec in vars(kernel_module(name)).items()
-    if isinstance(spec, LaunchSpec) and spec.front == "cutedsl"
+    if isinstance(spec, LaunchSpec) and spec.language == "cutedsl"
 }
 
 

@@ -16,7 +16,10 @@ from cutecourse.layout import parse
 from cutecourse.runtime import compile as compile_kernel
 
 NAMES = [
-    name for chapter in CHAPTERS for name in chapter.kernels if kernel_module(name).LAUNCH.front == "cutedsl"
+    name
+    for chapter in CHAPTERS
+    for name in chapter.kernels
+    if kernel_module(name).LAUNCH.language == "cutedsl"
 ]
 SPECS = {
     f"{name}.{attribute}": spec

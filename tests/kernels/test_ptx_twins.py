@@ -1,6 +1,6 @@
 """Each twin of the folder beside its kernel: the same arrays, bit for bit, the same steps, the same notes.
 
-A new file in `kernels/twins` is tested here for the kernel's `LAUNCH`. Name further specifications in
+A new `twin.ptx` in a kernel's folder is tested here for the kernel's `LAUNCH`. Name further specifications in
 `ALSO`, in `LONG` those that only `make test-all` runs, and in `INSTEAD` those to take where `LAUNCH` is too
 large for the emulator.
 """
@@ -8,26 +8,20 @@ large for the emulator.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from kernels import test_umma_numbers, test_umma_tile_broken, test_umma_tma_broken
 
-from cutecourse.emulator import EmulatorError
-from cutecourse.emulator.errors import BarrierCountError, StageReusedEarly
 from cutecourse.kernels import (
     LaunchSpec,
     SpecError,
     Tensor,
-    copy_broken,
     copy_one_thread,
     copy_predicated,
     copy_threads,
     epilogue_direct,
     epilogue_stmatrix,
-    gemm_broken,
     gemm_first,
     gemm_late,
     gemm_stages,
@@ -38,7 +32,6 @@ from cutecourse.kernels import (
     hopper_one,
     hopper_roles,
     hopper_stages,
-    hunt,
     micro_gemm_swizzled,
     mma_stamp_permuted,
     tma_pipeline,
@@ -48,20 +41,15 @@ from cutecourse.kernels import (
     transpose_swizzled,
     transpose_wide,
     twin,
-    umma_broken,
     umma_gemm,
     umma_parts,
     umma_tile,
-    umma_tile_broken,
     umma_tma_broken,
-    wgmma_broken,
     wgmma_map,
     wgmma_one,
     wgmma_registers,
 )
-from cutecourse.kernels.faults import changed_text
 from cutecourse.kernels.files import kernel_module
-from cutecourse.kernels.twin_edits import CHANGES
 from cutecourse.kernels.twinning import twins
 from cutecourse.runtime import compile as compile_kernel
 from cutecourse.runtime import run
@@ -277,79 +265,6 @@ def test_twin__gives_what_its_kernel_gives(name: str, device: str) -> None:
             assert steps(kernel.trace) == steps(by_hand.trace)
 
 
-# What the tests of the faults say that the emulator reports. The seed decides whether a reused stage shows
-# where its bytes land or at its barrier.
-REPORTED: dict[ModuleType, dict[str, Any]] = {
-    umma_tile_broken: test_umma_tile_broken.REPORTS,
-    umma_tma_broken: {
-        names[0]: kind for names, (_, kind, _) in test_umma_tma_broken.REPORTS.items() if len(names) == 1
-    },
-    umma_broken: {name: kind for name, (kind, _) in test_umma_numbers.REPORTS.items()}
-    | {"stage_reused": (StageReusedEarly, BarrierCountError)},
-}
-
-
-@pytest.mark.parametrize(
-    ("module", "fault"),
-    [
-        pytest.param(module, fault, id=f"{module.__name__.rpartition('.')[2]}-{fault}")
-        for module, kinds in REPORTED.items()
-        for fault in kinds
-    ],
-)
-def test_twin_with_a_fault__is_reported_as_its_kernel_is(module: ModuleType, fault: str) -> None:
-    spec = twin(module.broken(fault))
-    with pytest.raises(EmulatorError) as report:
-        run(spec, device="emulator", **arguments_of(spec))
-    assert isinstance(report.value, REPORTED[module][fault])
-
-
-def changed() -> list[Any]:
-    """Kernels with a changed text: what `CHANGES` has, the bug hunts, and faults that REPORTED leaves out."""
-    found = [
-        pytest.param(
-            module.LAUNCH.with_text(changed_text(module, [(right, wrong)])), {}, id=f"{name}-{number}"
-        )
-        for name, changes in CHANGES.items()
-        for number, (right, wrong, edits) in enumerate(changes)
-        for module in [kernel_module(name)]
-        if edits  # the others change sizes, which the twin takes from the launch
-    ]
-    found += [
-        pytest.param(umma_tma_broken.LAUNCH, {}, id="umma_tma_broken"),
-        pytest.param(umma_tma_broken.small().with_text(hunt("12.5")), {}, id="hunt-12.5"),
-        pytest.param(umma_tile.LAUNCH.with_text(hunt("11.6")), {}, id="hunt-11.6"),
-        pytest.param(hopper_clusters.spec(384, 256, 320).with_text(hunt("10.4")), {}, id="hunt-10.4"),
-        pytest.param(umma_tile_broken.broken("every_k_tile_cleared"), {}, id="every_k_tile_cleared"),
-    ]
-    for module, size in ((copy_broken, ()), (gemm_broken, ()), (wgmma_broken, (64, 128))):
-        arguments = module.arguments(0, *size)[0]
-        found += [pytest.param(module.broken(fault, *size), arguments, id=fault) for fault in module.FAULTS]
-    # Under another seed another check may be the first that sees a stage that two warpgroups share too early.
-    arguments = {**hopper_broken.arguments(0)[0], "seed": 1}
-    found += [
-        pytest.param(hopper_broken.broken(fault), arguments, id=fault) for fault in hopper_broken.FAULTS
-    ]
-    return found
-
-
-@pytest.mark.parametrize(("spec", "arguments"), changed())
-def test_twin_of_a_changed_text__ends_as_the_changed_kernel_does(
-    spec: LaunchSpec, arguments: dict[str, Any]
-) -> None:
-    given = arguments or arguments_of(spec)
-    ended: list[Any] = []
-    for one in (spec, twin(spec)):
-        try:
-            ran = run(one, device="emulator", **given)
-        except EmulatorError as report:
-            ended.append(type(report))
-        else:
-            notes = {note.hazard.name for note in ran.notes} - LEFT_OUT
-            ended.append((notes, [array.tobytes() for array in ran.arrays.values()]))
-    assert ended[0] == ended[1]
-
-
 @pytest.mark.parametrize(
     ("spec", "which"),
     [
@@ -364,9 +279,9 @@ def test_twin__refuses_a_specification_that_its_text_is_not_for(spec: LaunchSpec
 
 
 def test_twin__says_that_it_does_not_know_a_change() -> None:
-    remarked = changed_text(umma_tile, [("THREADS = 128\n", "THREADS = 128  # four warps\n")])
+    remarked = umma_tile.FILE.text.replace("THREADS = 128\n", "THREADS = 128  # four warps\n")
     assert twin(umma_tile.LAUNCH.with_text(remarked)).ptx == twin(umma_tile).ptx
-    text = changed_text(umma_tile, [("THREADS = 128\n", "THREADS = 256\n")])
+    text = umma_tile.FILE.text.replace("[None, None, k_block]", "[None, None, 0]")
     with pytest.raises(SpecError, match="this change is not known"):
         twin(umma_tile.LAUNCH.with_text(text))
 

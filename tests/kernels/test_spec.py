@@ -17,7 +17,7 @@ from cutecourse.tma import TensorMapEncoding
 
 
 def spec(**changes):
-    given = {"name": "k", "front": "ptx", "ptx": ".target sm_80", "grid": (4,), "block": 32, "params": ()}
+    given = {"name": "k", "language": "ptx", "ptx": ".target sm_80", "grid": (4,), "block": 32, "params": ()}
     return LaunchSpec(**{**given, **changes})
 
 
@@ -61,11 +61,11 @@ def test_tensor__with_an_open_extent_takes_it_from_the_array():
         (lambda: spec(dynamic_smem=-1), "cannot be negative"),
         (lambda: spec(target="sm80"), "'sm80' is no target"),
         (lambda: spec(name="two words"), "must be an identifier"),
-        (lambda: spec(front="opencl"), "not 'opencl'"),
-        (lambda: spec(front="numba"), 'front "numba" needs `kernel`'),
+        (lambda: spec(language="opencl"), "not 'opencl'"),
+        (lambda: spec(language="numba"), 'language "numba" needs `kernel`'),
         (lambda: spec(params=(Scalar("n", "s32"), Tensor("n", "s32", 4))), "two parameters are called n"),
-        (lambda: spec(front="cutedsl", host=len, params=(Tensor("a", "f16", (None,)),)), "a's is open"),
-        (lambda: spec(front="cutedsl", host=len, params=(Tensor("a", "f16", (4, 4)),)), "say a's stride"),
+        (lambda: spec(language="cutedsl", host=len, params=(Tensor("a", "f16", (None,)),)), "a's is open"),
+        (lambda: spec(language="cutedsl", host=len, params=(Tensor("a", "f16", (4, 4)),)), "say a's stride"),
     ],
 )
 def test_spec__refuses_what_contradicts_itself(make, message):
@@ -150,7 +150,7 @@ def test_tensor_map__that_cute_refuses_says_which_parameter_and_rule():
         ),
         (lambda: line("trace"), "'trace' cannot name a parameter"),
         (lambda: line("a", array="seed"), "'seed' cannot name a parameter"),
-        (lambda: spec(front="numba", kernel=len, params=(line("a"),)), "numba-cuda passes no tensor maps"),
+        (lambda: spec(language="numba", kernel=len, params=(line("a"),)), "numba-cuda passes no tensor maps"),
         (
             lambda: spec(params=(line("a", array="x"), Tensor("x", "f16", 128, 1))),
             "a and x are the same array x, but their dtypes differ: f32 and f16",
@@ -177,7 +177,7 @@ def test_launched__changes_the_launch_and_nothing_else():
     assert (first.grid, first.block) == ((4, 1, 1), (32, 1, 1))
     assert second.ptx == first.ptx
     with pytest.raises(SpecError, match="host function fixes the launch"):
-        spec(front="cutedsl", host=len).launched(grid=2)
+        spec(language="cutedsl", host=len).launched(grid=2)
 
 
 @pytest.mark.parametrize(

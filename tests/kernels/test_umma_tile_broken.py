@@ -15,8 +15,7 @@ from cutecourse.emulator.errors import (
     TensorMemoryLeak,
     UninitializedRead,
 )
-from cutecourse.kernels import umma_tile, umma_tile_broken
-from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels import umma_tile_broken
 from cutecourse.kernels.spec import SpecError
 from cutecourse.runtime import run
 
@@ -60,8 +59,3 @@ def test_every_fault_is_tried():
 def test_broken__refuses_a_name_that_is_none():
     with pytest.raises(SpecError, match="no_wait"):
         umma_tile_broken.broken("none")
-
-
-def test_by_name__refuses_a_text_that_is_not_there_once():
-    with pytest.raises(SpecError, match="0 times"):
-        by_name(umma_tile, [Fault("f", "no such text", "", "nothing")])

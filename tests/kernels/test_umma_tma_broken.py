@@ -75,17 +75,6 @@ def test_broken__refuses_a_name_that_is_none():
         umma_tma_broken.broken("none")
 
 
-def test_small__takes_changes_of_its_own_behind_the_faults():
-    wrong = umma_tma_broken.FAULTS["parity_flipped"].wrong
-    assert wrong in umma_tma_broken.text("parity_flipped")
-    assert wrong not in umma_tma_broken.text()
-    repaired = umma_tma_broken.small("parity_flipped", changes=((wrong, wrong.replace(" ^ 1", "")),))
-    made, expected = multiplied(repaired)
-    np.testing.assert_array_equal(made, expected)
-    with pytest.raises(SpecError, match="0 times"):
-        umma_tma_broken.small(changes=((wrong, ""),))
-
-
 def test_deadlock__tells_each_barriers_own_history():
     """One commit arrives at several barriers: what the report says of one is not left out of the next."""
     with pytest.raises(DeadlockError) as report:

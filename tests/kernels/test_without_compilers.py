@@ -51,14 +51,14 @@ for name in kernel_names():
             if isinstance(param, TensorMapSpec):
                 param.encoding.check()
                 maps += 1
-        if one.front != "ptx":
+        if one.language != "ptx":
             assert f"def {one.kernel.__name__}(" in source(one.kernel).text, one.name
 assert launched >= 40 and maps > 40, (launched, maps)
 
 assert umma_two_sm.TILE == (256, 256, 64)
 assert umma_two_sm.host is not None and "@cute.jit" in source(umma_two_sm.host).text
 assert difference(umma_tma, umma_tma_multicast, of="kernel").added
-assert umma_tma_broken.text("parity_flipped") != source(umma_tma_multicast).text
+assert umma_tma_broken.small("parity_flipped").text != source(umma_tma_multicast).text
 assert umma_gemm.gemm_spec((256, 512, 64), cluster=(2, 2)).grid == (2, 2, 1)
 assert umma_parts.parts_spec(lambda: None, umma_parts.epilogue).name == "umma_parts"
 present = [name for name in sys.modules if name.partition(".")[0] in ("cutlass", "numba", "cuda")]
@@ -82,10 +82,10 @@ for name in twins():
         for argument, param in spec.arguments.items()
     }
     ran = run(spec, device="emulator", **arrays)
-    because = f"PTX written by hand, because {MISSING[spec.front]} is not installed"
+    because = f"PTX written by hand, because {MISSING[spec.language]} is not installed"
     assert ran.record.rows()[0] == ("kernel", f"{spec.name} ({because})"), ran.record
     assert ran.record.line().endswith(f": {because}"), ran.record.line()
-    assert (ran.record.front, ran.record.missing) == ("ptx", MISSING[spec.front])
+    assert (ran.record.language, ran.record.missing) == ("ptx", MISSING[spec.language])
     assert ran.ptx == twin(spec).ptx
     assert any(not np.array_equal(ran[argument], given) for argument, given in arrays.items()), name
     if name.startswith(("umma", "micro_gemm")):

@@ -10,9 +10,9 @@ from cutecourse.runtime.arguments import GAP_BYTE, bind, flat_arguments
 from cutecourse.runtime.errors import ArgumentError
 
 
-def spec(*params, front="ptx"):
-    extra = {"kernel": len} if front == "numba" else {"ptx": ".target sm_80"}
-    return LaunchSpec(name="k", front=front, grid=1, block=1, params=params, **extra)
+def spec(*params, language="ptx"):
+    extra = {"kernel": len} if language == "numba" else {"ptx": ".target sm_80"}
+    return LaunchSpec(name="k", language=language, grid=1, block=1, params=params, **extra)
 
 
 def test_bind__lays_elements_out_by_the_stride():
@@ -126,7 +126,7 @@ def test_flat_arguments__is_one_pointer_a_tensor_in_the_parameters_order():
 
 
 def test_flat_arguments__opens_a_numba_array_into_its_fields():
-    kernel = spec(Tensor("a", "f16", (None, None)), Scalar("n", "s32"), front="numba")
+    kernel = spec(Tensor("a", "f16", (None, None)), Scalar("n", "s32"), language="numba")
     flat = flat_arguments(kernel, bind(kernel, {"a": np.zeros((3, 5), np.float16), "n": 2}))
     fields = [flat[index] for index in (0, 1, 2, 3, 5, 6, 7, 8)]
     # meminfo, parent, nitems, itemsize, [data], extents, strides in bytes

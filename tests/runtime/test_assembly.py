@@ -57,7 +57,7 @@ def test_report__counts_spills():
     stores = "".join(f"    st.volatile.global.u32 [%rd0+{4 * i}], %r{39 - i};\n" for i in range(40))
     text = SPILLS + loads + "    bar.sync 0;\n" + stores + "    ret;\n}\n"
     spec = dataclasses.replace(
-        hello_ptx.LAUNCH, name="spills", front="ptx", ptx=text, kernel=None, target="sm_100a"
+        hello_ptx.LAUNCH, name="spills", language="ptx", ptx=text, kernel=None, target="sm_100a"
     )
     (row,) = assembly_report(spec, "sm_100a")
     assert row.spill_bytes > 0
@@ -90,7 +90,7 @@ def test_ptxas__takes_a_target_for_itself_alone_and_a_family_for_both(written, a
 @pytest.mark.program("ptxas")
 def test_report__names_the_kernel_that_ptxas_refuses():
     text = str(runtime.compile(umma_two_sm).ptx)
-    spec = dataclasses.replace(umma_two_sm.LAUNCH, front="ptx", ptx=text, kernel=None, host=None)
+    spec = dataclasses.replace(umma_two_sm.LAUNCH, language="ptx", ptx=text, kernel=None, host=None)
     with pytest.raises(runtime.CompileError, match="umma_two_sm: ptxas did not assemble its PTX for sm_90a"):
         assembly_report(spec, "sm_90a")
 

@@ -19,6 +19,7 @@ from benchmarks import (
 )
 from benchmarks.results_file import result_path
 from cutecourse import runtime
+from cutecourse.kernels import mma_timing
 from cutecourse.kernels.spec import SpecError
 
 NCU = """==PROF== Connected to process 7
@@ -58,7 +59,7 @@ class MadeUpGpu:
     """A multiprocessor that takes 33 cycles to answer and starts an mma every other cycle."""
 
     def __init__(self, ptx, entry, fault=0):
-        self.chains = ptx.count("mma.sync") // mma_latency.UNROLLED
+        self.chains = ptx.count("mma.sync") // mma_timing.UNROLLED
         self.fault = fault
 
     def __enter__(self):
@@ -70,7 +71,7 @@ class MadeUpGpu:
     def launch(self, args, *, grid, block):
         start, stop, sums, turns = args
         warps = block[0] // 32
-        rounds = mma_latency.UNROLLED * int(turns)
+        rounds = mma_timing.UNROLLED * int(turns)
         start[:] = 1000
         stop[:] = 1000 + 77 + rounds * max(33, 2 * self.chains * warps)
         sums[:] = 16 * 4 * self.chains * rounds - self.fault

@@ -97,7 +97,7 @@ def test_compile__recompiles_a_kernel_that_was_defined_anew():
     def spec(function):
         return LaunchSpec(
             name="cell",
-            front="numba",
+            language="numba",
             kernel=function,
             grid=1,
             block=1,
@@ -125,7 +125,7 @@ def test_compile_numba__lowers_the_version_and_keeps_an_older_one():
 def test_compile_numba__has_one_parameter_for_each_field():
     spec = LaunchSpec(
         name="fields",
-        front="numba",
+        language="numba",
         kernel=lambda a, n, b: None,
         grid=1,
         block=1,
@@ -175,7 +175,7 @@ def test_compile__tells_what_numba_refused():
 
     spec = LaunchSpec(
         name="bad",
-        front="numba",
+        language="numba",
         kernel=returns_a_string,
         grid=1,
         block=1,
@@ -219,7 +219,7 @@ def test_compile__without_the_compiler_says_what_to_install(monkeypatch, compile
     ],
 )
 def test_compile__checks_ptx_text(changes, message):
-    spec = LaunchSpec(name="text", front="ptx", grid=1, block=1, params=(), **changes)
+    spec = LaunchSpec(name="text", language="ptx", grid=1, block=1, params=(), **changes)
     with pytest.raises(CompileError, match=message):
         runtime.compile(spec)
 
@@ -263,11 +263,11 @@ def test_compile__without_a_type_in_the_compiler_says_so():
         pass
 
     params = (Tensor("a", "e5m2", (4,)),)
-    numba_spec = LaunchSpec(name="b", front="numba", kernel=nothing, grid=1, block=1, params=params)
+    numba_spec = LaunchSpec(name="b", language="numba", kernel=nothing, grid=1, block=1, params=params)
     with pytest.raises(CompileError, match="parameter a: numba-cuda has no type for e5m2"):
         runtime.compile(numba_spec)
     dsl_spec = LaunchSpec(
-        name="b", front="cutedsl", host=nothing, grid=1, block=1, params=(Tensor("a", "s4", 4),)
+        name="b", language="cutedsl", host=nothing, grid=1, block=1, params=(Tensor("a", "s4", 4),)
     )
     with pytest.raises(CompileError, match="the CuTe DSL has no type for s4"):
         runtime.compile(dsl_spec)

@@ -85,7 +85,7 @@ def test_key__differs_between_all_kernels_of_the_course() -> None:
         for chapter in CHAPTERS
         for name in chapter.kernels
         for spec in vars(kernel_module(name)).values()
-        if isinstance(spec, LaunchSpec) and spec.front != "ptx"
+        if isinstance(spec, LaunchSpec) and spec.language != "ptx"
     }
     keys = [key(spec) for spec in specs]
     assert None not in keys
@@ -132,7 +132,7 @@ def test_key__follows_the_kernels_files_that_a_file_imports(monkeypatch: pytest.
     )
     spec = LaunchSpec(
         name="small",
-        front="cutedsl",
+        language="cutedsl",
         host=importing.function("host"),
         grid=1,
         block=1,
@@ -149,7 +149,7 @@ def test_key__is_none_for_what_is_no_file_or_prints() -> None:
 
     importing = KernelFile("imports", "from cutecourse.layout import Layout\ndef host(a): ...\n")
     printing = KernelFile("prints", "def host(a):\n    print(a)\n")
-    given = {"front": "cutedsl", "grid": 1, "block": 1, "params": (Tensor("a", "f32", 4),)}
+    given = {"language": "cutedsl", "grid": 1, "block": 1, "params": (Tensor("a", "f32", 4),)}
     assert key(LaunchSpec(name="cell", host=of_a_cell, **given)) is None
     assert key(LaunchSpec(name="prints", host=printing.function("host"), **given)) is None
     assert key(LaunchSpec(name="imports", host=importing.function("host"), **given)) is None

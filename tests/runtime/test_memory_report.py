@@ -270,7 +270,7 @@ def test_report__names_the_source_line_where_the_text_has_loc():
 """
     spec = LaunchSpec(
         name="k",
-        front="ptx",
+        language="ptx",
         ptx=text.lstrip(),
         entry="k",
         grid=(1, 1, 1),

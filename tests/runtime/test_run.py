@@ -44,7 +44,7 @@ def test_run__takes_a_module_or_its_specification():
 def test_run__leaves_a_record_of_what_happened():
     run = squares()
     record = run.record
-    assert (record.kernel, record.front, record.where, record.target) == (
+    assert (record.kernel, record.language, record.where, record.target) == (
         "hello_ptx",
         "ptx",
         "emulator",
@@ -176,7 +176,7 @@ def test_run__passes_scalars_by_the_parameters_type():
 """
     spec = LaunchSpec(
         name="add",
-        front="ptx",
+        language="ptx",
         ptx=ptx,
         entry="add",
         grid=1,
@@ -202,7 +202,7 @@ def test_changing_one_operand_in_the_ptx__changes_the_result():
     swapped = mma_raw.PTX.replace("{%a0, %a1, %a2, %a3}", "{%a1, %a0, %a3, %a2}").lstrip()
     spec = LaunchSpec(
         name="mma_raw",
-        front="ptx",
+        language="ptx",
         ptx=swapped,
         entry="mma_raw",
         grid=1,
@@ -255,7 +255,7 @@ def double(out):
     out[cuda.threadIdx.x] = 2 * cuda.threadIdx.x
 
 params = (Tensor("out", "s32", (4,)),)
-spec = LaunchSpec(name="double", front="numba", kernel=double, grid=1, block=4, params=params)
+spec = LaunchSpec(name="double", language="numba", kernel=double, grid=1, block=4, params=params)
 print(runtime.run(spec, out=np.zeros(4, np.int32))["out"])
 """,
         """
@@ -269,7 +269,7 @@ def host(mOut: cute.Tensor):
     triple(mOut).launch(grid=(1, 1, 1), block=(4, 1, 1))
 
 spec = LaunchSpec(
-    name="triple", front="cutedsl", kernel=triple, host=host, grid=1, block=4, params=params
+    name="triple", language="cutedsl", kernel=triple, host=host, grid=1, block=4, params=params
 )
 print(runtime.run(spec, out=np.zeros(4, np.int32))["out"])
 """,

@@ -75,7 +75,7 @@ END:
 """
 SHIFT_SPEC = LaunchSpec(
     name="shift",
-    front="ptx",
+    language="ptx",
     ptx=SHIFT.lstrip(),
     grid=1,
     block=32,
@@ -143,7 +143,7 @@ def test_run__launches_clusters_up_to_16_ctas(device, cluster):
     grid = (16, 4, 1)
     spec = LaunchSpec(
         name="ranks",
-        front="ptx",
+        language="ptx",
         ptx=RANKS.lstrip(),
         grid=grid,
         block=1,
@@ -283,7 +283,7 @@ def test_launch__a_refused_map_names_its_parameter_and_frees_the_memory(monkeypa
 
 def maps(*params):
     return LaunchSpec(
-        name="k", front="ptx", ptx=".target sm_90", target="sm_90", grid=1, block=1, params=params
+        name="k", language="ptx", ptx=".target sm_90", target="sm_90", grid=1, block=1, params=params
     )
 
 

@@ -79,7 +79,7 @@ def tiles(name, shape, array):
 
 LAUNCH = LaunchSpec(
     name="two_maps",
-    front="cutedsl",
+    language="cutedsl",
     kernel=two_maps,
     host=host,
     grid=(1, 1, 1),

@@ -168,7 +168,7 @@ def check_fixed_ptx(answer: object) -> str:
     next_row = np.vstack([wide_b[1:, :8], np.zeros((1, 8), np.float32)])
     spec = LaunchSpec(
         name="mma_raw",
-        front="ptx",
+        language="ptx",
         ptx=answer,
         entry="mma_raw",
         grid=(1, 1, 1),

@@ -266,7 +266,7 @@ def check_fixed_ptx(answer: object) -> str:
     source = np.random.default_rng(35).standard_normal(shape).astype(np.float32)
     spec = LaunchSpec(
         name="copy_two_groups",
-        front="ptx",
+        language="ptx",
         ptx=answer,
         entry="copy_two_groups",
         grid=(1, 1, 1),

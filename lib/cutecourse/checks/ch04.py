@@ -164,7 +164,7 @@ def check_fixed_ptx(answer: object) -> str:
     twice: Any = wide_a[:, :8] @ wide_b[:, :8].T + wide_a[:, 8:] @ wide_b[:, :8].T
     spec = LaunchSpec(
         name="ldmatrix_raw",
-        front="ptx",
+        language="ptx",
         ptx=answer,
         entry="ldmatrix_raw",
         grid=(1, 1, 1),

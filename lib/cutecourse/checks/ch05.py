@@ -191,7 +191,7 @@ def check_fixed_ptx(answer: object) -> str:
     ]
     spec = LaunchSpec(
         name="two_chains",
-        front="ptx",
+        language="ptx",
         ptx=answer,
         entry="two_chains",
         grid=(1, 1, 1),

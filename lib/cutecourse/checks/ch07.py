@@ -237,11 +237,11 @@ def check_fixed_ptx(answer: object) -> str:
     """A barrier that is initialised for too few arrivals."""
     import numpy as np
 
-    from cutecourse.kernels import SpecError, hunt, tma_broken
+    from cutecourse.kernels import SpecError, broken_text, tma_broken
 
     if not isinstance(answer, str):
         raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
-    if answer.strip() == hunt("07.5").strip():
+    if answer.strip() == broken_text("07.5").strip():
         raise WrongAnswer(
             "That is the broken text, unchanged. `empty` still completes a phase when the first of the "
             "consumer's 32 threads arrives."

@@ -209,11 +209,11 @@ def check_fixed_ptx(answer: object) -> str:
     """A mask that is shifted by the CTA's own rank."""
     import numpy as np
 
-    from cutecourse.kernels import SpecError, hunt, tma_multicast_broken
+    from cutecourse.kernels import SpecError, broken_text, tma_multicast_broken
 
     if not isinstance(answer, str):
         raise WrongAnswer("The answer must be the PTX text.", expected="a str", got=type(answer).__name__)
-    if answer == hunt("08.5"):
+    if answer == broken_text("08.5"):
         raise WrongAnswer(
             "Nothing was changed. If you used `replace`, the text does not contain what you replace: check the spaces."
         )

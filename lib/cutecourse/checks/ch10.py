@@ -281,7 +281,7 @@ def check_fp8(answer: object) -> str:
     right = hopper_one.LAUNCH
     spec = LaunchSpec(
         name="hopper_one",
-        front="cutedsl",
+        language="cutedsl",
         kernel=right.kernel,
         host=right.host,
         grid=(m // 128, n // 128, 1),

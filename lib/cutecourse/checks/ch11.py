@@ -339,9 +339,9 @@ def check_multiply(answer: object) -> str:
 
 
 def _of_text(ptx: str) -> object:
-    from cutecourse.kernels import SpecError, hunt, twin, umma_tile
+    from cutecourse.kernels import SpecError, broken_text, twin, umma_tile
 
-    if ptx == twin(umma_tile.LAUNCH.with_text(hunt("11.6"))).ptx:
+    if ptx == twin(umma_tile.LAUNCH.with_text(broken_text("11.6"))).ptx:
         raise WrongAnswer(
             "That is the text as it was: it does not contain the piece that you wanted to replace."
         )

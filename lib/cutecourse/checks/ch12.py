@@ -241,15 +241,15 @@ def check_fixed(answer: object) -> str:
     """The count of mma_barrier in a file of the kernel."""
     import numpy as np
 
-    from cutecourse.kernels import hunt, twin, umma_tma_broken
+    from cutecourse.kernels import broken_text, twin, umma_tma_broken
     from cutecourse.kernels.spec import SpecError
 
     if not isinstance(answer, str):
         raise WrongAnswer(
             "The answer must be the kernel's whole text.", expected="a str", got=type(answer).__name__
         )
-    buggy = umma_tma_broken.small().with_text(hunt("12.5"))
-    if answer in (hunt("12.5"), str(twin(buggy).ptx)):
+    buggy = umma_tma_broken.small().with_text(broken_text("12.5"))
+    if answer in (broken_text("12.5"), str(twin(buggy).ptx)):
         raise WrongAnswer(
             "That is the text as it was: nothing has been changed. `replace` changes nothing where it does not find its piece."
         )

@@ -7,9 +7,8 @@ DSL nor numba. The kernel itself is in the folder's `source.py`, and a compile l
 from types import ModuleType
 
 from cutecourse.kernels.files import kernel_files, kernel_module, kernel_modules
-from cutecourse.kernels.hunting import hunt
 from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
-from cutecourse.kernels.twinning import twin
+from cutecourse.kernels.twinning import broken_text, twin
 
 __all__ = [
     "LaunchSpec",
@@ -17,7 +16,7 @@ __all__ = [
     "SpecError",
     "Tensor",
     "TensorMapSpec",
-    "hunt",
+    "broken_text",
     "kernel_files",
     "twin",
 ]
@@ -31,4 +30,4 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *kernel_modules()})
+    return sorted({*globals(), *(name for name in kernel_modules() if "." not in name)})

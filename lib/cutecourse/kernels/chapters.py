@@ -6,16 +6,13 @@ from dataclasses import dataclass
 
 from cutecourse.kernels.spec import runs_on
 
-__all__ = ["CHAPTERS", "COMPUTE_CAPABILITIES", "NEWER", "REFUSED", "Chapter"]
+__all__ = ["CHAPTERS", "COMPUTE_CAPABILITIES", "REFUSED", "Chapter"]
 
 COMPUTE_CAPABILITIES = ((8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
 """The columns of the doctor's table: the GPUs that the course covers."""
 
 REFUSED = ("mn_major_ldmatrix_refused",)
 """Kernels that their compiler refuses, on purpose."""
-
-NEWER = ("epilogue_stmatrix",)
-"""Kernels that need a newer GPU than the other kernels of their chapter."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ KERNELS = "cutecourse.kernels"
 """The package of the themes, which hold the kernels' folders."""
 
 _PARTS = {"source", "faults"}
-"""Modules that many folders have; all others are found by their names."""
+"""Modules that many folders have: the index names them with their kernel."""
 _FOR_ALL = {"chapters", "faults", "files", "spec", "twinning"}
 """Modules that serve all kernels alike."""
 
@@ -120,19 +120,21 @@ class KernelFile:
 
 
 def kernel_modules() -> Mapping[str, str]:
-    """The modules that the package finds by a name of their own: the name, and where the module is.
+    """The modules that the package finds by name, each with its full name.
 
-    They are the kernels' folders, and in these folders what is neither `source.py` nor `faults.py`.
+    They are the kernels' folders and the modules in them. `source.py` and `faults.py` go by the kernel's name
+    and their own; another module goes by its own alone.
 
-    >>> kernel_modules()["umma_one"]
-    'cutecourse.kernels.umma.umma_one'
+    >>> kernel_modules()["umma_one"], kernel_modules()["umma_one.source"]
+    ('cutecourse.kernels.umma.umma_one', 'cutecourse.kernels.umma.umma_one.source')
     """
     return _modules(tuple(importlib.import_module(KERNELS).__path__))
 
 
 def kernel_names() -> tuple[str, ...]:
     """The names of all kernels: of the folders and other modules that have a specification `LAUNCH`."""
-    return tuple(sorted(name for name in kernel_modules() if hasattr(kernel_module(name), "LAUNCH")))
+    names = [name for name in kernel_modules() if "." not in name]
+    return tuple(sorted(name for name in names if hasattr(kernel_module(name), "LAUNCH")))
 
 
 def kernel_module(name: str) -> ModuleType:
@@ -211,9 +213,9 @@ def _modules(where: tuple[str, ...]) -> Mapping[str, str]:
         folders = [f"{place}/{theme}" for place in where]
         for kernel in _packages(folders):
             found[kernel] = f"{KERNELS}.{theme}.{kernel}"
-            inside = pkgutil.iter_modules([f"{folder}/{kernel}" for folder in folders])
-            names = [module.name for module in inside if module.name not in _PARTS]
-            found |= {name: f"{KERNELS}.{theme}.{kernel}.{name}" for name in names}
+            for module in pkgutil.iter_modules([f"{folder}/{kernel}" for folder in folders]):
+                name = f"{kernel}.{module.name}" if module.name in _PARTS else module.name
+                found[name] = f"{KERNELS}.{theme}.{kernel}.{module.name}"
     return found
 
 

@@ -44,7 +44,7 @@ def ladder_spec(
     tiles = -(-m // tile[0]), -(-n // tile[1])
     return LaunchSpec(
         name=file.name,
-        front="cutedsl",
+        language="cutedsl",
         kernel=file.function(file.name),
         host=file.function("host"),
         grid=(tiles[0] * tiles[1], 1, 1) if in_line else (*tiles, 1),

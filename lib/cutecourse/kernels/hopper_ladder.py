@@ -81,7 +81,7 @@ def hopper_spec(
     c = operand("c", (m, n), store) if store else Tensor("c", dtype, (m, n), (n, 1))
     return LaunchSpec(
         name=file.name,
-        front="cutedsl",
+        language="cutedsl",
         kernel=file.function(file.name),
         host=file.function("host_for").given(*given) if given else file.function("host"),
         grid=grid,

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as named_dtype
 from cutecourse.errors import CourseError
+from cutecourse.kernels.faults import Fault, edited, faults_of, same_code
 from cutecourse.kernels.files import KernelFile, KernelFunction, SpecError
 
 if TYPE_CHECKING:
     from cutecourse.tma import TensorMapEncoding, TmaTrace
 
 __all__ = [
-    "Front",
+    "Language",
     "LaunchSpec",
     "Scalar",
     "SpecError",
@@ -32,7 +33,7 @@ __all__ = [
     "runs_on",
 ]
 
-Front = Literal["cutedsl", "numba", "ptx"]
+Language = Literal["cutedsl", "numba", "ptx"]
 Extents = tuple[Any, ...]
 
 _RESERVED_NAMES = frozenset({"device", "memory_report", "seed", "trace"})
@@ -275,7 +276,7 @@ class Scalar:
 class LaunchSpec:
     """One kernel and how it is launched, the same on the emulator and on a GPU.
 
-    front        "cutedsl": `host` is the `@cute.jit` function that launches `kernel`; "numba": `kernel` is
+    language     "cutedsl": `host` is the `@cute.jit` function that launches `kernel`; "numba": `kernel` is
                  the `@cuda.jit` function; "ptx": `ptx` is the module's text and `entry` the kernel in it.
     target       the lowest architecture that has the kernel's instructions: "sm_80"; with a letter ("sm_90a")
                  it is tied to that one generation.
@@ -291,10 +292,11 @@ class LaunchSpec:
                  number once, in the order in which the parameters first name them.
     module       the kernel of this package that it comes from, by the name of its folder. It stays where the
                  text or the sizes change. None for a kernel that is not of this package.
+    faults       what `with_fault` has put in, in this order. The kernel's twin gets the same.
     """
 
     name: str
-    front: Front
+    language: Language
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     params: tuple[Tensor | Scalar, ...]
@@ -306,7 +308,8 @@ class LaunchSpec:
     cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic_smem: int = 0
     programmatic: bool = False
-    module: str | None = None
+    module: str | None = dataclasses.field(default=None, repr=False)
+    faults: tuple[Fault, ...] = dataclasses.field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.module is None and isinstance(self.kernel, KernelFunction):
@@ -328,7 +331,7 @@ class LaunchSpec:
             if names.count(name) > 1:
                 raise SpecError(f"{self.name}: two parameters are called {name}.")
         self._check_shared_arrays()
-        self._check_front()
+        self._check_language()
 
     def _check_shared_arrays(self) -> None:
         for param in self.params:
@@ -345,15 +348,15 @@ class LaunchSpec:
                         f"but their {what}s differ: {theirs} and {ours}."
                     )
 
-    def _check_front(self) -> None:
-        needed = {"cutedsl": "host", "numba": "kernel", "ptx": "ptx"}.get(self.front)
+    def _check_language(self) -> None:
+        needed = {"cutedsl": "host", "numba": "kernel", "ptx": "ptx"}.get(self.language)
         if needed is None:
-            raise SpecError(f'{self.name}: front is "cutedsl", "numba" or "ptx", not {self.front!r}.')
+            raise SpecError(f'{self.name}: language is "cutedsl", "numba" or "ptx", not {self.language!r}.')
         if getattr(self, needed) is None:
-            raise SpecError(f'{self.name}: a kernel with front "{self.front}" needs `{needed}`.')
-        if self.front == "numba" and any(isinstance(param, TensorMapSpec) for param in self.params):
+            raise SpecError(f'{self.name}: a kernel with language "{self.language}" needs `{needed}`.')
+        if self.language == "numba" and any(isinstance(param, TensorMapSpec) for param in self.params):
             raise SpecError(f"{self.name}: numba-cuda passes no tensor maps; write the kernel in PTX.")
-        if self.front != "cutedsl":
+        if self.language != "cutedsl":
             return
         for tensor in self.tensors:
             if None in tensor.extents:
@@ -362,6 +365,15 @@ class LaunchSpec:
                 raise SpecError(
                     f"{self.name}: say {tensor.name}'s stride; CuTe and NumPy differ in what they assume."
                 )
+
+    @property
+    def text(self) -> str:
+        """The kernel's text: its file, or its PTX. Errors: SpecError for a function that is in no file."""
+        if self.ptx is not None:
+            return self.ptx
+        if not isinstance(self.kernel, KernelFunction):
+            raise SpecError(f"{self.name} has no kernel file.")
+        return self.kernel.file.text
 
     @property
     def arguments(self) -> dict[str, Tensor | Scalar]:
@@ -385,9 +397,9 @@ class LaunchSpec:
     ) -> LaunchSpec:
         """The same kernel launched with another grid or block. A CuTe DSL host function fixes its own.
 
-        Errors: SpecError for the CuTe DSL front.
+        Errors: SpecError for the CuTe DSL.
         """
-        if self.front == "cutedsl":
+        if self.language == "cutedsl":
             raise SpecError(f"{self.name}: its host function fixes the launch; change it there.")
         changes = {"grid": grid, "block": block, "dynamic_smem": dynamic_smem}
         given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
@@ -403,19 +415,42 @@ class LaunchSpec:
         )
         return dataclasses.replace(self, params=closed)
 
+    def with_fault(self, fault: Fault, name: str | None = None) -> LaunchSpec:
+        """The same launch of the kernel with a fault put in; its twin then has the fault as well.
+
+        `name` is what the kernel is called then: by its name and the fault's, unless given. What follows from
+        the fault for the launch, such as a smaller grid, is the caller's to change.
+        Errors: SpecError for a fault of another text.
+        """
+        name = name or f"{self.name}_{fault.name}"
+        if self.ptx is not None:
+            text = edited(self.ptx, fault.source, self.name)
+            return dataclasses.replace(self, name=name, ptx=text, faults=(*self.faults, fault))
+        if not isinstance(self.kernel, KernelFunction):
+            raise SpecError(f"{self.name} has no kernel file; a fault is put into one.")
+        text = edited(self.kernel.file.text, fault.source, self.name)
+        changed = self._of_file(KernelFile(name, text))
+        return dataclasses.replace(changed, faults=(*self.faults, fault))
+
     def with_text(self, text: str, name: str | None = None) -> LaunchSpec:
         """The same launch of another text: PTX, or a kernel's file with the functions that this one names.
 
-        A text that names a PTX `.version` is PTX, for any front. `name` is what the kernel is called then.
+        A text that names a PTX `.version` is PTX, for any language. `name` is what the kernel is called then.
+        A file that differs from the kernel's by one of its faults is the kernel with that fault.
         Errors: SpecError for a text that is neither, or that lacks the kernel or its host function.
         """
+        name = name or self.name
         if _PTX.search(text):
             return dataclasses.replace(
-                self, name=name or self.name, front="ptx", kernel=None, host=None, ptx=text
+                self, name=name, language="ptx", kernel=None, host=None, ptx=text, faults=()
             )
-        if self.front == "ptx":
+        if self.language == "ptx":
             raise SpecError(f"{self.name}: the text is not PTX: it has no .version line.")
-        file = KernelFile(name or self.name, text)
+        changed = self._of_file(KernelFile(name, text))
+        return dataclasses.replace(changed, faults=(*self.faults, *self._fault_of(text)))
+
+    def _of_file(self, file: KernelFile) -> LaunchSpec:
+        """The launch of the same functions in another file, under the file's name. Errors: SpecError."""
         try:
             kernel, host = (
                 one and (one.of(file) if isinstance(one, KernelFunction) else file.function(one.__name__))
@@ -423,7 +458,21 @@ class LaunchSpec:
             )
         except AttributeError as error:
             raise SpecError(f"{self.name}: {error}.") from error
-        return dataclasses.replace(self, name=name or self.name, kernel=kernel, host=host)
+        return dataclasses.replace(self, name=file.name, kernel=kernel, host=host)
+
+    def _fault_of(self, text: str) -> tuple[Fault, ...]:
+        """The fault of the kernel that makes this text from the kernel's own; () for any other text."""
+        if self.module is None or not isinstance(self.kernel, KernelFunction):
+            return ()
+        mine = self.kernel.file.text
+        if same_code(text, mine):
+            return ()
+        for fault in faults_of(self.module).values():
+            if all(mine.count(right) == 1 for right, _ in fault.source) and same_code(
+                edited(mine, fault.source, self.name), text
+            ):
+                return (fault,)
+        return ()
 
 
 def compute_capability_of(target: str) -> tuple[int, int]:

@@ -6,18 +6,20 @@ import string
 from collections.abc import Callable
 from types import ModuleType
 
+from cutecourse.kernels.faults import edited, same_code
 from cutecourse.kernels.files import (
     KernelFunction,
     SpecError,
     has_text,
+    kernel_file,
     kernel_module,
+    kernel_modules,
     kernel_names,
     kernel_text,
 )
 from cutecourse.kernels.spec import LaunchSpec, leaves
-from cutecourse.kernels.twin_edits import edited
 
-__all__ = ["TWINS", "has_twin", "twin", "twin_text", "twinned", "twins"]
+__all__ = ["TWINS", "broken_text", "has_twin", "twin", "twin_text", "twinned", "twins"]
 
 TWINS = "cutecourse.kernels.twins"
 """Recordings name the twins by it."""
@@ -32,8 +34,7 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
 
     kernel   a kernel module (with `LAUNCH`), or a specification. The text is `twin.ptx` in the kernel's
              folder, one for all its specifications, unless the kernel's module has a function `twin_text`
-             that chooses one. The twin's name ends in `_ptx`. If the kernel's text was changed in places
-             that `twin_edits` knows, the twin is changed as well.
+             that chooses one. The twin's name ends in `_ptx`. It has the faults that the specification has.
     A text that depends on the problem holds names of `string.Template`, which are filled in here:
 
     - `${a_0}` and `${a_1}` are the extents of the parameter `a`'s leaf modes, `${a_stride_0}` and
@@ -48,8 +49,8 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
     - `${given_0}` and so on are the numbers that the host function was made for (`KernelFunction.given`),
       tuples flattened; `${given_word_0}` and so on are the words.
 
-    Errors: SpecError for a kernel without a twin, for operands that the twin's text is not for, for a change
-            that `twin_edits` does not know, and for a name that nothing fills.
+    Errors: SpecError for a kernel without a twin, for operands that the twin's text is not for, for a text
+            that was changed otherwise than by a fault, and for a name that nothing fills.
 
     >>> from cutecourse.kernels import hello_ptx
     >>> twin(hello_ptx)
@@ -63,8 +64,9 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
         )
     sizes = _sizes(spec)
     text = twin_text(spec)
-    if isinstance(spec.kernel, KernelFunction):
-        text = edited(spec.kernel.name, spec.kernel.file.text, text)
+    _check_text(spec)
+    for fault in spec.faults:
+        text = edited(text, fault.twin, f"the twin of {spec.name}")
     try:
         text = string.Template(text).substitute(sizes)
     except (KeyError, ValueError) as error:
@@ -74,11 +76,49 @@ def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
 
 def twin_text(spec: LaunchSpec) -> str:
     """The text of a kernel's twin, names of sizes included. Errors: SpecError where there is none."""
-    if spec.module is None or spec.front == "ptx" or not has_twin(spec.module):
+    if spec.module is None or spec.language == "ptx" or not has_twin(spec.module):
         raise SpecError(f"{spec.name} has no twin in PTX.")
     _read.add(spec.module)
     chooses: Callable[[LaunchSpec], str] | None = getattr(kernel_module(spec.module), "twin_text", None)
     return chooses(spec) if chooses is not None else kernel_text(spec.module, TWIN)
+
+
+def broken_text(exercise: str) -> str:
+    """The text of the broken kernel that an exercise shows: the kernel's own text with the exercise's fault.
+
+    Run the text, or your repaired one, in place of the right kernel's:
+    `run(tma_broken.LAUNCH.with_text(broken_text("07.5")), ...)`. It is the twin's text where the kernel's own
+    has no place for the fault. Errors: SpecError for an exercise that has none.
+
+    >>> "[empty], 1;" in broken_text("07.5")
+    True
+    """
+    known = []
+    for name in kernel_modules():
+        if not name.endswith(".faults"):
+            continue
+        faults = kernel_module(name)
+        for fault in faults.FAULTS.values():
+            known.append(fault.exercise)
+            if fault.exercise == exercise:
+                launch: LaunchSpec = getattr(faults, "LAUNCH", kernel_module(name.partition(".")[0]).LAUNCH)
+                spec = launch.with_fault(fault)
+                return (spec if fault.source else twin(spec)).text
+    names = ", ".join(sorted(one for one in known if one))
+    raise SpecError(f"no kernel has a fault for an exercise {exercise!r}; there are {names}.")
+
+
+def _check_text(spec: LaunchSpec) -> None:
+    """Errors: SpecError for a kernel whose text is not its file's with the faults of the specification."""
+    assert spec.module is not None
+    assert isinstance(spec.kernel, KernelFunction)
+    text = kernel_file(spec.module).text
+    for fault in spec.faults:
+        text = edited(text, fault.source, spec.name)
+    if not same_code(spec.kernel.file.text, text):
+        raise SpecError(
+            f"{spec.name} has a twin in PTX, but its text was changed, and this change is not known there."
+        )
 
 
 def has_twin(name: str) -> bool:
@@ -87,9 +127,12 @@ def has_twin(name: str) -> bool:
 
 
 def twins() -> tuple[str, ...]:
-    """The names of all kernels that have a twin."""
+    """The names of all kernels that have a twin, each by its folder."""
+    launches = {name: kernel_module(name).LAUNCH for name in kernel_names()}
     return tuple(
-        name for name in kernel_names() if kernel_module(name).LAUNCH.front != "ptx" and has_twin(name)
+        name
+        for name, launch in launches.items()
+        if launch.module == name and launch.language != "ptx" and has_twin(name)
     )
 
 

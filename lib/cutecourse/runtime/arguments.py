@@ -163,7 +163,7 @@ def flat_arguments(
             flat.append(value)
         elif isinstance(param, TensorMapSpec):
             flat.append(MappedArray(param.argument, param.encoding, value.buffer))
-        elif spec.front != "numba":
+        elif spec.language != "numba":
             flat.append(value.buffer)
         else:
             itemsize = value.buffer.itemsize

@@ -57,7 +57,17 @@ def compile(  # noqa: A001
     spec = specification(kernel)
     asked = target or spec.target
     compute_capability_of(asked)
-    key = (spec.front, spec.name, spec.params, spec.kernel, spec.host, spec.ptx, spec.entry, asked, line_info)
+    key = (
+        spec.language,
+        spec.name,
+        spec.params,
+        spec.kernel,
+        spec.host,
+        spec.ptx,
+        spec.entry,
+        asked,
+        line_info,
+    )
     done = _cache.get(key)
     if done is None or (done.missing is not None and not by_hand):
         start = time.perf_counter()
@@ -90,11 +100,11 @@ def compile_for(spec: LaunchSpec, extents: Mapping[str, tuple[int, ...]]) -> Com
 
 
 def _text(spec: LaunchSpec, target: str, line_info: bool) -> str:
-    """The PTX that was kept on disk, or what the front gives now."""
-    key = None if spec.front == "ptx" else key_of(spec, target, line_info)
+    """The PTX that was kept on disk, or what the compiler writes now."""
+    key = None if spec.language == "ptx" else key_of(spec, target, line_info)
     text = kept(key)
     if text is None:
-        text = _FRONTS[spec.front](spec, target, line_info)
+        text = _COMPILERS[spec.language](spec, target, line_info)
         keep(key, text)
     return text
 
@@ -124,7 +134,7 @@ def _retarget(spec: LaunchSpec, target: str, _line_info: bool) -> str:
     return text[: written.start(1)] + target + text[written.end(1) :]
 
 
-_FRONTS: dict[str, Callable[[LaunchSpec, str, bool], str]] = {
+_COMPILERS: dict[str, Callable[[LaunchSpec, str, bool], str]] = {
     "cutedsl": compile_cutedsl,
     "numba": compile_numba,
     "ptx": _retarget,

@@ -58,7 +58,7 @@ def key_of(spec: LaunchSpec, target: str, line_info: bool) -> str | None:
         parts = [
             _versions(),
             _environment(),
-            (spec.front, spec.name, target, spec.entry, parameters),
+            (spec.language, spec.name, target, spec.entry, parameters),
             _described(spec.kernel),
             _described(spec.host),
             # With line information the text names the files.

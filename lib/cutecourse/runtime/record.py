@@ -37,13 +37,13 @@ class RunRecord:
     target    what the PTX was compiled for; `compute_capability` and `driver` (its CUDA version) are the
               GPU's, None on the emulator.
     module    the kernel of `cutecourse.kernels` that the specification comes from, None for another.
-    missing   the compiler that is not installed, where the kernel's twin ran; `front` is then "ptx".
+    missing   the compiler that is not installed, where the kernel's twin ran; `language` is then "ptx".
     compile_s seconds the compiler took (0.0 when the PTX was at hand); `run_s` seconds of the launch: on a
               GPU between two events, on the emulator by the host's clock. They are not to be compared.
     """
 
     kernel: str
-    front: str
+    language: str
     where: Literal["gpu", "emulator"]
     why: str
     device: str
@@ -84,7 +84,7 @@ class RunRecord:
     def _text(self) -> str:
         """Who wrote the PTX, and why it was not the compiler."""
         if self.missing is None:
-            return _FRONT_NAMES[self.front]
+            return _LANGUAGES[self.language]
         return f"PTX written by hand, because {self.missing} is not installed"
 
     def _repr_html_(self) -> str:
@@ -96,7 +96,7 @@ class RunRecord:
         )
 
 
-_FRONT_NAMES = {"cutedsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX"}
+_LANGUAGES = {"cutedsl": "CuTe DSL", "numba": "numba-cuda", "ptx": "PTX"}
 
 
 def emulator_name() -> str:

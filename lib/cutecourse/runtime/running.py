@@ -153,7 +153,7 @@ def run(
     record = RunRecord(
         kernel=spec.name,
         module=spec.module,
-        front=launched.front,
+        language=launched.language,
         missing=compiled.missing,
         where="gpu" if gpu else "emulator",
         why=choice.why,

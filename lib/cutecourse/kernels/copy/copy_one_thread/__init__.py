@@ -11,7 +11,7 @@ def spec(m: int, n: int) -> LaunchSpec:
     """The launch for a row-major f32 matrix of m x n."""
     return LaunchSpec(
         name="copy_one_thread",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("copy_one_thread"),
         host=FILE.function("host"),
         grid=(1, 1, 1),

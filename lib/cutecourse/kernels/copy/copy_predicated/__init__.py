@@ -15,7 +15,7 @@ def spec(m: int, n: int) -> LaunchSpec:
     width = math.gcd(n, 4)
     return LaunchSpec(
         name="copy_predicated",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("copy_predicated"),
         host=FILE.function("host_for").given(width),
         grid=grid_of("copy_predicated", (m, n), (32, 32 * width), whole=False),

@@ -12,27 +12,33 @@ from typing import Any
 import numpy as np
 
 from cutecourse.kernels import copy_predicated
-from cutecourse.kernels.faults import Fault, by_name, changed_text
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec, Tensor
 
 SHAPE = (50, 300)
 SPARE = 15
 
 FAULTS = by_name(
-    copy_predicated,
-    (
-        Fault(
-            "no_wait",
-            "        cute.arch.cp_async_wait_group(VECTORS - 1 - i)\n",
-            "",
-            "a thread reads shared memory without waiting for its cp.async",
+    __name__,
+    Fault(
+        "no_wait",
+        "a thread reads shared memory without waiting for its cp.async",
+        source=(("        cute.arch.cp_async_wait_group(VECTORS - 1 - i)\n", ""),),
+        twin=tuple((f"cp.async.wait_group {left};", "") for left in (3, 2, 1, 0)),
+        reports=("UninitializedRead",),
+    ),
+    Fault(
+        "unguarded_tail",
+        "every vector counts as inside the matrix",
+        source=(("cute.elem_less(tScS[0, i, 0], mS.shape)", "cutlass.Boolean(True)"),),
+        twin=tuple(
+            (
+                f"setp.gt.and.s32     %p{i}, %left, {8 * i}, %inside_n;",
+                f"setp.eq.u32         %p{i}, 0, 0;",
+            )
+            for i in range(4)
         ),
-        Fault(
-            "unguarded_tail",
-            "cute.elem_less(tScS[0, i, 0], mS.shape)",
-            "cutlass.Boolean(True)",
-            "every vector counts as inside the matrix",
-        ),
+        reports=("AddressError",),
     ),
 )
 
@@ -49,10 +55,7 @@ LAUNCH = RIGHT
 
 def broken(fault: str) -> LaunchSpec:
     """The launch with one fault. Errors: SpecError for a name that is none of `FAULTS`."""
-    if fault not in FAULTS:
-        raise SpecError(f"copy_broken has no fault {fault!r}; it has {', '.join(FAULTS)}.")
-    text = changed_text(copy_predicated, ((FAULTS[fault].right, FAULTS[fault].wrong),))
-    return RIGHT.with_text(text, f"copy_{fault}")
+    return RIGHT.with_fault(FAULTS[fault], f"copy_{fault}")
 
 
 def arguments(seed: int) -> tuple[dict[str, Any], str, np.ndarray[Any, Any]]:

@@ -14,7 +14,7 @@ def spec(m: int, n: int) -> LaunchSpec:
     """The launch for a row-major f32 matrix of m x n. Errors: SpecError if it is not made of whole tiles."""
     return LaunchSpec(
         name="copy_several",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("copy_several"),
         host=FILE.function("host"),
         grid=grid_of("copy_several", (m, n), TILE),

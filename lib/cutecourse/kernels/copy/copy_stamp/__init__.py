@@ -8,7 +8,7 @@ __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="copy_stamp",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("copy_stamp"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

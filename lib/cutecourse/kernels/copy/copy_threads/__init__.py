@@ -22,7 +22,7 @@ def spec(m: int, n: int, threads: tuple[Any, Any] = ROWS) -> LaunchSpec:
     shape, _ = threads
     return LaunchSpec(
         name="copy_threads" if threads == ROWS else "copy_threads_down",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("copy_threads"),
         host=FILE.function("host_for").given(*threads),
         grid=grid_of("copy_threads", (m, n), shape),

@@ -14,7 +14,7 @@ def spec(m: int, n: int) -> LaunchSpec:
     """The launch for a row-major f32 matrix of m x n. Errors: SpecError if it is not made of whole tiles."""
     return LaunchSpec(
         name="copy_tiled",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("copy_tiled"),
         host=FILE.function("host"),
         grid=grid_of("copy_tiled", (m, n), TILE),

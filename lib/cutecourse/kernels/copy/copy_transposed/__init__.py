@@ -8,7 +8,7 @@ __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="copy_transposed",
-    front="numba",
+    language="numba",
     kernel=FILE.function("copy_transposed"),
     grid=(4, 1, 1),
     block=(256, 1, 1),

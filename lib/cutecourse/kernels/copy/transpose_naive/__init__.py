@@ -14,7 +14,7 @@ def spec(m: int, n: int) -> LaunchSpec:
     """The launch for a row-major f32 matrix of m x n. Errors: SpecError unless it is made of whole tiles."""
     return LaunchSpec(
         name="transpose_naive",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("transpose_naive"),
         host=FILE.function("host"),
         grid=grid_of("transpose_naive", (m, n), (TILE, TILE)),

@@ -15,7 +15,7 @@ def spec(m: int, n: int) -> LaunchSpec:
     """The launch for a row-major f32 matrix of m x n. Errors: SpecError unless it is made of whole tiles."""
     return LaunchSpec(
         name="transpose_swizzled",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("transpose_swizzled"),
         host=FILE.function("host"),
         grid=grid_of("transpose_swizzled", (m, n), (TILE, TILE)),

@@ -11,26 +11,32 @@ from typing import Any
 import numpy as np
 
 from cutecourse.kernels import gemm_stages
-from cutecourse.kernels.faults import Fault, by_name, changed_text
-from cutecourse.kernels.spec import LaunchSpec, SpecError
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec
 
 MNK = (256, 256, 512)
 
 FAULTS = by_name(
-    gemm_stages,
-    (
-        Fault(
-            "one_stage_too_few",
-            "STAGES = AHEAD + 1\n",
-            "STAGES = AHEAD\n",
-            "the next copies go into the stage that is being multiplied",
+    __name__,
+    Fault(
+        "one_stage_too_few",
+        "the next copies go into the stage that is being multiplied",
+        source=(("STAGES = AHEAD + 1\n", "STAGES = AHEAD\n"),),
+        twin=tuple(
+            (
+                f"setp.eq.u32         %again, %{stage}, 24576;",
+                f"setp.eq.u32         %again, %{stage}, 16384;",
+            )
+            for stage in ("filled", "read")
         ),
-        Fault(
-            "one_group_too_many",
-            "cp_async_wait_group(AHEAD - 1)",
-            "cp_async_wait_group(AHEAD)",
-            "the wait lets the copies of the k-tile that comes next stay under way",
-        ),
+        reports=("SharedMemoryRace",),
+    ),
+    Fault(
+        "one_group_too_many",
+        "the wait lets the copies of the k-tile that comes next stay under way",
+        source=(("cp_async_wait_group(AHEAD - 1)", "cp_async_wait_group(AHEAD)"),),
+        twin=(("cp.async.wait_group 1;", "cp.async.wait_group 2;"),),
+        reports=("UninitializedRead",),
     ),
 )
 
@@ -40,10 +46,7 @@ LAUNCH = RIGHT
 
 def broken(fault: str) -> LaunchSpec:
     """The launch with one fault. Errors: SpecError for a name that is none of `FAULTS`."""
-    if fault not in FAULTS:
-        raise SpecError(f"gemm_broken has no fault {fault!r}; it has {', '.join(FAULTS)}.")
-    text = changed_text(gemm_stages, ((FAULTS[fault].right, FAULTS[fault].wrong),))
-    return RIGHT.with_text(text, f"gemm_{fault}")
+    return RIGHT.with_fault(FAULTS[fault], f"gemm_{fault}")
 
 
 def arguments(seed: int) -> tuple[dict[str, Any], str, np.ndarray[Any, Any]]:

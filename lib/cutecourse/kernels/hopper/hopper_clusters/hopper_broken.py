@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from cutecourse.kernels import hopper_clusters
-from cutecourse.kernels.faults import Fault, by_name, changed_text
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec, Tensor
 
 M, N, K = 256, 256, 640
 
@@ -37,73 +37,116 @@ SLOW = """
             if rank == 1:
                 cute.arch.inline_ptx("nanosleep.u32 4000;")"""
 
-BOUNDED = (
-    ("@cute.kernel\n", f"{WAIT}@cute.kernel\n"),
-    ("    mC: cute.Tensor,\n", "    mC: cute.Tensor,\n    gave_up: cute.Tensor,\n"),
-    ("mC: cute.Tensor):\n", "mC: cute.Tensor, gave_up: cute.Tensor):\n"),
-    ("mC, layout_a, layout_b)", "mC, gave_up, layout_a, layout_b)"),
-    ("cute.arch.mbarrier_wait(full + stage, turn % 2)", f"wait(full + stage, turn % 2, gave_up){SLOW}"),
-    (
-        "cute.arch.mbarrier_wait(empty + stage, turn % 2 ^ 1)",
-        "wait(empty + stage, turn % 2 ^ 1, gave_up)",
+BOUNDED = Fault(
+    "right",
+    "waits end, and CTA 1 is slow",
+    source=(
+        ("@cute.kernel\n", f"{WAIT}@cute.kernel\n"),
+        ("    mC: cute.Tensor,\n", "    mC: cute.Tensor,\n    gave_up: cute.Tensor,\n"),
+        ("mC: cute.Tensor):\n", "mC: cute.Tensor, gave_up: cute.Tensor):\n"),
+        ("mC, layout_a, layout_b)", "mC, gave_up, layout_a, layout_b)"),
+        ("cute.arch.mbarrier_wait(full + stage, turn % 2)", f"wait(full + stage, turn % 2, gave_up){SLOW}"),
+        (
+            "cute.arch.mbarrier_wait(empty + stage, turn % 2 ^ 1)",
+            "wait(empty + stage, turn % 2 ^ 1, gave_up)",
+        ),
     ),
+    twin=(
+        (".param .u64 c)", ".param .u64 c, .param .u64 gave_up)"),
+        (".reg .f32 %c<128>;", ".reg .f32 %c<128>;\n    .reg .b32 %tries;\n    .reg .b64 %gave_up;"),
+        *(
+            (
+                f"""\
+UNTIL_{what}:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%full + {at}], %parity;
+    @!%done bra         UNTIL_{what};
+""",
+                f"""\
+    mov.u32             %tries, 1000;
+UNTIL_{what}:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%full + {at}], %parity;
+    @%done bra          IS_{what};
+    sub.u32             %tries, %tries, 1;
+    setp.ne.u32         %p, %tries, 0;
+    @%p bra             UNTIL_{what};
+    mov.u32             %at, %ctaid.x;                  // gave_up[CTA along M, CTA along N, warp] = 1
+    mov.u32             %block, %nctaid.y;
+    mul.lo.u32          %at, %at, %block;
+    mov.u32             %block, %ctaid.y;
+    add.u32             %at, %at, %block;
+    shr.u32             %block, %thread, 5;
+    mad.lo.u32          %at, %at, 12, %block;
+    mul.wide.u32        %offset, %at, 4;
+    ld.param.u64        %gave_up, [gave_up];
+    cvta.to.global.u64  %gave_up, %gave_up;
+    add.u64             %gave_up, %gave_up, %offset;
+    mov.u32             %at, 1;
+    st.global.u32       [%gave_up], %at;
+IS_{what}:
+{slow}""",
+            )
+            for what, at, slow in (
+                (
+                    "FULL",
+                    196608,
+                    """\
+    setp.eq.u32         %p, %rank, 1;
+    @%p nanosleep.u32   4000;
+""",
+                ),
+                ("EMPTY", 196640, ""),
+            )
+        ),
+    ),
+    unreported="it is no fault",
 )
-"""What gives the kernel waits that end, and a slow CTA 1."""
+"""What the kernel with waits that end has instead of the kernel's own."""
 
 FAULTS = by_name(
-    hopper_clusters,
-    (
-        Fault(
-            "released_early",
-            "warpgroup.wait_group(1)",
-            "warpgroup.wait_group(2)",
-            "a consumer releases a stage while its wgmma may still read it",
-        ),
-        Fault(
-            "counts_one_warpgroup",
-            "CLUSTER[0] * 4 * CONSUMERS)",
-            "CLUSTER[0] * 4)",
-            "empty completes a phase when one of two warpgroups has read the stage",
-        ),
-        Fault(
-            "tells_its_own_cta",
-            "empty + (k - 1) % STAGES, cta)",
-            "empty + (k - 1) % STAGES)",
-            "a CTA's warps arrive twice at home and never at the neighbour",
-        ),
-        Fault(
-            "remote_arrive_forgotten",
-            "range_constexpr(CLUSTER[0]):\n",
-            "range_constexpr(CLUSTER[0] - 1):\n",
-            "all warps tell CTA 0, and CTA 1 waits for ever",
-        ),
-        Fault(
-            "starts_with_the_wrong_parity",
-            "turn % 2 ^ 1",
-            "turn % 2",
-            "the producer waits until somebody has read a stage that nobody has filled",
-        ),
-        Fault(
-            "expects_its_own_half",
-            "tile_bytes = (TILE[0] + TILE[1])",
-            "tile_bytes = (TILE[0] + TILE[1] // 2)",
-            "full completes a phase before the neighbour's half of B is here",
-        ),
+    __name__,
+    Fault(
+        "released_early",
+        "a consumer releases a stage while its wgmma may still read it",
+        source=(("warpgroup.wait_group(1)", "warpgroup.wait_group(2)"),),
+        twin=(("wgmma.wait_group.sync.aligned 1;", "wgmma.wait_group.sync.aligned 2;"),),
+        reports=("StageReusedEarly",),
+    ),
+    Fault(
+        "counts_one_warpgroup",
+        "empty completes a phase when one of two warpgroups has read the stage",
+        source=(("CLUSTER[0] * 4 * CONSUMERS)", "CLUSTER[0] * 4)"),),
+        twin=(("[%full + 196640], 16;", "[%full + 196640], 8;"),),
+        reports=("StageReusedEarly", "ReadBeforeWait"),
+    ),
+    Fault(
+        "tells_its_own_cta",
+        "a CTA's warps arrive twice at home and never at the neighbour",
+        source=(("empty + (k - 1) % STAGES, cta)", "empty + (k - 1) % STAGES)"),),
+        twin=(("u32 %far, %at, %far;", "u32 %far, %at, %rank;"),),
+        reports=("StageReusedEarly",),
+    ),
+    Fault(
+        "remote_arrive_forgotten",
+        "all warps tell CTA 0, and CTA 1 waits for ever",
+        source=(("range_constexpr(CLUSTER[0]):\n", "range_constexpr(CLUSTER[0] - 1):\n"),),
+        twin=(("setp.lt.u32         %tells, %at, 2;", "setp.lt.u32         %tells, %at, 1;"),),
+        reports=("DeadlockError",),
+    ),
+    Fault(
+        "starts_with_the_wrong_parity",
+        "the producer waits until somebody has read a stage that nobody has filled",
+        source=(("turn % 2 ^ 1", "turn % 2"),),
+        twin=(("xor.b32             %parity, %parity, 1;", ""),),
+        reports=("DeadlockError",),
+    ),
+    Fault(
+        "expects_its_own_half",
+        "full completes a phase before the neighbour's half of B is here",
+        source=(("tile_bytes = (TILE[0] + TILE[1])", "tile_bytes = (TILE[0] + TILE[1] // 2)"),),
+        twin=(("[%full], 49152;", "[%full], 32768;"),),
+        reports=("UninitializedRead",),
     ),
 )
-
-
-def _bounded(m: int, n: int, k: int, fault: Fault | None = None) -> LaunchSpec:
-    changes = [*BOUNDED]
-    if fault:
-        changes.append((fault.right, fault.wrong))
-    right = hopper_clusters.spec(m, n, k)
-    spec = right.with_text(
-        changed_text(hopper_clusters, changes), f"hopper_{fault.name if fault else 'right'}"
-    )
-    warps = _warps(right)
-    stride = (warps[1] * warps[2], warps[2], 1)
-    return dataclasses.replace(spec, params=(*right.params, Tensor("gave_up", "s32", warps, stride)))
 
 
 def _warps(spec: LaunchSpec) -> tuple[int, int, int]:
@@ -113,14 +156,16 @@ def _warps(spec: LaunchSpec) -> tuple[int, int, int]:
 
 def right(m: int = M, n: int = N, k: int = K) -> LaunchSpec:
     """The launch without a fault, with waits that end."""
-    return _bounded(m, n, k)
+    launch = hopper_clusters.spec(m, n, k)
+    warps = _warps(launch)
+    gave_up = Tensor("gave_up", "s32", warps, (warps[1] * warps[2], warps[2], 1))
+    bounded = launch.with_fault(BOUNDED, "hopper_right")
+    return dataclasses.replace(bounded, params=(*launch.params, gave_up))
 
 
 def broken(fault: str, m: int = M, n: int = N, k: int = K) -> LaunchSpec:
     """The launch with one fault. Errors: SpecError for a name that is none of `FAULTS`."""
-    if fault not in FAULTS:
-        raise SpecError(f"hopper_broken has no fault {fault!r}; it has {', '.join(FAULTS)}.")
-    return _bounded(m, n, k, FAULTS[fault])
+    return right(m, n, k).with_fault(FAULTS[fault], f"hopper_{fault}")
 
 
 def arguments(

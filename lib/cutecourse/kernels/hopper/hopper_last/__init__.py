@@ -86,4 +86,5 @@ def spec(
     return replace(launch, programmatic=True)
 
 
-LAUNCH = spec(*FILE.constant("MNK"), how=COOPERATIVE, sms=4)
+M, N, K = FILE.constant("MNK")
+LAUNCH = spec(M, N, K, how=COOPERATIVE, sms=4)

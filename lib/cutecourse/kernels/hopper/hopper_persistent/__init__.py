@@ -19,4 +19,5 @@ def spec(m: int, n: int, k: int, dtype: str = "f16", sms: int = FILE.constant("S
     return hopper_spec(FILE, (m, n, k), dtype, smem_bytes=smem_bytes, store=store, sms=sms)
 
 
-LAUNCH = spec(*FILE.constant("MNK"), sms=4)
+M, N, K = FILE.constant("MNK")
+LAUNCH = spec(M, N, K, sms=4)

@@ -11,27 +11,30 @@ from typing import Any
 import numpy as np
 
 from cutecourse.kernels import hopper_persistent
-from cutecourse.kernels.faults import Fault, by_name, changed_text
-from cutecourse.kernels.spec import LaunchSpec, SpecError
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec
 
 M, N, K, SMS = 256, 512, 64, 2
 MEASURED = (4096, 2048, 64, 132)
 
 FAULTS = by_name(
-    hopper_persistent,
-    (
-        Fault(
-            "no_proxy_fence",
-            '                cute.arch.fence_proxy("async.shared", space="cta")\n',
-            "",
-            "TMA reads the buffer, and nothing orders the threads' stores before that",
+    __name__,
+    Fault(
+        "no_proxy_fence",
+        "TMA reads the buffer, and nothing orders the threads' stores before that",
+        source=(('                cute.arch.fence_proxy("async.shared", space="cta")\n', ""),),
+        reports=("MissingProxyFence",),
+    ),
+    Fault(
+        "buffer_reused_early",
+        "a piece is written into a buffer that TMA may still read",
+        source=(
+            (
+                "cp_async_bulk_wait_group(BUFFERS - 1, read=True)",
+                "cp_async_bulk_wait_group(BUFFERS, read=True)",
+            ),
         ),
-        Fault(
-            "buffer_reused_early",
-            "cp_async_bulk_wait_group(BUFFERS - 1, read=True)",
-            "cp_async_bulk_wait_group(BUFFERS, read=True)",
-            "a piece is written into a buffer that TMA may still read",
-        ),
+        reports=("OverwrittenSource",),
     ),
 )
 
@@ -43,10 +46,7 @@ def right(m: int = M, n: int = N, k: int = K, sms: int = SMS) -> LaunchSpec:
 
 def broken(fault: str, m: int = M, n: int = N, k: int = K, sms: int = SMS) -> LaunchSpec:
     """The launch with one fault. Errors: SpecError for a name that is none of `FAULTS`."""
-    if fault not in FAULTS:
-        raise SpecError(f"hopper_store_broken has no fault {fault!r}; it has {', '.join(FAULTS)}.")
-    text = changed_text(hopper_persistent, ((FAULTS[fault].right, FAULTS[fault].wrong),))
-    return right(m, n, k, sms).with_text(text, f"hopper_{fault}")
+    return right(m, n, k, sms).with_fault(FAULTS[fault], f"hopper_{fault}")
 
 
 def arguments(

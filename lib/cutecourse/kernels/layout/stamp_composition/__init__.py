@@ -8,7 +8,7 @@ __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="stamp_composition",
-    front="numba",
+    language="numba",
     kernel=FILE.function("stamp_composition"),
     grid=(2, 1, 1),
     block=(128, 1, 1),

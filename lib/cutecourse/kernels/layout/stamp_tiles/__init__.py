@@ -8,7 +8,7 @@ __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="stamp_tiles",
-    front="numba",
+    language="numba",
     kernel=FILE.function("stamp_tiles"),
     grid=(16, 1, 1),
     block=(64, 1, 1),

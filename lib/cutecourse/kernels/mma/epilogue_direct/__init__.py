@@ -10,7 +10,7 @@ __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="epilogue_direct",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("epilogue_direct"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

@@ -11,7 +11,7 @@ def spec(transpose: bool) -> LaunchSpec:
     """The launch for C row-major, or, with `transpose`, column-major."""
     return LaunchSpec(
         name="epilogue_stmatrix_trans" if transpose else "epilogue_stmatrix",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("epilogue_stmatrix"),
         host=FILE.function("host_for").given(transpose),
         grid=(1, 1, 1),

@@ -8,7 +8,7 @@ __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="micro_gemm_ldmatrix",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("micro_gemm_ldmatrix"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

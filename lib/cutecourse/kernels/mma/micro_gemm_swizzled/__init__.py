@@ -11,7 +11,7 @@ def spec(bits: int) -> LaunchSpec:
     """The launch with the swizzle S<bits,3,3> on both tiles; 0 bits leave them as they are."""
     return LaunchSpec(
         name="micro_gemm_swizzled" if bits == 3 else f"micro_gemm_swizzled_{bits}",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("micro_gemm_swizzled"),
         host=FILE.function("host_for").given(bits),
         grid=(1, 1, 1),

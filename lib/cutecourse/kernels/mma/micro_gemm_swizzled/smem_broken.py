@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from cutecourse.kernels import micro_gemm_swizzled
-from cutecourse.kernels.faults import Fault
-from cutecourse.kernels.spec import LaunchSpec, SpecError
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.kernels.twinning import twin
 
 __all__ = ["FAULTS", "LAUNCH", "RIGHT", "arguments", "broken"]
@@ -27,38 +27,32 @@ RIGHT = dataclasses.replace(
 )
 LAUNCH = RIGHT
 
-FAULTS = {
-    fault.name: fault
-    for fault in (
-        Fault(
-            "one_sided_swizzle",
-            _SWIZZLE,
-            "",
-            "the copy swizzles the chunks of A, and ldmatrix reads them as if it had not",
-        ),
-        Fault(
-            "wrong_row_width",
-            _ROW,
-            _ROW.replace("128", "144"),
-            "ldmatrix reads rows of 144 bytes, as if A were padded, and the copy wrote rows of 128",
-        ),
-        Fault(
-            "misaligned_rows",
-            _ROW,
-            _ROW.replace("128", "136"),
-            "ldmatrix reads rows of 136 bytes, and half of them are not at multiples of 16",
-        ),
-    )
-}
+FAULTS = by_name(
+    __name__,
+    Fault(
+        "one_sided_swizzle",
+        "the copy swizzles the chunks of A, and ldmatrix reads them as if it had not",
+        source=((_SWIZZLE, ""),),
+        unreported="every address is in bounds and aligned: only the product is wrong",
+    ),
+    Fault(
+        "wrong_row_width",
+        "ldmatrix reads rows of 144 bytes, as if A were padded, and the copy wrote rows of 128",
+        source=((_ROW, _ROW.replace("128", "144")),),
+        reports=("UninitializedRead",),
+    ),
+    Fault(
+        "misaligned_rows",
+        "ldmatrix reads rows of 136 bytes, and half of them are not at multiples of 16",
+        source=((_ROW, _ROW.replace("128", "136")),),
+        reports=("AlignmentError",),
+    ),
+)
 
 
 def broken(fault: str) -> LaunchSpec:
-    """The launch with the fault of this name put in. Errors: SpecError for a name that is none."""
-    known = FAULTS.get(fault)
-    if known is None:
-        raise SpecError(f"smem_broken has no fault {fault!r}; it has {', '.join(FAULTS)}.")
-    assert RIGHT.ptx is not None
-    return RIGHT.with_text(RIGHT.ptx.replace(known.right, known.wrong), f"smem_{fault}")
+    """The launch with one fault. Errors: SpecError for a name that is none of `FAULTS`."""
+    return RIGHT.with_fault(FAULTS[fault], f"smem_{fault}")
 
 
 def arguments(seed: int) -> tuple[dict[str, Any], str, Any]:

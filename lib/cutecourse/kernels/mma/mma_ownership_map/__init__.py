@@ -8,7 +8,7 @@ __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="mma_ownership_map",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("mma_ownership_map"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

@@ -17,7 +17,7 @@ def spec(permutation: str) -> LaunchSpec:
         )
     return LaunchSpec(
         name="mma_stamp_permuted",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("mma_stamp_permuted"),
         host=FILE.function("host_for").given(permutation),
         grid=(1, 1, 1),

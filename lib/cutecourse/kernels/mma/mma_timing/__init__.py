@@ -92,7 +92,7 @@ def timing_spec(chains: int, warps: int) -> LaunchSpec:
     return LaunchSpec(
         name="mma_timing",
         module="mma_timing",
-        front="ptx",
+        language="ptx",
         ptx=text.lstrip(),
         entry="mma_timing",
         grid=(1, 1, 1),

@@ -8,7 +8,7 @@ __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 LAUNCH = LaunchSpec(
     name="mn_major_fragment_like",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("mn_major_fragment_like"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

@@ -12,7 +12,7 @@ COLUMNS = FILE.constant("COLUMNS")
 
 LAUNCH = LaunchSpec(
     name="cluster_ranks",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("cluster_ranks"),
     host=FILE.function("host"),
     grid=GRID,

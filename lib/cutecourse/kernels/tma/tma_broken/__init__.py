@@ -9,8 +9,8 @@ come back from a GPU as well, with whatever the hardware did.
 from __future__ import annotations
 
 from cutecourse.dtypes import dtype
-from cutecourse.kernels.faults import Fault
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 ROWS, COLUMNS = 16, 32
@@ -122,84 +122,80 @@ _LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global"
 _TO_DOUBLE = "mbarrier.try_wait.parity.shared::cta.b64 %done, [full], %parity, 10000;"
 _TO_LOAD = "mbarrier.try_wait.parity.shared::cta.b64 %done, [empty], %parity, 10000;"
 
-FAULTS = {
-    fault.name: fault
-    for fault in (
-        Fault(
-            "too_many_bytes",
-            _EXPECT,
-            _EXPECT.replace("2048", "2176"),
-            "the barrier expects 128 bytes more than the load brings",
+FAULTS = by_name(
+    __name__,
+    Fault(
+        "too_many_bytes",
+        "the barrier expects 128 bytes more than the load brings",
+        source=((_EXPECT, _EXPECT.replace("2048", "2176")),),
+        reports=("DeadlockError",),
+    ),
+    Fault(
+        "too_few_bytes",
+        "the barrier expects 128 bytes less than the load brings",
+        source=((_EXPECT, _EXPECT.replace("2048", "1920")),),
+        reports=("DeadlockError",),
+    ),
+    Fault(
+        "parity_never_flipped",
+        "the consumer waits for parity 0 of every tile",
+        source=(
+            (
+                "    and.b32             %parity, %tile, 1;\nUNTIL_FULL:",
+                "    mov.b32             %parity, 0;\nUNTIL_FULL:",
+            ),
         ),
-        Fault(
-            "too_few_bytes",
-            _EXPECT,
-            _EXPECT.replace("2048", "1920"),
-            "the barrier expects 128 bytes less than the load brings",
-        ),
-        Fault(
-            "parity_never_flipped",
-            "    and.b32             %parity, %tile, 1;\nUNTIL_FULL:",
-            "    mov.b32             %parity, 0;\nUNTIL_FULL:",
-            "the consumer waits for parity 0 of every tile",
-        ),
-        Fault(
-            "no_wait",
-            _TO_DOUBLE,
-            "setp.eq.u32         %done, 0, 0;",
-            "the consumer does not wait for the tile",
-        ),
-        Fault(
-            "not_elected",
-            f"@%elected {_LOAD}",
-            _LOAD,
-            "all 32 threads of the producer issue the load",
-        ),
-        Fault(
-            "no_proxy_fence",
-            "    fence.proxy.async.shared::cta;\n    bar.warp.sync",
-            "    bar.warp.sync",
-            "nothing orders the consumer's writes before the store's reads",
-        ),
-        Fault(
-            "stage_reused",
-            _TO_LOAD,
-            "setp.eq.u32         %done, 0, 0;",
-            "the producer does not wait until the consumer is done with the stage",
-        ),
-        Fault(
-            "store_not_awaited",
-            "    @%elected cp.async.bulk.wait_group.read 0;\n",
-            "",
-            "the consumer hands the stage back while the store may still read it",
-        ),
-    )
-}
+        reports=("ReadBeforeWait",),
+    ),
+    Fault(
+        "no_wait",
+        "the consumer does not wait for the tile",
+        source=((_TO_DOUBLE, "setp.eq.u32         %done, 0, 0;"),),
+        reports=("ReadBeforeWait", "UninitializedRead"),
+    ),
+    Fault(
+        "not_elected",
+        "all 32 threads of the producer issue the load",
+        source=((f"@%elected {_LOAD}", _LOAD),),
+        reports=("ReadBeforeWait",),
+    ),
+    Fault(
+        "no_proxy_fence",
+        "nothing orders the consumer's writes before the store's reads",
+        source=(("    fence.proxy.async.shared::cta;\n    bar.warp.sync", "    bar.warp.sync"),),
+        reports=("MissingProxyFence",),
+    ),
+    Fault(
+        "stage_reused",
+        "the producer does not wait until the consumer is done with the stage",
+        source=((_TO_LOAD, "setp.eq.u32         %done, 0, 0;"),),
+        reports=("BarrierCountError",),
+    ),
+    Fault(
+        "store_not_awaited",
+        "the consumer hands the stage back while the store may still read it",
+        source=(("    @%elected cp.async.bulk.wait_group.read 0;\n", ""),),
+        reports=("StageReusedEarly",),
+    ),
+)
 
 
 def broken(name: str, tiles: int = TILES) -> LaunchSpec:
     """The launch with the fault `name` of `FAULTS` put in. Errors: SpecError for a name that is none."""
-    fault = FAULTS.get(name)
-    if fault is None:
-        raise SpecError(f"tma_broken has no fault {name!r}; it has {', '.join(FAULTS)}.")
-    return _launch(PTX.replace(fault.right, fault.wrong), name, tiles)
+    return doubled(tiles).with_fault(FAULTS[name], f"tma_{name}")
 
 
 def doubled(tiles: int = TILES) -> LaunchSpec:
     """The launch without a fault, for a matrix of so many tiles."""
-    return _launch(PTX, "doubled", tiles)
-
-
-def _launch(ptx: str, name: str, tiles: int) -> LaunchSpec:
     shape, stride = (tiles * ROWS, COLUMNS), (COLUMNS, 1)
     encoding = TensorMapEncoding(
         dtype("s32"), dims=(COLUMNS, tiles * ROWS), strides_bytes=(COLUMNS * 4,), box=(COLUMNS, ROWS)
     )
     return LaunchSpec(
-        name=f"tma_{name}",
+        name="tma_doubled",
         module="tma_broken",
-        front="ptx",
-        ptx=ptx.lstrip(),
+        language="ptx",
+        ptx=PTX.lstrip(),
         entry="tma_doubled",
         grid=(1, 1, 1),
         block=(64, 1, 1),

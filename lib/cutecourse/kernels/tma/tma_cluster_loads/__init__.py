@@ -12,7 +12,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="tma_cluster_loads",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("tma_cluster_loads"),
     host=FILE.function("host"),
     grid=CLUSTER,

@@ -153,7 +153,7 @@ def dump_loads(
     return LaunchSpec(
         name="tma_dump",
         module="tma_dump",
-        front="ptx",
+        language="ptx",
         ptx=ptx.lstrip(),
         entry="tma_dump",
         grid=(1, 1, 1),

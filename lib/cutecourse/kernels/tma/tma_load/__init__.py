@@ -12,7 +12,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="tma_load",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("tma_load"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

@@ -13,7 +13,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="tma_multicast",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("tma_multicast"),
     host=FILE.function("host"),
     grid=CLUSTER,

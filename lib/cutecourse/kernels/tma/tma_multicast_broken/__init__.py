@@ -9,8 +9,8 @@ it has.
 from __future__ import annotations
 
 from cutecourse.dtypes import dtype
-from cutecourse.kernels.faults import Fault
-from cutecourse.kernels.spec import LaunchSpec, SpecError, Tensor, TensorMapSpec
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 CTAS = 4
@@ -101,59 +101,50 @@ NEXT_ROW:
 _EXPECT = "[full], 2048;"
 _SYNC = "    barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;\n\n    shl.b32"
 
-FAULTS = {
-    fault.name: fault
-    for fault in (
-        Fault(
-            "receiver_missing",
-            "mov.b16             %mask, 0b1111;",
-            "mov.b16             %mask, 0b0111;",
-            "the mask leaves out CTA 3, which waits for the bytes all the same",
-        ),
-        Fault(
-            "own_slice_expected",
-            _EXPECT,
-            _EXPECT.replace("2048", "512"),
-            "each barrier expects the bytes that its own CTA loads, not those that come",
-        ),
-        Fault(
-            "no_cluster_barrier",
-            _SYNC,
-            "    shl.b32",
-            "a CTA may send before its neighbours' barriers are initialised",
-        ),
-    )
-}
+FAULTS = by_name(
+    __name__,
+    Fault(
+        "receiver_missing",
+        "the mask leaves out CTA 3, which waits for the bytes all the same",
+        source=(("mov.b16             %mask, 0b1111;", "mov.b16             %mask, 0b0111;"),),
+        reports=("DeadlockError",),
+    ),
+    Fault(
+        "own_slice_expected",
+        "each barrier expects the bytes that its own CTA loads, not those that come",
+        source=((_EXPECT, _EXPECT.replace("2048", "512")),),
+        reports=("ReadBeforeWait",),
+    ),
+    Fault(
+        "no_cluster_barrier",
+        "a CTA may send before its neighbours' barriers are initialised",
+        source=((_SYNC, "    shl.b32"),),
+        reports=("NoBarrierError", "SharedMemoryRace"),
+    ),
+)
 
 
 def broken(name: str) -> LaunchSpec:
     """The launch with the fault `name` of `FAULTS` put in. Errors: SpecError for a name that is none."""
-    fault = FAULTS.get(name)
-    if fault is None:
-        raise SpecError(f"tma_multicast_broken has no fault {name!r}; it has {', '.join(FAULTS)}.")
-    return _launch(PTX.replace(fault.right, fault.wrong), name)
+    return LAUNCH.with_fault(FAULTS[name], f"tma_{name}")
 
 
-def _launch(ptx: str, name: str) -> LaunchSpec:
-    encoding = TensorMapEncoding(
-        dtype("s32"), dims=(COLUMNS, ROWS), strides_bytes=(COLUMNS * 4,), box=(COLUMNS, ROWS // CTAS)
-    )
-    return LaunchSpec(
-        name=f"tma_{name}",
-        module="tma_multicast_broken",
-        front="ptx",
-        ptx=ptx.lstrip(),
-        entry="tma_shared_tile",
-        grid=(1, CTAS, 1),
-        block=(32, 1, 1),
-        cluster=(1, CTAS, 1),
-        params=(
-            TensorMapSpec.encoded("source", "s32", (ROWS, COLUMNS), (COLUMNS, 1), encoding),
-            Tensor("out", "s32", (CTAS, ROWS, COLUMNS)),
-            Tensor("gave_up", "u32", (CTAS,)),
-        ),
-        target="sm_90",
-    )
-
-
-LAUNCH = _launch(PTX, "shared_tile")
+_ENCODING = TensorMapEncoding(
+    dtype("s32"), dims=(COLUMNS, ROWS), strides_bytes=(COLUMNS * 4,), box=(COLUMNS, ROWS // CTAS)
+)
+LAUNCH = LaunchSpec(
+    name="tma_shared_tile",
+    module="tma_multicast_broken",
+    language="ptx",
+    ptx=PTX.lstrip(),
+    entry="tma_shared_tile",
+    grid=(1, CTAS, 1),
+    block=(32, 1, 1),
+    cluster=(1, CTAS, 1),
+    params=(
+        TensorMapSpec.encoded("source", "s32", (ROWS, COLUMNS), (COLUMNS, 1), _ENCODING),
+        Tensor("out", "s32", (CTAS, ROWS, COLUMNS)),
+        Tensor("gave_up", "u32", (CTAS,)),
+    ),
+    target="sm_90",
+)

@@ -14,7 +14,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="tma_multicast_pipeline",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("tma_multicast_pipeline"),
     host=FILE.function("host"),
     grid=(2, 4, 1),

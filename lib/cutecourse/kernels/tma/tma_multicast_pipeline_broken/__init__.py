@@ -10,8 +10,8 @@ gives up says so in `gave_up`.
 from __future__ import annotations
 
 from cutecourse.dtypes import dtype
-from cutecourse.kernels.faults import Fault
-from cutecourse.kernels.spec import LaunchSpec, Scalar, SpecError, Tensor, TensorMapSpec
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec, Scalar, Tensor, TensorMapSpec
 from cutecourse.tma import TensorMapEncoding
 
 CTAS = 4
@@ -153,51 +153,42 @@ _LAST_BARRIER = (
     "    barrier.cluster.wait.aligned;\n"
 )
 
-FAULTS = {
-    fault.name: fault
-    for fault in (
-        Fault(
-            "no_remote_arrive",
-            _TELLS,
-            "setp.eq.u32         %tells, %lane, %rank;",
-            "a CTA that has read a stage tells its own producer and nobody else's",
-        ),
-        Fault(
-            "mapa_forgotten",
-            _MAPA,
-            "mov.b32             %remote, %barrier;",
-            "all four arrivals go to the CTA's own barrier, so that it refills when it alone is done",
-        ),
-        Fault(
-            "count_of_one",
-            "mov.u32             %readers, 4;",
-            "mov.u32             %readers, 1;",
-            "the barrier counts the CTA that loads, not the four that read",
-        ),
-        Fault(
-            "leaves_early",
-            _LAST_BARRIER + "    ret;",
-            "    ret;",
-            "a CTA ends while its neighbours may still arrive at its barriers",
-        ),
-    )
-}
+FAULTS = by_name(
+    __name__,
+    Fault(
+        "no_remote_arrive",
+        "a CTA that has read a stage tells its own producer and nobody else's",
+        source=((_TELLS, "setp.eq.u32         %tells, %lane, %rank;"),),
+        reports=("DeadlockError",),
+    ),
+    Fault(
+        "mapa_forgotten",
+        "all four arrivals go to the CTA's own barrier, so that it refills when it alone is done",
+        source=((_MAPA, "mov.b32             %remote, %barrier;"),),
+        reports=("StageReusedEarly",),
+    ),
+    Fault(
+        "count_of_one",
+        "the barrier counts the CTA that loads, not the four that read",
+        source=(("mov.u32             %readers, 4;", "mov.u32             %readers, 1;"),),
+        reports=("BarrierCountError", "StageReusedEarly"),
+    ),
+    Fault(
+        "leaves_early",
+        "a CTA ends while its neighbours may still arrive at its barriers",
+        source=((_LAST_BARRIER + "    ret;", "    ret;"),),
+        reports=("ExitedCTAError",),
+    ),
+)
 
 
 def broken(name: str, tiles: int = TILES) -> LaunchSpec:
     """The launch with the fault `name` of `FAULTS` put in. Errors: SpecError for a name that is none."""
-    fault = FAULTS.get(name)
-    if fault is None:
-        raise SpecError(f"tma_multicast_pipeline_broken has no fault {name!r}; it has {', '.join(FAULTS)}.")
-    return _launch(PTX.replace(fault.right, fault.wrong), name, tiles)
+    return shared_stages(tiles).with_fault(FAULTS[name], f"tma_{name}")
 
 
 def shared_stages(tiles: int = TILES) -> LaunchSpec:
     """The launch without a fault, for a matrix of so many tiles."""
-    return _launch(PTX, "shared_stages", tiles)
-
-
-def _launch(ptx: str, name: str, tiles: int) -> LaunchSpec:
     encoding = TensorMapEncoding(
         dtype("s32"),
         dims=(COLUMNS, tiles * ROWS),
@@ -205,10 +196,10 @@ def _launch(ptx: str, name: str, tiles: int) -> LaunchSpec:
         box=(COLUMNS, ROWS // CTAS),
     )
     return LaunchSpec(
-        name=f"tma_{name}",
+        name="tma_shared_stages",
         module="tma_multicast_pipeline_broken",
-        front="ptx",
-        ptx=ptx.lstrip(),
+        language="ptx",
+        ptx=PTX.lstrip(),
         entry="tma_shared_stages",
         grid=(1, CTAS, 1),
         block=(64, 1, 1),

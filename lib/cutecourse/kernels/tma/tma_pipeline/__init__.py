@@ -16,7 +16,7 @@ def pipeline_spec(rows: int, columns: int) -> LaunchSpec:
     """The launch for a matrix of `rows` (a multiple of 128) by any number of columns."""
     return LaunchSpec(
         name="tma_pipeline",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("tma_pipeline"),
         host=FILE.function("host"),
         grid=(rows // TILE[0], 1, 1),

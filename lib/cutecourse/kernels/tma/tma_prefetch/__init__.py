@@ -13,7 +13,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="tma_prefetch",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("tma_prefetch"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

@@ -12,7 +12,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="tma_store",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("tma_store"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

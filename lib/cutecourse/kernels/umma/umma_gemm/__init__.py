@@ -15,7 +15,9 @@ STAGES = FILE.constant("STAGES")
 THREADS = FILE.constant("THREADS")
 
 
-def _operand(name: str, extents: tuple[int, int], rows: int, major: str, dtype: str, receivers: int):
+def _operand(
+    name: str, extents: tuple[int, int], rows: int, major: str, dtype: str, receivers: int
+) -> TensorMapSpec:
     stride = (extents[1], 1) if major == "k" else (1, extents[0])
     if 1 in extents:
         raise SpecError(
@@ -78,7 +80,7 @@ def gemm_spec(
     columns = TMEM_COLUMNS // sms  # of B, for one CTA
     return LaunchSpec(
         name="umma_gemm",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("umma_gemm"),
         host=FILE.function("host_for").given(sms, dtype, major_a, major_b, ctas),
         grid=_grid(m, n, ctas),

@@ -18,7 +18,7 @@ def parts_spec(multiply: Callable[..., None], epilogue: Callable[..., None]) -> 
     """The launch with both parts given, for C (128, 128) = A (128, 256) times B (128, 256) transposed."""
     return LaunchSpec(
         name="umma_parts",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("umma_parts"),
         host=FILE.function("host_for").given(multiply, epilogue),
         grid=(1, 1, 1),

@@ -10,7 +10,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="umma_tile",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("umma_tile"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

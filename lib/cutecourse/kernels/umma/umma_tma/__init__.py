@@ -11,7 +11,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="umma_tma",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("umma_tma"),
     host=FILE.function("host"),
     grid=(1, 1, 1),

@@ -12,7 +12,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="umma_tma_multicast",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("umma_tma_multicast"),
     host=FILE.function("host"),
     grid=(4, 4, 1),

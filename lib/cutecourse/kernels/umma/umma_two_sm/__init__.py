@@ -12,7 +12,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="umma_two_sm",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("umma_two_sm"),
     host=FILE.function("host"),
     grid=(2, 1, 1),

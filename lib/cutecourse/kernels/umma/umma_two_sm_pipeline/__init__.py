@@ -13,7 +13,7 @@ THREADS = FILE.constant("THREADS")
 
 LAUNCH = LaunchSpec(
     name="umma_two_sm_pipeline",
-    front="cutedsl",
+    language="cutedsl",
     kernel=FILE.function("umma_two_sm_pipeline"),
     host=FILE.function("host"),
     grid=(4, 4, 1),

@@ -8,8 +8,8 @@ the emulator.
 from __future__ import annotations
 
 from cutecourse.kernels import umma_two_sm_pipeline
-from cutecourse.kernels.faults import Fault, by_name, with_fault
-from cutecourse.kernels.spec import LaunchSpec, SpecError
+from cutecourse.kernels.faults import Fault, by_name
+from cutecourse.kernels.spec import LaunchSpec
 
 SOURCE = umma_two_sm_pipeline.FILE.text
 
@@ -22,66 +22,107 @@ _FREE = SOURCE[
 ]
 
 FAULTS = by_name(
-    umma_two_sm_pipeline,
-    (
-        Fault(
-            "wrong_mask",
-            "mask_a = cpasync.create_tma_multicast_mask(cluster_layout_vmnk, cta_coord, mcast_mode=2)",
-            "mask_a = cpasync.create_tma_multicast_mask(cluster_layout_vmnk, cta_coord, mcast_mode=1)",
-            "A's tiles go to the CTAs of the own column, not to those of the own row",
+    __name__,
+    Fault(
+        "wrong_mask",
+        "A's tiles go to the CTAs of the own column, not to those of the own row",
+        source=(
+            (
+                "mask_a = cpasync.create_tma_multicast_mask(cluster_layout_vmnk, cta_coord, mcast_mode=2)",
+                "mask_a = cpasync.create_tma_multicast_mask(cluster_layout_vmnk, cta_coord, mcast_mode=1)",
+            ),
         ),
-        Fault(
-            "peer_not_expected",
-            "mbarrier_arrive_and_expect_tx(full + stage, 2 * tile_bytes)",
-            "mbarrier_arrive_and_expect_tx(full + stage, tile_bytes)",
-            "the leader expects the bytes of its own tiles and not those of its peer's",
+        twin=(("%mask_a, %for_a;", "%mask_a, %for_b;"),),
+        reports=("SharedMemoryRace",),
+    ),
+    Fault(
+        "peer_not_expected",
+        "the leader expects the bytes of its own tiles and not those of its peer's",
+        source=(
+            (
+                "mbarrier_arrive_and_expect_tx(full + stage, 2 * tile_bytes)",
+                "mbarrier_arrive_and_expect_tx(full + stage, tile_bytes)",
+            ),
         ),
-        Fault(
-            "follower_multiplies",
-            _MMA,
-            _MMA.replace("if leads", "if cta_coord[0] == 1"),
-            "the odd CTA of the pair waits for the tiles and issues the MMAs",
+        twin=(("[%barrier], 65536;", "[%barrier], 32768;"),),
+        reports=("ReadBeforeWait",),
+    ),
+    Fault(
+        "follower_multiplies",
+        "the odd CTA of the pair waits for the tiles and issues the MMAs",
+        source=((_MMA, _MMA.replace("if leads", "if cta_coord[0] == 1")),),
+        twin=(
+            (
+                "and.pred            %multiplies, %multiplies, %leads;",
+                "@%leads setp.ne.u32 %multiplies, 0, 0;",
+            ),
         ),
-        Fault(
-            "commit_to_itself",
-            _COMMIT,
-            "empty + stage, None, tcgen05.CtaGroup.TWO",
-            "only the leader's own barrier hears that a stage is free",
+        reports=("DeadlockError",),
+    ),
+    Fault(
+        "commit_to_itself",
+        "only the leader's own barrier hears that a stage is free",
+        source=((_COMMIT, "empty + stage, None, tcgen05.CtaGroup.TWO"),),
+        twin=(
+            (
+                "one.shared::cluster.multicast::cluster.b64\n            [%barrier], %mask_empty;",
+                "one.shared::cluster.b64\n            [%barrier];",
+            ),
         ),
-        Fault(
-            "stage_reused",
-            _EMPTY,
-            "",
-            "the producer does not wait until the MMAs are done with the stage",
+        reports=("DeadlockError",),
+    ),
+    Fault(
+        "stage_reused",
+        "the producer does not wait until the MMAs are done with the stage",
+        source=((_EMPTY, ""),),
+        twin=(
+            ("[%barrier + 98328], %before;", ""),
+            ("@!%done bra         UNTIL_EMPTY;", ""),
         ),
-        Fault(
-            "freed_too_early",
-            _SYNC + _FREE,
-            _FREE + _SYNC,
-            "warp 0 frees the pair's tensor memory before the cluster's barrier, while others still read it",
+        reports=("StageReusedEarly", "BarrierCountError"),
+    ),
+    Fault(
+        "freed_too_early",
+        "warp 0 frees the pair's tensor memory before the cluster's barrier, while others still read it",
+        source=((_SYNC + _FREE, _FREE + _SYNC),),
+        twin=(
+            (
+                "    barrier.cluster.arrive.aligned;                     // all have read",
+                "",
+            ),
+            ("barrier.cluster.wait.aligned;\n    @!%warp_0 bra       END;", "@!%warp_0 bra       END;"),
+            ("END:\n", "END:\n    barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;\n"),
         ),
-        Fault(
-            "never_cleared",
-            "            tiled_mma.set(tcgen05.Field.ACCUMULATE, False)\n",
-            "            tiled_mma.set(tcgen05.Field.ACCUMULATE, True)\n",
-            "the first MMA adds to what tensor memory holds from whoever had it before",
+        reports=("TensorMemoryFreed",),
+    ),
+    Fault(
+        "never_cleared",
+        "the first MMA adds to what tensor memory holds from whoever had it before",
+        source=(
+            (
+                "            tiled_mma.set(tcgen05.Field.ACCUMULATE, False)\n",
+                "            tiled_mma.set(tcgen05.Field.ACCUMULATE, True)\n",
+            ),
         ),
-        Fault(
-            "not_finished",
-            "    cute.arch.mbarrier_wait(finished, 0)\n",
-            "",
-            "the accumulator is read before the MMAs are done",
+        twin=(("setp.ne.u32         %sum, 0, 0;", "setp.eq.u32         %sum, 1, 1;"),),
+        reports=("UninitializedRead",),
+    ),
+    Fault(
+        "not_finished",
+        "the accumulator is read before the MMAs are done",
+        source=(("    cute.arch.mbarrier_wait(finished, 0)\n", ""),),
+        twin=(
+            ("%done, [%finished], 0;", ""),
+            ("@!%done bra         UNTIL_FINISHED;", ""),
         ),
+        reports=("UninitializedRead",),
     ),
 )
 
 
 def broken(name: str) -> LaunchSpec:
     """The launch with the fault `name` of `FAULTS` put in. Errors: SpecError for a name that is none."""
-    fault = FAULTS.get(name)
-    if fault is None:
-        raise SpecError(f"umma_broken has no fault {name!r}; it has {', '.join(FAULTS)}.")
-    return with_fault(umma_two_sm_pipeline, fault)
+    return LAUNCH.with_fault(FAULTS[name])
 
 
 LAUNCH = umma_two_sm_pipeline.LAUNCH

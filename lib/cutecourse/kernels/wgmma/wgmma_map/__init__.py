@@ -12,7 +12,7 @@ def spec(n: int = 16, source: str = "SMEM") -> LaunchSpec:
     threads, k = FILE.constant("THREADS"), FILE.constant("K")
     return LaunchSpec(
         name="wgmma_map" if source == "SMEM" else "wgmma_map_registers",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("wgmma_map"),
         host=FILE.function("host_for").given(n, source),
         grid=(1, 1, 1),

@@ -17,7 +17,7 @@ def spec(m: int = 64, k: int = 256, major_a: str = "K", major_b: str = "K") -> L
         raise SpecError(f"wgmma_one: M must be a multiple of {rows} and K of {k_tile}; got {m} and {k}.")
     return LaunchSpec(
         name="wgmma_one",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("wgmma_one"),
         host=FILE.function("host_for").given(major_a, major_b),
         grid=(m // rows, 1, 1),

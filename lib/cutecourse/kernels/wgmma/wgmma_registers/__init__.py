@@ -12,7 +12,7 @@ def spec(m: int = 64, k: int = 256) -> LaunchSpec:
     _, n, k_tile = FILE.constant("TILE")
     return LaunchSpec(
         name="wgmma_registers",
-        front="cutedsl",
+        language="cutedsl",
         kernel=FILE.function("wgmma_registers"),
         host=FILE.function("host"),
         grid=(m // 64, 1, 1),

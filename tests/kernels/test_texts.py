@@ -1,14 +1,13 @@
-"""A bug hunt's text is read from its file and launched in place of the right kernel's."""
+"""Another text is launched in place of a kernel's own."""
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 
 import numpy as np
 import pytest
 
-from cutecourse.kernels import SpecError, hunt, stamp_layout, tma_broken, umma_tile
+from cutecourse.kernels import SpecError, stamp_layout, tma_broken, umma_tile
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.runtime import compile as compile_kernel
 from cutecourse.runtime import run
@@ -22,19 +21,6 @@ def doubled(launch: LaunchSpec) -> np.ndarray:
     return outcome["result"]
 
 
-def test_hunt__reads_each_file_of_the_folder() -> None:
-    folder = importlib.resources.files("cutecourse.kernels") / "hunts"
-    for file in folder.iterdir():
-        stem, _, ending = file.name.rpartition(".")
-        if ending in {"ptx", "py", "cu"}:
-            assert hunt(stem) == hunt(stem.replace("_", ".")) == file.read_text(encoding="utf-8")
-
-
-def test_hunt__names_what_there_is() -> None:
-    with pytest.raises(SpecError, match="no bug hunt '99_9'"):
-        hunt("99_9")
-
-
 def test_with_text__launches_other_ptx() -> None:
     assert np.array_equal(doubled(tma_broken.LAUNCH.with_text(tma_broken.PTX)), 2 * NUMBERS)
     tripled = tma_broken.PTX.replace("shl.b32             %value, %value, 1", "mul.lo.u32 %value, %value, 3")
@@ -44,7 +30,7 @@ def test_with_text__launches_other_ptx() -> None:
 def test_with_text__takes_ptx_for_a_kernel_of_the_cute_dsl() -> None:
     ptx = str(compile_kernel(umma_tile).ptx)
     spec = umma_tile.LAUNCH.with_text(ptx)
-    assert (spec.front, spec.kernel, spec.host, spec.block) == ("ptx", None, None, umma_tile.LAUNCH.block)
+    assert (spec.language, spec.kernel, spec.host, spec.block) == ("ptx", None, None, umma_tile.LAUNCH.block)
     assert compile_kernel(spec).entry == compile_kernel(umma_tile).entry
 
 
