@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     # The extension refuses stale recordings as well, but Jupyter Book wraps its message in three tracebacks.
     try:
-        stale = check_pages()
+        stale = check_pages(words=False)
     except CourseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -178,14 +178,17 @@ def _machine_of(run: Run) -> str | None:
 # ---- is it current? ----
 
 
-def check_recording(source: Path, notebook: NotebookNode) -> list[Difference]:
-    """Compare a source, read as a notebook, with its recording; nothing is executed."""
+def check_recording(source: Path, notebook: NotebookNode, *, words: bool = True) -> list[Difference]:
+    """Compare a source, read as a notebook, with its recording; nothing is executed.
+
+    With `words`, a recording also has to have the words and comments of its source.
+    """
     try:
         recording = read_stored(source)
     except StaleRecording as error:
         return [Difference(source, str(error))]
     found = differences(source, recording, code_cells(notebook))
-    return found or text_differences(source, recording, notebook)
+    return found or (text_differences(source, recording, notebook) if words else [])
 
 
 def differences(source: Path, recording: NotebookNode, cells: list[NotebookNode]) -> list[Difference]:

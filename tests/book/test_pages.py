@@ -9,10 +9,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 
+from cutecourse.kernels.spec import runs_on
 from support.pages import parse
 from tools.notebooks import code_cells, tags
-from tools.paths import BOOK, chapter_number, notebook_sources
-from tools.recordings import METADATA_KEY, read_recording
+from tools.paths import BOOK, RECORDED_ON, chapter_number, notebook_sources
+from tools.recordings import machines, read_recording, read_stored, runs_in
 from tools.tidy import WIDGET_STATE, WIDGET_VIEW
 
 PAGES = notebook_sources()
@@ -50,24 +51,24 @@ def test_page__shows_every_recorded_text(book: Path, source: Path) -> None:
 
 
 @pytest.mark.parametrize("source", PAGES, ids=_name)
-def test_page__says_where_and_when_it_was_recorded(book: Path, source: Path) -> None:
-    facts = read_recording(source).metadata[METADATA_KEY]
+def test_page__says_at_its_foot_where_its_kernels_ran(book: Path, source: Path) -> None:
+    recording = read_stored(source)
     (note,) = parse(_page(book, source)).select(".cute-provenance")
-    assert note.find_all_next("section") == []  # it stands at the foot
+    assert note.find_all_next("section") == []
     text = note.get_text()
-    for fact in (facts["date"], facts["version"], facts["python"], facts["machine"], facts["commit"] or ""):
-        assert fact in text
-    if facts["gpu"]:
-        assert facts["gpu"] in text
-        assert facts["driver"] in text
-    for run in facts["runs"]:
+    for run in runs_in(recording):
         assert run["kernel"] in text
-        assert ("the emulator" if run["where"] == "emulator" else run["device"]) in text
+        assert run["target"] in text
+    for facts in machines(recording).values():
+        for name in ("gpu", "driver", "date", "version", "python", "machine", "commit"):
+            assert facts[name] in text
+    assert ("the emulator" in text) == any(run["where"] == "emulator" for run in runs_in(recording))
+    assert ("NVIDIA" in text) == bool(machines(recording))
 
 
 @pytest.mark.parametrize("source", PAGES, ids=_name)
 def test_page__says_above_its_first_picture_what_no_gpu_ran(book: Path, source: Path) -> None:
-    emulated = [r for r in read_recording(source).metadata[METADATA_KEY]["runs"] if not r["gpu_at_hand"]]
+    emulated = [run for run in runs_in(read_stored(source)) if not runs_on(run["target"], RECORDED_ON)]
     said = parse(_page(book, source)).select("p.cute-emulated")
     assert len(said) == bool(emulated)
     for line in said:

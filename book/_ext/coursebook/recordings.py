@@ -83,7 +83,7 @@ def with_static_figure(output: NotebookNode) -> list[NotebookNode]:
 
 def refuse_stale_recordings(app: Sphinx) -> None:
     """Before anything is read, say all that differs of all pages, also of those that Sphinx would skip."""
-    _refuse([str(difference) for difference in check_pages()])
+    _refuse([str(difference) for difference in check_pages(words=False)])
 
 
 def _refuse(found: list[str]) -> None:
