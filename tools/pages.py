@@ -10,6 +10,9 @@ from tools import minutes
 from tools.notebooks import Difference, as_notebook, check_recording
 from tools.paths import AuthoringError, notebook_sources, relative
 
+RUN_RECORD = "machine-dependent"
+"""The tag of a cell that shows a run's record."""
+
 
 def read_source(path: Path) -> NotebookNode:
     """A MyST page as a notebook without outputs."""

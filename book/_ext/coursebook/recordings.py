@@ -23,12 +23,10 @@ from tools.notebooks import (
     read_recording,
     tags,
 )
-from tools.pages import check_pages
+from tools.pages import RUN_RECORD, check_pages
 from tools.paths import BOOK, notebook_of, notebook_sources, relative
 from tools.tidy import WIDGET_VIEW
 
-RUN_RECORD = "machine-dependent"
-"""The tag of a cell that shows a run's record."""
 _RECORD_LINE = re.compile(r"<summary>(?P<line>.*?)</summary>")
 _read_markdown = myst_nb.core.read.read_myst_markdown_notebook
 
