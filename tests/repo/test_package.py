@@ -166,10 +166,10 @@ def test_numpy_alone__is_all_that_is_installed_and_all_that_is_needed(alone: Env
     alone.pip("check")
 
 
-def test_numpy_alone__imports_all_but_the_widgets_and_what_compiles(alone: Environment) -> None:
+def test_numpy_alone__imports_all_but_the_widgets_their_page_and_what_compiles(alone: Environment) -> None:
     said = alone.python(
         "import importlib, pkgutil, sys, cutecourse\n"
-        "apart = ('cutecourse.widgets', 'cutecourse.kernels.sources')\n"
+        "apart = ('cutecourse.page', 'cutecourse.widgets', 'cutecourse.kernels.sources')\n"
         "def below(path, name):\n"
         "    for one in pkgutil.iter_modules(path, name + '.'):\n"
         "        if not one.name.startswith(apart) and not one.name.endswith('__main__'):\n"
