@@ -79,14 +79,14 @@ lint: $(VENV)/.all.stamp ## Style, types and imports only (a few seconds)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PY) tools/lock.py --check
+	$(PY) -m tools.lock --check
 
 check: $(VENV)/.all.stamp ## Say whether recordings, exercises, lock files and vendored files are as they should be
 	$(PY) -m tools.record --check
 	$(PY) -m tools.exercises --check
 	$(PY) -m tools.emulator_coverage
 	$(PY) -m tools.third_party --check
-	$(PY) tools/lock.py --check
+	$(PY) -m tools.lock --check
 
 record: $(VENV)/.all.stamp ## Run the chapters and the solutions here and keep their outputs (ARGS=01: one chapter)
 	@$(PY) -m tools.record $(ARGS)
@@ -98,10 +98,10 @@ doctor: $(VENV)/.all.stamp ## Say what this machine has and which chapters run n
 	@$(BIN)/cutecourse doctor
 
 lock: $(VENV)/.all.stamp ## Write the lock files anew from pyproject.toml, keeping versions where they still fit
-	$(PY) tools/lock.py
+	$(PY) -m tools.lock
 
 lock-upgrade: $(VENV)/.all.stamp ## Write the lock files anew with the newest versions
-	$(PY) tools/lock.py --upgrade
+	$(PY) -m tools.lock --upgrade
 
 clean: ## Remove the environment and everything that was built
 	rm -rf .venv book/_build build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -21,8 +21,6 @@ common with the process.
 
 `profile` names, for one launch of the second case, the functions in which the processor spends most time by
 itself, each with its share, as Python's profiler sees it: that is what remains to be made faster.
-
-What Triton's interpreter and numba's simulator take for a GEMM is measured by `benchmarks.simulators`.
 """
 
 from __future__ import annotations

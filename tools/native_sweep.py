@@ -32,10 +32,10 @@ def answers(cells: Sequence[str], *, compilers: bool = False) -> list[dict[str, 
     """What each cell of a page gives where a browser's lack of packages is imitated.
 
     compilers   true to leave this machine's packages in place; kernels still run on the emulator.
-    Returns what `page_kernel.Kernel.run` returns, and for each cell its `seconds`.
+    Returns what `page.kernel.Kernel.run` returns, and for each cell its `seconds`.
     """
     variables = {"CUTECOURSE_CACHE": "off"} if not compilers else {}
-    paths = [str(path) for path in (BOOK / "_ext" / "coursebook" / "browser", ROOT / "lib", ROOT)]
+    paths = [str(path) for path in (ROOT / "lib", ROOT)]
     done = subprocess.run(
         [sys.executable, *_RUNNER],
         input=json.dumps({"cells": list(cells), "compilers": compilers}),
@@ -54,19 +54,19 @@ def run_here() -> None:
 
     asked = json.load(sys.stdin)
     platform, sys.platform = sys.platform, "emscripten"
-    import page_kernel
-
     import cutecourse.widgets  # noqa: F401 - they choose what they are when they are imported
+    from cutecourse.page import widgets
+    from cutecourse.page.kernel import DISTRIBUTIONS, Kernel
 
     if asked["compilers"]:
         sys.platform = platform
     else:
         # As subprocess decides when a browser imports it.
         vars(subprocess)["_can_fork_exec"] = False
-        sys.meta_path[:] = [_Without(finder, set(page_kernel.DISTRIBUTIONS)) for finder in sys.meta_path]
+        sys.meta_path[:] = [_Without(finder, set(DISTRIBUTIONS)) for finder in sys.meta_path]
     stdout = sys.stdout
-    page_kernel.start(lambda message: None)
-    kernel = page_kernel.Kernel({"__name__": "__main__"})
+    widgets.connect(lambda message: None)
+    kernel = Kernel({"__name__": "__main__"})
     told = []
     for cell in asked["cells"]:
         start = time.perf_counter()
@@ -92,12 +92,11 @@ class _Without:
 
 def sweep_page(source: Path, *, beside: bool) -> tuple[dict[str, int], list[str]]:
     """Run a page: how many cells came out how, and a report on each cell that did not give what it should."""
-    from coursebook.browser.page_kernel import canonical, digest
-    from coursebook.recordings import RUN_RECORD
-
+    from cutecourse.page.outputs import canonical, digest
     from tools.notebooks import code_cells, tags
     from tools.pages import read_source
     from tools.recordings import read_recording
+    from tools.tidy import RUN_RECORD
 
     cells = code_cells(read_source(source))
     texts = [cell.source.strip() for cell in cells]
@@ -141,7 +140,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--beside", action="store_true", help="compare with a run that has the compilers")
     parser.add_argument("--width", type=int, default=200, help="letters of each line that are shown")
     options = parser.parse_args(arguments)
-    sys.path.insert(0, str(BOOK / "_ext"))
     for source in choose(notebook_sources(), options.pages):
         counts, reports = sweep_page(source, beside=options.beside)
         told = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)

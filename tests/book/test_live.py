@@ -210,7 +210,7 @@ def test_error__looks_like_a_notebooks(cell: Callable[[str], Cell]) -> None:
     assert text.startswith("Traceback")
     assert "return 1 / 0" in text
     assert text.rstrip().endswith("ZeroDivisionError: division by zero")
-    assert "page_kernel" not in text
+    assert "cutecourse/page" not in text
     first.click("Reset")
 
 

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coursebook.browser import page_kernel
-from coursebook.browser.page_kernel import Kernel, bundle, cells_needed, digest, missing_here
+import traitlets
 from coursebook.live import course_archive, course_files, digests
 
+from cutecourse.page import kernel as page_kernel
+from cutecourse.page import widgets
+from cutecourse.page.cells import cells_needed
+from cutecourse.page.kernel import Kernel, missing_here
+from cutecourse.page.outputs import WIDGET_VIEW, digest
 from cutecourse.runtime import CompileError
-from cutecourse.widgets import page_widget
-from cutecourse.widgets.page_widget import PageWidget
 from support.pages import parse
 from tools.notebooks import code_cells, tags
 from tools.pages import read_source
@@ -42,7 +44,7 @@ def test_run__keeps_what_was_shown_before_an_error(kernel: Kernel) -> None:
     printed, error = kernel.run("print('before')\ndef f():\n    return 1 / 0\nf()")["outputs"]
     assert printed["text"] == "before\n"
     assert (error["ename"], error["evalue"]) == ("ZeroDivisionError", "division by zero")
-    assert "page_kernel" not in error["traceback"]
+    assert "cutecourse/page" not in error["traceback"]
     assert "return 1 / 0" in error["traceback"]
 
 
@@ -142,7 +144,7 @@ def test_archive__has_the_library_and_every_file_that_a_cell_reads() -> None:
     names = {name for name, _ in course_files()}
     assert {
         "lib/cutecourse/__init__.py",
-        "lib/page_kernel.py",
+        "lib/cutecourse/page/kernel.py",
         "lib/cutecourse/widgets/js/predict.js",
     } <= names
     assert not any("__pycache__" in name for name in names)
@@ -153,57 +155,55 @@ def test_archive__has_the_library_and_every_file_that_a_cell_reads() -> None:
     assert course_archive() == course_archive()
 
 
-class Dial(PageWidget):
-    import traitlets
-
+class Dial(traitlets.HasTraits):
     turn = traitlets.Int(0).tag(sync=True)
     secret = traitlets.Int(0)
 
     @traitlets.validate("turn")
     def _check(self, proposal: Any) -> int:
         if proposal["value"] < 0:
-            raise self.traitlets.TraitError("negative")
+            raise traitlets.TraitError("negative")
         return min(int(proposal["value"]), 10)
 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(page_widget._Page, "send", None)
-    page_widget.connect(messages.append)
+    monkeypatch.setattr(widgets._Page, "send", None)
+    widgets.connect(messages.append)
     return messages
 
 
-def test_page_widget__is_the_same_on_both_sides(sent: list[dict[str, Any]]) -> None:
+def test_widget__is_the_same_on_both_sides(sent: list[dict[str, Any]]) -> None:
     dial = Dial(turn=3)
     dial.turn = 4
     assert sent == []
-    view = bundle(dial)[page_widget.WIDGET_VIEW]["model_id"]
+    view = widgets.show(dial)[WIDGET_VIEW]["model_id"]
     assert sent == [{"id": view, "widget": f"{__name__}.Dial", "state": {"turn": 4}}]
     dial.turn = 5
     assert sent[1:] == [{"id": view, "state": {"turn": 5}}]
-    page_widget.receive({"id": view, "state": {"turn": 6}})
+    widgets.receive({"id": view, "state": {"turn": 6}})
     assert dial.turn == 6
     assert len(sent) == 2
-    bundle(dial)
+    assert widgets.show(dial)[WIDGET_VIEW]["model_id"] == view
     assert len(sent) == 2
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(99, 10), (-1, 3)])
-def test_page_widget__tells_the_page_of_a_value_that_it_changed_or_refused(
+def test_widget__tells_the_page_of_a_value_that_it_changed_or_refused(
     sent: list[dict[str, Any]], asked: int, kept: int
 ) -> None:
     dial = Dial(turn=3)
-    view = bundle(dial)[page_widget.WIDGET_VIEW]["model_id"]
-    page_widget.receive({"id": view, "state": {"turn": asked, "secret": 1}})
+    view = widgets.show(dial)[WIDGET_VIEW]["model_id"]
+    widgets.receive({"id": view, "state": {"turn": asked, "secret": 1}})
     assert (dial.turn, dial.secret) == (kept, 0)
     assert sent[-1] == {"id": view, "state": {"turn": kept}}
 
 
-def test_page_widget__needs_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_widget._Page, "send", None)
-    with pytest.raises(page_widget.NoPage, match="Dial needs a page"):
-        Dial()._repr_mimebundle_()
+def test_widget__needs_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widgets._Page, "send", None)
+    with pytest.raises(widgets.NoPage, match="Dial needs a page"):
+        widgets.show(Dial())
 
 
 @pytest.mark.parametrize(

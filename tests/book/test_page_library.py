@@ -7,7 +7,7 @@ import zipfile
 import zipimport
 from pathlib import Path
 
-from coursebook.browser.page_library import compiled, loaded_files
+from cutecourse.page.library import compiled, loaded_files
 
 
 def archive(folder: Path) -> Path:

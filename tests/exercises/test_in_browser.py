@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import yaml
-from coursebook.browser.page_kernel import Kernel, cells_needed
 from nbformat import NotebookNode
 
 from cutecourse import runtime
 from cutecourse.checks import CheckResult, collecting
 from cutecourse.kernels import LaunchSpec
+from cutecourse.page.cells import cells_needed
+from cutecourse.page.kernel import Kernel
 from cutecourse.runtime.assembly import assembly_report
 from tools.exercises import exercises_in, learner_notebook, solution_notebook
 from tools.native_sweep import answers

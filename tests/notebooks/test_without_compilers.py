@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from coursebook.browser.page_kernel import canonical
 
+from cutecourse.page.outputs import canonical
 from support import recordings
 from tools.execute import execute
 from tools.notebooks import code_cells, tags

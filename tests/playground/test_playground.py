@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coursebook.browser.page_playground import answer
 
 from cutecourse.dtypes import decode
+from cutecourse.page import widgets
+from cutecourse.page.outputs import WIDGET_VIEW
+from cutecourse.page.playground import answer
 from cutecourse.playground import Playground, read
 from cutecourse.playground.examples import EXAMPLES, VECTOR_ADD, Example
 from cutecourse.playground.form import KINDS
@@ -317,11 +319,15 @@ def test_explore__says_whether_seeds_differ():
 # --- the page ----------------------------------------------------------------------------------------------
 
 
-def test_answer__has_a_timeline_where_there_is_something_to_draw():
+def test_answer__has_a_timeline_where_there_is_something_to_draw(monkeypatch):
+    sent = []
+    monkeypatch.setattr(widgets._Page, "send", sent.append)
     by_name = {example.name: example for example in EXAMPLES}
     drawn = answer(json.dumps({"ask": "run", **request(by_name["tma_load"].state())}))
     assert drawn.timeline is not None
-    assert drawn._repr_mimebundle_()[0]["application/json"]["ended"] == "ran"
+    shown, _ = drawn._repr_mimebundle_()
+    assert shown["application/json"]["ended"] == "ran"
+    assert [message["id"] for message in sent] == [shown[WIDGET_VIEW]["model_id"]]
     assert drawn.data["about_timeline"] == ""
     broken = answer(json.dumps({"ask": "run", **request(by_name["deadlock"].state())}))
     assert "no warp can go on" in broken.timeline.end

@@ -1,13 +1,11 @@
-"""The lock files, environment.yml and what is installed are the same set of versions."""
+"""The lock files are current, and they pin what is installed here and nothing else."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import platform
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,33 +14,24 @@ from packaging.utils import canonicalize_name
 
 from tools import lock
 
-PYTHON = ".".join(platform.python_version_tuple()[:2])
-
-
-@pytest.fixture(scope="module")
-def pyproject(repository: Path) -> dict[str, Any]:
-    return tomllib.loads((repository / "pyproject.toml").read_text())
-
 
 @pytest.fixture
-def copy_of_locks(repository: Path, tmp_path: Path) -> Path:
-    """The lock files in a folder of their own, to be changed."""
+def copy(repository: Path, tmp_path: Path) -> Path:
+    """The lock files and pyproject.toml in a folder of their own, to be changed."""
     shutil.copytree(repository / "requirements", tmp_path / "requirements")
-    shutil.copy(repository / "environment.yml", tmp_path)
+    shutil.copy(repository / "pyproject.toml", tmp_path)
     return tmp_path
 
 
-def read_environment(path: Path) -> dict[str, str]:
-    """Read environment.yml's pins for this Python, without the tool that wrote them."""
-    [pip] = [
-        entry["pip"] for entry in yaml.safe_load(path.read_text())["dependencies"] if isinstance(entry, dict)
-    ]
+def pinned(path: Path) -> dict[str, str]:
+    """The pins of a lock file for this machine."""
     pins = {}
-    for requirement in map(Requirement, pip):
+    for line in path.read_text().splitlines()[1:]:
+        requirement = Requirement(line)
+        [specifier] = requirement.specifier
+        assert specifier.operator == "=="
         if requirement.marker is None or requirement.marker.evaluate():
-            [specifier] = requirement.specifier
-            assert specifier.operator == "=="
-            assert canonicalize_name(requirement.name) not in pins
+            assert requirement.name not in pins
             pins[canonicalize_name(requirement.name)] = specifier.version
     return pins
 
@@ -66,97 +55,41 @@ def closure(requirements: list[str]) -> dict[str, str]:
     return reached
 
 
-def test_lock__is_current_with_pyproject(repository: Path, pyproject: dict[str, Any]) -> None:
-    assert lock.problems(pyproject, repository) == []
+def test_lock__pins_exactly_what_is_installed(repository: Path) -> None:
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    extras = [text for extra in lock.EXTRAS_OF["all"] for text in project["optional-dependencies"][extra]]
+    assert closure([*project["dependencies"], *extras]) == pinned(repository / "requirements" / "all.txt")
 
 
-def test_lock__pins_exactly_what_is_installed(repository: Path, pyproject: dict[str, Any]) -> None:
-    pinned = {
-        name: versions[PYTHON]
-        for name, versions in lock.read_lock(repository / "requirements" / "all.txt").items()
-        if PYTHON in versions
-    }
-    assert closure(lock.declared(pyproject, "all")) == pinned
+def test_lock__has_the_same_versions_for_the_book(repository: Path) -> None:
+    book, everything = (pinned(repository / "requirements" / f"{which}.txt") for which in ("book", "all"))
+    assert len(book) > 50
+    assert book.items() <= everything.items()
 
 
-def test_environment_yml__has_the_pins_of_the_lock(repository: Path) -> None:
-    locked = {}
-    for line in (repository / "requirements" / "all.txt").read_text().splitlines():
-        if line and not line.startswith("#"):
-            pin, _, marker = line.partition(" ; ")
-            name, _, version = pin.partition("==")
-            if not marker or Requirement(f"x ; {marker}").marker.evaluate():  # type: ignore[union-attr]
-                locked[name] = version
-    assert len(locked) > 100
-    assert read_environment(repository / "environment.yml") == locked
-
-
-def test_environment_yml__takes_the_pythons_of_pyproject(repository: Path, pyproject: dict[str, Any]) -> None:
+def test_environment_yml__takes_the_pythons_of_pyproject_and_the_lock(repository: Path) -> None:
     entries = yaml.safe_load((repository / "environment.yml").read_text())["dependencies"]
-    assert f"python {pyproject['project']['requires-python']}" in entries
-
-
-def test_lock__covers_the_pythons_of_pyproject(pyproject: dict[str, Any]) -> None:
-    wanted = Requirement(f"x{pyproject['project']['requires-python']}").specifier
-    assert tuple(f"3.{minor}" for minor in range(30) if wanted.contains(f"3.{minor}")) == lock.PYTHONS
-    named = [
-        text.rpartition(" :: ")[2] for text in pyproject["project"]["classifiers"] if "Python :: 3." in text
-    ]
-    assert tuple(named) == lock.PYTHONS
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    assert f"python {project['requires-python']}" in entries
+    assert {"pip": ["-r requirements/all.txt"]} in entries
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "complaint"),
+    ("file", "old", "new", "complaints"),
     [
-        ("requirements/all.txt", "numpy==2.", "numpy==3.", "requirements/all.txt pins 3."),
-        ("requirements/all.txt", "nbval==0.11.0\n", "", "requirements/all.txt has no pin for 'nbval==0.11'"),
-        ("requirements/book.txt", "sphinx==7", "sphinx==8", "book.txt has sphinx 8"),
-        ("environment.yml", "nbval==0.11", "nbval==0.12", "environment.yml is not what this tool writes"),
+        ("requirements/all.txt", "nbval==0.11", "nbval==0.12", ["all"]),
+        ("requirements/book.txt", "sphinx==7", "sphinx==8", ["book"]),
+        ("pyproject.toml", '    "nbval==0.11",\n', "", ["all", "book"]),
+        ("pyproject.toml", ">=3.11,<3.14", ">=3.12,<3.14", ["all", "book"]),
     ],
 )
-def test_lock_check__says_what_has_drifted(
-    copy_of_locks: Path, pyproject: dict[str, Any], file: str, old: str, new: str, complaint: str
+def test_problems__say_what_has_changed(
+    copy: Path, file: str, old: str, new: str, complaints: list[str]
 ) -> None:
-    text = (copy_of_locks / file).read_text()
+    assert lock.problems(copy) == []
+    text = (copy / file).read_text()
     assert old in text
-    (copy_of_locks / file).write_text(text.replace(old, new))
-    assert any(complaint in line for line in lock.problems(pyproject, copy_of_locks))
-
-
-def test_lock_check__refuses_a_line_that_is_no_pin(copy_of_locks: Path, pyproject: dict[str, Any]) -> None:
-    with (copy_of_locks / "requirements" / "all.txt").open("a") as file:
-        file.write("numpy>=2\n")
-    with pytest.raises(lock.LockError, match="'numpy>=2' is no pin"):
-        lock.problems(pyproject, copy_of_locks)
-
-
-DIFFERING = {
-    "a": dict.fromkeys(lock.PYTHONS, "1"),
-    "b": {"3.11": "1", "3.12": "2", "3.13": "2"},
-    "c": {"3.11": "5"},
-}
-
-
-def test_format_lock__writes_a_marker_where_pythons_differ() -> None:
-    assert lock.format_lock(DIFFERING) == [
-        "a==1",
-        'b==1 ; python_version == "3.11"',
-        'b==2 ; python_version == "3.12" or python_version == "3.13"',
-        'c==5 ; python_version == "3.11"',
+    (copy / file).write_text(text.replace(old, new))
+    assert lock.problems(copy) == [
+        f"requirements/{which}.txt is not what `make lock` makes of pyproject.toml" for which in complaints
     ]
-
-
-def test_read_lock__reads_what_format_lock_writes(tmp_path: Path) -> None:
-    (tmp_path / "lock.txt").write_text("# a comment\n" + "\n".join(lock.format_lock(DIFFERING)))
-    assert lock.read_lock(tmp_path / "lock.txt") == DIFFERING
-
-
-def test_lock__no_installed_package_refuses_the_lowest_patch_of_its_python(repository: Path) -> None:
-    asked = lock.installed()
-    assert asked["numpy", importlib.metadata.version("numpy")].startswith(">=3.")
-    assert lock.refusals(lock.read_lock(repository / "requirements" / "all.txt"), asked) == []
-
-
-def test_refusals__names_a_pin_that_asks_for_a_later_patch() -> None:
-    asked = {("a", "1"): ">=3.11.5", ("b", "2"): ">=3.12.0", ("c", "5"): ">=3.9"}
-    assert lock.refusals(DIFFERING, asked) == ["a 1 asks for Python >=3.11.5, and 3.11.0 is none"]

@@ -94,21 +94,6 @@ def test_import_contracts__see_a_forbidden_import(
     assert re.search(re.escape(broken) + r"[^.]*? BROKEN", report), result.stdout
 
 
-@pytest.mark.parametrize(
-    ("program", "source"),
-    [
-        (("ruff", "check"), "import os\n"),
-        (("ruff", "check"), '"""A module."""\n\n\ndef f(x):  # noqa\n    """Do."""\n    return x\n'),
-        (("mypy", "--no-incremental"), "def f(x):\n    return x\n"),
-    ],
-    ids=["unused-import", "blanket-noqa", "no-annotation"],
-)
-def test_rules__are_strict(repository: Path, tmp_path: Path, program: tuple[str, ...], source: str) -> None:
-    (tmp_path / "module.py").write_text(source)
-    config = ("--config-file" if program[0] == "mypy" else "--config", str(repository / "pyproject.toml"))
-    assert run(tmp_path, *program, *config, "module.py").returncode == 1
-
-
 def test_pre_commit__runs_the_tools_of_make_lint(repository: Path) -> None:
     config = yaml.safe_load((repository / ".pre-commit-config.yaml").read_text())
     assert {repo["repo"] for repo in config["repos"]} == {"local"}

@@ -13,7 +13,6 @@ from benchmarks import (
     mma_ceiling,
     mma_latency,
     results_file,
-    simulators,
     tile_loads,
     tma_bandwidth,
 )
@@ -193,7 +192,7 @@ def test_tma_bandwidth__refuses_sums_of_other_tiles(monkeypatch):
         tma_bandwidth.measure(12, {"L2": 16})
 
 
-# --- emulator_umma and simulators -------------------------------------------------------------------------
+# --- emulator_umma ----------------------------------------------------------------------------------------
 
 ONE_PROCESS = {
     "seconds": [2.0],
@@ -237,36 +236,6 @@ def test_emulator_umma__refuses_times_of_another_library(monkeypatch, tmp_path):
     monkeypatch.setattr(emulator_umma, "ask", lambda *given, library: {**ONE_PROCESS, "library": "/else"})
     with pytest.raises(RuntimeError, match=r"/else was timed, not "):
         emulator_umma.main(["--output", str(tmp_path / "none.json")])
-
-
-def test_simulators__without_one_of_them_is_a_part(monkeypatch, tmp_path, capsys):
-    run = {"seconds": 2.0, "cpu": 2.0, "load": 0.0}
-    installed = {"emulator", "numba"}
-
-    def ask(module, _, which, *size, python, environment):
-        return run if which in installed else None
-
-    monkeypatch.setattr(results_file, "RESULTS", tmp_path)
-    monkeypatch.setattr(simulators, "ask", ask)
-    assert simulators.main([]) == 0
-    assert not list(tmp_path.iterdir())
-    assert "Triton's interpreter: skipped, triton is not installed" in capsys.readouterr().out
-    assert simulators.main(["--output", str(tmp_path / "part.json")]) == 0
-    installed.add("triton")
-    assert simulators.main([]) == 0
-    names = set(simulators.NAMES.values())
-    rows = {"part.json": names - {"Triton's interpreter"}, "simulators.json": names}
-    assert kept(tmp_path, "on") == rows
-
-
-def test_simulators__says_what_is_not_installed_and_raises_what_else_is_missing(monkeypatch):
-    def measure(missing):
-        raise ModuleNotFoundError(name=missing)
-
-    monkeypatch.setattr(simulators, "measure", lambda which, size: measure("triton"))
-    assert simulators.one("triton", simulators.SMALL) is None
-    with pytest.raises(ModuleNotFoundError):
-        simulators.one("numba", simulators.SMALL)
 
 
 def test_ask__runs_a_module_with_the_library_before_others(tmp_path):

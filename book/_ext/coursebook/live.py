@@ -15,12 +15,12 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from coursebook.browser.page_kernel import digest
-from coursebook.recordings import RUN_RECORD
+from cutecourse.page.outputs import digest
 from tools import third_party
 from tools.notebooks import code_cells, tags
 from tools.paths import BOOK, ROOT, notebook_sources
 from tools.recordings import read_recording
+from tools.tidy import RUN_RECORD
 
 FOLDER = "_python"
 """Where the files lie among the pages."""
@@ -37,13 +37,11 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 def course_files() -> Iterator[tuple[str, Path]]:
-    """The files that Python finds in the browser: the library, the kernel, traitlets, and what cells read."""
+    """The files that Python finds in the browser: the library, traitlets, and what cells read."""
     library = ROOT / "lib"
     for path in sorted((library / "cutecourse").rglob("*")):
         if path.is_file() and not _LEFT_OUT & set(path.parts):
             yield f"lib/{path.relative_to(library).as_posix()}", path
-    for name in ("page_kernel.py", "page_library.py", "page_playground.py"):
-        yield f"lib/{name}", HERE / name
     # The widgets' values. It is pure Python, so the browser gets the one that is installed here.
     for path in importlib.metadata.files("traitlets") or []:
         if path.suffix != ".pyc" and path.parts[0].startswith("traitlets") and "tests" not in path.parts:

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 if TYPE_CHECKING or not IN_BROWSER:
     from anywidget import AnyWidget as Widget
 else:
-    from cutecourse.widgets.page_widget import PageWidget as Widget
+    from traitlets import HasTraits as Widget
 
 
 class CourseWidget(Widget):
     """A widget that prints the same way each time, so that recorded notebooks can be compared.
 
-    It is an anywidget, and on a page of the book whose cells run in the browser a `PageWidget`.
+    It is an anywidget. On a page of the book whose cells run in the browser it is traits alone, and the page
+    shows them (`cutecourse.page.widgets`).
     Subclasses say in `_repr_arguments` what identifies them: `LayoutExplorer('(4,8):(8,1)')`.
     """
 
@@ -34,10 +35,11 @@ class CourseWidget(Widget):
         return f"{type(self).__name__}({', '.join(self._repr_arguments())})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        if IN_BROWSER:
+            return None
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is not None:
             bundle[0]["text/plain"] = repr(self)
-            if not IN_BROWSER:
-                # For print, and for readers whose page runs no JavaScript.
-                bundle[0]["image/png"] = base64.b64encode(self.figure().png()).decode("ascii")
+            # For print, and for readers whose page runs no JavaScript.
+            bundle[0]["image/png"] = base64.b64encode(self.figure().png()).decode("ascii")
         return bundle

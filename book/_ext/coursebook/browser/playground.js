@@ -526,7 +526,7 @@ class Playground {
   // -- Python --
 
   async ask(question) {
-    const source = `from page_playground import answer\nanswer(${JSON.stringify(JSON.stringify(question))})`;
+    const source = `from cutecourse.page.playground import answer\nanswer(${JSON.stringify(JSON.stringify(question))})`;
     const { outputs } = await this.python.run(source);
     const output = outputs.at(-1);
     if (output?.output_type === "error") throw new Error(`${output.ename}: ${output.evalue}`);

@@ -125,12 +125,11 @@ sys.path.insert(0, "/course/lib")
 os.chdir("/course/notebooks")
 `);
   const post = (text) => postMessage({ widget: JSON.parse(text) });
-  const page_kernel = python.pyimport("page_kernel");
-  const kernel = page_kernel.start(post);
+  const kernel = python.pyimport("cutecourse.page.kernel").start(post);
   run = kernel.run_as_json;
-  needed = page_kernel.cells_needed_as_json;
+  needed = python.pyimport("cutecourse.page.cells").cells_needed_as_json;
   memory = () => python._module.HEAPU8.byteLength;
   receive = kernel.receive_json;
   self.removeEventListener("unhandledrejection", stray);
-  if (!known.library) keepLibrary(key, python.pyimport("page_library").compiled_library()).catch(() => {});
+  if (!known.library) keepLibrary(key, python.pyimport("cutecourse.page.library").compiled_library()).catch(() => {});
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cutecourse.page import widgets
 from cutecourse.playground import Playground, read
 from cutecourse.trace import Trace
-from cutecourse.widgets import BarrierTimeline, page_widget
+from cutecourse.widgets import BarrierTimeline
 from cutecourse.widgets.errors import WidgetError
 
 __all__ = ["Answer", "answer"]
@@ -29,8 +30,7 @@ class Answer:
         return f"Answer({', '.join(self.data)})"
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        shown = None if self.timeline is None else self.timeline._repr_mimebundle_()
-        bundle = {} if shown is None else dict(shown[0])
+        bundle = {} if self.timeline is None else widgets.show(self.timeline)
         return {"text/plain": repr(self), **bundle, "application/json": self.data}, {}
 
 
@@ -50,7 +50,7 @@ def answer(question: str) -> Answer:
             return Answer({"base64": _playground.file(asked["name"])})
     data = _playground.run(asked)
     while _drawn:
-        page_widget.forget(_drawn.pop())
+        widgets.forget(_drawn.pop())
     timeline, data["about_timeline"] = _timeline(_playground.trace, _playground.end)
     if timeline is not None:
         _drawn.append(timeline)
