@@ -37,6 +37,7 @@ class RunRecord:
     target    what the PTX was compiled for; `compute_capability` and `driver` (its CUDA version) are the
               GPU's, None on the emulator.
     missing   the compiler that is not installed, where the kernel's twin ran; `language` is then "ptx".
+    module    the kernel of `cutecourse.kernels` that ran, by the name of its folder; None for another kernel.
     compile_s seconds the compiler took (0.0 when the PTX was at hand); `run_s` seconds of the launch: on a
               GPU between two events, on the emulator by the host's clock. They are not to be compared.
     """
@@ -55,6 +56,7 @@ class RunRecord:
     ptx_sha256: str
     launch: Launch
     missing: str | None = None
+    module: str | None = None
 
     def rows(self) -> list[tuple[str, str]]:
         """The table's rows."""

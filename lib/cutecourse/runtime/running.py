@@ -152,6 +152,7 @@ def run(
     gpu = choice.device
     record = RunRecord(
         kernel=spec.name,
+        module=spec.module,
         language=launched.language,
         missing=compiled.missing,
         where="gpu" if gpu else "emulator",
