@@ -253,7 +253,7 @@ def check_fp8(answer: object) -> str:
     import numpy as np
 
     from cutecourse.dtypes import encode
-    from cutecourse.kernels import LaunchSpec, Tensor, TensorMapSpec, hopper_one, twin
+    from cutecourse.kernels import Tensor, TensorMapSpec, hopper_one, twin
     from cutecourse.layout import parse
 
     pairs = list(answer.items()) if isinstance(answer, dict) else answer
@@ -278,18 +278,11 @@ def check_fp8(answer: object) -> str:
         layout = parse("S<3,4,3> o 0 o (128,128):(128,1)")
         return TensorMapSpec(name, "e4m3", (rows, k), (k, 1), smem_layout=layout, cta_tiler=(128, 128))
 
-    right = hopper_one.LAUNCH
-    spec = LaunchSpec(
-        name="hopper_one",
-        language="cutedsl",
-        kernel=right.kernel,
-        host=right.host,
+    spec = hopper_one.LAUNCH.with_text(
+        text,
         grid=(m // 128, n // 128, 1),
-        block=right.block,
-        dynamic_smem=right.dynamic_smem,
         params=(operand("a", m), operand("b", n), Tensor("c", "f16", (m, n), (n, 1))),
-        target="sm_90a",
-    ).with_text(text)
+    )
     random = np.random.default_rng(41)
     a, b = (random.integers(-3, 4, (rows, k)).astype(np.float32) for rows in (m, n))
     same_outputs(

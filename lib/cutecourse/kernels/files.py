@@ -43,7 +43,7 @@ KERNELS = "cutecourse.kernels"
 
 _PARTS = {"source", "faults"}
 """Modules that many folders have: the index names them with their kernel."""
-_FOR_ALL = {"chapters", "faults", "files", "spec", "twinning"}
+_FOR_ALL = {"chapters", "faults", "files", "fit", "spec", "twinning"}
 """Modules that serve all kernels alike."""
 
 

@@ -18,6 +18,7 @@ from cutecourse.dtypes import dtype as named_dtype
 from cutecourse.errors import CourseError
 from cutecourse.kernels.faults import Fault, edited, faults_of, same_code
 from cutecourse.kernels.files import KernelFile, KernelFunction, SpecError
+from cutecourse.kernels.fit import check_constants, check_ptx
 
 if TYPE_CHECKING:
     from cutecourse.tma import TensorMapEncoding, TmaTrace
@@ -332,6 +333,9 @@ class LaunchSpec:
                 raise SpecError(f"{self.name}: two parameters are called {name}.")
         self._check_shared_arrays()
         self._check_language()
+        if isinstance(self.ptx, str):
+            sizes = [_bytes(param) for param in self.params]
+            check_ptx(self.name, self.ptx, self.entry, self.block, self.cluster, sizes)
 
     def _check_shared_arrays(self) -> None:
         for param in self.params:
@@ -432,22 +436,27 @@ class LaunchSpec:
         changed = self._of_file(KernelFile(name, text))
         return dataclasses.replace(changed, faults=(*self.faults, fault))
 
-    def with_text(self, text: str, name: str | None = None) -> LaunchSpec:
+    def with_text(self, text: str, name: str | None = None, **launch: Any) -> LaunchSpec:
         """The same launch of another text: PTX, or a kernel's file with the functions that this one names.
 
         A text that names a PTX `.version` is PTX, for any language. `name` is what the kernel is called then.
         A file that differs from the kernel's by one of its faults is the kernel with that fault.
-        Errors: SpecError for a text that is neither, or that lacks the kernel or its host function.
+        launch   what the launch has instead, by field: grid, block, cluster, dynamic_smem, params. Give it
+                 for a file whose constants decide another launch, such as another TILE.
+        Errors: SpecError for a text that is neither, that lacks the kernel or its host function, or that the
+                launch does not fit.
         """
         name = name or self.name
         if _PTX.search(text):
-            return dataclasses.replace(
-                self, name=name, language="ptx", kernel=None, host=None, ptx=text, faults=()
-            )
+            changes: dict[str, Any] = {"language": "ptx", "kernel": None, "host": None, "ptx": text}
+            return dataclasses.replace(self, name=name, faults=(), **changes | launch)
         if self.language == "ptx":
             raise SpecError(f"{self.name}: the text is not PTX: it has no .version line.")
-        changed = self._of_file(KernelFile(name, text))
-        return dataclasses.replace(changed, faults=(*self.faults, *self._fault_of(text)))
+        file = KernelFile(name, text)
+        changed, fault = self._of_file(file), self._fault_of(text)
+        if not fault and not launch and isinstance(self.kernel, KernelFunction):
+            check_constants(self.name, self.module, self.kernel.file, file)
+        return dataclasses.replace(changed, faults=(*self.faults, *fault), **launch)
 
     def _of_file(self, file: KernelFile) -> LaunchSpec:
         """The launch of the same functions in another file, under the file's name. Errors: SpecError."""
@@ -502,6 +511,13 @@ def runs_on(target: str, compute_capability: tuple[int, int]) -> bool:
     if target.endswith("f"):
         return compute_capability[0] == needed[0] and compute_capability >= needed
     return compute_capability >= needed
+
+
+def _bytes(param: Tensor | Scalar) -> int:
+    """The bytes of a parameter of PTX: a number, the address of an array, or a tensor map."""
+    if isinstance(param, Scalar):
+        return -(-param.dtype.bits // 8)
+    return 128 if isinstance(param, TensorMapSpec) else 8
 
 
 def leaves(nested: Any) -> Iterator[Any]:

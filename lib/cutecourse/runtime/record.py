@@ -38,6 +38,7 @@ class RunRecord:
               GPU's, None on the emulator.
     module    the kernel of `cutecourse.kernels` that the specification comes from, None for another.
     missing   the compiler that is not installed, where the kernel's twin ran; `language` is then "ptx".
+    module    the kernel of `cutecourse.kernels` that ran, by the name of its folder; None for another kernel.
     compile_s seconds the compiler took (0.0 when the PTX was at hand); `run_s` seconds of the launch: on a
               GPU between two events, on the emulator by the host's clock. They are not to be compared.
     """
