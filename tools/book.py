@@ -8,16 +8,18 @@ python -m tools.book --output DIR    build into DIR/_build/html
 from __future__ import annotations
 
 import argparse
-import subprocess
+import contextlib
+import os
 import sys
+import traceback
 from pathlib import Path
+
+from jupyter_book.cli.main import main as jupyter_book
 
 from cutecourse.errors import CourseError
 from tools.exercises import write_pages
 from tools.pages import check_pages
 from tools.paths import BOOK, relative
-
-_JUPYTER_BOOK = "import tools; from jupyter_book.cli.main import main; main()"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,10 +57,23 @@ def build(output: Path, *, everything: bool = False) -> int:
     if static.is_file():
         static.unlink()
     static.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(BOOK), "--path-output", str(output)]
     flags = ["-W", "-n", "--keep-going", "-q", *(["--all"] if everything else [])]
-    # Its closing message repeats ours, with a path of this machine.
-    return subprocess.run([*command, *flags], stdout=subprocess.DEVNULL, check=False).returncode
+    return _run_jupyter_book("build", str(BOOK), "--path-output", str(output), *flags)
+
+
+def _run_jupyter_book(*arguments: str) -> int:
+    """Run its command line in this process, which has read all pages; returns the exit status.
+
+    Its closing message repeats ours, with a path of this machine, so it is not shown.
+    """
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        try:
+            jupyter_book(arguments)
+        except SystemExit as end:
+            return int(end.code or 0)
+        except Exception:  # noqa: BLE001 - whatever ends the build, its message is for the author
+            traceback.print_exc()
+    return 1
 
 
 if __name__ == "__main__":

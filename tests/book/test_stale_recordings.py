@@ -115,11 +115,11 @@ def test_build__has_a_folder_for_assets_after_a_build_that_left_a_file(
     static.parent.mkdir(parents=True)
     static.write_text("left by a build that failed")
 
-    def run(*_: object, **__: object) -> subprocess.CompletedProcess[bytes]:
+    def run(*_: str) -> int:
         assert static.is_dir()
-        return subprocess.CompletedProcess([], 0)
+        return 0
 
-    monkeypatch.setattr(book.subprocess, "run", run)
+    monkeypatch.setattr(book, "_run_jupyter_book", run)
     assert book.build(tmp_path) == 0
     (static / "kept.css").write_text("")
     assert book.build(tmp_path) == 0

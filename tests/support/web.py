@@ -12,7 +12,28 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+# Each window of a headless Chromium would load the popups of an address bar that nobody sees: a process and half
+# a second a test. Chromium takes the last list alone, so this one repeats Playwright's.
+_FEATURES_OFF = [
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxPopup",
+    "AimEnabled",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "TcpPortRandomizationWin",
+    "ThirdPartyStoragePartitioning",
+]
 CHROMIUM_ARGS = [
+    f"--disable-features={','.join(_FEATURES_OFF)}",
     "--disable-gpu",
     "--disable-quic",
     "--disable-dev-shm-usage",

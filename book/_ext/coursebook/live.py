@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from nbformat import NotebookNode
 from sphinx.application import Sphinx
 
 from cutecourse.page.outputs import digest
@@ -96,16 +97,14 @@ def write_files(folder: Path) -> None:
     (folder / "files.json").write_text(json.dumps(listing), encoding="utf-8")
 
 
-def digests(source: Path) -> list[str]:
+def digests(cells: list[NotebookNode]) -> list[str]:
     """The digest of each recorded output of a page; "" for a cell that shows where a kernel ran."""
-    cells = code_cells(read_recording(source))
     return ["" if RUN_RECORD in tags(cell) else digest(cell.outputs) for cell in cells]
 
 
-def hidden_sources(source: Path) -> dict[int, str]:
+def hidden_sources(cells: list[NotebookNode]) -> dict[int, str]:
     """The code of the cells that the page shows without it, by their numbers from 0."""
-    cells = enumerate(code_cells(read_recording(source)))
-    return {number: cell.source for number, cell in cells if _HIDES & tags(cell)}
+    return {number: cell.source for number, cell in enumerate(cells) if _HIDES & tags(cell)}
 
 
 def add_runner(
@@ -118,7 +117,8 @@ def add_runner(
     app.add_js_file("run.js", loading_method="defer")
     app.add_css_file("run.css")
     up = "../" * pagename.count("/")
-    facts = {"folder": f"{up}{FOLDER}/", "digests": digests(source), "sources": hidden_sources(source)}
+    cells = code_cells(read_recording(source))
+    facts = {"folder": f"{up}{FOLDER}/", "digests": digests(cells), "sources": hidden_sources(cells)}
     text = json.dumps(facts).replace("</", "<\\/")  # nothing in it ends the script
     context["body"] += f'<script type="application/json" id="cute-live">{text}</script>\n'
 
