@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-# Each window of a headless Chromium would load the popups of an address bar that nobody sees: a process and half
-# a second a test. Chromium takes the last list alone, so this one repeats Playwright's.
+# Each window of a headless Chromium would load the popups of an address bar that nobody sees: a process and
+# half a second a test. Chromium takes the last list alone, so this one repeats Playwright's.
 _FEATURES_OFF = [
     "WebUIOmniboxAimPopup",
     "WebUIOmniboxPopup",
