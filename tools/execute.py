@@ -35,6 +35,8 @@ def _cutecourse_listen():
         found = []
         for record in history[seen[0]:]:
             entry = {name: getattr(record, name) for name in ("kernel", "module", "target", "where")}
+            if record.faults:
+                entry["faults"] = list(record.faults)
             if record.why.startswith("asked for by device="):
                 entry["asked_for"] = True
             if entry not in found:

@@ -12,8 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from cutecourse.kernels import SpecError, kernel_files
+from cutecourse.kernels.faults import faults_of
 
 _PTX_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_WITH = " with "
+_RIGHT = {"__init__.py", "source.py"}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -43,15 +46,31 @@ def ptx_key(text: str) -> str:
 
 
 def kernel_key(name: str) -> str | None:
-    """The key of one of the course's kernels, by its name: of its launch, source, twins and faults.
+    """The key of one of the course's kernels: of its launch, its source, its twins, and what these import.
 
-    None where the course has no such kernel (any more).
+    name   the kernel's, or a kernel's and a fault's as `fault_name` writes them: then the key is that of the
+           fault's edits.
+    Returns None where the course has no such kernel or fault (any more).
     """
+    kernel, _, fault = name.partition(_WITH)
     try:
-        files = kernel_files(name)
+        if fault:
+            found = faults_of(kernel)[fault]
+            return _hash(repr((found.source, found.twin)))
+        files = [file for file in kernel_files(kernel) if _is_of_the_right_kernel(file)]
     except SpecError:
         return None
     return _hash("\n".join(_file_key(file, file.stat().st_mtime_ns) for file in files))
+
+
+def fault_name(kernel: str, fault: str) -> str:
+    """The name under which a recording keeps the key of a kernel's fault."""
+    return f"{kernel}{_WITH}{fault}"
+
+
+def _is_of_the_right_kernel(file: Path) -> bool:
+    """Whether a file is part of a kernel without faults: of its folder, or shared by all folders."""
+    return file.suffix == ".ptx" or file.name in _RIGHT or file.parent.name == "kernels"
 
 
 @lru_cache(maxsize=512)

@@ -23,7 +23,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from cutecourse.kernels.spec import runs_on
-from tools.keys import code_key, kernel_key
+from tools.keys import code_key, fault_name, kernel_key
 from tools.notebooks import code_cells, tags, write_notebook
 from tools.paths import RECORDED_ON, AuthoringError, notebook_of, relative
 from tools.quotations import BadQuotation, outputs_of, quotations
@@ -43,8 +43,9 @@ RECORD_COMMAND = "python -m tools.record"
 _NOT_COMPARED = "nbval-ignore-output"
 
 Run = Mapping[str, Any]
-"""One kernel's run: `kernel`, `module` (the course's kernel that it comes from), `target`, `where` ("gpu" or
-"emulator"), `asked_for` if the cell chose the device, and on a GPU `machine`, a key of `machines`."""
+"""One kernel's run: `kernel`, `module` (the course's kernel that it comes from), its `faults` if it has some,
+`target`, `where` ("gpu" or "emulator"), `asked_for` if the cell chose the device, and on a GPU `machine`, a
+key of `machines`."""
 
 
 class StaleRecording(AuthoringError):
@@ -161,14 +162,21 @@ def not_on_hardware(recording: NotebookNode) -> list[str]:
 def describe(recording: NotebookNode, source: Path, known: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the notebook's own metadata, in place: its source, the keys of its kernels, and its machines."""
     runs = runs_in(recording)
-    modules = sorted({run["module"] for run in runs if run["module"]})
+    used = sorted({name for run in runs for name in kernels_of(run)})
     recording.metadata[METADATA_KEY] = nbformat.from_dict(
         {
             "source": relative(source),
-            "kernels": {module: kernel_key(module) for module in modules},
+            "kernels": {name: kernel_key(name) for name in used},
             "machines": {key: known[key] for key in sorted({*map(_machine_of, runs)} - {None})},
         }
     )
+
+
+def kernels_of(run: Run) -> list[str]:
+    """The names of what a run depends on: the course's kernel, and the faults that were put into it."""
+    if run["module"] is None:
+        return []
+    return [run["module"], *(fault_name(run["module"], fault) for fault in run.get("faults", ()))]
 
 
 def _machine_of(run: Run) -> str | None:
@@ -299,7 +307,7 @@ def keep_runs_on_gpus(fresh: NotebookNode, earlier: NotebookNode) -> list[str]:
         runs = [run for run in runs_of(old) if run["where"] == "gpu"]
         if not runs or any(run["where"] == "gpu" for run in runs_of(cell)):
             continue
-        newer = sorted({run["module"] for run in runs} & changed)
+        newer = sorted({name for run in runs for name in kernels_of(run)} & changed)
         if newer:
             lost.append(f"code cell {number}: {', '.join(newer)} has changed since it ran on a GPU")
         elif compared(cell.outputs) != compared(old.outputs):

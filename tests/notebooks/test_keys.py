@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tools.keys import code_key, kernel_key, ptx_key
+from cutecourse.kernels.faults import faults_of
+from tools import keys
+from tools.keys import code_key, fault_name, kernel_key, ptx_key
 
 
 @pytest.mark.parametrize(
@@ -45,8 +48,20 @@ def test_ptx_key__is_that_of_the_instructions(other: str, same: bool) -> None:
     assert (ptx_key(other) == ptx_key("mov.u32 %r, 1;\nret;\n")) is same
 
 
-def test_kernel_key__is_none_for_a_kernel_that_is_not_there() -> None:
+def test_kernel_key__is_none_for_a_kernel_or_a_fault_that_is_not_there() -> None:
     assert kernel_key("gone") is None
+    assert kernel_key(fault_name("umma_tile", "gone")) is None
+
+
+def test_kernel_key__of_a_fault_is_that_of_its_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = dict(faults_of("umma_tile"))
+    fault = faults["no_wait"]
+    monkeypatch.setattr(keys, "faults_of", lambda kernel: faults)
+    before = kernel_key(fault_name("umma_tile", "no_wait"))
+    faults["no_wait"] = replace(fault, about="other words")
+    assert kernel_key(fault_name("umma_tile", "no_wait")) == before
+    faults["no_wait"] = replace(fault, twin=(*fault.twin, ("ret;", "exit;")))
+    assert kernel_key(fault_name("umma_tile", "no_wait")) != before
 
 
 CHANGES = [
@@ -56,11 +71,13 @@ CHANGES = [
     ("umma/umma_two_sm/twin.ptx", "// words\n", False),
     ("umma/umma_two_sm/twin.ptx", ".global .b32 more;\n", True),
     ("umma/umma_tile/source.py", "MORE = 1\n", False),
+    ("umma/umma_two_sm/faults.py", "MORE = 1\n", False),
 ]
 
 # Prints which changes change the key of umma_two_sm, made one after the other in a copy of the library.
 ASK = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 import cutecourse.kernels
 from tools.keys import kernel_key

@@ -36,7 +36,8 @@ class RunRecord:
     where     "gpu" or "emulator", and `why` it was that one.
     target    what the PTX was compiled for; `compute_capability` and `driver` (its CUDA version) are the
               GPU's, None on the emulator.
-    module    the kernel of `cutecourse.kernels` that the specification comes from, None for another.
+    module    the kernel of `cutecourse.kernels` that the specification comes from, None for another; `faults`
+              are those of it that were put in, by name.
     missing   the compiler that is not installed, where the kernel's twin ran; `language` is then "ptx".
     module    the kernel of `cutecourse.kernels` that ran, by the name of its folder; None for another kernel.
     compile_s seconds the compiler took (0.0 when the PTX was at hand); `run_s` seconds of the launch: on a
@@ -58,6 +59,7 @@ class RunRecord:
     launch: Launch
     missing: str | None = None
     module: str | None = None
+    faults: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, str]]:
         """The table's rows."""

@@ -153,6 +153,7 @@ def run(
     record = RunRecord(
         kernel=spec.name,
         module=spec.module,
+        faults=tuple(fault.name for fault in spec.faults),
         language=launched.language,
         missing=compiled.missing,
         where="gpu" if gpu else "emulator",
