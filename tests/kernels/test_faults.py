@@ -145,3 +145,5 @@ def test_faults__name_those_that_there_are() -> None:
     )
     with pytest.raises(SpecError, match="small has no fault 'g'; it has f"):
         made_up["g"]
+    with pytest.raises(SpecError, match="small has two faults of one name: f, f"):
+        by_name("small", *made_up.values(), *made_up.values())
