@@ -7,6 +7,7 @@ enough threads come.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,22 +15,11 @@ from typing import Any
 import numpy as np
 
 from cutecourse.kernels import LaunchSpec, Tensor, tma_broken, tma_multicast_broken
+from cutecourse.kernels.faults import Fault
 
 RIGHT = "right"
 
 Arrays = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One thing done wrong: the text as it should be, as it is, and the errors that name it."""
-
-    name: str
-    right: str
-    wrong: str
-    about: str
-    named: frozenset[str]
-    """The emulator's error classes that say what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -52,28 +42,11 @@ class Kernel:
         if self.specs is not None:
             return self.specs[fault]
         (found,) = (one for one in self.faults if one.name == fault)
-        ptx = str(self.spec.ptx)
-        if ptx.count(found.right) != 1:
-            raise ValueError(f"{self.name}, {fault}: its line stands {ptx.count(found.right)} times")
-        return _spec(self.spec, ptx.replace(found.right, found.wrong))
-
-
-def _spec(like: LaunchSpec, ptx: str) -> LaunchSpec:
-    return LaunchSpec(
-        name=like.name,
-        language="ptx",
-        ptx=ptx,
-        entry=like.entry,
-        grid=like.grid,
-        block=like.block,
-        cluster=like.cluster,
-        params=like.params,
-        target=like.target,
-    )
+        return self.spec.with_fault(found, self.spec.name)
 
 
 def _fault(name: str, right: str, wrong: str, about: str, *named: str) -> Fault:
-    return Fault(name, right, wrong, about, frozenset(named))
+    return Fault(name, about, source=((right, wrong),), reports=named)
 
 
 def _kernel(
@@ -813,9 +786,7 @@ def _shared_tile() -> Arrays:
 
 
 def _of(faults: dict[str, Any], named: dict[str, tuple[str, ...]]) -> tuple[Fault, ...]:
-    return tuple(
-        Fault(name, one.right, one.wrong, one.about, frozenset(named[name])) for name, one in faults.items()
-    )
+    return tuple(dataclasses.replace(one, reports=named[name]) for name, one in faults.items())
 
 
 TMA = Kernel(

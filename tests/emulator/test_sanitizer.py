@@ -139,7 +139,7 @@ def test_emulated__names_each_fault_as_said_beforehand(recorded):
         for fault in kernel.faults:
             row = said[kernel.name, fault.name]
             if (kernel.name, fault.name) not in UNSEEN:
-                assert row.emulator in fault.named, (kernel.name, fault.name)
+                assert row.emulator in fault.reports, (kernel.name, fault.name)
                 assert row.line is not None
 
 

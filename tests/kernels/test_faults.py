@@ -20,13 +20,18 @@ from cutecourse.runtime import run
 
 SIZES: dict[str, tuple[int, ...]] = {"wgmma_broken": (64, 128)}
 
-FAULTS = [
-    pytest.param(module, fault, id=f"{module}-{fault.name}")
-    for module in kernel_modules()
-    if not module.endswith(".source")
-    for fault in getattr(kernel_module(module), "FAULTS", {}).values()
-]
-EXERCISES = [param for param in FAULTS if param.values[1].exercise]
+
+def faults() -> list[Any]:
+    """The faults of all modules of all kernels' folders, each with the module's name."""
+    return [
+        pytest.param(module, fault, id=f"{module}-{fault.name}")
+        for module in kernel_modules()
+        if not module.endswith(".source")
+        for fault in getattr(kernel_module(module), "FAULTS", {}).values()
+    ]
+
+
+EXERCISES = [param for param in faults() if param.values[1].exercise]
 
 
 def launch_of(module: str) -> LaunchSpec:
@@ -55,7 +60,7 @@ def ended(spec: LaunchSpec, given: dict[str, Any]) -> tuple[frozenset[type], lis
     return notes, [array.tobytes() for array in ran.arrays.values()]
 
 
-@pytest.mark.parametrize(("module", "fault"), FAULTS)
+@pytest.mark.parametrize(("module", "fault"), faults())
 def test_fault__is_reported_alike_in_the_kernel_and_in_its_twin(module: str, fault: Fault) -> None:
     spec = with_fault(module, fault)
     given = arguments_for(module, spec)
@@ -135,8 +140,10 @@ def test_fault__says_what_reports_it_or_why_nothing_does() -> None:
 
 
 def test_faults__name_those_that_there_are() -> None:
-    faults = by_name(
+    made_up = by_name(
         "cutecourse.kernels.theme.small.faults", Fault("f", "nothing", unreported="it is made up")
     )
     with pytest.raises(SpecError, match="small has no fault 'g'; it has f"):
-        faults["g"]
+        made_up["g"]
+    with pytest.raises(SpecError, match="small has two faults of one name: f, f"):
+        by_name("small", *made_up.values(), *made_up.values())

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cutecourse.kernels import umma_parts, umma_two_sm
+from cutecourse.kernels import kernel_files, umma_parts, umma_two_sm
 from cutecourse.kernels.files import KernelFile, KernelFunction, SpecError, kernel_file
 from cutecourse.runtime.kept import CACHE_VARIABLE
 
@@ -198,3 +198,19 @@ def test_kernel_function__is_another_one_in_another_text() -> None:
 
 def test_kernel_functions_text__has_its_decorators() -> None:
     assert kernel_file("stamp_layout").text_of("stamp_layout").startswith("@cuda.jit\ndef stamp_layout(out,")
+
+
+def test_kernel_files__are_all_that_decide_what_a_kernel_does() -> None:
+    def names(kernel: str) -> list[str]:
+        return ["/".join(path.parts[-2:]) for path in kernel_files(kernel)]
+
+    own = ["__init__.py", "faults.py", "hopper_broken.py", "source.py", "twin.ptx"]
+    assert names("hopper_broken") == names("hopper_clusters")
+    assert names("hopper_clusters") == [
+        *(f"hopper_clusters/{name}" for name in own),
+        "kernels/hopper_ladder.py",
+    ]
+    assert {"umma_tile/source.py", "umma_tile/twin.ptx", "umma_parts/source.py"} < set(names("umma_parts"))
+    assert not any(name.startswith("umma_parts") for name in names("umma_tile"))
+    with pytest.raises(SpecError, match="there is no kernel 'umma_ten'"):
+        kernel_files("umma_ten")

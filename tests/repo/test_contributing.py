@@ -1,4 +1,4 @@
-"""CONTRIBUTING draws the packages as the import contracts have them, and lists every benchmark."""
+"""CONTRIBUTING draws the packages and a kernel's folder as they are, and lists every benchmark."""
 
 from __future__ import annotations
 
@@ -23,6 +23,20 @@ def test_contributing__draws_the_rows_of_the_contracts(repository: Path) -> None
     assert all(one["exhaustive"] for one in contracts)
     agreed = {container: one["layers"] for one in contracts for container in one["containers"]}
     assert drawn_rows((repository / "CONTRIBUTING.md").read_text()) == agreed
+
+
+def test_contributing__draws_a_kernels_folder(repository: Path) -> None:
+    (drawing,) = re.findall(
+        r"^```text\nlib/cutecourse/kernels/THEME/NAME/\n(.*?)^```$",
+        (repository / "CONTRIBUTING.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    patterns = [line.split()[0] for line in drawing.splitlines()]
+    folders = [path.parent for path in (repository / "lib/cutecourse/kernels").glob("*/*/__init__.py")]
+    files = {path for folder in folders for path in folder.iterdir() if path.name != "__pycache__"}
+    drawn = [{path for path in files if path.match(pattern)} for pattern in patterns]
+    assert all(drawn), dict(zip(patterns, drawn, strict=True))
+    assert set().union(*drawn) == files
 
 
 def test_contributing__lists_every_benchmark(repository: Path) -> None:

@@ -63,7 +63,12 @@ class Faults(dict[str, Fault]):
     """Faults by their names. A name that is none gives a SpecError that lists those that are."""
 
     def __init__(self, owner: str, faults: Iterable[Fault]) -> None:
+        faults = tuple(faults)
         super().__init__({fault.name: fault for fault in faults})
+        if len(self) < len(faults):
+            raise SpecError(
+                f"{owner} has two faults of one name: {', '.join(fault.name for fault in faults)}."
+            )
         self.owner = owner
 
     def __missing__(self, name: str) -> Fault:
