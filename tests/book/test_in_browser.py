@@ -32,7 +32,7 @@ def address(book: Path, serve: Callable[..., Any]) -> Iterator[str]:
 
 
 @pytest.fixture
-def open_page(page: Any, address: str) -> Callable[[str], Any]:
+def open_page(page: Any, address: str) -> Iterator[Callable[[str], Any]]:
     """Open a page of the book; any message on the console that is an error or a warning fails the test."""
     messages: list[str] = []
     page.on(
@@ -42,11 +42,12 @@ def open_page(page: Any, address: str) -> Callable[[str], Any]:
 
     def open_(name: str) -> Any:
         page.goto(f"{address}/{name}.html")
-        page.wait_for_load_state("networkidle")
+        page.wait_for_selector(READY)
         assert messages == []
         return page
 
-    return open_
+    yield open_
+    assert messages == []
 
 
 def _widgets(name: str) -> list[str]:
@@ -61,18 +62,41 @@ def _widgets(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page__opens_without_a_message_and_asks_nothing_of_the_outside(open_page: Any, name: str) -> None:
-    page = open_page(name)
+def test_page__opens_without_a_message_fits_each_screen_and_asks_nothing_of_the_outside(
+    page: Any, open_page: Any, name: str
+) -> None:
+    page.set_viewport_size({"width": 768, "height": 800})
+    page.emulate_media(color_scheme="dark")
     # Leaving the guarded context fails when a request to the outside was attempted.
+    open_page(name)
+    for width in (768, 360):
+        _check_that_nothing_scrolls_sideways(page, width)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.emulate_media(color_scheme="light")
     assert page.locator("h1:visible").count() == 1
     assert page.evaluate("performance.getEntriesByType('resource').length") > 5
     if name in CHAPTERS:
         _check_widgets(page, name)
 
 
+def _check_that_nothing_scrolls_sideways(page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    wide = page.evaluate(
+        """() => {
+          const width = document.documentElement.clientWidth;
+          if (document.documentElement.scrollWidth <= width) return [];
+          return [...document.querySelectorAll('main *')]
+            .filter(e => e.getBoundingClientRect().right > width + 1)
+            .slice(0, 5).map(e => e.outerHTML.slice(0, 120));
+        }"""
+    )
+    assert wide == [], width
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
 def _check_widgets(page: Any, name: str) -> None:
     """The widgets are mounted, and their figures wait for print."""
-    page.wait_for_selector(READY)
     expected = len(_widgets(name))
     assert page.locator(".cc-mount .cc-widget").count() == expected > 0
     figures = page.locator("figure.cute-static-figure")
@@ -88,7 +112,6 @@ def test_layout_explorer__computes_without_a_kernel(open_page: Any) -> None:
         name for name in CHAPTERS if any(text.startswith("LayoutExplorer") for text in _widgets(name))
     )
     page = open_page(name)
-    page.wait_for_selector(READY)
     explorer = page.locator("[data-cc=explorer]").first
     layout = Layout((4, 8), (3, 17))
     explorer.locator("[data-cc=notation]").fill(str(layout))
@@ -115,7 +138,6 @@ def test_prediction__survives_a_reload_and_stands_beside_the_result(open_page: A
     assert match is not None
     key = match["key"]
     page = open_page(name)
-    page.wait_for_selector(READY)
     option = page.locator(f'[data-cc=predict][data-key="{key}"] [data-cc=option]').first
     said = option.get_attribute("value")
     reveal = page.locator(f'[data-cc=reveal][data-key="{key}"]')
@@ -162,30 +184,6 @@ def test_colours__follow_the_reader_and_the_button(open_page: Any) -> None:
         if page.evaluate("document.documentElement.dataset.theme") == "light":
             break
     assert ground() > 600
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_page__does_not_scroll_sideways_on_a_narrow_screen(browser: Any, address: str, name: str) -> None:
-    with guarded_context(browser, viewport={"width": 768, "height": 800}, color_scheme="dark") as context:
-        page = context.new_page()
-        page.goto(f"{address}/{name}.html")
-        page.wait_for_load_state("networkidle")
-        for width in (768, 360):
-            page.set_viewport_size({"width": width, "height": 800})
-            page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-            wide = page.evaluate(
-                """() => {
-                  const width = document.documentElement.clientWidth;
-                  if (document.documentElement.scrollWidth <= width) return [];
-                  return [...document.querySelectorAll('main *')]
-                    .filter(e => e.getBoundingClientRect().right > width + 1)
-                    .slice(0, 5).map(e => e.outerHTML.slice(0, 120));
-                }"""
-            )
-            assert wide == [], width
-            assert page.evaluate(
-                "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-            )
 
 
 def test_panels__stand_side_by_side_on_a_wide_screen_and_stacked_on_a_phone(

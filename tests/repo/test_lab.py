@@ -9,8 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from support import web
 from tools.answers import answers_in
 from tools.lab import Copy, bring_up_to_date, chapter_copy
 from tools.notebooks import code_cells
@@ -60,31 +59,19 @@ def lab(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         )
         url = f"http://127.0.0.1:{port}"
         try:
-            _wait(url, process, home / "log")
+            web.wait_for_server(f"{url}/api", process, home / "log")
             yield url
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
-            process.wait(timeout=30)
-
-
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 150
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            urllib.request.urlopen(f"{url}/api", timeout=5).close()
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-        else:
-            return
-    pytest.fail(f"JupyterLab did not start:\n{log.read_text()}")
+            process.wait()
 
 
 def test_lab__opens_on_copies_without_outputs_with_the_exercises_in_reach(lab: str) -> None:
-    with urllib.request.urlopen(f"{lab}/", timeout=30) as first:
+    with urllib.request.urlopen(f"{lab}/") as first:
         assert first.url == f"{lab}/lab/tree/chapters"
     for file in ("chapters/01_hello_layout.ipynb", "exercises/01_hello_layout.ipynb"):
-        with urllib.request.urlopen(f"{lab}/api/contents/{file}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{lab}/api/contents/{file}") as answer:
             found = json.load(answer)
         assert found["path"] == file
         code = [cell for cell in found["content"]["cells"] if cell["cell_type"] == "code"]
@@ -94,12 +81,12 @@ def test_lab__opens_on_copies_without_outputs_with_the_exercises_in_reach(lab: s
 
 def test_lab__has_the_files_that_cells_read_and_texts_link_to(lab: str) -> None:
     for folder in ("benchmarks/results", "book"):
-        with urllib.request.urlopen(f"{lab}/api/contents/{folder}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{lab}/api/contents/{folder}") as answer:
             assert json.load(answer)["content"]
 
 
 def test_lab__asks_nobody_about_news(lab: str) -> None:
-    with urllib.request.urlopen(f"{lab}/lab", timeout=30) as page:
+    with urllib.request.urlopen(f"{lab}/lab") as page:
         config = json.loads(
             re.search(r'id="jupyter-config-data"[^>]*>(.*?)</script>', page.read().decode(), re.DOTALL)[1]
         )

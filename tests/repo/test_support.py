@@ -147,8 +147,43 @@ def test_guarded_context__fails_on_a_page_that_throws(browser: Any, tmp_path: Pa
         with web.guarded_context(browser) as context:
             page = context.new_page()
             page.goto(url + "/index.html")
-            page.wait_for_load_state()
-            page.evaluate("new Promise(done => setTimeout(done, 50))")
+            page.wait_for_selector("#never")
+
+
+@pytest.mark.browser
+def test_guarded_context__ends_a_wait_when_nothing_works_for_it(
+    browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "_LOOK_S", 0.2)
+    with pytest.raises(AssertionError, match="neither the browser nor anything else"):
+        with web.guarded_context(browser) as context:
+            context.new_page().wait_for_selector("#never")
+
+
+@pytest.mark.browser
+def test_guarded_context__waits_while_the_page_works(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "_LOOK_S", 0.1)
+    work = """() => {
+      const end = performance.now() + 2000;
+      const turn = () => {
+        for (const until = performance.now() + 40; performance.now() < until;);
+        if (performance.now() < end) setTimeout(turn);
+        else document.body.innerHTML = "<p id=late></p>";
+      };
+      turn();
+    }"""
+    with web.guarded_context(browser) as context:
+        page = context.new_page()
+        page.evaluate(work)
+        page.wait_for_selector("#late", state="attached")
+
+
+def test_wait_for_server__ends_with_the_server(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("no port is free")
+    process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
+    with pytest.raises(AssertionError, match="no port is free"):
+        web.wait_for_server("http://127.0.0.1:9/", process, log)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def mount(page: Any, tmp_path: Path, serve: Callable[..., Any]) -> Iterator[Call
             if width:
                 page.set_viewport_size({"width": width, "height": 800})
             page.goto(stack.enter_context(serve(tmp_path)) + "/index.html")
-            page.wait_for_selector("html[data-cc-widgets=ready]", timeout=20_000)
+            page.wait_for_selector("html[data-cc-widgets=ready]")
             return page
 
         yield open_page

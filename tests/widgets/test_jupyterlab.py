@@ -8,11 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -111,25 +107,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         start_new_session=True,
     )
     try:
-        _wait_for(f"http://127.0.0.1:{port}/api/status", process, folder / "lab.log")
+        web.wait_for_server(f"http://127.0.0.1:{port}/api/status", process, folder / "lab.log")
         yield f"http://127.0.0.1:{port}/lab/tree/widgets.ipynb"
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=30)
+        process.wait()
         log.close()
-
-
-def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(300):
-        if process.poll() is not None:
-            break
-        try:
-            urllib.request.urlopen(url, timeout=2).close()
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.2)
-        else:
-            return
-    raise AssertionError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
 
 
 @pytest.fixture
@@ -138,14 +121,11 @@ def notebook(lab: str, browser: Any) -> Iterator[Any]:
     with web.guarded_context(browser, viewport={"width": 1500, "height": 1200}) as context:
         page = context.new_page()
         page.goto(lab + "?reset")
-        page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=60_000)
-        page.wait_for_selector(
-            "text=Python 3 (ipykernel) | Idle >> visible=true", timeout=60_000, state="attached"
-        )
+        page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+        page.wait_for_selector("text=Python 3 (ipykernel) | Idle >> visible=true", state="attached")
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        page.wait_for_selector("text=python knows", timeout=60_000)
-        page.wait_for_selector('[data-cc="reveal"]', timeout=30_000)
+        _wait_for_all_cells(page)
         yield page
 
 
@@ -156,6 +136,16 @@ def _prompt(page: Any) -> str:
     return str(page.evaluate(PROMPT_JS))
 
 
+def _wait_for_all_cells(page: Any) -> None:
+    """Wait until a new kernel, which counts from 1, has run the last cell, or one that fails."""
+    error = '[data-mime-type="application/vnd.jupyter.error"]'
+    page.wait_for_function(
+        f"({PROMPT_JS}) === '[{len(CELLS)}]:' || document.querySelector('{error}') !== null"
+    )
+    assert page.locator(error).all_inner_texts() == []
+    page.wait_for_selector('[data-cc="reveal"]')
+
+
 def _ask_python(page: Any) -> str:
     """Run the last cell again and return what it prints."""
     before = _prompt(page)
@@ -163,7 +153,7 @@ def _ask_python(page: Any) -> str:
     last.locator(".cm-content").click()
     page.keyboard.press("Control+Enter")
     done = f"(before) => {{ const now = {PROMPT_JS}; return now !== before && /\\d/.test(now); }}"
-    page.wait_for_function(done, arg=before, timeout=60_000)
+    page.wait_for_function(done, arg=before)
     output = last.locator(".jp-OutputArea-output")
     output.wait_for()
     return str(output.inner_text())
@@ -284,7 +274,6 @@ def test_jupyterlab__a_prediction_is_there_again_for_python_after_a_restart(note
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.get_by_role("menuitem", name=re.compile("Restart Kernel and Run All Cells")).click()
     page.locator(".jp-Dialog .jp-mod-accept").click()
-    all_ran = f"({PROMPT_JS}) === '[{len(CELLS)}]:'"  # the new kernel counts from 1
-    page.wait_for_function(all_ran, timeout=60_000)
-    page.wait_for_selector('[data-cc="reveal"][data-agrees="yes"]', timeout=60_000)
+    _wait_for_all_cells(page)
+    page.wait_for_selector('[data-cc="reveal"][data-agrees="yes"]')
     assert "python knows 19" in _ask_python(page)

@@ -359,9 +359,9 @@ def test_page__controls_and_pictures_are_named_reached_and_fit_a_phone(mount: An
 def test_page__follows_the_theme(mount: Any) -> None:
     page = mount(TmaBox(), theme="dark")
     ground = cc(page, "tma").evaluate("(e) => getComputedStyle(e).backgroundColor")
-    cell = "(e) => getComputedStyle(e).backgroundColor"
-    dark = cc(page, "chunk", chunk=0).evaluate(cell)
+    chunk = cc(page, "chunk", chunk=0).element_handle()
+    colour = "(e) => getComputedStyle(e).backgroundColor"
+    dark = chunk.evaluate(colour)
     page.evaluate("document.documentElement.dataset.theme = 'light'")
-    page.wait_for_timeout(200)
     assert ground == "rgb(20, 24, 30)"
-    assert cc(page, "chunk", chunk=0).evaluate(cell) != dark
+    page.wait_for_function(f"([e, dark]) => ({colour})(e) !== dark", arg=[chunk, dark])

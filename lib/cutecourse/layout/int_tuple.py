@@ -58,7 +58,9 @@ def unwrap(value: Any) -> Any:
 
 def is_node(value: object) -> bool:
     """Tell a tuple of the tree from a leaf; a sum of basis strides is a leaf although it is a tuple."""
-    return isinstance(value, tuple) and not getattr(value, "is_sum", False)
+    if type(value) is int:  # nearly every call
+        return False
+    return type(value) is tuple or (isinstance(value, tuple) and not getattr(value, "is_sum", False))
 
 
 def is_int(value: object) -> bool:
@@ -155,6 +157,8 @@ def product_like(shape: IntTuple, guide: Any) -> IntTuple:
 
 def quotient(numerator: int, denominator: int) -> int:
     """Divide and round toward zero, as C++ and the CuTe DSL do."""
+    if numerator >= 0 and denominator > 0:  # nearly every call
+        return numerator // denominator
     result = abs(numerator) // abs(denominator)
     return result if (numerator < 0) == (denominator < 0) else -result
 

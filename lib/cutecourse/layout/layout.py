@@ -101,7 +101,7 @@ class Layout:
         (8):(1)
         """
         crd: Any = coord[0] if len(coord) == 1 else coord
-        if has_underscore(_plain(crd)):
+        if type(crd) is not int and has_underscore(_plain(crd)):
             return slice_layout(self, crd)
         return crd2idx(crd, self)
 
@@ -356,6 +356,7 @@ class _Mismatch(Exception):
 def _apply(crd: Any, shape: Any, stride: Any) -> Any:
     if type(crd) is int and type(shape) is int:  # nearly every call
         return crd * stride
+    total: Any = 0
     if is_node(crd):
         if not is_node(shape):
             raise _Mismatch(f"{pretty_str(crd)} is given for the single extent {shape}")
@@ -363,24 +364,21 @@ def _apply(crd: Any, shape: Any, stride: Any) -> Any:
             raise _Mismatch(
                 f"{pretty_str(crd)} has rank {len(crd)}, {pretty_str(shape)} has rank {len(shape)}"
             )
-        parts = [_apply(c, s, d) for c, s, d in zip(crd, shape, stride, strict=True)]
+        for c, s, d in zip(crd, shape, stride, strict=True):
+            total = add_strides(total, _apply(c, s, d))
     elif is_node(shape):
-        parts = []
+        last = len(shape) - 1
         for position, (s, d) in enumerate(zip(shape, stride, strict=True)):
-            if position == len(shape) - 1:
-                part, crd = crd, 0
-            else:
+            part = crd
+            if position != last:
                 extent = s if type(s) is int else product(s)
-                left = quotient(crd, extent)
-                part, crd = crd - extent * left, left
-            parts.append(_apply(part, s, d))
+                crd = quotient(crd, extent)
+                part -= extent * crd
+            total = add_strides(total, part * d if type(part) is type(s) is int else _apply(part, s, d))
+    elif isinstance(crd, bool) or not isinstance(crd, int):
+        raise _Mismatch(f"{crd!r} is no integer")
     else:
-        if isinstance(crd, bool) or not isinstance(crd, int):
-            raise _Mismatch(f"{crd!r} is no integer")
         return crd * stride
-    total: Any = 0
-    for part in parts:
-        total = add_strides(total, part)
     return total
 
 
