@@ -21,7 +21,7 @@ from cutecourse.kernels import (
 )
 from tools.notebooks import code_cells, read_recording
 from tools.paths import BOOK
-from tools.seeds import anchor_of
+from tools.source_documents import anchor_of
 
 PAGE = BOOK / "symptoms.md"
 BROKEN = (
