@@ -1,4 +1,4 @@
-# CuTe Course's doors. `make help` lists them; the README explains them.
+# CuTe Course's commands. `make help` lists them; the README explains them.
 #
 #   PYTHON   the Python 3.11 to 3.13 to make the environment with (default: the first such python3* found)
 #   VENV     the environment (default: .venv; a conda user may give VENV="$CONDA_PREFIX")
@@ -41,8 +41,8 @@ endif
 
 .PHONY: help book serve lab test test-all test-gpu bench-blackwell bench-hopper lint check record exercises doctor lock lock-upgrade clean
 
-help: ## List the doors
-	@echo "make DOOR, where DOOR is one of:"
+help: ## List the commands
+	@echo "make COMMAND, where COMMAND is one of:"
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 book: $(VENV)/.book.stamp ## Build the pages and say where they are

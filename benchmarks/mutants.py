@@ -58,7 +58,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutation import door
+from benchmarks.mutation import command_line
 from benchmarks.mutation.families import Family, families
 from benchmarks.mutation.rule import Mutant, mutants_of
 from benchmarks.mutation.rules import REVISIONS, RULES
@@ -263,12 +263,12 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--right", action="store_true", help="run the right kernels only")
     parser.add_argument("--seeds", type=int, default=RIGHT_SEEDS, help="for --right (default: %(default)s)")
     parser.add_argument("--ptxas", action="store_true", help="ask ptxas about each mutant")
-    door.add_options(parser)
+    command_line.add_options(parser)
     options = parser.parse_args(given)
-    if door.is_asked(options):
-        return door.answer(options)
+    if command_line.is_asked(options):
+        return command_line.answer(options)
     if options.ptxas:
-        return door.ask_ptxas(families(), options.processes)
+        return command_line.ask_ptxas(families(), options.processes)
     output = options.output or result_path("mutants")
     kept = json.loads(output.read_text(encoding="ascii")) if output.exists() else {}
     if options.right:

@@ -14,7 +14,7 @@ import yaml
 from tools.paths import BOOK, ROOT, AuthoringError, chapter_number, chapter_pages, relative
 
 ERRATA = BOOK / "errata.yml"
-SEEDS = BOOK / "seeds.yml"
+SOURCE_DOCUMENTS = BOOK / "source_documents.yml"
 """The map of the documents: it knows their headings."""
 
 HOW_SURE = ("certain", "very likely", "likely")
@@ -96,7 +96,7 @@ class Erratum:
 
 @cache
 def _headings(document: str) -> list[tuple[int, str]]:
-    covered = parsed(SEEDS)["documents"].get(document, {})
+    covered = parsed(SOURCE_DOCUMENTS)["documents"].get(document, {})
     return [(entry["line"], str(entry["title"])) for entry in covered.get("headings", [])]
 
 

@@ -22,7 +22,7 @@ from cutecourse.kernels import (
 from tools.notebooks import code_cells
 from tools.paths import BOOK
 from tools.recordings import read_recording
-from tools.seeds import anchor_of
+from tools.source_documents import anchor_of
 
 PAGE = BOOK / "symptoms.md"
 BROKEN = (

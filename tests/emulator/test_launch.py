@@ -1,4 +1,4 @@
-"""The door: what a launch takes, what it refuses, and what it reports."""
+"""What a launch takes, what it refuses, and what it reports."""
 
 import gc
 import importlib

@@ -1,4 +1,4 @@
-"""CI: the workflows meet GitHub's schema and run the Makefile's doors on the Pythons the course supports."""
+"""CI: the workflows meet GitHub's schema and run the Makefile's commands on the supported Pythons."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_publish_workflow__publishes_where_the_book_is_built(repository: Path) -
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_workflow__runs_only_doors_there_are(repository: Path, name: str) -> None:
+def test_workflow__runs_only_make_commands_there_are(repository: Path, name: str) -> None:
     [phony] = re.findall(r"^\.PHONY:(.*)$", (repository / "Makefile").read_text(), re.MULTILINE)
     text = commands(read(repository, name))
     named = set(re.findall(r"\bmake ([a-z-]+)", text)) | set(re.findall(r"\.ci/run ([a-z-]+)", text))
@@ -147,7 +147,7 @@ def test_ci_run__runs_the_readmes_two_commands(repository: Path, tmp_path: Path)
     assert (status, calls) == (0, ["make book CI=true", "make test CI=true"])
 
 
-def test_ci_run__takes_another_door_for_the_tests(repository: Path, tmp_path: Path) -> None:
+def test_ci_run__takes_another_command_for_the_tests(repository: Path, tmp_path: Path) -> None:
     status, calls, _ = run_ci(repository, tmp_path, "test-gpu", chromium=True)
     assert (status, calls) == (0, ["make book CI=true", "make test-gpu CI=true"])
 
@@ -186,7 +186,7 @@ def test_ci_run__fails_without_a_browser(repository: Path, tmp_path: Path) -> No
     assert not any(call.startswith("make") for call in calls)
 
 
-@pytest.mark.parametrize("door", ["book", "test"])
-def test_ci_run__fails_when_a_door_fails(repository: Path, tmp_path: Path, door: str) -> None:
-    status, _, _ = run_ci(repository, tmp_path, chromium=True, make_fails=door)
+@pytest.mark.parametrize("command", ["book", "test"])
+def test_ci_run__fails_when_a_command_fails(repository: Path, tmp_path: Path, command: str) -> None:
+    status, _, _ = run_ci(repository, tmp_path, chromium=True, make_fails=command)
     assert status != 0

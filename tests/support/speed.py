@@ -17,8 +17,8 @@ __all__ = ["at_once", "one_by_one"]
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each cluster and each instruction by itself, and let each operation complete by itself."""
     monkeypatch.setattr(BasicBlock, "join_runs", lambda block: None)
-    door = importlib.import_module("cutecourse.emulator.launch")
-    monkeypatch.setattr(door, "_decoded", door._decoded.__wrapped__)
+    launch = importlib.import_module("cutecourse.emulator.launch")
+    monkeypatch.setattr(launch, "_decoded", launch._decoded.__wrapped__)
     monkeypatch.setattr(scheduler, "_COHORT_CLUSTERS", 1)
     monkeypatch.setattr(linking, "_EACH_FIRST", 1 << 60)
     monkeypatch.setattr(pieces, "_CUT_FIRST", 1 << 60)

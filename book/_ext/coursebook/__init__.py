@@ -22,7 +22,7 @@ from coursebook import (
     playground,
     policy,
     recordings,
-    seeds,
+    source_documents,
     status,
 )
 
@@ -34,7 +34,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         answers,
         errata,
         minutes,
-        seeds,
+        source_documents,
         status,
         emulator,
         assets,

@@ -28,7 +28,7 @@ class ErrataDirective(SphinxDirective):
 
         On the errata page each entry is a place to link to; another page links there.
         """
-        for path in (errata.ERRATA, errata.SEEDS):
+        for path in (errata.ERRATA, errata.SOURCE_DOCUMENTS):
             self.env.note_dependency(str(path))
         what = " ".join(self.arguments[0].split())
         if what == errata.FILTER:

@@ -1,4 +1,4 @@
-"""One door to the compilers: a launch specification in, PTX out, each kernel once per process and target.
+"""The one way to the compilers: a launch specification in, PTX out, each kernel once per process and target.
 
 Where a kernel's compiler is not installed, its twin takes its place: PTX that was written by hand.
 """

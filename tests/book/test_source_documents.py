@@ -15,9 +15,9 @@ from myst_parser.mdit_to_docutils.base import default_slugify
 
 from cutecourse.emulator.core.registry import supported_instructions
 from support.pages import parse
-from tools import errata, seeds
+from tools import errata
 from tools.paths import BOOK, CHAPTERS
-from tools.seeds import BadSeeds, anchor_of, load, markdown
+from tools.source_documents import MAP, BadMap, Map, anchor_of, load, markdown
 
 # How many headings and tables each document has, and the hash of its headings' lines, levels and titles. The
 # documents are not part of the course; this was taken from them, so that no heading is lost from the map.
@@ -31,29 +31,29 @@ WHAT_THERE_IS = {
 
 
 @pytest.fixture(scope="module")
-def the_map() -> seeds.Seeds:
+def the_map() -> Map:
     return load()
 
 
 @pytest.mark.parametrize("key", WHAT_THERE_IS)
-def test_map__has_every_heading_and_table(the_map: seeds.Seeds, key: str) -> None:
+def test_map__has_every_heading_and_table(the_map: Map, key: str) -> None:
     covered = the_map.document(key)
     text = "".join(f"{h.line} {h.level} {h.title}\n" for h in covered.headings)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     assert (len(covered.headings), digest, [t.line for t in covered.tables]) == WHAT_THERE_IS[key]
 
 
-def test_map__has_every_document_of_the_errata(the_map: seeds.Seeds) -> None:
+def test_map__has_every_document_of_the_errata(the_map: Map) -> None:
     assert {covered.document.key for covered in the_map.documents} == set(WHAT_THERE_IS)
     assert set(errata.documents()) == set(WHAT_THERE_IS)
 
 
-def test_headings_without_a_section__only_lead_through_the_document(the_map: seeds.Seeds) -> None:
+def test_headings_without_a_section__only_lead_through_the_document(the_map: Map) -> None:
     without = {h.title for covered in the_map.documents for h in covered.headings if not h.places}
     assert without == {"Table of Contents", "Next Steps"}
 
 
-def test_every_erratum__is_under_a_heading(the_map: seeds.Seeds) -> None:
+def test_every_erratum__is_under_a_heading(the_map: Map) -> None:
     entries = errata.load()
     named = {
         name
@@ -64,7 +64,7 @@ def test_every_erratum__is_under_a_heading(the_map: seeds.Seeds) -> None:
     assert {entry.id for entry in entries} - named == set()
 
 
-def test_errata_of__takes_the_lines_up_to_the_next_heading(the_map: seeds.Seeds) -> None:
+def test_errata_of__takes_the_lines_up_to_the_next_heading(the_map: Map) -> None:
     covered = the_map.document("host-functions")
     by_line = {heading.line: heading for heading in covered.headings}
     entries = errata.load()
@@ -84,7 +84,7 @@ def test_anchors__are_those_that_the_book_has() -> None:
 
 def _changed(tmp_path: Path, change: dict[str, Any]) -> Path:
     """The map with the first document's first heading changed."""
-    data = yaml.safe_load(seeds.SEEDS.read_text(encoding="utf-8"))
+    data = yaml.safe_load(MAP.read_text(encoding="utf-8"))
     key = next(iter(data["documents"]))
     heading = data["documents"][key]["headings"][0]
     for field, value in change.items():
@@ -92,7 +92,7 @@ def _changed(tmp_path: Path, change: dict[str, Any]) -> Path:
             del heading[field]
         else:
             heading[field] = value
-    path = tmp_path / "seeds.yml"
+    path = tmp_path / "source_documents.yml"
     path.write_text(yaml.safe_dump(data), encoding="utf-8")
     return path
 
@@ -109,21 +109,21 @@ def _changed(tmp_path: Path, change: dict[str, Any]) -> Path:
     ],
 )
 def test_load__refuses(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadSeeds, match=re.escape(message)):
+    with pytest.raises(BadMap, match=re.escape(message)):
         load(_changed(tmp_path, change))
 
 
 def test_load__refuses_another_set_of_documents(tmp_path: Path) -> None:
-    data = yaml.safe_load(seeds.SEEDS.read_text(encoding="utf-8"))
+    data = yaml.safe_load(MAP.read_text(encoding="utf-8"))
     del data["documents"]["tma-trace"]
-    path = tmp_path / "seeds.yml"
+    path = tmp_path / "source_documents.yml"
     path.write_text(yaml.safe_dump(data), encoding="utf-8")
-    with pytest.raises(BadSeeds, match="has the documents"):
+    with pytest.raises(BadMap, match="has the documents"):
         load(path)
 
 
-def test_markdown__refuses_an_unknown_document(the_map: seeds.Seeds) -> None:
-    with pytest.raises(BadSeeds, match="no document 'none'"):
+def test_markdown__refuses_an_unknown_document(the_map: Map) -> None:
+    with pytest.raises(BadMap, match="no document 'none'"):
         markdown(the_map, "none")
 
 
@@ -143,14 +143,14 @@ def _is_there(path: str) -> bool:
     return False
 
 
-def test_functions__are_in_the_dsl_and_in_the_library(the_map: seeds.Seeds) -> None:
+def test_functions__are_in_the_dsl_and_in_the_library(the_map: Map) -> None:
     names = [f"cutlass.{name}" for function in the_map.functions for name in function.dsl]
     names += [f"cutecourse.{function.ours}" for function in the_map.functions if function.ours]
     assert len(names) > 50
     assert [name for name in names if not _is_there(name)] == []
 
 
-def test_functions__are_in_cutlass(the_map: seeds.Seeds) -> None:
+def test_functions__are_in_cutlass(the_map: Map) -> None:
     headers = [
         Path(str(found.locate())).read_text(encoding="utf-8", errors="replace")
         for found in files("nvidia-cutlass") or ()
@@ -160,18 +160,18 @@ def test_functions__are_in_cutlass(the_map: seeds.Seeds) -> None:
     assert {function.cpp for function in the_map.functions} - words == set()
 
 
-def test_functions__name_instructions_that_the_emulator_knows(the_map: seeds.Seeds) -> None:
+def test_functions__name_instructions_that_the_emulator_knows(the_map: Map) -> None:
     known = {info.name for info in supported_instructions()}
     named = {name for function in the_map.functions for name in function.ptx}
     assert len(named) > 10
     assert {name for name in named if not any(name.startswith(one) for one in known)} == set()
 
 
-def test_page__shows_the_whole_map(book: Path, the_map: seeds.Seeds) -> None:
-    page = parse(book / "seeds.html")
-    source = (BOOK / "seeds.md").read_text(encoding="utf-8")
+def test_page__shows_the_whole_map(book: Path, the_map: Map) -> None:
+    page = parse(book / "source_documents.html")
+    source = (BOOK / "source_documents.md").read_text(encoding="utf-8")
     wanted = [covered.document.key for covered in the_map.documents] + ["functions", "tables"]
-    assert sorted(re.findall(r"\{seeds\} (\S+)", source)) == sorted(wanted)
-    rows = page.select(".cute-seeds tbody tr")
+    assert sorted(re.findall(r"\{source-documents\} (\S+)", source)) == sorted(wanted)
+    rows = page.select(".cute-source-documents tbody tr")
     expected = sum(len(covered.headings) + len(covered.tables) for covered in the_map.documents)
     assert len(rows) == expected + len(the_map.functions)

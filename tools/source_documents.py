@@ -1,4 +1,4 @@
-"""Where the course covers the documents that it started from: `book/seeds.yml`, checked, as Markdown."""
+"""Where the course covers the documents it started from: `source_documents.yml`, checked, as Markdown."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from tools import errata
 from tools.paths import CHAPTERS, AuthoringError, page_number, relative
 
-SEEDS = errata.SEEDS
+MAP = errata.SOURCE_DOCUMENTS
 NAVIGATION = "leads through the document"
 
 _FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{2,3} +(.+?)[ \t]*$", re.MULTILINE)
 
 
-class BadSeeds(AuthoringError):
+class BadMap(AuthoringError):
     """The map of the documents lacks something, or names a page or a section that is not there."""
 
 
@@ -94,18 +94,18 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Seeds:
+class Map:
     """The whole map."""
 
     documents: tuple[Covered, ...]
     functions: tuple[Function, ...]
 
     def document(self, key: str) -> Covered:
-        """One document by its key in `errata.yml`. Errors: BadSeeds."""
+        """One document by its key in `errata.yml`. Errors: BadMap."""
         for covered in self.documents:
             if covered.document.key == key:
                 return covered
-        raise BadSeeds(f"there is no document {key!r}")
+        raise BadMap(f"there is no document {key!r}")
 
 
 def anchor_of(title: str) -> str:
@@ -117,17 +117,17 @@ def anchor_of(title: str) -> str:
     return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", title.lower().replace(" ", "-"))
 
 
-def load(path: Path = SEEDS) -> Seeds:
+def load(path: Path = MAP) -> Map:
     """The map, complete.
 
-    Errors: BadSeeds, for a document that is missing or unknown, a heading without a place, headings out of
+    Errors: BadMap, for a document that is missing or unknown, a heading without a place, headings out of
     order, and a place that is not there.
     """
     data = errata.parsed(path)
     known = errata.documents()
     if set(data["documents"]) != set(known):
-        raise BadSeeds(f"{relative(path)} has the documents {sorted(data['documents'])}, not {sorted(known)}")
-    return Seeds(
+        raise BadMap(f"{relative(path)} has the documents {sorted(data['documents'])}, not {sorted(known)}")
+    return Map(
         tuple(_covered(known[key], raw) for key, raw in data["documents"].items()),
         tuple(_function(raw) for raw in data["functions"]),
     )
@@ -137,7 +137,7 @@ def _covered(document: errata.Document, raw: dict[str, Any]) -> Covered:
     headings = tuple(_heading(document.key, entry) for entry in raw["headings"])
     lines = [heading.line for heading in headings]
     if lines != sorted(set(lines)):
-        raise BadSeeds(f"{document.key}: the headings are not in the order of their lines")
+        raise BadMap(f"{document.key}: the headings are not in the order of their lines")
     tables = []
     for entry in raw["tables"]:
         where = f"{document.key}, table at line {entry['line']}"
@@ -148,7 +148,7 @@ def _covered(document: errata.Document, raw: dict[str, Any]) -> Covered:
 def _heading(key: str, raw: dict[str, Any]) -> Heading:
     where = f"{key}, line {raw['line']} ({raw['title']})"
     if ("to" in raw) == bool(raw.get("navigation")):
-        raise BadSeeds(f"{where}: say `to`, or `navigation: true`, and not both")
+        raise BadMap(f"{where}: say `to`, or `navigation: true`, and not both")
     places = () if "to" not in raw else _places(where, raw["to"])
     return Heading(int(raw["line"]), int(raw["level"]), str(raw["title"]), places)
 
@@ -164,15 +164,15 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _places(where: str, targets: list[str]) -> tuple[Place, ...]:
     if not targets:
-        raise BadSeeds(f"{where}: no section covers it")
+        raise BadMap(f"{where}: no section covers it")
     places = []
     for target in targets:
         page, _, anchor = target.partition("#")
         titles = _sections(page)
         if titles is None:
-            raise BadSeeds(f"{where}: there is no chapter {page!r}")
+            raise BadMap(f"{where}: there is no chapter {page!r}")
         if anchor not in titles:
-            raise BadSeeds(f"{where}: {page} has no section #{anchor}; it has {', '.join(titles)}")
+            raise BadMap(f"{where}: {page} has no section #{anchor}; it has {', '.join(titles)}")
         places.append(Place(page, anchor, titles[anchor]))
     return tuple(places)
 
@@ -193,13 +193,13 @@ def _sections(page: str) -> dict[str, str] | None:
 # ---- Markdown ----
 
 
-def markdown(seeds: Seeds, what: str) -> str:
+def markdown(the_map: Map, what: str) -> str:
     """A table of the map: of a document's headings (by its key), of all `tables`, or of the `functions`."""
     if what == "functions":
-        return _functions(seeds.functions)
+        return _functions(the_map.functions)
     if what == "tables":
-        return _tables(seeds.documents)
-    return _headings(seeds.document(what))
+        return _tables(the_map.documents)
+    return _headings(the_map.document(what))
 
 
 def _headings(covered: Covered) -> str:

@@ -1,4 +1,4 @@
-"""The Makefile's doors: help lists each, the documents name only those there are, refusals are readable."""
+"""The Makefile's commands: help lists each, documents name only those there are, refusals are readable."""
 
 from __future__ import annotations
 
@@ -23,33 +23,35 @@ def make(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def doors(repository: Path) -> set[str]:
+def targets(repository: Path) -> set[str]:
     makefile = (repository / "Makefile").read_text()
     [phony] = re.findall(r"^\.PHONY:(.*)$", makefile, re.MULTILINE)
     return set(phony.split())
 
 
-def test_make_help__lists_every_door_with_what_it_does(repository: Path, doors: set[str]) -> None:
+def test_make_help__lists_every_command_with_what_it_does(repository: Path, targets: set[str]) -> None:
     listed = dict(re.findall(r"^  ([a-z-]+) +(\S.*)$", make(repository, "help").stdout, re.MULTILINE))
-    assert set(listed) == doors
+    assert set(listed) == targets
     assert all(len(text.split()) > 2 for text in listed.values())
 
 
-def test_make__without_a_door_is_help(repository: Path) -> None:
+def test_make__without_a_command_is_help(repository: Path) -> None:
     assert make(repository).stdout == make(repository, "help").stdout != ""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_document__names_only_doors_there_are(repository: Path, doors: set[str], document: str) -> None:
+def test_document__names_only_commands_of_make_there_are(
+    repository: Path, targets: set[str], document: str
+) -> None:
     text = (repository / document).read_text()
     named = set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)*)", "\n".join(code_of(text))))
     assert "test" in named
-    assert named <= doors
+    assert named <= targets
 
 
-def test_documents__name_every_door(repository: Path, doors: set[str]) -> None:
+def test_documents__name_every_make_command(repository: Path, targets: set[str]) -> None:
     text = "\n".join(part for document in DOCUMENTS for part in code_of((repository / document).read_text()))
-    assert {door for door in doors if f"make {door}" not in text} == set()
+    assert {target for target in targets if f"make {target}" not in text} == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
