@@ -23,7 +23,7 @@ from nbformat.v4 import new_output
 from tools.paths import AuthoringError
 
 QUOTING = {
-    "cutecourse.cli.explain": {"explain", "report"},
+    "cutecourse.analysis": {"explain", "report"},
     "cutecourse.display": {
         "Source",
         "difference",

@@ -22,15 +22,15 @@ from benchmarks.mutation.rule import Change, Kernel, Mutant, Rule, made, mutants
 from benchmarks.mutation.rules import RULES
 from benchmarks.mutation.running import NotRightError, run_right, try_mutant
 from cutecourse import emulator
-from cutecourse.cli._arguments import Arguments, extents
-from cutecourse.cli._module import find_entry, parameters
+from cutecourse.analysis import find_entry, parameters
+from cutecourse.analysis.arguments import Arguments
+from cutecourse.cli.emulate import extents
 from cutecourse.dtypes import encode
 from cutecourse.emulator import HAZARDS
 from cutecourse.errors import CourseError
 from cutecourse.kernels import LaunchSpec, Scalar, SpecError, Tensor
 from cutecourse.kernels.files import kernel_module
-from cutecourse.ptx import parse
-from cutecourse.ptx.scopes import flatten
+from cutecourse.ptx import parse, read_module
 from cutecourse.runtime.assembly import find_ptxas
 
 _LIMIT_BYTES = 8 << 30
@@ -48,9 +48,10 @@ class Told(Family):
 
     def arguments(self, maps: Mapping[str, Any]) -> tuple[list[Any], Callable[[], Arrays]]:
         """The arguments made anew from their files."""
-        module = parse(self.compiled[0])
+        checked = read_module(self.compiled[0])
+        entry = find_entry(checked.module, self.compiled[1])
         made = Arguments(_LIMIT_BYTES)
-        values = made.make(self.specs, parameters(flatten(module, find_entry(module, self.compiled[1]))))
+        values = made.make(self.specs, parameters(checked.functions[entry.name]))
         return values, lambda: {" ".join(key): array for key, array in made.arrays.items()}
 
 

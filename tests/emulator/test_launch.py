@@ -17,7 +17,7 @@ from cutecourse.emulator.errors import (
     LaunchError,
     UnsupportedInstruction,
 )
-from cutecourse.ptx import PtxNameError, PtxSyntaxError, parse
+from cutecourse.ptx import PtxNameError, PtxSyntaxError, read_module
 from support import tcgen05
 from support.hazard_kernels import Product
 
@@ -120,9 +120,9 @@ def test_launch__counts_instructions_by_name_for_each_warp():
     assert (result.entry, result.seed) == ("increment", 0)
 
 
-def test_launch__takes_a_parsed_module():
+def test_launch__takes_a_module_that_was_read():
     data = np.zeros(32, dtype=np.uint32)
-    module = parse(INCREMENT)
+    module = read_module(INCREMENT)
     for _ in range(2):
         launch(module, grid=1, block=32, args=[data, 32])
     assert (data == 2).all()

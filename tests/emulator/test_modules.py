@@ -8,14 +8,14 @@ import pytest
 
 from cutecourse.emulator import launch
 from cutecourse.emulator.errors import KernelTrap
-from cutecourse.ptx import parse
+from cutecourse.ptx import read_module
 
 TEXT = (Path(__file__).resolve().parent / "modules" / "scalar.ptx").read_text()
 
 
 @pytest.fixture(scope="module")
 def compiled():
-    return parse(TEXT)
+    return read_module(TEXT)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from cutecourse.cli._module import CommandError
+from cutecourse.analysis import InputError
 from cutecourse.trace import Recorder, TraceError
 from cutecourse.trace.filters import kinds_named
 
@@ -64,7 +64,7 @@ def new_recorder(trace: str | None, filters: Sequence[tuple[str, Any]] | None) -
 
 
 def print_events(recorder: Recorder | None, filters: Sequence[tuple[str, Any]] | None) -> None:
-    """Print the events that all filters let through. Errors: CommandError for what is not there."""
+    """Print the events that all filters let through. Errors: InputError for what is not there."""
     if recorder is None or filters is None:
         return
     found = recorder.trace()
@@ -72,5 +72,5 @@ def print_events(recorder: Recorder | None, filters: Sequence[tuple[str, Any]] |
         for key, value in filters:
             found = found.where(**{key: value})
     except TraceError as error:
-        raise CommandError(f"--events: {error}") from None
+        raise InputError(f"--events: {error}") from None
     print(found.table())

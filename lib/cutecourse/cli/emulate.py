@@ -21,24 +21,24 @@ from typing import Any
 
 import numpy as np
 
-from cutecourse.cli import _arguments
-from cutecourse.cli._arguments import Arguments, check_writable, extents
+from cutecourse.analysis import InputError, find_entry, parameters
+from cutecourse.analysis import arguments as words
+from cutecourse.analysis.arguments import Arguments, check_writable
 from cutecourse.cli._events import WHAT_FILTERS, event_filter, new_recorder, print_events
-from cutecourse.cli._module import CommandError, find_entry, parameters, read_ptx
+from cutecourse.cli._files import read_ptx
 from cutecourse.emulator import HAZARDS, EmulatorError, LaunchResult, explore, launch
 from cutecourse.emulator.errors import BudgetExceeded, LaunchError, UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TENSOR_CORES
 from cutecourse.errors import CourseError
 from cutecourse.memory_report import memory_report
-from cutecourse.ptx import Function, Module, PtxError, check, parse
-from cutecourse.ptx.scopes import flatten
+from cutecourse.ptx import CheckedModule, Function, PtxError, read_module
 from cutecourse.trace import AccessLog, Recorder, Trace
 
-__all__ = ["register"]
+__all__ = ["extents", "register"]
 
 RAN, WRONG, NOT_RUN, STOPPED = range(4)
-_WHAT_ARGUMENTS = (_arguments.__doc__ or "").partition("\n\n")[2]
+_WHAT_ARGUMENTS = (words.__doc__ or "").partition("\n\n")[2]
 _STATUSES = "exit status:" + (__doc__ or "").partition("Exit status:")[2]
 
 
@@ -116,6 +116,18 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=_run)
 
 
+def extents(text: str) -> tuple[int, int, int]:
+    """A grid, block or cluster, as 2,1,1; what is left out is 1. Errors: argparse.ArgumentTypeError."""
+    try:
+        given = [int(part) for part in text.split(",")]
+    except ValueError:
+        given = []
+    if not 1 <= len(given) <= 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one to three integers such as 2,1,1")
+    x, y, z = [*given, 1, 1][:3]
+    return x, y, z
+
+
 def _hazard(text: str) -> tuple[str, str]:
     name, equals, severity = text.rpartition("=")
     if not equals:
@@ -129,7 +141,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _emulate(arguments)
     except (BudgetExceeded, _Stopped) as error:
         return _say(error, STOPPED)
-    except (CommandError, PtxError, LaunchError, UnsupportedInstruction) as error:
+    except (InputError, PtxError, LaunchError, UnsupportedInstruction) as error:
         return _say(error, NOT_RUN)
     except EmulatorError as error:
         return _say(error, WRONG)
@@ -144,32 +156,31 @@ def _emulate(arguments: argparse.Namespace) -> int:
     for name in ("budget", "timeout", "max-memory"):
         given = getattr(arguments, name.replace("-", "_"))
         if not 0 < given < 1e12:
-            raise CommandError(f"--{name} {given}: give a number greater than 0")
+            raise InputError(f"--{name} {given}: give a number greater than 0")
     if arguments.trace:
         check_writable(arguments.trace)
     traced = arguments.trace or arguments.events is not None or arguments.memory
     if arguments.explore is not None and (arguments.explore < 2 or traced):
         why = "takes no --trace, no --events and no --memory" if traced else "takes 2 seeds or more"
-        raise CommandError(f"--explore {arguments.explore}: it {why}")
+        raise InputError(f"--explore {arguments.explore}: it {why}")
     limit = int(arguments.max_memory * 2**30)
     recorder = new_recorder(arguments.trace, arguments.events)
     accesses = AccessLog() if arguments.memory else None
     with _at_most(arguments.timeout, limit):
-        module = parse(read_ptx(arguments.file))
-        check(module)
-        entry = find_entry(module, arguments.entry)
+        checked = read_module(read_ptx(arguments.file))
+        entry = find_entry(checked.module, arguments.entry)
         made = Arguments(limit)
-        values = made.make(arguments.arg, parameters(flatten(module, entry)))
+        values = made.make(arguments.arg, parameters(checked.functions[entry.name]))
         options = _options(arguments, entry, values)
         if arguments.explore is not None:
-            return _explore(arguments, module, options)
+            return _explore(arguments, checked, options)
         try:
-            result = launch(module, **options, seed=arguments.seed, recorder=recorder, accesses=accesses)
+            result = launch(checked, **options, seed=arguments.seed, recorder=recorder, accesses=accesses)
         except CourseError:
             _save_trace(recorder, arguments.trace)  # it shows how it came to this
             try:
                 print_events(recorder, arguments.events)
-            except CommandError as wrong:
+            except InputError as wrong:
                 _say(wrong, NOT_RUN)
             raise
     if result.printed:
@@ -183,7 +194,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
         print(f"wrote {arguments.trace}: {len(recorder)} events, 1 us of it is 1 instruction issued")
     print_events(recorder, arguments.events)
     if accesses is not None:
-        print(memory_report(accesses, module, kernel=result.entry, instructions=result.instructions))
+        print(memory_report(accesses, checked.module, kernel=result.entry, instructions=result.instructions))
     _print_notes(result, arguments.notes)
     warned = [note for note in result.notes if note.severity == "warning"]
     for note in warned:
@@ -191,10 +202,10 @@ def _emulate(arguments: argparse.Namespace) -> int:
     return WRONG if warned and arguments.strict else RAN
 
 
-def _explore(arguments: argparse.Namespace, module: Module, options: dict[str, Any]) -> int:
+def _explore(arguments: argparse.Namespace, checked: CheckedModule, options: dict[str, Any]) -> int:
     """Run several seeds, and say whether and where they differ."""
     seeds = range(arguments.seed, arguments.seed + arguments.explore)
-    found = explore(module, seeds=seeds, max_seeds=arguments.explore, **options)
+    found = explore(checked, seeds=seeds, max_seeds=arguments.explore, **options)
     if found.agree and found.outcomes[0].error is None:
         print(found)
         return RAN
@@ -208,7 +219,7 @@ def _options(arguments: argparse.Namespace, entry: Function, values: Sequence[An
     """The launch as the command line has it, but for its seed."""
     block = arguments.block or (*(entry.directive("reqntid") or ()), 1, 1)[:3]
     if arguments.block is None and entry.directive("reqntid") is None:
-        raise CommandError(f"{entry.name} has no .reqntid. Say with --block how many threads a CTA has.")
+        raise InputError(f"{entry.name} has no .reqntid. Say with --block how many threads a CTA has.")
     return {
         "entry": entry.name,
         "grid": arguments.grid,
@@ -246,7 +257,7 @@ def _save(path: str, array: np.ndarray[Any, Any]) -> None:
         with Path(path).open("wb") as file:  # numpy.save by name would add an ending
             np.save(file, array, allow_pickle=False)
     except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _save_trace(recorder: Recorder | None, path: str | None) -> None:
@@ -255,7 +266,7 @@ def _save_trace(recorder: Recorder | None, path: str | None) -> None:
         try:
             trace.save_chrome(path)
         except OSError as error:
-            raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+            raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
 # --- limits ------------------------------------------------------------------------------------------------

@@ -37,8 +37,8 @@ from cutecourse.emulator.numbers.tensor_core_sums import DEFAULT_ARITHMETIC, TEN
 from cutecourse.emulator.recording.events import Recording
 from cutecourse.emulator.recording.memory_events import AccessLogging, MemoryRecording
 from cutecourse.emulator.recording.replay import record
-from cutecourse.ptx.checks import check
-from cutecourse.ptx.parser import parse
+from cutecourse.ptx.checked import CheckedModule
+from cutecourse.ptx.checks import read_module
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Function, Module, Variable
 from cutecourse.trace import AccessLog, Recorder
@@ -93,7 +93,7 @@ class LaunchResult:
 
 
 def launch(
-    ptx: str | Module,
+    ptx: str | CheckedModule,
     *,
     grid: int | Sequence[int],
     block: int | Sequence[int],
@@ -110,7 +110,7 @@ def launch(
     processes: int | None = None,
     accesses: AccessLog | None = None,
 ) -> LaunchResult:
-    """Run a kernel from its PTX text on this machine's CPU.
+    """Run a kernel from its PTX text, or the module that was read from it, on this machine's CPU.
 
     NumPy arrays among `args` are pointers: the kernel works on their memory in place. A `TensorMap` is a
     parameter of 128 bytes, and its array is worked on in place too. Other arguments are scalars of the
@@ -130,11 +130,8 @@ def launch(
 
     Raises PtxError for a malformed text, and EmulatorError for every mistake of the launch or the kernel.
     """
-    if isinstance(ptx, Module):
-        module = ptx
-        check(module)
-    else:
-        module = _read(ptx)
+    checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
+    module = checked.module
     function = _entry(module, entry)
     observers: list[Callable[[Any], Observer | None]] = [
         follow_multiplications,
@@ -160,7 +157,7 @@ def launch(
             observers.append(lambda cohort: AccessLogging(accesses))
         memory = Memory()
         parameters, tensor_maps = _bind(function, args, memory)
-        program = _decoded(module, function.name, int(dynamic_smem))
+        program = _decoded(checked, function.name, int(dynamic_smem))
         machine = Machine(
             program.with_shared_names(names) if names else program,
             memory,
@@ -187,7 +184,7 @@ def launch(
     if recorder is not None:
         again = partial(
             launch,
-            module,
+            checked,
             grid=shape,
             block=threads,
             cluster=clusters,
@@ -231,17 +228,9 @@ def launch(
 
 
 @lru_cache(maxsize=32)
-def _read(ptx: str) -> Module:
-    """Parse and check a text; the module is cached for later launches, because nothing changes it."""
-    module = parse(ptx)
-    check(module)
-    return module
-
-
-@lru_cache(maxsize=32)
-def _decoded(module: Module, entry: str, dynamic_smem: int) -> Program:
+def _decoded(checked: CheckedModule, entry: str, dynamic_smem: int) -> Program:
     """Decode an entry of a module; the program is kept for later launches, because nothing changes it."""
-    return decode(module, module.entries[entry], dynamic_smem, wrap=watch)
+    return decode(checked, checked.module.entries[entry], dynamic_smem, wrap=watch)
 
 
 # --- the entry and the launch's extents ----------------------------------------------------------------

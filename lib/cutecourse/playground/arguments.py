@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.cli._arguments import Arguments
+from cutecourse.analysis.arguments import Arguments
 from cutecourse.dtypes import DType, DTypeError, decode, dtype, encode
 from cutecourse.emulator import TensorMap
 from cutecourse.errors import CourseError

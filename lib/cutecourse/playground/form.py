@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from cutecourse.cli.explain import explain
+from cutecourse.analysis import explain
 from cutecourse.dtypes import DTYPES
-from cutecourse.ptx import PtxError, check, parse
+from cutecourse.ptx import PtxError, read_module
 from cutecourse.ptx.scopes import type_bits
 
 __all__ = ["KINDS", "LIMIT", "read"]
@@ -42,8 +42,7 @@ def read(text: str, entry: str | None = None) -> dict[str, Any]:
     `message` and `line` for a text that is no PTX or has no kernel.
     """
     try:
-        module = parse(text)
-        check(module)
+        module = read_module(text).module
     except PtxError as error:
         return {"error": {"message": str(error), "line": error.line}}
     kernels = [name for name, function in module.entries.items() if function.body is not None]

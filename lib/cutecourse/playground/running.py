@@ -18,7 +18,7 @@ from cutecourse.emulator.errors import LaunchError
 from cutecourse.memory_report import MemoryReport, memory_report
 from cutecourse.playground.arguments import Array, FieldError, extents, make_arguments, whole
 from cutecourse.playground.form import LIMIT, read
-from cutecourse.ptx import Module, parse
+from cutecourse.ptx import CheckedModule, read_module
 from cutecourse.trace import AccessLog, Recorder, Trace
 from cutecourse.trace.words import number
 
@@ -53,8 +53,8 @@ class Playground:
         self.arrays, self.trace, self.end = {}, None, ""
         recorder, accesses = Recorder(), AccessLog()
         try:
-            module, options = self._prepared(request)
-            result = launch(module, **options, recorder=recorder, accesses=accesses, processes=1)
+            checked, options = self._prepared(request)
+            result = launch(checked, **options, recorder=recorder, accesses=accesses, processes=1)
         except FieldError as error:
             return {"ended": "refused", "error": {"message": str(error), "field": error.field, "line": None}}
         except EmulatorError as error:
@@ -62,14 +62,14 @@ class Playground:
                 return {"ended": "refused", "error": _error(error, request)}
             first = error.problem.splitlines()[0].partition(". ")[0].rstrip(".:")
             self.end = f"{type(error).__name__}: {first}."
-            report = memory_report(accesses, module)
+            report = memory_report(accesses, checked.module)
             return {
                 "ended": "error",
                 "error": _error(error, request),
                 "memory": _memory(report),
                 **self._left(recorder),
             }
-        report = memory_report(accesses, module, instructions=result.instructions)
+        report = memory_report(accesses, checked.module, instructions=result.instructions)
         return {
             "ended": "ran",
             "record": _record(result),
@@ -89,10 +89,10 @@ class Playground:
             seeds = whole("seeds", request.get("seeds", ""), least=2)
             if seeds > _MOST_SEEDS:
                 raise FieldError("seeds", f"at most {_MOST_SEEDS} seeds")
-            module, options = self._prepared(request)
+            checked, options = self._prepared(request)
             first = options.pop("seed")
             found = explore(
-                module, seeds=range(first, first + seeds), max_seeds=seeds, processes=1, **options
+                checked, seeds=range(first, first + seeds), max_seeds=seeds, processes=1, **options
             )
         except FieldError as error:
             return {"ended": "refused", "error": {"message": str(error), "field": error.field, "line": None}}
@@ -106,7 +106,7 @@ class Playground:
         np.save(buffer, self.arrays[name].memory, allow_pickle=False)
         return base64.b64encode(buffer.getvalue()).decode("ascii")
 
-    def _prepared(self, request: Mapping[str, Any]) -> tuple[Module, dict[str, Any]]:
+    def _prepared(self, request: Mapping[str, Any]) -> tuple[CheckedModule, dict[str, Any]]:
         text = str(request["text"])
         form = _form(text, request.get("entry"))
         if "error" in form:
@@ -115,7 +115,7 @@ class Playground:
         options: dict[str, Any] = {
             name: extents(name, request[name]) for name in ("grid", "block", "cluster")
         }
-        return _module(text), {
+        return read_module(text), {
             **options,
             "entry": form["entry"],
             "args": values,
@@ -137,11 +137,6 @@ class Playground:
 @lru_cache(maxsize=4)
 def _form(text: str, entry: str | None) -> dict[str, Any]:
     return read(text, entry)
-
-
-@lru_cache(maxsize=4)
-def _module(text: str) -> Module:
-    return parse(text)
 
 
 def _hazards(text: str) -> dict[str, str]:

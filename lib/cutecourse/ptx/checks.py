@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
+from cutecourse.ptx.checked import CheckedModule
 from cutecourse.ptx.errors import PtxError, PtxNameError
+from cutecourse.ptx.parser import parse
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, flatten
 from cutecourse.ptx.syntax import (
     Address,
@@ -22,7 +25,7 @@ from cutecourse.ptx.syntax import (
     Vector,
 )
 
-__all__ = ["SPECIAL_REGISTERS", "check", "is_special", "names", "registers"]
+__all__ = ["SPECIAL_REGISTERS", "check", "is_special", "names", "read_module", "registers"]
 
 _XYZ = ("x", "y", "z")
 SPECIAL_REGISTERS: frozenset[str] = frozenset(
@@ -49,19 +52,30 @@ def is_special(name: str) -> bool:
     return name in SPECIAL_REGISTERS
 
 
-def check(module: Module) -> None:
+@lru_cache(maxsize=32)
+def read_module(text: str) -> CheckedModule:
+    """Parse and check a text. The result is kept for whoever reads the text next, because nothing changes it.
+
+    Raises PtxError with the line.
+    """
+    return check(parse(text))
+
+
+def check(module: Module) -> CheckedModule:
     """Refuse a module in which a name is used and not declared, or a guard is no predicate.
 
     Raises PtxNameError or PtxError with the line.
     """
+    flats: dict[str, FlatFunction] = {}
     for function in module.functions:
         if function.body is not None:
-            flat = flatten(module, function)
+            flat = flats[function.name] = flatten(module, function)
             _check_variables(module, flat)
             for instruction, scope in zip(flat.instructions, flat.scopes, strict=True):
                 _check_instruction(module, instruction, scope)
     for variable in module.variables:
         _check_initializer(module, variable, None)
+    return CheckedModule(module, flats)
 
 
 def _check_variables(module: Module, flat: FlatFunction) -> None:

@@ -15,7 +15,7 @@ from cutecourse.emulator import LaunchResult, Note
 from cutecourse.kernels.spec import LaunchSpec
 from cutecourse.memory_report import MemoryReport
 from cutecourse.memory_report import memory_report as report_of
-from cutecourse.ptx import parse
+from cutecourse.ptx import read_module
 from cutecourse.runtime.arguments import Bound, bind, emulator_arguments, flat_arguments
 from cutecourse.runtime.compiled import PtxText
 from cutecourse.runtime.compiling import compile_for, specification
@@ -178,5 +178,10 @@ def run(
         trace=recorder.trace() if recorder is not None else None,
         memory=None
         if accesses is None or emulated is None
-        else report_of(accesses, parse(compiled.ptx), kernel=spec.name, instructions=emulated.instructions),
+        else report_of(
+            accesses,
+            read_module(compiled.ptx).module,
+            kernel=spec.name,
+            instructions=emulated.instructions,
+        ),
     )

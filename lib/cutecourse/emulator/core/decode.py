@@ -7,7 +7,7 @@ launches of a kernel share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
@@ -23,14 +23,15 @@ from cutecourse.emulator.core.registry import lookup
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.special import dynamic_value
 from cutecourse.emulator.errors import EmulatorError, UnsupportedInstruction
-from cutecourse.ptx.scopes import FlatFunction, flatten
-from cutecourse.ptx.syntax import Function, Instruction, Module, Name
+from cutecourse.ptx.checked import CheckedModule
+from cutecourse.ptx.scopes import FlatFunction
+from cutecourse.ptx.syntax import Function, Name
 
 __all__ = ["decode"]
 
 
 def decode(
-    module: Module,
+    checked: CheckedModule,
     entry: Function,
     dynamic_smem: int,
     *,
@@ -44,35 +45,19 @@ def decode(
     Errors:       UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at
                   fault.
     """
-    flat = _reach(module, entry)
+    flat = checked.reached(entry.name)
+    _refuse_recursion(checked, entry, flat)
+    module = checked.module
     program = Program(module, entry, flat, Placement(module, entry, flat, dynamic_smem))
     _Decoder(program, wrap, [] if faults is None else faults).run()
     return program
 
 
-# --- the functions to decode --------------------------------------------------------------------------------
+# --- the calls ----------------------------------------------------------------------------------------------
 
 
-def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
-    """Flatten the entry and every device function that it may call; calls must not be recursive."""
-    defined = module.defined
-    flattened: dict[str, FlatFunction] = {}
-    calls: dict[str, dict[str, Instruction]] = {}
-    todo = [entry.name]
-    while todo:
-        name = todo.pop()
-        if name in flattened:
-            continue
-        flattened[name] = flatten(module, defined[name])
-        named = [
-            (operand.text, instruction)
-            for instruction in flattened[name].instructions
-            if instruction.opcode == "call"
-            for operand in instruction.operands
-            if isinstance(operand, Name) and operand.text in defined
-        ]
-        calls[name] = dict(named)
-        todo += [callee for callee, _ in named]
+def _refuse_recursion(checked: CheckedModule, entry: Function, reached: Iterable[str]) -> None:
+    calls = {name: dict(checked.calls(name)) for name in reached}
     try:
         TopologicalSorter(calls).prepare()
     except CycleError as error:
@@ -82,9 +67,8 @@ def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
             f"recursive calls are not supported: {' calls '.join(cycle)}",
             kernel=entry.name,
             line=line,
-            text=module.line_text(line),
+            text=checked.module.line_text(line),
         ) from None
-    return flattened
 
 
 # --- translation --------------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from cutecourse.emulator.launch import launch as launch_once
 from cutecourse.emulator.memory.tensor_map import TensorMap
 from cutecourse.emulator.recording.argument_copies import Copies
 from cutecourse.emulator.tools.trace_alignment import Stop, TraceAlignment, align_traces
-from cutecourse.ptx.parser import parse
+from cutecourse.ptx.checked import CheckedModule
+from cutecourse.ptx.checks import read_module
 from cutecourse.ptx.syntax import Module
 from cutecourse.trace import Recorder, Trace
 from cutecourse.trace.words import html_table, in_runs, number, text_table
@@ -185,7 +186,7 @@ def _compared(outcome: Outcome, first: Outcome) -> str:
 
 
 def explore(
-    launch: Launch | str | Module,
+    launch: Launch | str | CheckedModule,
     *,
     seeds: Iterable[int] = range(10),
     max_seeds: int = 100,
@@ -194,11 +195,11 @@ def explore(
 ) -> Exploration:
     """Run a launch under many seeds, until one ends differently from the first.
 
-    launch     a PTX text or module, with the `arguments` of `cutecourse.emulator.launch`: each seed gets
-               copies of the arrays, and the arrays themselves do not change. Or a callable that takes the
-               seed and a recorder (or None) and launches on arrays of its own, made anew each time. It
-               returns a mapping from names to arrays, a pair of such a mapping and the `LaunchResult`, or
-               the result of `cutecourse.runtime.run`.
+    launch     a PTX text, or the module that was read from it, with the `arguments` of
+               `cutecourse.emulator.launch`: each seed gets copies of the arrays, and the arrays themselves
+               do not change. Or a callable that takes the seed and a recorder (or None) and launches on
+               arrays of its own, made anew each time. It returns a mapping from names to arrays, a pair of
+               such a mapping and the `LaunchResult`, or the result of `cutecourse.runtime.run`.
     seeds      the others are compared with the first one; at most `max_seeds` of them run.
     compare    for an array by its name, the part that counts: `{"queue": np.sort}` if any order is right,
                `{"scratch": None}` if nothing counts. Everything that counts is compared bit for bit.
@@ -338,22 +339,22 @@ def _difference(
 # --- a launch from its arguments --------------------------------------------------------------------------
 
 
-def _from_arguments(ptx: str | Module, arguments: Mapping[str, Any]) -> Launch:
+def _from_arguments(ptx: str | CheckedModule, arguments: Mapping[str, Any]) -> Launch:
     """A callable that launches on copies of the arrays."""
     if mine := [name for name in ("seed", "recorder") if name in arguments]:
         raise LaunchError(f"explore sets {' and '.join(mine)} itself")
-    module = parse(ptx) if isinstance(ptx, str) else ptx
+    checked = ptx if isinstance(ptx, CheckedModule) else read_module(ptx)
     given = arguments.get("args", ())
     if not isinstance(given, np.ndarray | str | bytes):  # `launch` refuses these
         given = list(given)
-    names = _names(module, arguments.get("entry"))
+    names = _names(checked.module, arguments.get("entry"))
 
     def run(seed: int, recorder: Recorder | None) -> Any:
         copies = Copies()
         args = [copies.of(argument) for argument in given] if isinstance(given, list) else given
         if not copies.possible:
             args = given  # `launch` says what is wrong with them
-        result = launch_once(module, seed=seed, recorder=recorder, **{**arguments, "args": args})
+        result = launch_once(checked, seed=seed, recorder=recorder, **{**arguments, "args": args})
         left: dict[str, Array] = {}
         for place, argument in enumerate(args):
             name = names[place] if place < len(names) else f"argument {place}"

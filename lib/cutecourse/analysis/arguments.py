@@ -1,4 +1,4 @@
-"""Arguments of a kernel as the command line gives them: numbers, arrays, tensor maps, structs.
+"""Arguments of a kernel from words: numbers, arrays, tensor maps, structs.
 
 u32:5                    a number of that type (u8 to u64, s8 to s64, b8 to b64, f16, bf16, f32, f64)
 in:a.npy                 an array; `in:a.npy:bf16` reads its bytes as that type
@@ -15,7 +15,6 @@ A file that is named twice is one array.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections.abc import Sequence
@@ -26,13 +25,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.cli._module import CommandError, Parameter
+from cutecourse.analysis.errors import InputError
+from cutecourse.analysis.parameters import Parameter
 from cutecourse.dtypes import DType, DTypeError, dtype, encode
 from cutecourse.errors import CourseError
 from cutecourse.runtime import emulator_tensor_map
 from cutecourse.tma import TensorMapEncoding
 
-__all__ = ["Arguments", "check_writable", "extents"]
+__all__ = ["Arguments", "check_writable"]
 
 _SCALARS = ("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "b8", "b16", "b32", "b64", "f16", "bf16",
             "f32", "f64")  # fmt: skip
@@ -56,11 +56,11 @@ class Arguments:
     _bytes: int = 0
 
     def make(self, specs: Sequence[str], wanted: Sequence[Parameter]) -> list[Any]:
-        """The arguments for a kernel's parameters. Errors: CommandError."""
+        """The arguments for a kernel's parameters. Errors: InputError."""
         if len(specs) != len(wanted):
             listed = "".join(f"\n  {p.name}: {p.declared}, {p.role}: --arg {p.give}" for p in wanted)
             given = "1 argument" if len(specs) == 1 else f"{len(specs)} arguments"
-            raise CommandError(f"{given} for {len(wanted)} parameters{':' if wanted else ''}{listed}")
+            raise InputError(f"{given} for {len(wanted)} parameters{':' if wanted else ''}{listed}")
         return [self._for(spec, parameter) for spec, parameter in zip(specs, wanted, strict=True)]
 
     def _for(self, spec: str, parameter: Parameter) -> Any:
@@ -68,12 +68,12 @@ class Arguments:
             value = self.one(spec)
             if isinstance(value, np.generic):
                 _fits(spec, value, parameter)
-        except CommandError as error:
-            raise CommandError(f"--arg {spec} for {parameter.name} ({parameter.declared}): {error}") from None
+        except InputError as error:
+            raise InputError(f"--arg {spec} for {parameter.name} ({parameter.declared}): {error}") from None
         return value
 
     def one(self, spec: str) -> Any:
-        """One argument. Errors: CommandError."""
+        """One argument. Errors: InputError."""
         if spec.startswith("{") and spec.endswith("}"):
             return tuple(self.one(part.strip()) for part in _parts(spec[1:-1]))
         kind, colon, rest = spec.partition(":")
@@ -98,7 +98,7 @@ class Arguments:
                 return self._zeros(_type(name), _shape(shape))
             case "out", [path, name, shape]:
                 return self._out(path, _type(name), _shape(shape))
-        raise CommandError(
+        raise InputError(
             f"{spec!r} is not an argument; there are TYPE:VALUE, in:FILE.npy, inout:FILE.npy:FILE.npy, "
             "out:FILE.npy:TYPE:SHAPE, zeros:TYPE:SHAPE, map:FILE.json, bytes:HEX and {FIELD,...}"
         )
@@ -106,7 +106,7 @@ class Arguments:
     def _count(self, n_bytes: int) -> None:
         self._bytes += n_bytes
         if self._bytes > self.limit_bytes:
-            raise CommandError(
+            raise InputError(
                 f"the arrays have {self._bytes} bytes, more than the {self.limit_bytes} that --max-memory"
                 " allows"
             )
@@ -120,7 +120,7 @@ class Arguments:
             if kind is not None:
                 held = _numpy(kind)
                 if held.itemsize != array.dtype.itemsize:
-                    raise CommandError(f"{path} holds {array.dtype}, whose elements are not {kind}")
+                    raise InputError(f"{path} holds {array.dtype}, whose elements are not {kind}")
                 array = array.view(held)
             self.arrays[key] = array
         return self.arrays[key]
@@ -134,62 +134,50 @@ class Arguments:
         known = self.saved.get(path)
         if known is not None:
             if known.shape != shape or known.dtype != _numpy(kind):
-                raise CommandError(f"{path} was already named, as {known.dtype} of shape {known.shape}")
+                raise InputError(f"{path} was already named, as {known.dtype} of shape {known.shape}")
             return known
         return self._save(path, self._zeros(kind, shape))
 
     def _save(self, path: str, array: NDArray[Any]) -> NDArray[Any]:
         check_writable(path)
         if self.saved.setdefault(path, array) is not array:
-            raise CommandError(f"{path} would be saved twice")
+            raise InputError(f"{path} would be saved twice")
         return array
 
     def _map(self, path: str) -> Any:
         try:
             if Path(path).stat().st_size > _MAX_JSON_BYTES:
-                raise CommandError(f"{path} is not a tensor map: it has more than {_MAX_JSON_BYTES} bytes")
+                raise InputError(f"{path} is not a tensor map: it has more than {_MAX_JSON_BYTES} bytes")
             given = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise CommandError(f"{path} cannot be read: {error.strerror}") from None
+            raise InputError(f"{path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
-            raise CommandError(f"{path} is not JSON: {error}") from None
+            raise InputError(f"{path} is not JSON: {error}") from None
         names = [one.name for one in fields(TensorMapEncoding)]
         needed = ["array", *names[:4]]
         if not isinstance(given, dict) or not all(name in given for name in needed):
-            raise CommandError(f"{path} is not a tensor map: give an object with {', '.join(needed)}")
+            raise InputError(f"{path} is not a tensor map: give an object with {', '.join(needed)}")
         unknown = set(given) - {"array", "name", *names, *_DERIVED}
         if unknown:
-            raise CommandError(
+            raise InputError(
                 f"{path}: a tensor map has no {', '.join(sorted(unknown))}; it has array, {', '.join(names)}"
             )
         if not isinstance(given["array"], str):
-            raise CommandError(f'{path}: "array" is a text such as "in:a.npy"')
+            raise InputError(f'{path}: "array" is a text such as "in:a.npy"')
         array = self._array(given["array"])
         try:
             encoding = TensorMapEncoding(**{name: given[name] for name in names if name in given})
             return emulator_tensor_map(encoding, array, name=given.get("name"))
         except (CourseError, TypeError, ValueError, OverflowError) as error:
-            raise CommandError(f"{path}: {error}") from None
-
-
-def extents(text: str) -> tuple[int, int, int]:
-    """A grid, block or cluster, as 2,1,1; what is left out is 1. Errors: argparse.ArgumentTypeError."""
-    try:
-        given = [int(part) for part in text.split(",")]
-    except ValueError:
-        given = []
-    if not 1 <= len(given) <= 3:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one to three integers such as 2,1,1")
-    x, y, z = [*given, 1, 1][:3]
-    return x, y, z
+            raise InputError(f"{path}: {error}") from None
 
 
 def check_writable(path: str) -> None:
-    """Refuse a file that cannot be written, before anything runs. Errors: CommandError."""
+    """Refuse a file that cannot be written, before anything runs. Errors: InputError."""
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         why = "it is a folder" if target.is_dir() else "there is no such folder"
-        raise CommandError(f"{path} cannot be written: {why}")
+        raise InputError(f"{path} cannot be written: {why}")
 
 
 def _parts(text: str) -> list[str]:
@@ -202,20 +190,20 @@ def _parts(text: str) -> list[str]:
         else:
             parts[-1] += letter
     if depth or "{" in text:
-        raise CommandError(f"{{{text}}}: a struct's field cannot be a struct")
+        raise InputError(f"{{{text}}}: a struct's field cannot be a struct")
     return parts
 
 
 def _fits(spec: str, value: np.generic, parameter: Parameter) -> None:
     """A number has the size that the parameter has, and is an integer where it is one."""
     if value.nbytes != parameter.bytes:
-        raise CommandError(f"it has {value.nbytes} bytes, but the parameter has {parameter.bytes}")
+        raise InputError(f"it has {value.nbytes} bytes, but the parameter has {parameter.bytes}")
     declared = parameter.declared.lstrip(".")
     is_float = spec.startswith(("f", "bf16"))
     if is_float and declared[0] in "su":
-        raise CommandError("it is a floating-point number, but the parameter is an integer")
+        raise InputError("it is a floating-point number, but the parameter is an integer")
     if (declared[0] == "f" or declared == "bf16") and spec[0] in "su":
-        raise CommandError("it is an integer, but the parameter is a floating-point number")
+        raise InputError("it is an integer, but the parameter is a floating-point number")
 
 
 def _scalar(kind: str, text: str) -> np.generic:
@@ -226,11 +214,11 @@ def _scalar(kind: str, text: str) -> np.generic:
             return coded
         number = int(text, 0)
     except ValueError:
-        raise CommandError(f"{text!r} is not a number of type {kind}") from None
+        raise InputError(f"{text!r} is not a number of type {kind}") from None
     bits = 8 * held.itemsize
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
     if not low <= number <= high:
-        raise CommandError(f"{number} does not fit into {kind}: it must be in {low}..{high}")
+        raise InputError(f"{number} does not fit into {kind}: it must be in {low}..{high}")
     integer: np.generic = held.type(number)
     return integer
 
@@ -239,21 +227,21 @@ def _bytes(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:
-        raise CommandError(f"{text!r} is not a sequence of hexadecimal bytes such as 00ff10") from None
+        raise InputError(f"{text!r} is not a sequence of hexadecimal bytes such as 00ff10") from None
 
 
 def _type(name: str) -> DType:
     try:
         return dtype(name)
     except DTypeError as error:
-        raise CommandError(str(error)) from None
+        raise InputError(str(error)) from None
 
 
 def _numpy(kind: DType) -> np.dtype[Any]:
     try:
         return kind.numpy
     except DTypeError as error:
-        raise CommandError(str(error)) from None
+        raise InputError(str(error)) from None
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -262,18 +250,18 @@ def _shape(text: str) -> tuple[int, ...]:
     except ValueError:
         shape = (-1,)
     if not 1 <= len(shape) <= 8 or any(extent < 0 for extent in shape):
-        raise CommandError(f"{text!r} is not a shape such as 128x64")
+        raise InputError(f"{text!r} is not a shape such as 128x64")
     return shape
 
 
 def _stored(path: str) -> NDArray[Any]:
-    """A file's array, mapped and not read: what its head promises has to be there. Errors: CommandError."""
+    """A file's array, mapped and not read: what its head promises has to be there. Errors: InputError."""
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, EOFError, SyntaxError, OverflowError) as error:
-        raise CommandError(f"{path} is not an array that numpy.save wrote: {error}") from None
+        raise InputError(f"{path} is not an array that numpy.save wrote: {error}") from None
     if not isinstance(found, np.ndarray):
-        raise CommandError(f"{path} holds several arrays: save the one that you want with numpy.save")
+        raise InputError(f"{path} holds several arrays: save the one that you want with numpy.save")
     return found

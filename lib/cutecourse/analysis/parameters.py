@@ -1,12 +1,11 @@
-"""A PTX file as the commands need it: its text, the kernel that is meant, and what its parameters are for."""
+"""The kernel of a PTX text that is meant, and what its parameters are for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from cutecourse.errors import CourseError
+from cutecourse.analysis.errors import InputError
 from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
 from cutecourse.ptx.syntax import (
@@ -16,50 +15,28 @@ from cutecourse.ptx.syntax import (
     Module,
     Variable,
 )
-from cutecourse.ptx.tokens import MAX_TEXT_BYTES
 
 __all__ = [
-    "CommandError",
     "Parameter",
     "destinations",
     "find_entry",
     "parameters",
-    "read_ptx",
-    "registers",
 ]
 
 # Addresses are made of addresses by these.
 _CARRY = {"mov", "add", "sub", "cvta", "mad", "selp", "shfl"}
 
 
-class CommandError(CourseError):
-    """A command line or a file that cannot be used."""
-
-
-def read_ptx(path: str) -> str:
-    """A file's text. Errors: CommandError for a file that is not there, no text, or too large."""
-    try:
-        size = Path(path).stat().st_size
-        if size > MAX_TEXT_BYTES:
-            raise CommandError(f"{path} has {size} bytes, but a PTX text may have at most {MAX_TEXT_BYTES}")
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        problem = f"{path} is not text: byte {error.start} is not UTF-8. Give PTX, not a cubin."
-        raise CommandError(problem) from None
-
-
 def find_entry(module: Module, name: str | None) -> Function:
-    """The kernel that is meant. Errors: CommandError, with the names that there are."""
+    """The kernel that is meant. Errors: InputError, with the names that there are."""
     entries = {found: entry for found, entry in module.entries.items() if entry.body is not None}
     known = ", ".join(entries) or "none"
     if name is None:
         if len(entries) != 1:
-            raise CommandError(f"the text has {len(entries)} kernels. Say which with --entry: {known}")
+            raise InputError(f"the text has {len(entries)} kernels. Say which is the entry: {known}")
         name = next(iter(entries))
     if name not in entries:
-        raise CommandError(f"the text has no kernel {name!r}; it has: {known}")
+        raise InputError(f"the text has no kernel {name!r}; it has: {known}")
     return entries[name]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cutecourse.cli._module import destinations
+from cutecourse.analysis.parameters import destinations
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
 from cutecourse.ptx.syntax import Instruction, IntLiteral, Name, Operand, Vector
 

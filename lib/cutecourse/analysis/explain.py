@@ -1,0 +1,338 @@
+"""A description of a PTX kernel: what it declares, where its asynchronous parts are, and how to run it."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from cutecourse.analysis.parameters import Parameter, find_entry, parameters
+from cutecourse.analysis.values import Bits, Values
+from cutecourse.descriptors import (
+    SMEM_SM90,
+    SMEM_SM100,
+    DescriptorError,
+    DescriptorFormat,
+    instr_format,
+)
+from cutecourse.emulator.core.decode import decode
+from cutecourse.emulator.core.placement import Placement
+from cutecourse.emulator.core.registry import lookup
+from cutecourse.emulator.errors import EmulatorError
+from cutecourse.ptx import CheckedModule, Function, Instruction, Module, read_module
+from cutecourse.ptx.scopes import FlatFunction
+from cutecourse.ptx.sources import source_at
+from cutecourse.ptx.syntax import Address, Block, Name, Operand, RegisterDeclaration, Vector
+
+__all__ = ["explain", "report"]
+
+_SHOWN_NAME = 64
+
+
+def explain(text: str, entry: str | None = None, *, file: str = "kernel.ptx") -> dict[str, Any]:
+    """Everything that the report says, as plain data; nothing runs.
+
+    Errors: PtxError for a text that is none, InputError for a kernel that is not there.
+    """
+    checked = read_module(text)
+    module = checked.module
+    function = find_entry(module, entry)
+    flats = checked.reached(function.name)
+    sites = [site for flat in flats.values() for site in _sites(module, flat)]
+    faults = _faults(checked, function)
+    wanted = parameters(flats[function.name])
+    return {
+        "file": file,
+        "kernel": function.name,
+        "kernels": list(module.entries),
+        "ptx_version": ".".join(map(str, module.version)),
+        "target": list(module.target),
+        "directives": {name: list(numbers) for name, numbers in function.directives},
+        "registers": _registers(flats),
+        "functions": [name for name in flats if name != function.name],
+        "memory": _memory(module, function, flats),
+        "parameters": [
+            {
+                "name": p.name,
+                "declared": p.declared,
+                "bytes": p.bytes,
+                "role": p.role,
+                "give": p.give,
+                "accesses": list(p.accesses),
+            }
+            for p in wanted
+        ],
+        "instructions": sum(len(flat.instructions) for flat in flats.values()),
+        "sites": sites,
+        "refused": faults,
+        "needs": _needs(module, function, flats, wanted, file),
+    }
+
+
+# --- what the text declares --------------------------------------------------------------------------------
+
+
+def _registers(flats: dict[str, FlatFunction]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for flat in flats.values():
+        blocks = [flat.function.body]
+        while blocks:
+            block = blocks.pop()
+            for statement in block.statements if block else ():
+                if isinstance(statement, Block):
+                    blocks.append(statement)
+                elif isinstance(statement, RegisterDeclaration):
+                    count = 1 if statement.count is None else statement.count
+                    counts[statement.type] += count * statement.vector
+    return dict(sorted(counts.items()))
+
+
+def _memory(module: Module, entry: Function, flats: dict[str, FlatFunction]) -> dict[str, Any]:
+    try:
+        placement = Placement(module, entry, flats, 0)
+        shared, local = placement.shared_static, placement.local_bytes
+    except EmulatorError as error:
+        return {"refused": error.problem}
+    inner = [variable for flat in flats.values() for variable in flat.variables]
+    return {
+        "shared_static_bytes": shared,
+        "shared_dynamic": sorted(
+            v.name for v in (*module.variables, *inner) if v.space == "shared" and "extern" in v.linkage
+        ),
+        "local_bytes_per_thread": local,
+        "variables": [
+            {"space": v.space, "name": v.name} for v in module.variables if v.space in {"global", "const"}
+        ],
+    }
+
+
+def _needs(
+    module: Module, entry: Function, flats: dict[str, FlatFunction], wanted: list[Parameter], file: str
+) -> dict[str, Any]:
+    """The facts that the launch must give because the text does not."""
+    block = entry.directive("reqntid")
+    cluster = entry.directive("reqnctapercluster")
+    used = [instruction for flat in flats.values() for instruction in flat.instructions]
+    pairs = any("cta_group::2" in instruction.modifiers for instruction in used)
+    dynamic = any(
+        v.space == "shared" and "extern" in v.linkage
+        for v in (*module.variables, *(v for flat in flats.values() for v in flat.variables))
+    )
+    words = ["cutecourse", "emulate", file]
+    words += ["--entry", entry.name] if len(module.entries) > 1 else []
+    words += ["--grid", "X,Y,Z"]
+    words += [] if block else ["--block", "THREADS"]
+    in_cluster = pairs or any(_of_a_cluster(instruction) for instruction in used)
+    words += ["--cluster", "X,Y,Z"] if in_cluster and not cluster else []
+    words += ["--smem", "BYTES"] if dynamic else []
+    for parameter in wanted:
+        words += ["--arg", parameter.give.partition(" or ")[0]]
+    return {
+        "block": list(block) if block else None,
+        "cluster": list(cluster) if cluster else None,
+        "cluster_instructions": in_cluster,
+        "pairs_of_ctas": pairs,
+        "dynamic_shared_memory": dynamic,
+        "command": shlex.join(words),
+    }
+
+
+def _of_a_cluster(instruction: Instruction) -> bool:
+    """Return whether an instruction refers to other CTAs of the cluster."""
+    if instruction.opcode in {"mapa", "getctarank"} or "multicast::cluster" in instruction.modifiers:
+        return True
+    if instruction.opcode == "barrier" and "cluster" in instruction.modifiers:
+        return True
+    return any(isinstance(o, Name) and o.text.startswith("%cluster_") for o in instruction.operands)
+
+
+# --- sites -------------------------------------------------------------------------------------------------
+
+
+def _kind(instruction: Instruction) -> str | None:
+    """The heading under which an instruction is listed; None if it is not listed."""
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    start = modifiers[:2]
+    if opcode in {"mbarrier", "bar", "barrier"} or (opcode == "cp" and "mbarrier" in start):
+        return "barrier"
+    if "tensormap" in (opcode, *modifiers) or (opcode == "cp" and "bulk" in modifiers):
+        return "TMA"
+    if opcode in {"mma", "wmma", "wgmma"} or (opcode == "tcgen05" and start[:1] == ("mma",)):
+        return "MMA"
+    if opcode == "tcgen05":
+        return "tcgen05"
+    return "fence" if opcode in {"fence", "membar"} else None
+
+
+def _sites(module: Module, flat: FlatFunction) -> Iterator[dict[str, Any]]:
+    values = Values(flat)
+    for position, instruction in enumerate(flat.instructions):
+        kind = _kind(instruction)
+        if kind is None:
+            continue
+        found = lookup(instruction.opcode, instruction.modifiers)
+        source = source_at(module, instruction.loc)
+        yield {
+            "line": instruction.line,
+            "function": flat.function.name,
+            "source": str(source) if source else None,
+            "kind": kind,
+            "instruction": instruction.name,
+            "what": found[0].summary if found else "The emulator does not know this instruction.",
+            "documented_in": found[0].source if found else None,
+            "descriptors": [
+                _decoded(operand, fmt, values.of(item, position, fmt.bits))
+                for operand, fmt, item in _descriptors(instruction)
+            ],
+        }
+
+
+def _descriptors(instruction: Instruction) -> Iterator[tuple[str, DescriptorFormat, Operand]]:
+    """An instruction's operands that are descriptors: what they are of, their format, and the operand.
+
+    Source: PTX ISA 9.0, tcgen05.mma, tcgen05.cp, wgmma.mma_async: the order of the operands.
+    """
+    operands, modifiers = instruction.operands, instruction.modifiers
+    if instruction.opcode == "tcgen05" and modifiers[:1] == ("mma",) and len(operands) >= 4:
+        for name, operand in (("A", operands[1]), ("B", operands[2])):
+            if not isinstance(operand, Address):  # A may lie in tensor memory
+                yield name, SMEM_SM100, operand
+        kind = next((m.partition("::")[2] for m in modifiers if m.startswith("kind::")), "f16")
+        idesc = next((o for o in operands[3:] if not isinstance(o, Address)), None)
+        try:
+            if idesc is not None:
+                yield "instruction", instr_format(kind), idesc
+        except DescriptorError:
+            return  # a block-scaled kind, whose descriptor has other fields
+    elif instruction.opcode == "tcgen05" and modifiers[:1] == ("cp",) and len(operands) >= 2:
+        yield "source", SMEM_SM100, operands[1]
+    elif instruction.opcode == "wgmma" and modifiers[:1] == ("mma_async",) and len(operands) >= 3:
+        for name, operand in (("A", operands[1]), ("B", operands[2])):
+            if not isinstance(operand, Vector):  # A may lie in registers
+                yield name, SMEM_SM90, operand
+
+
+def _decoded(of: str, fmt: DescriptorFormat, bits: Bits) -> dict[str, Any]:
+    """The fields whose bits the text fixes, and the names of the others."""
+    fields, open_ = {}, []
+    for part in fmt.explain(bits.value).fields:
+        if bits.known & part.field.mask == part.field.mask:
+            fields[part.field.name] = part.meant
+        else:
+            open_.append(part.field.name)
+    unused = bits.value & ~fmt.used
+    return {
+        "of": of,
+        "format": fmt.name,
+        "value": None if bits.whole is None else f"{bits.value:#x}",
+        "fields": fields,
+        "not_constant": open_,
+        "unused_bits_set": f"{unused:#x}" if unused else None,
+    }
+
+
+# --- what the emulator would refuse ------------------------------------------------------------------------
+
+
+def _faults(checked: CheckedModule, entry: Function) -> list[dict[str, Any]]:
+    """The instructions that the emulator refuses when it reads the kernel, each with its line and why."""
+    faults: list[EmulatorError] = []
+    try:
+        decode(checked, entry, 0, faults=faults)
+    except EmulatorError as error:
+        if not faults:
+            faults.append(error)
+    return [
+        {"line": f.line, "class": type(f).__name__, "problem": f.problem, "text": f.text.strip()}
+        for f in faults
+    ]
+
+
+# --- in words ----------------------------------------------------------------------------------------------
+
+
+def report(found: dict[str, Any]) -> str:
+    """The report as text."""
+    targets = ", ".join(found["target"])
+    lines = [
+        f"{found['kernel']} of {found['file']}",
+        f"PTX {found['ptx_version']} for {targets}, {found['instructions']} instructions",
+        "",
+        "Declared",
+        *_declared(found),
+        "",
+        "Parameters" if found["parameters"] else "No parameters",
+    ]
+    lines += [
+        f"  {p['name']:<{_width(found['parameters'], 'name')}}  {p['declared']}  {p['role']}"
+        for p in found["parameters"]
+    ]
+    lines += ["", *_site_lines(found["sites"])]
+    if found["refused"]:
+        lines += ["", "The emulator refuses"]
+        lines += [f"  line {f['line'] or '-'}: {f['problem']}" for f in found["refused"]]
+    else:
+        lines += ["", "The emulator knows every instruction."]
+    return "\n".join([*lines, "", "To run it", *_need_lines(found)])
+
+
+def _declared(found: dict[str, Any]) -> Iterator[str]:
+    for name, numbers in found["directives"].items():
+        yield f"  .{name:<12} {', '.join(map(str, numbers))}".rstrip()
+    registers = ", ".join(f"{count} .{kind}" for kind, count in found["registers"].items()) or "none"
+    yield f"  {'registers':<13} {registers} (ptxas maps them to the GPU's)"
+    memory = found["memory"]
+    if "refused" in memory:
+        yield f"  {'memory':<13} {memory['refused']}"
+        return
+    dynamic = ", ".join(memory["shared_dynamic"])
+    more = f", plus as many as the launch gives: {dynamic}" if dynamic else ""
+    yield f"  {'shared':<13} {memory['shared_static_bytes']} bytes{more}"
+    yield f"  {'local':<13} {memory['local_bytes_per_thread']} bytes per thread"
+    for variable in memory["variables"]:
+        yield f"  {variable['space']:<13} {variable['name']}"
+    if found["functions"]:
+        yield f"  {'functions':<13} {', '.join(found['functions'])}"
+
+
+def _site_lines(sites: list[dict[str, Any]]) -> Iterator[str]:
+    if not sites:
+        yield "No barrier, fence, TMA, MMA or tcgen05 instruction"
+        return
+    counts = Counter(site["kind"] for site in sites)
+    yield "Sites: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    for site in sites:
+        name = site["instruction"]
+        name = name if len(name) <= _SHOWN_NAME else f"{name[: _SHOWN_NAME - 3]}..."
+        source = f"  ({site['source']})" if site["source"] else ""
+        yield f"  {site['line']:>5}  {site['kind']:<8} {name}{source}"
+        yield f"                  {site['what']}"
+        for part in site["descriptors"]:
+            yield f"                  {_descriptor_line(part)}"
+
+
+def _descriptor_line(part: dict[str, Any]) -> str:
+    head = f"{part['of']}: {part['format']}" + (f" {part['value']}" if part["value"] else "")
+    known = ", ".join(f"{name} {value}" for name, value in part["fields"].items())
+    text = f"{head}: {known}" if known else f"{head}: no field is constant"
+    if known and part["not_constant"]:
+        text += f"; not constant: {', '.join(part['not_constant'])}"
+    if part["unused_bits_set"]:
+        text += f"; bits set outside every field: {part['unused_bits_set']}"
+    return text
+
+
+def _need_lines(found: dict[str, Any]) -> Iterator[str]:
+    needs = found["needs"]
+    if needs["pairs_of_ctas"] and not needs["cluster"]:
+        yield "  CTAs in pairs (cta_group::2): an even number of CTAs in a cluster; the text gives no shape"
+    elif needs["cluster_instructions"] and not needs["cluster"]:
+        yield "  it asks about its cluster; the text does not give its shape"
+    if needs["dynamic_shared_memory"]:
+        yield "  dynamic shared memory; the text does not say how many bytes"
+    yield f"  {needs['command']}"
+
+
+def _width(rows: list[dict[str, Any]], key: str) -> int:
+    return max((len(row[key]) for row in rows), default=0)

@@ -1,0 +1,24 @@
+"""The files that the commands read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cutecourse.analysis import InputError
+from cutecourse.ptx.tokens import MAX_TEXT_BYTES
+
+__all__ = ["read_ptx"]
+
+
+def read_ptx(path: str) -> str:
+    """A file's text. Errors: InputError for a file that is not there, no text, or too large."""
+    try:
+        size = Path(path).stat().st_size
+        if size > MAX_TEXT_BYTES:
+            raise InputError(f"{path} has {size} bytes, but a PTX text may have at most {MAX_TEXT_BYTES}")
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        problem = f"{path} is not text: byte {error.start} is not UTF-8. Give PTX, not a cubin."
+        raise InputError(problem) from None
