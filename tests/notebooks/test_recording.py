@@ -242,6 +242,15 @@ def test_keep__takes_what_ran_on_a_gpu_byte_for_byte_and_nothing_else() -> None:
     assert not_on_hardware(fresh) == []
 
 
+def test_keep__takes_the_record_of_a_cell_that_runs_and_shows_it() -> None:
+    earlier, fresh = _record_cell("run().record", GPU), _record_cell("run().record", EMULATOR)
+    for cell, run in ((earlier, _on_gpu()), (fresh, _emulated())):
+        cell.metadata[METADATA_KEY] = nbformat.from_dict({"runs": [run]})
+    recording = _recording(fresh)
+    assert keep_runs_on_gpus(recording, _recording(earlier)) == []
+    assert GPU in recording.cells[0].outputs[0].data["text/plain"]
+
+
 @pytest.mark.parametrize(
     ("shown", "code", "key", "why"),
     [
