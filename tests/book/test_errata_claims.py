@@ -118,7 +118,7 @@ def test_shared_halves__promise_less_than_copy_uses(tmp_path, find_program):
         aligned[source.stem] = {
             line.split(".align")[1].split()[0] for line in lines if ".shared .align" in line
         }
-    assert aligned == {"micro_gemm": {"16"}, "plain": {"2"}}
+    assert aligned == {"kernel": {"16"}, "plain": {"2"}}
 
 
 def _cute_header(name: str) -> str:
