@@ -126,20 +126,15 @@ def serve(folder: str | os.PathLike[str], *, cut: Collection[str] = ()) -> Itera
 
 
 class Work:
-    """Tells whether a process and all below it do anything, by the CPU time that they take.
-
-    Without a process: all below this one, which waits.
-    """
+    """Tells whether a process and all below it do anything, by the CPU time that they take."""
 
     def __init__(self, pid: int | None = None) -> None:
         self._process = psutil.Process(pid)
-        self._and_itself = pid is not None
         self._at, self._seconds, self._idle_looks = time.monotonic(), self._taken(), 0
 
     def _taken(self) -> float:
         total = 0.0
-        itself = [self._process] if self._and_itself else []
-        for process in (*itself, *self._process.children(recursive=True)):
+        for process in (self._process, *self._process.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
                 total += times.user + times.system
