@@ -32,13 +32,19 @@ def address(book: Path, serve: Callable[..., Any]) -> Iterator[str]:
 
 
 @pytest.fixture
-def open_page(page: Any, address: str) -> Iterator[Callable[[str], Any]]:
-    """Open a page of the book; any message on the console that is an error or a warning fails the test."""
+def open_page(request: pytest.FixtureRequest, address: str) -> Iterator[Callable[[str], Any]]:
+    """Open a page of the book; any message on the console that is an error or a warning fails the test.
+
+    It opens in the module's page if the test asks for that, else in one of its own.
+    """
+    page = request.getfixturevalue("kept_page" if "kept_page" in request.fixturenames else "page")
     messages: list[str] = []
-    page.on(
-        "console",
-        lambda message: messages.append(message.text) if message.type in ("error", "warning") else None,
-    )
+
+    def listen(message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            messages.append(message.text)
+
+    page.on("console", listen)
 
     def open_(name: str) -> Any:
         page.goto(f"{address}/{name}.html")
@@ -47,6 +53,7 @@ def open_page(page: Any, address: str) -> Iterator[Callable[[str], Any]]:
         return page
 
     yield open_
+    page.remove_listener("console", listen)
     assert messages == []
 
 
@@ -63,8 +70,9 @@ def _widgets(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_page__opens_without_a_message_fits_each_screen_and_asks_nothing_of_the_outside(
-    page: Any, open_page: Any, name: str
+    kept_page: Any, open_page: Any, name: str
 ) -> None:
+    page = kept_page
     page.set_viewport_size({"width": 768, "height": 800})
     page.emulate_media(color_scheme="dark")
     # Leaving the guarded context fails when a request to the outside was attempted.

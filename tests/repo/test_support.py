@@ -154,7 +154,8 @@ def test_guarded_context__fails_on_a_page_that_throws(browser: Any, tmp_path: Pa
 def test_guarded_context__ends_a_wait_when_nothing_works_for_it(
     browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "_LOOK_S", 0.2)
+    monkeypatch.setattr(web, "_LOOK_S", 0.5)
+    monkeypatch.setattr(web, "_WORKING", 0.3)  # a look itself is more of half a second than of five
     with pytest.raises(AssertionError, match="neither the browser nor anything else"):
         with web.guarded_context(browser) as context:
             context.new_page().wait_for_selector("#never")

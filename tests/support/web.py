@@ -60,6 +60,7 @@ _LOOK_S = 5
 _IDLE_LOOKS = 6
 _WORKING = 0.02
 """Parts of a core. Processes that take less are idle."""
+_READY = {psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP}
 
 _LOCAL_HOSTS = {"127.0.0.1", "localhost", "::1"}
 _LOCAL_SCHEMES = {"file", "data", "blob", "about"}
@@ -126,30 +127,28 @@ def serve(folder: str | os.PathLike[str], *, cut: Collection[str] = ()) -> Itera
 
 
 class Work:
-    """Tells whether a process and all below it do anything, by the CPU time that they take.
-
-    Without a process: all below this one, which waits.
-    """
+    """Tells whether a process and all below it do anything: they take CPU time, or are ready to."""
 
     def __init__(self, pid: int | None = None) -> None:
         self._process = psutil.Process(pid)
-        self._and_itself = pid is not None
-        self._at, self._seconds, self._idle_looks = time.monotonic(), self._taken(), 0
+        self._idle_looks = 0
+        self._at, (self._seconds, _) = time.monotonic(), self._taken()
 
-    def _taken(self) -> float:
-        total = 0.0
-        itself = [self._process] if self._and_itself else []
-        for process in (*itself, *self._process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
+    def _taken(self) -> tuple[float, bool]:
+        """Their CPU seconds, and whether one of them but this process is ready to run or waits for a disk."""
+        total, ready = 0.0, False
+        for process in (self._process, *self._process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error), process.oneshot():
                 times = process.cpu_times()
                 total += times.user + times.system
-        return total
+                ready |= process.status() in _READY and process.pid != os.getpid()
+        return total, ready
 
     def has_ended(self) -> bool:
         """Whether nothing was done at the last looks, half a minute; call it every `_LOOK_S` seconds."""
-        now, seconds = time.monotonic(), self._taken()
+        now, (seconds, ready) = time.monotonic(), self._taken()
         # A process that ends takes its time out of the sum.
-        working = abs(seconds - self._seconds) > _WORKING * (now - self._at)
+        working = ready or abs(seconds - self._seconds) > _WORKING * (now - self._at)
         self._at, self._seconds = now, seconds
         self._idle_looks = 0 if working else self._idle_looks + 1
         return self._idle_looks >= _IDLE_LOOKS

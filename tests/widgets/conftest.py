@@ -55,15 +55,22 @@ def build_page(folder: Path, widgets: list[Any], theme: str = "light", *, site: 
 
 
 @pytest.fixture
-def mount(page: Any, tmp_path: Path, serve: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+def mount(
+    request: pytest.FixtureRequest, tmp_path: Path, serve: Callable[..., Any]
+) -> Iterator[Callable[..., Any]]:
     """Return `mount(*widgets, theme=, width=, site=)`: the page with these widgets on it, alive.
 
-    The test fails if the page wrote an error or a warning to the console.
+    It is the module's page, or the test's own `page` if the test has one. The test fails if the page wrote an
+    error or a warning to the console.
     """
+    page = request.getfixturevalue("page" if "page" in request.fixturenames else "kept_page")
     said: list[str] = []
-    page.on(
-        "console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None
-    )
+
+    def listen(message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            said.append(message.text)
+
+    page.on("console", listen)
     with ExitStack() as stack:
 
         def open_page(
@@ -77,6 +84,7 @@ def mount(page: Any, tmp_path: Path, serve: Callable[..., Any]) -> Iterator[Call
             return page
 
         yield open_page
+        page.remove_listener("console", listen)
         assert said == []
 
 
