@@ -20,13 +20,17 @@ __all__ = [
     "BankAccess",
     "MemoryAccessError",
     "Operation",
+    "Wavefront",
     "bank_conflicts",
     "copy_bank_conflicts",
+    "cost_of",
+    "lanes_at_once",
     "ldmatrix_bank_conflicts",
     "least_sectors",
     "sectors_of_atomic",
     "sectors_of_warp_store",
     "sectors_touched",
+    "wavefronts",
 ]
 
 SECTOR_BYTES = 32
@@ -40,6 +44,25 @@ Operation = Literal["load", "store", "atomic"]
 
 class MemoryAccessError(CourseError):
     """Addresses that no single warp instruction could have."""
+
+
+@dataclass(frozen=True)
+class Wavefront:
+    """One pass over the banks.
+
+    first  the first lane of the group that it serves.
+    span   how many lanes this group has: lanes are served 32, 16 or 8 at a time, by their width.
+    words  (bank, word, lanes) of each bank that delivers, by bank.
+    """
+
+    first: int
+    span: int
+    words: tuple[tuple[int, int, tuple[int, ...]], ...]
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """The lanes that get a word."""
+        return tuple(sorted({lane for _, _, lanes in self.words for lane in lanes}))
 
 
 @dataclass(frozen=True)
@@ -145,21 +168,54 @@ def bank_conflicts(
     >>> bank_conflicts([128 * lane for lane in range(32)], 4).wavefronts
     32
     """
+    return cost_of(wavefronts(addresses, access_bytes, operation))
+
+
+def lanes_at_once(access_bytes: int) -> int:
+    """How many lanes are served together: as many as 128 bytes are enough for."""
+    return BANKS * BANK_BYTES // max(access_bytes, BANK_BYTES)
+
+
+def wavefronts(
+    addresses: Iterable[int | None], access_bytes: int, operation: Operation = "load"
+) -> tuple[Wavefront, ...]:
+    """Deal the words of an access to wavefronts: each bank delivers its words in the order of the lanes.
+
+    Arguments, errors and source are those of `bank_conflicts`.
+
+    >>> [wave.lanes for wave in wavefronts([0, 128, 4], 4)]
+    [(0, 2), (1,)]
+    """
     checked = _checked(addresses, access_bytes)
-    lanes_at_once = WARP_LANES * BANK_BYTES // max(access_bytes, BANK_BYTES)
-    groups = [_some(checked, start, lanes_at_once) for start in range(0, WARP_LANES, lanes_at_once)]
-    if operation == "load" and lanes_at_once < WARP_LANES and _neighbours_agree(checked):
-        groups = [first | second for first, second in zip(groups[::2], groups[1::2], strict=True)]
-    wavefronts = ideal = 0
-    for group in groups:
-        wanted = Counter(
-            (address + byte) // BANK_BYTES
-            for address in group.values()
-            for byte in range(0, max(access_bytes, BANK_BYTES), BANK_BYTES)
-        )
-        wavefronts += _deepest_bank(wanted if operation != "atomic" else wanted.elements())
-        ideal += -(-len(wanted) // BANKS)
-    return BankAccess(wavefronts, ideal)
+    span = lanes_at_once(access_bytes)
+    if operation == "load" and span < WARP_LANES and _neighbours_agree(checked):
+        span *= 2
+    found = []
+    for first in range(0, WARP_LANES, span):
+        wanted: list[dict[tuple[int, int], list[int]]] = [{} for _ in range(BANKS)]
+        for lane, address in _some(checked, first, span).items():
+            for byte in range(address, address + max(access_bytes, BANK_BYTES), BANK_BYTES):
+                word = byte // BANK_BYTES
+                # Lanes share a word, but atomic operations on it come one after another.
+                one = (word, lane if operation == "atomic" else -1)
+                wanted[word % BANKS].setdefault(one, []).append(lane)
+        queues = [(bank, [*queue.items()]) for bank, queue in enumerate(wanted) if queue]
+        for turn in range(max((len(queue) for _, queue in queues), default=0)):
+            served = [(bank, *queue[turn]) for bank, queue in queues if turn < len(queue)]
+            found.append(
+                Wavefront(first, span, tuple((bank, word, tuple(lanes)) for bank, (word, _), lanes in served))
+            )
+    return tuple(found)
+
+
+def cost_of(waves: Iterable[Wavefront]) -> BankAccess:
+    """How many wavefronts an access takes, and how many would do if no two of its words met in a bank."""
+    count = 0
+    words: dict[int, set[int]] = {}
+    for wave in waves:
+        count += 1
+        words.setdefault(wave.first, set()).update(word for _, word, _ in wave.words)
+    return BankAccess(count, sum(-(-len(one) // BANKS) for one in words.values()))
 
 
 def ldmatrix_bank_conflicts(row_addresses: Sequence[int]) -> BankAccess:

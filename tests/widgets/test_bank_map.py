@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -22,11 +23,11 @@ from cutecourse.banks import (
 )
 from cutecourse.kernels import micro_gemm_ldmatrix
 from cutecourse.layout import Layout, Swizzle, composition
-from cutecourse.memory_access import BankAccess, bank_conflicts
+from cutecourse.memory_access import BankAccess, wavefronts
 from cutecourse.runtime import run
 from cutecourse.widgets import BankMap, WidgetError
 from cutecourse.widgets.bank_figure import draw_banks, runs_of, waiting_lanes
-from cutecourse.widgets.bank_places import Tile, bits_of, cost_of, place_sentence, spans, wavefronts_of
+from cutecourse.widgets.bank_places import Tile, bits_of, place_sentence, spans
 
 TILE = "(32,64):(64,1)"
 EIGHT = "Each lane accesses 16 bytes, so 8 lanes are served together."
@@ -43,7 +44,7 @@ ACCESSES = [
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_wavefronts__are_as_many_as_memory_access_counts_and_serve_every_word_once(seed: int) -> None:
+def test_wavefronts__are_as_many_as_the_deepest_bank_needs_and_serve_every_word_once(seed: int) -> None:
     rng = random.Random(seed)
     width = rng.choice((1, 2, 4, 8, 8, 16, 16))
     spread = rng.choice((1, 4, 32, 40))
@@ -54,8 +55,7 @@ def test_wavefronts__are_as_many_as_memory_access_counts_and_serve_every_word_on
         lanes = [lanes[lane & ~together] for lane in range(32)]
     if seed % 3 == 0:
         lanes = [None if rng.random() < 0.4 else address for address in lanes]
-    waves = wavefronts_of(lanes, width, kind)
-    assert cost_of(waves) == bank_conflicts(lanes, width, kind)  # type: ignore[arg-type]
+    waves = wavefronts(lanes, width, kind)  # type: ignore[arg-type]
     groups = sorted({(wave.first, wave.span) for wave in waves})
     assert all(first + span <= after for (first, span), (after, _) in pairwise(groups))
     for first, span in groups:
@@ -67,6 +67,9 @@ def test_wavefronts__are_as_many_as_memory_access_counts_and_serve_every_word_on
             for word in sorted({(address + byte) // 4 for byte in range(width)})
         ]
         assert sorted((word, lane) for _, word, who in served for lane in who) == sorted(wanted)
+        assert sum(wave.first == first for wave in waves) == max(
+            Counter(bank for bank, _, _ in served).values()
+        )
         words = [word for _, word, _ in served]
         assert kind == "atomic" or len(words) == len(set(words))
         assert all(bank == word % 32 for bank, word, _ in served)
@@ -81,9 +84,11 @@ def test_wavefronts__are_as_many_as_memory_access_counts_and_serve_every_word_on
 def test_wavefronts__of_a_load_serve_two_groups_together_where_neighbours_agree() -> None:
     # Rows of the thread layout (16,2) read 16 bytes each: lanes 2i and 2i + 1 the same.
     pairs: list[int | None] = [16 * (lane // 2) for lane in range(32)]
-    assert [(wave.first, wave.span) for wave in wavefronts_of(pairs, 16)] == [(0, 16), (16, 16)]
-    assert len(wavefronts_of(pairs, 16, "store")) == 4
-    assert len(wavefronts_of(pairs, 16, "matrix")) == 4
+    assert [(wave.first, wave.span) for wave in wavefronts(pairs, 16)] == [(0, 16), (16, 16)]
+    assert len(wavefronts(pairs, 16, "store")) == 4
+    # All lanes of the warp have to agree.
+    half = [*pairs[:16], *(16 * lane for lane in range(16, 32))]
+    assert [(wave.first, wave.span) for wave in wavefronts(half, 16)] == [(8 * i, 8) for i in range(4)]
     shown = BankMap(
         "(1,64):(64,1)", 32, accesses=[SharedAccess("pairs", [(0, 4 * (i // 2)) for i in range(32)], 4)]
     )
@@ -102,11 +107,11 @@ def test_words__of_atomic_operations_at_one_word() -> None:
 
 
 def test_runs__join_the_banks_of_one_lane() -> None:
-    (wave,) = wavefronts_of([16 * lane for lane in range(8)], 16)
+    (wave,) = wavefronts([16 * lane for lane in range(8)], 16)
     assert runs_of(wave) == [(4 * lane, 4, (lane,)) for lane in range(8)]
-    (wave,) = wavefronts_of([2 * lane for lane in range(4)], 2)
+    (wave,) = wavefronts([2 * lane for lane in range(4)], 2)
     assert runs_of(wave) == [(0, 1, (0, 1)), (1, 1, (2, 3))]
-    waves = wavefronts_of([128 * lane for lane in range(4)], 4)
+    waves = wavefronts([128 * lane for lane in range(4)], 4)
     assert waiting_lanes(waves) == {1, 2, 3}
 
 

@@ -11,9 +11,10 @@ from widgets.bank_cases import random_map
 
 from cutecourse.banks import column_access, ldmatrix_access, row_access
 from cutecourse.layout import Layout, Swizzle, composition
+from cutecourse.memory_access import cost_of, wavefronts
 from cutecourse.widgets import BankMap
 from cutecourse.widgets.bank_figure import runs_of, waiting_lanes
-from cutecourse.widgets.bank_places import bits_of, cost_of, place_sentence, wavefronts_of
+from cutecourse.widgets.bank_places import bits_of, place_sentence
 
 pytestmark = pytest.mark.browser
 
@@ -209,7 +210,7 @@ def test_page__wavefronts_are_walked_and_mark_their_lanes(mount: Any) -> None:
     )
     shown = BankMap(TILE, accesses=ACCESSES, access=3, swizzle=(3, 3, 3))
     assert shown.chosen is not None
-    waves = wavefronts_of(shown.tile.addresses(shown.chosen), 2)
+    waves = wavefronts(shown.tile.addresses(shown.chosen), 2)
     assert drawn == [
         [turn, bank, " ".join(map(str, lanes))]
         for turn, wave in enumerate(waves, 1)

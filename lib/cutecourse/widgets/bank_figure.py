@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from cutecourse import palette
-from cutecourse.memory_access import BANKS
-from cutecourse.widgets.bank_places import Access, Tile, Wavefront
+from cutecourse.memory_access import BANKS, Wavefront
+from cutecourse.widgets.bank_places import Access, Tile
 from cutecourse.widgets.figures import COLLISION, INK, LINE, MONO, MUTED, PrintFigure
 
 MOST_ROWS = 64  # of the tile; the rest is named, not drawn

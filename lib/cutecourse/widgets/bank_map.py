@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import traitlets
 
 from cutecourse.layout import size
-from cutecourse.memory_access import BankAccess
+from cutecourse.memory_access import BankAccess, cost_of
 from cutecourse.widgets._base import CourseWidget
 from cutecourse.widgets._bundle import module, stylesheet
 from cutecourse.widgets.bank_places import (
@@ -21,7 +21,6 @@ from cutecourse.widgets.bank_places import (
     Access,
     Tile,
     check_access,
-    cost_of,
     mappable,
     place_sentence,
     recorded_accesses,

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from cutecourse.banks import SharedAccess, swizzled
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, coalesce, cosize, flatten_to_tuple, size
-from cutecourse.memory_access import BANK_BYTES, BANKS, BankAccess
+from cutecourse.memory_access import (
+    BANK_BYTES,
+    BANKS,
+    Operation,
+    Wavefront,
+    cost_of,
+    lanes_at_once,
+    wavefronts,
+)
 from cutecourse.widgets.errors import WidgetError
 
 WARP_LANES = 32
@@ -21,91 +29,6 @@ MOST_SWIZZLE_BITS = 6
 MOST_BASE = 12
 MOST_SHIFT = 12
 MOST_PADDING = 64
-
-
-@dataclass(frozen=True)
-class Wavefront:
-    """One pass over the banks.
-
-    first  the first lane of the group that it serves.
-    span   how many lanes this group has: lanes are served 32, 16 or 8 at a time, by their width.
-    words  (bank, word, lanes) of each bank that delivers, by bank.
-    """
-
-    first: int
-    span: int
-    words: tuple[tuple[int, int, tuple[int, ...]], ...]
-
-    @property
-    def lanes(self) -> tuple[int, ...]:
-        """The lanes that get a word."""
-        return tuple(sorted({lane for _, _, lanes in self.words for lane in lanes}))
-
-
-def lanes_at_once(access_bytes: int) -> int:
-    """How many lanes are served together: as many as 128 bytes are enough for."""
-    return BANKS * BANK_BYTES // max(access_bytes, BANK_BYTES)
-
-
-def groups_of(addresses: Sequence[int | None], access_bytes: int, kind: str) -> list[tuple[int, int]]:
-    """(first lane, lanes) of each group of lanes that are served together.
-
-    Two neighbouring groups of a load are one where each lane wants what its neighbour wants (lane xor 1 for
-    all lanes, or lane xor 2), as `memory_access.bank_conflicts` says.
-    """
-    span = lanes_at_once(access_bytes)
-    groups = [(first, span) for first in range(0, WARP_LANES, span)]
-    if kind != "load" or span == WARP_LANES:
-        return groups
-    lanes = [*addresses, *[None] * (WARP_LANES - len(addresses))]
-
-    def agree(first: int, distance: int) -> bool:
-        pairs = ((lanes[lane], lanes[lane ^ distance]) for lane in range(first, first + 2 * span))
-        return all(one is None or other is None or one == other for one, other in pairs)
-
-    merged: list[tuple[int, int]] = []
-    for first, _ in groups[::2]:
-        together = agree(first, 1) or agree(first, 2)
-        merged += [(first, 2 * span)] if together else [(first, span), (first + span, span)]
-    return merged
-
-
-def wavefronts_of(
-    addresses: Sequence[int | None], access_bytes: int, kind: str = "load"
-) -> tuple[Wavefront, ...]:
-    """Deal the words of an access to wavefronts: each bank delivers its words in the order of the lanes.
-
-    `addresses` in bytes, lane 0 first, None for a lane that takes no part. Lanes share a word, but atomic
-    operations on it come one after another.
-    """
-    found: list[Wavefront] = []
-    for first, span in groups_of(addresses, access_bytes, kind):
-        wanted: dict[int, list[tuple[int, list[int]]]] = {}  # bank -> (word, lanes)
-        for lane, address in enumerate(addresses[first : first + span], first):
-            if address is None:
-                continue
-            for byte in range(address, address + max(access_bytes, BANK_BYTES), BANK_BYTES):
-                word = byte // BANK_BYTES
-                queue = wanted.setdefault(word % BANKS, [])
-                shared = next((lanes for other, lanes in queue if other == word), None)
-                if shared is None or kind == "atomic":
-                    queue.append((word, [lane]))
-                else:
-                    shared.append(lane)
-        deepest = max(map(len, wanted.values()), default=0)
-        for turn in range(deepest):
-            served = [(bank, *queue[turn]) for bank, queue in sorted(wanted.items()) if turn < len(queue)]
-            words = tuple((bank, word, tuple(lanes)) for bank, word, lanes in served)
-            found.append(Wavefront(first, span, words))
-    return tuple(found)
-
-
-def cost_of(waves: Sequence[Wavefront]) -> BankAccess:
-    """How many wavefronts an access takes, and how many would do if no two of its words met in a bank."""
-    words: dict[int, set[int]] = {}
-    for wave in waves:
-        words.setdefault(wave.first, set()).update(word for _, word, _ in wave.words)
-    return BankAccess(len(waves), sum(-(-len(one) // BANKS) for one in words.values()))
 
 
 @dataclass(frozen=True)
@@ -278,7 +201,8 @@ class Tile:
         """The wavefronts of an access; none for one that cannot run on this tile."""
         if access is None or self.obstacle(access):
             return ()
-        return wavefronts_of(self.addresses(access), self.access_bytes(access), access.kind)
+        operation = "store" if access.kind == "matrix" else access.kind
+        return wavefronts(self.addresses(access), self.access_bytes(access), cast(Operation, operation))
 
     def obstacle(self, access: Access) -> str:
         """Why the instruction cannot run on this tile; "" when it can."""
