@@ -146,7 +146,8 @@ def _problem(text: str, recorded: str | None, reason: re.Match[str] | None) -> s
 
 def _recordings(folder: Path) -> tuple[dict[str, str], set[str]]:
     """The hash of each recorded case's text, and where the recordings were made."""
-    hashes, machines = {}, set()
+    hashes: dict[str, str] = {}
+    machines: set[str] = set()
     for path in sorted(folder.glob("*.json")):
         data = json.loads(path.read_text(encoding="utf-8"))
         hashes |= {case: entry["ptx_sha256"] for case, entry in data["cases"].items()}

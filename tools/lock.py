@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from tools.paths import ROOT
 
@@ -64,8 +65,9 @@ def _file(root: Path, which: str) -> Path:
     return root / "requirements" / f"{which}.txt"
 
 
-def _project(root: Path) -> dict[str, object]:
-    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def _project(root: Path) -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project
 
 
 def _head(root: Path, pins: str) -> str:

@@ -23,7 +23,7 @@ def as_notebook(
     `notebooks` is the way from where it will lie to the folder of the chapters' notebooks, `minutes` says
     what `{minutes}` stands for.
     """
-    notebook = jupytext.reads(text, fmt="md:myst")
+    notebook: NotebookNode = jupytext.reads(text, fmt="md:myst")
     if not any(cell.cell_type == "code" for cell in notebook.cells):
         raise AuthoringError(
             f"{where} has no code cell: is its head there, and a cell that starts with ```{{code-cell}}?"
@@ -56,8 +56,8 @@ def carry_ids(notebook: NotebookNode, earlier: NotebookNode | None) -> None:
 def _same_cells(
     new: list[NotebookNode], old: list[NotebookNode]
 ) -> Iterator[tuple[NotebookNode, NotebookNode]]:
-    texts = [[(cell.cell_type, cell.source) for cell in cells] for cells in (old, new)]
-    for kind, i, j, k, m in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+    before, after = ([(cell.cell_type, cell.source) for cell in cells] for cells in (old, new))
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":
             yield from zip(new[k:m], old[i:j], strict=True)
         elif kind == "replace":

@@ -60,7 +60,8 @@ def _blocks(lines: list[str], where: str, minutes: Minutes | None) -> str:
             out += _directive(directive, lines[index + 1 : end], where, minutes).splitlines()
             index = end + 1
         elif line.startswith("```"):
-            end = _closing(lines, index, re.match(r"`+", line)[0], where)  # type: ignore[index]
+            fence = line[: len(line) - len(line.lstrip("`"))]
+            end = _closing(lines, index, fence, where)
             out += lines[index : end + 1]
             index = end + 1
         else:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,7 @@ def record(source: Path, say: Callable[[str], None] = print) -> Path:
     return target
 
 
-def _note_runs(notebook: NotebookNode, execution: Execution) -> dict[str, dict[str, Any]]:
+def _note_runs(notebook: NotebookNode, execution: Execution) -> Mapping[str, Mapping[str, Any]]:
     """Put into each cell's metadata where its kernels ran; returns the facts of this machine, by its key."""
     here = {**facts.of_this_machine(), **execution.environment}
     key = f"{here['date']} {here['commit']}"

@@ -97,7 +97,7 @@ def drawn(kind: str, shape: tuple[int, ...], name: str, rng: np.random.Generator
 
 def operands(
     m: int, n: int, k: int, source: str, accumulator: str, repeats: int, seed: int
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[tuple[Any, Any, Any]]:
     """Matrices of every kind. B of "cancelling" has rows in pairs of equals."""
     rng = np.random.default_rng(seed)
     for kind in KINDS:

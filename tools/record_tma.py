@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     entries, different = {}, []
     for name, case in tma_cases.CASES.items():
         spec = case.spec()
-        run = runtime.run(spec, device="cuda:0", **case.arguments())
+        arrays: Mapping[str, Any] = case.arguments()
+        run = runtime.run(spec, device="cuda:0", **arrays)
         predicted = case.predicted()
         wrong = np.flatnonzero(run["out"] != predicted)
         if len(wrong):

@@ -88,7 +88,8 @@ def read_stored(source: Path) -> NotebookNode:
     path = notebook_of(source)
     if not path.exists():
         raise StaleRecording(f"{relative(source)} has no recording {relative(path)}; {how_to_record(source)}")
-    return nbformat.read(path, as_version=4)
+    notebook: NotebookNode = nbformat.read(path, as_version=4)
+    return notebook
 
 
 def write_recording(notebook: NotebookNode, source: Path) -> Path:
@@ -145,7 +146,8 @@ def runs_in(recording: NotebookNode) -> list[Run]:
 
 def machines(recording: NotebookNode) -> Mapping[str, Mapping[str, Any]]:
     """The machines with the GPUs that ran kernels of a recording, by the keys that the runs name."""
-    return recording.metadata.get(METADATA_KEY, {}).get("machines", {})  # type: ignore[no-any-return]
+    found: Mapping[str, Mapping[str, Any]] = recording.metadata.get(METADATA_KEY, {}).get("machines", {})
+    return found
 
 
 def not_on_hardware(recording: NotebookNode) -> list[str]:
@@ -167,7 +169,9 @@ def describe(recording: NotebookNode, source: Path, known: Mapping[str, Mapping[
         {
             "source": relative(source),
             "kernels": {name: kernel_key(name) for name in used},
-            "machines": {key: known[key] for key in sorted({*map(_machine_of, runs)} - {None})},
+            "machines": {
+                key: known[key] for key in sorted({run["machine"] for run in runs if "machine" in run})
+            },
         }
     )
 
@@ -177,10 +181,6 @@ def kernels_of(run: Run) -> list[str]:
     if run["module"] is None:
         return []
     return [run["module"], *(fault_name(run["module"], fault) for fault in run.get("faults", ()))]
-
-
-def _machine_of(run: Run) -> str | None:
-    return run.get("machine")
 
 
 # ---- is it current? ----
@@ -349,7 +349,8 @@ def _states(notebook: NotebookNode) -> NotebookNode:
     """The values of a notebook's widgets, by their models."""
     widgets = notebook.metadata.setdefault("widgets", NotebookNode())
     kept = widgets.setdefault(WIDGET_STATE, NotebookNode(version_major=2, version_minor=0))
-    return kept.setdefault("state", NotebookNode())
+    states: NotebookNode = kept.setdefault("state", NotebookNode())
+    return states
 
 
 def _recorded_on_gpu(cell: NotebookNode) -> str | None:

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from cutecourse.errors import CourseError
 
 __all__ = [
-    "Difference",
     "NoSuchLine",
     "Panels",
     "Source",
+    "SourceDifference",
     "difference",
     "excerpt",
     "launch_source",
@@ -207,7 +207,7 @@ def excerpt(text: object, first: str, last: str | None = None) -> str:
     return textwrap.dedent("\n".join(lines[starts[0] : ends[0] + 1]))
 
 
-class Difference(Source):
+class SourceDifference(Source):
     """A unified diff as Jupyter and the book show it; `added` and `removed` count its lines."""
 
     @property
@@ -229,7 +229,7 @@ class Difference(Source):
 
 def difference(
     before: object, after: object, *, of: str | None = None, context: int = 3, docstring: bool = True
-) -> Difference:
+) -> SourceDifference:
     r"""The changes from one kernel to the next, as a unified diff of their sources.
 
     before, after  modules, functions, sources or texts.
@@ -252,7 +252,7 @@ def difference(
     lines = list(difflib.unified_diff(old, new, left, right, n=context, lineterm=""))
     if not lines:
         raise NoSuchLine(f"{left} and {right} have the same text: there is no difference to show")
-    return Difference("\n".join(line.rstrip() for line in lines))
+    return SourceDifference("\n".join(line.rstrip() for line in lines))
 
 
 def _side(thing: Any, of: str | None, docstring: bool) -> str:

@@ -212,8 +212,8 @@ class MemoryReport:
         return sum(getattr(row, name) for row in self.rows if row.space == space)
 
     def __str__(self) -> str:
-        head = ("line", "instruction", "times", "transactions", "least", "excess", "source")
-        table = [
+        head: tuple[str, ...] = ("line", "instruction", "times", "transactions", "least", "excess", "source")
+        table: list[tuple[str, ...]] = [
             (
                 str(row.line),
                 _short(f"{row.instruction} ({row.space})" if _two_sided(row) else row.instruction),

@@ -23,7 +23,7 @@ from cutecourse.widgets.tmem_places import (
     LOADS,
     OPERATIONS,
     SHAPES,
-    Allocation,
+    ColumnRequest,
     accumulator,
     allocate,
     free,
@@ -150,7 +150,7 @@ def test_blocks__are_what_each_warp_reaches() -> None:
 
 
 def test_allocate__is_first_fit_and_waits_and_refuses() -> None:
-    held: list[Allocation] = []
+    held: list[ColumnRequest] = []
     for name, columns in (("a", 256), ("odd", 48), ("tiny", 16), ("huge", 1024), ("b", 128), ("more", 256)):
         held = allocate(held, name, columns, 1)
     assert [(one.column, one.state) for one in held] == [
@@ -166,7 +166,7 @@ def test_allocate__is_first_fit_and_waits_and_refuses() -> None:
     for name in ("c", "d"):
         held = allocate(held, name, 64, 1)
     held = allocate(held, "e", 64, 1)
-    assert held[-1] == Allocation("e", 64, state="waits")
+    assert held[-1] == ColumnRequest("e", 64, state="waits")
     held = allocate(held, "f", 32, 1)
     assert held[-1].state == "waits"  # behind one that waits
     held = free(held, "b")
@@ -183,7 +183,7 @@ def test_allocate__gives_the_columns_that_the_emulator_gives() -> None:
     steps = [("b", 128), ("c", 128), ("d", 64), ("b", 0), ("e", 64), ("f", 64), ("e", 0), ("g", 32)]
     steps += [("h", 32), ("c", 0), ("i", 32), ("j", 32)]
     given = allocated(steps)
-    held: list[Allocation] = []
+    held: list[ColumnRequest] = []
     columns = {}
     smallest = 512
     for name, count in [("first", 128), *steps]:
@@ -200,7 +200,7 @@ def test_allocate__gives_the_columns_that_the_emulator_gives() -> None:
 def test_allocate__refuses_what_the_emulator_refuses(steps: list[tuple[str, int]]) -> None:
     with pytest.raises(EmulatorError, match=r"power of two|must not be larger"):
         allocated(steps)
-    held: list[Allocation] = []
+    held: list[ColumnRequest] = []
     smallest = 512
     for name, count in steps:
         held = allocate(held, name, count, 1, smallest) if count else free(held, name)
@@ -295,10 +295,10 @@ def test_repr__says_what_is_shown() -> None:
 
 def test_figure__shows_every_warps_part_twice_and_every_request() -> None:
     held = [
-        Allocation("scales", 32, 0, "placed"),
-        Allocation("accumulator", 128, 32, "placed"),
-        Allocation("odd", 48, why="48 is odd"),
-        Allocation("later", 512, state="waits"),
+        ColumnRequest("scales", 32, 0, "placed"),
+        ColumnRequest("accumulator", 128, 32, "placed"),
+        ColumnRequest("odd", 48, why="48 is odd"),
+        ColumnRequest("later", 512, state="waits"),
     ]
     one = accumulator(128, 256, 2)
     c, leader, peer, below = draw_tmem(one, held, 32, "accumulator").axes

@@ -13,7 +13,7 @@ from cutecourse.widgets import TmemViewer
 from cutecourse.widgets.tmem_figure import blocks
 from cutecourse.widgets.tmem_places import (
     SHAPES,
-    Allocation,
+    ColumnRequest,
     accumulator,
     allocate,
     free,
@@ -106,7 +106,7 @@ def test_allocations__javascript_gives_the_columns_that_python_gives(javascript:
         runs.append(steps)
     expected = []
     for steps in runs:
-        held: list[Allocation] = []
+        held: list[ColumnRequest] = []
         smallest, states = 512, []
         for name, columns in steps:
             held = allocate(held, name, columns, 1, smallest) if columns else free(held, name)

@@ -44,7 +44,8 @@ def _ordinary(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) 
     """Floats around 1, or integers of all sizes."""
     if element.kind != "float":
         values = _from_bits(element, rng.integers(0, 2**64, shape, dtype=np.uint64))
-        return values >> rng.integers(0, element.bits, shape).astype(array_type(element))
+        shifted: Array = values >> rng.integers(0, element.bits, shape).astype(array_type(element))
+        return shifted
     return _around_one(rng, shape).astype(array_type(element))
 
 

@@ -40,7 +40,8 @@ class Gpu:
     @property
     def name(self) -> str:
         """As the driver names the GPU."""
-        return _check(self.driver.cuDeviceGetName(128, self.device)).split(b"\0")[0].decode()
+        name: bytes = _check(self.driver.cuDeviceGetName(128, self.device))
+        return name.split(b"\0")[0].decode()
 
     @property
     def compute_capability(self) -> tuple[int, int]:

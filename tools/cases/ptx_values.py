@@ -79,8 +79,8 @@ def _edge(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray
         *(-p for p in powers),
         *(-p - 1 for p in powers),
     ]
-    pool = np.array([p & ((1 << width) - 1) for p in pool], dtype=np.uint64)
-    return _from_bits(generator.choice(pool, count), kind)
+    bits = np.array([p & ((1 << width) - 1) for p in pool], dtype=np.uint64)
+    return _from_bits(generator.choice(bits, count), kind)
 
 
 def _special(generator: np.random.Generator, kind: DType, count: int) -> np.ndarray:
@@ -97,8 +97,8 @@ def _special(generator: np.random.Generator, kind: DType, count: int) -> np.ndar
     pool = [0, 1, 2, normal - 1, normal, normal + 1, one - 1, one, one + 1, one + normal, one + normal // 2,
             infinity - 1, infinity - normal, infinity, infinity + normal // 2]  # fmt: skip
     sign = 1 << (width - 1)
-    pool = np.array([*pool, *(p | sign for p in pool)], dtype=np.uint64)
-    return _from_bits(generator.choice(pool, count), kind)
+    bits = np.array([*pool, *(p | sign for p in pool)], dtype=np.uint64)
+    return _from_bits(generator.choice(bits, count), kind)
 
 
 def _floats(spread: float, lowest: float = 0.0) -> Maker:

@@ -41,7 +41,7 @@ def _row(name: str, rule: str | None = None, only_ours: str = "", **fields: Any)
     return Encoding(name, made, rule, only_ours)
 
 
-_3D = {"dims": [16, 16, 16], "strides": [32, 512], "box": [16, 4, 4]}
+_3D: dict[str, Any] = {"dims": [16, 16, 16], "strides": [32, 512], "box": [16, 4, 4]}
 _INTERLEAVED = "interleaved layouts are not supported yet"
 
 ENCODINGS = (
@@ -131,7 +131,8 @@ def fields() -> dict[str, dict[str, Any]]:
 
 def read() -> dict[str, Any]:
     """The recording: its head, `answers` and `encodings`."""
-    return json.loads(RECORDING.read_text())
+    recording: dict[str, Any] = json.loads(RECORDING.read_text())
+    return recording
 
 
 def write(header: dict[str, Any], answers: dict[str, int], path: Path = RECORDING) -> None:

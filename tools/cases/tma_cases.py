@@ -80,7 +80,10 @@ class TmaCase:
     def spec(self) -> LaunchSpec:
         """The launch that loads the tile and dumps shared memory."""
         trace = self.trace
-        return tma_dump.dump_loads(trace.encoding, self.shape, self.stride, self.loads(), self.smem_bytes)
+        launch: LaunchSpec = tma_dump.dump_loads(
+            trace.encoding, self.shape, self.stride, self.loads(), self.smem_bytes
+        )
+        return launch
 
     def source(self) -> np.ndarray:
         """The tensor's elements: small numbers as bit patterns, neighbours different in every byte order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
+import cutecourse
 from cutecourse.palette import css_variables
 from cutecourse.widgets import code_of_all_widgets
 from cutecourse.widgets._bundle import without_comments
@@ -18,8 +18,7 @@ from cutecourse.widgets._bundle import without_comments
 HERE = Path(__file__).parent
 # Not under `_static`: Jupyter Book loads every script that lies there on every page, as a classic script.
 OWN_ASSETS = HERE / "assets"
-# Found, not imported: the pages need the scripts alone.
-WIDGET_ASSETS = Path(importlib.util.find_spec("cutecourse").origin).parent / "widgets" / "static"
+WIDGET_ASSETS = Path(cutecourse.__file__).parent / "widgets" / "static"
 
 SCRIPTED = "cute-scripted"
 """A class of the root element where scripts run."""

@@ -52,7 +52,7 @@ def add_answers(
         app.add_js_file(script, loading_method="defer")
     app.add_css_file("run.css")
     cells = cell_facts(source)
-    facts = {"folder": f"../{FOLDER}/", "page": source.stem, "cells": cells}
+    facts: dict[str, Any] = {"folder": f"../{FOLDER}/", "page": source.stem, "cells": cells}
     facts |= {"digests": [""] * len(cells), "sources": {}}
     text = json.dumps(facts).replace("</", "<\\/")  # nothing in it ends the script
     context["body"] += f'<script type="application/json" id="cute-live">{text}</script>\n'

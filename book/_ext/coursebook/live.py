@@ -44,9 +44,9 @@ def course_files() -> Iterator[tuple[str, Path]]:
         if path.is_file() and not _LEFT_OUT & set(path.parts):
             yield f"lib/{path.relative_to(library).as_posix()}", path
     # The widgets' values. It is pure Python, so the browser gets the one that is installed here.
-    for path in importlib.metadata.files("traitlets") or []:
-        if path.suffix != ".pyc" and path.parts[0].startswith("traitlets") and "tests" not in path.parts:
-            yield f"lib/{path.as_posix()}", Path(str(path.locate()))
+    for file in importlib.metadata.files("traitlets") or []:
+        if file.suffix != ".pyc" and file.parts[0].startswith("traitlets") and "tests" not in file.parts:
+            yield f"lib/{file.as_posix()}", Path(str(file.locate()))
     for pattern in DATA:
         for path in sorted(ROOT.glob(pattern)):
             yield path.relative_to(ROOT).as_posix(), path

@@ -33,7 +33,7 @@ def read_with_outputs(text: str, *args: Any, path: str | Path | None = None, **k
 
     It stands in place of a private function of MyST-NB, which is why that package is pinned.
     """
-    notebook = _read_markdown(text, *args, path=path, **kwargs)
+    notebook: NotebookNode = _read_markdown(text, *args, path=path, **kwargs)
     source = Path(path).resolve() if path else None
     if source is None or source not in notebook_sources():
         return notebook
@@ -115,7 +115,7 @@ def add_provenance(app: Sphinx, doctree: nodes.document) -> None:
     title = next(iter(doctree.findall(nodes.title)), None)
     if title is None or title.parent is None:
         raise ExtensionError(f"{relative(source)} has no title")
-    title.parent += provenance(runs_in(recording), machines(recording))
+    title.parent.append(provenance(runs_in(recording), machines(recording)))
     sentence = emulated_sentence(runs_in(recording))
     first = next((node for node in doctree.findall(nodes.container) if "cell" in node["classes"]), None)
     if sentence and first is not None:

@@ -7,7 +7,7 @@ and the tests bring the two together.
 from cutecourse.atoms.copy_atom import COPY_ATOMS, CopyAtom, copy_atom
 from cutecourse.atoms.errors import AtomError, AtomNameError, OwnershipError, PartitionError, UnknownAtomError
 from cutecourse.atoms.explaining import explain_cell, explain_owner, explain_partition
-from cutecourse.atoms.mma_atom import CUTLASS_VERSION, MmaAtom, Source, ownership_map
+from cutecourse.atoms.mma_atom import CUTLASS_VERSION, CutlassSource, MmaAtom, ownership_map
 from cutecourse.atoms.mma_table import MMA_ATOMS, SM89_ATOMS, mma_atom
 from cutecourse.atoms.names import MmaName, NamePart, parse_mma_name
 from cutecourse.atoms.pointers import (
@@ -56,6 +56,7 @@ __all__ = [
     "AtomError",
     "AtomNameError",
     "CopyAtom",
+    "CutlassSource",
     "MmaAtom",
     "MmaName",
     "NamePart",
@@ -63,7 +64,6 @@ __all__ = [
     "PartitionError",
     "Predicate",
     "SmemPtr",
-    "Source",
     "Tensor",
     "ThrCopy",
     "ThrMma",

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cutecourse.atoms.errors import PartitionError, unknown_atom
-from cutecourse.atoms.mma_atom import Source
+from cutecourse.atoms.mma_atom import CutlassSource
 from cutecourse.dtypes import DType, b1
 from cutecourse.dtypes import dtype as dtype_of
 from cutecourse.layout import Layout, size, upcast
@@ -42,8 +42,8 @@ class CopyAtom:
     bit_layout_dst: Layout
     bit_layout_ref: Layout
     ptx: str
-    source: Source
-    ptx_source: Source
+    source: CutlassSource
+    ptx_source: CutlassSource
     dtype: DType = b1
 
     def __repr__(self) -> str:
@@ -226,8 +226,8 @@ _ALIASES = {"AutoVectorizingCopy": f"{_AUTO}<128>", "DefaultCopy": f"{_AUTO}<8>"
 _CPP_BITS = {"half_t": 16, "bfloat16_t": 16, "tfloat32_t": 32, "float": 32, "double": 64}
 
 
-def _source(folder: str, header: str, line: int, name: str) -> Source:
-    return Source(f"include/cute/{folder}/{header}", line, name)
+def _source(folder: str, header: str, line: int, name: str) -> CutlassSource:
+    return CutlassSource(f"include/cute/{folder}/{header}", line, name)
 
 
 def _thread_atom(

@@ -12,7 +12,7 @@ from cutecourse.atoms.errors import OwnershipError
 from cutecourse.dtypes import DType
 from cutecourse.layout import Layout, size
 
-__all__ = ["CUTLASS_VERSION", "MmaAtom", "Operand", "Source", "ownership_map"]
+__all__ = ["CUTLASS_VERSION", "CutlassSource", "MmaAtom", "Operand", "ownership_map"]
 
 Operand = Literal["A", "B", "C", "D"]
 OPERANDS: tuple[Operand, ...] = ("A", "B", "C", "D")
@@ -20,7 +20,7 @@ CUTLASS_VERSION = "4.2.0"
 
 
 @dataclass(frozen=True)
-class Source:
+class CutlassSource:
     """Where CUTLASS says it: file, line and name in the release that `CUTLASS_VERSION` names."""
 
     file: str
@@ -57,8 +57,8 @@ class MmaAtom:
     layout_b: Layout
     layout_c: Layout
     ptx: str
-    source: Source
-    ptx_source: Source
+    source: CutlassSource
+    ptx_source: CutlassSource
     note: str = ""
     """A remark beyond the table, such as a mistake in it; empty for nearly all atoms."""
 

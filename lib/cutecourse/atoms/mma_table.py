@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from cutecourse.atoms.errors import unknown_atom
-from cutecourse.atoms.mma_atom import MmaAtom, Source
+from cutecourse.atoms.mma_atom import CutlassSource, MmaAtom
 from cutecourse.atoms.names import parse_mma_name
 from cutecourse.atoms.wgmma_table import WGMMA_ATOMS
 from cutecourse.layout import Layout
@@ -151,8 +151,10 @@ def _atom(name: str, layouts: _Layouts, arch_line: int, traits_line: int) -> Mma
         layout_b=Layout.parse(layouts.b),
         layout_c=Layout.parse(layouts.c),
         ptx=fields.ptx,
-        source=Source(f"include/cute/atom/mma_traits_sm{fields.sm}.hpp", traits_line, f"MMA_Traits<{name}>"),
-        ptx_source=Source(f"include/cute/arch/mma_sm{fields.sm}.hpp", arch_line, name),
+        source=CutlassSource(
+            f"include/cute/atom/mma_traits_sm{fields.sm}.hpp", traits_line, f"MMA_Traits<{name}>"
+        ),
+        ptx_source=CutlassSource(f"include/cute/arch/mma_sm{fields.sm}.hpp", arch_line, name),
         note=layouts.note,
     )
 

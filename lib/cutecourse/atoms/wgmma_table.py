@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from cutecourse import dtypes
-from cutecourse.atoms.mma_atom import MmaAtom, Source
+from cutecourse.atoms.mma_atom import CutlassSource, MmaAtom
 from cutecourse.dtypes import DType
 from cutecourse.layout import Layout
 
@@ -76,8 +76,10 @@ def _atoms() -> Iterator[MmaAtom]:
                     layout_c=_parsed(f"((4,8,4),(2,2,{n // 8})):((128,1,16),(64,8,512))"),
                     ptx="wgmma.mma_async.sync.aligned."
                     f"m{M}n{n}k{k}.{types.d.name}.{types.a.name}.{types.b.name}",
-                    source=Source("include/cute/atom/mma_traits_sm90_gmma.hpp", 434, "GMMA::CLayout_64xN"),
-                    ptx_source=Source(
+                    source=CutlassSource(
+                        "include/cute/atom/mma_traits_sm90_gmma.hpp", 434, "GMMA::CLayout_64xN"
+                    ),
+                    ptx_source=CutlassSource(
                         "include/cute/arch/mma_sm90_gmma.hpp",
                         105,
                         f"SM90::GMMA::{name.replace('SM90', 'MMA')}",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from cutecourse.checks.pictures import Picture, grid
+from cutecourse.checks.pictures import AnswerPicture, grid
 from cutecourse.checks.result import WrongAnswer
 from cutecourse.errors import CourseError
 from cutecourse.layout import ComposedLayout, Layout, depth, idx2crd, rank, size
@@ -183,7 +183,7 @@ def _depth_words(layout: Layout) -> str:
     return "nested" if depth(layout) > 1 else "flat"
 
 
-def _layout_picture(layout: Layout, wanted: Layout) -> Picture | None:
+def _layout_picture(layout: Layout, wanted: Layout) -> AnswerPicture | None:
     if rank(wanted) != 2 or size(wanted) > _MAX_PICTURE_CELLS:
         return None
     rows, cols = size(wanted[0]), size(wanted[1])
@@ -231,7 +231,9 @@ def same_array(
     )
 
 
-def _array_picture(name: str, answer: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> Picture | None:
+def _array_picture(
+    name: str, answer: np.ndarray[Any, Any], right: np.ndarray[Any, Any]
+) -> AnswerPicture | None:
     if right.ndim not in (1, 2) or right.size > _MAX_PICTURE_CELLS:
         return None
     return grid(

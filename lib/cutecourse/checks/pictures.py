@@ -11,7 +11,7 @@ MAX_CELLS = 256
 
 
 @dataclass(frozen=True)
-class Picture:
+class AnswerPicture:
     """A grid of cells, some marked as wrong; longer sides than 32 are cut, and it says so.
 
     `rows[r][c]` is what stands in a cell, `wrong[r][c]` whether it differs from what was expected.
@@ -62,7 +62,9 @@ class Picture:
         )
 
 
-def grid(caption: str, got: Sequence[Sequence[object]], expected: Sequence[Sequence[object]]) -> Picture:
+def grid(
+    caption: str, got: Sequence[Sequence[object]], expected: Sequence[Sequence[object]]
+) -> AnswerPicture:
     """A picture of `got`, the cells marked where it differs from `expected`, which has the same shape.
 
     More than 256 cells become at most 8 x 8 blocks, and each says how many of its cells are wrong.
@@ -73,7 +75,7 @@ def grid(caption: str, got: Sequence[Sequence[object]], expected: Sequence[Seque
     )
     height, width = len(wrong), max((len(row) for row in wrong), default=0)
     if height == 1 or height * width <= MAX_CELLS:
-        return Picture(caption, tuple(tuple(str(value) for value in row) for row in got), wrong)
+        return AnswerPicture(caption, tuple(tuple(str(value) for value in row) for row in got), wrong)
     edge = 8
     while max(height, width) > 8 * edge:
         edge *= 2
@@ -82,7 +84,7 @@ def grid(caption: str, got: Sequence[Sequence[object]], expected: Sequence[Seque
         [sum(sum(row[left : left + edge]) for row in wrong[top : top + edge]) for left in lefts]
         for top in tops
     ]
-    return Picture(
+    return AnswerPicture(
         f"{caption}: how many are wrong in each block of {edge} x {edge}",
         tuple(tuple(map(str, row)) for row in counts),
         tuple(tuple(map(bool, row)) for row in counts),

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from cutecourse.checks.pictures import Picture
+from cutecourse.checks.pictures import AnswerPicture
 from cutecourse.errors import CourseError
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -46,7 +46,7 @@ class WrongAnswer(CourseError):
         expected: str | None = None,
         got: str | None = None,
         where: str | None = None,
-        picture: Picture | None = None,
+        picture: AnswerPicture | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -75,7 +75,7 @@ class CheckResult:
     expected: str | None = None
     got: str | None = None
     where: str | None = None
-    picture: Picture | None = None
+    picture: AnswerPicture | None = None
 
     def __bool__(self) -> bool:
         return self.status == "passed"

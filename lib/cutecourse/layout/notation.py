@@ -32,13 +32,13 @@ def parse(text: str) -> Any:
     >>> Layout.parse("(_64,_8):(_1@0,_1@1)")
     Layout("(64,8):(1@0,1@1)")
     """
-    return _Parser(text).read()
+    return _NotationParser(text).read()
 
 
 Layout.parse = staticmethod(parse)
 
 
-class _Parser:
+class _NotationParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[tuple[str, str, int]] = []

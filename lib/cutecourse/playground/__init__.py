@@ -4,8 +4,8 @@
 `book/playground_ptx.md` uses both, with Python in the reader's browser.
 """
 
-from cutecourse.playground.arguments import FieldError
+from cutecourse.playground.arguments import FormError
 from cutecourse.playground.form import read
 from cutecourse.playground.running import Playground
 
-__all__ = ["FieldError", "Playground", "read"]
+__all__ = ["FormError", "Playground", "read"]

@@ -19,7 +19,7 @@ from cutecourse.errors import CourseError
 from cutecourse.runtime import emulator_tensor_map
 from cutecourse.tma import TensorMapEncoding
 
-__all__ = ["Array", "FieldError", "extents", "make_arguments", "whole"]
+__all__ = ["Array", "FormError", "extents", "make_arguments", "whole"]
 
 LIMIT_BYTES = 256 << 20
 FILLS = ("zeros", "ones", "arange", "random", "values", "file")
@@ -27,7 +27,7 @@ _RANDOM = 4
 _FILES = ("in:", "inout:", "out:", "map:")
 
 
-class FieldError(CourseError):
+class FormError(CourseError):
     """A field of the form has a value that does not fit; `field` names it, as in "arguments.0.shape"."""
 
     def __init__(self, field: str, problem: str) -> None:
@@ -56,10 +56,10 @@ def make_arguments(
     parameters   rows of `read`.
     given        for each one the argument, with the fields of its kind in `form.KINDS`. An array of the
                  filling "file" has `file`, the base64 text of what `numpy.save` writes.
-    Errors: FieldError.
+    Errors: FormError.
     """
     if len(given) != len(parameters):
-        raise FieldError(
+        raise FormError(
             "text", f"The kernel has {len(parameters)} parameters, but the form has {len(given)}."
         )
     makers = [
@@ -82,14 +82,14 @@ class _Maker:
         self.path, self.name, self.parameter, self.fields = path, parameter["name"], parameter, fields
         self.kind = fields.get("kind")
         if self.kind not in parameter["kinds"]:
-            raise FieldError(f"{path}.kind", f"{self.name} can be given as {' or '.join(parameter['kinds'])}")
+            raise FormError(f"{path}.kind", f"{self.name} can be given as {' or '.join(parameter['kinds'])}")
         self.same_as = str(fields.get("same_as") or "")
 
     def text(self, field: str) -> str:
         return str(self.fields.get(field) or "").strip()
 
-    def wrong(self, field: str, problem: str) -> FieldError:
-        return FieldError(f"{self.path}.{field}", problem)
+    def wrong(self, field: str, problem: str) -> FormError:
+        return FormError(f"{self.path}.{field}", problem)
 
     def argument(self, arrays: Mapping[str, Array]) -> Any:
         if self.kind == "number":
@@ -227,20 +227,20 @@ class _Maker:
 
 
 def whole(field: str, text: object, *, least: int) -> int:
-    """A whole number from a field. Errors: FieldError."""
+    """A whole number from a field. Errors: FormError."""
     try:
         number = int(str(text).strip(), 0)
     except ValueError:
         number = least - 1
     if number < least:
-        raise FieldError(field, f"{str(text).strip()!r} is not a whole number of at least {least}")
+        raise FormError(field, f"{str(text).strip()!r} is not a whole number of at least {least}")
     return number
 
 
 def extents(field: str, text: object) -> tuple[int, int, int]:
-    """A grid, block or cluster from a field, as in "2,1". Errors: FieldError."""
+    """A grid, block or cluster from a field, as in "2,1". Errors: FormError."""
     words = str(text).strip().split(",")
     if not 1 <= len(words) <= 3:
-        raise FieldError(field, f"{text!r} is not one to three numbers such as 2,1,1")
+        raise FormError(field, f"{text!r} is not one to three numbers such as 2,1,1")
     x, y, z = [*(whole(field, word, least=1) for word in words), 1, 1][:3]
     return x, y, z

@@ -16,7 +16,7 @@ from cutecourse.emulator import HAZARDS, EmulatorError, LaunchResult, explore, l
 from cutecourse.emulator.core.hazards import Note
 from cutecourse.emulator.errors import LaunchError
 from cutecourse.memory_report import MemoryReport, memory_report
-from cutecourse.playground.arguments import Array, FieldError, extents, make_arguments, whole
+from cutecourse.playground.arguments import Array, FormError, extents, make_arguments, whole
 from cutecourse.playground.form import LIMIT, read
 from cutecourse.ptx import CheckedModule, read_module
 from cutecourse.trace import AccessLog, Recorder, Trace
@@ -55,7 +55,7 @@ class Playground:
         try:
             checked, options = self._prepared(request)
             result = launch(checked, **options, recorder=recorder, accesses=accesses, processes=1)
-        except FieldError as error:
+        except FormError as error:
             return {"ended": "refused", "error": {"message": str(error), "field": error.field, "line": None}}
         except EmulatorError as error:
             if error.trace is None:  # the launch has not begun
@@ -88,13 +88,13 @@ class Playground:
         try:
             seeds = whole("seeds", request.get("seeds", ""), least=2)
             if seeds > _MOST_SEEDS:
-                raise FieldError("seeds", f"at most {_MOST_SEEDS} seeds")
+                raise FormError("seeds", f"at most {_MOST_SEEDS} seeds")
             checked, options = self._prepared(request)
             first = options.pop("seed")
             found = explore(
                 checked, seeds=range(first, first + seeds), max_seeds=seeds, processes=1, **options
             )
-        except FieldError as error:
+        except FormError as error:
             return {"ended": "refused", "error": {"message": str(error), "field": error.field, "line": None}}
         except EmulatorError as error:
             return {"ended": "refused", "error": _error(error, request)}
@@ -110,7 +110,7 @@ class Playground:
         text = str(request["text"])
         form = _form(text, request.get("entry"))
         if "error" in form:
-            raise FieldError("text", form["error"]["message"])
+            raise FormError("text", form["error"]["message"])
         values, self.arrays = make_arguments(form["parameters"], request["arguments"])
         options: dict[str, Any] = {
             name: extents(name, request[name]) for name in ("grid", "block", "cluster")
@@ -147,7 +147,7 @@ def _hazards(text: str) -> dict[str, str]:
         name, equals, severity = (part.strip() for part in word.partition("="))
         if not equals or name not in HAZARDS:
             known = ", ".join(HAZARDS)
-            raise FieldError(
+            raise FormError(
                 "hazards", f"{word.strip()!r} is not HAZARD = SEVERITY with one of these hazards: {known}"
             )
         chosen[name] = severity

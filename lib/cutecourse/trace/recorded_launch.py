@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cutecourse.trace.event import Event
-from cutecourse.trace.snapshot import Replay
+from cutecourse.trace.snapshot import Replayer
 from cutecourse.trace.words import number
 
 __all__ = ["RecordedLaunch"]
@@ -28,7 +28,7 @@ class RecordedLaunch:
     memory: bool = False
     """True if loads and stores were recorded as well."""
     whole: tuple[Event, ...] = field(default=(), compare=False)
-    replay: Replay | None = field(default=None, compare=False)
+    replay: Replayer | None = field(default=None, compare=False)
     """The object that runs the launch again for snapshots; None for a trace from a file."""
 
     @property

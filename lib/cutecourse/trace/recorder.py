@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cutecourse.trace.event import KINDS, Event, TraceError, plain
-from cutecourse.trace.snapshot import Replay
+from cutecourse.trace.snapshot import Replayer
 from cutecourse.trace.trace import Trace
 
 __all__ = ["Recorder"]
@@ -48,7 +48,7 @@ class Recorder:
         seed: int = 0,
         device: str = "emulator",
         variables: Mapping[str, tuple[int, int]] | None = None,
-        replay: Replay | None = None,
+        replay: Replayer | None = None,
     ) -> None:
         """Say which launch the events are of, where its shared variables lie, and how to run it again.
 

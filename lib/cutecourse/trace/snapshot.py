@@ -13,7 +13,7 @@ from cutecourse.dtypes import DTYPES, DType, decode
 from cutecourse.trace.event import Event, TraceError, block_of
 from cutecourse.trace.words import barrier_name, html_table, number, text_table
 
-__all__ = ["CtaMemory", "Mbarrier", "Replay", "Snapshot", "SnapshotDifference", "find_variable", "runs_of"]
+__all__ = ["CtaMemory", "Mbarrier", "Replayer", "Snapshot", "SnapshotDifference", "find_variable", "runs_of"]
 
 LANES, COLUMNS = 128, 512
 _SHOWN = 40
@@ -285,7 +285,7 @@ class Snapshot:
         return html_table(("block", "holds"), _cut(self._rows()), self.title)
 
 
-class Replay(Protocol):
+class Replayer(Protocol):
     """The object that runs a launch again, for snapshots."""
 
     def snapshots(self, events: Sequence[Event], *, end: bool, memory: bool) -> dict[int | None, Snapshot]:

@@ -12,7 +12,7 @@ Nothing here needs a GPU.
 
 from .canonical import CanonicalLayout, canonical_layout
 from .errors import UmmaError
-from .legality import DIFFERENCES, LEGAL_SHAPES, Difference, Legality, MmaRules, Verdict, legality
+from .legality import DIFFERENCES, LEGAL_SHAPES, Legality, MmaRules, RuleDifference, Verdict, legality
 from .mma import (
     CtaMma,
     TiledUmma,
@@ -67,11 +67,11 @@ __all__ = [
     "CanonicalLayout",
     "CtaMma",
     "DescriptorTensor",
-    "Difference",
     "FragmentTrace",
     "Legality",
     "MmaRules",
     "MmaShapeTrace",
+    "RuleDifference",
     "SmemDescriptorTrace",
     "TiledUmma",
     "TmaAtomTrace",

@@ -10,7 +10,7 @@ from typing import Any
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
 
-__all__ = ["DIFFERENCES", "LEGAL_SHAPES", "Difference", "Legality", "MmaRules", "Verdict", "legality"]
+__all__ = ["DIFFERENCES", "LEGAL_SHAPES", "Legality", "MmaRules", "RuleDifference", "Verdict", "legality"]
 
 _PTX = "PTX ISA 9.0, tcgen05.mma, Matrix Shape: the table of kinds and shapes"
 _CUTLASS = "CUTLASS 4.2.0, include/cute/arch/mma_sm100_umma.hpp and atom/mma_traits_sm100.hpp"
@@ -239,7 +239,7 @@ def legality(
 
 
 @dataclass(frozen=True)
-class Difference:
+class RuleDifference:
     """One question that the sources answer differently, and the rule that this library enforces."""
 
     topic: str
@@ -257,8 +257,8 @@ class Difference:
 
 _ANY = "assembles any: the instruction descriptor is data"
 
-DIFFERENCES: tuple[Difference, ...] = (
-    Difference(
+DIFFERENCES: tuple[RuleDifference, ...] = (
+    RuleDifference(
         "N with A in tensor memory, one SM, M = 128",
         "8 to 256 in steps of 8",
         "16 to 256 in steps of 16 (8 for M = 64)",
@@ -267,7 +267,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "has no A in tensor memory, and refuses the operation by name",
         "family",
     ),
-    Difference(
+    RuleDifference(
         "N with A in tensor memory, two SMs",
         "16 to 256 in steps of 16",
         "32 to 256 in steps of 32",
@@ -276,7 +276,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "has no A in tensor memory, and refuses the operation by name",
         "family",
     ),
-    Difference(
+    RuleDifference(
         "A of f16 and B of bf16",
         "accepts it: one field for each",
         "accepts it",
@@ -285,7 +285,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "accepts it, as the PTX ISA and CUTLASS do",
         "",
     ),
-    Difference(
+    RuleDifference(
         "an accumulator of f16 for operands of bf16",
         "f16 only for operands of f16",
         "accepts it",
@@ -294,7 +294,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "follows the PTX ISA",
         "c_type",
     ),
-    Difference(
+    RuleDifference(
         "an accumulator of s32 for operands of f16",
         "f16 or f32",
         "accepts it: the field has a number for it",
@@ -303,7 +303,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "follows the PTX ISA",
         "c_type",
     ),
-    Difference(
+    RuleDifference(
         "32 rows of a CTA in tensor memory, of an MMA of two SMs with M = 64",
         "M is 128 or 256 for two SMs",
         "no operation has M = 64 for two SMs, but tmem_frg_2sm has its layout",
@@ -312,7 +312,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "has the layout (make_fragment_C), as CUTLASS does, but no MMA",
         "m_size",
     ),
-    Difference(
+    RuleDifference(
         "columns of an allocation",
         "a power of two from 32 to 512",
         "documents the rule and does not check it",
@@ -321,7 +321,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "follows the PTX ISA, in the allocator's check",
         "columns",
     ),
-    Difference(
+    RuleDifference(
         "where a matrix starts, and its offsets",
         "18 bits, multiples of 16",
         "keeps bits 4 to 17 and drops the others silently",
@@ -330,7 +330,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "refuses a value whose bits would be dropped",
         "start_address, offset_bits",
     ),
-    Difference(
+    RuleDifference(
         "the leading offset of a K-major matrix with a swizzle",
         "not used: the second 16 bytes of K follow the first",
         "writes 1 (16 bytes), and asserts that they follow",
@@ -339,7 +339,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "writes 1, as CUTLASS does, and refuses a layout with another step",
         "stride",
     ),
-    Difference(
+    RuleDifference(
         "the base offset of a swizzled matrix",
         "not 0 where the swizzle's pattern does not start at a multiple of its 256, 512 or 1024 bytes",
         "always 0",

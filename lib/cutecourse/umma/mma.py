@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from cutecourse import atoms
-from cutecourse.atoms import MmaAtom, Source, Tensor, ThrMma, TiledMma
+from cutecourse.atoms import CutlassSource, MmaAtom, Tensor, ThrMma, TiledMma
 from cutecourse.atoms.tensor import AnyLayout
 from cutecourse.atoms.tiled_mma import partition
 from cutecourse.descriptors import INSTR_SM100, MAJORS, Descriptor, make_instr_desc
@@ -419,8 +419,8 @@ def make_tiled_mma(
         layout_b=layouts[1],
         layout_c=layouts[2],
         ptx=known.ptx,
-        source=Source(_TRAITS, known.traits_line, f"MMA_Traits<{op}>"),
-        ptx_source=Source(_ARCH, known.arch_line, op),
+        source=CutlassSource(_TRAITS, known.traits_line, f"MMA_Traits<{op}>"),
+        ptx_source=CutlassSource(_ARCH, known.arch_line, op),
     )
     idesc = make_instr_desc(a, b, c, m, n, a_major, b_major, a_neg=a_neg, b_neg=b_neg)
     tiled_mma = atoms.make_tiled_mma(atom, Layout(atom_layout_mnk))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from cutecourse.atoms import CopyAtom, Source
+from cutecourse.atoms import CopyAtom, CutlassSource
 from cutecourse.layout import Layout
 
 from .errors import UmmaError
@@ -191,8 +191,8 @@ def _ops(*, store: bool) -> Iterator[TmemCopyOp]:
                     bit_layout_dst=memory if store else registers,
                     bit_layout_ref=memory,
                     ptx=f"tcgen05.{'st' if store else 'ld'}.sync.aligned.{shape}.x{reps}{modifier}.b32",
-                    source=Source(_TRAITS, line, f"Copy_Traits<{name}>"),
-                    ptx_source=Source(_ARCH, family.lines[2 * store + packed][power], name),
+                    source=CutlassSource(_TRAITS, line, f"Copy_Traits<{name}>"),
+                    ptx_source=CutlassSource(_ARCH, family.lines[2 * store + packed][power], name),
                 )
                 bits = ((16, row // 16), (1, 32)) if packed else (row, 1)
                 val_id = Layout((bits[0], family.lanes), (bits[1], DP_BITS))

@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from cutecourse import palette
 from cutecourse.memory_access import BANKS, Wavefront
-from cutecourse.widgets.bank_places import Access, Tile
+from cutecourse.widgets.bank_places import LaneAccess, Tile
 from cutecourse.widgets.figures import COLLISION, INK, LINE, MONO, MUTED, PrintFigure
 
 MOST_ROWS = 64  # of the tile; the rest is named, not drawn
@@ -31,7 +31,7 @@ def runs_of(wave: Wavefront) -> list[tuple[int, int, tuple[int, ...]]]:
     return runs
 
 
-def draw_banks(tile: Tile, chosen: Access | None, lines: list[str]) -> PrintFigure:
+def draw_banks(tile: Tile, chosen: LaneAccess | None, lines: list[str]) -> PrintFigure:
     """The tile on the left, one row for each wavefront on the right, the words below."""
     unit = tile.unit(chosen)
     down = tile.extents[1 - tile.across]
@@ -59,7 +59,7 @@ def waiting_lanes(waves: tuple[Wavefront, ...]) -> set[int]:
 
 
 def _draw_tile(
-    axes: Axes, tile: Tile, unit: int, rows: int, chosen: Access | None, waves: tuple[Wavefront, ...]
+    axes: Axes, tile: Tile, unit: int, rows: int, chosen: LaneAccess | None, waves: tuple[Wavefront, ...]
 ) -> None:
     across = tile.extents[tile.across] // unit
     axes.set_xlim(0, across)

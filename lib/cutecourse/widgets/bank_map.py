@@ -18,7 +18,7 @@ from cutecourse.widgets.bank_places import (
     MOST_PADDING,
     MOST_SHIFT,
     MOST_SWIZZLE_BITS,
-    Access,
+    LaneAccess,
     Tile,
     check_access,
     mappable,
@@ -86,7 +86,7 @@ class BankMap(CourseWidget):
         self._tile_layout = plain
         self._last_tile = Tile(plain)
         extents = (size(plain[0]), size(plain[1]))
-        read = [Access.of(one, extents) for one in accesses]
+        read = [LaneAccess.of(one, extents) for one in accesses]
         names = [one.name for one in read]
         if isinstance(access, str):
             if access not in names:
@@ -142,7 +142,7 @@ class BankMap(CourseWidget):
     def _check_notation(self, proposal: Any) -> str:
         plain, _ = mappable(proposal["value"])
         for one in self.accesses:
-            check_access(Access.of(one, (1, 1)), size(plain), self.element_bits)
+            check_access(LaneAccess.of(one, (1, 1)), size(plain), self.element_bits)
         self._tile_layout = plain
         return str(plain)
 
@@ -154,7 +154,7 @@ class BankMap(CourseWidget):
 
     @traitlets.validate("accesses")
     def _check_accesses(self, proposal: Any) -> list[dict[str, Any]]:
-        read = [Access.of(one, (1, 1)) for one in proposal["value"]]
+        read = [LaneAccess.of(one, (1, 1)) for one in proposal["value"]]
         if len(read) > MOST_ACCESSES:
             raise WidgetError(f"{len(read)} accesses; up to {MOST_ACCESSES} can be chosen from.")
         for one in read:
@@ -207,9 +207,9 @@ class BankMap(CourseWidget):
         return self.tile.whole
 
     @property
-    def chosen(self) -> Access | None:
+    def chosen(self) -> LaneAccess | None:
         """The chosen access; None where the map has none."""
-        return Access.of(self.accesses[self.access], (1, 1)) if self.accesses else None
+        return LaneAccess.of(self.accesses[self.access], (1, 1)) if self.accesses else None
 
     @property
     def cost(self) -> BankAccess:
@@ -227,7 +227,7 @@ class BankMap(CourseWidget):
     def conflicts(self) -> dict[str, int | None]:
         """The conflicts of every access, by name; None for one that cannot run on this tile."""
         tile, found = self.tile, {}
-        for access in (Access.of(one, (1, 1)) for one in self.accesses):
+        for access in (LaneAccess.of(one, (1, 1)) for one in self.accesses):
             waves = tile.waves(access)
             found[access.name] = cost_of(waves).conflicts if waves else None
         return found

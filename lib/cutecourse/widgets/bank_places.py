@@ -32,7 +32,7 @@ MOST_PADDING = 64
 
 
 @dataclass(frozen=True)
-class Access:
+class LaneAccess:
     """One access in a widget's state: the index row + rows * column of each lane, -1 for an idle lane."""
 
     name: str
@@ -45,8 +45,8 @@ class Access:
         return {"name": self.name, "elems": self.elems, "kind": self.kind, "indices": list(self.indices)}
 
     @classmethod
-    def of(cls, value: Any, extents: tuple[int, int]) -> Access:
-        """Read a `SharedAccess`, an Access or its snapshot.
+    def of(cls, value: Any, extents: tuple[int, int]) -> LaneAccess:
+        """Read a `SharedAccess`, a `LaneAccess` or its snapshot.
 
         Errors: WidgetError, for anything else and for a coordinate outside the tile.
         """
@@ -59,7 +59,7 @@ class Access:
                     )
             indices = tuple(row + extents[0] * column for row, column in value.coords)
             return cls(value.name, value.elems, indices, value.kind)
-        if isinstance(value, Access):
+        if isinstance(value, LaneAccess):
             return value
         try:
             indices = tuple(int(index) for index in value["indices"])
@@ -71,7 +71,7 @@ class Access:
         return made
 
 
-def check_access(access: Access, places: int, element_bits: int) -> None:
+def check_access(access: LaneAccess, places: int, element_bits: int) -> None:
     """Refuse an access that no instruction of a warp makes.
 
     Errors: WidgetError.
@@ -162,7 +162,7 @@ class Tile:
         """The index of a coordinate."""
         return row + self.extents[0] * column
 
-    def unit(self, access: Access | None) -> int:
+    def unit(self, access: LaneAccess | None) -> int:
         """How many elements a cell of the picture holds: what a lane accesses at once, at least a word.
 
         Fewer where so many elements do not lie side by side.
@@ -189,22 +189,22 @@ class Tile:
         """The bank of an element's first byte."""
         return self.address(index) // BANK_BYTES % BANKS
 
-    def addresses(self, access: Access) -> list[int | None]:
+    def addresses(self, access: LaneAccess) -> list[int | None]:
         """The byte at which each lane begins; None for a lane that takes no part."""
         return [None if index < 0 else self.address(index) for index in access.indices]
 
-    def access_bytes(self, access: Access) -> int:
+    def access_bytes(self, access: LaneAccess) -> int:
         """How many bytes each lane accesses."""
         return access.elems * self.bits // 8
 
-    def waves(self, access: Access | None) -> tuple[Wavefront, ...]:
+    def waves(self, access: LaneAccess | None) -> tuple[Wavefront, ...]:
         """The wavefronts of an access; none for one that cannot run on this tile."""
         if access is None or self.obstacle(access):
             return ()
         operation = "store" if access.kind == "matrix" else access.kind
         return wavefronts(self.addresses(access), self.access_bytes(access), cast(Operation, operation))
 
-    def obstacle(self, access: Access) -> str:
+    def obstacle(self, access: LaneAccess) -> str:
         """Why the instruction cannot run on this tile; "" when it can."""
         bits, base, shift = self.swizzle
         if bits and 1 << base < access.elems:
@@ -257,7 +257,7 @@ def lanes_named(lanes: Sequence[int]) -> str:
     return f"lane{'' if len(lanes) == 1 else 's'} {spans(lanes)}"
 
 
-def sentence(tile: Tile, access: Access) -> str:
+def sentence(tile: Tile, access: LaneAccess) -> str:
     """Say in words what an access costs: how many lanes meet in which bank, wavefronts, conflicts."""
     problem = tile.obstacle(access)
     if problem:
@@ -365,7 +365,7 @@ def mappable(layout: Any) -> tuple[Layout, tuple[int, int, int]]:
 
 def recorded_accesses(
     name: str, kind: str, lanes: Sequence[Sequence[int | None]], access_bytes: int, row_bytes: int, most: int
-) -> tuple[Layout, int, list[Access]]:
+) -> tuple[Layout, int, list[LaneAccess]]:
     """Turn addresses into a tile of bytes: its layout, the byte it begins at, the distinct accesses.
 
     Errors: WidgetError, for no access or a row that is no multiple of 4 bytes.
@@ -389,5 +389,7 @@ def recorded_accesses(
             -1 if a is None else (a - base) // row_bytes + rows * ((a - base) % row_bytes) for a in one
         )
         label = f"{name}, {number} of {len(distinct)}" if len(distinct) > 1 else name
-        made.append(Access(label if times == 1 else f"{label} ({times} times)", access_bytes, indices, kind))
+        made.append(
+            LaneAccess(label if times == 1 else f"{label} ({times} times)", access_bytes, indices, kind)
+        )
     return layout, base, made

@@ -191,8 +191,8 @@ def stage_snapshot(trace: Trace, pair: int, k_tile: int, ptx: str | None = None)
     Errors: WidgetError.
     """
     tile, pairs, k_tiles = read_k_tile(trace, pair, k_tile)
-    teller = _Teller(trace, tile, k_tile)
-    steps = teller.steps()
+    narrator = _Narrator(trace, tile, k_tile)
+    steps = narrator.steps()
     lines = (ptx or "").splitlines()
     used = sorted({step["line"] for step in steps if step["line"] is not None})
     return {
@@ -208,7 +208,7 @@ def stage_snapshot(trace: Trace, pair: int, k_tile: int, ptx: str | None = None)
         "k_tiles": k_tiles,
         "acts": [[act, text] for act, text in ACTS.items() if any(step["act"] == act for step in steps)],
         "ctas": [
-            {"name": cta_name(place, trace), "part": _part(tile, v), "tensor": teller.tensor_memory(v)}
+            {"name": cta_name(place, trace), "part": _part(tile, v), "tensor": narrator.tensor_memory(v)}
             for v, place in enumerate(tile.ctas)
         ],
         "barriers": [
@@ -220,7 +220,7 @@ def stage_snapshot(trace: Trace, pair: int, k_tile: int, ptx: str | None = None)
                 "start": one.state(steps[0]["index"] - 1),
                 "used": any(change[0] == number for step in steps for change in step["barriers"]),
             }
-            for number, one in enumerate(teller.barriers)
+            for number, one in enumerate(narrator.barriers)
         ],
         "loads": [
             {
@@ -265,7 +265,7 @@ def _listed(words: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-class _Teller:
+class _Narrator:
     """Puts a k-tile's events in order and says of each what happened."""
 
     def __init__(self, trace: Trace, tile: KTile, k_tile: int) -> None:

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from cutecourse import palette
 from cutecourse.umma import TMEM_COLUMNS, TMEM_LANES
 from cutecourse.widgets.figures import INK, LINE, MONO, MUTED, PrintFigure
-from cutecourse.widgets.tmem_places import Accumulator, Allocation
+from cutecourse.widgets.tmem_places import Accumulator, ColumnRequest
 
 _WARP_LANES = 32
 BAD = palette.MEANINGS_LIGHT["bad"]
@@ -41,7 +41,7 @@ def blocks(
             )
 
 
-def draw_tmem(of: Accumulator, held: Sequence[Allocation], start: int, holder: str) -> PrintFigure:
+def draw_tmem(of: Accumulator, held: Sequence[ColumnRequest], start: int, holder: str) -> PrintFigure:
     """C on the left, the tensor memory of each CTA on the right, one colour for what one warp loads."""
     placed = [one for one in held if one.state == "placed"]
     lines = [_line(one) for one in held]
@@ -68,7 +68,7 @@ def draw_tmem(of: Accumulator, held: Sequence[Allocation], start: int, holder: s
     return figure
 
 
-def _line(one: Allocation) -> tuple[str, bool]:
+def _line(one: ColumnRequest) -> tuple[str, bool]:
     if one.state == "placed":
         return f"{one.name}: {one.columns} columns from {one.column}", False
     if one.state == "waits":
@@ -113,7 +113,11 @@ def _draw_c(axes: Axes, of: Accumulator, parts: Sequence[Any]) -> None:
 
 
 def _draw_memory(
-    axes: Axes, of: Accumulator, parts: Sequence[Any], placed: Sequence[Allocation], at: tuple[int, int, str]
+    axes: Axes,
+    of: Accumulator,
+    parts: Sequence[Any],
+    placed: Sequence[ColumnRequest],
+    at: tuple[int, int, str],
 ) -> None:
     cta, start, holder = at
     strip = 22

@@ -26,7 +26,7 @@ __all__ = [
     "LOADS",
     "SHAPES",
     "Accumulator",
-    "Allocation",
+    "ColumnRequest",
     "accumulator",
     "allocate",
     "allocator_of",
@@ -170,7 +170,7 @@ def load_of(column: int, repetitions: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Allocation:
+class ColumnRequest:
     """Columns that a warp asked for: `state` is "placed" from `column` on, "waits" or "refused" (-1).
 
     `why` says which rule refuses.
@@ -192,7 +192,7 @@ def allocator_of(cta_group: int) -> TmemAllocator:
     return allocator1sm if cta_group == 1 else allocator2sm
 
 
-def _settle(held: Iterable[Allocation]) -> list[Allocation]:
+def _settle(held: Iterable[ColumnRequest]) -> list[ColumnRequest]:
     """Give columns to those that wait, in their order; one that has to wait holds up those behind it."""
     held = list(held)
     for at, one in enumerate(held):
@@ -205,7 +205,7 @@ def _settle(held: Iterable[Allocation]) -> list[Allocation]:
     return held
 
 
-def _first_fit(held: Iterable[Allocation], columns: int) -> int | None:
+def _first_fit(held: Iterable[ColumnRequest], columns: int) -> int | None:
     """The lowest column from which so many are free. The hardware's order is not documented."""
     places = [one for one in held if one.state == "placed"]
     step = allocator1sm.columns_per_allocation_slice
@@ -215,14 +215,14 @@ def _first_fit(held: Iterable[Allocation], columns: int) -> int | None:
     return None
 
 
-def smallest_of(held: Iterable[Allocation], smallest: int = TMEM_COLUMNS) -> int:
+def smallest_of(held: Iterable[ColumnRequest], smallest: int = TMEM_COLUMNS) -> int:
     """The fewest columns that were given at a time; `smallest` is what it was before these."""
     return min([smallest, *(one.columns for one in held if one.state == "placed")])
 
 
 def allocate(
-    held: Iterable[Allocation], name: str, columns: int, cta_group: int, smallest: int = TMEM_COLUMNS
-) -> list[Allocation]:
+    held: Iterable[ColumnRequest], name: str, columns: int, cta_group: int, smallest: int = TMEM_COLUMNS
+) -> list[ColumnRequest]:
     """Ask for columns: placed, waiting while they are not free, or refused by a rule, which is named.
 
     `smallest` is the fewest columns that the CTA was given before, also if it has freed them.
@@ -243,11 +243,11 @@ def allocate(
         if columns > least:
             why = f"{columns} columns after an allocation of {least}: later ones of a CTA must not be larger"
     if why:
-        return [*held, Allocation(name, columns, why=why)]
-    return _settle([*held, Allocation(name, columns, state="waits")])
+        return [*held, ColumnRequest(name, columns, why=why)]
+    return _settle([*held, ColumnRequest(name, columns, state="waits")])
 
 
-def free(held: Iterable[Allocation], name: str) -> list[Allocation]:
+def free(held: Iterable[ColumnRequest], name: str) -> list[ColumnRequest]:
     """Give columns back; who waits for some may get them now. What is allocated never moves."""
     return _settle(one for one in held if one.name != name)
 

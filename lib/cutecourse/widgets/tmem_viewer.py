@@ -16,7 +16,7 @@ from cutecourse.widgets.tmem_places import (
     LOADS,
     SHAPES,
     Accumulator,
-    Allocation,
+    ColumnRequest,
     accumulator,
     allocate,
     allocator_of,
@@ -84,7 +84,7 @@ class TmemViewer(CourseWidget):
         **kwargs: Any,
     ) -> None:
         shown = accumulator(m, n, cta_group)
-        held: list[Allocation] = []
+        held: list[ColumnRequest] = []
         for name, columns in requests(allocations, shown.columns, cta_group):
             held = allocate(held, name, columns, cta_group)  # nothing is freed meanwhile
         placed = [one.name for one in held if one.state == "placed"]
@@ -126,7 +126,7 @@ class TmemViewer(CourseWidget):
     @traitlets.validate("allocations")
     def _check_allocations(self, proposal: Any) -> list[dict[str, Any]]:
         try:
-            held = [Allocation(**one) for one in proposal["value"]]
+            held = [ColumnRequest(**one) for one in proposal["value"]]
         except TypeError as error:
             raise WidgetError(f"allocations have name, columns, column, state and why: {error}") from error
         if any(one.state not in STATES for one in held):
@@ -191,7 +191,7 @@ class TmemViewer(CourseWidget):
         """C and the tensor memory of each CTA, coloured by the warp that loads it, for print."""
         from cutecourse.widgets.tmem_figure import draw_tmem
 
-        held = [Allocation(**one) for one in self.allocations]
+        held = [ColumnRequest(**one) for one in self.allocations]
         return draw_tmem(self.accumulator, held, self.start, self.holder)
 
     def _repr_arguments(self) -> list[str]:
