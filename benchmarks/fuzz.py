@@ -58,7 +58,6 @@ MEMORY_LIMIT_BYTES = 2 << 30
 DEAD_S = 120
 """A worker that has not answered for so long is ended."""
 
-CASES = ROOT / "tests" / "emulator" / "cases"
 MODULES = ROOT / "tests" / "emulator" / "modules"
 
 REPAIRED = {

@@ -31,7 +31,8 @@ from cutecourse.emulator.core.registry import InstructionInfo, lookup, supported
 from cutecourse.kernels.spec import runs_on
 from cutecourse.ptx import parse
 from cutecourse.ptx.scopes import flatten
-from tools.paths import RECORDED_ON, RECORDED_TARGET, RECORDING_GPU, ROOT, AuthoringError, relative
+from tools.cases.case_texts import case_texts, hint
+from tools.paths import RECORDED_ON, RECORDED_TARGET, RECORDING_GPU, ROOT, AuthoringError
 
 TESTS = ROOT / "tests" / "emulator"
 
@@ -89,12 +90,11 @@ def measure(folder: Path = TESTS) -> Coverage:
     counts = {info.name: Count() for info in supported_instructions()}
     recorded, specification, reasons = set(), set(), set()
     unrecorded: dict[str, set[str]] = {}
-    for path in sorted((folder / "cases").glob("*/*.ptx")):
-        text = path.read_text(encoding="utf-8")
-        case = f"{path.parent.name}/{path.stem}"
+    for case, source in case_texts(folder / "cases").items():
+        text = source.write()
         reason = _SPECIFICATION_ONLY.search(text)
         if problem := _problem(text, hashes.get(case), reason):
-            raise BadCoverage(f"{relative(path)}: {problem}")
+            raise BadCoverage(f"{source.place}: {problem}. {hint(case)}")
         forms = list(_instructions(text))
         if reason:
             specification.add(case)

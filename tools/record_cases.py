@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _forget(options.output)
 
     cases = [c for c in ptx_cases.all_cases() if not c.specification_only]
-    families = sorted({c.path.parent.name for c in cases})
+    families = sorted({c.family for c in cases})
     for name in options.only or []:
         if not any(c.name.startswith(name) for c in cases):
             parser.error(f"no case begins with {name!r}; the families are {', '.join(families)}.")
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.only is not None:
         cases = [c for c in cases if any(c.name.startswith(name) for name in options.only)]
     if options.family is not None:
-        cases = [c for c in cases if c.path.parent.name in options.family]
+        cases = [c for c in cases if c.family in options.family]
     found, refused = {}, {}
     for case in cases:
         try:

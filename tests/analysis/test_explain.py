@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,7 @@ from cutecourse.analysis.values import Bits
 from cutecourse.descriptors import SMEM_SM100, make_instr_desc
 from cutecourse.emulator import supported_instructions
 from cutecourse.errors import CourseError
-
-CASES = Path(__file__).parent.parent / "emulator" / "cases"
+from tools.cases import ptx_cases
 
 IDESC = make_instr_desc("bf16", "bf16", "f32", 256, 128)
 SDESC = SMEM_SM100.encode(stride_byte_offset=1024, version=1, layout_type="SWIZZLE_128B")
@@ -160,10 +158,11 @@ def test_explain__a_registers_value_is_that_of_the_text_before_it():
     assert site(explain(branch), "tcgen05.mma")["descriptors"][2]["value"] is None
 
 
-@pytest.mark.parametrize("path", sorted(CASES.glob("tcgen05/mma*.ptx")), ids=lambda path: path.stem)
-def test_explain__reads_the_instruction_descriptor_of_each_case(path):
+@pytest.mark.parametrize("name", [name for name in ptx_cases.names() if name.startswith("tcgen05/mma")])
+def test_explain__reads_the_instruction_descriptor_of_each_case(name):
     """The cases write it as a number: the one that is found stands there."""
-    found = explain(path.read_text(encoding="utf-8"))
+    text = ptx_cases.load(name).ptx
+    found = explain(text)
     assert found["refused"] == []
     instructions = [
         part
@@ -175,7 +174,7 @@ def test_explain__reads_the_instruction_descriptor_of_each_case(path):
     assert instructions
     for part in instructions:
         assert part["value"] is not None
-        assert part["value"].removeprefix("0x") in path.read_text(encoding="utf-8").lower()
+        assert part["value"].removeprefix("0x") in text.lower()
 
 
 @pytest.mark.parametrize("seed", range(4))

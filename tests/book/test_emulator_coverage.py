@@ -19,6 +19,7 @@ from cutecourse.emulator.errors import UnsupportedInstruction
 from cutecourse.emulator.launch import DEFAULT_BUDGET
 from support.pages import parse
 from tools import emulator_coverage
+from tools.cases import ptx_cases
 from tools.emulator_coverage import PARTS, TESTS, BadCoverage, Coverage, markdown, measure
 from tools.paths import BOOK, RECORDED_TARGET
 
@@ -43,7 +44,7 @@ def recorded_cases() -> frozenset[str]:
 @cache
 def instructions_of(case: str) -> frozenset[str]:
     """The instructions of a case, read without the parser: the first word of each statement."""
-    text = re.sub(r"//.*", "", (TESTS / "cases" / f"{case}.ptx").read_text())
+    text = re.sub(r"//.*", "", ptx_cases.texts()[case].write())
     found = set()
     for statement in re.split(r"[;\n]", text):
         rest = re.sub(r"^[\s{}]*(?:[\w$]+:(?!:))?[\s{}]*(?:@!?%?\w+\s+)?", "", statement)
@@ -57,11 +58,10 @@ def instructions_of(case: str) -> frozenset[str]:
 def recounted() -> dict[str, Counter[str]]:
     """How many recorded cases, and how many that only follow the specification, have each instruction."""
     counts: dict[str, Counter[str]] = {"recorded": Counter(), "specification": Counter()}
-    for path in (TESTS / "cases").glob("*/*.ptx"):
-        case = f"{path.parent.name}/{path.stem}"
+    for case, source in ptx_cases.texts().items():
         if case in recorded_cases():
             counts["recorded"].update(instructions_of(case))
-        elif "\n// specification_only:" in path.read_text():
+        elif "\n// specification_only:" in source.write():
             counts["specification"].update(instructions_of(case))
     return counts
 

@@ -32,7 +32,7 @@ WAIT = """wait:
 
 
 def case_of(name):
-    return ptx_cases.load(ptx_cases.FOLDER / f"{name}.ptx")
+    return ptx_cases.load(name)
 
 
 def run(name, *changes, seed=0, recorder=None, **arguments):

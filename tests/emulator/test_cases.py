@@ -10,19 +10,20 @@ import pytest
 from support import machine, speed
 from tools import record_cases
 from tools.cases import ptx_cases, ptx_recordings
+from tools.cases.case_texts import FOLDER, case_texts, hint
 
-CASES = {path.relative_to(ptx_cases.FOLDER).with_suffix("").as_posix(): path for path in ptx_cases.paths()}
+CASES = ptx_cases.names()
 
 
-@pytest.fixture(params=sorted(CASES))
+@pytest.fixture(params=CASES)
 def case(request):
-    return ptx_cases.load(CASES[request.param])
+    return ptx_cases.load(request.param)
 
 
 @cache
 def outputs(name):
     """What the emulator computes for a case: the same for each comparison, so it runs once."""
-    return ptx_cases.run_on_emulator(ptx_cases.load(CASES[name]))
+    return ptx_cases.run_on_emulator(ptx_cases.load(name))
 
 
 @pytest.fixture(scope="session")
@@ -37,13 +38,13 @@ def gpu():
     return Gpu()
 
 
-def _compare(got, wanted, tolerance, *, any_nan):
+def _compare(case, got, wanted, *, any_nan):
     problems = [
-        ptx_cases.difference(name, got[name], values, tolerance, any_nan=any_nan)
+        ptx_cases.difference(name, got[name], values, case.tolerance, any_nan=any_nan)
         for name, values in wanted.items()
     ]
     problems = [p for p in problems if p]
-    assert not problems, "\n".join(problems)
+    assert not problems, "\n".join([*problems, hint(case.name)])
 
 
 def test_cases__emulator_agrees_with_the_numpy_expression(case):
@@ -52,7 +53,7 @@ def test_cases__emulator_agrees_with_the_numpy_expression(case):
     for name in case.outputs:
         assert got[name].tobytes() != before[name].tobytes(), f"{name} was not written"
     # NumPy's NaNs carry other bits than the hardware's; which bits is a matter of the recording.
-    _compare(got, case.expected(), case.tolerance, any_nan=True)
+    _compare(case, got, case.expected(), any_nan=True)
 
 
 def test_cases__emulator_agrees_with_the_recording(case, recorded):
@@ -66,12 +67,12 @@ def test_cases__emulator_agrees_with_the_recording(case, recorded):
     assert not case.specification_only, f"{case.name} is recorded: it is not 'specification only'"
     assert entry["ptx_sha256"] == case.sha256, (
         f"{case.name} has changed since it was recorded: undo the change, make it a case of its own, or give "
-        "up the recording with 'python -m tools.record_cases --forget'"
+        f"up the recording with 'python -m tools.record_cases --forget'. {hint(case.name)}"
     )
     got = outputs(case.name)
     wanted = {name: ptx_recordings.unpack(packed, got[name]) for name, packed in entry["outputs"].items()}
     assert set(wanted) == set(case.outputs)
-    _compare(got, wanted, case.tolerance, any_nan=False)
+    _compare(case, got, wanted, any_nan=False)
 
 
 def test_cases__recording_names_no_case_that_is_gone(recorded):
@@ -85,7 +86,7 @@ def test_cases__gpu_agrees_with_the_emulator(case, gpu):
         pytest.skip(f"specification only: {case.specification_only}")
     if (reason := machine.too_old_for(case.target)) is not None:
         pytest.skip(reason)
-    _compare(outputs(case.name), gpu.run(case), case.tolerance, any_nan=False)
+    _compare(case, outputs(case.name), gpu.run(case), any_nan=False)
 
 
 @pytest.mark.long
@@ -97,7 +98,7 @@ def test_cases__other_seeds_change_no_result(case):
 def test_cases__other_seeds_change_no_result_of_a_part(family):
     names = [name for name in CASES if name.startswith(f"{family}/")]
     for name in names[:: max(1, len(names) // 12)]:
-        _compare_seeds(ptx_cases.load(CASES[name]))
+        _compare_seeds(ptx_cases.load(name))
 
 
 @pytest.mark.long
@@ -111,7 +112,7 @@ def test_cases__what_makes_the_emulator_faster_changes_no_result(case, change, m
 def test_cases__what_makes_the_emulator_faster_changes_no_result_of_a_part(family, change, monkeypatch):
     names = [name for name in CASES if name.startswith(f"{family}/")]
     for name in names[1 :: max(1, len(names) // 6)]:
-        _compare_speeds(ptx_cases.load(CASES[name]), change, monkeypatch)
+        _compare_speeds(ptx_cases.load(name), change, monkeypatch)
 
 
 def _compare_speeds(case, change, monkeypatch):
@@ -131,23 +132,25 @@ def _compare_seeds(case):
 
 
 @pytest.mark.program("ptxas")
-@pytest.mark.inputs("tests/emulator/cases")
+@pytest.mark.inputs(
+    "tests/emulator/cases",
+    "tools/cases/case_texts.py",
+    "tools/cases/wgmma_cases.py",
+    "tools/cases/wgmma_ptx.py",
+)
 def test_cases__ptxas_assembles_every_case(tmp_path, find_program):
-    by_target = {}
-    for path in CASES.values():
-        case = ptx_cases.load(path)
-        by_target.setdefault(case.target, []).append(path)
     refused = []
-    for target, paths in by_target.items():
-        for path in paths:
-            done = subprocess.run(
-                [find_program("ptxas"), f"-arch={target}", "-o", tmp_path / "out.cubin", path],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                refused.append(done.stderr or done.stdout)
+    for case in ptx_cases.all_cases():
+        path = tmp_path / f"{case.name.replace('/', '.')}.ptx"
+        path.write_text(case.ptx)
+        done = subprocess.run(
+            [find_program("ptxas"), f"-arch={case.target}", "-o", tmp_path / "out.cubin", path],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            refused.append(f"{done.stderr or done.stdout}{hint(case.name)}")
     shutil.rmtree(tmp_path, ignore_errors=True)
     assert not refused, "\n".join(refused)
 
@@ -157,14 +160,14 @@ def two_cases(tmp_path, monkeypatch):
     """A folder with two cases of one family and their recording, in place of the repository's."""
     cases = tmp_path / "cases"
     (cases / "elect").mkdir(parents=True)
-    for path in (ptx_cases.FOLDER / "elect").glob("*.ptx"):
+    for path in (FOLDER / "elect").glob("*.ptx"):
         shutil.copy(path, cases / "elect")
     shutil.copytree(
         ptx_cases.RECORDING,
         tmp_path / "recordings",
         ignore=lambda _, names: {*names} - {"elect.json"},
     )
-    monkeypatch.setattr(ptx_cases, "FOLDER", cases)
+    monkeypatch.setattr(ptx_cases, "texts", lambda: case_texts(cases))
     assert sorted(ptx_recordings.read(tmp_path / "recordings")) == ["elect/exited", "elect/masks"]
     return tmp_path
 

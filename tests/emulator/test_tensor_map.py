@@ -41,7 +41,7 @@ def test_tensor_map__refuses_what_the_recorded_driver_refused(name):
 
 def test_tensor_map__is_named_by_a_generic_address():
     """An H200 faults without cvta.param: CUDA_ERROR_MISALIGNED_ADDRESS."""
-    case = ptx_cases.load(ptx_cases.FOLDER / "tensor" / "load_2d.ptx")
+    case = ptx_cases.load("tensor/load_2d")
     text = case.ptx.replace("cvta.param.u64 %map, %map;", "")
     assert text != case.ptx
     with pytest.raises(

@@ -6,7 +6,7 @@ import pytest
 
 from cutecourse.emulator import launch
 from cutecourse.emulator.errors import InvalidOperand, UnsupportedInstruction
-from support.wgmma_ptx import ROWS, Wgmma
+from tools.cases.wgmma_ptx import ROWS, Wgmma
 
 TYPES = {
     "f16": np.float16,
@@ -187,7 +187,7 @@ def test_wgmma__refuses_wrong_operands(old, new, why):
         ("f16", "e5m2", "e4m3"),
     ],
 )
-def test_wgmma__gpu_gives_the_same_bits(tmp_path, d, a, b, accumulate):
+def test_wgmma__gpu_gives_the_same_bits(d, a, b, accumulate):
     """Many more numbers than are recorded: any bits, near numbers, special ones, each with each kind of C."""
     from tools.cases import ptx_cases
     from tools.cases.ptx_gpu import Gpu
@@ -210,7 +210,7 @@ def test_wgmma__gpu_gives_the_same_bits(tmp_path, d, a, b, accumulate):
             "c": array(d, (tiles, ROWS, kernel.n), 300 + turn, which),
             "d": array(names[kernel.d_bytes], (tiles, ROWS, kernel.n), 0, "poison", out=True),
         }
-        case = ptx_cases.Case("wgmma", tmp_path, kernel.ptx(), grid=tiles, block=128, args=args)
+        case = ptx_cases.Case("wgmma", kernel.ptx(), grid=tiles, block=128, args=args)
         difference = ptx_cases.difference(
             f"turn {turn}, d", ptx_cases.run_on_emulator(case)["d"], gpu.run(case)["d"], {}, any_nan=False
         )

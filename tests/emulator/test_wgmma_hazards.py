@@ -14,7 +14,7 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.trace import Recorder
 from cutecourse.widgets.timeline_mmas import mma_groups
-from support.wgmma_ptx import ROWS, Wgmma
+from tools.cases.wgmma_ptx import ROWS, Wgmma
 
 FENCE = "wgmma.fence.sync.aligned;"
 COMMIT = "wgmma.commit_group.sync.aligned;"

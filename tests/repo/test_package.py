@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
+from tools.cases import ptx_cases
+
 
 @pytest.fixture(scope="module")
 def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
@@ -202,8 +204,8 @@ def test_numpy_alone__emulates_bf16(alone: Environment) -> None:
     np.testing.assert_array_equal(np.load(alone.folder / "out.npy"), expected.view(np.uint16))
 
 
-def test_numpy_alone__emulates_tcgen05(alone: Environment, repository: Path) -> None:
-    shutil.copy(repository / "tests" / "emulator" / "cases" / "tcgen05" / "mma_m64.ptx", alone.folder)
+def test_numpy_alone__emulates_tcgen05(alone: Environment) -> None:
+    (alone.folder / "mma_m64.ptx").write_text(ptx_cases.load("tcgen05/mma_m64").ptx)
     random = np.random.default_rng(3)
     a, b = (random.integers(-8, 9, (rows, 16)).astype(np.float16) for rows in (64, 16))
     np.save(alone.folder / "a.npy", a)

@@ -11,7 +11,7 @@ from cutecourse.emulator import EmulatorError, Note, TensorMap, launch
 from support import loaded_mma, tcgen05
 from support.loaded_mma import MMA, Box
 from support.tcgen05 import COLUMNS, DESCRIPTOR, FENCE, SETUP, ZEROS, descriptor, done, idesc, multiply
-from support.wgmma_ptx import ROWS, Wgmma
+from tools.cases.wgmma_ptx import ROWS, Wgmma
 
 __all__ = ["SCENES", "Product", "Scene", "Warpgroup", "met"]
 

@@ -1,6 +1,7 @@
-"""The PTX cases of tests/emulator/cases: headers, the arrays that they ask for, and what has to come out.
+"""The PTX cases of the emulator: headers, the arrays that they ask for, and what has to come out.
 
-A case is a complete PTX module of a few lines with a header in its comments:
+`case_texts` says where the texts come from. A case is a complete PTX module of a few lines, with a header in
+its comments:
 
     // ---
     // about: add.s32 wraps around
@@ -29,17 +30,17 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from cutecourse.dtypes import dtype as dtype_by_name
 from tools.cases import ptx_boxes, ptx_values
+from tools.cases.case_texts import CaseError, CaseText, case_texts, hint
 from tools.cases.element_arrays import array_type
 from tools.paths import RECORDED_TARGET, ROOT
 
-FOLDER = ROOT / "tests" / "emulator" / "cases"
 RECORDING = ROOT / "tests" / "emulator" / "recordings" / RECORDED_TARGET
 
 _TOKEN = re.compile(r"\s*([\[\]{},:]|\"[^\"]*\"|[^\[\]{},:\s][^\[\]{},:]*)")
@@ -52,10 +53,6 @@ _KEYS = {
 _MAP_FIELDS = (
     "dtype", "dims", "strides", "box", "element_strides", "swizzle", "oob_fill", "l2_promotion"
 )  # fmt: skip
-
-
-class CaseError(Exception):
-    """A case's header cannot be read."""
 
 
 def parse_flow(text: str) -> Any:
@@ -110,7 +107,6 @@ class Case:
     """One case: its header, read, and its text."""
 
     name: str
-    path: Path
     ptx: str
     about: str = ""
     grid: Any = 1
@@ -125,6 +121,11 @@ class Case:
     because: str = ""
     specification_only: str = ""
     printed: str = ""
+
+    @property
+    def family(self) -> str:
+        """The first part of the name: the folder of the case, and the file of its recording."""
+        return self.name.partition("/")[0]
 
     @property
     def target(self) -> str:
@@ -202,14 +203,39 @@ def _argument(value: Any) -> Any:
     return TensorMap.tiled(value.array, **fields)
 
 
-def load(path: Path) -> Case:
-    """Read one case."""
-    text = path.read_text()
-    name = path.relative_to(FOLDER).with_suffix("").as_posix()
+def load(name: str) -> Case:
+    """Read one case. Errors: CaseError, also if there is no such case."""
+    if name not in texts():
+        raise CaseError(f"there is no case {name!r}; `python -m tools.cases` names all cases")
+    try:
+        return read(name, texts()[name].write())
+    except CaseError as error:
+        error.add_note(f"{name} stands in {texts()[name].place}. {hint(name)}")
+        raise
+
+
+@cache
+def texts() -> dict[str, CaseText]:
+    """All cases by name, in a fixed order, not read yet."""
+    return case_texts()
+
+
+def names() -> list[str]:
+    """All cases, in a fixed order."""
+    return list(texts())
+
+
+def all_cases() -> list[Case]:
+    """All cases, read."""
+    return [load(name) for name in names()]
+
+
+def read(name: str, text: str) -> Case:
+    """Read a case's header."""
     lines = text.split("\n")
     if lines[0].strip() != "// ---":
         raise CaseError(f"{name}: the first line has to be '// ---'")
-    case = Case(name, path, text)
+    case = Case(name, text)
     section: dict[str, Any] | None = None
     section_name = ""
     for number, line in enumerate(lines[1:], 2):
@@ -246,25 +272,20 @@ def load(path: Path) -> Case:
     return case
 
 
-def paths() -> list[Path]:
-    """All cases, in a fixed order."""
-    return sorted(FOLDER.glob("*/*.ptx"))
-
-
-def all_cases() -> list[Case]:
-    """All cases, read."""
-    return [load(path) for path in paths()]
-
-
 def run_on_emulator(case: Case, seed: int | None = None) -> dict[str, np.ndarray]:
     """The outputs as the emulator computes them."""
     from cutecourse.emulator import launch
+    from cutecourse.emulator.errors import EmulatorError
 
     inputs = case.make_args()
     launched = case.launch_arguments(inputs)
     if seed is not None:
         launched["seed"] = seed
-    launch(case.ptx, **launched)
+    try:
+        launch(case.ptx, **launched)
+    except EmulatorError as error:
+        error.add_note(hint(case.name))
+        raise
     return {name: inputs[name] for name in case.outputs}
 
 
