@@ -177,5 +177,5 @@ def run(
         trace=recorder.trace() if recorder is not None else None,
         memory=None
         if accesses is None or emulated is None
-        else report_of(accesses, parse(compiled.ptx), kernel=spec.name, instructions=emulated.instructions),
+        else report_of(accesses, parse(compiled.ptx), kernel=spec.name, uncounted=emulated.uncounted),
     )

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step
-from cutecourse.emulator.core.registry import lookup
+from cutecourse.emulator.core.registry import facts_of, lookup
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.special import dynamic_value
 from cutecourse.emulator.errors import EmulatorError, UnsupportedInstruction
@@ -44,8 +45,8 @@ def decode(
     Errors:       UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at
                   fault.
     """
-    flat = _reach(module, entry)
-    program = Program(module, entry, flat, Placement(module, entry, flat, dynamic_smem))
+    flat, facts = _reach(module, entry)
+    program = Program(module, entry, flat, Placement(module, entry, flat, dynamic_smem), facts)
     _Decoder(program, wrap, [] if faults is None else faults).run()
     return program
 
@@ -53,10 +54,14 @@ def decode(
 # --- the functions to decode --------------------------------------------------------------------------------
 
 
-def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
-    """Flatten the entry and every device function that it may call; calls must not be recursive."""
+def _reach(module: Module, entry: Function) -> tuple[dict[str, FlatFunction], dict[str, tuple[Facts, ...]]]:
+    """Flatten the entry and every device function that it may call; calls must not be recursive.
+
+    Returns the functions, and the facts of their instructions.
+    """
     defined = module.defined
     flattened: dict[str, FlatFunction] = {}
+    facts: dict[str, tuple[Facts, ...]] = {}
     calls: dict[str, dict[str, Instruction]] = {}
     todo = [entry.name]
     while todo:
@@ -64,10 +69,11 @@ def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
         if name in flattened:
             continue
         flattened[name] = flatten(module, defined[name])
+        facts[name] = tuple(map(facts_of, flattened[name].instructions))
         named = [
             (operand.text, instruction)
-            for instruction in flattened[name].instructions
-            if instruction.opcode == "call"
+            for instruction, stated in zip(flattened[name].instructions, facts[name], strict=True)
+            if stated.flow == "call"
             for operand in instruction.operands
             if isinstance(operand, Name) and operand.text in defined
         ]
@@ -84,7 +90,7 @@ def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
             line=line,
             text=module.line_text(line),
         ) from None
-    return flattened
+    return flattened, facts
 
 
 # --- translation --------------------------------------------------------------------------------------------
@@ -111,7 +117,8 @@ class _Decoder:
 
     def _site(self, position: int, used: int = 0) -> Site:
         instruction, scope = self._flat.instructions[position], self._flat.scopes[position]
-        return Site(self.program, self._function, instruction, scope, self._labels, used=used)
+        facts = self.program.facts[self._function][position]
+        return Site(self.program, self._function, instruction, facts, scope, self._labels, used=used)
 
     def run(self) -> None:
         """Decode every function."""
@@ -159,7 +166,7 @@ class _Decoder:
         Returns the pieces, which become blocks from number `block` on, and the block of each instruction that
         starts one. A piece of its own after a call copies the call's results.
         """
-        total = len(flat.instructions)
+        total, facts = len(flat.instructions), self.program.facts[flat.function.name]
         starts = {0, total} | {label.position for label in flat.labels}
         forks = set()
         for position, instruction in enumerate(flat.instructions):
@@ -179,7 +186,7 @@ class _Decoder:
                 # One piece decides which lanes take part, and the next one waits for them.
                 pieces.append((self._fork_on_guard, range(begin, end)))
             pieces.append((self._translate, range(begin, end)))
-            if flat.instructions[end - 1].opcode == "call":
+            if facts[end - 1].flow == "call":
                 pieces.append((self._return_from_call, range(begin, end)))
         where[total] = block + len(pieces)
         pieces.append((self._end, range(total, total)))

@@ -5,6 +5,7 @@ Each one picks the function for its type from `integers` or `floats`.
 
 from __future__ import annotations
 
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
@@ -21,7 +22,7 @@ def _is_float(site: Site) -> bool:
     return bool(kinds)
 
 
-@instruction("add", "sub")
+@instruction("add", "sub", facts=Facts(address="derived"))
 def add(site: Site) -> Step:
     """Add or subtract two numbers.
 
@@ -61,7 +62,7 @@ def mul(site: Site) -> Step:
     return integers.multiply(site)
 
 
-@instruction("mad", "fma")
+@instruction("mad", "fma", facts=Facts(address="derived"))
 def mad(site: Site) -> Step:
     """Multiply two numbers and add a third.
 
