@@ -1,4 +1,4 @@
-"""The accesses of shared memory that instructions state: they decide what a kernel's race record must hold."""
+"""The accesses of shared memory that instructions state, which decide what a race record must hold."""
 
 from __future__ import annotations
 

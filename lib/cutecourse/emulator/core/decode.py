@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
-from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
 from cutecourse.emulator.core.placement import Placement
@@ -45,8 +44,8 @@ def decode(
     Errors:       UnsupportedInstruction, InvalidOperand, LaunchError; one error names all instructions at
                   fault.
     """
-    flat, facts = _reach(module, entry)
-    program = Program(module, entry, flat, Placement(module, entry, flat, dynamic_smem), facts)
+    flat = _reach(module, entry)
+    program = Program(module, entry, flat, Placement(module, entry, flat, dynamic_smem))
     _Decoder(program, wrap, [] if faults is None else faults).run()
     return program
 
@@ -54,14 +53,10 @@ def decode(
 # --- the functions to decode --------------------------------------------------------------------------------
 
 
-def _reach(module: Module, entry: Function) -> tuple[dict[str, FlatFunction], dict[str, tuple[Facts, ...]]]:
-    """Flatten the entry and every device function that it may call; calls must not be recursive.
-
-    Returns the functions, and the facts of their instructions.
-    """
+def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
+    """Flatten the entry and every device function that it may call; calls must not be recursive."""
     defined = module.defined
     flattened: dict[str, FlatFunction] = {}
-    facts: dict[str, tuple[Facts, ...]] = {}
     calls: dict[str, dict[str, Instruction]] = {}
     todo = [entry.name]
     while todo:
@@ -69,11 +64,10 @@ def _reach(module: Module, entry: Function) -> tuple[dict[str, FlatFunction], di
         if name in flattened:
             continue
         flattened[name] = flatten(module, defined[name])
-        facts[name] = tuple(map(facts_of, flattened[name].instructions))
         named = [
             (operand.text, instruction)
-            for instruction, stated in zip(flattened[name].instructions, facts[name], strict=True)
-            if stated.flow == "call"
+            for instruction in flattened[name].instructions
+            if facts_of(instruction).flow == "call"
             for operand in instruction.operands
             if isinstance(operand, Name) and operand.text in defined
         ]
@@ -90,7 +84,7 @@ def _reach(module: Module, entry: Function) -> tuple[dict[str, FlatFunction], di
             line=line,
             text=module.line_text(line),
         ) from None
-    return flattened, facts
+    return flattened
 
 
 # --- translation --------------------------------------------------------------------------------------------
@@ -103,6 +97,8 @@ class _Decoder:
         self, program: Program, wrap: Callable[[Site, Step], Step], faults: list[EmulatorError]
     ) -> None:
         self.program = program
+        for name, flat in program.flat.items():
+            program.facts[name] = tuple(map(facts_of, flat.instructions))
         self._wrap = wrap
         self._faults = faults
         self._function = ""

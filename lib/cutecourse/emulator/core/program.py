@@ -102,9 +102,9 @@ class Program(Owner):
     flat: dict[str, FlatFunction]
     """The entry and every device function that it may call."""
     placement: Placement
-    facts: dict[str, tuple[Facts, ...]]
-    """The facts of each function's instructions, in order."""
     rows: RowTable = field(default_factory=RowTable)
+    facts: dict[str, tuple[Facts, ...]] = field(default_factory=dict)
+    """The facts of each function's instructions, in order."""
     starts: dict[str, int] = field(default_factory=dict)
     """The block in which each function begins."""
     blocks: list[BasicBlock] = field(default_factory=list)
