@@ -23,6 +23,7 @@ from cutecourse.descriptors import (
     instr_format,
 )
 from cutecourse.emulator.core.decode import decode
+from cutecourse.emulator.core.facts import Flow
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.registry import facts_of, lookup
 from cutecourse.emulator.errors import EmulatorError
@@ -109,7 +110,7 @@ def _reached(module: Module, entry: Function) -> dict[str, FlatFunction]:
             continue
         flats[name] = flatten(module, defined[name])
         for instruction in flats[name].instructions:
-            if facts_of(instruction).flow == "call":
+            if facts_of(instruction).flow is Flow.CALL:
                 called = (o.text for o in instruction.operands if isinstance(o, Name))
                 todo += [name for name in called if name in defined]
     return flats
@@ -195,7 +196,7 @@ def _sites(module: Module, flat: FlatFunction) -> Iterator[dict[str, Any]]:
     for position, instruction in enumerate(flat.instructions):
         found = lookup(instruction.opcode, instruction.modifiers)
         kind = found[0].facts_of(instruction).category if found else "unknown"
-        if kind is None:
+        if not kind:
             continue
         source = source_at(module, instruction.loc)
         yield {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.facts import Flow
 from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
 from cutecourse.emulator.core.placement import Placement
@@ -67,7 +68,7 @@ def _reach(module: Module, entry: Function) -> dict[str, FlatFunction]:
         named = [
             (operand.text, instruction)
             for instruction in flattened[name].instructions
-            if facts_of(instruction).flow == "call"
+            if facts_of(instruction).flow is Flow.CALL
             for operand in instruction.operands
             if isinstance(operand, Name) and operand.text in defined
         ]
@@ -182,7 +183,7 @@ class _Decoder:
                 # One piece decides which lanes take part, and the next one waits for them.
                 pieces.append((self._fork_on_guard, range(begin, end)))
             pieces.append((self._translate, range(begin, end)))
-            if facts[end - 1].flow == "call":
+            if facts[end - 1].flow is Flow.CALL:
                 pieces.append((self._return_from_call, range(begin, end)))
         where[total] = block + len(pieces)
         pieces.append((self._end, range(total, total)))

@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal
 
-__all__ = ["DescriptorOperand", "Facts", "MemoryUse", "Pipe"]
+__all__ = ["DescriptorOperand", "Facts", "Flow", "MemoryUse", "Pipe"]
+
+
+class Flow(Enum):
+    """Where a thread goes on, if not at the next instruction."""
+
+    BRANCH = auto()
+    """At the label that the first operand names."""
+    CALL = auto()
+    """In the function that an operand names, and then at the next instruction."""
+    LEAVE = auto()
+    """Behind the call of this function, or nowhere."""
+    FAIL = auto()
+    """Nowhere, because the kernel ends with an error."""
 
 
 class Pipe(Enum):
@@ -80,14 +93,18 @@ class DescriptorOperand:
     kind: str = ""
 
 
+_KINDRED = {("local", "param"), ("generic", "shared"), ("generic", "shared::cluster")}
+"""An access's space, and the space of a use that covers it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What an instruction is and does, for everybody but the machine that runs it."""
 
     refused: str = ""
     """The reason why the emulator refuses the instruction in every form; empty for one that it runs."""
-    category: Literal["barrier", "TMA", "MMA", "tcgen05", "fence"] | None = None
-    """The heading under which `cutecourse explain` lists it; None if it does not list it."""
+    category: str = ""
+    """The heading under which `cutecourse explain` lists it, such as "TMA"; empty if it does not."""
 
     # --- registers and control ---
     result: bool = True
@@ -98,8 +115,8 @@ class Facts:
     """True if an operand may be a wider register than the type says; its low bits count."""
     address: Literal["", "derived", "converted"] = ""
     """Whether the result can be an address that comes from a source; if "converted", the source is one."""
-    flow: Literal["", "branch", "call", "leave", "fail"] = ""
-    """Where the thread goes on: at a label, in a function, behind the call (or nowhere), or in an error."""
+    flow: Flow | None = None
+    """Where the thread may go on; None for the next instruction."""
 
     # --- memory ---
     uses: tuple[MemoryUse, ...] = ()
@@ -145,6 +162,19 @@ class Facts:
     def reads(self, *spaces: str) -> bool:
         """True if it reads one of these memories."""
         return any(use.reads and use.space in spaces for use in self.uses)
+
+    def states(self, space: str, n_bytes: int, *, reads: bool, writes: bool) -> bool:
+        """True if a stated use covers an access; in shared memory also its size must be a multiple.
+
+        A function's parameters lie in local memory. A generic address may have to lie in shared memory.
+        """
+        return any(
+            (use.space in {space, "generic"} or (space, use.space) in _KINDRED)
+            and (use.reads or not reads)
+            and (use.writes or not writes)
+            and (not use.may_be_shared or n_bytes % use.n_bytes == 0)
+            for use in self.uses
+        )
 
     def writes(self, *spaces: str) -> bool:
         """True if it writes one of these memories."""

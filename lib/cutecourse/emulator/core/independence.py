@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutecourse.emulator.core.facts import Facts
+from cutecourse.emulator.core.facts import Facts, Flow
 from cutecourse.emulator.core.program import Program
 from cutecourse.ptx.syntax import Instruction, Name
 
@@ -24,7 +24,7 @@ def clusters_are_independent(program: Program) -> bool:
 
 def _learns(one: Instruction, facts: Facts, program: Program) -> bool:
     """Return whether an instruction's result, in registers or in memory, may depend on other clusters."""
-    if facts.flow == "call":
+    if facts.flow is Flow.CALL:
         return not any(isinstance(o, Name) and o.text in program.flat for o in one.operands)
     return any(
         use.may_be_global and use.reads and use.coherent and (facts.pipe is None or use.writes)

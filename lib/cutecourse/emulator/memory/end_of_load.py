@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutecourse.emulator.core.facts import Pipe
+from cutecourse.emulator.core.facts import Flow, Pipe
 from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import LabelSymbol
@@ -60,11 +60,11 @@ def end_of_load(site: Site) -> str:
         jump: object = None
         if passed and found.guard is None and _gives_up(found, facts):
             jump = passed.pop()
-        elif facts.publishes or facts.flow in {"call", "leave", "fail"}:
+        elif facts.publishes or facts.flow in {Flow.CALL, Flow.LEAVE, Flow.FAIL}:
             return end
-        elif facts.flow == "branch" and found.guard is None:
+        elif facts.flow is Flow.BRANCH and found.guard is None:
             jump = scope.lookup(str(found.operands[0]))
-        elif facts.flow == "branch":
+        elif facts.flow is Flow.BRANCH:
             passed.append(scope.lookup(str(found.operands[0])))
         position += 1
         if jump is not None:
@@ -76,9 +76,9 @@ def end_of_load(site: Site) -> str:
 
 def _gives_up(found: Instruction, facts: Facts) -> bool:
     """Tell whether the kernel ends here: in an error, or by the call that a failed `assert` makes."""
-    if facts.flow == "call":
+    if facts.flow is Flow.CALL:
         return any(isinstance(one, Name) and one.text == "__assertfail" for one in found.operands)
-    return facts.flow == "fail"
+    return facts.flow is Flow.FAIL
 
 
 def _read(found: Instruction) -> tuple[Operand, ...]:

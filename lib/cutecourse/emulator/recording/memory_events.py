@@ -58,7 +58,8 @@ class AccessLogging(Observer):
 
     def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
         """Log the address of every active lane."""
-        if access.site.facts.pipe is Pipe.COPIES_OF_THREADS:  # `copy_asked` logs it
+        facts = access.site.facts
+        if facts.uncounted or facts.pipe is Pipe.COPIES_OF_THREADS:  # `copy_asked` logs the copies
             return
         lanes = access.site.active(bundle, mask)
         self._add(access, bundle, _kind(access), address, lanes * np.uint8(access.size))
