@@ -104,14 +104,14 @@ def div(site: Site) -> Step:
 
 @instruction("min", "max")
 def min_max(site: Site) -> Step:
-    """Choose the smaller or the larger of two numbers.
+    """Choose the smallest or the largest of two or three numbers.
 
-    Shapes:     one number in each lane; two in the packed types.
+    Shapes:     one number in each lane; two in the packed types. f32 may have three sources.
     Units:      for floats -0.0 is smaller than +0.0; of a NaN and a number the result is the number, or NaN
-                with `.NaN`; `.xorsign.abs` compares magnitudes and gives the result the product's sign;
-                `.relu` (s32, s16x2) raises negative results to zero.
+                with `.NaN`; `.xorsign.abs` compares magnitudes and gives the result the product's sign, and
+                `.abs` with three sources gives the magnitude; `.relu` (s32, s16x2) raises negative results
+                to zero.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: the form with three sources is not supported.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: min, max (#integer-arithmetic-instructions-min);
                 Floating Point Instructions: min, max (#floating-point-instructions-min);
                 Half Precision Floating Point Instructions: min, max
