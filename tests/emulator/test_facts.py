@@ -180,9 +180,7 @@ def test_new_store__gives_the_race_check_its_units():
     plan = Plan(decode(module, module.entries["k"], 0))
     assert (plan.unit, plan.by_threads, plan.elsewhere, plan.asynchronous) == (8, True, False, False)
     for seed in range(4):
-        with pytest.raises(
-            SharedMemoryRace, match=r"shared offset 0x30 \(in tile\), which warp . has written"
-        ):
+        with pytest.raises(SharedMemoryRace, match=r"offset 0x30 \(in tile\), which warp . has written"):
             run(kernel(f"{FILL} @%p1 st.shared.u64 [tile + 48], %d0;"), seed=seed)
 
 
