@@ -124,18 +124,17 @@ def st_bulk(site):
     return step
 
 
-FACTS = {"category": "bulk store", "uncounted": "st.bulk"}
+def st_bulk_facts(one):
+    use = MemoryUse(space_of(one), 8, writes=True)
+    return Facts(category="bulk store", uses=(use,), uncounted="st.bulk")
 
 
 @pytest.fixture
 def bulk_store(monkeypatch):
     """Register st.bulk for one test."""
     monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-
-    def facts(one):
-        return Facts(uses=(MemoryUse(space_of(one), 8, writes=True),), **FACTS)
-
-    return instruction("st.bulk", facts=facts)(st_bulk)
+    yield instruction("st.bulk", facts=st_bulk_facts)(st_bulk)
+    lookup.cache_clear()
 
 
 def kernel(body):
@@ -220,10 +219,8 @@ def test_new_store__has_its_place_in_the_memory_report():
 
 @pytest.mark.usefixtures("bulk_store")
 def test_new_store__must_state_what_it_accesses(monkeypatch):
-    info, _ = lookup("st", ("bulk",))
     for use in (MemoryUse("global", 8, writes=True), MemoryUse("shared", 16, writes=True)):
-        monkeypatch.setitem(
-            registry._REGISTRY, "st.bulk", type(info)(**{**vars(info), "facts": Facts(uses=(use,))})
-        )
+        monkeypatch.delitem(registry._REGISTRY, "st.bulk")
+        instruction("st.bulk", facts=Facts(uses=(use,)))(st_bulk)
         with pytest.raises(AssertionError, match="does not state its access to shared memory"):
             run(kernel(f"{FILL} // {use}"))

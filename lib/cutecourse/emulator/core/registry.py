@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.program import Step
@@ -116,11 +117,13 @@ def instruction(
                 define=define,
                 facts=facts,
             )
+        lookup.cache_clear()
         return define
 
     return register
 
 
+@cache
 def lookup(opcode: str, modifiers: tuple[str, ...]) -> tuple[InstructionInfo, int] | None:
     """Find the definition with the longest name that fits, and the number of modifiers in that name."""
     for used in range(len(modifiers), -1, -1):

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from cutecourse.emulator.core.facts import MemoryUse
+from cutecourse.emulator.core.facts import Facts, MemoryUse
 from cutecourse.emulator.core.kinds import CHUNK
+from cutecourse.emulator.core.registry import FactsOf
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Instruction
 
-__all__ = ["ASYNCHRONOUS_BYTES", "SHARED_CHUNKS", "bytes_of", "shared_space_of", "space_of", "spaces_of"]
+__all__ = [
+    "ASYNCHRONOUS_BYTES",
+    "SHARED_CHUNKS",
+    "by_modifiers",
+    "bytes_of",
+    "shared_space_of",
+    "space_of",
+    "spaces_of",
+]
 
 ASYNCHRONOUS_BYTES = "mbarrier::complete_tx::bytes"
 """The modifier of an asynchronous operation that brings its bytes to an mbarrier."""
@@ -25,6 +34,19 @@ _SPACES = {
     "param::func": "param",
 }
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+
+
+def by_modifiers(facts: FactsOf) -> FactsOf:
+    """Facts that depend on an instruction's name alone: each spelling states them once."""
+    known: dict[tuple[str, tuple[str, ...]], Facts] = {}
+
+    def facts_of(one: Instruction) -> Facts:
+        name = one.opcode, one.modifiers
+        if name not in known:
+            known[name] = facts(one)
+        return known[name]
+
+    return facts_of
 
 
 def spaces_of(one: Instruction) -> tuple[str, ...]:

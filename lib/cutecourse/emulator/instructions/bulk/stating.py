@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cutecourse.emulator.core.facts import Facts, MemoryUse, Pipe
 from cutecourse.emulator.core.kinds import CHUNK
-from cutecourse.emulator.instructions.stating import ASYNCHRONOUS_BYTES, spaces_of
+from cutecourse.emulator.instructions.stating import ASYNCHRONOUS_BYTES, by_modifiers, spaces_of
 from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["BULK", "bulk_facts"]
@@ -13,6 +13,7 @@ BULK = Facts(category="TMA", uncounted="cp.async.bulk")
 """The facts of the instructions beside the copies: groups, waits and prefetches."""
 
 
+@by_modifiers
 def bulk_facts(one: Instruction) -> Facts:
     """The facts of a copy or a reduction."""
     reduces = "reduce" in one.modifiers

@@ -16,7 +16,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.bulk.reduce import INTEGER_OPERATIONS, reduction
 from cutecourse.emulator.instructions.memory.load_store import take_vector
-from cutecourse.emulator.instructions.stating import bytes_of, space_of
+from cutecourse.emulator.instructions.stating import by_modifiers, bytes_of, space_of
 from cutecourse.emulator.memory.access import Access, Part
 from cutecourse.emulator.numbers.exact import first_nan
 from cutecourse.ptx.syntax import Instruction
@@ -42,6 +42,7 @@ _TYPES = {
 _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 
 
+@by_modifiers
 def _facts(one: Instruction) -> Facts:
     return Facts(
         uses=(MemoryUse(space_of(one), bytes_of(one), reads=True, writes=True),),

@@ -23,7 +23,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import AddressSource, Site
 from cutecourse.emulator.instructions import runs
 from cutecourse.emulator.instructions.lanes import map_lanes
-from cutecourse.emulator.instructions.stating import bytes_of, space_of
+from cutecourse.emulator.instructions.stating import by_modifiers, bytes_of, space_of
 from cutecourse.emulator.memory.access import Access
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import Instruction, Vector
@@ -107,6 +107,7 @@ def _take_form(site: Site) -> tuple[bool, str, int, str, int]:
     return strong, space, count, kind, bits // 8
 
 
+@by_modifiers
 def _load_facts(one: Instruction) -> Facts:
     use = MemoryUse(space_of(one), bytes_of(one), reads=True, coherent="nc" not in one.modifiers)
     return Facts(uses=(use,), wider_registers=True)
@@ -186,6 +187,7 @@ def _load_parameter(site: Site, address: int, size: int, targets: list[tuple[str
     return load
 
 
+@by_modifiers
 def _store_facts(one: Instruction) -> Facts:
     return Facts(
         uses=(MemoryUse(space_of(one), bytes_of(one), writes=True),),

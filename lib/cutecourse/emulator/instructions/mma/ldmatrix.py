@@ -17,7 +17,7 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps, whole_warps
 from cutecourse.emulator.instructions.mma.fragments import ldmatrix_fragment
 from cutecourse.emulator.instructions.mma.mma import pack_elements, unpack_elements
-from cutecourse.emulator.instructions.stating import shared_space_of
+from cutecourse.emulator.instructions.stating import by_modifiers, shared_space_of
 from cutecourse.emulator.memory.access import Access
 from cutecourse.ptx.syntax import Instruction
 
@@ -28,7 +28,7 @@ def _facts(one: Instruction, *, reads: bool = False, writes: bool = False) -> Fa
     return Facts(uses=(MemoryUse(shared_space_of(one), CHUNK, reads=reads, writes=writes),), passes="rows")
 
 
-@instruction("ldmatrix.sync", facts=partial(_facts, reads=True))
+@instruction("ldmatrix.sync", facts=by_modifiers(partial(_facts, reads=True)))
 def ldmatrix(site: Site) -> Step:
     """Load one, two or four 8 x 8 matrices of 16-bit elements, each row from an address that one lane gives.
 
@@ -59,7 +59,7 @@ def ldmatrix(site: Site) -> Step:
     return step
 
 
-@instruction("stmatrix.sync", facts=partial(_facts, writes=True))
+@instruction("stmatrix.sync", facts=by_modifiers(partial(_facts, writes=True)))
 def stmatrix(site: Site) -> Step:
     """Store one, two or four 8 x 8 matrices of 16-bit elements, each row to an address that one lane gives.
 

@@ -21,7 +21,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, UninitializedRead
 from cutecourse.emulator.instructions.bulk.reduce import IN_SHARED, Reduction, reduction
-from cutecourse.emulator.instructions.stating import ASYNCHRONOUS_BYTES, bytes_of
+from cutecourse.emulator.instructions.stating import ASYNCHRONOUS_BYTES, by_modifiers, bytes_of
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.memory.proxies import BY_THREADS
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
@@ -107,7 +107,7 @@ def _facts(one: Instruction, *, reads: bool) -> Facts:
     )
 
 
-@instruction("st.async", facts=partial(_facts, reads=False))
+@instruction("st.async", facts=by_modifiers(partial(_facts, reads=False)))
 def st_async(site: Site) -> Step:
     """Store to another CTA's shared memory without waiting; an mbarrier there counts the bytes.
 
@@ -128,7 +128,7 @@ def st_async(site: Site) -> Step:
     return _define(site, kind, count, space, None)
 
 
-@instruction("red.async", facts=partial(_facts, reads=True))
+@instruction("red.async", facts=by_modifiers(partial(_facts, reads=True)))
 def red_async(site: Site) -> Step:
     """Change a word of another CTA's shared memory without waiting; an mbarrier there counts its bytes.
 

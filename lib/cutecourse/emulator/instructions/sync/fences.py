@@ -17,6 +17,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import InvalidOperand
+from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.memory.proxies import fence_shared
 from cutecourse.ptx.syntax import Instruction
 
@@ -39,6 +40,7 @@ _FORMS = re.compile(
 _TENSOR_MAP_BYTES = 128
 
 
+@by_modifiers
 def _facts(one: Instruction) -> Facts:
     return Facts(category="fence", publishes=True, fences_threads=_OF_THREADS.fullmatch(one.name) is not None)
 

@@ -21,6 +21,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
 from cutecourse.emulator.instructions.memory.cp_async import when_complete
+from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.sync.mbarrier_state import (
     MAX_COUNT,
     Group,
@@ -76,6 +77,7 @@ def _take_barriers(site: Site, index: int, *, cluster: bool = False, remote: str
 _OBJECT = Facts(category="barrier", uncounted="mbarrier", publishes=True)
 
 
+@by_modifiers
 def _arrival_facts(one: Instruction) -> Facts:
     return replace(_OBJECT, completes="arrivals", relaxed="relaxed" in one.modifiers)
 

@@ -27,7 +27,7 @@ from cutecourse.emulator.errors import (
     NonUniformOperand,
     TensorMemoryAllocationError,
 )
-from cutecourse.emulator.instructions.stating import shared_space_of
+from cutecourse.emulator.instructions.stating import by_modifiers, shared_space_of
 from cutecourse.emulator.memory.proxies import BY_THREADS
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
@@ -160,6 +160,7 @@ def _define(
     return control
 
 
+@by_modifiers
 def _alloc_facts(one: Instruction) -> Facts:
     return Facts(
         category="tcgen05",

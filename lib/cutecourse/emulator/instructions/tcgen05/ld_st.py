@@ -22,6 +22,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, tell_warp
 from cutecourse.emulator.errors import TensorMemoryLanesError
+from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.tcgen05.alloc import uniform_value
 from cutecourse.emulator.instructions.tcgen05.fragments import MOST_REGISTERS, SHAPES, Fragment, fragment
 from cutecourse.emulator.memory.event_memory import region_touches
@@ -245,6 +246,7 @@ def st(site: Site) -> Step:
     return step
 
 
+@by_modifiers
 def _wait_facts(one: Instruction) -> Facts:
     loads = one.modifiers[0] == "wait::ld"
     return Facts(category="tcgen05", waits_for=Pipe.TENSOR_LOADS if loads else Pipe.TENSOR_STORES)

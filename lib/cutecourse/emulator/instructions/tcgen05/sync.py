@@ -13,6 +13,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.instructions.bulk.operands import check_alive, destination_ranks
+from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
@@ -25,6 +26,7 @@ __all__: list[str] = []
 _TOLD = "the mbarrier that it tells"
 
 
+@by_modifiers
 def _commit_facts(one: Instruction) -> Facts:
     to_several = "multicast::cluster" in one.modifiers
     return Facts(
