@@ -36,22 +36,7 @@ __all__ = ["MemoryReport", "MemoryRow", "memory_report"]
 
 _LINE_BYTES = BANKS * BANK_BYTES
 _UNITS = {"global": "sectors", "shared": "wavefronts"}
-_UNSEEN = (
-    "cp.async.bulk",
-    "cp.reduce.async.bulk",
-    "cp.async.mbarrier",
-    "mbarrier",
-    "multimem",
-    "prefetch",
-    "red.async",
-    "st.async",
-    "st.bulk",
-    "tcgen05.alloc",
-    "tcgen05.cp",
-    "tcgen05.mma",
-    "wgmma.mma_async",
-)
-"""Instructions that use memory in other ways than lane by lane. They are listed, not counted."""
+_COPIES = ("copy", "cached copy")
 
 
 @dataclass(frozen=True)
@@ -67,6 +52,7 @@ class MemoryRow:
     transactions  sectors of global memory, or wavefronts of shared memory.
     least         the fewest: sectors for the same bytes if they lay one behind the other, wavefronts if no
                   two lanes wanted different words of one bank.
+    passes        how an access of shared memory falls into wavefronts (`WarpAccesses.passes`).
 
     A cp.async has two rows: a load from global memory and a store to shared memory.
     """
@@ -79,6 +65,7 @@ class MemoryRow:
     executions: int
     transactions: int
     least: int
+    passes: str = "lanes"
 
     @property
     def excess(self) -> int:
@@ -263,32 +250,28 @@ class MemoryReport:
 
 
 def memory_report(
-    log: AccessLog, module: Module, *, kernel: str = "", instructions: Mapping[str, int] | None = None
+    log: AccessLog, module: Module, *, kernel: str = "", uncounted: Mapping[str, int] | None = None
 ) -> MemoryReport:
     """Count what a launch has logged.
 
-    module        the PTX text, which says which source line an instruction comes from.
-    instructions  how often each instruction was executed (`LaunchResult.instructions`), to name those that
-                  use memory in a way that is not counted.
+    module     the PTX text, which says which source line an instruction comes from.
+    uncounted  how often a warp executed instructions that use memory in other ways than lane by lane
+               (`LaunchResult.uncounted`). They are listed, not counted.
     """
-    sums: dict[tuple[int, str, str, str], list[int]] = {}
-    other: Counter[str] = Counter()
+    sums: dict[tuple[int, str, str, str, str], list[int]] = {}
+    other: Counter[str] = Counter(uncounted or {})
     for access in log:
         if access.space not in _UNITS:
             other[f"{access.name} ({_SPACES.get(access.space, access.space)})"] += len(access.addresses)
             continue
-        key = (access.line, access.space, access.kind, access.name)
+        key = (access.line, access.space, access.kind, access.name, access.passes)
         total = sums.setdefault(key, [0, 0, 0])
         for cost, least in _costs(access):
             total[0] += 1
             total[1] += cost
             total[2] += least
-    for name, times in (instructions or {}).items():
-        for family in _UNSEEN:
-            if times and (name == family or name.startswith(family + ".")):
-                other[family] += times
     rows = []
-    for (line, space, kind, name), (executions, transactions, least) in sorted(sums.items()):
+    for (line, space, kind, name, passes), (executions, transactions, least) in sorted(sums.items()):
         source = source_of(module, line)
         rows.append(
             MemoryRow(
@@ -300,6 +283,7 @@ def memory_report(
                 executions,
                 transactions,
                 least,
+                passes,
             )
         )
     return MemoryReport(kernel, tuple(rows), dict(sorted(other.items())), log)
@@ -318,7 +302,7 @@ def _costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
     if access.sources is not None:
         yield from _copy_costs(access)
         return
-    operation = "matrix" if access.name.startswith(("ldmatrix", "stmatrix")) else access.kind
+    operation = "matrix" if access.passes == "rows" else access.kind
     # A shift by a whole sector, or by a whole line of the banks, changes nothing.
     unit = SECTOR_BYTES if access.space == "global" else _LINE_BYTES
     active = access.n_bytes != 0
@@ -329,7 +313,7 @@ def _costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
 
 
 def _copy_costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
-    """(wavefronts, least) of a cp.async's store to shared memory, for each warp."""
+    """(wavefronts, least) of a copy's store to shared memory, for each warp."""
     assert access.sources is not None
     active = access.n_bytes != 0
     moved = []
@@ -337,7 +321,7 @@ def _copy_costs(access: WarpAccesses) -> Iterable[tuple[int, int]]:
         first = np.where(active, places, np.iinfo(np.int64).max).min(axis=1) // _LINE_BYTES * _LINE_BYTES
         moved.append(np.where(active, places - first[:, None], -1))
     for to, source, sizes in zip(*moved, access.n_bytes, strict=True):
-        yield _copy_cost(source.tobytes(), to.tobytes(), int(sizes.max()), ".ca." in f"{access.name}.")
+        yield _copy_cost(source.tobytes(), to.tobytes(), int(sizes.max()), access.passes == "cached copy")
 
 
 @lru_cache(maxsize=1 << 14)
@@ -383,7 +367,7 @@ def _beside_least(count: int, least: int, what: str) -> str:
 
 
 def _two_sided(row: MemoryRow) -> bool:
-    return row.instruction.startswith("cp.async")
+    return row.passes in _COPIES
 
 
 def _short(name: str) -> str:

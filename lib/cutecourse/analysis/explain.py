@@ -18,16 +18,17 @@ from cutecourse.descriptors import (
 )
 from cutecourse.emulator.core.decode import decode
 from cutecourse.emulator.core.placement import Placement
-from cutecourse.emulator.core.registry import lookup
+from cutecourse.emulator.core.registry import facts_of, lookup
 from cutecourse.emulator.errors import EmulatorError
 from cutecourse.ptx import CheckedModule, Function, Instruction, Module, read_module
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.sources import source_at
-from cutecourse.ptx.syntax import Address, Block, Name, Operand, RegisterDeclaration, Vector
+from cutecourse.ptx.syntax import Block, Name, Operand, RegisterDeclaration
 
 __all__ = ["explain", "report"]
 
 _SHOWN_NAME = 64
+_MATRIX_FORMATS = {"sm_90 matrix": SMEM_SM90, "sm_100 matrix": SMEM_SM100}
 
 
 def explain(text: str, entry: str | None = None, *, file: str = "kernel.ptx") -> dict[str, Any]:
@@ -60,6 +61,8 @@ def explain(text: str, entry: str | None = None, *, file: str = "kernel.ptx") ->
                 "role": p.role,
                 "give": p.give,
                 "accesses": list(p.accesses),
+                "reads": p.reads,
+                "writes": p.writes,
             }
             for p in wanted
         ],
@@ -140,9 +143,7 @@ def _needs(
 
 def _of_a_cluster(instruction: Instruction) -> bool:
     """Return whether an instruction refers to other CTAs of the cluster."""
-    if instruction.opcode in {"mapa", "getctarank"} or "multicast::cluster" in instruction.modifiers:
-        return True
-    if instruction.opcode == "barrier" and "cluster" in instruction.modifiers:
+    if facts_of(instruction).uses_cluster:
         return True
     return any(isinstance(o, Name) and o.text.startswith("%cluster_") for o in instruction.operands)
 
@@ -150,28 +151,13 @@ def _of_a_cluster(instruction: Instruction) -> bool:
 # --- sites -------------------------------------------------------------------------------------------------
 
 
-def _kind(instruction: Instruction) -> str | None:
-    """The heading under which an instruction is listed; None if it is not listed."""
-    opcode, modifiers = instruction.opcode, instruction.modifiers
-    start = modifiers[:2]
-    if opcode in {"mbarrier", "bar", "barrier"} or (opcode == "cp" and "mbarrier" in start):
-        return "barrier"
-    if "tensormap" in (opcode, *modifiers) or (opcode == "cp" and "bulk" in modifiers):
-        return "TMA"
-    if opcode in {"mma", "wmma", "wgmma"} or (opcode == "tcgen05" and start[:1] == ("mma",)):
-        return "MMA"
-    if opcode == "tcgen05":
-        return "tcgen05"
-    return "fence" if opcode in {"fence", "membar"} else None
-
-
 def _sites(module: Module, flat: FlatFunction) -> Iterator[dict[str, Any]]:
     values = Values(flat)
     for position, instruction in enumerate(flat.instructions):
-        kind = _kind(instruction)
-        if kind is None:
-            continue
         found = lookup(instruction.opcode, instruction.modifiers)
+        kind = found[0].facts_of(instruction).category if found else "unknown"
+        if not kind:
+            continue
         source = source_at(module, instruction.loc)
         yield {
             "line": instruction.line,
@@ -189,28 +175,15 @@ def _sites(module: Module, flat: FlatFunction) -> Iterator[dict[str, Any]]:
 
 
 def _descriptors(instruction: Instruction) -> Iterator[tuple[str, DescriptorFormat, Operand]]:
-    """An instruction's operands that are descriptors: what they are of, their format, and the operand.
-
-    Source: PTX ISA 9.0, tcgen05.mma, tcgen05.cp, wgmma.mma_async: the order of the operands.
-    """
-    operands, modifiers = instruction.operands, instruction.modifiers
-    if instruction.opcode == "tcgen05" and modifiers[:1] == ("mma",) and len(operands) >= 4:
-        for name, operand in (("A", operands[1]), ("B", operands[2])):
-            if not isinstance(operand, Address):  # A may lie in tensor memory
-                yield name, SMEM_SM100, operand
-        kind = next((m.partition("::")[2] for m in modifiers if m.startswith("kind::")), "f16")
-        idesc = next((o for o in operands[3:] if not isinstance(o, Address)), None)
+    """An instruction's operands that are descriptors: what they are of, their format, and the operand."""
+    for one in facts_of(instruction).descriptors:
+        if one.operand >= len(instruction.operands):
+            continue
         try:
-            if idesc is not None:
-                yield "instruction", instr_format(kind), idesc
+            fmt = instr_format(one.kind) if one.format == "instruction" else _MATRIX_FORMATS[one.format]
         except DescriptorError:
-            return  # a block-scaled kind, whose descriptor has other fields
-    elif instruction.opcode == "tcgen05" and modifiers[:1] == ("cp",) and len(operands) >= 2:
-        yield "source", SMEM_SM100, operands[1]
-    elif instruction.opcode == "wgmma" and modifiers[:1] == ("mma_async",) and len(operands) >= 3:
-        for name, operand in (("A", operands[1]), ("B", operands[2])):
-            if not isinstance(operand, Vector):  # A may lie in registers
-                yield name, SMEM_SM90, operand
+            continue  # a block-scaled kind, whose descriptor has other fields
+        yield one.name, fmt, instruction.operands[one.operand]
 
 
 def _decoded(of: str, fmt: DescriptorFormat, bits: Bits) -> dict[str, Any]:

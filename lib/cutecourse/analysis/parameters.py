@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cutecourse.analysis.errors import InputError
+from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.checks import names, registers
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
 from cutecourse.ptx.syntax import (
@@ -22,9 +23,6 @@ __all__ = [
     "find_entry",
     "parameters",
 ]
-
-# Addresses are made of addresses by these.
-_CARRY = {"mov", "add", "sub", "cvta", "mad", "selp", "shfl"}
 
 
 def find_entry(module: Module, name: str | None) -> Function:
@@ -47,6 +45,8 @@ class Parameter:
     role       "pointer", "tensor map", "scalar", "struct", or "unused": never read.
     give       how the command line gives it, as `in:FILE.npy`.
     accesses   of a pointer: the instructions that read or write its memory, such as "ld.global.f32".
+    reads      True if one of them reads it for a register or another memory, or only names it.
+    writes     True if one of them writes it.
     """
 
     name: str
@@ -55,6 +55,8 @@ class Parameter:
     role: str
     give: str
     accesses: tuple[str, ...] = ()
+    reads: bool = False
+    writes: bool = False
 
 
 def parameters(flat: FlatFunction) -> list[Parameter]:
@@ -68,7 +70,7 @@ def parameters(flat: FlatFunction) -> list[Parameter]:
     return [_parameter(variable, pointers, read) for variable in flat.function.params]
 
 
-def _parameter(variable: Variable, pointers: dict[str, dict[str, None]], read: set[str]) -> Parameter:
+def _parameter(variable: Variable, pointers: dict[str, dict[str, Instruction]], read: set[str]) -> Parameter:
     width = (type_bits(variable.type) or 8) // 8 * variable.vector
     size = width
     for extent in variable.dims:
@@ -86,7 +88,22 @@ def _parameter(variable: Variable, pointers: dict[str, dict[str, None]], read: s
         role, give = "scalar", f"{variable.type}:VALUE"
     if variable.name not in read:
         role += ", never read"
-    return Parameter(variable.name, declared, size, role, give, tuple(pointers.get(variable.name, ())))
+    accesses = pointers.get(variable.name, {})
+    found = [_reads_and_writes(one) for one in accesses.values()]
+    reads, writes = any(reads for reads, _ in found), any(writes for _, writes in found)
+    return Parameter(variable.name, declared, size, role, give, tuple(accesses), reads, writes)
+
+
+def _reads_and_writes(one: Instruction) -> tuple[bool, bool]:
+    """Whether an instruction reads and writes the global memory at its address.
+
+    A reduction without a result only writes. An instruction that touches no memory counts as a reader.
+    """
+    uses = [use for use in facts_of(one).uses if use.may_be_global]
+    returns = bool(one.operands) and not isinstance(one.operands[0], Address)
+    writes = any(use.writes for use in uses)
+    reads = any(use.reads and (returns or not use.writes) for use in uses)
+    return reads or not writes, writes
 
 
 def _mentioned(flat: FlatFunction) -> set[str]:
@@ -98,17 +115,17 @@ def _mentioned(flat: FlatFunction) -> set[str]:
     }
 
 
-def _pointers(flat: FlatFunction) -> dict[str, dict[str, None]]:
-    """Parameters whose value ends up as an address, with the names of the instructions that use it."""
+def _pointers(flat: FlatFunction) -> dict[str, dict[str, Instruction]]:
+    """Parameters whose value ends up as an address, with the instructions that use it, by their names."""
     params = {variable.name for variable in flat.function.params}
     origin: dict[int, set[str]] = {}
     for instruction, scope in _in_order(flat):
         base = _base(instruction)
-        if instruction.opcode == "ld" and "param" in instruction.modifiers and base in params:
+        if base in params and facts_of(instruction).reads("param"):
             for register in destinations(instruction, scope):
                 if register.bits == 64:
                     origin.setdefault(register.index, set()).add(base)
-    found: dict[str, dict[str, None]] = {}
+    found: dict[str, dict[str, Instruction]] = {}
     changed = True
     while changed:
         changed = False
@@ -117,9 +134,10 @@ def _pointers(flat: FlatFunction) -> dict[str, dict[str, None]]:
             for operand in instruction.operands[1:]:
                 for register in registers(operand, scope):
                     sources |= origin.get(register.index, set())
-            if instruction.opcode == "cvta":
+            address = facts_of(instruction).address if sources else ""
+            if address == "converted":
                 found |= {name: {} for name in sources}
-            if sources and instruction.opcode in _CARRY:
+            if address:
                 for register in destinations(instruction, scope):
                     known = origin.setdefault(register.index, set())
                     if register.bits == 64 and not sources <= known:
@@ -131,7 +149,7 @@ def _pointers(flat: FlatFunction) -> dict[str, dict[str, None]]:
                 symbol = scope.lookup(operand.base.text)
                 if isinstance(symbol, Register):
                     for name in origin.get(symbol.index, ()):
-                        found.setdefault(name, {})[instruction.name] = None
+                        found.setdefault(name, {})[instruction.name] = instruction
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cutecourse.analysis.parameters import destinations
+from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
 from cutecourse.ptx.syntax import Instruction, IntLiteral, Name, Operand, Vector
 
@@ -21,8 +22,6 @@ _PASSES = 8
 
 _KNOWN = {"mov", "and", "or", "xor", "not", "add", "sub", "shl", "shr", "mul", "selp"}
 _FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"}
-_READERS = {"tcgen05", "wgmma"}
-"""Instructions with descriptors: what is known in front of them is kept."""
 _OTHERWISE = {"cc", "sat", "hi", "wide"}
 """With these an integer instruction does something else."""
 
@@ -145,7 +144,7 @@ class Values:
             scope = self._flat.scopes[position]
             if position in self._joins:
                 self._here = {}
-            if instruction.opcode in _READERS:
+            if facts_of(instruction).descriptors:
                 self._at[position] = dict(self._here)
             results = {register.index: bits for register, bits in self._results(instruction, scope)}
             for register in destinations(instruction, scope):

@@ -194,7 +194,7 @@ def _emulate(arguments: argparse.Namespace) -> int:
         print(f"wrote {arguments.trace}: {len(recorder)} events, 1 us of it is 1 instruction issued")
     print_events(recorder, arguments.events)
     if accesses is not None:
-        print(memory_report(accesses, checked.module, kernel=result.entry, instructions=result.instructions))
+        print(memory_report(accesses, checked.module, kernel=result.entry, uncounted=result.uncounted))
     _print_notes(result, arguments.notes)
     warned = [note for note in result.notes if note.severity == "warning"]
     for note in warned:

@@ -71,6 +71,8 @@ class LaunchResult:
     """The number of warps that ran."""
     instructions: dict[str, int] = field(repr=False)
     """How often a warp executed each instruction, by its full name."""
+    uncounted: dict[str, int] = field(repr=False)
+    """How often a warp executed instructions that use memory in other ways than lane by lane."""
     issued: int
     """The number of instructions that the machine issued, each for a bundle of warps."""
     processes: int = 1
@@ -213,6 +215,10 @@ def launch(
     for index, runs in scheduler.block_runs.items():
         for instruction in program.blocks[index].instructions:
             counts[instruction.name] += runs
+    uncounted: Counter[str] = Counter()
+    for name, listed in program.own(_uncounted).items():
+        if counts[name]:
+            uncounted[listed] += counts[name]
     return LaunchResult(
         entry=function.name,
         seed=int(seed),
@@ -220,6 +226,7 @@ def launch(
         block=threads,
         warps=prod(shape) * machine.warps_per_block,
         instructions=dict(sorted(counts.items())),
+        uncounted=dict(uncounted),
         issued=machine.issued,
         processes=used,
         printed="".join(machine.printed),
@@ -231,6 +238,11 @@ def launch(
 def _decoded(checked: CheckedModule, entry: str, dynamic_smem: int) -> Program:
     """Decode an entry of a module; the program is kept for later launches, because nothing changes it."""
     return decode(checked, checked.module.entries[entry], dynamic_smem, wrap=watch)
+
+
+def _uncounted(program: Program) -> dict[str, str]:
+    """The names of instructions that use memory in other ways than lane by lane, and how they are listed."""
+    return {one.name: facts.uncounted for one, facts in program.stated if facts.uncounted}
 
 
 # --- the entry and the launch's extents ----------------------------------------------------------------

@@ -27,7 +27,6 @@ _THREADS = 32
 _SHARED_BYTES = {True: 226 << 10, False: 98 << 10}
 """Dynamic and static shared memory of a guess, for targets from sm_90 on and for others."""
 _ELEMENTS = 1024
-_WRITES = ("st", "red", "atom", "multimem")
 
 
 def read(text: str, entry: str | None = None) -> dict[str, Any]:
@@ -122,7 +121,7 @@ def _parameter(about: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
         kinds, argument = ["map", "bytes"], {**array, **_tile(text), "dtype": _sixteen_bits(text)}
         why = "a tensor map, judging by its size and alignment; its fields are guesses"
     elif role == "pointer":
-        dtype, fill, why = _uses(about["accesses"], text)
+        dtype, fill, why = _uses(about, text)
         # A compiler may declare a pointer as 8 bytes.
         kinds = ["array", "bytes" if "[" in about["declared"] else "number"]
         argument = {**array, "dtype": dtype, "fill": fill}
@@ -152,15 +151,12 @@ def _sixteen_bits(text: str) -> str:
     return "bf16" if ".bf16" in text else "f16"
 
 
-def _uses(accesses: list[str], text: str) -> tuple[str, str, str]:
+def _uses(about: Mapping[str, Any], text: str) -> tuple[str, str, str]:
     """Element type and filling of an array, from the instructions that use it, and why."""
+    accesses, reads, writes = about["accesses"], about["reads"], about["writes"]
     types: dict[str, None] = {}
-    reads = writes = False
     for name in accesses:
-        parts = name.split(".")
-        writes |= parts[0] in _WRITES
-        reads |= parts[0] not in ("st", "red")
-        types |= {part: None for part in parts[1:] if part in DTYPES and type_bits(part)}
+        types |= {part: None for part in name.split(".")[1:] if part in DTYPES and type_bits(part)}
     known = [name for name in types if name in DTYPES and DTYPES[name].kind != "bits"]
     bits = max((DTYPES[name].bits for name in types), default=0)
     if known:

@@ -69,7 +69,7 @@ class Playground:
                 "memory": _memory(report),
                 **self._left(recorder),
             }
-        report = memory_report(accesses, checked.module, instructions=result.instructions)
+        report = memory_report(accesses, checked.module, uncounted=result.uncounted)
         return {
             "ended": "ran",
             "record": _record(result),

@@ -182,6 +182,6 @@ def run(
             accesses,
             read_module(compiled.ptx).module,
             kernel=spec.name,
-            instructions=emulated.instructions,
+            uncounted=emulated.uncounted,
         ),
     )

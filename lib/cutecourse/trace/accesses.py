@@ -26,8 +26,11 @@ class WarpAccesses:
     blocks     (n, 3): the CTA of each warp.
     addresses  (n, 32): the byte at which each lane's access begins. Shared memory is counted from its start.
     n_bytes    (n, 32): how many bytes each lane accesses; 0 for a lane that takes no part.
-    sources    (n, 32): of a cp.async's store to shared memory, where in global memory the bytes come from;
-               else None.
+    passes     how an access of shared memory falls into passes over the banks: "lanes", by the lanes' words;
+               "rows", by rows of 16 bytes; "copy" or "cached copy", as the data of a copy between global and
+               shared memory comes, past L1 or through it. Both sides of a copy say so.
+    sources    (n, 32): of a copy's store to shared memory, where in global memory the bytes come from; else
+               None.
     """
 
     line: int
@@ -38,6 +41,7 @@ class WarpAccesses:
     blocks: NDArray[np.int64]
     addresses: NDArray[np.int64]
     n_bytes: NDArray[np.uint8]
+    passes: str = "lanes"
     sources: NDArray[np.int64] | None = None
 
 
@@ -64,6 +68,7 @@ class AccessLog:
         blocks: NDArray[np.int64],
         addresses: NDArray[Any],
         n_bytes: NDArray[Any],
+        passes: str = "lanes",
         sources: NDArray[Any] | None = None,
     ) -> None:
         """Append what the lanes of some warps did. Warps without an active lane are left out."""
@@ -82,6 +87,7 @@ class AccessLog:
             blocks[some],
             places[some].astype(np.int64),
             sizes[some].copy(),
+            passes,
             origins,
         )
         self.accesses.append(kept)

@@ -113,7 +113,7 @@ def unexpected_multicast(barrier: MBarrier, *more: str) -> EmulatorError | None:
     if barrier.tx >= 0 or any(what == "expect_tx" for what, _, _ in came):
         return None
     origins = [origin for what, _, origin in came if what == "complete_tx"]
-    if not all("multicast::cluster" in origin.site.instruction.modifiers for origin in origins):
+    if not all(origin.site.facts.multicast for origin in origins):
         return None
     problem = (
         f"the multicast brought {number(-barrier.tx, 'byte')} to {barrier.where()}, but its phase"

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.tags import NUMBER, Steps, Tags
 from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.facts import Pipe
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
@@ -65,17 +66,15 @@ def provenance_of(cohort: Cohort) -> Provenance | None:
 
 def _loads(program: Program) -> bool:
     """True if a program has bulk copies from global to shared memory."""
-    for one in program.instructions:
-        if one.opcode == "cp" and "bulk" in one.modifiers:
-            spaces = [name for name in one.modifiers if name.partition("::")[0] in {"shared", "global"}]
-            if spaces[-1:] == ["global"] and len(spaces) > 1:
-                return True
-    return False
+    return any(
+        facts.pipe is Pipe.BULK_COPIES and facts.reads("global") and facts.writes("shared", "shared::cluster")
+        for _, facts in program.stated
+    )
 
 
 def _multiplies(program: Program) -> bool:
     """True if a program has tcgen05.mma or wgmma."""
-    return any(one.name.startswith(("tcgen05.mma.", "wgmma.mma_async.")) for one in program.instructions)
+    return any(facts.multiplies_asynchronously for _, facts in program.stated)
 
 
 @dataclass(eq=False, slots=True)

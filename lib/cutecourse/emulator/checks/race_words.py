@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cutecourse.emulator.checks.clocks import Component
 from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.registry import name_of
 from cutecourse.emulator.core.report import report
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _operation(other: Use) -> str:
     if other.component.kind == "bulk":
         return "copy"
     assert other.origin is not None
-    return ".".join(other.origin.site.instruction.name.split(".")[:2])
+    return name_of(other.origin.site.instruction)
 
 
 def _end_of(other: Use) -> str:

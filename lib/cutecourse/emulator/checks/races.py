@@ -160,7 +160,7 @@ class Races(Observer):
         clock = self._barriers[barrier]
         if work is not None:
             clock.arrive(self._carried[work])
-        elif self._fenced or "relaxed" not in origin.site.instruction.modifiers:
+        elif self._fenced or not origin.site.facts.relaxed:
             self.clocks.release(origin.bundle, barrier.cluster, clock)
 
     mbarrier_received = mbarrier_arrived

@@ -17,6 +17,7 @@ import numpy as np
 from cutecourse.emulator.checks.block_end import unexpected_multicast
 from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
+from cutecourse.emulator.core.registry import facts_of
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import (
     BudgetExceeded,
@@ -213,16 +214,6 @@ def _who(origins: list[Origin]) -> str:
 # --- what they wait for -------------------------------------------------------------------------------------
 
 
-def _brings(instruction: Instruction) -> str | None:
-    """The contribution of an instruction to an mbarrier: "arrivals", "bytes", or None for nothing."""
-    if "mbarrier::complete_tx::bytes" in instruction.modifiers:
-        return "bytes"
-    if instruction.name.startswith("mbarrier.complete_tx."):
-        return "bytes"
-    brings = instruction.name.startswith(("mbarrier.arrive", "tcgen05.commit.", "cp.async.mbarrier.arrive"))
-    return "arrivals" if brings else None
-
-
 class _Histories:
     """The history of mbarriers, and the instructions that could bring them more."""
 
@@ -237,7 +228,7 @@ class _Histories:
         for block in machine.program.blocks:
             if not runs[block.index]:
                 for instruction in block.instructions:
-                    if brings := _brings(instruction):
+                    if brings := facts_of(instruction).completes:
                         self.never[brings].append(instruction)
 
     def bytes_are_wrong(self, barrier: MBarrier) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Cohort
+from cutecourse.emulator.core.facts import Pipe
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
@@ -33,7 +34,7 @@ def follow_sums(cohort: Cohort) -> SumChecks | None:
     machine = cohort.machine
     if all(machine.severities[name] == "off" for name in _CHECKS):
         return None
-    reads = any(one.name.startswith("tcgen05.ld.") for one in machine.program.instructions)
+    reads = any(facts.pipe is Pipe.TENSOR_LOADS for _, facts in machine.program.stated)
     return SumChecks() if reads else None
 
 

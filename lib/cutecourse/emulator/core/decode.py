@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.facts import Flow
 from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step
-from cutecourse.emulator.core.registry import lookup
+from cutecourse.emulator.core.registry import facts_of, lookup
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.special import dynamic_value
 from cutecourse.emulator.errors import EmulatorError, UnsupportedInstruction
@@ -81,6 +82,8 @@ class _Decoder:
         self, program: Program, wrap: Callable[[Site, Step], Step], faults: list[EmulatorError]
     ) -> None:
         self.program = program
+        for name, flat in program.flat.items():
+            program.facts[name] = tuple(map(facts_of, flat.instructions))
         self._wrap = wrap
         self._faults = faults
         self._function = ""
@@ -95,7 +98,8 @@ class _Decoder:
 
     def _site(self, position: int, used: int = 0) -> Site:
         instruction, scope = self._flat.instructions[position], self._flat.scopes[position]
-        return Site(self.program, self._function, instruction, scope, self._labels, used=used)
+        facts = self.program.facts[self._function][position]
+        return Site(self.program, self._function, instruction, facts, scope, self._labels, used=used)
 
     def run(self) -> None:
         """Decode every function."""
@@ -143,7 +147,7 @@ class _Decoder:
         Returns the pieces, which become blocks from number `block` on, and the block of each instruction that
         starts one. A piece of its own after a call copies the call's results.
         """
-        total = len(flat.instructions)
+        total, facts = len(flat.instructions), self.program.facts[flat.function.name]
         starts = {0, total} | {label.position for label in flat.labels}
         forks = set()
         for position, instruction in enumerate(flat.instructions):
@@ -163,7 +167,7 @@ class _Decoder:
                 # One piece decides which lanes take part, and the next one waits for them.
                 pieces.append((self._fork_on_guard, range(begin, end)))
             pieces.append((self._translate, range(begin, end)))
-            if flat.instructions[end - 1].opcode == "call":
+            if facts[end - 1].flow is Flow.CALL:
                 pieces.append((self._return_from_call, range(begin, end)))
         where[total] = block + len(pieces)
         pieces.append((self._end, range(total, total)))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from cutecourse.emulator.core.facts import Facts, Flow
 from cutecourse.emulator.core.program import Program
 from cutecourse.ptx.syntax import Instruction, Name
 
 __all__ = ["clusters_are_independent"]
-
-_OWN_SPACES = {"shared", "shared::cluster", "shared::cta", "local", "param", "const"}
 
 
 def clusters_are_independent(program: Program) -> bool:
@@ -20,19 +19,14 @@ def clusters_are_independent(program: Program) -> bool:
     """
     if program.rows.reads_clocks:
         return False
-    return not any(_learns(i, program) for block in program.blocks for i in block.instructions)
+    return not any(_learns(one, facts, program) for one, facts in program.stated)
 
 
-def _learns(instruction: Instruction, program: Program) -> bool:
+def _learns(one: Instruction, facts: Facts, program: Program) -> bool:
     """Return whether an instruction's result, in registers or in memory, may depend on other clusters."""
-    opcode, modifiers = instruction.opcode, instruction.modifiers
-    own = any(modifier in _OWN_SPACES for modifier in modifiers)
-    if opcode in {"ld", "ldu"}:
-        return not own and "nc" not in modifiers
-    if opcode in {"atom", "red"}:
-        return not own
-    if opcode == "cp":
-        return modifiers[:1] == ("reduce",) and "global" in modifiers
-    if opcode == "call":
-        return not any(isinstance(o, Name) and o.text in program.flat for o in instruction.operands)
-    return False
+    if facts.flow is Flow.CALL:
+        return not any(isinstance(o, Name) and o.text in program.flat for o in one.operands)
+    return any(
+        use.may_be_global and use.reads and use.coherent and (facts.pipe is None or use.writes)
+        for use in facts.uses
+    )

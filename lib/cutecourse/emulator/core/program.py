@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import ALL_LANES
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.placement import Placement
@@ -101,6 +103,8 @@ class Program(Owner):
     """The entry and every device function that it may call."""
     placement: Placement
     rows: RowTable = field(default_factory=RowTable)
+    facts: dict[str, tuple[Facts, ...]] = field(default_factory=dict)
+    """The facts of each function's instructions, in order."""
     starts: dict[str, int] = field(default_factory=dict)
     """The block in which each function begins."""
     blocks: list[BasicBlock] = field(default_factory=list)
@@ -118,6 +122,11 @@ class Program(Owner):
     def instructions(self) -> Iterator[Instruction]:
         """Every instruction of the entry and of the device functions that it may call."""
         return (one for flat in self.flat.values() for one in flat.instructions)
+
+    @property
+    def stated(self) -> Iterator[tuple[Instruction, Facts]]:
+        """Every instruction with its facts."""
+        return zip(self.instructions, chain.from_iterable(self.facts.values()), strict=True)
 
     def with_shared_names(self, names: Mapping[str, tuple[int, int]]) -> Program:
         """The same program, with names for ranges of shared memory. Errors: LaunchError."""

@@ -19,6 +19,13 @@ operands:
 
 A modifier that the definition does not take makes the instruction unsupported. So the emulator never runs a
 form that is not modelled.
+
+An instruction that touches memory, orders threads, branches or works asynchronously also states its facts
+(emulator.core.facts), as a value or as a function of the parsed instruction:
+
+    @instruction("st", facts=lambda one: Facts(uses=(MemoryUse(space_of(one), bytes_of(one), writes=True),)))
+
+Checks, reports and pages ask for them by `facts_of`, so they know a new instruction without an edit.
 """
 
 from __future__ import annotations
@@ -26,11 +33,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.site import Site
+from cutecourse.ptx.syntax import Instruction
 
-__all__ = ["InstructionInfo", "Step", "instruction", "lookup", "supported_instructions"]
+__all__ = [
+    "FactsOf",
+    "InstructionInfo",
+    "Step",
+    "facts_of",
+    "instruction",
+    "lookup",
+    "name_of",
+    "supported_instructions",
+]
+
+FactsOf = Callable[[Instruction], Facts]
+"""The facts of one instruction, where its modifiers or operands decide. It must take any operands."""
+_NOTHING = Facts()
 
 
 @dataclass(frozen=True)
@@ -44,11 +67,16 @@ class InstructionInfo:
     control: bool
     gated: bool
     define: Callable[[Site], Step]
+    facts: Facts | FactsOf
 
     @property
-    def refused(self) -> bool:
-        """True if the definition's docstring says that the instruction is always refused."""
-        return "UnsupportedInstruction, always" in (self.define.__doc__ or "")
+    def refused(self) -> str:
+        """The reason why the instruction is always refused; empty for one that runs."""
+        return self.facts.refused if isinstance(self.facts, Facts) else ""
+
+    def facts_of(self, one: Instruction) -> Facts:
+        """The facts of an instruction that this definition is for."""
+        return self.facts if isinstance(self.facts, Facts) else self.facts(one)
 
     def waits_for_lanes(self, modifiers: tuple[str, ...]) -> bool:
         """True if a form of the instruction begins only when its lanes have come together."""
@@ -59,14 +87,14 @@ _REGISTRY: dict[str, InstructionInfo] = {}
 
 
 def instruction(
-    *names: str, control: bool = False, gated: bool = False
+    *names: str, control: bool = False, gated: bool = False, facts: Facts | FactsOf = _NOTHING
 ) -> Callable[[Callable[[Site], Step]], Callable[[Site], Step]]:
     """Register the function that defines the instructions `names`; the longest name that fits is taken.
 
     A name is the opcode with as many leading modifiers as tell it apart: "add", "shfl.sync",
     "cp.async.wait_group". With `control` the function returns `control(bundle, split, next_block)`, which
     ends a basic block. With `gated` as well, an `.aligned` form first waits for the lanes of the warp, as
-    instructions without `control` always do.
+    instructions without `control` always do. `facts` says what others must know (emulator.core.facts).
     """
 
     def register(define: Callable[[Site], Step]) -> Callable[[Site], Step]:
@@ -87,12 +115,15 @@ def instruction(
                 control=control,
                 gated=gated or not control,
                 define=define,
+                facts=facts,
             )
+        lookup.cache_clear()
         return define
 
     return register
 
 
+@cache
 def lookup(opcode: str, modifiers: tuple[str, ...]) -> tuple[InstructionInfo, int] | None:
     """Find the definition with the longest name that fits, and the number of modifiers in that name."""
     for used in range(len(modifiers), -1, -1):
@@ -100,6 +131,18 @@ def lookup(opcode: str, modifiers: tuple[str, ...]) -> tuple[InstructionInfo, in
         if found:
             return found, used
     return None
+
+
+def facts_of(one: Instruction) -> Facts:
+    """The facts of a parsed instruction; the defaults for one that the emulator does not know."""
+    found = lookup(one.opcode, one.modifiers)
+    return _NOTHING if found is None else found[0].facts_of(one)
+
+
+def name_of(one: Instruction) -> str:
+    """The registered name of a parsed instruction, such as "tcgen05.mma"; its full name if it has none."""
+    found = lookup(one.opcode, one.modifiers)
+    return one.name if found is None else found[0].name
 
 
 def supported_instructions() -> list[InstructionInfo]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.frame import float_bits
 from cutecourse.emulator.core.kinds import ALL_LANES, KINDS, Mask
 from cutecourse.emulator.core.memory import PARAM_WINDOW
@@ -41,9 +42,6 @@ from cutecourse.trace.words import number
 
 __all__ = ["AddressSource", "Site"]
 
-# These may name a register wider than the type; they use its low bits (PTX ISA, Operand Size Exceeding
-# Instruction-Type Size).
-_WIDER_REGISTERS = {"ld", "ldu", "st", "cvt"}
 _ErrorKind = type[EmulatorError]
 """An alias, because `Site.type` hides the builtin inside the class."""
 _Word = TypeVar("_Word", bound=str)
@@ -72,6 +70,7 @@ class Site:
         program: Program,
         function: str,
         instruction: Instruction,
+        facts: Facts,
         scope: Scope,
         labels: Mapping[int, int],
         *,
@@ -82,6 +81,8 @@ class Site:
         self.function = function
         """The name of the function that the instruction belongs to."""
         self.instruction = instruction
+        self.facts = facts
+        """The instruction's facts (emulator.core.facts)."""
         self.scope = scope
         self.line = instruction.line
         self.modifiers = list(instruction.modifiers[used:])
@@ -327,7 +328,7 @@ class Site:
         width = KINDS[kind][0]
         if register.bits == width:
             return self._row(register, kind)
-        if register.bits > width > 1 and self.instruction.opcode in _WIDER_REGISTERS:
+        if register.bits > width > 1 and self.facts.wider_registers:
             return self.program.rows.slot(kind, ("part", register.bits, self._row(register), 0))
         self.invalid(
             f"{register.name} is a register of type .{register.type}, but the instruction reads .{kind}"
@@ -425,6 +426,10 @@ class Site:
         """Refuse a form of the instruction while translating."""
         problem = f"{self.instruction.name} is not supported: {why}"
         raise self.program.error(UnsupportedInstruction, problem, self.line)
+
+    def refuse(self) -> NoReturn:
+        """Refuse the instruction for the reason that its facts give."""
+        self.unsupported(self.facts.refused)
 
     def invalid(self, why: str) -> NoReturn:
         """Refuse operands while translating."""

@@ -103,6 +103,8 @@ class Access:
         writes: bool = False,
         flags: bool = False,
     ) -> None:
+        if not site.facts.states(space, bytes_ * count, reads=reads, writes=writes):
+            raise AssertionError(f"{site.instruction.name} does not state its access to {space} memory")
         self.site = site
         self.space = space
         self.bytes = bytes_

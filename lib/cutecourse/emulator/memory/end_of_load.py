@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cutecourse.emulator.core.facts import Flow, Pipe
+from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import LabelSymbol
 from cutecourse.ptx.syntax import Address, Name
 
 if TYPE_CHECKING:
+    from cutecourse.emulator.core.facts import Facts
     from cutecourse.emulator.core.site import Site
     from cutecourse.ptx.syntax import Instruction, Operand
 
 __all__ = ["end_of_load"]
 
-_TELLING = frozenset(
-    {"atom", "bar", "barrier", "call", "exit", "fence", "mbarrier", "membar", "red", "ret", "trap"}
-)
-"""Instructions by which a thread may tell others, or at which the search stops."""
-_TELLING_STORES = frozenset({"async", "mmio", "relaxed", "release", "volatile"})
 _FAR = 4000
 """The search looks at no more than this many instructions."""
 
@@ -50,22 +48,23 @@ def end_of_load(site: Site) -> str:
     while position < len(flat.instructions) and position not in seen and len(seen) < _FAR:
         seen.add(position)
         found, scope = flat.instructions[position], flat.scopes[position]
+        facts = facts_of(found)
         read = {r for operand in _read(found) for r in registers(operand, scope)}
         if read & wanted:
-            if found.opcode == "mov":
+            if facts.copies:
                 wanted.update(registers(found.operands[0], scope))
             else:
                 end = "use"
-        if found.opcode == "tcgen05" and found.modifiers[0] == "wait::ld":
+        if facts.waits_for is Pipe.TENSOR_LOADS:
             return "wait"
         jump: object = None
-        if passed and found.guard is None and _gives_up(found):
+        if passed and found.guard is None and _gives_up(found, facts):
             jump = passed.pop()
-        elif _tells(found):
+        elif facts.publishes or facts.flow in {Flow.CALL, Flow.LEAVE, Flow.FAIL}:
             return end
-        elif found.opcode == "bra" and found.guard is None:
+        elif facts.flow is Flow.BRANCH and found.guard is None:
             jump = scope.lookup(str(found.operands[0]))
-        elif found.opcode == "bra":
+        elif facts.flow is Flow.BRANCH:
             passed.append(scope.lookup(str(found.operands[0])))
         position += 1
         if jump is not None:
@@ -75,19 +74,11 @@ def end_of_load(site: Site) -> str:
     return end
 
 
-def _gives_up(found: Instruction) -> bool:
-    """Tell whether the kernel ends here: by `trap`, or by the call that a failed `assert` makes."""
-    if found.opcode == "call":
+def _gives_up(found: Instruction, facts: Facts) -> bool:
+    """Tell whether the kernel ends here: in an error, or by the call that a failed `assert` makes."""
+    if facts.flow is Flow.CALL:
         return any(isinstance(one, Name) and one.text == "__assertfail" for one in found.operands)
-    return found.opcode == "trap"
-
-
-def _tells(found: Instruction) -> bool:
-    if found.opcode == "st":
-        return bool(_TELLING_STORES & set(found.modifiers))
-    if found.opcode == "tcgen05":
-        return not found.modifiers[0].startswith(("ld", "fence", "wait"))
-    return found.opcode in _TELLING
+    return facts.flow is Flow.FAIL
 
 
 def _read(found: Instruction) -> tuple[Operand, ...]:

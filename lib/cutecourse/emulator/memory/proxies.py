@@ -27,7 +27,6 @@ __all__ = [
     "BY_THREADS",
     "COPY",
     "IN_SIGHT",
-    "ORDERING_FENCES",
     "TCGEN05",
     "WGMMA",
     "Reader",
@@ -38,12 +37,6 @@ __all__ = [
 
 BY_THREADS = 0xFF
 IN_SIGHT = 0x7F
-ORDERING_FENCES = frozenset(
-    f"{opcode}.proxy.async{space}"
-    for opcode in ("fence", "membar")
-    for space in ("", ".shared::cta", ".shared::cluster")
-)
-"""The fences between threads' accesses of shared memory and those of the asynchronous proxy."""
 
 
 @lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.registry import name_of
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.memory.end_of_load import end_of_load
 from cutecourse.emulator.memory.regions import GROUP, Region
@@ -167,7 +168,7 @@ class Order:
             time, line, _ = self._completed.latest(region)
             if time > after:
                 done = self._completed.instructions[line]
-                how = f"the {done.opcode}.{done.modifiers[0]} of line {line} wrote"
+                how = f"the {name_of(done)} of line {line} wrote"
                 report("no fence after", partial(_no_fence_after, region, what, own, how), origin, line)
         for times, verb in ((self._stored, "stored"), (self._loaded, "loaded")):
             if not times.last or (times is self._loaded and not writes):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.facts import Facts, Pipe
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.ptx.sources import line_in_words
-from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["Unwritten", "describe_unwritten"]
 
+_SHARED = ("shared", "shared::cluster")
 _SHOWN = 3
 """A report names at most this many lines of each kind of instruction."""
 
@@ -33,8 +34,8 @@ def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = Fals
     Nobody knows what will write it, so this names the kernel's instructions that write shared memory.
     """
     lines: dict[str, list[int]] = {"copy": [], "cp.async": [], "store": []}
-    for one in origin.site.program.instructions:
-        if (what := _writes_shared(one)) is not None and one is not origin.site.instruction:
+    for one, facts in origin.site.program.stated:
+        if (what := _writes_shared(facts)) is not None and one is not origin.site.instruction:
             lines[what].append(one.line)
     fence = "put fence.proxy.async after it, and then" if asynchronous else "put"
     advice = {
@@ -54,13 +55,14 @@ def describe_unwritten(origin: Origin, reader: str, *, asynchronous: bool = Fals
     return " ".join(found) or f"Is a store or a copy missing before {reader}?"
 
 
-def _writes_shared(one: Instruction) -> str | None:
+def _writes_shared(facts: Facts) -> str | None:
     """The way in which an instruction writes shared memory: "copy", "cp.async", "store", or None."""
-    names = one.modifiers
-    if one.opcode == "cp" and "bulk" in names:
-        spaces = [name for name in names if name.partition("::")[0] in {"shared", "global"}]
-        return "copy" if spaces and spaces[0].startswith("shared") and "reduce" not in names else None
-    if one.opcode == "cp":
-        return "cp.async" if {"ca", "cg"} & set(names) else None
-    to_shared = any(name.partition("::")[0] == "shared" for name in names)
-    return "store" if one.opcode in {"st", "stmatrix"} and to_shared else None
+    # A reduction needs bytes that were written, and an allocation writes only where its columns are.
+    if facts.allocates or facts.reads(*_SHARED) or not facts.writes(*_SHARED):
+        return None
+    match facts.pipe:
+        case Pipe.BULK_COPIES:
+            return "copy"
+        case Pipe.COPIES_OF_THREADS:
+            return "cp.async"
+    return "store"

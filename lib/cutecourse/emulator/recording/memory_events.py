@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Pipe
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.memory import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS, Allocation
@@ -57,7 +58,8 @@ class AccessLogging(Observer):
 
     def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
         """Log the address of every active lane."""
-        if access.site.instruction.opcode == "cp":  # `copy_asked` logs it
+        facts = access.site.facts
+        if facts.uncounted or facts.pipe is Pipe.COPIES_OF_THREADS:  # `copy_asked` logs the copies
             return
         lanes = access.site.active(bundle, mask)
         self._add(access, bundle, _kind(access), address, lanes * np.uint8(access.size))
@@ -98,6 +100,7 @@ class AccessLogging(Observer):
                 blocks=bundle.cohort.blocks[:, bundle.rank],
                 addresses=places,
                 n_bytes=n_bytes if here is None else n_bytes * here,
+                passes=access.site.facts.passes,
                 sources=sources,
             )
 

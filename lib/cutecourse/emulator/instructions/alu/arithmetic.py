@@ -5,6 +5,7 @@ Each one picks the function for its type from `integers` or `floats`.
 
 from __future__ import annotations
 
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
@@ -21,7 +22,7 @@ def _is_float(site: Site) -> bool:
     return bool(kinds)
 
 
-@instruction("add", "sub")
+@instruction("add", "sub", facts=Facts(address="derived"))
 def add(site: Site) -> Step:
     """Add or subtract two numbers.
 
@@ -61,7 +62,7 @@ def mul(site: Site) -> Step:
     return integers.multiply(site)
 
 
-@instruction("mad", "fma")
+@instruction("mad", "fma", facts=Facts(address="derived"))
 def mad(site: Site) -> Step:
     """Multiply two numbers and add a third.
 
@@ -103,14 +104,14 @@ def div(site: Site) -> Step:
 
 @instruction("min", "max")
 def min_max(site: Site) -> Step:
-    """Choose the smaller or the larger of two numbers.
+    """Choose the smallest or the largest of two or three numbers.
 
-    Shapes:     one number in each lane; two in the packed types.
+    Shapes:     one number in each lane; two in the packed types. f32 may have three sources.
     Units:      for floats -0.0 is smaller than +0.0; of a NaN and a number the result is the number, or NaN
-                with `.NaN`; `.xorsign.abs` compares magnitudes and gives the result the product's sign;
-                `.relu` (s32, s16x2) raises negative results to zero.
+                with `.NaN`; `.xorsign.abs` compares magnitudes and gives the result the product's sign, and
+                `.abs` with three sources gives the magnitude; `.relu` (s32, s16x2) raises negative results
+                to zero.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: the form with three sources is not supported.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: min, max (#integer-arithmetic-instructions-min);
                 Floating Point Instructions: min, max (#floating-point-instructions-min);
                 Half Precision Floating Point Instructions: min, max

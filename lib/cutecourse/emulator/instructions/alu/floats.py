@@ -207,12 +207,15 @@ def copysign(site: Site) -> Step:
 def min_max(site: Site) -> Step:
     """Define min and max of floats, by comparing their bits as signed integers."""
     ftz, nan_wins = site.has("ftz"), site.has("NaN")
-    xorsign = site.has("xorsign")
-    if xorsign and not site.has("abs"):
-        site.unsupported(".xorsign goes with .abs")
+    xorsign, magnitudes = site.has("xorsign"), site.has("abs")
     kind = site.type(*FLOAT_KINDS)
-    if len(site.operands) > 3:
-        site.unsupported("three sources")
+    of_three = len(site.instruction.operands) == 4
+    if xorsign and not magnitudes:
+        site.unsupported(".xorsign goes with .abs")
+    if of_three and (xorsign or kind != "f32"):
+        site.unsupported("three sources go with .f32 and without .xorsign")
+    if magnitudes and not (xorsign or of_three):
+        site.unsupported(".abs without .xorsign goes with three sources")
     bits, fmt = bits_kind(kind), format_of(kind)
     sign, infinity, nan, quiet = _fields(kind)
     choose = np.less_equal if site.instruction.opcode == "min" else np.greater
@@ -236,6 +239,12 @@ def min_max(site: Site) -> Step:
         result = np.where(x_nan, y, np.where(y_nan, x, result))
         return np.where(x_nan & y_nan, y | quiet if kind == "f64" else nan, result)
 
+    def function_of_three(*sources: Values) -> Values:
+        x, y, z = (source & (sign - 1) for source in sources) if magnitudes else sources
+        return function(function(x, y), z)
+
+    if of_three:
+        return map_lanes(site, function_of_three, bits, bits, bits, bits)
     return map_lanes(site, function, bits, bits, bits)
 
 

@@ -32,6 +32,7 @@ from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
 from cutecourse.emulator.instructions.bulk.reduce import IN_GLOBAL, IN_SHARED, Reduction, reduction
 from cutecourse.emulator.instructions.bulk.request import Copy
+from cutecourse.emulator.instructions.bulk.stating import BULK, bulk_facts
 from cutecourse.emulator.memory.proxies import COPY, check_source
 
 __all__: list[str] = []
@@ -62,7 +63,7 @@ def _in_global(data: NDArray[np.uint8], start: int, first: int, stop: int) -> ND
     return data[start + first * CHUNK : start + stop * CHUNK].view(CHUNK_TYPE)
 
 
-@instruction("cp.async.bulk")
+@instruction("cp.async.bulk", facts=bulk_facts)
 def bulk_copy(site: Site) -> Step:
     """Copy contiguous bytes between global and shared memory or between blocks, asynchronously.
 
@@ -92,7 +93,7 @@ def bulk_copy(site: Site) -> Step:
     return _between_blocks(site, None)
 
 
-@instruction("cp.reduce.async.bulk")
+@instruction("cp.reduce.async.bulk", facts=bulk_facts)
 def bulk_reduce(site: Site) -> Step:
     """Combine contiguous bytes of shared memory with global memory, or another block's, element by element.
 
@@ -134,7 +135,7 @@ def _on_words(combine: Reduction, word: int) -> Reduction:
     return on_chunks
 
 
-@instruction("cp.async.bulk.prefetch")
+@instruction("cp.async.bulk.prefetch", facts=BULK)
 def bulk_prefetch(site: Site) -> Step:
     """Prefetch contiguous bytes into the L2 cache, with no effect that a kernel can see.
 

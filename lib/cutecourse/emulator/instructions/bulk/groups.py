@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Pipe
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
+from cutecourse.emulator.instructions.bulk.stating import BULK
 
 __all__ = ["BulkGroups"]
 
@@ -38,7 +42,7 @@ class BulkGroups:
         ]
 
 
-@instruction("cp.async.bulk.commit_group")
+@instruction("cp.async.bulk.commit_group", facts=BULK)
 def commit_group(site: Site) -> Step:
     """Close a bulk group: all bulk copies with .bulk_group that the thread issued since its last commit.
 
@@ -57,7 +61,7 @@ def commit_group(site: Site) -> Step:
     return step
 
 
-@instruction("cp.async.bulk.wait_group")
+@instruction("cp.async.bulk.wait_group", facts=replace(BULK, waits_for=Pipe.BULK_COPIES))
 def wait_group(site: Site) -> Step:
     """Wait until all of the thread's bulk groups but the newest N are complete; .read: until they have read.
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin, each_lane
 from cutecourse.emulator.core.owner import OwnerDict
@@ -27,6 +28,7 @@ from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import lands_in_pieces
 from cutecourse.emulator.instructions.bulk.reduce import IN_TENSOR, reduction
 from cutecourse.emulator.instructions.bulk.request import Copy, Targets
+from cutecourse.emulator.instructions.bulk.stating import BULK, bulk_facts
 from cutecourse.emulator.instructions.bulk.tensor_operand import TensorOperand, find_map, take_dims
 
 __all__: list[str] = []
@@ -34,7 +36,7 @@ __all__: list[str] = []
 _BOX_ALIGNMENT = 128
 
 
-@instruction("cp.async.bulk.tensor")
+@instruction("cp.async.bulk.tensor", facts=bulk_facts)
 def tensor_copy(site: Site) -> Step:
     """Copy a box of a tensor from global to shared memory, or back, asynchronously.
 
@@ -72,7 +74,7 @@ def tensor_copy(site: Site) -> Step:
     return _load(site, dims, to)
 
 
-@instruction("cp.reduce.async.bulk.tensor")
+@instruction("cp.reduce.async.bulk.tensor", facts=bulk_facts)
 def tensor_reduce(site: Site) -> Step:
     """Combine a box in shared memory with a tensor's elements in global memory, element by element.
 
@@ -88,7 +90,7 @@ def tensor_reduce(site: Site) -> Step:
     return _out(site, dims, site.expect(*IN_TENSOR))
 
 
-@instruction("cp.async.bulk.prefetch.tensor")
+@instruction("cp.async.bulk.prefetch.tensor", facts=BULK)
 def tensor_prefetch(site: Site) -> Step:
     """Prefetch a box of a tensor into the L2 cache, with no effect that a kernel can see.
 
@@ -110,7 +112,12 @@ def tensor_prefetch(site: Site) -> Step:
     return step
 
 
-@instruction("prefetch.tensormap", "prefetch.param.tensormap", "prefetch.const.tensormap")
+@instruction(
+    "prefetch.tensormap",
+    "prefetch.param.tensormap",
+    "prefetch.const.tensormap",
+    facts=Facts(category="TMA", uncounted="prefetch"),
+)
 def prefetch_tensormap(site: Site) -> Step:
     """Prefetch a tensor map for later copies, with no effect that a kernel can see.
 
@@ -122,7 +129,11 @@ def prefetch_tensormap(site: Site) -> Step:
     return each_lane(site, lambda origin: find_map(origin, origin.value(address.lanes(origin.bundle))))
 
 
-@instruction("tensormap.replace", "tensormap.cp_fenceproxy")
+@instruction(
+    "tensormap.replace",
+    "tensormap.cp_fenceproxy",
+    facts=Facts(category="TMA", refused="it is not supported yet; pass a tensor map for each use"),
+)
 def tensormap_replace(site: Site) -> Step:
     """Change a field of a tensor map, or copy a changed one for tensor copies to see. Not supported yet.
 
@@ -132,7 +143,7 @@ def tensormap_replace(site: Site) -> Step:
                 (#data-movement-and-conversion-instructions-tensormap-replace) and tensormap.cp_fenceproxy
                 (#parallel-synchronization-and-communication-instructions-tensormap-cp-fenceproxy).
     """
-    site.unsupported("it is not supported yet; pass a tensor map for each use")
+    site.refuse()
 
 
 class _Targets(OwnerDict[Any, Targets]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.facts import Facts, Flow
 from cutecourse.emulator.core.frame import size_of
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
 from cutecourse.emulator.core.program import Control, Step
@@ -25,7 +26,7 @@ def _never_falls(control: Control) -> Control:
     return control
 
 
-@instruction("bra", control=True)
+@instruction("bra", control=True, facts=Facts(flow=Flow.BRANCH, result=False))
 def bra(site: Site) -> Step:
     """Jump to a label; with a guard, only the lanes where the guard holds jump.
 
@@ -43,7 +44,7 @@ def bra(site: Site) -> Step:
     return _never_falls(control)
 
 
-@instruction("brx.idx", control=True)
+@instruction("brx.idx", control=True, facts=Facts(result=False))
 def brx_idx(site: Site) -> Step:
     """Jump to the label that an index picks from a list of branch targets.
 
@@ -82,7 +83,7 @@ def brx_idx(site: Site) -> Step:
     return _never_falls(control)
 
 
-@instruction("exit", control=True)
+@instruction("exit", control=True, facts=Facts(flow=Flow.LEAVE, result=False))
 def exit_(site: Site) -> Step:
     """End the lanes that execute it.
 
@@ -98,7 +99,7 @@ def exit_(site: Site) -> Step:
     return _never_falls(control)
 
 
-@instruction("ret", control=True)
+@instruction("ret", control=True, facts=Facts(flow=Flow.LEAVE, result=False))
 def ret(site: Site) -> Step:
     """Return from a device function to its caller; in a kernel, end the lanes.
 
@@ -115,7 +116,7 @@ def ret(site: Site) -> Step:
     return _never_falls(control)
 
 
-@instruction("trap", "brkpt", control=True)
+@instruction("trap", "brkpt", control=True, facts=Facts(flow=Flow.FAIL, result=False))
 def trap(site: Site) -> Step:
     """Abort the kernel with an error that says who executed it; brkpt does the same without a debugger.
 
@@ -188,7 +189,7 @@ def _pass(site: Site, callee: Function, formal: Variable, actual: Operand, *, ba
     return _copy_bytes(outside, inside, size) if back else _copy_bytes(inside, outside, size)
 
 
-@instruction("call", control=True)
+@instruction("call", control=True, facts=Facts(flow=Flow.CALL, result=False))
 def call(site: Site) -> Step:
     """Run a device function and continue after the call.
 

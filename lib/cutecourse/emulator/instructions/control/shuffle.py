@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import KINDS, LANE_BITS, WARP_SIZE, Mask, all_true, lane_masks, put
 from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.program import Step
@@ -21,7 +22,7 @@ _LANES = np.arange(WARP_SIZE, dtype=np.int64)
 _POISON = np.uint32(int.from_bytes(bytes([POISON]) * 4, "little"))
 
 
-@instruction("shfl.sync")
+@instruction("shfl.sync", facts=Facts(address="derived"))
 def shfl(site: Site) -> Step:
     """Read a register of the lane at a distance up, down or across (xor), or of the lane with an index.
 

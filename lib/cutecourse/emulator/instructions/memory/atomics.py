@@ -9,14 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts, MemoryUse
 from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.bulk.reduce import INTEGER_OPERATIONS, reduction
 from cutecourse.emulator.instructions.memory.load_store import take_vector
+from cutecourse.emulator.instructions.stating import by_modifiers, bytes_of, space_of
 from cutecourse.emulator.memory.access import Access, Part
 from cutecourse.emulator.numbers.exact import first_nan
+from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
@@ -39,7 +42,15 @@ _TYPES = {
 _FLOATS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 
 
-@instruction("atom", "red")
+@by_modifiers
+def _facts(one: Instruction) -> Facts:
+    return Facts(
+        uses=(MemoryUse(space_of(one), bytes_of(one), reads=True, writes=True),),
+        publishes=True,
+    )
+
+
+@instruction("atom", "red", facts=_facts)
 def atom(site: Site) -> Step:
     """Change a word of memory atomically; atom returns the word's old value.
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts, MemoryUse, Pipe
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -22,6 +23,7 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AlignmentError, InvalidOperand
 from cutecourse.emulator.memory.access import Access
 from cutecourse.emulator.memory.unwritten import Unwritten
+from cutecourse.ptx.syntax import Instruction, IntLiteral
 
 __all__ = ["when_complete"]
 
@@ -178,7 +180,17 @@ class _Form:
         return words.reshape(bundle.n, WARP_SIZE, *tail)
 
 
-@instruction("cp.async.ca", "cp.async.cg")
+def _facts(one: Instruction) -> Facts:
+    size = one.operands[2] if len(one.operands) > 2 else None
+    n_bytes = size.value if isinstance(size, IntLiteral) and size.value in {4, 8, 16} else 4
+    return Facts(
+        uses=(MemoryUse("global", n_bytes, reads=True), MemoryUse("shared", n_bytes, writes=True)),
+        pipe=Pipe.COPIES_OF_THREADS,
+        passes="cached copy" if "ca" in one.modifiers else "copy",
+    )
+
+
+@instruction("cp.async.ca", "cp.async.cg", facts=_facts)
 def cp_async(site: Site) -> Step:
     """Start a copy from global to shared memory that proceeds while the thread does something else.
 
@@ -257,7 +269,7 @@ def commit_group(site: Site) -> Step:
     return step
 
 
-@instruction("cp.async.wait_group", "cp.async.wait_all")
+@instruction("cp.async.wait_group", "cp.async.wait_all", facts=Facts(waits_for=Pipe.COPIES_OF_THREADS))
 def wait_group(site: Site) -> Step:
     """Wait until all of the thread's groups but the newest N are complete.
 

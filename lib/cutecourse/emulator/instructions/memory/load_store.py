@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts, MemoryUse
 from cutecourse.emulator.core.kinds import Mask, put
 from cutecourse.emulator.core.memory import (
     CONST_WINDOW,
@@ -22,9 +23,10 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import AddressSource, Site
 from cutecourse.emulator.instructions import runs
 from cutecourse.emulator.instructions.lanes import map_lanes
+from cutecourse.emulator.instructions.stating import by_modifiers, bytes_of, space_of
 from cutecourse.emulator.memory.access import Access
 from cutecourse.ptx.scopes import type_bits
-from cutecourse.ptx.syntax import Vector
+from cutecourse.ptx.syntax import Instruction, Vector
 
 __all__ = ["take_vector"]
 
@@ -38,7 +40,8 @@ _HINTS = (
     "L2::evict_last", "L2::64B", "L2::128B", "L2::256B",
 )  # fmt: skip
 
-
+_STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
+"""Memory orders stronger than weak."""
 _WINDOWS = {
     "shared": SHARED_WINDOW,
     "local": LOCAL_WINDOW,
@@ -68,7 +71,7 @@ def _take_semantics(site: Site) -> bool:
     All accesses happen in the order in which the machine issues them.
     """
     site.has("weak")
-    strong = site.has("volatile", "relaxed", "acquire", "release", "mmio")
+    strong = site.has(*_STRONG)
     site.has("cta", "cluster", "gpu", "sys")
     site.has("unified")
     return strong
@@ -104,7 +107,13 @@ def _take_form(site: Site) -> tuple[bool, str, int, str, int]:
     return strong, space, count, kind, bits // 8
 
 
-@instruction("ld", "ldu")
+@by_modifiers
+def _load_facts(one: Instruction) -> Facts:
+    use = MemoryUse(space_of(one), bytes_of(one), reads=True, coherent="nc" not in one.modifiers)
+    return Facts(uses=(use,), wider_registers=True)
+
+
+@instruction("ld", "ldu", facts=_load_facts)
 def ld(site: Site) -> Step:
     """Read a word or a vector of words from memory.
 
@@ -178,7 +187,16 @@ def _load_parameter(site: Site, address: int, size: int, targets: list[tuple[str
     return load
 
 
-@instruction("st")
+@by_modifiers
+def _store_facts(one: Instruction) -> Facts:
+    return Facts(
+        uses=(MemoryUse(space_of(one), bytes_of(one), writes=True),),
+        wider_registers=True,
+        publishes=not _STRONG.isdisjoint(one.modifiers),
+    )
+
+
+@instruction("st", facts=_store_facts)
 def st(site: Site) -> Step:
     """Write a word or a vector of words to memory.
 
@@ -214,7 +232,9 @@ def st(site: Site) -> Step:
     return runs.store(site.program.rows, access, address, word, sources, store)
 
 
-@instruction("prefetch", "prefetchu", "applypriority", "discard")
+@instruction(
+    "prefetch", "prefetchu", "applypriority", "discard", facts=lambda one: Facts(uncounted=one.opcode)
+)
 def prefetch(site: Site) -> Step:
     """Give the caches a hint, with no effect that a program can see.
 
@@ -259,7 +279,7 @@ def createpolicy(site: Site) -> Step:
 # --- kinds of addresses --------------------------------------------------------------------------------
 
 
-@instruction("cvta")
+@instruction("cvta", facts=Facts(address="converted"))
 def cvta(site: Site) -> Step:
     """Convert an address of a state space to a generic address; `.to` converts back.
 

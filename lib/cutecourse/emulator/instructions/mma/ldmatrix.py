@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.dtypes import b16
 from cutecourse.emulator.core.bundle import Bundle
-from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
+from cutecourse.emulator.core.facts import Facts, MemoryUse
+from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, Mask
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps, whole_warps
 from cutecourse.emulator.instructions.mma.fragments import ldmatrix_fragment
 from cutecourse.emulator.instructions.mma.mma import pack_elements, unpack_elements
+from cutecourse.emulator.instructions.stating import by_modifiers, shared_space_of
 from cutecourse.emulator.memory.access import Access
+from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
 
-@instruction("ldmatrix.sync")
+def _facts(one: Instruction, *, reads: bool = False, writes: bool = False) -> Facts:
+    return Facts(uses=(MemoryUse(shared_space_of(one), CHUNK, reads=reads, writes=writes),), passes="rows")
+
+
+@instruction("ldmatrix.sync", facts=by_modifiers(partial(_facts, reads=True)))
 def ldmatrix(site: Site) -> Step:
     """Load one, two or four 8 x 8 matrices of 16-bit elements, each row from an address that one lane gives.
 
@@ -50,7 +59,7 @@ def ldmatrix(site: Site) -> Step:
     return step
 
 
-@instruction("stmatrix.sync")
+@instruction("stmatrix.sync", facts=by_modifiers(partial(_facts, writes=True)))
 def stmatrix(site: Site) -> Step:
     """Store one, two or four 8 x 8 matrices of 16-bit elements, each row to an address that one lane gives.
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cutecourse.dtypes import DType, dtype
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -111,7 +112,7 @@ def pack_elements(elements: NDArray[Any], element: DType) -> NDArray[Any]:
     return packed
 
 
-@instruction("mma.sync")
+@instruction("mma.sync", facts=Facts(category="MMA"))
 def mma_sync(site: Site) -> Step:
     """Multiply two small matrices and add a third: D = A * B + C, each spread over the registers of one warp.
 

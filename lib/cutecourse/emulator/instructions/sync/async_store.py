@@ -6,12 +6,14 @@ mbarrier. Until then the destination of st.async counts as never written.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts, MemoryUse, Pipe
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
@@ -19,16 +21,18 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, UninitializedRead
 from cutecourse.emulator.instructions.bulk.reduce import IN_SHARED, Reduction, reduction
+from cutecourse.emulator.instructions.stating import ASYNCHRONOUS_BYTES, by_modifiers, bytes_of
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.memory.proxies import BY_THREADS
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
+from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
 
 def _define(site: Site, kind: str, count: int, space: str, combine: Reduction | None) -> Step:
     """Define st.async or red.async: check the lanes' addresses now, and do each lane's work later."""
-    if not site.has("mbarrier::complete_tx::bytes") and combine is None:
+    if not site.has(ASYNCHRONOUS_BYTES) and combine is None:
         site.unsupported("it needs .mbarrier::complete_tx::bytes")
     n_bytes = int(kind[1:]) // 8
     size = n_bytes * count
@@ -93,7 +97,17 @@ def _complete(
     origin.bundle.cohort.own(MBarriers).find(*barrier, origin).complete_tx(held.nbytes, origin, None)
 
 
-@instruction("st.async")
+def _facts(one: Instruction, *, reads: bool) -> Facts:
+    return Facts(
+        uses=(MemoryUse("shared::cluster", bytes_of(one), reads=reads, writes=True),),
+        pipe=Pipe.STORES_TO_OTHERS,
+        uncounted=f"{one.opcode}.async",
+        publishes=True,
+        completes="bytes",
+    )
+
+
+@instruction("st.async", facts=by_modifiers(partial(_facts, reads=False)))
 def st_async(site: Site) -> Step:
     """Store to another CTA's shared memory without waiting; an mbarrier there counts the bytes.
 
@@ -114,7 +128,7 @@ def st_async(site: Site) -> Step:
     return _define(site, kind, count, space, None)
 
 
-@instruction("red.async")
+@instruction("red.async", facts=by_modifiers(partial(_facts, reads=True)))
 def red_async(site: Site) -> Step:
     """Change a word of another CTA's shared memory without waiting; an mbarrier there counts its bytes.
 

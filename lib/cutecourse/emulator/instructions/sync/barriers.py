@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import LANE_BITS, WARP_SIZE, lane_masks, put, warps_of
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import first_lane
@@ -289,7 +290,10 @@ def _arrive(
     return going
 
 
-@instruction("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync", control=True)
+_FACTS = Facts(category="barrier", result=False, publishes=True)
+
+
+@instruction("bar.sync", "bar.cta.sync", "barrier.sync", "barrier.cta.sync", control=True, facts=_FACTS)
 def bar_sync(site: Site) -> Step:
     """Wait until all threads of the block, or the given number of them, have reached the barrier.
 
@@ -305,7 +309,9 @@ def bar_sync(site: Site) -> Step:
     return _define(site, 0, sync=True)
 
 
-@instruction("bar.arrive", "bar.cta.arrive", "barrier.arrive", "barrier.cta.arrive", control=True)
+@instruction(
+    "bar.arrive", "bar.cta.arrive", "barrier.arrive", "barrier.cta.arrive", control=True, facts=_FACTS
+)
 def bar_arrive(site: Site) -> Step:
     """Announce that a warp has reached the barrier, and continue.
 
@@ -319,7 +325,14 @@ def bar_arrive(site: Site) -> Step:
     return _define(site, 0, sync=False)
 
 
-@instruction("bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red", control=True)
+@instruction(
+    "bar.red",
+    "bar.cta.red",
+    "barrier.red",
+    "barrier.cta.red",
+    control=True,
+    facts=replace(_FACTS, result=True),
+)
 def bar_red(site: Site) -> Step:
     """Wait as `bar.sync` does, and count the threads whose predicate is true, or test if all or any are.
 
@@ -351,7 +364,7 @@ class _WarpSync:
         return "waits at bar.warp.sync for the lanes that its membermask names"
 
 
-@instruction("bar.warp.sync", control=True)
+@instruction("bar.warp.sync", control=True, facts=_FACTS)
 def bar_warp_sync(site: Site) -> Step:
     """Wait for the lanes of the warp that a membermask names.
 

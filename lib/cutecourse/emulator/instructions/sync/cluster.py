@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, any_true, put
 from cutecourse.emulator.core.memory import RANK_SHIFT, SHARED_WINDOW, WINDOW_BITS
 from cutecourse.emulator.core.observer import Observer
@@ -128,7 +129,10 @@ class _ClusterWait:
         return f"barrier.cluster.wait waits for barrier.cluster.arrive of {', '.join(shown)}{more}"
 
 
-@instruction("barrier.cluster.arrive", control=True, gated=True)
+_BARRIER = Facts(category="barrier", result=False, publishes=True, uses_cluster=True)
+
+
+@instruction("barrier.cluster.arrive", control=True, gated=True, facts=_BARRIER)
 def cluster_arrive(site: Site) -> Step:
     """Announce that a thread has reached the barrier of its cluster, and continue.
 
@@ -162,7 +166,7 @@ def cluster_arrive(site: Site) -> Step:
     return control
 
 
-@instruction("barrier.cluster.wait", control=True, gated=True)
+@instruction("barrier.cluster.wait", control=True, gated=True, facts=_BARRIER)
 def cluster_wait(site: Site) -> Step:
     """Wait until all threads of the cluster that have not ended have arrived at its barrier.
 
@@ -208,7 +212,7 @@ def cluster_wait(site: Site) -> Step:
 # --- addresses in a cluster ---------------------------------------------------------------------------------
 
 
-@instruction("mapa")
+@instruction("mapa", facts=Facts(uses_cluster=True))
 def mapa(site: Site) -> Step:
     """Give the address that a shared variable has in another CTA of the cluster.
 
@@ -253,7 +257,7 @@ def _inside(site: Site, bundle: Bundle, active: Lanes, address: NDArray[Any]) ->
         )
 
 
-@instruction("getctarank")
+@instruction("getctarank", facts=Facts(uses_cluster=True))
 def getctarank(site: Site) -> Step:
     """Give the rank of the CTA in whose shared memory an address lies.
 

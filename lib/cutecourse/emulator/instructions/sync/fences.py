@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import first_lane
 from cutecourse.emulator.core.program import Step
@@ -16,15 +17,19 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import InvalidOperand
-from cutecourse.emulator.memory.proxies import ORDERING_FENCES, fence_shared
+from cutecourse.emulator.instructions.stating import by_modifiers
+from cutecourse.emulator.memory.proxies import fence_shared
+from cutecourse.ptx.syntax import Instruction
 
-__all__ = ["OF_THREADS"]
+__all__: list[str] = []
 
 _SCOPE = r"\.(cta|cluster|gpu|sys)"
-OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
+_OF_THREADS = re.compile(r"fence(\.(sc|acq_rel|acquire|release))?" + _SCOPE + r"|membar\.(cta|gl|sys)")
 """Fences with which plain memory accesses before or after them can synchronize threads."""
+_ORDERING = re.compile(r"(fence|membar)\.proxy\.async(\.shared::(cta|cluster))?")
+"""Fences between threads' accesses of shared memory and those of the asynchronous proxy."""
 _FORMS = re.compile(
-    OF_THREADS.pattern + r"|fence\.acquire\.sync_restrict::shared::cluster\.cluster"
+    _OF_THREADS.pattern + r"|fence\.acquire\.sync_restrict::shared::cluster\.cluster"
     r"|fence\.release\.sync_restrict::shared::cta\.cluster"
     r"|fence\.mbarrier_init\.release\.cluster"
     r"|fence\.proxy\.(alias|async|async\.global|async\.shared::(cta|cluster))"
@@ -35,7 +40,12 @@ _FORMS = re.compile(
 _TENSOR_MAP_BYTES = 128
 
 
-@instruction("membar", "fence")
+@by_modifiers
+def _facts(one: Instruction) -> Facts:
+    return Facts(category="fence", publishes=True, fences_threads=_OF_THREADS.fullmatch(one.name) is not None)
+
+
+@instruction("membar", "fence", facts=_facts)
 def fence(site: Site) -> Step:
     """Order the memory accesses before and after it, also between proxies.
 
@@ -52,8 +62,7 @@ def fence(site: Site) -> Step:
     if _FORMS.fullmatch(name) is None:
         site.unsupported("no such form")
     site.modifiers.clear()
-    orders_proxies = name in ORDERING_FENCES
-    orders_threads = OF_THREADS.fullmatch(name) is not None
+    orders_proxies = _ORDERING.fullmatch(name) is not None
     address = None
     if name.startswith("fence.proxy.tensormap::generic.acquire"):
         address = site.address(0)
@@ -74,7 +83,7 @@ def fence(site: Site) -> Step:
                 )
         if orders_proxies:
             fence_shared(bundle, site.active(bundle, mask))
-        if orders_threads:
+        if site.facts.fences_threads:
             for tell in bundle.cohort.listeners.flagged:
                 tell(bundle, mask)
         tell_warps(site, bundle, site.active(bundle, mask), "fence", name=name)

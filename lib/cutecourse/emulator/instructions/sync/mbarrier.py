@@ -6,11 +6,13 @@ The barriers' state and the waiting lanes are in emulator.instructions.sync.mbar
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, put
 from cutecourse.emulator.core.origin import Origin, first_lane
 from cutecourse.emulator.core.owner import OwnerDict
@@ -19,6 +21,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
 from cutecourse.emulator.instructions.memory.cp_async import when_complete
+from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.sync.mbarrier_state import (
     MAX_COUNT,
     Group,
@@ -27,6 +30,7 @@ from cutecourse.emulator.instructions.sync.mbarrier_state import (
     PhaseWait,
 )
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
+from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
@@ -70,7 +74,15 @@ def _take_barriers(site: Site, index: int, *, cluster: bool = False, remote: str
     return targets
 
 
-@instruction("mbarrier.init")
+_OBJECT = Facts(category="barrier", uncounted="mbarrier", publishes=True)
+
+
+@by_modifiers
+def _arrival_facts(one: Instruction) -> Facts:
+    return replace(_OBJECT, completes="arrivals", relaxed="relaxed" in one.modifiers)
+
+
+@instruction("mbarrier.init", facts=_OBJECT)
 def init(site: Site) -> Step:
     """Initialise an mbarrier: its phase 0 waits for `count` arrivals and no bytes.
 
@@ -94,7 +106,7 @@ def init(site: Site) -> Step:
     return step
 
 
-@instruction("mbarrier.inval")
+@instruction("mbarrier.inval", facts=_OBJECT)
 def inval(site: Site) -> Step:
     """Invalidate an mbarrier, so that its memory can be used for something else.
 
@@ -131,7 +143,7 @@ def _transaction(site: Site, change: Callable[[MBarrier, int, Origin], None]) ->
     return step
 
 
-@instruction("mbarrier.expect_tx")
+@instruction("mbarrier.expect_tx", facts=_OBJECT)
 def expect_tx(site: Site) -> Step:
     """Make the current phase of an mbarrier wait for more bytes.
 
@@ -145,7 +157,7 @@ def expect_tx(site: Site) -> Step:
     return _transaction(site, MBarrier.expect_tx)
 
 
-@instruction("mbarrier.complete_tx")
+@instruction("mbarrier.complete_tx", facts=replace(_OBJECT, completes="bytes"))
 def complete_tx(site: Site) -> Step:
     """Tell an mbarrier that bytes have arrived, as a copy does when it is complete.
 
@@ -214,7 +226,7 @@ def _arrival(site: Site, *, drop: bool) -> Step:
     return step
 
 
-@instruction("mbarrier.arrive")
+@instruction("mbarrier.arrive", facts=_arrival_facts)
 def arrive(site: Site) -> Step:
     """Arrive at an mbarrier; `.expect_tx` first makes its phase wait for bytes.
 
@@ -230,7 +242,7 @@ def arrive(site: Site) -> Step:
     return _arrival(site, drop=False)
 
 
-@instruction("mbarrier.arrive_drop")
+@instruction("mbarrier.arrive_drop", facts=_arrival_facts)
 def arrive_drop(site: Site) -> Step:
     """Arrive at an mbarrier for the last time: all later phases wait for fewer arrivals.
 
@@ -244,7 +256,7 @@ def arrive_drop(site: Site) -> Step:
     return _arrival(site, drop=True)
 
 
-@instruction("mbarrier.pending_count")
+@instruction("mbarrier.pending_count", facts=_OBJECT)
 def pending_count(site: Site) -> Step:
     """Read from a state token how many arrivals were pending before the arrival that gave it.
 
@@ -377,7 +389,7 @@ class _Look:
         return following if asleep is not split else WAIT
 
 
-@instruction("mbarrier.test_wait", control=True)
+@instruction("mbarrier.test_wait", control=True, facts=_OBJECT)
 def test_wait(site: Site) -> Step:
     """Test whether a phase of an mbarrier has completed.
 
@@ -410,7 +422,7 @@ def test_wait(site: Site) -> Step:
     return control
 
 
-@instruction("mbarrier.try_wait", control=True)
+@instruction("mbarrier.try_wait", control=True, facts=_OBJECT)
 def try_wait(site: Site) -> Step:
     """Test whether a phase of an mbarrier has completed, and wait for it for a limited time.
 
@@ -442,7 +454,14 @@ def try_wait(site: Site) -> Step:
     return control
 
 
-@instruction("cp.async.mbarrier.arrive")
+@instruction(
+    "cp.async.mbarrier.arrive",
+    facts=Facts(
+        category="barrier",
+        uncounted="cp.async.mbarrier",
+        completes="arrivals",
+    ),
+)
 def cp_async_mbarrier_arrive(site: Site) -> Step:
     """Arrive at an mbarrier when the thread's earlier cp.async copies are complete.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.facts import Facts, MemoryUse
 from cutecourse.emulator.core.kinds import Mask, any_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Program, Step
@@ -26,6 +27,7 @@ from cutecourse.emulator.errors import (
     NonUniformOperand,
     TensorMemoryAllocationError,
 )
+from cutecourse.emulator.instructions.stating import by_modifiers, shared_space_of
 from cutecourse.emulator.memory.proxies import BY_THREADS
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
@@ -38,6 +40,7 @@ from cutecourse.emulator.memory.tensor_memory import (
     Ticket,
     split_address,
 )
+from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["check_peer", "take_cta_group", "uniform_value"]
 
@@ -157,7 +160,18 @@ def _define(
     return control
 
 
-@instruction("tcgen05.alloc", control=True, gated=True)
+@by_modifiers
+def _alloc_facts(one: Instruction) -> Facts:
+    return Facts(
+        category="tcgen05",
+        uses=(MemoryUse(shared_space_of(one), 4, writes=True),),
+        uncounted="tcgen05.alloc",
+        allocates=True,
+        publishes=True,
+    )
+
+
+@instruction("tcgen05.alloc", control=True, gated=True, facts=_alloc_facts)
 def alloc(site: Site) -> Step:
     """Allocate columns of tensor memory and write their address to shared memory.
 
@@ -205,7 +219,7 @@ def alloc(site: Site) -> Step:
     return _define(site, group, site.source(1, "u32"), lanes, "the address of the result", check)
 
 
-@instruction("tcgen05.dealloc", control=True, gated=True)
+@instruction("tcgen05.dealloc", control=True, gated=True, facts=Facts(category="tcgen05", publishes=True))
 def dealloc(site: Site) -> Step:
     """Free columns of tensor memory that tcgen05.alloc allocated.
 
@@ -242,7 +256,7 @@ def dealloc(site: Site) -> Step:
     return _define(site, group, number, lambda bundle: bundle.rows["u32"][where], "the address", check)
 
 
-@instruction("tcgen05.relinquish_alloc_permit")
+@instruction("tcgen05.relinquish_alloc_permit", facts=Facts(category="tcgen05", publishes=True))
 def relinquish_alloc_permit(site: Site) -> Step:
     """Give up the CTA's right to allocate tensor memory; its allocations stay.
 

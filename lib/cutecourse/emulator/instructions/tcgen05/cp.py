@@ -7,12 +7,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from cutecourse.emulator.core.facts import DescriptorOperand, Facts, MemoryUse, Pipe
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.origin import Origin, each_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
+from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
@@ -44,7 +46,17 @@ _NARROW = ("b6x16_p32", "b4x16_p64")
 _WORDS = CHUNK // 4
 
 
-@instruction("tcgen05.cp")
+@instruction(
+    "tcgen05.cp",
+    facts=Facts(
+        category="tcgen05",
+        uses=(SHARED_CHUNKS, MemoryUse("tensor", 4, writes=True)),
+        pipe=Pipe.TCGEN05,
+        uncounted="tcgen05.cp",
+        publishes=True,
+        descriptors=(DescriptorOperand("source", 1, "sm_100 matrix"),),
+    ),
+)
 def cp(site: Site) -> Step:
     """Copy a matrix from shared to tensor memory, asynchronously.
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts, MemoryUse, Pipe
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, all_true
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.owner import OwnerDict
@@ -21,6 +22,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, tell_warp
 from cutecourse.emulator.errors import TensorMemoryLanesError
+from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.tcgen05.alloc import uniform_value
 from cutecourse.emulator.instructions.tcgen05.fragments import MOST_REGISTERS, SHAPES, Fragment, fragment
 from cutecourse.emulator.memory.event_memory import region_touches
@@ -32,6 +34,7 @@ from cutecourse.emulator.memory.tensor_memory import (
     TensorMemory,
     split_address,
 )
+from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
@@ -128,7 +131,10 @@ class _Access:
             )
 
 
-@instruction("tcgen05.ld")
+@instruction(
+    "tcgen05.ld",
+    facts=Facts(category="tcgen05", uses=(MemoryUse("tensor", 4, reads=True),), pipe=Pipe.TENSOR_LOADS),
+)
 def ld(site: Site) -> Step:
     """Load a warp's registers from tensor memory.
 
@@ -198,7 +204,15 @@ class _Stores(OwnerDict[int, list[_Store]]):
     """Stores that the warps of a bundle have issued and not waited for, by the cluster's position."""
 
 
-@instruction("tcgen05.st")
+@instruction(
+    "tcgen05.st",
+    facts=Facts(
+        category="tcgen05",
+        uses=(MemoryUse("tensor", 4, writes=True),),
+        pipe=Pipe.TENSOR_STORES,
+        publishes=True,
+    ),
+)
 def st(site: Site) -> Step:
     """Store a warp's registers to tensor memory.
 
@@ -232,7 +246,13 @@ def st(site: Site) -> Step:
     return step
 
 
-@instruction("tcgen05.wait::ld", "tcgen05.wait::st")
+@by_modifiers
+def _wait_facts(one: Instruction) -> Facts:
+    loads = one.modifiers[0] == "wait::ld"
+    return Facts(category="tcgen05", waits_for=Pipe.TENSOR_LOADS if loads else Pipe.TENSOR_STORES)
+
+
+@instruction("tcgen05.wait::ld", "tcgen05.wait::st", facts=_wait_facts)
 def wait(site: Site) -> Step:
     """Wait until the thread's earlier tcgen05.ld, or tcgen05.st, are complete.
 

@@ -6,9 +6,11 @@ matrices lie, and `completion` computes the result.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import DescriptorOperand, Facts, MemoryUse, Pipe
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.owner import OwnerDict
@@ -16,12 +18,14 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
+from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.completion import Multiplication, complete
 from cutecourse.emulator.instructions.tcgen05.plans import Operands, announce_all, plan_of
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
+from cutecourse.ptx.syntax import Address, Instruction
 
 __all__: list[str] = []
 
@@ -32,7 +36,31 @@ _KEEPING = _COLLECTORS[:2]
 _AFTER_COMMIT = "Wait for the mbarrier of a tcgen05.commit after it."
 
 
-@instruction("tcgen05.mma")
+def _facts(one: Instruction) -> Facts:
+    return Facts(
+        category="MMA",
+        uses=(SHARED_CHUNKS, MemoryUse("tensor", 4, reads=True, writes=True)),
+        pipe=Pipe.TCGEN05,
+        uncounted="tcgen05.mma",
+        publishes=True,
+        descriptors=tuple(_descriptors(one)),
+    )
+
+
+def _descriptors(one: Instruction) -> Iterator[DescriptorOperand]:
+    if len(one.operands) < 4:
+        return
+    for name, place in (("A", 1), ("B", 2)):
+        if not isinstance(one.operands[place], Address):  # A may lie in tensor memory
+            yield DescriptorOperand(name, place, "sm_100 matrix")
+    kind = next((name.partition("::")[2] for name in one.modifiers if name.startswith("kind::")), "f16")
+    # Scales in tensor memory may stand before it.
+    found = next((i for i, o in enumerate(one.operands) if i >= 3 and not isinstance(o, Address)), None)
+    if found is not None:
+        yield DescriptorOperand("instruction", found, "instruction", kind)
+
+
+@instruction("tcgen05.mma", facts=_facts)
 def mma(site: Site) -> Step:
     """Multiply matrices into tensor memory, asynchronously: D = A * B + D, or D = A * B.
 

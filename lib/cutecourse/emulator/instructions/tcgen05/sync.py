@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
@@ -12,18 +13,32 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.instructions.bulk.operands import check_alive, destination_ranks
+from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.memory.tensor_memory import TensorMemories
+from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
 _TOLD = "the mbarrier that it tells"
 
 
-@instruction("tcgen05.commit")
+@by_modifiers
+def _commit_facts(one: Instruction) -> Facts:
+    to_several = "multicast::cluster" in one.modifiers
+    return Facts(
+        category="tcgen05",
+        publishes=True,
+        completes="arrivals",
+        uses_cluster=to_several,
+        multicast=to_several,
+    )
+
+
+@instruction("tcgen05.commit", facts=_commit_facts)
 def commit(site: Site) -> Step:
     """Arrive once at an mbarrier when the thread's earlier tcgen05.mma and cp are complete.
 
@@ -86,7 +101,11 @@ def _arrive(origin: Origin, ranks: tuple[int, ...], offset: int) -> None:
         barrier.arrive(1, origin, work=origin, asynchronous=True)
 
 
-@instruction("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
+@instruction(
+    "tcgen05.fence::before_thread_sync",
+    "tcgen05.fence::after_thread_sync",
+    facts=Facts(category="tcgen05"),
+)
 def fence(site: Site) -> Step:
     """Order a thread's asynchronous tcgen05 operations with what it tells, or is told by, other threads.
 
@@ -109,7 +128,9 @@ def fence(site: Site) -> Step:
     return step
 
 
-@instruction("tcgen05.shift")
+@instruction(
+    "tcgen05.shift", facts=Facts(category="tcgen05", refused="it is not supported yet", publishes=True)
+)
 def shift(site: Site) -> Step:
     """Shift rows of tensor memory down. Not supported yet.
 
@@ -117,4 +138,4 @@ def shift(site: Site) -> Step:
     Errors:     UnsupportedInstruction, always.
     Source:     PTX ISA 9.0, tcgen05.shift (#tcgen05-instructions-tcgen05-shift).
     """
-    site.unsupported("it is not supported yet")
+    site.refuse()

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Pipe
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Program, Step
@@ -23,12 +24,9 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.wgmma.group import InFlight
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import Register, Scope
-from cutecourse.ptx.syntax import Operand, Vector
+from cutecourse.ptx.syntax import Address, Operand, Vector
 
 __all__ = ["Flight", "Watched", "share", "watch"]
-
-_NO_RESULT = frozenset({"st", "red", "call", "bra", "ret", "prefetch", "bar", "barrier", "stmatrix"})
-"""Instructions whose first operand is no destination."""
 
 
 class Watched:
@@ -37,8 +35,9 @@ class Watched:
     def __init__(self, program: Program) -> None:
         self.numbers: dict[tuple[str, int], int] = {}
         for function, flat in program.flat.items():
-            for found, scope in zip(flat.instructions, flat.scopes, strict=True):
-                if found.opcode == "wgmma" and found.operands:
+            stated = program.facts[function]
+            for found, facts, scope in zip(flat.instructions, stated, flat.scopes, strict=True):
+                if facts.pipe is Pipe.WGMMA:
                     for register in _vector(found.operands, scope):
                         self.numbers.setdefault((function, register.index), len(self.numbers))
 
@@ -137,15 +136,15 @@ class Flight:
 def watch(site: Site, step: Step) -> Step:
     """Wrap an instruction that names watched registers with a check; return any other one unchanged."""
     watched = site.program.own(Watched)
-    if not watched.numbers or site.instruction.opcode == "wgmma":
+    if not watched.numbers or site.facts.pipe is Pipe.WGMMA:
         return step
     function = site.function
     operands = site.operands
     used = watched.of(function, site.scope, *operands)
     if not len(used):
         return step
-    no_result = site.instruction.opcode in _NO_RESULT
-    written = used[:0] if no_result else watched.of(function, site.scope, operands[0])
+    has_result = site.facts.result and not isinstance(operands[0], Address)
+    written = watched.of(function, site.scope, operands[0]) if has_result else used[:0]
 
     def watching(bundle: Bundle, mask: Mask) -> None:
         flight = bundle.own(Flight)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Split
+from cutecourse.emulator.core.facts import DescriptorOperand, Facts, Pipe
 from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Step
@@ -17,10 +18,11 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, tell_warp
 from cutecourse.emulator.errors import NonUniformOperand
+from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
 from cutecourse.emulator.instructions.wgmma.group import WARPS, InFlight, Lagging, Warpgroup
 from cutecourse.emulator.instructions.wgmma.multiplication import BYTES, Form, Multiplication
 from cutecourse.emulator.instructions.wgmma.registers import Flight, Watched, share
-from cutecourse.ptx.syntax import Vector
+from cutecourse.ptx.syntax import Instruction, Vector
 
 __all__: list[str] = []
 
@@ -39,7 +41,23 @@ _RESULTS = {
 _PARTNERS = {"e4m3": ("e4m3", "e5m2"), "e5m2": ("e4m3", "e5m2"), "s8": ("s8", "u8"), "u8": ("s8", "u8")}
 
 
-@instruction("wgmma.mma_async")
+def _mma_facts(one: Instruction) -> Facts:
+    matrices = zip("AB", range(1, 3), one.operands[1:3], strict=False)
+    return Facts(
+        category="MMA",
+        uses=(SHARED_CHUNKS,),
+        pipe=Pipe.WGMMA,
+        uncounted="wgmma.mma_async",
+        # A may lie in registers.
+        descriptors=tuple(
+            DescriptorOperand(name, place, "sm_90 matrix")
+            for name, place, operand in matrices
+            if not isinstance(operand, Vector)
+        ),
+    )
+
+
+@instruction("wgmma.mma_async", facts=_mma_facts)
 def mma_async(site: Site) -> Step:
     """Multiply matrices into a warpgroup's registers, asynchronously: D = A * B + D, or D = A * B.
 
@@ -201,7 +219,7 @@ def _immediates(site: Site, a: str, *, a_in_registers: bool) -> tuple[int, int, 
     return scale_a, scale_b, trans_a, trans_b
 
 
-@instruction("wgmma.fence")
+@instruction("wgmma.fence", facts=Facts(category="MMA"))
 def fence(site: Site) -> Step:
     """Order a warpgroup's uses of registers before the wgmma.mma_async that follow.
 
@@ -221,7 +239,7 @@ def fence(site: Site) -> Step:
     return step
 
 
-@instruction("wgmma.commit_group")
+@instruction("wgmma.commit_group", facts=Facts(category="MMA"))
 def commit_group(site: Site) -> Step:
     """Close a group: all wgmma.mma_async that the warpgroup has issued since its last commit belong to it.
 
@@ -245,7 +263,7 @@ def commit_group(site: Site) -> Step:
     return step
 
 
-@instruction("wgmma.wait_group", control=True, gated=True)
+@instruction("wgmma.wait_group", control=True, gated=True, facts=Facts(category="MMA", waits_for=Pipe.WGMMA))
 def wait_group(site: Site) -> Step:
     """Wait until all of the warpgroup's groups but the newest N are complete.
 
