@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import sys
 import traceback
@@ -28,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="rebuild every page")
     parser.add_argument("--output", type=Path, default=BOOK, help="the folder that gets _build/html")
     options = parser.parse_args(arguments)
+    # Pages become trees of many small objects that last. Looking for garbage among them takes long.
+    gc.set_threshold(100_000, 20, 100)
     # The extension refuses stale recordings as well, but Jupyter Book wraps its message in three tracebacks.
     try:
         stale = check_pages(words=False)
