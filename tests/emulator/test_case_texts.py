@@ -1,10 +1,12 @@
 """Cases as rows of tables: what a row becomes, and what is said of a wrong one."""
 
+import re
+
 import pytest
 
 from tools.cases import __main__ as command
 from tools.cases import ptx_cases, wgmma_cases
-from tools.cases.case_texts import CaseError, case_texts
+from tools.cases.case_texts import FOLDER, CaseError, case_texts
 
 TEMPLATE = "// about: ${about}\n// because: ${because}\nadd.${type} %d, %a, ${bytes};\n"
 TABLE = """\
@@ -49,7 +51,7 @@ def test_case_texts__keeps_a_line_whose_placeholder_has_a_value(folder):
         (("[add]", "[sub]"), "there is no template .*templates/sub.ptx"),
         (("because = -", "why = -"), "line 5: .*templates/add.ptx has no placeholder why"),
         (("because = -\n", ""), "line 4: no column gives because of .*templates/add.ptx"),
-        (("other", "one  "), "two cases are called sums/one: .*line 5 and .*line 6"),
+        (("other  f64", "one    f64"), "two cases are called sums/one: .*line 5 and .*line 6"),
     ],
 )
 def test_case_texts__says_what_is_wrong_with_a_table(folder, change, words):
@@ -63,6 +65,13 @@ def test_case_texts__refuses_a_file_with_the_name_of_a_row(folder):
     (folder / "sums" / "one.ptx").write_text("ret;\n")
     with pytest.raises(CaseError, match="two cases are called sums/one: "):
         case_texts(folder)
+
+
+def test_templates__are_each_used_by_a_table():
+    tables = FOLDER.glob("*/table.txt")
+    used = {name for table in tables for name in re.findall(r"^\[(\w+)\]$", table.read_text(), re.MULTILINE)}
+    assert used == {path.stem for path in (FOLDER / "templates").iterdir()}
+    assert len(used) > 40
 
 
 def test_wgmma_cases__have_names_of_their_own():

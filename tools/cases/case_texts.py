@@ -75,14 +75,17 @@ def hint(name: str) -> str:
 
 
 def _all(folder: Path) -> Iterator[CaseText]:
+    base = relative(folder)
     for path in folder.glob("*/*.ptx"):
         if path.parent.name != TEMPLATES:
-            yield CaseText(f"{path.parent.name}/{path.stem}", relative(path), partial(_read, path))
+            name = f"{path.parent.name}/{path.stem}"
+            yield CaseText(name, f"{base}/{name}.ptx", partial(_read, path))
     for path in folder.glob(f"*/{TABLE}"):
         yield from _rows(path)
     if folder == FOLDER:
+        place = relative(Path(wgmma_cases.__file__))
         for case in wgmma_cases.CASES:
-            yield CaseText(case.name, relative(Path(wgmma_cases.__file__)), case.text)
+            yield CaseText(case.name, place, case.text)
 
 
 def _read(path: Path) -> str:
@@ -92,8 +95,9 @@ def _read(path: Path) -> str:
 def _rows(table: Path) -> Iterator[CaseText]:
     """The cases of one table."""
     template, shared, columns = None, dict[str, str](), list[str]()
+    file = relative(table)
     for number, line in enumerate(_read(table).splitlines(), 1):
-        place = f"{relative(table)}, line {number}"
+        place = f"{file}, line {number}"
         if not line.strip() or line.startswith("#"):
             continue
         if section := _SECTION.fullmatch(line):
@@ -119,17 +123,23 @@ def _rows(table: Path) -> Iterator[CaseText]:
 
 
 @cache
-def _template(path: Path) -> tuple[str, frozenset[str]]:
-    """A template's text and its placeholders. Errors: CaseError."""
+def _placeholders(path: Path) -> frozenset[str]:
+    """A template's placeholders. Errors: CaseError."""
     if not path.exists():
         raise CaseError(f"there is no template {relative(path)}")
-    text = _read(path)
-    return text, frozenset(_PLACEHOLDER.findall(text))
+    return frozenset(_PLACEHOLDER.findall(_read(path)))
+
+
+@cache
+def _without(path: Path, left_out: tuple[str, ...]) -> Template:
+    """A template without the lines that have one of these placeholders."""
+    lines = _read(path).splitlines(keepends=True)
+    return Template("".join(line for line in lines if not {*_PLACEHOLDER.findall(line)} & {*left_out}))
 
 
 def _fill(path: Path, row: dict[str, str], place: str) -> str:
     """A template's text with a row's values."""
-    text, placeholders = _template(path)
+    placeholders = _placeholders(path)
     values = dict(row)
     for column, value in row.items():
         in_bytes = column.removesuffix("bits") + "bytes"
@@ -139,6 +149,5 @@ def _fill(path: Path, row: dict[str, str], place: str) -> str:
             raise CaseError(f"{place}: {relative(path)} has no placeholder {column}")
     if missing := placeholders - values.keys():
         raise CaseError(f"{place}: no column gives {', '.join(sorted(missing))} of {relative(path)}")
-    for column in (column for column, value in row.items() if value == LEFT_OUT):
-        text = "".join(line for line in text.splitlines(keepends=True) if f"${{{column}}}" not in line)
-    return Template(text).substitute(values)
+    left_out = tuple(column for column, value in row.items() if value == LEFT_OUT)
+    return _without(path, left_out).substitute(values)
