@@ -1,15 +1,14 @@
-"""Races in shared memory: each way to order two uses, with it and without; random programs against a closure.
+"""Races in shared memory: each way to order two uses, with it and without.
 
-A report has to be the same in any order in which warps run, so each case runs under several seeds.
+A report has to be the same in any order in which warps run, so each case runs under several seeds. The
+reference model judges each of these runs too (support.order_model); test_order has random programs for it.
 """
 
 import re
-from itertools import combinations
+from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from cutecourse.emulator import EmulatorError, launch
 from cutecourse.emulator.errors import (
@@ -22,8 +21,11 @@ from cutecourse.emulator.errors import (
     UninitializedRead,
 )
 from support import tcgen05
+from support.order_events import judge
 
 SEEDS = range(20)
+JUDGED = 2
+"""The model judges runs with seeds below this, because it is slow."""
 WAIT = "{0}:\nmbarrier.try_wait.parity.shared::cta.b64 %p, [{1}], {2};\n@!%p bra {0};\n"
 
 
@@ -70,13 +72,20 @@ def outcomes(body, *, block=96, grid=1, seeds=SEEDS, **options):
     text = kernel(body)
     found = []
     for seed in seeds:
-        given_bytes = np.arange(1024, dtype=np.uint8)
-        try:
-            launch(text, grid=grid, block=block, args=[given_bytes], seed=seed, **options)
-        except EmulatorError as error:
-            found.append((type(error), text.split("\n")[error.line - 1].strip(), str(error)))
+        how = {"grid": grid, "block": block, "args": [np.arange(1024, dtype=np.uint8)], "seed": seed}
+        run = partial(launch, text, **how, **options)
+        error = None
+        if seed < JUDGED and "hazards" not in options:
+            judged = judge(lambda run=run: run().notes)
+            judged.agree()
+            error = judged.error
         else:
-            found.append(None)
+            try:
+                run()
+            except EmulatorError as raised:
+                error = raised
+        at = None if error is None else text.split("\n")[error.line - 1].strip()
+        found.append(None if error is None else (type(error), at, str(error)))
     return found
 
 
@@ -460,144 +469,3 @@ def test_mma__operands_are_written_before_it_is_issued():
         tcgen05.run_zeros(first + second + "bar.sync 0;\n" + MULTIPLY + COMMIT + waited(), seed=seed)
         with pytest.raises((OverwrittenSource, SharedMemoryRace), match=r"tcgen05\.mma"):
             tcgen05.run_zeros(first + second + MULTIPLY + COMMIT + waited(), seed=seed)
-
-
-# --- random programs ----------------------------------------------------------------------------------------
-
-WORDS = 4
-
-
-@st.composite
-def programs(draw):
-    """Warps, and what happens in one order that is possible: accesses, barriers, arrivals and waits.
-
-    ("load" | "store", warp, first word, words), ("sync", warps), ("arrive", arriving warps, waiting warps)
-    for a barrier that some only arrive at, ("mbarrier", arriving, waiting).
-    """
-    n_warps = draw(st.integers(2, 4))
-    warps = st.sets(st.integers(0, n_warps - 1), min_size=1, max_size=n_warps).map(sorted)
-    place = st.tuples(st.integers(0, WORDS - 1), st.sampled_from([1, 1, 2])).map(
-        lambda at: (at[0] // at[1] * at[1], at[1])
-    )
-    access = st.tuples(st.sampled_from(["load", "load", "store"]), st.integers(0, n_warps - 1), place)
-    barrier = st.one_of(
-        st.tuples(st.just("sync"), st.sets(st.integers(0, n_warps - 1), min_size=2).map(sorted)),
-        st.tuples(st.sampled_from(["arrive", "mbarrier"]), warps, warps),
-    )
-    step = st.one_of(access, access, barrier)
-    steps = draw(st.lists(step, min_size=2, max_size=14))
-    return n_warps, [s for s in steps if s[0] != "arrive" or not set(s[1]) & set(s[2])]
-
-
-def text_of(n_warps, steps):
-    """The kernel, and the line of each access."""
-    rows, declared, code = [], [], [[] for _ in range(n_warps)]
-    for number, step in enumerate(steps):
-        kind, who = step[0], step[1]
-        if kind in ("load", "store"):
-            first, count = step[2]
-            vector, values = (".v2", "{%x, %y}") if count == 2 else ("", "%x")
-            where = f"[box+{4 * first}]"
-            operands = f"{values}, {where}" if kind == "load" else f"{where}, {values}"
-            code[who].append(f"{kind[:2].replace('lo', 'ld')}.shared{vector}.b32 {operands}; // {number}")
-        elif kind == "sync":
-            for warp in who:
-                code[warp].append(f"bar.sync {number + 1}, {32 * len(who)};")
-        elif kind == "arrive":
-            for warp in who:
-                code[warp].append(f"bar.arrive {number + 1}, {32 * len(who + step[2])};")
-            for warp in step[2]:
-                code[warp].append(f"bar.sync {number + 1}, {32 * len(who + step[2])};")
-        else:
-            declared.append(f".shared .align 8 .b64 m{number};")
-            rows.append(f"@%first mbarrier.init.shared::cta.b64 [m{number}], {len(who)};")
-            for warp in who:
-                code[warp].append(f"@%q mbarrier.arrive.shared::cta.b64 _, [m{number}];")
-            for warp in step[2]:
-                code[warp].append(WAIT.format(f"W{number}_{warp}", f"m{number}", 0))
-    rows += ["bar.sync 0;", "and.b32 %z, %me, 31;", "setp.eq.u32 %q, %z, 0;"]
-    for warp in range(n_warps):
-        rows += [f"setp.eq.u32 %p, %warp, {warp};", f"@%p bra WARP{warp};"]
-    for warp, own in enumerate(code):
-        rows += [f"WARP{warp}:", *own, "bra END;"]
-    text = kernel("\n".join([*rows, "END:"]), declared="\n".join(declared))
-    lines = {}
-    for at, line in enumerate(text.split("\n"), 1):
-        if found := re.search(r"// (\d+)$", line):
-            lines[at] = int(found[1])
-    return text, lines
-
-
-def races_of(n_warps, steps):
-    """Pairs of accesses that no path orders: the closure of program order and barriers."""
-    last = dict.fromkeys(range(n_warps))
-    nodes = {}
-    # Nodes are (step, warp, "in" or "out"): what comes before a step in a warp, and what comes behind it.
-    after = {}
-
-    def link(a, b):
-        after.setdefault(a, set()).add(b)
-
-    for number, step in enumerate(steps):
-        kind, who = step[0], step[1]
-        if kind in ("load", "store"):
-            node = (number, who, "access")
-            nodes[number] = node
-            if last[who] is not None:
-                link(last[who], node)
-            last[who] = node
-            continue
-        arriving, waiting = (who, who) if kind == "sync" else (who, step[2])
-        if kind == "arrive":
-            arriving = who + waiting  # bar.sync arrives too, so it orders the waiting warps among each other
-        meeting = (number, None, "meeting")
-        for warp in arriving:
-            come = (number, warp, "in")
-            if last[warp] is not None:
-                link(last[warp], come)
-            link(come, meeting)
-            last[warp] = come
-        for warp in waiting:
-            go = (number, warp, "out")
-            if last[warp] is not None:
-                link(last[warp], go)
-            link(meeting, go)
-            last[warp] = go
-
-    def reached(start):
-        seen, todo = set(), [start]
-        while todo:
-            for following in after.get(todo.pop(), ()):
-                if following not in seen:
-                    seen.add(following)
-                    todo.append(following)
-        return seen
-
-    behind = {number: reached(node) for number, node in nodes.items()}
-    found = set()
-    for (a, first), (b, second) in combinations(nodes.items(), 2):
-        if steps[a][1] == steps[b][1] or "store" not in (steps[a][0], steps[b][0]):
-            continue
-        (low, n), (other, m) = steps[a][2], steps[b][2]
-        meet = low < other + m and other < low + n
-        if meet and second not in behind[a] and first not in behind[b]:
-            found.add((a, b))
-    return found
-
-
-@settings(max_examples=100, deadline=None)
-@given(programs(), st.integers(0, 1000))
-@example((3, [("store", 0, (0, 1)), ("arrive", [2], [0, 1]), ("load", 1, (0, 1))]), 0)
-def test_random_programs__race_where_no_path_orders_two_accesses(program, seed):
-    n_warps, steps = program
-    text, lines = text_of(n_warps, steps)
-    expected = races_of(n_warps, steps)
-    args = [np.zeros(1024, np.uint8)]
-    if not expected:
-        launch(text, grid=1, block=32 * n_warps, args=args, seed=seed)
-        return
-    hazards = {"same value written": "error"}
-    with pytest.raises((SharedMemoryRace, SameValueWritten)) as error:
-        launch(text, grid=1, block=32 * n_warps, args=args, seed=seed, hazards=hazards)
-    other = int(re.search(r"at line (\d+), and nothing", str(error.value))[1])
-    assert tuple(sorted((lines[error.value.line], lines[other]))) in expected
