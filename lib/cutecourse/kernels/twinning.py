@@ -19,14 +19,11 @@ from cutecourse.kernels.files import (
 )
 from cutecourse.kernels.spec import LaunchSpec, leaves
 
-__all__ = ["TWINS", "broken_text", "has_twin", "twin", "twin_text", "twinned", "twins"]
+__all__ = ["broken_text", "has_twin", "twin", "twin_text", "twins"]
 
-TWINS = "cutecourse.kernels.twins"
-"""Recordings name the twins by it."""
 TWIN = "twin.ptx"
 
 _REGISTERS = 128  # of a thread, that a list of registers has at most
-_read: set[str] = set()
 
 
 def twin(kernel: LaunchSpec | ModuleType) -> LaunchSpec:
@@ -78,7 +75,6 @@ def twin_text(spec: LaunchSpec) -> str:
     """The text of a kernel's twin, names of sizes included. Errors: SpecError where there is none."""
     if spec.module is None or spec.language == "ptx" or not has_twin(spec.module):
         raise SpecError(f"{spec.name} has no twin in PTX.")
-    _read.add(spec.module)
     chooses: Callable[[LaunchSpec], str] | None = getattr(kernel_module(spec.module), "twin_text", None)
     return chooses(spec) if chooses is not None else kernel_text(spec.module, TWIN)
 
@@ -134,11 +130,6 @@ def twins() -> tuple[str, ...]:
         for name, launch in launches.items()
         if launch.module == name and launch.language != "ptx" and has_twin(name)
     )
-
-
-def twinned() -> tuple[str, ...]:
-    """The names of the twins that were read in this process; what records a notebook asks for them."""
-    return tuple(sorted(_read))
 
 
 def _sizes(spec: LaunchSpec) -> dict[str, int | str]:
