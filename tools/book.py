@@ -15,8 +15,6 @@ import sys
 import traceback
 from pathlib import Path
 
-from jupyter_book.cli.main import main as jupyter_book
-
 from cutecourse.errors import CourseError
 from tools.exercises import write_pages
 from tools.pages import check_pages
@@ -69,6 +67,8 @@ def _run_jupyter_book(*arguments: str) -> int:
 
     Its closing message repeats ours, with a path of this machine, so it is not shown.
     """
+    from jupyter_book.cli.main import main as jupyter_book
+
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         try:
             jupyter_book(arguments)
