@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cutecourse.analysis.parameters import destinations
+from cutecourse.emulator.core.facts import IntegerOperation
 from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.scopes import FlatFunction, Register, Scope, type_bits
 from cutecourse.ptx.syntax import Instruction, IntLiteral, Name, Operand, Vector
@@ -19,11 +20,6 @@ __all__ = ["Bits", "Values"]
 
 _PASSES = 8
 """Each pass sees through one more backward edge; what is not known after so many stays unknown."""
-
-_KNOWN = {"mov", "and", "or", "xor", "not", "add", "sub", "shl", "shr", "mul", "selp"}
-_FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"}
-_OTHERWISE = {"cc", "sat", "hi", "wide"}
-"""With these an integer instruction does something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +174,16 @@ class Values:
         found = scope.lookup(target.text) if isinstance(target, Name) else None
         if isinstance(found, Register):
             value = self._value(instruction, scope, sources, kinds)
-            if value is not None and (value.width <= found.bits or instruction.opcode == "cvt"):
+            if value is not None and (
+                value.width <= found.bits or facts_of(instruction).computes is IntegerOperation.CONVERT
+            ):
                 yield found, value.resized(found.bits)
 
     def _unpacked(
         self, instruction: Instruction, scope: Scope, target: Vector, width: int
     ) -> Iterator[tuple[Register, Bits]]:
         """`mov.b64 {%r1, %r2}, %rd1`: the low part goes to the first register."""
-        if instruction.opcode != "mov":
+        if facts_of(instruction).computes is not IntegerOperation.COPY:
             return
         whole = self._read(instruction.operands[1], scope, width)
         part = width // len(target.items)
@@ -198,38 +196,38 @@ class Values:
         self, instruction: Instruction, scope: Scope, sources: list[Operand], kinds: list[int]
     ) -> Bits | None:
         """The result of an instruction that this class knows; None for any other."""
-        opcode, width = instruction.opcode, kinds[0]
-        if opcode == "mov" and isinstance(sources[0], Vector):
-            return self._packed(scope, sources[0], width)
-        if opcode == "cvt":
-            return self._converted(instruction, scope, sources[0], kinds)
-        if opcode not in _KNOWN or any(
-            name in _FLOATS or name in _OTHERWISE for name in instruction.modifiers
-        ):
+        operation, width = facts_of(instruction).computes, kinds[0]
+        if operation is None:
             return None
+        if operation is IntegerOperation.COPY and isinstance(sources[0], Vector):
+            return self._packed(scope, sources[0], width)
+        if operation is IntegerOperation.CONVERT:
+            return self._converted(instruction, scope, sources[0], kinds)
         values = [self._read(source, scope, width) for source in sources]
-        if opcode == "mov":
+        if operation is IntegerOperation.COPY:
             return values[0]
-        if opcode == "not":
+        if operation is IntegerOperation.NOT:
             return values[0] ^ Bits.constant(width, -1)
         if len(values) < 2:
             return None
         first, second = values[:2]
-        match opcode:
-            case "and":
+        match operation:
+            case IntegerOperation.AND:
                 return first & second
-            case "or":
+            case IntegerOperation.OR:
                 return first | second
-            case "xor":
+            case IntegerOperation.XOR:
                 return first ^ second
-            case "add":
+            case IntegerOperation.ADD:
                 return first + second
-            case "sub":
+            case IntegerOperation.SUBTRACT:
                 return first - second
-            case "selp":
+            case IntegerOperation.SELECT:
                 return first.join(second)
-            case "shl" | "shr":
-                return self._shifted(instruction, first, self._read(sources[1], scope, 32).whole)
+            case IntegerOperation.SHIFT_LEFT:
+                return self._shifted_left(first, self._read(sources[1], scope, 32).whole)
+            case IntegerOperation.SHIFT_RIGHT:
+                return self._shifted_right(instruction, first, self._read(sources[1], scope, 32).whole)
         if first.whole is None or second.whole is None:
             return None
         return Bits.constant(width, first.whole * second.whole)
@@ -242,17 +240,16 @@ class Values:
         return whole
 
     @staticmethod
-    def _shifted(instruction: Instruction, value: Bits, by: int | None) -> Bits | None:
-        if by is None:
-            return None
-        by = min(by, value.width)
-        if instruction.opcode == "shl":
-            return value.shifted(by)
+    def _shifted_left(value: Bits, by: int | None) -> Bits | None:
+        return None if by is None else value.shifted(min(by, value.width))
+
+    @staticmethod
+    def _shifted_right(instruction: Instruction, value: Bits, by: int | None) -> Bits | None:
         signed = any(modifier in {"s16", "s32", "s64"} for modifier in instruction.modifiers)
         sign = 1 << (value.width - 1)
-        if signed and not (value.known & sign and not value.value & sign):
+        if by is None or (signed and not (value.known & sign and not value.value & sign)):
             return None
-        return value.shifted(-by)
+        return value.shifted(-min(by, value.width))
 
     def _converted(
         self, instruction: Instruction, scope: Scope, source: Operand, kinds: list[int]

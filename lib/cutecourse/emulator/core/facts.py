@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal
 
-__all__ = ["DescriptorOperand", "Facts", "Flow", "MemoryUse", "Pipe"]
+__all__ = ["DescriptorOperand", "Facts", "Flow", "IntegerOperation", "MemoryUse", "Pipe"]
 
 
 class Flow(Enum):
@@ -24,6 +24,27 @@ class Flow(Enum):
     """Behind the call of this function, or nowhere."""
     FAIL = auto()
     """Nowhere, because the kernel ends with an error."""
+
+
+class IntegerOperation(Enum):
+    """What an instruction computes of integers or bits, for who reads a text without running it."""
+
+    COPY = auto()
+    """The result is the source; a vector is packed or unpacked, the first item lowest."""
+    CONVERT = auto()
+    """An integer of one type becomes one of another, as the two types say."""
+    SELECT = auto()
+    """The first or the second source."""
+    NOT = auto()
+    AND = auto()
+    OR = auto()
+    XOR = auto()
+    SHIFT_LEFT = auto()
+    SHIFT_RIGHT = auto()
+    ADD = auto()
+    SUBTRACT = auto()
+    MULTIPLY = auto()
+    """The low half of the product."""
 
 
 class Pipe(Enum):
@@ -109,8 +130,8 @@ class Facts:
     # --- registers and control ---
     result: bool = True
     """True if the first operand is a register that is written, unless it is an address."""
-    copies: bool = False
-    """True if the result is the source itself, so that only a use of the result uses the source."""
+    computes: IntegerOperation | None = None
+    """The operation on integers that gives the result, if it is one of the common ones."""
     wider_registers: bool = False
     """True if an operand may be a wider register than the type says; its low bits count."""
     address: Literal["", "derived", "converted"] = ""

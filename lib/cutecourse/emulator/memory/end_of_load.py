@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutecourse.emulator.core.facts import Flow, Pipe
+from cutecourse.emulator.core.facts import Flow, IntegerOperation, Pipe
 from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import LabelSymbol
@@ -51,7 +51,7 @@ def end_of_load(site: Site) -> str:
         facts = facts_of(found)
         read = {r for operand in _read(found) for r in registers(operand, scope)}
         if read & wanted:
-            if facts.copies:
+            if facts.computes is IntegerOperation.COPY:
                 wanted.update(registers(found.operands[0], scope))
             else:
                 end = "use"

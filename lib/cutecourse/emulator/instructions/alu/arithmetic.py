@@ -5,11 +5,13 @@ Each one picks the function for its type from `integers` or `floats`.
 
 from __future__ import annotations
 
-from cutecourse.emulator.core.facts import Facts
+from cutecourse.emulator.core.facts import Facts, IntegerOperation
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.alu import floats, integers
+from cutecourse.emulator.instructions.stating import by_modifiers
+from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
@@ -22,7 +24,24 @@ def _is_float(site: Site) -> bool:
     return bool(kinds)
 
 
-@instruction("add", "sub", facts=Facts(address="derived"))
+_WHOLE = {
+    "add": IntegerOperation.ADD,
+    "sub": IntegerOperation.SUBTRACT,
+    "mul": IntegerOperation.MULTIPLY,
+}
+_OTHERWISE = {*floats.FLOAT_KINDS, "cc", "sat", "hi", "wide"}
+"""With these the result is another one than the low bits of the whole number."""
+
+
+@by_modifiers
+def _facts(one: Instruction) -> Facts:
+    return Facts(
+        computes=_WHOLE[one.opcode] if _OTHERWISE.isdisjoint(one.modifiers) else None,
+        address="" if one.opcode == "mul" else "derived",
+    )
+
+
+@instruction("add", "sub", facts=_facts)
 def add(site: Site) -> Step:
     """Add or subtract two numbers.
 
@@ -43,7 +62,7 @@ def add(site: Site) -> Step:
     return integers.add_sub(site)
 
 
-@instruction("mul")
+@instruction("mul", facts=_facts)
 def mul(site: Site) -> Step:
     """Multiply two numbers; an integer result is the low half, the high half or all of the product.
 

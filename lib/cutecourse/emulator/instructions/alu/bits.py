@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from cutecourse.emulator.core.bundle import Bundle
+from cutecourse.emulator.core.facts import Facts, IntegerOperation
 from cutecourse.emulator.core.kinds import KINDS, Mask, put
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.lanes import Values, map_lanes
+from cutecourse.emulator.instructions.stating import by_modifiers
+from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []
 
@@ -21,7 +24,22 @@ def _logic_kind(site: Site) -> str:
     return kind if kind == "pred" else "u" + kind[1:]
 
 
-@instruction("and", "or", "xor")
+_OPERATIONS = {
+    "and": IntegerOperation.AND,
+    "or": IntegerOperation.OR,
+    "xor": IntegerOperation.XOR,
+    "not": IntegerOperation.NOT,
+    "shl": IntegerOperation.SHIFT_LEFT,
+    "shr": IntegerOperation.SHIFT_RIGHT,
+}
+
+
+@by_modifiers
+def _facts(one: Instruction) -> Facts:
+    return Facts(computes=_OPERATIONS.get(one.opcode))
+
+
+@instruction("and", "or", "xor", facts=_facts)
 def logic(site: Site) -> Step:
     """Combine two values bit by bit.
 
@@ -34,7 +52,7 @@ def logic(site: Site) -> Step:
     return map_lanes(site, ufunc, kind, kind, kind)
 
 
-@instruction("not", "cnot")
+@instruction("not", "cnot", facts=_facts)
 def invert(site: Site) -> Step:
     """Invert every bit; `cnot` tests whether a value is zero.
 
@@ -51,7 +69,7 @@ def invert(site: Site) -> Step:
     return map_lanes(site, lambda x: x == 0, kind, kind)
 
 
-@instruction("shl", "shr")
+@instruction("shl", "shr", facts=_facts)
 def shift(site: Site) -> Step:
     """Shift left or right; a right shift of a signed type fills with the sign bit, all others with zeros.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cutecourse.dtypes import nearest_bf16
-from cutecourse.emulator.core.facts import Facts
+from cutecourse.emulator.core.facts import Facts, IntegerOperation
 from cutecourse.emulator.core.kinds import KINDS, any_true
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
@@ -40,7 +40,7 @@ def _bits(name: str) -> int:
     return _REGISTER_BITS.get(name) or int(name.lstrip("bsuf"))
 
 
-@instruction("cvt", facts=Facts(wider_registers=True))
+@instruction("cvt", facts=Facts(computes=IntegerOperation.CONVERT, wider_registers=True))
 def cvt(site: Site) -> Step:
     """Convert a number to another type: widen, cut, round or clamp it.
 

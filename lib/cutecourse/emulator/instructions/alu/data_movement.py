@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cutecourse.emulator.core.facts import Facts
+from cutecourse.emulator.core.facts import Facts, IntegerOperation
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
@@ -16,7 +16,7 @@ from cutecourse.ptx.syntax import Sink, Vector
 __all__: list[str] = []
 
 
-@instruction("mov", facts=Facts(copies=True, address="derived"))
+@instruction("mov", facts=Facts(computes=IntegerOperation.COPY, address="derived"))
 def mov(site: Site) -> Step:
     """Copy a register, a constant, a special register or the address of a variable; pack and unpack.
 
@@ -55,7 +55,7 @@ def _part(site: Site, bits: int, count: int) -> str:
     return f"u{bits // count}"
 
 
-@instruction("selp", facts=Facts(address="derived"))
+@instruction("selp", facts=Facts(computes=IntegerOperation.SELECT, address="derived"))
 def selp(site: Site) -> Step:
     """Choose between two values by a predicate.
 
