@@ -272,6 +272,23 @@ def test_hazards__off_keep_no_record_and_a_warning_goes_on():
     assert [(note.hazard.name, note.severity) for note in result.notes] == [("race", "warning")]
 
 
+FENCE_EACH = "membar.cta;"
+
+
+def test_threads__a_fence_publishes_what_comes_before_it_alone():
+    """Whichever warp fences first, its store comes after the fence."""
+    is_reported(f"{FENCE_EACH}\n{STORE}\n{LOAD}", SharedMemoryRace, {STORE, LOAD})
+
+
+def test_threads__a_thread_that_completes_bytes_publishes_nothing():
+    """mbarrier.complete_tx "does not provide any memory ordering semantics"."""
+    expect = "setp.eq.u32 %q, %me, 64;\n@%q mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16;\n"
+    complete = "@%first mbarrier.complete_tx.shared::cta.b64 [full], 16;\n"
+    wait = WAIT.format("AGAIN", "full", 0)
+    is_reported(f"{STORE}\n{expect}{complete}{wait}{LOAD}", SharedMemoryRace, {STORE, LOAD})
+    is_clean(f"{STORE}\nmembar.cta;\n{expect}{complete}{wait}{LOAD}")
+
+
 # --- clusters -----------------------------------------------------------------------------------------------
 
 FAR = "mapa.shared::cluster.u32 %z, %x, 1;\nsetp.eq.u32 %q, %rank, 0;\n@%q bra SEND;\n"
@@ -395,6 +412,44 @@ def test_copies__a_barrier_behind_one_threads_wait_is_enough():
     is_reported(f"{EXPECT}{COPY}\nbar.sync 0;\n{LOAD}\n{full(0)}", ReadBeforeWait, {LOAD})
 
 
+def test_copies__publish_themselves_and_not_what_their_issuer_did():
+    """Their complete-tx "does not transitively establish ordering" of the issuing thread's instructions."""
+    store, load = STORE.replace("[box]", "[box+512]"), LOAD.replace("[box]", "[box+512]")
+    expect = "setp.eq.u32 %q, %me, {};\n" + EXPECT.replace("%first", "%q")
+    is_reported(f"{store}\n{expect.format(64)}{COPY}\n{full(0)}{load}", SharedMemoryRace, {store, load})
+    is_clean(f"{store}\n{expect.format(0)}{COPY}\n{full(0)}{load}")
+
+
+ACROSS = """
+    mapa.shared::cluster.u32 %z, %x, 1;
+    mov.u32 %y, full;
+    mapa.shared::cluster.u32 %y, %y, 1;
+    @%first cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%z], [box+128], 256, [%y];
+"""
+SOURCE = "@%w1 st.shared.b32 [box+128], %me;"
+
+
+def across(body):
+    """CTA 0 runs a body, and CTA 1 waits for the bytes that CTA 0 copies to it."""
+    cluster = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+    body = body.replace("{CLUSTER}", cluster)
+    wait = f"{EXPECT}{full(0)}"
+    return (
+        "fence.proxy.async.shared::cta;\nbar.sync 0;\nsetp.eq.u32 %q, %rank, 1;\n@%q bra READ;\n"
+        f"{body}\n{cluster}bra END;\nREAD:\n{wait}{cluster * body.count(cluster)}{cluster}END:"
+    )
+
+
+def test_copies_between_ctas__read_their_source():
+    copy = ACROSS.strip().split("\n")[-1].strip()
+    quiet = {"grid": 2, "cluster": 2}
+    for found in outcomes(across(f"{ACROSS}{SOURCE}"), **quiet):  # whichever of the two comes first
+        assert found is not None
+        assert found[0] in {OverwrittenSource, SharedMemoryRace}, found[2]
+    is_reported(across(f"{ACROSS}bar.sync 0;\n{SOURCE}"), OverwrittenSource, {SOURCE, copy}, **quiet)
+    is_clean(across(f"{ACROSS}{{CLUSTER}}{SOURCE}"), **quiet)
+
+
 OUT = "@%first cp.async.bulk.global.shared::cta.bulk_group [%in], [box], 256;"
 FENCED = "fence.proxy.async.shared::cta;\nbar.sync 0;\n"
 
@@ -459,6 +514,14 @@ def test_mma__operands_may_be_written_again_behind_its_commit():
         with pytest.raises(OverwrittenSource, match=r"wait for the mbarrier of that commit"):
             tcgen05.run_zeros(right + "bar.sync 0;\n" + alone + AGAIN, seed=seed)
         tcgen05.run_zeros(right + alone + "bar.sync 0;\n" + AGAIN, seed=seed)
+
+
+def test_mma__a_commit_is_for_the_operations_of_its_own_thread():
+    other = f"setp.eq.u32 %q, %me, 1;\n@%q {tcgen05.COMMIT}"
+    body = OPERANDS + "bar.sync 0;\n" + tcgen05.DESCRIPTOR + MULTIPLY + other + waited() + AGAIN
+    for seed in SEEDS:
+        with pytest.raises(OverwrittenSource, match=r"the tcgen05\.mma that warp 0 issued"):
+            tcgen05.run_zeros(body, seed=seed)
 
 
 def test_mma__operands_are_written_before_it_is_issued():

@@ -238,8 +238,8 @@ class Teller(Observer):
             self.tell(Arrive((copy, position), barrier))
 
     def bulk_reads(self, copy: Any, chunks: Any) -> None:
-        work = (copy, 0 if copy.to is not None else None)
-        self.issue(work, copy.origin, "bulk", self.chunks(chunks))
+        if copy.group is not None or copy.is_source(chunks):  # else the destination of a reduction
+            self.issue((copy, 0), copy.origin, "bulk", self.chunks(chunks))
 
     def bulk_committed(self, site: Any, bundle: Any, lanes: Any, groups: Any) -> None:
         for thread, lane in self.lanes(bundle, lanes):

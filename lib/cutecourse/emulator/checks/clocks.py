@@ -1,7 +1,7 @@
 """Vector clocks: what each warp knows of the others, passed on by barriers, mbarriers and waits.
 
 A *component* is something whose actions come one after another: a warp, an mbarrier (its phases), the
-tcgen05.mma of a warp, the bulk groups of a thread. Each component counts its actions. For each component, a
+tcgen05.mma of a thread, the bulk groups of a thread. Each component counts its actions. For each component, a
 warp's clock holds the last action that the warp knows of. For the warp, that action and all earlier ones are
 over, and later ones may still be under way. A warp that arrives at a barrier leaves its clock there, and a
 warp that has waited at the barrier takes the clock over.
@@ -40,7 +40,7 @@ class Component(NamedTuple):
     """Something that counts its actions: `kind` is "warp", "mbarrier", "mma", "wgmma" or "bulk".
 
     `number` is the warp in its CTA, for "wgmma" the warpgroup, for "mbarrier" the offset in shared memory.
-    `lane` is the lane of a bulk group.
+    `lane` is the lane that issues, for "mma" and "bulk".
     """
 
     kind: str
@@ -240,9 +240,9 @@ class Clocks:
             own[rows] = np.maximum(own[rows], done[rows])
         self.changed[warp] = True
 
-    def pass_on(self, key: Hashable, bundle: Bundle, rows: NDArray[np.bool_]) -> None:
+    def pass_on(self, key: Hashable, bundle: Bundle, rows: Any) -> None:
         """Warps take over the clock that was left under a key, and leave it with their own merged in."""
-        self.tick(bundle, rows)
         gathered, _ = self._meeting(key)
         own = self.known[self.number(bundle)]
         own[rows] = gathered[rows] = np.maximum(own[rows], gathered[rows])
+        self.tick(bundle, rows)

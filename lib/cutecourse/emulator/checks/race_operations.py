@@ -57,12 +57,12 @@ class Operation:
     """The tag of the action of its component that completes it; `Clocks.never` until that is known."""
     phase: int | None = None
     """The phase that a copy's mbarrier was in when the copy was issued; None for a reader."""
-    row: Row | None = None
-    """The issuer's clock when a copy was issued; None for a reader, and once the copy has landed."""
     left: int = 0
     """The number of a copy's pieces that have not landed."""
     size: int = 0
-    """The number of chunks that a copy writes."""
+    """The number of chunks that a copy writes; 0 for a reader."""
+    adds: bool = False
+    """True for a copy that is a reduction."""
     written: bool = False
     """True if threads have written to the bytes that a copy brought."""
     readers: list[Any] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Operation:
     @property
     def use(self) -> Use:
         """The operation in the form that reports take."""
-        deed = "copy" if self.whose.kind == "mbarrier" else "operation"
+        deed = "copy" if self.size else "operation"
         return Use(self.whose, self.origin.site.line, deed, self.origin, self.phase)
 
     def each_reader(self) -> Iterator[tuple[Operation, NDArray[np.int64]]]:
@@ -113,6 +113,8 @@ class Operations:
         """The sectors of read-only arrays of chunks, by the array's identity."""
         self._reads: dict[tuple[int, bytes], list[Operation]] = {}
         """The copies that a reader read and that were over for its issuer, by the reader and its sectors."""
+        self.sources: dict[Copy, Operation] = {}
+        """For each copy between blocks with pieces still to land, the operation of its reads."""
         self._under_way: dict[Copy, list[Operation]] = {}
         """For each copy with pieces still to land, its operation for each destination."""
         self._targets: dict[Targets, list[int]] = {}
@@ -186,18 +188,18 @@ class Operations:
     def copies(self, asked: Copy, parts: Sequence[Chunks], pieces: int) -> None:
         """Check and record a copy when it is issued: one operation for each of its destinations.
 
-        `parts` are its chunks, counted from the first of each destination. A reduction combines with what is
-        there, so other copies to the same bytes may be under way.
+        `parts` are its chunks, counted from the first of each destination. Other reductions of the same bytes
+        may be under way with a reduction; the record keeps the last of them.
         """
         origin, to, clocks = asked.origin, asked.to, self.clocks
         assert to is not None
-        row = clocks.row(origin.bundle, origin.lane // WARP_SIZE).copy()
         components = self._targets.get(to)
         if components is None:
             components = [self.clocks.component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
             if len(self._targets) >= _SPANS:
                 self._targets.clear()
             self._targets[to] = components
+        row = clocks.row(origin.bundle, origin.lane // WARP_SIZE)
         live = self.cohort.own(MBarriers).live
         made: list[Operation] = []
         if pieces:
@@ -206,9 +208,9 @@ class Operations:
             barrier = live.get(key)
             phase = None if barrier is None else barrier.phase
             copy = self._new(origin, component, clocks.never, phase)
-            copy.row, copy.left = row, pieces
+            copy.left, copy.adds = pieces, asked.operation == "reduce"
             for part in parts:
-                self._copy_over(copy, row, rank, first, part, adds=asked.operation == "reduce")
+                self._copy_over(copy, row, rank, first, part)
             made.append(copy)
 
     def last_landed(self, asked: Copy, position: int) -> Operation | None:
@@ -222,17 +224,16 @@ class Operations:
             del self._under_way[asked]
         return found
 
-    def landed(self, copy: Operation, clock: BarrierClock) -> None:
-        """Note that the last piece of a copy has landed, just before its mbarrier counts it."""
-        if copy.row is not None:
-            clock.arrive(copy.row)
-            copy.tag = clock.tag(copy.origin.site.line)
-            self.tags[copy.number] = copy.tag
-            copy.row = None
+    def landed(self, copy: Operation, clock: BarrierClock, source: Operation | None) -> None:
+        """Note that the last piece of a copy has landed, just before its mbarrier counts it.
 
-    def _copy_over(
-        self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks, *, adds: bool
-    ) -> None:
+        `source` stands for the copy's reads of shared memory.
+        """
+        for operation in (copy,) if source is None else (copy, source):
+            operation.tag = clock.tag(copy.origin.site.line)
+            self.tags[operation.number] = operation.tag
+
+    def _copy_over(self, copy: Operation, row: Row, rank: int, first: int, chunks: Chunks) -> None:
         """Check a copy against earlier uses of its chunks in one CTA, and record it there."""
         every: NDArray[np.int64] | range
         if isinstance(chunks, slice):
@@ -248,7 +249,7 @@ class Operations:
             other = self.every[number]
             if other is None:
                 continue
-            if other.tag >= row.item(other.component) and not adds:
+            if other.tag >= row.item(other.component) and not (copy.adds and other.adds):
                 at = int(np.argmax(self._copies_at(np.asarray(every)) == number))
                 self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
             if other.last:
@@ -374,9 +375,8 @@ class Operations:
         return True
 
     def of_tensor_core(self, origin: Origin) -> Operation:
-        """The operation that stands for a warp's tcgen05.mma and cp up to its next tcgen05.commit."""
-        bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
-        component = self.clocks.component("mma", bundle.rank, bundle.warp)
+        """The operation that stands for a thread's tcgen05.mma and cp up to its next tcgen05.commit."""
+        cluster, component = origin.lane // WARP_SIZE, self._of_thread("mma", origin)
         now = self._open.get((component, cluster))
         if now is None:
             count = self._counts[component, cluster] = self._counts.get((component, cluster), 0) + 1
@@ -385,12 +385,21 @@ class Operations:
 
     def of_group(self, origin: Origin, group: int) -> Operation:
         """The operation that stands for a thread's copies out of shared memory in one bulk group."""
-        bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
-        component = self.clocks.component("bulk", bundle.rank, bundle.warp, origin.lane % WARP_SIZE)
+        cluster, component = origin.lane // WARP_SIZE, self._of_thread("bulk", origin)
         now = self._open.get((component, cluster))
         if now is None or now[0] != group:
             now = self._open[component, cluster] = (group, self._reader(origin, component, group + 1))
         return now[1]
+
+    def of_copy(self, asked: Copy) -> Operation:
+        """The operation that stands for the reads of a copy out of shared memory that tells an mbarrier."""
+        found = self.sources.get(asked)
+        if found is None:
+            assert asked.to is not None
+            _, rank, offset = asked.to.barriers[0]
+            component = self.clocks.component("mbarrier", rank, offset)
+            found = self.sources[asked] = self._new(asked.origin, component, self.clocks.never)
+        return found
 
     def of_warpgroup(self, origin: Origin, number: int) -> Operation:
         """Make the operation of a warpgroup's wgmma.mma_async."""
@@ -399,12 +408,16 @@ class Operations:
         count = self._counts[key] = self._counts.get(key, 0) + 1
         return self._reader(origin, component, count)
 
+    def _of_thread(self, kind: str, origin: Origin) -> int:
+        bundle = origin.bundle
+        return self.clocks.component(kind, bundle.rank, bundle.warp, origin.lane % WARP_SIZE)
+
     def _reader(self, origin: Origin, component: int, count: int) -> Operation:
         return self._new(origin, component, self.clocks.tag(count, origin.site.line))
 
-    def committed(self, bundle: Bundle, cluster: int, row: Row) -> Row:
-        """Add to a clock that the warp's tcgen05.mma and cp so far are over, and return the clock."""
-        component = self.clocks.component("mma", bundle.rank, bundle.warp)
+    def committed(self, origin: Origin, row: Row) -> Row:
+        """Add to a clock that the thread's tcgen05.mma and cp so far are over, and return the clock."""
+        cluster, component = origin.lane // WARP_SIZE, self._of_thread("mma", origin)
         count = self._counts.get((component, cluster), 0)
         if count:
             if component >= len(row):

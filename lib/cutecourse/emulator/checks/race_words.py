@@ -77,6 +77,8 @@ def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
             " such a wait."
         )
     start = f"{what} {where}, which the {_operation(other)} that {who} issued at line {other.line}"
+    if other.component.kind == "mbarrier":
+        return f"{start} may not have read yet. Wait for {_mbarrier(origin, other)} first."
     if other.component.kind == "bulk":
         return (
             f"{start} may not have read yet. Let that thread execute cp.async.bulk.wait_group.read, and put a"
@@ -131,7 +133,7 @@ def _who(origin: Origin, other: Use) -> str:
 
 
 def _operation(other: Use) -> str:
-    if other.component.kind == "bulk":
+    if other.component.kind in {"bulk", "mbarrier"}:
         return "copy"
     assert other.origin is not None
     return name_of(other.origin.site.instruction)
@@ -139,6 +141,8 @@ def _operation(other: Use) -> str:
 
 def _end_of(other: Use) -> str:
     """The step that must follow an operation before its bytes may be overwritten."""
+    if other.component.kind == "mbarrier":
+        return "Wait for the mbarrier of that copy"
     if other.component.kind == "bulk":
         return "Execute cp.async.bulk.wait_group.read and arrive at an mbarrier for which the issuer waits"
     if other.component.kind == "wgmma":

@@ -123,8 +123,7 @@ class Races(Observer):
 
     def flagged(self, bundle: Bundle, mask: Mask) -> None:
         """Warps run an access or a fence that may publish their work or acquire the work of others."""
-        rows = warps_of(bundle.full if mask is None else mask)
-        self.clocks.pass_on(_FLAGS, bundle, rows)
+        self.clocks.pass_on(_FLAGS, bundle, warps_of(bundle.full if mask is None else mask))
 
     # --- mbarriers ------------------------------------------------------------------------------------------
 
@@ -163,7 +162,13 @@ class Races(Observer):
         elif self._fenced or not origin.site.facts.relaxed:
             self.clocks.release(origin.bundle, barrier.cluster, clock)
 
-    mbarrier_received = mbarrier_arrived
+    def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
+        """Add the clock that a store carries; mbarrier.complete_tx by a thread is a relaxed operation."""
+        clock = self._barriers[barrier]
+        if work is not None:
+            clock.arrive(self._carried[work])
+        elif self._fenced:
+            self.clocks.release(origin.bundle, barrier.cluster, clock)
 
     def mbarrier_completed(self, barrier: MBarrier) -> None:
         """Make the clocks of all arrivals known to the waits for this phase."""
@@ -180,11 +185,11 @@ class Races(Observer):
         self.clocks.tick(origin.bundle, cluster)
 
     def commit_asked(self, origin: Origin) -> None:
-        """Keep the clock that the commit brings: its thread's, with the warp's tcgen05.mma and cp over."""
+        """Keep the clock that the commit brings: its thread's, with the thread's tcgen05.mma and cp over."""
         bundle, cluster = origin.bundle, origin.lane // WARP_SIZE
         row = self.clocks.row(bundle, cluster).copy()
         self.clocks.tick(bundle, cluster)
-        self._carried[origin] = self.operations.committed(bundle, cluster, row)
+        self._carried[origin] = self.operations.committed(origin, row)
 
     # --- uses of shared memory ------------------------------------------------------------------------------
 
@@ -204,19 +209,27 @@ class Races(Observer):
         if self.threads.plan.asynchronous:
             self.operations.meet(access, bundle, index, lanes, away=away)
         self.threads.remember(access, bundle, index, lanes)
+        if access.flags:  # `flagged` has published what came before; this publishes the access itself
+            rows = slice(None) if lanes is None else np.unique(lanes // WARP_SIZE)
+            self.clocks.pass_on(_FLAGS, bundle, rows)
 
     def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
         """Check and record a copy into shared memory."""
         self.operations.copies(copy, parts, pieces)
 
     def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
-        """Bring the clock of the copy's issuer to the mbarrier with the last piece."""
+        """Let the last piece's phase of the mbarrier tell that the copy is over, and nothing else.
+
+        The complete-tx of a copy does not order what its issuer did before (#program-order-async-operations).
+        """
         operation = self.operations.last_landed(copy, position)
         if operation is not None:
             assert copy.to is not None
             barrier = self.cohort.own(MBarriers).live.get(copy.to.barriers[position])
             if barrier is not None:
-                self.operations.landed(operation, self._barriers[barrier])
+                self.operations.landed(
+                    operation, self._barriers[barrier], self.operations.sources.pop(copy, None)
+                )
 
     def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
         """Check and record a tcgen05.mma or cp; `operands` has the rank, name and chunks of each operand."""
@@ -226,13 +239,16 @@ class Races(Observer):
             self.operations.reads(origin, rank, chunks, what, row, reader)
 
     def bulk_reads(self, copy: Copy, chunks: NDArray[np.int64]) -> None:
-        """Check and record the chunks that a copy to global memory reads in its own block."""
+        """Check and record the chunks that a copy reads in its own block."""
+        origin, rank = copy.origin, copy.origin.bundle.rank
         if copy.group is not None:
-            origin = copy.origin
-            row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
             reader = self.operations.of_group(origin, copy.group)
-            name = origin.site.instruction.name
-            self.operations.reads(origin, origin.bundle.rank, chunks, name, row, reader)
+        elif copy.is_source(chunks):
+            reader = self.operations.of_copy(copy)
+        else:
+            return  # the destination, with which a reduction combines
+        row = self.clocks.row(origin.bundle, origin.lane // WARP_SIZE)
+        self.operations.reads(origin, rank, chunks, origin.site.instruction.name, row, reader)
 
     def bulk_waited(
         self,

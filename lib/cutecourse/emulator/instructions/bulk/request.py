@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.memory import Allocation
@@ -98,6 +101,13 @@ class Copy:
     mask: int | None = None
     source: Place | tuple[Allocation, int] | None = None
     group: int | None = None
+
+    def is_source(self, chunks: NDArray[np.int64]) -> bool:
+        """True if chunks of the cohort's shared memory belong to the copy's source."""
+        if not isinstance(self.source, Place):
+            return False
+        first = self.source.chunk(self.source.offset)
+        return first <= int(chunks.reshape(-1)[0]) < first + self.n_bytes // CHUNK
 
     def announce(self) -> None:
         """Tell the listeners that the copy is issued."""
