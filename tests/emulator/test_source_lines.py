@@ -83,7 +83,7 @@ def test_dsl__line_info_is_a_choice_of_compile() -> None:
     }
     assert sites
     for site in sites:
-        found = re.fullmatch(r"umma_one\.py:(\d+)", site)
+        found = re.fullmatch(r"source\.py:(\d+)", site)
         assert found, site
         assert "gemm" in text[int(found[1]) - 1], text[int(found[1]) - 1]
 

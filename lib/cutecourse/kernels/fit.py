@@ -47,7 +47,8 @@ def check_ptx(
 ) -> None:
     """Compare the header of the kernel in a PTX text with its specification.
 
-    `sizes` are the parameters' bytes. A text without this kernel is compared with nothing.
+    `sizes` are the parameters' bytes; a specification without parameters leaves them to its caller. A text
+    without this kernel is compared with nothing.
     Errors: SpecError for what contradicts.
     """
     found = [one for one in _ENTRY.findall(_COMMENT.sub(" ", ptx)) if entry in {None, one[0]}]
@@ -75,7 +76,7 @@ def check_ptx(
             f"Give the cluster."
         )
     has = [_bytes(parameter) for parameter in parameters.split(",") if parameter.strip()]
-    if None not in has and has != [*sizes]:
+    if sizes and None not in has and has != [*sizes]:
         raise SpecError(
             f"{name}: the PTX's {kernel} has {_listed(has, 'parameters')}, and the specification "
             f"{_listed(sizes)}. The specification names the parameters in the kernel's order."
