@@ -12,13 +12,14 @@ from cutecourse.cli.explain import explain
 from cutecourse.emulator import launch, supported_instructions
 from cutecourse.emulator.checks.race_plan import Plan
 from cutecourse.emulator.core import registry
-from cutecourse.emulator.core.facts import Facts, MemoryUse
-from cutecourse.emulator.core.registry import instruction, lookup
+from cutecourse.emulator.core.facts import Facts, MemoryUse, Pipe
+from cutecourse.emulator.core.registry import facts_of, instruction, lookup
 from cutecourse.emulator.errors import SharedMemoryRace, UninitializedRead
 from cutecourse.emulator.instructions.stating import space_of
 from cutecourse.emulator.memory.access import Access
 from cutecourse.memory_report import memory_report
 from cutecourse.ptx import parse
+from cutecourse.ptx.syntax import Instruction
 from cutecourse.trace import AccessLog, Recorder
 
 ROOT = Path(cutecourse.__file__).parent
@@ -92,6 +93,14 @@ def test_facts__no_other_module_names_an_opcode():
 def test_names_an_opcode__knows_names_and_beginnings_of_names():
     assert all(map(names_an_opcode, ["st", "cp.async", "tcgen05.mma.", "mbarrier.arrive"]))
     assert not any(map(names_an_opcode, ["store", "st is slow", "a.st", ".", "shared"]))
+
+
+@pytest.mark.parametrize("info", supported_instructions(), ids=lambda info: info.name)
+def test_facts__can_be_asked_of_an_instruction_without_operands(info):
+    opcode, *modifiers = info.name.split(".")
+    facts = facts_of(Instruction(1, 1, opcode, tuple(modifiers), ()))
+    assert info.refused in {"", facts.refused}
+    assert facts.category or (facts.pipe in {None, Pipe.COPIES_OF_THREADS, Pipe.STORES_TO_OTHERS})
 
 
 # --- a new instruction is known everywhere ------------------------------------------------------------------

@@ -160,7 +160,7 @@ class Facts:
     fences_threads: bool = False
     """True if plain accesses before or after it can synchronize threads."""
     relaxed: bool = False
-    """True if it does not order what its thread did before."""
+    """True for an arrival that does not order what its thread did before."""
     waits_for: Pipe | None = None
     """The work that is done when the thread goes on."""
     completes: Literal["arrivals", "bytes"] | None = None
@@ -184,6 +184,10 @@ class Facts:
         """True if it reads one of these memories."""
         return any(use.reads and use.space in spaces for use in self.uses)
 
+    def writes(self, *spaces: str) -> bool:
+        """True if it writes one of these memories."""
+        return any(use.writes and use.space in spaces for use in self.uses)
+
     def states(self, space: str, n_bytes: int, *, reads: bool, writes: bool) -> bool:
         """True if a stated use covers an access; in shared memory also its size must be a multiple.
 
@@ -196,7 +200,3 @@ class Facts:
             and (not use.may_be_shared or n_bytes % use.n_bytes == 0)
             for use in self.uses
         )
-
-    def writes(self, *spaces: str) -> bool:
-        """True if it writes one of these memories."""
-        return any(use.writes and use.space in spaces for use in self.uses)

@@ -104,6 +104,7 @@ def _facts(one: Instruction, *, reads: bool) -> Facts:
         uncounted=f"{one.opcode}.async",
         publishes=True,
         completes="bytes",
+        uses_cluster=True,
     )
 
 
