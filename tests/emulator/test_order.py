@@ -12,6 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.mutation.families import families
+from benchmarks.mutation.rule import mutants_of
+from benchmarks.mutation.rules import RULES
 from cutecourse.emulator import launch
 from support.hazard_kernels import SCENES
 from support.machine import amount
@@ -395,3 +398,49 @@ def test_scenes__of_other_hazards_are_in_order(name):
     for order in judge(lambda: SCENES[name].launch(0, {})).orders:
         assert not order.unfenced()
         assert not order.races() or name == "loaded and never read"
+
+
+SMALL = (
+    "named_barriers", "cp_async_gemm", "cluster_sum", "ring", "tma_load", "tma_store", "tensor_reduce",
+    "tma_multicast", "umma_tma", "tmem_operand", "wgmma_gemm", "hopper_roles",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return {family.name: family for family in families()}
+
+
+def run(family, text, maps=None):
+    spec = family.spec
+    args, _ = family.arguments(maps or {})
+    how = {"grid": spec.grid, "block": spec.block, "cluster": spec.cluster, "entry": family.compiled[1]}
+    done = launch(
+        text, args=args, dynamic_smem=spec.dynamic_smem, max_instructions=300_000, processes=1, **how
+    )
+    return done.notes
+
+
+@pytest.mark.compilers
+@pytest.mark.parametrize("name", SMALL)
+def test_right_kernels__are_in_order(kernels, name):
+    found = judge(lambda: run(kernels[name], kernels[name].compiled[0]))
+    found.agree()
+    assert not found.of_model()
+    assert not found.unfenced()
+    assert found.orders
+
+
+@pytest.mark.long
+@pytest.mark.compilers
+@pytest.mark.parametrize("name", SMALL)
+def test_mutants__race_where_the_model_says_so(kernels, name):
+    family = kernels[name]
+    for mutant in mutants_of(family.kernel, RULES):
+        if not mutant.excluded:
+            found = judge(lambda mutant=mutant: run(family, mutant.text, mutant.maps))
+            try:
+                found.agree()
+            except AssertionError as problem:
+                problem.add_note(f"{mutant.rule.name} in {name}")
+                raise

@@ -435,7 +435,7 @@ def across(body):
     body = body.replace("{CLUSTER}", cluster)
     wait = f"{EXPECT}{full(0)}"
     return (
-        "fence.proxy.async.shared::cta;\nbar.sync 0;\nsetp.eq.u32 %q, %rank, 1;\n@%q bra READ;\n"
+        f"fence.proxy.async.shared::cta;\n{cluster}setp.eq.u32 %q, %rank, 1;\n@%q bra READ;\n"
         f"{body}\n{cluster}bra END;\nREAD:\n{wait}{cluster * body.count(cluster)}{cluster}END:"
     )
 
@@ -448,6 +448,21 @@ def test_copies_between_ctas__read_their_source():
         assert found[0] in {OverwrittenSource, SharedMemoryRace}, found[2]
     is_reported(across(f"{ACROSS}bar.sync 0;\n{SOURCE}"), OverwrittenSource, {SOURCE, copy}, **quiet)
     is_clean(across(f"{ACROSS}{{CLUSTER}}{SOURCE}"), **quiet)
+
+
+ADD = ACROSS.strip().split("\n")[-1].strip().replace("cp.", "cp.reduce.").replace("bytes", "bytes.add.u32")
+
+
+def test_reductions__race_with_a_copy_and_not_with_each_other():
+    spin = "mov.u32 %me, 0;\nSPIN: add.u32 %me, %me, 1;\nsetp.lt.u32 %p, %me, 500;\n@%p bra SPIN;\n"
+    quiet = {"grid": 2, "cluster": 2}
+    both = across(f"{ACROSS}{spin}{ADD}").replace("[full], 256", "[full], 512")
+    for found in outcomes(both, **quiet):  # where the copy has not landed, the reduction finds no bytes
+        assert found is not None
+        assert found[0] in {StageReusedEarly, UninitializedRead}, found[2]
+    prepared = ACROSS[: ACROSS.index("@%first")]
+    twice = across(f"{prepared}{ADD}\n{ADD}").replace("[full], 256", "[full], 512")
+    is_clean(twice, **quiet)
 
 
 OUT = "@%first cp.async.bulk.global.shared::cta.bulk_group [%in], [box], 256;"

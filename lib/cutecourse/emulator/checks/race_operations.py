@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Component, Row
+from cutecourse.emulator.checks.race_chunks import CHUNK_SHIFT, MIXED, LastCopies, Recent
 from cutecourse.emulator.checks.race_threads import Lanes, Met, Threads, nth_chunk
 from cutecourse.emulator.checks.race_words import (
     Use,
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
     from cutecourse.emulator.memory.access import Access
 
 __all__ = ["Operation", "Operations"]
-
-_CHUNK_SHIFT = 4
-_SECTOR_SHIFT = 6
-_SECTOR = 1 << _SECTOR_SHIFT
-"""The chunks of a sector. One copy usually writes all of them; then one number stands for the sector."""
-_MIXED = -1
-_SPANS = 8192
 
 
 @dataclass(eq=False, slots=True)
@@ -90,17 +84,10 @@ class Operations:
         self.cohort = cohort
         self.clocks = clocks
         self.threads = threads
+        self._by_threads = threads.plan.by_threads
         n_chunks = len(cohort.shared) // CHUNK
         self.block_chunks = n_chunks // cohort.size
-        n_sectors = -(-n_chunks // _SECTOR)
-        self._into = np.zeros(n_sectors * _SECTOR, dtype=np.int32)
-        """The number of the last copy into each chunk, 0 for none; valid in mixed sectors only."""
-        self._sectors = np.zeros(n_sectors, dtype=np.int32)
-        """The number that all chunks of a sector share; `_MIXED` if `_into` has one for each."""
-        self.touched = np.zeros(n_sectors, dtype=np.uint8)
-        """1 for each sector that threads have used."""
-        self._few_sectors = self._sectors.data
-        """A memoryview of `_sectors`: reading a few of them is faster through it."""
+        self.latest = LastCopies(n_chunks)
         self.every: list[Operation | None] = [None]
         self.tags = np.zeros(64, dtype=np.uint32)
         self._components = np.zeros(64, dtype=np.int64)
@@ -109,15 +96,13 @@ class Operations:
         self._open: dict[tuple[int, int], tuple[int, Operation]] = {}
         """By (component, cluster), the number of the open group and the operation that stands for it."""
         self._counts: dict[tuple[int, int], int] = {}
-        self._spans: dict[int, tuple[NDArray[np.int64], slice]] = {}
-        """The sectors of read-only arrays of chunks, by the array's identity."""
-        self._reads: dict[tuple[int, bytes], list[Operation]] = {}
+        self._reads: Recent[tuple[int, bytes], list[Operation]] = Recent()
         """The copies that a reader read and that were over for its issuer, by the reader and its sectors."""
         self.sources: dict[Copy, Operation] = {}
         """For each copy between blocks with pieces still to land, the operation of its reads."""
         self._under_way: dict[Copy, list[Operation]] = {}
         """For each copy with pieces still to land, its operation for each destination."""
-        self._targets: dict[Targets, list[int]] = {}
+        self._targets: Recent[Targets, list[int]] = Recent()
         """The components of the mbarriers of each set of destinations."""
 
     def _new(self, origin: Origin, component: int, tag: int, phase: int | None = None) -> Operation:
@@ -131,58 +116,6 @@ class Operations:
         self._components[made.number] = component
         return made
 
-    # --- the last copy into each chunk ----------------------------------------------------------------------
-
-    def _copies_at(self, chunks: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The numbers of the last copies into some chunks."""
-        sectors = chunks >> _SECTOR_SHIFT
-        found: NDArray[np.int32] = self._sectors[sectors]
-        mixed = found == _MIXED
-        if any_true(mixed):
-            found = np.where(mixed, self._into[chunks], found)
-        return found
-
-    def _numbers_at(self, chunks: NDArray[np.int64] | range) -> set[int]:
-        """The numbers of the last copies into some chunks, as a set."""
-        if isinstance(chunks, range) and not (chunks.start | chunks.stop) % _SECTOR:
-            sectors = self._few_sectors[chunks.start >> _SECTOR_SHIFT : chunks.stop >> _SECTOR_SHIFT]
-            numbers = set(sectors.tolist())
-            if _MIXED not in numbers:
-                return numbers
-        return set(self._copies_at(np.asarray(chunks)).tolist())
-
-    def _spread(self, sectors: NDArray[np.int64]) -> None:
-        """Make sectors mixed, so that each of their chunks has its own number."""
-        whole = sectors[self._sectors[sectors] != _MIXED]
-        self._into.reshape(-1, _SECTOR)[whole] = self._sectors[whole][:, None]
-        self._sectors[whole] = _MIXED
-
-    def _issue(self, number: int, chunks: NDArray[np.int64] | range) -> None:
-        """Make a copy the last one into its chunks."""
-        if isinstance(chunks, range):
-            low, high = -(-chunks.start >> _SECTOR_SHIFT), chunks.stop >> _SECTOR_SHIFT
-            if not (chunks.start | chunks.stop) % _SECTOR:
-                self._sectors[low:high] = number
-                return
-            if low < high:
-                self._sectors[low:high] = number
-            first = range(chunks.start, min(low * _SECTOR, chunks.stop))
-            for edge in (first, range(max(high * _SECTOR, first.stop), chunks.stop)):
-                if edge:
-                    self._issue(number, np.arange(edge.start, edge.stop))
-            return
-        self._spread(np.unique(chunks >> _SECTOR_SHIFT))
-        self._into[chunks] = number
-
-    def _touched_at(self, chunks: NDArray[np.int64] | range) -> bool:
-        """True if threads may have used some of the chunks."""
-        if not self.threads.plan.by_threads:
-            return False
-        if isinstance(chunks, range):
-            first, last = chunks.start >> _SECTOR_SHIFT, chunks.stop - 1 >> _SECTOR_SHIFT
-            return any_true(self.touched[first : last + 1])
-        return any_true(self.touched[chunks >> _SECTOR_SHIFT])
-
     # --- copies into shared memory --------------------------------------------------------------------------
 
     def copies(self, asked: Copy, parts: Sequence[Chunks], pieces: int) -> None:
@@ -193,12 +126,7 @@ class Operations:
         """
         origin, to, clocks = asked.origin, asked.to, self.clocks
         assert to is not None
-        components = self._targets.get(to)
-        if components is None:
-            components = [self.clocks.component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
-            if len(self._targets) >= _SPANS:
-                self._targets.clear()
-            self._targets[to] = components
+        components = self._components_of(to)
         row = clocks.row(origin.bundle, origin.lane // WARP_SIZE)
         live = self.cohort.own(MBarriers).live
         made: list[Operation] = []
@@ -212,6 +140,14 @@ class Operations:
             for part in parts:
                 self._copy_over(copy, row, rank, first, part)
             made.append(copy)
+
+    def _components_of(self, to: Targets) -> list[int]:
+        """The components of the mbarriers of a copy's destinations."""
+        found = self._targets.get(to)
+        if found is None:
+            found = [self.clocks.component("mbarrier", rank, offset) for _, rank, offset in to.barriers]
+            self._targets.keep(to, found)
+        return found
 
     def last_landed(self, asked: Copy, position: int) -> Operation | None:
         """Count a piece that has landed. Return its destination's operation if it was the last; else None."""
@@ -242,15 +178,15 @@ class Operations:
             every = chunks.reshape(-1) + first
         size = len(every)
         copy.size += size
-        numbers = self._numbers_at(every)
-        if self._touched_at(every):
+        numbers = self.latest.numbers(every)
+        if self._by_threads and self.latest.are_touched(every):
             self._over_threads(copy, row, rank, first, chunks)
         for number in sorted(numbers):
             other = self.every[number]
             if other is None:
                 continue
             if other.tag >= row.item(other.component) and not (copy.adds and other.adds):
-                at = int(np.argmax(self._copies_at(np.asarray(every)) == number))
+                at = int(np.argmax(self.latest.at(np.asarray(every)) == number))
                 self._report_copies(copy, other, (first + nth_chunk(chunks, at)) * CHUNK)
             if other.last:
                 self._over_readers(copy, row, other, every)
@@ -264,7 +200,7 @@ class Operations:
                 reader = self.every[int(last.flat[at])]
                 assert reader is not None
                 self._report_reader(copy, row, reader, (first + nth_chunk(chunks, at)) * CHUNK)
-        self._issue(copy.number, every)
+        self.latest.put(copy.number, every)
 
     def _over_readers(
         self, copy: Operation, row: Row, before: Operation, chunks: NDArray[np.int64] | range
@@ -302,7 +238,7 @@ class Operations:
 
         Then the issuer has waited for the component, and the component uses the bytes again without waiting.
         """
-        brought = self.every[int(self._copies_at(np.array([byte // CHUNK]))[0])]
+        brought = self.every[int(self.latest.at(np.array([byte // CHUNK]))[0])]
         first = None if brought is None else brought.used.get(component)
         return first is not None and first < int(row[component])
 
@@ -313,7 +249,7 @@ class Operations:
     ) -> None:
         """Check and record an operation that reads chunks of CTA `rank`; `row` is its issuer's clock."""
         # The span may include chunks that are not read. If all copies in it are known, that does no harm.
-        sectors = self._sectors[self._span(chunks)]
+        sectors = self.latest.of_sectors(chunks)
         key = (reader.number, sectors.tobytes())
         again = self._reads.get(key)
         if again is not None:
@@ -324,8 +260,8 @@ class Operations:
                 self._read_of_threads(origin, row, chunks, reader)
             return
         numbers = set(sectors.tolist())
-        if 0 in numbers or _MIXED in numbers or not self._are_known(numbers, row):
-            into = self._copies_at(chunks)
+        if 0 in numbers or MIXED in numbers or not self._are_known(numbers, row):
+            into = self.latest.at(chunks)
             numbers = set(into.reshape(-1).tolist())
             if not self._are_known(numbers, row):
                 wrong = self.tags[into] >= row[self._components[into]]
@@ -334,10 +270,8 @@ class Operations:
                 assert early is not None
                 self._report_early(origin, f"{what} reads", int(chunks.flat[at]) * CHUNK, early.use)
         else:
-            if len(self._reads) >= _SPANS:
-                self._reads.clear()
-            self._reads[key] = [copy for number in numbers if (copy := self.every[number])]
-        written = 0 in numbers and self._touched_at(chunks)
+            self._reads.keep(key, [copy for number in numbers if (copy := self.every[number])])
+        written = 0 in numbers and self._by_threads and self.latest.are_touched(chunks)
         for number in sorted(numbers):
             brought = self.every[number]
             if brought is not None:
@@ -353,18 +287,6 @@ class Operations:
             if found is None:
                 found = readers[reader.component] = np.zeros(self.block_chunks, dtype=np.int32)
             found[chunks - rank * self.block_chunks] = reader.number
-
-    def _span(self, chunks: NDArray[np.int64]) -> slice:
-        """The sectors from the first of some chunks to the last."""
-        known = self._spans.get(id(chunks))
-        if known is not None and known[0] is chunks:
-            return known[1]
-        span = slice(int(chunks.min()) >> _SECTOR_SHIFT, (int(chunks.max()) >> _SECTOR_SHIFT) + 1)
-        if not chunks.flags.writeable:  # the chunks of an MMA's matrix, which are asked for again
-            if len(self._spans) >= _SPANS:
-                self._spans.clear()
-            self._spans[id(chunks)] = (chunks, span)
-        return span
 
     def _are_known(self, numbers: set[int], row: Row) -> bool:
         """True if a clock knows that all of these copies are over."""
@@ -463,16 +385,16 @@ class Operations:
 
     def meet(self, access: Access, bundle: Bundle, index: Lanes, lanes: Lanes | None, *, away: bool) -> None:
         """Check a warp's access against copies that are not over for it and, for a write, against readers."""
-        shift = _CHUNK_SHIFT - access.shift
+        shift = CHUNK_SHIFT - access.shift
         chunks = index >> shift if shift >= 0 else (index << -shift)[:, None] + np.arange(1 << -shift)
-        self.touched[chunks >> _SECTOR_SHIFT] = 1
+        self.latest.touch(chunks)
         if len(self.every) == 1:
             return
         clusters = self.threads.clusters(lanes)
         if shift < 0 and bundle.n > 1:
             clusters = clusters[:, None]
         known = self.clocks.known[self.clocks.number(bundle)]
-        numbers = self._copies_at(chunks)
+        numbers = self.latest.at(chunks)
         if numbers.any():
             self._meet_copies(access, bundle, lanes, clusters, known, chunks, numbers)
         if not access.writes:
