@@ -420,6 +420,14 @@ def test_copies__publish_themselves_and_not_what_their_issuer_did():
     is_clean(f"{store}\n{expect.format(0)}{COPY}\n{full(0)}{load}")
 
 
+@pytest.mark.parametrize("first", [STORE, LOAD.replace("w1", "w0")])
+@pytest.mark.parametrize("last", [STORE.replace("w0", "w1"), LOAD])
+def test_copies__come_between_what_they_overwrite_and_who_waits_for_them(first, last):
+    """The last warp knows of the copy alone, and the copy comes after the first warp's access."""
+    arrive = "setp.eq.u32 %q, %me, 32;\n" + EXPECT.replace("%first", "%q")
+    is_clean(f"{first}\n{arrive}{COPY}\n{full(0)}{last}")
+
+
 ACROSS = """
     mapa.shared::cluster.u32 %z, %x, 1;
     mov.u32 %y, full;

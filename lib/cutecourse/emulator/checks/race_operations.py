@@ -181,6 +181,7 @@ class Operations:
         numbers = self.latest.numbers(every)
         if self._by_threads and self.latest.are_touched(every):
             self._over_threads(copy, row, rank, first, chunks)
+            self.threads.forget(first, chunks)
         for number in sorted(numbers):
             other = self.every[number]
             if other is None:
@@ -200,6 +201,7 @@ class Operations:
                 reader = self.every[int(last.flat[at])]
                 assert reader is not None
                 self._report_reader(copy, row, reader, (first + nth_chunk(chunks, at)) * CHUNK)
+            readers[first - rank * self.block_chunks :][chunks] = 0
         self.latest.put(copy.number, every)
 
     def _over_readers(

@@ -212,6 +212,12 @@ class Threads:
         else:
             report_meeting("race", origin, byte, other, describe_thread, access_of(access))
 
+    def forget(self, first: int, chunks: Chunks) -> None:
+        """Drop the accesses of chunks, counted from `first`: a copy comes after them, and others after it."""
+        per = CHUNK // self.plan.unit
+        self.write_tag.reshape(-1, per)[first:][chunks] = 0
+        self.read_tag.reshape(len(self.read_tag), -1, per)[:, first:][:, chunks] = 0
+
     # --- for operations -------------------------------------------------------------------------------------
 
     def thread(self, warp: int, line: int, cluster: int) -> tuple[Origin, Access] | None:

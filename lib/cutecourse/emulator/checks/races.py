@@ -14,7 +14,11 @@ Simplified: lanes of one warp are not compared with each other. Every atomic, vo
             release access and every fence between threads synchronizes with all earlier ones in its cluster,
             because the emulator does not know which of them publishes data. Races that this hides are not
             found. For the same reason a relaxed arrival at an mbarrier counts as a releasing one if the
-            kernel has fences between threads, and a relaxed wait always acquires.
+            kernel has fences between threads, and a relaxed wait always acquires. A relaxed arrival at the
+            cluster's barrier always counts as a releasing one. Arrivals and waits have the scope of the
+            cluster. cp.async.mbarrier.arrive publishes all that its thread has done when the copies are
+            complete. What st.async writes is not recorded. Of several reductions under way to the same bytes
+            only the last is.
 Source:     PTX ISA 9.0, Memory Consistency Model; FastTrack (see emulator.checks.clocks).
 """
 
