@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import copy
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -130,7 +132,13 @@ def _refuse_lone_markers(text: str, source: Path) -> None:
 
 
 def _read(source: Path, notebooks: str = "") -> NotebookNode:
-    return as_notebook(source.read_text(encoding="utf-8"), where=relative(source), notebooks=notebooks)
+    """A source as a notebook that the caller may change."""
+    return copy.deepcopy(_parsed(source.read_text(encoding="utf-8"), relative(source), notebooks))
+
+
+@cache
+def _parsed(text: str, where: str, notebooks: str) -> NotebookNode:
+    return as_notebook(text, where=where, notebooks=notebooks)
 
 
 def solution_notebook(source: Path) -> NotebookNode:

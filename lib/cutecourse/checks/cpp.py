@@ -35,7 +35,8 @@ def compile_cpp(text: str) -> str:
         raise WrongAnswer(WITHOUT_NVCC)
     # The same text compiles to the same PTX: `runtime.kept` has it from an earlier check.
     compiler = Path(nvcc).resolve()
-    inputs = (str(compiler), compiler.stat().st_mtime_ns, str(headers), OPTIONS, text)
+    version = importlib.metadata.version("nvidia-cutlass")
+    inputs = (str(compiler), compiler.stat().st_mtime_ns, version, OPTIONS, text)
     key = hashlib.sha256(repr(inputs).encode()).hexdigest()
     if (found := kept(key)) is not None:
         return found
