@@ -6,14 +6,19 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from coursebook import recordings
+from coursebook.recordings import reread_when_recorded_anew
 
 from support.pages import ROOT, build_book
 from tools import book
-from tools.paths import chapter_pages
+from tools.paths import BOOK, chapter_pages, notebook_sources
 
 CHAPTERS = [source.stem for source in chapter_pages()]
 
@@ -97,6 +102,17 @@ def test_check__says_the_same_without_building(tree: Path) -> None:
     )
     assert checked.returncode == 1
     assert expected in checked.stderr
+
+
+def test_build__reads_pages_anew_that_may_quote_a_changed_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    pages = [source.relative_to(BOOK).with_suffix("").as_posix() for source in notebook_sources()]
+    env: Any = SimpleNamespace(all_docs=dict.fromkeys(pages, (now + 10) * 1_000_000))
+    assert reread_when_recorded_anew(None, env) == []  # type: ignore[arg-type]
+    monkeypatch.setattr(recordings, "_newest_text", lambda: now + 20)
+    anew = reread_when_recorded_anew(None, env)  # type: ignore[arg-type]
+    assert "chapters/13a_two_sm_umma" in anew
+    assert "notation" not in anew
 
 
 def test_build__says_in_a_line_what_is_wrong_with_the_errata(tree: Path, tmp_path: Path) -> None:

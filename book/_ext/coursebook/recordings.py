@@ -16,11 +16,13 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
+import cutecourse
 from coursebook import answers
 from cutecourse.kernels.spec import runs_on
 from tools.notebooks import code_cells, tags
 from tools.pages import check_pages
 from tools.paths import BOOK, RECORDED_ON, notebook_of, notebook_sources, relative
+from tools.quotations import quotations
 from tools.recordings import Run, differences, machines, read_recording, read_stored, runs_in
 from tools.tidy import RUN_RECORD, WIDGET_VIEW
 
@@ -96,14 +98,25 @@ def _refuse(found: list[str]) -> None:
 
 
 def reread_when_recorded_anew(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
-    """Pages whose recording is younger than Sphinx's last reading of them."""
+    """Pages whose recording, or a text that they may quote, is younger than Sphinx's last reading of them."""
+    quoted = _newest_text()
     stale = []
     for source in notebook_sources():
         docname = source.relative_to(BOOK).with_suffix("").as_posix()
         read_at = env.all_docs.get(docname)
-        if read_at is not None and notebook_of(source).stat().st_mtime > read_at / 1_000_000:
+        written = notebook_of(source).stat().st_mtime
+        if quotations([cell.source for cell in code_cells(read_stored(source))]):
+            written = max(written, quoted)
+        if read_at is not None and written > read_at / 1_000_000:
             stale.append(docname)
     return stale
+
+
+def _newest_text() -> float:
+    """When a text of the library was last written, in seconds: a page may quote any of them."""
+    library = Path(cutecourse.__file__).parent
+    texts = (path for path in library.rglob("*") if path.suffix in (".py", ".ptx", ".cu"))
+    return max(path.stat().st_mtime for path in texts)
 
 
 def add_provenance(app: Sphinx, doctree: nodes.document) -> None:
