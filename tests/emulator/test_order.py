@@ -180,6 +180,9 @@ def test_model__proxies_need_a_fence_on_the_path():
     assert unfenced(write(), *BARRIER, ProxyFence(A), later) == {(1, 4)}
     assert unfenced(write(), ProxyFence(A, "tensormap"), *BARRIER, later) == {(1, 4)}
     assert unfenced(COPY_IN, *LANDS, read()) == set()
+    described = work("bulk", B, writes=False, line=4, proxy="tensormap")
+    assert unfenced(write(), *BARRIER, ProxyFence(B, "tensormap"), described) == set()
+    assert unfenced(write(), *BARRIER, ProxyFence(B), described) == {(1, 4)}
 
 
 MMA, CP = work("tcgen05.mma", cells=CELLS, form=1), work("tcgen05.cp", cells=CELLS)

@@ -8,7 +8,8 @@ A `Thread` is one thread of the execution; a caller that does not tell lanes apa
 A cell is a piece of memory, such as ("shared", cta, byte), that accesses share or do not.
 
 Where the ISA is silent: fence.sc is an acquire-release fence too. tcgen05.commit and st.async publish what
-their thread did before. A copy's signal at an mbarrier is in the scope of every wait for it.
+their thread did before. A copy's signal at an mbarrier is in the scope of every wait for it. wgmma comes
+after what any of its four warps did before.
 
 Source: PTX ISA 9.2, Memory Consistency Model (#memory-consistency-model); Memory Consistency Model for 5th
         generation of TensorCore operations (#tcgen05-memory-consistency-model); Async Proxy
@@ -93,6 +94,7 @@ class Issue(NamedTuple):
     form   of a tcgen05.mma: its accumulator and shape
     scope  of a reduction, whose accesses are strong
     lane   tells the threads apart whose groups the work belongs to, where a warp counts as one thread
+    proxy  where it is not the usual one of the kind: a copy reads its tensor map through "tensormap"
     """
 
     work: Hashable
@@ -105,6 +107,7 @@ class Issue(NamedTuple):
     form: Hashable = None
     scope: str | None = None
     lane: int = 0
+    proxy: str | None = None
 
 
 class Commit(NamedTuple):
@@ -328,9 +331,10 @@ class Order:
 
     def _issue(self, event: Issue) -> None:
         """Asynchronous work is "ordered after prior instructions in the same thread", but not "part of the
-        program order" (#program-order-async-operations). wgmma is excepted from the first, so a warpgroup's
-        fence stands for it. A copy's complete-tx "does not transitively establish ordering with respect to
-        prior instructions from the issuing thread": nothing comes before the end of such work but the work.
+        program order" (#program-order-async-operations). A copy's complete-tx "does not transitively
+        establish ordering with respect to prior instructions from the issuing thread": nothing comes before
+        the end of such work but the work. wgmma is excepted from the order after prior instructions,
+        because it needs wgmma.fence; the model takes that fence for granted.
         """
         thread = event.threads[0]
         start = self._node(*(self._at(one) for one in event.threads))
@@ -342,10 +346,10 @@ class Order:
             self._end[event.work] = self._node(*(() if event.kind in {"bulk", "cp.async"} else (start,)))
             for one in event.threads:
                 self._open[one, event.lane, event.kind].append(self._end[event.work])
+        proxy = event.proxy or ("generic" if event.kind in {"cp.async", "st.async"} else "async")
         self.uses.append(
-            Use(event.line, thread, event.kind, event.cells, event.reads, event.writes,
-                "generic" if event.kind in {"cp.async", "st.async"} else "async", event.scope, start,
-                self._end[event.work], event.form)
+            Use(event.line, thread, event.kind, event.cells, event.reads, event.writes, proxy, event.scope,
+                start, self._end[event.work], event.form)
         )  # fmt: skip
 
     def _tensor_of(self, thread: Thread) -> tuple[int, ...]:
@@ -428,7 +432,7 @@ class Order:
         return found
 
     def unfenced(self) -> set[tuple[Use, Use]]:
-        """Generic accesses before asynchronous ones in base causality order with no proxy fence on the path.
+        """Accesses of the generic proxy before those of another one, with no proxy fence on the path.
 
         "A proxy fence is required to synchronize memory operations across different proxies" (#proxies). "The
         completion of a cp{.reduce}.async.bulk operation is followed by an implicit generic-async proxy fence"
@@ -437,13 +441,14 @@ class Order:
         found = set()
         for uses in self._of_cells():
             for at, second in enumerate(uses):
+                if second.proxy == "generic":
+                    continue
+                fences = [node for node, proxy in self._proxy_fences if proxy == second.proxy]
+                between = [node for node in fences if self._reaches(node, second.start)]
                 for first in uses[:at]:
-                    crosses = (first.proxy, second.proxy) == ("generic", "async")
-                    if crosses and (first.writes or second.writes) and self.ordered(first, second):
-                        fences = (f for f, proxy in self._proxy_fences if proxy == "async")
-                        if not any(
-                            self._reaches(first.end, f) and self._reaches(f, second.start) for f in fences
-                        ):
+                    conflict = first.proxy == "generic" and (first.writes or second.writes)
+                    if conflict and self.ordered(first, second):
+                        if not any(self._reaches(first.end, node) for node in between):
                             found.add((first, second))
         return found
 
