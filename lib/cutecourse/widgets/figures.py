@@ -40,7 +40,7 @@ class PrintFigure(Figure):
         """The figure as PNG, the same bytes for the same figure."""
         buffer = io.BytesIO()
         # `savefig` goes through all text once more before it draws.
-        FigureCanvasAgg(self).print_png(buffer, metadata={"Software": None})
+        FigureCanvasAgg(self).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
         # A recording holds a figure for each widget; 64 colours look the same at a quarter of the size.
         small = io.BytesIO()
         with Image.open(buffer) as image:
