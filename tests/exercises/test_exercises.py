@@ -81,7 +81,7 @@ def test_skeleton__fails_with_its_own_readable_message(source: Path, tmp_path: P
 @pytest.mark.parametrize("wrong", _wrong_answers(), ids=str)
 def test_wrong_answer__is_pointed_at(wrong: WrongAnswer, tmp_path: Path) -> None:
     notebook = variant_notebook(wrong.source, wrong.exercise, wrong.code)
-    result = run_cells(notebook, tmp_path, until=wrong.exercise)[-1]
+    [result] = run_cells(notebook, tmp_path, only=wrong.exercise)
     assert result.id == wrong.exercise
     assert result.status in ("wrong", "raised"), repr(result)
     assert wrong.message in repr(result)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from unittest import mock
 
 from nbformat import NotebookNode
 
-from cutecourse.checks import CheckResult, collecting
+from cutecourse import checks
+from cutecourse.checks import CheckResult, check, collecting
 
 
-def run_cells(notebook: NotebookNode, folder: Path, *, until: str | None = None) -> list[CheckResult]:
-    """Run the code cells, up to the first that checks exercise `until`, and return the results of the checks.
+def run_cells(notebook: NotebookNode, folder: Path, *, only: str | None = None) -> list[CheckResult]:
+    """Run the code cells and return the results of the checks.
 
+    With `only`, run the cells up to the first that checks this exercise, and of their checks this one alone.
     The cells go into a file, because the kernels' compilers read their source from where it stands.
     """
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    if until is not None:
-        last = min(index for index, text in enumerate(cells) if f'check("{until}"' in text)
+    if only is not None:
+        last = min(index for index, text in enumerate(cells) if f'check("{only}"' in text)
         cells = cells[: last + 1]
     path = folder / "exercise_cells.py"
     path.write_text("\n\n".join(cells) + "\n", encoding="utf-8")
@@ -25,6 +28,10 @@ def run_cells(notebook: NotebookNode, folder: Path, *, until: str | None = None)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with collecting() as results:
+
+    def checked(identifier: str, answer: object) -> CheckResult | None:
+        return check(identifier, answer) if only in (None, identifier) else None
+
+    with collecting() as results, mock.patch.object(checks, "check", checked):
         spec.loader.exec_module(module)
     return results

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
@@ -38,7 +39,8 @@ class PrintFigure(Figure):
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
         buffer = io.BytesIO()
-        self.savefig(buffer, format="png", metadata={"Software": None})
+        # `savefig` goes through all text once more before it draws.
+        FigureCanvasAgg(self).print_png(buffer, metadata={"Software": None})  # type: ignore[no-untyped-call]
         # A recording holds a figure for each widget; 64 colours look the same at a quarter of the size.
         small = io.BytesIO()
         with Image.open(buffer) as image:
@@ -69,7 +71,8 @@ def draw_cell(
 ) -> None:
     """One cell of a board, its text as large as fits."""
     box: dict[str, Any] = {"edgecolor": "white", "linewidth": 1.0} | style
-    axes.add_patch(Rectangle((column + 0.02, row + 0.02), 0.96, 0.96, facecolor=colour, **box))
+    # Not `add_patch`, which works out the limits of the data: the board has its limits.
+    axes.add_artist(Rectangle((column + 0.02, row + 0.02), 0.96, 0.96, facecolor=colour, **box))
     longest = max(len(line) for line in text.split("\n"))
     points = min(7.5, CELL_IN * 72 * wide * 0.9 / (0.602 * longest))  # 0.602: width of a letter to its size
     axes.text(
