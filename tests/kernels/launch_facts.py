@@ -107,7 +107,7 @@ def smem_bytes(ir, aliases):
 def main():
     found = {}
     for name in sys.argv[1:]:
-        for attribute, spec in vars(kernel_module(name)).items():
+        for attribute, spec in list(vars(kernel_module(name)).items()):
             if isinstance(spec, LaunchSpec):
                 found[f"{name}.{attribute}"] = facts(ir_of(spec))
     print(json.dumps(found))
