@@ -77,7 +77,7 @@ class CellFailed(AuthoringError):
 
 @dataclass(frozen=True)
 class Execution:
-    """What a kernel said about itself after the last cell: the runs of each code cell, and its versions."""
+    """A kernel's answer after the last cell: the runs of each code cell, and its versions."""
 
     runs: list[list[dict[str, Any]]]
     environment: dict[str, Any]

@@ -69,7 +69,7 @@ def fault_name(kernel: str, fault: str) -> str:
 
 
 def _is_of_the_right_kernel(file: Path) -> bool:
-    """Whether a file is part of a kernel without faults: of its folder, or shared by all folders."""
+    """Return whether a file is part of a kernel without faults: of its folder, or shared by all folders."""
     return file.suffix == ".ptx" or file.name in _RIGHT or file.parent.name == "kernels"
 
 

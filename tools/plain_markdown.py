@@ -33,7 +33,7 @@ _ROLES = {"term", "ref", "doc", "numref"}
 
 
 Minutes = Callable[[str], str]
-"""What the directive `{minutes}` stands for, by its argument."""
+"""Gives the text that stands for the directive `{minutes}`, by its argument."""
 
 
 class UntranslatableMarkdown(AuthoringError):

@@ -76,7 +76,7 @@ class BadQuotation(AuthoringError):
 
 
 def outputs_of(program: str) -> list[NotebookNode]:
-    """What a quotation shows: the outputs that its cell has in Jupyter, without their count.
+    """The outputs of a quotation, as its cell has them in Jupyter, without their count.
 
     Errors: BadQuotation.
     """
@@ -136,7 +136,7 @@ class _Names:
             self._opaque |= names
 
     def is_pure_assignment(self, statement: ast.stmt) -> bool:
-        """Whether a statement gives names to what quotations can use."""
+        """Return whether a statement gives names to what quotations can use."""
         return (
             isinstance(statement, ast.Assign)
             and all(isinstance(target, ast.Name | ast.Tuple) for target in statement.targets)
@@ -144,11 +144,11 @@ class _Names:
         )
 
     def is_pure(self, expression: ast.expr, own: frozenset[str] = frozenset()) -> bool:
-        """Whether an expression uses only helpers and quoting functions; `own` are a loop's names."""
+        """Return whether an expression uses only helpers and quoting functions; `own` are a loop's names."""
         return all(self._allows(node, own) for node in ast.walk(expression))
 
     def quotes(self, expression: ast.expr) -> bool:
-        """Whether an expression calls a quoting function, or uses a name whose value came from one."""
+        """Return whether an expression calls a quoting function, or uses a name whose value came from one."""
         return any(
             (isinstance(statement, ast.ImportFrom) and node.id in QUOTING.get(statement.module or "", ()))
             or (isinstance(statement, ast.Assign) and self.quotes(statement.value))
@@ -192,7 +192,7 @@ class _Names:
 
 
 def _is_quotation(statements: list[ast.stmt], above: _Names) -> bool:
-    """Whether all that a cell shows is quoted, and all that it binds can be used by quotations."""
+    """Return whether a cell shows only quotations, and binds only what quotations can use."""
     names = above.copy()
     shows = False
     for statement in statements:

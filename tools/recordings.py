@@ -200,7 +200,7 @@ def check_recording(source: Path, notebook: NotebookNode, *, words: bool = True)
 
 
 def differences(source: Path, recording: NotebookNode, cells: list[NotebookNode]) -> list[Difference]:
-    """What has changed that can change a recording's results: the code of its cells, the kernels they ran.
+    """Changes that can change a recording's results: of the code of its cells, or of the kernels they ran.
 
     `cells` are the code cells of the source, read by whoever compares.
     """
@@ -251,7 +251,7 @@ def _first_different_line(new: str, old: str) -> tuple[int, str, str]:
 
 
 def text_differences(source: Path, recording: NotebookNode, notebook: NotebookNode) -> list[Difference]:
-    """Whether a recording's words and comments are those of its source, which `notebook` is, read as one."""
+    """Compare a recording's words and comments with those of its source, read as `notebook`."""
     if _texts(recording) == _texts(notebook):
         return []
     return [Difference(source, f"its words have changed; carry them over with: {RECORD_COMMAND} --text")]
@@ -363,7 +363,7 @@ def _recorded_on_gpu(cell: NotebookNode) -> str | None:
 
 
 def compared(outputs: list[NotebookNode]) -> list[Any]:
-    """What nbval compares of a cell's outputs: their texts, but no pictures, widgets and counts."""
+    """The parts of a cell's outputs that nbval compares: texts, but no pictures, widgets and counts."""
     found: list[Any] = []
     for output in outputs:
         if output.output_type == "stream":

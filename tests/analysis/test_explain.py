@@ -220,7 +220,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize(("on_bits", "on_numbers"), OPERATIONS.values(), ids=OPERATIONS)
 def test_bits__hold_in_every_case_and_miss_nothing(on_bits, on_numbers):
-    """What an operation says is known is what all results agree in, neither more nor less."""
+    """An operation knows exactly the bits in which all results agree."""
     for a, b in itertools.product(ALL, repeat=2):
         results = {on_numbers(x, y) for x in numbers(a) for y in numbers(b)}
         agreed = sum(1 << i for i in range(WIDTH) if len({r >> i & 1 for r in results}) == 1)

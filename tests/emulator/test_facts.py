@@ -1,4 +1,4 @@
-"""What an instruction states at its definition is all that other modules need to know of it."""
+"""An instruction states at its definition all that other modules need to know of it."""
 
 import ast
 from collections.abc import Iterator

@@ -35,7 +35,7 @@ EXERCISES = [param for param in faults() if param.values[1].exercise]
 
 
 def launch_of(module: str) -> LaunchSpec:
-    """What a module's faults are put into: its own launch, or its kernel's."""
+    """The launch that a module's faults are put into: its own, or its kernel's."""
     launch = getattr(kernel_module(module), "LAUNCH", None)
     return launch or kernel_module(module.partition(".")[0]).LAUNCH
 

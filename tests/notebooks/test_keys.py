@@ -1,4 +1,4 @@
-"""What is in the key of a recording, and what is not."""
+"""The key of a recording: results depend on all that is in it, and on nothing else."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ Lines = frozenset[int]
 
 @dataclass(frozen=True)
 class Judged:
-    """What the emulator and the model say of one launch."""
+    """The verdicts of the emulator and of the model on one launch."""
 
     error: EmulatorError | None
     notes: tuple[Note, ...]

@@ -145,7 +145,7 @@ class Work:
         return total, ready
 
     def has_ended(self) -> bool:
-        """Whether nothing was done at the last looks, half a minute; call it every `_LOOK_S` seconds."""
+        """Return whether nothing worked during the last half minute; call it every `_LOOK_S` seconds."""
         now, (seconds, ready) = time.monotonic(), self._taken()
         # A process that ends takes its time out of the sum.
         working = ready or abs(seconds - self._seconds) > _WORKING * (now - self._at)

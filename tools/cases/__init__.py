@@ -1,4 +1,4 @@
-"""What a GPU can record: PTX cases of the emulator and TMA loads, their values, their runs, the recordings.
+"""Cases that a GPU can record: PTX of the emulator and TMA loads, their values, runs and recordings.
 
 Tools, benchmarks and tests import it.
 """

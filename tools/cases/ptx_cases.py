@@ -135,7 +135,7 @@ class Case:
 
     @property
     def sha256(self) -> str:
-        """What a recording of this very text names."""
+        """The hash that a recording of this very text names."""
         return hashlib.sha256(self.ptx.encode()).hexdigest()
 
     @property
@@ -181,7 +181,7 @@ class Case:
         return found
 
     def launch_arguments(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """What `emulator.launch` takes beside the text; `inputs` are those of `make_args`."""
+        """The arguments of `emulator.launch` beside the text; `inputs` are those of `make_args`."""
         return {
             "grid": self.grid,
             "block": self.block,

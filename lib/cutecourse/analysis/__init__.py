@@ -1,4 +1,4 @@
-"""What a PTX text says without being run: its declarations, its sites, and how to launch its kernels.
+"""Reads a PTX text without running it: its declarations, its sites, and how to launch its kernels.
 
 `explain` describes a kernel as plain data, and `report` as text. `parameters` says how a text uses a kernel's
 parameters. `cutecourse.analysis.arguments` makes arguments from words such as `in:a.npy`.

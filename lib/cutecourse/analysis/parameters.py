@@ -95,7 +95,7 @@ def _parameter(variable: Variable, pointers: dict[str, dict[str, Instruction]], 
 
 
 def _reads_and_writes(one: Instruction) -> tuple[bool, bool]:
-    """Whether an instruction reads and writes the global memory at its address.
+    """Return whether an instruction reads and writes the global memory at its address.
 
     A reduction without a result only writes. An instruction that touches no memory counts as a reader.
     """

@@ -1,4 +1,4 @@
-"""Whether a launch specification fits the kernel's text: the constants of a file, the header of PTX."""
+"""Compares a launch specification with the kernel's text: a file's constants, the header of PTX."""
 
 from __future__ import annotations
 

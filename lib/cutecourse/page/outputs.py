@@ -70,7 +70,7 @@ def digest(outputs: Iterable[Mapping[str, Any]]) -> str:
 
 
 def canonical(outputs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What a cell says, a text for each output; streams that follow each other are one."""
+    """The texts of a cell's outputs, one per output; streams that follow each other are one."""
     told: list[str] = []
     streaming = False
     for output in outputs:

@@ -72,7 +72,7 @@ def connect(send: Callable[[Message], None]) -> None:
 
 
 def connected() -> bool:
-    """Whether a page listens."""
+    """True if a page listens."""
     return _Page.send is not None
 
 

@@ -27,7 +27,7 @@ class Flow(Enum):
 
 
 class IntegerOperation(Enum):
-    """What an instruction computes of integers or bits, for who reads a text without running it."""
+    """An operation on integers or bits, for readers of a text that do not run it."""
 
     COPY = auto()
     """The result is the source; a vector is packed or unpacked, the first item lowest."""
@@ -48,7 +48,7 @@ class IntegerOperation(Enum):
 
 
 class Pipe(Enum):
-    """Who performs an instruction's work after its thread has issued it."""
+    """The engine that performs an instruction's work after its thread has issued it."""
 
     COPIES_OF_THREADS = auto()
     """cp.async: the thread's own accesses, made later."""
@@ -120,7 +120,7 @@ _KINDRED = {("local", "param"), ("generic", "shared"), ("generic", "shared::clus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What an instruction is and does, for everybody but the machine that runs it."""
+    """The facts of an instruction, for all modules but the one that runs it."""
 
     refused: str = ""
     """The reason why the emulator refuses the instruction in every form; empty for one that it runs."""
@@ -135,7 +135,7 @@ class Facts:
     wider_registers: bool = False
     """True if an operand may be a wider register than the type says; its low bits count."""
     address: Literal["", "derived", "converted"] = ""
-    """Whether the result can be an address that comes from a source; if "converted", the source is one."""
+    """True if the result can be an address that comes from a source; "converted" if the source is one."""
     flow: Flow | None = None
     """Where the thread may go on; None for the next instruction."""
 
@@ -143,7 +143,7 @@ class Facts:
     uses: tuple[MemoryUse, ...] = ()
     """The memories that it reads and writes. An mbarrier is an object, not bytes, and is not among them."""
     pipe: Pipe | None = None
-    """Who makes these uses, if not the thread itself, at once."""
+    """The engine that makes these uses, unless the thread makes them itself, at once."""
     passes: Literal["lanes", "rows", "copy", "cached copy"] = "lanes"
     """How an access of shared memory falls into passes over the banks: by the lanes' words, by rows of 16
     bytes, or as a copy's data comes, past L1 or through it."""
@@ -164,7 +164,7 @@ class Facts:
     waits_for: Pipe | None = None
     """The work that is done when the thread goes on."""
     completes: Literal["arrivals", "bytes"] | None = None
-    """What it brings to an mbarrier, now or when its work is done."""
+    """Its effect on an mbarrier, now or when its work is done."""
     uses_cluster: bool = False
     """True if it refers to other CTAs of the cluster."""
     multicast: bool = False

@@ -1,4 +1,4 @@
-"""What several families need to state the facts of their instructions."""
+"""Shared functions with which several families state the facts of their instructions."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ IS_{what}:
     ),
     unreported="it is no fault",
 )
-"""What the kernel with waits that end has instead of the kernel's own."""
+"""The lines that the kernel with waits that end has instead of the kernel's own."""
 
 FAULTS = by_name(
     __name__,

@@ -1,4 +1,4 @@
-"""What chapter 11 and the errata leave out of the kernel."""
+"""Lines that chapter 11 and the errata leave out of the kernel."""
 
 from cutecourse.kernels.faults import Fault, by_name
 
