@@ -172,7 +172,7 @@ def kernel_files(name: str) -> tuple[Path, ...]:
 
     name   a kernel's, or that of another module of its folder.
     They are the modules and PTX texts of its folder, and the same of the kernels and the modules of this
-    package that these import. What serves all kernels alike, such as `spec.py`, is not among them.
+    package that these import. Modules that serve all kernels alike, such as `spec.py`, are left out.
     """
     found: set[Path] = set()
     names = [name]
