@@ -34,7 +34,7 @@ ABOUT = "What L2 fetches, 256 bytes unless it is said; larger tiles in ping-pong
 """What this visit tries."""
 ROUNDS = 51
 
-How = hopper_last.How
+How = hopper_last.HopperChoice
 
 PP192 = How(pingpong=True, tile=(128, 192, 64), stages=5, piece=32, buffers=1)
 PP208 = How(pingpong=True, tile=(128, 208, 64), stages=5, piece=16, buffers=2)

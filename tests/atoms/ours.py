@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from cutecourse.atoms import (
+    LayoutTensor,
     PartitionError,
-    Tensor,
     TiledCopy,
     copy_atom,
     make_cotiled_copy,
@@ -178,7 +178,7 @@ def _agrees(ours: Any, what: str, text: str, expected: dict[str, str], where: st
     if what == "layout":
         theirs = Layout.parse(text)
         if isinstance(ours.layout, ComposedLayout) or isinstance(theirs, ComposedLayout):
-            tensor = Tensor(theirs, _offset(expected[f"{where}.offset"]))
+            tensor = LayoutTensor(theirs, _offset(expected[f"{where}.offset"]))
             return list(tensor.elements()) == list(ours.elements())
         return bool(theirs == ours.layout)
     if isinstance(ours, Layout):

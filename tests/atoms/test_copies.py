@@ -12,9 +12,9 @@ from atoms.oracles import ask_dsl, ask_dsl_less
 from atoms.ours import answer, differences, layout_of
 
 from cutecourse.atoms import (
+    LayoutTensor,
     PartitionError,
     SmemPtr,
-    Tensor,
     as_position_independent_swizzle_layout,
     as_position_independent_swizzle_tensor,
     copy_atom,
@@ -87,7 +87,7 @@ def test_predicate__equals_the_headers(case: dict[str, Any]) -> None:
     shape = eval(case["shape"])
     layout, start = local_tile(make_identity_layout(shape), copy.tiler_mn, tuple(case["at"]))
     for thread in case["slices"]:
-        part = copy.get_slice(thread).partition_S(Tensor(layout, start))
+        part = copy.get_slice(thread).partition_S(LayoutTensor(layout, start))
         bits = "".join("01"[bit] for bit in predicate(part, shape))
         assert bits == case["expect"][f"bits@{thread}"]
 
@@ -101,7 +101,7 @@ def test_domain_offset__equals_the_headers(case: dict[str, Any]) -> None:
 @cases("pointer")
 def test_swizzled_pointer__equals_the_headers(case: dict[str, Any]) -> None:
     pointer = SmemPtr(case["start"], case["dtype"], Swizzle(*case["swizzle"]))
-    tensor = Tensor(Layout.parse(case["layout"]), pointer)
+    tensor = LayoutTensor(Layout.parse(case["layout"]), pointer)
     other = recast_tensor(tensor, case["new"])
     found = {
         "addresses": tensor,
@@ -219,7 +219,7 @@ def test_recast_tensor__equals_the_dsl_which_drops_the_swizzle_of_the_pointer() 
     for case, status, said in chosen:
         assert status == "ok", (case, said)
         swizzle = Swizzle(*case["swizzle"])
-        tensor = Tensor(Layout.parse(case["layout"]), SmemPtr(0, case["dtype"], swizzle))
+        tensor = LayoutTensor(Layout.parse(case["layout"]), SmemPtr(0, case["dtype"], swizzle))
         recast = recast_tensor(tensor, case["new"])
         assert Layout.parse(said["recast.layout"]) == recast.layout
         assert str(swizzle) in said["pointer"]
@@ -264,7 +264,7 @@ def test_predicate__lets_every_element_through_once(shape: tuple[int, int], vect
         for n in range(-(-shape[1] // (4 * vector))):
             layout, start = local_tile(whole, copy.tiler_mn, (m, n))
             for thread in range(copy.size):
-                part = copy.get_slice(thread).partition_S(Tensor(layout, start))
+                part = copy.get_slice(thread).partition_S(LayoutTensor(layout, start))
                 bits = predicate(part, shape)
                 assert bits.count == sum(bits(i) for i in range(len(bits)))
                 copied += [crd for crd, bit in zip(part.elements(), bits, strict=True) if bit]
@@ -311,12 +311,12 @@ def test_swizzle__on_bytes_and_on_elements_is_the_same_function(bits: int, dtype
     on_elements = as_position_independent_swizzle_layout(in_bytes, dtype)
     width = SmemPtr(0, dtype).bits // 8
     for start in (0, 1024, 4096):
-        pointer = Tensor(in_bytes.outer, SmemPtr(start, dtype, in_bytes.inner))
+        pointer = LayoutTensor(in_bytes.outer, SmemPtr(start, dtype, in_bytes.inner))
         for index in range(256):
             assert pointer(index).address == start + width * on_elements(index)
     # Inside the pattern the two differ, which is why the tensor version refuses.
     span = 16 << (bits + 3)
-    inside = Tensor(in_bytes.outer, SmemPtr(span // 2, dtype, in_bytes.inner))
+    inside = LayoutTensor(in_bytes.outer, SmemPtr(span // 2, dtype, in_bytes.inner))
     assert [inside(i).address for i in range(256)] != [span // 2 + width * on_elements(i) for i in range(256)]
 
 
@@ -348,10 +348,10 @@ def test_hierarchical_permutation__gives_each_warp_two_atoms_side_by_side() -> N
     [
         (lambda: SmemPtr(3, "f16"), "3 is no multiple of the 2 bytes"),
         (lambda: recast_ptr(SmemPtr(2, "f16"), dtype="f32"), "2 is no multiple of the 4 bytes"),
-        (lambda: recast_tensor(Tensor(Layout(8)), "f16"), "has no pointer"),
+        (lambda: recast_tensor(LayoutTensor(Layout(8)), "f16"), "has no pointer"),
         (
             lambda: as_position_independent_swizzle_tensor(
-                Tensor(Layout(8), SmemPtr(128, "f16", Swizzle(3, 4, 3)))
+                LayoutTensor(Layout(8), SmemPtr(128, "f16", Swizzle(3, 4, 3)))
             ),
             "128 bytes inside the pattern .* Align it to 1024 bytes",
         ),

@@ -11,8 +11,8 @@ from atoms.ours import answer, differences, layout_of, tiled_copy_of
 
 from cutecourse.atoms import (
     MMA_ATOMS,
+    LayoutTensor,
     PartitionError,
-    Tensor,
     copy_atom,
     explain_cell,
     explain_owner,
@@ -96,8 +96,8 @@ def test_partition__keeps_the_offset_of_the_tensor() -> None:
     mma = make_tiled_mma(ATOM)
     layout = Layout((16, 16), (16, 1))
     whole = mma.get_slice(9).partition_A(layout)
-    moved = mma.get_slice(9).partition_A(Tensor(layout, 4096))
-    assert moved == Tensor(whole.layout, whole.offset + 4096)
+    moved = mma.get_slice(9).partition_A(LayoutTensor(layout, 4096))
+    assert moved == LayoutTensor(whole.layout, whole.offset + 4096)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_tiled_copy__sides_cover_the_tile(case: dict[str, Any]) -> None:
     copy = tiled_copy_of(case)
     shape = layout_of(case.get("s", case.get("tensor"))).shape
     crd = make_identity_layout(shape)
-    everything = set(Tensor(crd).elements())
+    everything = set(LayoutTensor(crd).elements())
     for take in ("partition_S", "partition_D"):
         held = [e for thr in range(copy.size) for e in getattr(copy.get_slice(thr), take)(crd).elements()]
         assert set(held) == everything
@@ -260,7 +260,7 @@ def test_tensor__slices_as_its_elements_lie() -> None:
         ComposedLayout(Swizzle(2, 0, 3), 0, Layout((4, 16), (16, 1))),
         make_identity_layout((4, 16)),
     ):
-        tensor = Tensor(layout) if not isinstance(layout, Layout) else Tensor(layout, 0)
+        tensor = LayoutTensor(layout) if not isinstance(layout, Layout) else LayoutTensor(layout, 0)
         column = tensor(None, 5)
         assert [column(i) for i in range(4)] == [tensor(i, 5) for i in range(4)]
         assert list(tensor.elements()) == [tensor(*crd) for crd in tensor.coords()]

@@ -10,7 +10,7 @@ import pytest
 import cutecourse
 from cutecourse.cli.explain import explain
 from cutecourse.emulator import launch, supported_instructions
-from cutecourse.emulator.checks.race_plan import Plan
+from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.core import registry
 from cutecourse.emulator.core.facts import Facts, MemoryUse, Pipe
 from cutecourse.emulator.core.registry import facts_of, instruction, lookup
@@ -179,8 +179,10 @@ def test_new_store__runs_and_is_ordered_by_a_barrier():
 
 @pytest.mark.usefixtures("bulk_store")
 def test_new_store__gives_the_race_check_its_units(monkeypatch):
-    plans, make = [], Plan.__init__
-    monkeypatch.setattr(Plan, "__init__", lambda plan, program: plans.append(plan) or make(plan, program))
+    plans, make = [], AccessPlan.__init__
+    monkeypatch.setattr(
+        AccessPlan, "__init__", lambda plan, program: plans.append(plan) or make(plan, program)
+    )
     run(ORDERED + "// not decoded before")
     (plan,) = plans
     assert (plan.unit, plan.by_threads, plan.elsewhere, plan.asynchronous) == (8, True, False, False)

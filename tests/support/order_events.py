@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from cutecourse.emulator import EmulatorError, Note
-from cutecourse.emulator.checks.race_plan import Plan
+from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, warps_of
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
@@ -113,7 +113,7 @@ class Teller(Observer):
     def __init__(self, cohort: Any) -> None:
         self.cohort = cohort
         self.events: list[Event] = []
-        plan = cohort.machine.program.own(Plan)
+        plan = cohort.machine.program.own(AccessPlan)
         self.unit = plan.unit
         self.fenced = plan.fenced
         self.ended: set[Thread] = set()

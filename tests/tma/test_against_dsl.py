@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tma.configs import STRATA, Config, as_tuple, draw
 
-from cutecourse.atoms import Tensor
+from cutecourse.atoms import LayoutTensor
 from cutecourse.errors import CourseError
 from cutecourse.layout import Layout, flatten_to_tuple, rank, size
 from cutecourse.tma import (
@@ -92,7 +92,7 @@ def as_dsl(text: str) -> str:
     return _TOKEN.sub(token, text)
 
 
-def show(tensor: Tensor) -> list[str]:
+def show(tensor: LayoutTensor) -> list[str]:
     """Layout and start as the DSL prints them."""
     return [as_dsl(cpp_str(part)) for part in (tensor.layout, tensor.offset)]
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from tma.cpp import regenerate
 
-from cutecourse.atoms import Tensor
+from cutecourse.atoms import LayoutTensor
 from cutecourse.errors import CourseError
 from cutecourse.layout import ComposedLayout, Layout, Swizzle, get_nonswizzle_portion
 from cutecourse.tma import (
@@ -267,7 +267,7 @@ def test_tma_partition__computes_the_example_without_a_cluster(name: str) -> Non
     trace = atom_of(name)
     assert trace.tile_bytes == expect["bytes"]
     start, layout = expect["partition"]["gtensor"].split(" o ")
-    tensor = Tensor(parse_cpp(layout), numbers(start.removeprefix("ArithTuple")))
+    tensor = LayoutTensor(parse_cpp(layout), numbers(start.removeprefix("ArithTuple")))
     [cta] = expect["partition"]["ctas"]
     part = tma_partition(trace, Dynamic(0), Layout(1), parse_cpp(expect["partition"]["stensor"]), tensor)
     check_partition(part, expect["partition"], cta)
@@ -288,7 +288,7 @@ def test_tma_partition__computes_the_tutorials_of_one_and_two_sms(name: str) -> 
     assert len(expect["peers"]) == case["thr_id"]
     for peer in expect["peers"]:
         start, layout = peer["partition"]["gtensor"].split(" o ")
-        tensor = Tensor(parse_cpp(layout), numbers(start.removeprefix("ArithTuple")))
+        tensor = LayoutTensor(parse_cpp(layout), numbers(start.removeprefix("ArithTuple")))
         assert peer["bytes"] == trace.tile_bytes
         for cta in peer["partition"]["ctas"]:
             part = tma_partition(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from umma.cutlass_data import CASES, cpp, names, nested, plain, without_pointer
 
-from cutecourse.atoms import Tensor
+from cutecourse.atoms import LayoutTensor
 from cutecourse.atoms.tensor import as_tensor
 from cutecourse.descriptors import INSTR_SM100
 from cutecourse.layout import Layout, make_identity_layout, size
@@ -156,12 +156,12 @@ def test_tiled_umma__explains_itself() -> None:
 M, N, K = 512, 1024, 256
 
 
-def _tile(tensor: Tensor, tiler: tuple[int, ...], proj: tuple[Any, ...]) -> Tensor:
+def _tile(tensor: LayoutTensor, tiler: tuple[int, ...], proj: tuple[Any, ...]) -> LayoutTensor:
     return tensor.local_tile(tiler, (1, 2, None), proj)
 
 
 @cache
-def tiles(name: str) -> dict[str, Tensor]:
+def tiles(name: str) -> dict[str, LayoutTensor]:
     """The tiles of the MMA at (1, 2) of the data and of the coordinates."""
     tiler = nested(CASES[name]["tiler"])
     steps = {"A": (1, None, 1), "B": (None, 1, 1), "C": (1, 1, None)}

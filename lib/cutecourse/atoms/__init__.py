@@ -18,7 +18,7 @@ from cutecourse.atoms.pointers import (
     recast_tensor,
 )
 from cutecourse.atoms.predicates import Predicate, domain_offset, predicate
-from cutecourse.atoms.tensor import Tensor
+from cutecourse.atoms.tensor import LayoutTensor
 from cutecourse.atoms.tiled_copy import (
     ThrCopy,
     TiledCopy,
@@ -57,6 +57,7 @@ __all__ = [
     "AtomNameError",
     "CopyAtom",
     "CutlassSource",
+    "LayoutTensor",
     "MmaAtom",
     "MmaName",
     "NamePart",
@@ -64,7 +65,6 @@ __all__ = [
     "PartitionError",
     "Predicate",
     "SmemPtr",
-    "Tensor",
     "ThrCopy",
     "ThrMma",
     "TiledCopy",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cutecourse.atoms.mma_atom import MmaAtom, Operand
-from cutecourse.atoms.tensor import AnyLayout, Tensor
+from cutecourse.atoms.tensor import AnyLayout, LayoutTensor
 from cutecourse.atoms.tiled_copy import ThrCopy, copy_partition
 from cutecourse.atoms.tiled_mma import ThrMma, partition
 from cutecourse.layout import Explanation, Step, explain, idx2crd, pretty_str, right_inverse
@@ -19,7 +19,7 @@ _OWN_STEPS = ("partition", "thrfrg", "copy_partition", "tidfrg")
 def explain_partition(
     thr: ThrMma | ThrCopy,
     operand: Literal["A", "B", "C", "S", "D"],
-    tensor: Tensor | AnyLayout,
+    tensor: LayoutTensor | AnyLayout,
     *,
     whole: bool = False,
 ) -> Explanation:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cutecourse.atoms.errors import PartitionError
-from cutecourse.atoms.tensor import Tensor
+from cutecourse.atoms.tensor import LayoutTensor
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
 from cutecourse.layout import ComposedLayout, Layout, Swizzle, recast_layout
@@ -81,20 +81,20 @@ def recast_ptr(pointer: SmemPtr, swizzle: Swizzle | None = None, dtype: DType | 
     return SmemPtr(pointer.start, dtype or pointer.dtype, pointer.swizzle if swizzle is None else swizzle)
 
 
-def recast_tensor(tensor: Tensor, dtype: DType | str) -> Tensor:
+def recast_tensor(tensor: LayoutTensor, dtype: DType | str) -> LayoutTensor:
     """The same bytes as elements of another type: the layout counts anew, and the pointer keeps its swizzle.
 
     Law: every address that the old elements cover, the new ones cover.
     Errors: PartitionError for a tensor without a pointer.
     Source: CUTLASS 4.2.0, include/cute/tensor_impl.hpp, recast.
 
-    >>> tensor = Tensor(Layout((8, 64), (64, 1)), SmemPtr(0, "f16", Swizzle(3, 4, 3)))
+    >>> tensor = LayoutTensor(Layout((8, 64), (64, 1)), SmemPtr(0, "f16", Swizzle(3, 4, 3)))
     >>> print(recast_tensor(tensor, "u8"))
     S<3,4,3> o 0 (u8) o (8,128):(128,1)
     """
     pointer = _pointer(tensor)
     recast = recast_ptr(pointer, dtype=dtype)
-    return Tensor(recast_layout(recast.bits, pointer.bits, tensor.layout), recast)
+    return LayoutTensor(recast_layout(recast.bits, pointer.bits, tensor.layout), recast)
 
 
 def as_position_independent_swizzle_layout(layout: ComposedLayout, dtype: DType | str) -> ComposedLayout:
@@ -113,7 +113,7 @@ def as_position_independent_swizzle_layout(layout: ComposedLayout, dtype: DType 
     return ComposedLayout(recast_layout(bits, 8, layout.inner), layout.offset, layout.outer)
 
 
-def as_position_independent_swizzle_tensor(tensor: Tensor) -> Tensor:
+def as_position_independent_swizzle_tensor(tensor: LayoutTensor) -> LayoutTensor:
     """Move the swizzle from the pointer into the layout, where it counts elements.
 
     The two are the same function only if the pointer starts where the swizzle's pattern starts: at a
@@ -122,7 +122,7 @@ def as_position_independent_swizzle_tensor(tensor: Tensor) -> Tensor:
     Errors: PartitionError for a tensor without a pointer, or one that starts within the pattern.
     Source: CUTLASS 4.2.0, include/cute/pointer_flagged.hpp.
 
-    >>> tensor = Tensor(Layout((8, 64), (64, 1)), SmemPtr(1024, "f16", Swizzle(3, 4, 3)))
+    >>> tensor = LayoutTensor(Layout((8, 64), (64, 1)), SmemPtr(1024, "f16", Swizzle(3, 4, 3)))
     >>> print(as_position_independent_swizzle_tensor(tensor))
     S<0,4,3> o 1024 (f16) o S<3,3,3> o 0 o (8,64):(64,1)
     """
@@ -137,7 +137,7 @@ def as_position_independent_swizzle_tensor(tensor: Tensor) -> Tensor:
             f"Its layout would depend on where it starts. Align it to {span_bytes(swizzle)} bytes."
         )
     on_elements = recast_layout(pointer.bits, 8, swizzle)
-    return Tensor(ComposedLayout(on_elements, 0, tensor.layout), replace(pointer, swizzle=NO_SWIZZLE))
+    return LayoutTensor(ComposedLayout(on_elements, 0, tensor.layout), replace(pointer, swizzle=NO_SWIZZLE))
 
 
 def span_bytes(swizzle: Swizzle) -> int:
@@ -145,7 +145,7 @@ def span_bytes(swizzle: Swizzle) -> int:
     return 1 << (swizzle.yyy_mask | swizzle.zzz_mask).bit_length() if swizzle.num_bits else 1
 
 
-def _pointer(tensor: Tensor) -> SmemPtr:
+def _pointer(tensor: LayoutTensor) -> SmemPtr:
     pointer: Any = tensor.offset
     if not isinstance(pointer, SmemPtr):
         raise PartitionError(f"the tensor {tensor} has no pointer: its offset is a number of elements.")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cutecourse.atoms.tensor import AnyLayout, Tensor, as_tensor, outer_of, started
+from cutecourse.atoms.tensor import AnyLayout, LayoutTensor, as_tensor, outer_of, started
 from cutecourse.layout import Layout, crd2idx, elem_less, pretty_str
 
 __all__ = ["Predicate", "domain_offset", "predicate"]
@@ -43,7 +43,7 @@ class Predicate:
         return f"{pretty_str(self.shape)}: {''.join('01'[value] for value in self.values)}"
 
 
-def predicate(coords: Tensor | AnyLayout, shape: Any) -> Predicate:
+def predicate(coords: LayoutTensor | AnyLayout, shape: Any) -> Predicate:
     """Compare each coordinate of a thread's part with the shape of the whole tensor.
 
     `coords` is the partition of an identity tensor: its elements are the coordinates that the same
@@ -69,7 +69,7 @@ def predicate(coords: Tensor | AnyLayout, shape: Any) -> Predicate:
     return Predicate(part.shape, tuple(elem_less(crd, shape) for crd in part.elements()))
 
 
-def domain_offset(coord: Any, tensor: Tensor | AnyLayout) -> Tensor:
+def domain_offset(coord: Any, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
     """The same tensor, counted from another coordinate on. A negative coordinate moves it back.
 
     A GEMM moves its tiles of A and B back by what K lacks to a multiple of the tile, so that the first

@@ -21,14 +21,14 @@ from cutecourse.layout import (
 )
 from cutecourse.layout.layout import coshape, has_basis
 
-__all__ = ["AnyLayout", "Tensor", "as_tensor"]
+__all__ = ["AnyLayout", "LayoutTensor", "as_tensor"]
 
 AnyLayout = Layout | ComposedLayout
 """A layout, or a swizzle (or another function) applied to one."""
 
 
 @dataclass(frozen=True)
-class Tensor:
+class LayoutTensor:
     """A layout that starts at an offset: element `c` lies at `offset + layout(c)`.
 
     CuTe's tensors have a pointer where this has an offset, counted in elements from the start of
@@ -40,7 +40,7 @@ class Tensor:
                 swizzle's two groups of bits; the elements are the same.
     Source: CUTLASS 4.2.0, include/cute/tensor_impl.hpp and swizzle_layout.hpp.
 
-    >>> t = Tensor(Layout((2, 4), (1, 8)), 64)
+    >>> t = LayoutTensor(Layout((2, 4), (1, 8)), 64)
     >>> print(t, t(1, 2))
     64 o (2,4):(1,8) 81
     """
@@ -70,7 +70,7 @@ class Tensor:
             return self._slice(crd)
         return self.offset + self.layout(crd)
 
-    def _slice(self, crd: Any) -> Tensor:
+    def _slice(self, crd: Any) -> LayoutTensor:
         outer = outer_of(self.layout)
         start = crd2idx(_zeros(crd), outer)
         return started(self.layout, outer(crd), start, self.offset)
@@ -78,7 +78,7 @@ class Tensor:
     def elements(self) -> Iterator[Any]:
         """Where each element lies, the first mode fastest.
 
-        >>> list(Tensor(Layout((2, 2), (1, 8)), 64).elements())
+        >>> list(LayoutTensor(Layout((2, 2), (1, 8)), 64).elements())
         [64, 65, 72, 73]
         """
         return (self(index) for index in range(self.size))
@@ -86,30 +86,30 @@ class Tensor:
     def coords(self) -> Iterator[Any]:
         """Every coordinate, one integer a mode, the first mode fastest.
 
-        >>> list(Tensor(Layout((2, (1, 2)), (1, (0, 8)))).coords())
+        >>> list(LayoutTensor(Layout((2, (1, 2)), (1, (0, 8)))).coords())
         [(0, 0), (1, 0), (0, 1), (1, 1)]
         """
         outer = outer_of(self.layout)
         extents = [int(size(outer[mode])) for mode in range(len(outer))]
         return (tuple(reversed(crd)) for crd in cartesian(*(range(e) for e in reversed(extents))))
 
-    def compose(self, tiler: Any) -> Tensor:
+    def compose(self, tiler: Any) -> LayoutTensor:
         """The same elements in another order: the layout composed with a layout or a tuple of them.
 
-        >>> print(Tensor(Layout((8, 4), (1, 16)), 64).compose((Layout(4, 2), None)))
+        >>> print(LayoutTensor(Layout((8, 4), (1, 16)), 64).compose((Layout(4, 2), None)))
         64 o (4,4):(2,16)
         """
-        return Tensor(composition(self.layout, tiler), self.offset)
+        return LayoutTensor(composition(self.layout, tiler), self.offset)
 
-    def group_modes(self, begin: int, end: int | None = None) -> Tensor:
+    def group_modes(self, begin: int, end: int | None = None) -> LayoutTensor:
         """The same tensor with the modes from `begin` up to `end` put into one.
 
-        >>> print(Tensor(Layout((2, 3, 4)), 64).group_modes(0, 2))
+        >>> print(LayoutTensor(Layout((2, 3, 4)), 64).group_modes(0, 2))
         64 o ((2,3),4):((1,2),6)
         """
-        return Tensor(group_modes(self.layout, begin, end), self.offset)
+        return LayoutTensor(group_modes(self.layout, begin, end), self.offset)
 
-    def local_tile(self, tiler: Any, coord: Any, proj: Any = None) -> Tensor:
+    def local_tile(self, tiler: Any, coord: Any, proj: Any = None) -> LayoutTensor:
         """One tile of the tensor, or with `None` in the coordinate the tiles along that mode.
 
         Errors: as `cutecourse.layout.local_tile`.
@@ -125,16 +125,16 @@ class Tensor:
         return f"{self.offset} o {self.layout}"
 
 
-def as_tensor(tensor: Tensor | AnyLayout) -> Tensor:
+def as_tensor(tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
     """A layout alone is a tensor that starts at 0, or at the coordinate 0 of a coordinate tensor.
 
     >>> print(as_tensor(Layout.parse("(4,8):(1@0,1@1)")))
     (0,0) o (4,8):(1@0,1@1)
     """
-    whole = tensor if isinstance(tensor, Tensor) else Tensor(tensor)
+    whole = tensor if isinstance(tensor, LayoutTensor) else LayoutTensor(tensor)
     outer = outer_of(whole.layout)
     if isinstance(whole.offset, int) and whole.offset == 0 and has_basis(outer.stride):
-        return Tensor(whole.layout, ArithTuple(repeat_like(0, coshape(outer))))
+        return LayoutTensor(whole.layout, ArithTuple(repeat_like(0, coshape(outer))))
     return whole
 
 
@@ -148,11 +148,11 @@ def rewrapped(layout: AnyLayout, outer: Layout) -> AnyLayout:
     return layout.replace_outer(outer) if isinstance(layout, ComposedLayout) else outer
 
 
-def started(layout: AnyLayout, outer: Layout, start: Any, offset: Any) -> Tensor:
+def started(layout: AnyLayout, outer: Layout, start: Any, offset: Any) -> LayoutTensor:
     """The part of a tensor that has the layout `outer` and begins `start` elements on."""
     if isinstance(layout, ComposedLayout):
-        return Tensor(ComposedLayout(layout.inner, layout.offset + start, outer), offset)
-    return Tensor(outer, offset + start)
+        return LayoutTensor(ComposedLayout(layout.inner, layout.offset + start, outer), offset)
+    return LayoutTensor(outer, offset + start)
 
 
 def flat_coord(index: int, layout: Layout) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from cutecourse.atoms.copy_atom import CopyAtom
 from cutecourse.atoms.errors import PartitionError
-from cutecourse.atoms.tensor import AnyLayout, Tensor, as_tensor, outer_of, rewrapped, started
+from cutecourse.atoms.tensor import AnyLayout, LayoutTensor, as_tensor, outer_of, rewrapped, started
 from cutecourse.atoms.tiled_mma import TiledMma
 from cutecourse.layout import (
     Layout,
@@ -123,7 +123,7 @@ class TiledCopy:
         cut = _tile2thrfrg(self, side, Layout((self.tile_shape, 1)))
         return make_layout(cut[0], cut[1])
 
-    def retile(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def retile(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """See registers as this copy does: the atom's values first, the repetitions as they were.
 
         Shapes: (V, RestM, RestN, ...) becomes ((AtomV, RestV), RestM', RestN', ...).
@@ -133,7 +133,7 @@ class TiledCopy:
         whole = as_tensor(tensor)
         outer = outer_of(whole.layout)
         try:
-            return Tensor(rewrapped(whole.layout, _retile(self, outer)), whole.offset)
+            return LayoutTensor(rewrapped(whole.layout, _retile(self, outer)), whole.offset)
         except LayoutError as error:
             raise PartitionError(
                 f"retile: {whole.layout} is no fragment of this copy ({self.tile_shape}).\n{error}"
@@ -154,7 +154,7 @@ class ThrCopy:
     tiled_copy: TiledCopy
     thr_idx: int
 
-    def partition_S(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def partition_S(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """This thread's part (CPY, CPY_M, CPY_N, ...) of the source (M, N, ...).
 
         >>> from cutecourse.atoms import copy_atom
@@ -166,19 +166,19 @@ class ThrCopy:
         """
         return copy_partition(self.tiled_copy, "S", tensor, self.thr_idx)
 
-    def partition_D(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def partition_D(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """This thread's part (CPY, CPY_M, CPY_N, ...) of the destination (M, N, ...)."""
         return copy_partition(self.tiled_copy, "D", tensor, self.thr_idx)
 
-    def retile_S(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def retile_S(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """The registers of a fragment as this copy reads them."""
         return self.tiled_copy.retile(tensor)
 
-    def retile_D(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def retile_D(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """The registers of a fragment as this copy writes them."""
         return self.tiled_copy.retile(tensor)
 
-    def retile(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def retile(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """Do as `retile_S` and `retile_D`: the DSL has one name for both."""
         return self.tiled_copy.retile(tensor)
 
@@ -213,7 +213,9 @@ def tidfrg(tiled_copy: TiledCopy, side: Side, layout: AnyLayout) -> AnyLayout:
 
 
 @explained("copy_partition(T, t)(c) = tidfrg(T)(t, c)")
-def copy_partition(tiled_copy: TiledCopy, side: Side, tensor: Tensor | AnyLayout, thr_idx: int) -> Tensor:
+def copy_partition(
+    tiled_copy: TiledCopy, side: Side, tensor: LayoutTensor | AnyLayout, thr_idx: int
+) -> LayoutTensor:
     """One thread's part of the source (S) or destination (D) of a tiled copy: ((FrgV,FrgX),RestM,RestN,...).
 
     Shapes: where a mode is no multiple of the tile, the part reaches over the edge: kernels predicate.

@@ -9,7 +9,15 @@ from typing import Any, Literal
 from cutecourse.atoms.errors import PartitionError
 from cutecourse.atoms.mma_atom import MmaAtom
 from cutecourse.atoms.mma_table import mma_atom
-from cutecourse.atoms.tensor import AnyLayout, Tensor, as_tensor, flat_coord, outer_of, rewrapped, started
+from cutecourse.atoms.tensor import (
+    AnyLayout,
+    LayoutTensor,
+    as_tensor,
+    flat_coord,
+    outer_of,
+    rewrapped,
+    started,
+)
 from cutecourse.layout import (
     Layout,
     LayoutError,
@@ -214,7 +222,7 @@ class ThrMma:
         """The thread's place: within the atom, and its atom along M, N, K."""
         return flat_coord(self.thr_idx, self.tiled_mma.thr_layout_vmnk)
 
-    def partition_A(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def partition_A(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """This thread's part (MMA, MMA_M, MMA_K, ...) of a tensor (M, K, ...).
 
         Law: mode 0 runs over the values of one atom, the others over the atom's repetitions.
@@ -225,23 +233,23 @@ class ThrMma:
         """
         return partition(self.tiled_mma, "A", tensor, self.thr_idx)
 
-    def partition_B(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def partition_B(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """This thread's part (MMA, MMA_N, MMA_K, ...) of a tensor (N, K, ...)."""
         return partition(self.tiled_mma, "B", tensor, self.thr_idx)
 
-    def partition_C(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def partition_C(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """This thread's part (MMA, MMA_M, MMA_N, ...) of a tensor (M, N, ...)."""
         return partition(self.tiled_mma, "C", tensor, self.thr_idx)
 
-    def partition_fragment_A(self, tensor: Tensor | AnyLayout) -> Layout:
+    def partition_fragment_A(self, tensor: LayoutTensor | AnyLayout) -> Layout:
         """The layout of the registers for this thread's part of A: compact, the atom's values first."""
         return make_fragment_like(self.partition_A(tensor))
 
-    def partition_fragment_B(self, tensor: Tensor | AnyLayout) -> Layout:
+    def partition_fragment_B(self, tensor: LayoutTensor | AnyLayout) -> Layout:
         """The layout of the registers for this thread's part of B."""
         return make_fragment_like(self.partition_B(tensor))
 
-    def partition_fragment_C(self, tensor: Tensor | AnyLayout) -> Layout:
+    def partition_fragment_C(self, tensor: LayoutTensor | AnyLayout) -> Layout:
         """The layout of the registers for this thread's part of C: compact, whatever C's strides are."""
         return Layout(self.partition_C(tensor).shape)
 
@@ -343,7 +351,9 @@ def _thrfrg(tiled_mma: TiledMma, operand: Operand, layout: Layout) -> Layout:
 
 
 @explained("partition(T, t)(c) = thrfrg(T)(place of t, c)")
-def partition(tiled_mma: TiledMma, operand: Operand, tensor: Tensor | AnyLayout, thr_idx: int) -> Tensor:
+def partition(
+    tiled_mma: TiledMma, operand: Operand, tensor: LayoutTensor | AnyLayout, thr_idx: int
+) -> LayoutTensor:
     """One thread's part of a tensor for an operand of a tiled MMA: (FrgV, RestX, RestY, ...).
 
     Shapes: a tensor (M,K,...) for A, (N,K,...) for B, (M,N,...) for C. Where a mode is no multiple of the
@@ -369,7 +379,7 @@ def partition(tiled_mma: TiledMma, operand: Operand, tensor: Tensor | AnyLayout,
     return result
 
 
-def make_fragment_like(tensor: Tensor | AnyLayout) -> Layout:
+def make_fragment_like(tensor: LayoutTensor | AnyLayout) -> Layout:
     """The compact layout of registers for a thread's part: mode 0 first, the rest in the tensor's order.
 
     Law: same shape; mode 0 has the strides 1 on; the other modes follow in the order of their strides, or for

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cutecourse.atoms import Tensor
+from cutecourse.atoms import LayoutTensor
 from cutecourse.atoms.tensor import as_tensor
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
@@ -189,7 +189,7 @@ class TmaTrace(Record):
         )
         return (error, *found)
 
-    def get_tma_tensor(self, shape: Any = None) -> Tensor:
+    def get_tma_tensor(self, shape: Any = None) -> LayoutTensor:
         """The tensor whose elements are the coordinates that a TMA instruction takes, innermost first.
 
         `shape` is nested as the tensor's is; without one it is the tensor's own.
@@ -209,7 +209,7 @@ class TmaTrace(Record):
             )
         tensor = as_tensor(Layout(shape, self.gmem_tma_basis_stride))
         # a tensor of one element steps along no coordinate, but it has one
-        return tensor if isinstance(tensor.offset, tuple) else Tensor(tensor.layout, ArithTuple((0,)))
+        return tensor if isinstance(tensor.offset, tuple) else LayoutTensor(tensor.layout, ArithTuple((0,)))
 
     def log(self, *, static_sizes: bool | None = None) -> dict[str, str]:
         """Each value as CuTe C++ prints it, in the order of its computation.

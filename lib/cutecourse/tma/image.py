@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cutecourse.atoms import Tensor
+from cutecourse.atoms import LayoutTensor
 from cutecourse.atoms.tensor import as_tensor, outer_of
 from cutecourse.layout import Layout, Swizzle, cosize, make_identity_layout, product_each
 from cutecourse.layout.basis import ScaledBasis, basis_terms
@@ -93,14 +93,14 @@ def tma_coords(
     return tuple(found)
 
 
-def _tile_of(trace: TmaTrace, tensor: Tensor, tile_coord: Any) -> Tensor:
+def _tile_of(trace: TmaTrace, tensor: LayoutTensor, tile_coord: Any) -> LayoutTensor:
     crd = tuple(tile_coord) if isinstance(tile_coord, (tuple, list)) else (tile_coord,)
     return tensor.local_tile(trace.cta_tiler, crd)
 
 
-def _whole(tensor: Tensor) -> Tensor:
+def _whole(tensor: LayoutTensor) -> LayoutTensor:
     """All modes in one: (TMATile), as tma_partition takes it."""
-    return Tensor(_grouped(outer_of(tensor.layout)), tensor.offset)
+    return LayoutTensor(_grouped(outer_of(tensor.layout)), tensor.offset)
 
 
 def _grouped(layout: Layout) -> Layout:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cutecourse.atoms import Tensor
+from cutecourse.atoms import LayoutTensor
 from cutecourse.atoms.tensor import AnyLayout, as_tensor, outer_of, started
 from cutecourse.dtypes import DType
 from cutecourse.layout import (
@@ -67,30 +67,30 @@ class TmaPartition(Record):
 
     cta_coord: Any
     cta_layout: Layout
-    stensor: Tensor
-    gtensor: Tensor
+    stensor: LayoutTensor
+    gtensor: LayoutTensor
     inv_smem_layout: Layout
     layout_v: Layout
     tma_layout_v: Layout
     layout_V: tuple[Layout]
     glayout_V: tuple[Any, ...]
     slayout_V: tuple[Any, ...]
-    gtensor_v: Tensor
-    stensor_v: Tensor
+    gtensor_v: LayoutTensor
+    stensor_v: LayoutTensor
     multicast_offset: int
     multicast_coord: Any
     gcoord: Any
     scoord: Any
-    gresult: Tensor
-    sresult: Tensor
+    gresult: LayoutTensor
+    sresult: LayoutTensor
     dtype: DType | None = None
 
     @property
-    def results(self) -> tuple[Tensor, Tensor]:
+    def results(self) -> tuple[LayoutTensor, LayoutTensor]:
         """Shared memory first, as in the CuTe DSL."""
         return self.sresult, self.gresult
 
-    def __iter__(self) -> Iterator[Tensor]:
+    def __iter__(self) -> Iterator[LayoutTensor]:
         return iter(self.results)
 
     def log(self, *, smem_address: int = 0, bits: int | None = None) -> dict[str, str]:
@@ -135,8 +135,8 @@ def tma_partition(
     atom: TmaTrace | int,
     cta_coord: Any,
     cta_layout: Layout | int,
-    stensor: Tensor | AnyLayout,
-    gtensor: Tensor | AnyLayout,
+    stensor: LayoutTensor | AnyLayout,
+    gtensor: LayoutTensor | AnyLayout,
 ) -> TmaPartition:
     """Divide a tile in shared memory and the coordinates of its elements into TMA instructions.
 
@@ -222,18 +222,18 @@ def tma_partition(
     )
 
 
-def _arranged(tensor: Tensor, tiler: tuple[Any, ...]) -> Tensor:
+def _arranged(tensor: LayoutTensor, tiler: tuple[Any, ...]) -> LayoutTensor:
     composed = composition(tensor.layout, tiler)
-    return Tensor(coalesce(composed, _TILE_PROFILE), tensor.offset)
+    return LayoutTensor(coalesce(composed, _TILE_PROFILE), tensor.offset)
 
 
-def _moved(tensor: Tensor, crd: Any) -> Tensor:
+def _moved(tensor: LayoutTensor, crd: Any) -> LayoutTensor:
     """The tensor from a coordinate on: CuTe's domain_offset."""
     outer = outer_of(tensor.layout)
     return started(tensor.layout, outer, crd2idx(crd, outer), tensor.offset)
 
 
-def _smem_str(tensor: Tensor, address: int, bits: int) -> str:
+def _smem_str(tensor: LayoutTensor, address: int, bits: int) -> str:
     swizzle = get_swizzle_portion(tensor.layout)
     inner = tensor.layout.offset if isinstance(tensor.layout, ComposedLayout) else 0
     start = address + (int(tensor.offset) + int(inner)) * bits // 8

@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from cutecourse.atoms import Tensor
+from cutecourse.atoms import LayoutTensor
 from cutecourse.layout import ArithTuple, ComposedLayout, Layout, ScaledBasis, Swizzle
 from cutecourse.layout.basis import basis_terms
 from cutecourse.layout.dynamic import Dynamic, is_constant, is_static
@@ -84,7 +84,7 @@ def cpp_str(value: Any) -> str:
         return f"{cpp_str(value.shape)}:{_stride_str(value.stride)}"
     if isinstance(value, ComposedLayout):
         return f"{cpp_str(value.inner)} o {cpp_str(value.offset)} o {cpp_str(value.outer)}"
-    if isinstance(value, Tensor):
+    if isinstance(value, LayoutTensor):
         start = ("ArithTuple" if isinstance(value.offset, tuple) else "") + cpp_str(value.offset)
         return f"{start} o {cpp_str(value.layout)}"
     if isinstance(value, (tuple, list)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from cutecourse import atoms
-from cutecourse.atoms import CutlassSource, MmaAtom, Tensor, ThrMma, TiledMma
+from cutecourse.atoms import CutlassSource, LayoutTensor, MmaAtom, ThrMma, TiledMma
 from cutecourse.atoms.tensor import AnyLayout
 from cutecourse.atoms.tiled_mma import partition
 from cutecourse.descriptors import INSTR_SM100, MAJORS, Descriptor, make_instr_desc
@@ -279,7 +279,7 @@ class CtaMma:
     def _thr(self) -> ThrMma:
         return self.tiled.tiled_mma.get_slice(self.cta)
 
-    def partition_A(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def partition_A(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """This CTA's part ((MMA_M, MMA_K), MMAs along M, MMAs along K, ...) of a tensor (M, K, ...).
 
         >>> from cutecourse.layout import make_identity_layout
@@ -289,16 +289,16 @@ class CtaMma:
         """
         return self._thr.partition_A(tensor)
 
-    def partition_B(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def partition_B(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """This CTA's part ((MMA_N, MMA_K), MMAs along N, MMAs along K, ...) of a tensor (N, K, ...)."""
         return self._thr.partition_B(tensor)
 
-    def partition_C(self, tensor: Tensor | AnyLayout) -> Tensor:
+    def partition_C(self, tensor: LayoutTensor | AnyLayout) -> LayoutTensor:
         """This CTA's part ((MMA_M, MMA_N), MMAs along M, MMAs along N, ...) of a tensor (M, N, ...)."""
         return self._thr.partition_C(tensor)
 
     def explain_partition(
-        self, operand: Operand, tensor: Tensor | AnyLayout, *, depth: int = 1
+        self, operand: Operand, tensor: LayoutTensor | AnyLayout, *, depth: int = 1
     ) -> Explanation:
         """The steps of `partition_A`, `partition_B` or `partition_C`, each with its values.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from cutecourse.atoms import Tensor
+from cutecourse.atoms import LayoutTensor
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
 from cutecourse.layout import (
@@ -147,9 +147,9 @@ class FragmentTrace(Record):
         """
         return place_of(int(self.layout(*coord)), self.value_type)
 
-    def tensor(self, address: int = 0) -> Tensor:
+    def tensor(self, address: int = 0) -> LayoutTensor:
         """The fragment at an address, as a tensor that counts elements of `value_type`."""
-        return Tensor(self.layout, address << _shift(self.value_type))
+        return LayoutTensor(self.layout, address << _shift(self.value_type))
 
 
 def make_fragment_C(tmem_shape: Any, dtype: DType | str = "f32", n_sm: int = 1) -> FragmentTrace:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from cutecourse.atoms import Tensor, thrfrg
+from cutecourse.atoms import LayoutTensor, thrfrg
 from cutecourse.atoms.tensor import outer_of
 from cutecourse.dtypes import DType
 from cutecourse.dtypes import dtype as as_dtype
@@ -164,7 +164,7 @@ class TmaAtomTrace(Record):
         """The instruction."""
         return self.copy_op.ptx(self.tma.rank)
 
-    def get_tma_tensor(self, shape: Any = None) -> Tensor:
+    def get_tma_tensor(self, shape: Any = None) -> LayoutTensor:
         """The tensor whose elements are the coordinates that the instruction takes, innermost first.
 
         Errors: TmaError, rule `profile`, for a shape that is nested in another way than the tensor's.

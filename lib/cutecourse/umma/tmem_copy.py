@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cutecourse.atoms import PartitionError, Tensor, TiledCopy, make_cotiled_copy
+from cutecourse.atoms import LayoutTensor, PartitionError, TiledCopy, make_cotiled_copy
 from cutecourse.atoms.tensor import AnyLayout
 from cutecourse.layout import Layout, LayoutError, coalesce, make_identity_layout, make_layout, size, upcast
 from cutecourse.layout.record import Record
@@ -93,8 +93,8 @@ class TmemCopyTrace(Record):
         return self.tiled_copy.tiler_mn
 
     def partition_S(
-        self, thread: int, tensor: Tensor | AnyLayout | None = None, *, address: int = 0
-    ) -> Tensor:
+        self, thread: int, tensor: LayoutTensor | AnyLayout | None = None, *, address: int = 0
+    ) -> LayoutTensor:
         """The source of a thread's copy: tensor memory for a load, the thread's elements for a store.
 
         Shapes:     ((value, repetition), MMAs ..., ...), of a tensor shaped as the fragment. Without one:
@@ -106,8 +106,8 @@ class TmemCopyTrace(Record):
         return self.tiled_copy.get_slice(thread).partition_S(given)
 
     def partition_D(
-        self, thread: int, tensor: Tensor | AnyLayout | None = None, *, address: int = 0
-    ) -> Tensor:
+        self, thread: int, tensor: LayoutTensor | AnyLayout | None = None, *, address: int = 0
+    ) -> LayoutTensor:
         """The destination of a thread's copy: the thread's elements for a load, tensor memory for a store.
 
         Shapes and units as `partition_S`.
@@ -120,7 +120,9 @@ class TmemCopyTrace(Record):
         given = self._given(tensor, address, memory=self.copy_op.store)
         return self.tiled_copy.get_slice(thread).partition_D(given)
 
-    def _given(self, tensor: Tensor | AnyLayout | None, address: int, *, memory: bool) -> Tensor | AnyLayout:
+    def _given(
+        self, tensor: LayoutTensor | AnyLayout | None, address: int, *, memory: bool
+    ) -> LayoutTensor | AnyLayout:
         if tensor is not None:
             return tensor
         if memory:

@@ -69,8 +69,8 @@ class Operation:
     @property
     def use(self) -> Use:
         """The operation in the form that reports take."""
-        deed = "copy" if self.size else "operation"
-        return Use(self.whose, self.origin.site.line, deed, self.origin, self.phase)
+        action = "copy" if self.size else "operation"
+        return Use(self.whose, self.origin.site.line, action, self.origin, self.phase)
 
     def each_reader(self) -> Iterator[tuple[Operation, NDArray[np.int64]]]:
         """The operations that read the bytes of a copy, and their chunks."""

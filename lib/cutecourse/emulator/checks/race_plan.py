@@ -9,12 +9,12 @@ from cutecourse.emulator.core.kinds import CHUNK
 if TYPE_CHECKING:
     from cutecourse.emulator.core.program import Program
 
-__all__ = ["Plan"]
+__all__ = ["AccessPlan"]
 
 _LEAST_LINE_BITS = 8
 
 
-class Plan:
+class AccessPlan:
     """The accesses of shared memory that a program's instructions can make.
 
     unit          the size in bytes of a thread's smallest access, at most 16

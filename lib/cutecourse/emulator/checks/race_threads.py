@@ -16,7 +16,7 @@ from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
 
 if TYPE_CHECKING:
-    from cutecourse.emulator.checks.race_plan import Plan
+    from cutecourse.emulator.checks.race_plan import AccessPlan
     from cutecourse.emulator.instructions.bulk.pieces import Chunks
     from cutecourse.emulator.memory.access import Access
 
@@ -50,7 +50,7 @@ def _describe_same(origin: Origin, byte: int, other: Use, what: str) -> str:
 class Threads:
     """The last writer of each unit, and each warp's last read of it."""
 
-    def __init__(self, cohort: Cohort, clocks: Clocks, plan: Plan) -> None:
+    def __init__(self, cohort: Cohort, clocks: Clocks, plan: AccessPlan) -> None:
         self.cohort = cohort
         self.clocks = clocks
         self.plan = plan
@@ -195,7 +195,7 @@ class Threads:
         place: Sequence[Any],
         by: int,
         tag: int,
-        deed: str,
+        action: str,
         *,
         same: bool = False,
     ) -> None:
@@ -205,7 +205,7 @@ class Threads:
         """
         position = int(place[0])
         byte = int(index[position]) * access.size + (int(place[1]) * self.plan.unit if len(place) > 1 else 0)
-        other = Use(self.clocks.components[by], tag & self.clocks.line_mask, deed)
+        other = Use(self.clocks.components[by], tag & self.clocks.line_mask, action)
         origin = access.thread(bundle, lanes, position)
         if same:
             report_meeting("same value written", origin, byte, other, _describe_same, access_of(access))

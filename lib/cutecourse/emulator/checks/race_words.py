@@ -25,7 +25,7 @@ class Use:
 
     component: Component
     line: int
-    deed: str
+    action: str
     """"read" or "write" of a thread; "copy" into shared memory; "operation" that reads it."""
     origin: Origin | None = None
     """The issuer of an asynchronous use; None for a thread's access."""
@@ -58,7 +58,7 @@ def access_of(access: Access) -> str:
 
 def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
     """Describe an access or an operation, `what`, that meets another thread's access."""
-    verb = {"read": "has read", "write": "has written"}[other.deed]
+    verb = {"read": "has read", "write": "has written"}[other.action]
     return (
         f"{what} {_where(origin, byte)}, which {_who(origin, other)} {verb} at line {other.line},"
         " and nothing orders the two. Put a barrier of both warps between them: bar.sync, or an mbarrier at"
@@ -69,7 +69,7 @@ def describe_thread(origin: Origin, byte: int, other: Use, what: str) -> str:
 def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
     """Describe a use of an asynchronous operation's bytes without a wait for its completion."""
     where, who = _where(origin, byte), _who(origin, other)
-    if other.deed == "copy":
+    if other.action == "copy":
         parity = "" if other.phase is None else f" with parity {other.phase & 1}"
         return (
             f"{what} {where}, into which {who} copies at line {other.line}, but its thread has not waited for"
@@ -90,19 +90,19 @@ def describe_wait(origin: Origin, byte: int, other: Use, what: str) -> str:
 def describe_reuse(origin: Origin, byte: int, other: Use) -> str:
     """Describe a copy over bytes that are in use, without a wait for that use to end."""
     start = f"the copy writes {_where(origin, byte)}, "
-    if other.deed == "copy" and other.origin is not None and other.origin.bundle is not origin.bundle:
+    if other.action == "copy" and other.origin is not None and other.origin.bundle is not origin.bundle:
         return (
             f"{start}into which {_who(origin, other)} copies at line {other.line}, and nothing orders the"
             " two copies. Check the address and the multicast mask of each. If both are right, the later copy"
             " must wait until the other copy's bytes have been read."
         )
-    if other.deed == "copy":
+    if other.action == "copy":
         return (
             f"{start}into which {_who(origin, other)} copies at line {other.line}, but its thread has not"
             f" waited for that copy. Wait for {_mbarrier(origin, other)}, and until"
             " those bytes have been read, before the copy."
         )
-    if other.deed == "operation":
+    if other.action == "operation":
         return (
             f"{start}which the {_operation(other)} that {_who(origin, other)} issued at line {other.line}"
             f" may not have read yet. {_end_of(other)} first."

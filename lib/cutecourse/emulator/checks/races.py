@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
 from cutecourse.emulator.checks.race_operations import Operation, Operations
-from cutecourse.emulator.checks.race_plan import Plan
+from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, any_true, warps_of
@@ -59,7 +59,7 @@ _HAZARDS = ("race", "read before its wait", "stage reused early")
 def look_for_races(cohort: Cohort) -> Races | None:
     """Make a cohort's race record; None if nothing in the kernel can race, or the launch wants no report."""
     machine = cohort.machine
-    plan = machine.program.own(Plan)
+    plan = machine.program.own(AccessPlan)
     alone = cohort.size * machine.warps_per_block == 1
     possible = plan.asynchronous or (plan.by_threads and not alone)
     if not machine.program.shared_bytes or not possible:
@@ -72,7 +72,7 @@ def look_for_races(cohort: Cohort) -> Races | None:
 class Races(Observer):
     """The race record of a cohort's shared memory, and the clocks of its warps."""
 
-    def __init__(self, cohort: Cohort, plan: Plan) -> None:
+    def __init__(self, cohort: Cohort, plan: AccessPlan) -> None:
         self.cohort = cohort
         self.clocks = Clocks(cohort, plan.line_bits)
         self._fenced = plan.fenced

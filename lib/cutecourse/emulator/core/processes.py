@@ -104,7 +104,7 @@ class _Outcome:
 
 
 @dataclass(eq=False, slots=True)
-class _Copy:
+class _ProcessCopy:
     """A copy of the process, and the parts that it runs."""
 
     process: BaseProcess
@@ -117,7 +117,7 @@ class _Team:
     """The copies of the process that take part in a launch."""
 
     scheduler: Scheduler
-    copies: list[_Copy] = field(default_factory=list)
+    copies: list[_ProcessCopy] = field(default_factory=list)
     running: int = 0
     """The part that this process runs."""
     given: range = range(0)
@@ -155,7 +155,7 @@ class _Team:
         else:
             self.given = range(edges[1], left.stop)
 
-    def _copy(self, parts: range) -> _Copy:
+    def _copy(self, parts: range) -> _ProcessCopy:
         """Start a copy. Errors: OSError."""
         context = multiprocessing.get_context("fork")
         here, there = context.Pipe(duplex=False)
@@ -166,7 +166,7 @@ class _Team:
                 # waits for such a lock, like one that fails.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
-        return _Copy(process, here, parts)
+        return _ProcessCopy(process, here, parts)
 
     def collect(self) -> int:
         """Take over the outcomes of the copies in the order of the parts, or run the parts here.

@@ -20,7 +20,7 @@ from cutecourse.emulator.core.rows import RowTable, Selection
 from cutecourse.emulator.core.site import AddressSource
 from cutecourse.emulator.memory.access import Access
 
-__all__ = ["Run", "move", "store"]
+__all__ = ["MoveRun", "move", "store"]
 
 _FEW = 4
 """Up to this number of moves, copying the rows one by one is faster."""
@@ -43,7 +43,7 @@ class _Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MoveRun:
     """Moves between rows of a kind, as (target, source), and then stores."""
 
     table: RowTable
@@ -51,7 +51,7 @@ class Run:
     moves: tuple[tuple[int, int], ...] = ()
     stores: tuple[_Store, ...] = ()
 
-    def then(self, other: Run) -> Run | None:
+    def then(self, other: MoveRun) -> MoveRun | None:
         """Join the other run to this one; None if it cannot follow."""
         moves, stores = self.moves, self.stores
         if other.moves:
@@ -68,7 +68,7 @@ class Run:
             if stores and not stores[0].fits(other.stores[0]):
                 return None
             stores += other.stores
-        return Run(self.table, other.kind or self.kind, moves, stores)
+        return MoveRun(self.table, other.kind or self.kind, moves, stores)
 
     def _read(self) -> set[tuple[int, int]]:
         """The registers that the stores read: their sources and addresses."""
@@ -91,7 +91,7 @@ class Run:
 def move(table: RowTable, kind: str, pairs: Sequence[tuple[int, int]]) -> Step:
     """A step that copies rows, given as (target, source)."""
     step = _one_by_one(kind, pairs)
-    step.run = Run(table, kind, tuple(pairs))  # type: ignore[attr-defined]
+    step.run = MoveRun(table, kind, tuple(pairs))  # type: ignore[attr-defined]
     return step
 
 
@@ -101,7 +101,7 @@ def store(
     """Let a store join runs if it writes global memory at a constant distance from the address in a row."""
     if access.space == "global" and not access.flags and address.row is not None:
         one = _Store(access, kind, address.row, address.distance, tuple(sources), step)
-        step.run = Run(table, stores=(one,))  # type: ignore[attr-defined]
+        step.run = MoveRun(table, stores=(one,))  # type: ignore[attr-defined]
     return step
 
 

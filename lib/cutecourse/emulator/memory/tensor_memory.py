@@ -34,7 +34,7 @@ __all__ = [
     "LANES",
     "LANE_SHIFT",
     "SMALLEST",
-    "Allocation",
+    "ColumnAllocation",
     "Moving",
     "TensorMemories",
     "TensorMemory",
@@ -58,7 +58,7 @@ def split_address(address: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class ColumnAllocation:
     """Columns that a CTA has allocated."""
 
     start: int
@@ -103,7 +103,7 @@ class TensorMemory:
         self.taken: NDArray[np.bool_] = np.zeros(COLUMNS, dtype=np.bool_)
         self._held: set[Region] = set()
         """Regions whose columns are all known to be allocated."""
-        self.allocations: dict[int, Allocation] = {}
+        self.allocations: dict[int, ColumnAllocation] = {}
         self.freed: dict[int, Origin] = {}
         """The thread that freed each column, for columns that are not allocated again."""
         self.moving: list[Moving] = []
@@ -120,7 +120,7 @@ class TensorMemory:
 
     def take(self, start: int, columns: int, origin: Origin) -> None:
         """Allocate columns that are free; they hold poison."""
-        self.allocations[start] = Allocation(start, columns, origin)
+        self.allocations[start] = ColumnAllocation(start, columns, origin)
         self.taken[start : start + columns] = True
         for column in range(start, start + columns):
             self.freed.pop(column, None)

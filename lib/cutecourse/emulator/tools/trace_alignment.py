@@ -25,7 +25,7 @@ from typing import Any
 from cutecourse.trace import Event, Trace
 from cutecourse.trace.words import number, place, text_table
 
-__all__ = ["Pair", "Parting", "Stop", "TraceAlignment", "align_traces"]
+__all__ = ["AlignedPair", "Parting", "Stop", "TraceAlignment", "align_traces"]
 
 _ORDER_DECIDES = {"state", "outcome", "transfer", "issue", "issues"}
 _ASYNCHRONOUS = {"mbarrier.phase", "mbarrier.complete_tx", "mma.complete", "tma.land", "tma.read"}
@@ -47,7 +47,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Pair:
+class AlignedPair:
     """A row of two traces side by side: an event of each, or None for a trace without a matching event.
 
     first_there, second_there  for an event without a partner in its row, its index in the other trace.
@@ -125,7 +125,7 @@ class TraceAlignment:
             len(self.second) if found.second is None else found.second.index,
         )
 
-    def side_by_side(self, reach: int = _SHOWN) -> tuple[Pair, ...]:
+    def side_by_side(self, reach: int = _SHOWN) -> tuple[AlignedPair, ...]:
         """Both traces around the place where they part, in rows; the row of the parting is marked.
 
         Equal events share a row if both orders allow it; any other event gives its index in the other trace.
@@ -136,10 +136,10 @@ class TraceAlignment:
             for trace, place in zip((self.first, self.second), at, strict=True)
         )
         ended = (_end(self.stops[0], one), _end(self.stops[1], two))
-        parting = [Pair(one, two, marked=True, ended=ended)] if one or two or any(ended) else []
+        parting = [AlignedPair(one, two, marked=True, ended=ended)] if one or two or any(ended) else []
         return (*self._window(at, -reach, 0), *parting, *self._window(at, 1, reach + 1))
 
-    def _window(self, at: tuple[int, int], begin: int, end: int) -> list[Pair]:
+    def _window(self, at: tuple[int, int], begin: int, end: int) -> list[AlignedPair]:
         """The events from `begin` to `end`, counted from the places where the traces part."""
         traces = (self.first, self.second)
         edges = [[max(place + begin, 0), max(place + end, 0)] for place in at]
@@ -156,12 +156,12 @@ class TraceAlignment:
         first, second = (trace.events[slice(*edge)] for trace, edge in zip(traces, edges, strict=True))
         return [self._pair(one, two, there) for one, two in _paired(first, second)]
 
-    def _pair(self, one: Event | None, two: Event | None, there: dict[int, int]) -> Pair:
+    def _pair(self, one: Event | None, two: Event | None, there: dict[int, int]) -> AlignedPair:
         if one is not None and two is not None:
-            return Pair(one, two)
+            return AlignedPair(one, two)
         first_there = None if one is None else self.same[one.index]
         second_there = None if two is None else there.get(two.index)
-        return Pair(one, two, False, first_there, second_there)
+        return AlignedPair(one, two, False, first_there, second_there)
 
     @property
     def _names(self) -> tuple[str, str]:
@@ -296,7 +296,7 @@ def _cells(event: Event | None, elsewhere: int | None, ended: str) -> tuple[str,
     )
 
 
-def _sides(pair: Pair) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sides(pair: AlignedPair) -> tuple[tuple[str, ...], tuple[str, ...]]:
     # An event without a partner has its index in the other trace beside it.
     return (
         _cells(pair.first, pair.second_there, pair.ended[0]),
@@ -304,7 +304,7 @@ def _sides(pair: Pair) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-def _pairs_text(pairs: Iterable[Pair], names: tuple[str, str]) -> str:
+def _pairs_text(pairs: Iterable[AlignedPair], names: tuple[str, str]) -> str:
     """The rows in plain text, long cells over several lines; `>` marks where the traces part."""
     rows: list[tuple[str, ...]] = []
     for pair in pairs:
@@ -319,7 +319,7 @@ def _pairs_text(pairs: Iterable[Pair], names: tuple[str, str]) -> str:
     return text_table(head, rows)
 
 
-def _pairs_html(pairs: Iterable[Pair], names: tuple[str, str], caption: str) -> str:
+def _pairs_html(pairs: Iterable[AlignedPair], names: tuple[str, str], caption: str) -> str:
     """The rows in HTML, for a notebook."""
     border = "border-left:2px solid currentColor;"
 

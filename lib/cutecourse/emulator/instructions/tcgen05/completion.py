@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import TensorMemoryLanesError
-from cutecourse.emulator.instructions.tcgen05.placement import Part, along_k, region_of
-from cutecourse.emulator.instructions.tcgen05.plans import Plan
+from cutecourse.emulator.instructions.tcgen05.placement import PartOfD, along_k, region_of
+from cutecourse.emulator.instructions.tcgen05.plans import MmaPlan
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import SharedMatrix
 from cutecourse.emulator.memory.proxies import TCGEN05, all_in_sight, check_source
@@ -24,10 +24,10 @@ from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory, split_address
 from cutecourse.emulator.numbers.tcgen05_sums import Factors, accumulate_in_turn, numbers, sums_are_exact
 
-__all__ = ["Multiplication", "complete"]
+__all__ = ["IssuedMma", "complete"]
 
 
-class Multiplication:
+class IssuedMma:
     """A tcgen05.mma with its plan, and its place in the CTA or pair of the thread that issued it.
 
     `enable` says whether it adds to D, and `disabled` has the words of disable-output-lane.
@@ -35,7 +35,7 @@ class Multiplication:
 
     __slots__ = ("cluster", "disabled", "enable", "issued", "moving", "origin", "place", "plan")
 
-    def __init__(self, origin: Origin, plan: Plan, *, enable: bool, disabled: list[int]) -> None:
+    def __init__(self, origin: Origin, plan: MmaPlan, *, enable: bool, disabled: list[int]) -> None:
         self.origin = origin
         self.plan = plan
         self.enable = enable
@@ -47,7 +47,7 @@ class Multiplication:
         self.moving: list[tuple[TensorMemory, Moving]] = []
         """The regions of tensor memory that it reads or writes."""
 
-    def a_region(self, part: Part) -> Region:
+    def a_region(self, part: PartOfD) -> Region:
         """Where A in tensor memory lies, for a part of D. Errors: TensorMemoryLanesError."""
         plan = self.plan
         lane, column = split_address(plan.asked.a)
@@ -83,7 +83,7 @@ class Multiplication:
         return found
 
 
-def complete(mmas: Sequence[Multiplication]) -> None:
+def complete(mmas: Sequence[IssuedMma]) -> None:
     """Complete one, or several that differ in A and B in shared memory, and in adding to D, alone.
 
     Errors: OverwrittenSource, UninitializedRead.
@@ -100,7 +100,7 @@ def complete(mmas: Sequence[Multiplication]) -> None:
             tell("mma.complete", cohort, mma.cluster, origin.bundle.rank, origin.site.line, issue=mma.issued)
 
 
-def _multiply(mmas: Sequence[Multiplication]) -> None:
+def _multiply(mmas: Sequence[IssuedMma]) -> None:
     """Complete them without events."""
     *before, last = mmas
     for mma in before:
@@ -135,7 +135,7 @@ def _multiply(mmas: Sequence[Multiplication]) -> None:
 
 
 def _chunks(
-    mmas: Sequence[Multiplication], matrices: Sequence[SharedMatrix], *, k_major: bool
+    mmas: Sequence[IssuedMma], matrices: Sequence[SharedMatrix], *, k_major: bool
 ) -> NDArray[np.int64]:
     """The chunks of a matrix in each CTA's shared memory, of one MMA behind the other along K.
 
@@ -145,7 +145,7 @@ def _chunks(
     return chunks + np.array(mmas[0].place.starts, dtype=np.int64)[:, None, None]
 
 
-def _check_shared(mmas: Sequence[Multiplication], places: list[NDArray[np.int64]]) -> None:
+def _check_shared(mmas: Sequence[IssuedMma], places: list[NDArray[np.int64]]) -> None:
     """Refuse operands that were changed since the issue, each MMA its own."""
     _, written = mmas[0].origin.bundle.cohort.shared_chunks
     for chunks in places:
@@ -156,7 +156,7 @@ def _check_shared(mmas: Sequence[Multiplication], places: list[NDArray[np.int64]
 
 
 def _factors(
-    mmas: Sequence[Multiplication], chunks: NDArray[np.int64], kind: str, *, k_major: bool, negate: bool
+    mmas: Sequence[IssuedMma], chunks: NDArray[np.int64], kind: str, *, k_major: bool, negate: bool
 ) -> Factors:
     """The CTAs' parts of a matrix in shared memory, one behind the other along M or N, for each MMA."""
     held, _ = mmas[0].origin.bundle.cohort.shared_chunks
@@ -169,7 +169,7 @@ def _factors(
     return Factors.of(np.ascontiguousarray(by_k), len(mmas), kind, negate=negate)
 
 
-def _in_tensor_memory(mma: Multiplication, memory: TensorMemory, part: Part) -> Factors:
+def _in_tensor_memory(mma: IssuedMma, memory: TensorMemory, part: PartOfD) -> Factors:
     """A CTA's rows of A in tensor memory."""
     region = mma.a_region(part)
     columns = slice(region.first, region.stop)
@@ -182,7 +182,7 @@ def _in_tensor_memory(mma: Multiplication, memory: TensorMemory, part: Part) -> 
 
 
 def _check_written(
-    mma: Multiplication,
+    mma: IssuedMma,
     memory: TensorMemory,
     lanes: NDArray[np.int64],
     rows: NDArray[np.int64] | slice,
@@ -202,9 +202,9 @@ def _check_written(
 
 
 def _write(
-    mmas: Sequence[Multiplication],
+    mmas: Sequence[IssuedMma],
     memory: TensorMemory,
-    part: Part,
+    part: PartOfD,
     region: Region,
     factors: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], bool]],
     position: int,

@@ -16,7 +16,7 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
-from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
+from cutecourse.emulator.instructions.tcgen05.queue import Queue, QueuedOperation
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, decode_matrix, matrix_of
 from cutecourse.emulator.memory.proxies import TCGEN05, check_source
@@ -150,7 +150,7 @@ def _issue(
             told += region_touches(each, [region], writes=True)
         tell("tmem.copy", origin, address=address, group=group, touches=told)
     touches = [(memory, moving) for _, memory, moving, _ in places]
-    Queue.of(origin).add(Operation(origin, partial(_complete, origin, places, lanes), touches=touches))
+    Queue.of(origin).add(QueuedOperation(origin, partial(_complete, origin, places, lanes), touches=touches))
 
 
 def _complete(

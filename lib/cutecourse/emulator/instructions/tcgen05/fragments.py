@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.kinds import WARP_SIZE
 
-__all__ = ["MOST_REGISTERS", "SHAPES", "Fragment", "fragment"]
+__all__ = ["MOST_REGISTERS", "SHAPES", "TensorMemoryFragment", "fragment"]
 
 SHAPES = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4, "16x32bx2": 1}
 """The shapes, and the registers that one repetition takes."""
@@ -23,7 +23,7 @@ MOST_REGISTERS = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Fragment:
+class TensorMemoryFragment:
     """Lanes and columns of the cells, relative to the address, shape (32 threads, cells of a thread).
 
     Without packing a thread has one cell for each register; with it two, the low half's and the high half's
@@ -38,7 +38,7 @@ class Fragment:
 
 
 @cache
-def fragment(shape: str, count: int, split: int = 0, *, packed: bool = False) -> Fragment:
+def fragment(shape: str, count: int, split: int = 0, *, packed: bool = False) -> TensorMemoryFragment:
     """The fragment of a shape, repeated `count` times.
 
     `split`: columns between the two accesses of 16x32bx2.
@@ -69,7 +69,7 @@ def fragment(shape: str, count: int, split: int = 0, *, packed: bool = False) ->
         column = (2 * column[:, :, None] + np.arange(2)).reshape(WARP_SIZE, -1)
     width = int(column.max()) + 1
     starts = (0, split) if shape == "16x32bx2" else (0,)
-    return Fragment(
+    return TensorMemoryFragment(
         lane=lane,
         column=column + shift,
         lanes=32 if shape == "32x32b" else 16,

@@ -24,7 +24,12 @@ from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, t
 from cutecourse.emulator.errors import TensorMemoryLanesError
 from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.tcgen05.alloc import uniform_value
-from cutecourse.emulator.instructions.tcgen05.fragments import MOST_REGISTERS, SHAPES, Fragment, fragment
+from cutecourse.emulator.instructions.tcgen05.fragments import (
+    MOST_REGISTERS,
+    SHAPES,
+    TensorMemoryFragment,
+    fragment,
+)
 from cutecourse.emulator.memory.event_memory import region_touches
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import (
@@ -67,7 +72,7 @@ class _Access:
             if found < 0:
                 site.invalid(f"the offset of the second half is {found}, but must be 0 or more columns")
             split = found
-        self.fragment: Fragment = fragment(self.shape, count, split, packed=self.packed)
+        self.fragment: TensorMemoryFragment = fragment(self.shape, count, split, packed=self.packed)
         (_, stop), *others = self.fragment.ranges
         if stores and any(first < stop for first, _ in others):
             site.invalid(f"with an offset of {split} columns both halves would store to the same cells")
@@ -183,7 +188,7 @@ def ld(site: Site) -> Step:
 
 
 @dataclass(eq=False, slots=True)
-class _Store:
+class _PendingStore:
     """The values that a tcgen05.st writes when its warp waits for it."""
 
     memory: TensorMemory
@@ -200,7 +205,7 @@ class _Store:
             self.memory.end(moving)
 
 
-class _Stores(OwnerDict[int, list[_Store]]):
+class _Stores(OwnerDict[int, list[_PendingStore]]):
     """Stores that the warps of a bundle have issued and not waited for, by the cluster's position."""
 
 
@@ -240,7 +245,7 @@ def st(site: Site) -> Step:
                 for region in regions
             ]
             memory.moving += moving
-            waiting.setdefault(origin.cluster, []).append(_Store(memory, lane, column, values, moving))
+            waiting.setdefault(origin.cluster, []).append(_PendingStore(memory, lane, column, values, moving))
             access.tell(origin, address, regions)
 
     return step

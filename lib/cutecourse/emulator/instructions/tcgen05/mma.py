@@ -20,9 +20,9 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
 from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
-from cutecourse.emulator.instructions.tcgen05.completion import Multiplication, complete
+from cutecourse.emulator.instructions.tcgen05.completion import IssuedMma, complete
 from cutecourse.emulator.instructions.tcgen05.plans import Operands, announce_all, plan_of
-from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
+from cutecourse.emulator.instructions.tcgen05.queue import Queue, QueuedOperation
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
 from cutecourse.ptx.syntax import Address, Instruction
@@ -110,13 +110,13 @@ def mma(site: Site) -> Step:
                 in_sight = announce_all(plan, bundle, lanes[position:].tolist() if alike else [lane])
                 looked_at = True
             disabled = [int(words[lane]) for words in masks]
-            multiplication = Multiplication(origin, plan, enable=bool(enable[lane]), disabled=disabled)
+            multiplication = IssuedMma(origin, plan, enable=bool(enable[lane]), disabled=disabled)
             _issue(multiplication, collector, in_sight=in_sight)
 
     return step
 
 
-def _issue(mma: Multiplication, collector: str, *, in_sight: bool) -> None:
+def _issue(mma: IssuedMma, collector: str, *, in_sight: bool) -> None:
     """Check an MMA, and issue it; `in_sight` says that all its operands in shared memory may be read."""
     origin, plan, place = mma.origin, mma.plan, mma.place
     asked, shape = plan.asked, plan.shape
@@ -172,10 +172,12 @@ def _issue(mma: Multiplication, collector: str, *, in_sight: bool) -> None:
     if not plan.a_in_tmem and not plan.scale:
         # MMAs that differ in A and B in shared memory, and in adding to D, alone.
         key = (asked.d, asked.idesc, shape.a, plan.group, *mma.disabled)
-    Queue.of(origin).add(Operation(origin, complete, mma.issued, touches=mma.moving, key=key, member=mma))
+    Queue.of(origin).add(
+        QueuedOperation(origin, complete, mma.issued, touches=mma.moving, key=key, member=mma)
+    )
 
 
-def _begin(mma: Multiplication, memory: TensorMemory, region: Region, what: str, *, writes: bool) -> None:
+def _begin(mma: IssuedMma, memory: TensorMemory, region: Region, what: str, *, writes: bool) -> None:
     """Check a region of tensor memory, and note that the MMA will read or write it."""
     origin = mma.origin
     memory.check_allocated(region, what, origin)
@@ -196,7 +198,7 @@ class _Collectors(OwnerDict[tuple[int, int], tuple[Any, ...] | None]):
     """The A in each CTA's collector buffer, by cluster and rank."""
 
 
-def _collect(mma: Multiplication, collector: str) -> None:
+def _collect(mma: IssuedMma, collector: str) -> None:
     """Keep track of the A in the collector buffer.
 
     Errors: InvalidOperand for the use of an A that is not in it.

@@ -23,11 +23,11 @@ from cutecourse.emulator.memory.matrix_descriptor import SharedMatrix
 from cutecourse.emulator.memory.regions import Region
 from cutecourse.emulator.memory.tensor_memory import LANES
 
-__all__ = ["Part", "along_k", "parts_of", "region_of"]
+__all__ = ["PartOfD", "along_k", "parts_of", "region_of"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class PartOfD:
     """A part of D in one CTA: its rows' lanes, and which columns of the whole it is."""
 
     lanes: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Part:
     """The lanes again; a slice if they are neighbours, so that NumPy does not copy."""
 
     @classmethod
-    def of(cls, lanes: NDArray[np.int64], first: int, stop: int) -> Part:
+    def of(cls, lanes: NDArray[np.int64], first: int, stop: int) -> PartOfD:
         """The part with these lanes and columns."""
         lanes.flags.writeable = False
         neighbours = lanes[-1] - lanes[0] == len(lanes) - 1
@@ -45,19 +45,19 @@ class Part:
 
 
 @lru_cache(maxsize=256)
-def parts_of(m: int, n: int, group: int, lane: int) -> tuple[Part, ...]:
+def parts_of(m: int, n: int, group: int, lane: int) -> tuple[PartOfD, ...]:
     """The parts of D in each CTA that takes part; rows are the CTA's own."""
     rows = m // group
     row = np.arange(rows, dtype=np.int64)
     if group == 2 and rows == 64:
-        return (Part.of(row, 0, n // 2), Part.of(row + 64, n // 2, n))
+        return (PartOfD.of(row, 0, n // 2), PartOfD.of(row + 64, n // 2, n))
     if rows == 64:
-        return (Part.of(lane + 32 * (row // 16) + row % 16, 0, n),)
-    return (Part.of(row, 0, n),)
+        return (PartOfD.of(lane + 32 * (row // 16) + row % 16, 0, n),)
+    return (PartOfD.of(row, 0, n),)
 
 
 @lru_cache(maxsize=1024)
-def region_of(part: Part, column: int, columns: int) -> Region:
+def region_of(part: PartOfD, column: int, columns: int) -> Region:
     """A part's lanes in columns of tensor memory; equal arguments give the same object."""
     mask = np.zeros(LANES, dtype=np.bool_)
     mask[part.lanes] = True

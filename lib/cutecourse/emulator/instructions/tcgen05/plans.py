@@ -1,8 +1,8 @@
 """The operands of a tcgen05.mma, [d], a or [a], b, idesc {, mask}, enable {, scale}, and what they stand for.
 
-Equal operands are decoded once. A `Plan` holds what is the same in all clusters: shape, types, and where the
-matrices lie in a CTA. A `Place` says where those matrices lie in one CTA or pair. A cohort keeps both,
-because the main loop of a GEMM uses the same few operands again and again.
+Equal operands are decoded once. An `MmaPlan` holds what is the same in all clusters: shape, types, and where
+the matrices lie in a CTA. An `MmaPlace` says where those matrices lie in one CTA or pair. A cohort keeps
+both, because the main loop of a GEMM uses the same few operands again and again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cutecourse.emulator.memory.proxies import all_in_sight
 from cutecourse.emulator.memory.tensor_memory import TensorMemories, split_address
 from cutecourse.ptx.syntax import Address, Vector
 
-__all__ = ["Operands", "Plan", "announce_all", "plan_of"]
+__all__ = ["MmaPlan", "Operands", "announce_all", "plan_of"]
 
 _PLACES = 4096
 """The number of places kept; each has two matrices for each CTA, of 2 KiB each in a GEMM of 128 x 16."""
@@ -40,7 +40,7 @@ _PLANS = 1024
 _MOST_SCALE = 15
 
 
-class Asked(NamedTuple):
+class MmaRequest(NamedTuple):
     """The addresses and descriptors of one tcgen05.mma as numbers: `a` is either of both."""
 
     d: int
@@ -81,17 +81,17 @@ class Operands:
         if len(site.operands) > at + 2:
             site.invalid(f"{site.instruction.name} takes {at + 2} operands at most, not {len(site.operands)}")
 
-    def read(self, bundle: Bundle, lanes: NDArray[np.int64]) -> list[Asked]:
+    def read(self, bundle: Bundle, lanes: NDArray[np.int64]) -> list[MmaRequest]:
         """Read the operands of each of these lanes."""
         d = self.d.lanes(bundle) & 0xFFFFFFFF
         rows = d, self.a(bundle), bundle.rows["u64"][self.b], bundle.rows["u32"][self.shape]
-        return list(map(Asked, *(row.reshape(-1)[lanes].tolist() for row in rows)))
+        return list(map(MmaRequest, *(row.reshape(-1)[lanes].tolist() for row in rows)))
 
 
-class Plan:
+class MmaPlan:
     """The decoded operands of a tcgen05.mma, which are the same in all clusters."""
 
-    def __init__(self, origin: Origin, operands: Operands, asked: Asked, kind: str, group: int) -> None:
+    def __init__(self, origin: Origin, operands: Operands, asked: MmaRequest, kind: str, group: int) -> None:
         """Errors: InvalidOperand, AddressError."""
         self.asked = asked
         self.group = group
@@ -124,7 +124,7 @@ class Plan:
         except FieldError as wrong:
             raise origin.error(InvalidOperand, f"{name}: {wrong}") from None
 
-    def place(self, bundle: Bundle, lane: int) -> Place:
+    def place(self, bundle: Bundle, lane: int) -> MmaPlace:
         """The matrices' places in the CTA, or the pair, of a lane."""
         cohort = bundle.cohort
         known = cohort.own(_Places)
@@ -133,16 +133,16 @@ class Plan:
         if found is None:
             if len(known) >= _PLACES:
                 known.clear()
-            found = known[key] = Place(self, cohort, lane // WARP_SIZE, bundle.rank)
+            found = known[key] = MmaPlace(self, cohort, lane // WARP_SIZE, bundle.rank)
         return found
 
 
-class Place:
+class MmaPlace:
     """Where the matrices of a plan are in one CTA or pair, by the CTAs' ranks."""
 
     __slots__ = ("a", "b", "memories", "ranks", "read", "starts")
 
-    def __init__(self, plan: Plan, cohort: Cohort, cluster: int, rank: int) -> None:
+    def __init__(self, plan: MmaPlan, cohort: Cohort, cluster: int, rank: int) -> None:
         first = rank if plan.group == 1 else rank & ~1
         self.ranks = range(first, first + plan.group)
         memories = cohort.own(TensorMemories)
@@ -175,26 +175,26 @@ class Place:
         return (self.b,) if self.a is None else (self.a, self.b)
 
 
-class _Places(OwnerDict[tuple[Plan, int, int], Place]):
+class _Places(OwnerDict[tuple[MmaPlan, int, int], MmaPlace]):
     """The places of a cohort's plans, by plan, cluster and rank."""
 
 
-class _Plans(OwnerDict[tuple[Operands, Asked], Plan]):
+class _Plans(OwnerDict[tuple[Operands, MmaRequest], MmaPlan]):
     """The plans of a cohort, by instruction and operands."""
 
 
-def plan_of(origin: Origin, operands: Operands, asked: Asked, kind: str, group: int) -> Plan:
-    """The plan for a lane's operands; equal operands share one object. Errors: as for `Plan`."""
+def plan_of(origin: Origin, operands: Operands, asked: MmaRequest, kind: str, group: int) -> MmaPlan:
+    """The plan for a lane's operands; equal operands share one object. Errors: as for `MmaPlan`."""
     known = origin.bundle.cohort.own(_Plans)
     found = known.get((operands, asked))
     if found is None:
         if len(known) >= _PLANS:
             known.clear()
-        found = known[operands, asked] = Plan(origin, operands, asked, kind, group)
+        found = known[operands, asked] = MmaPlan(origin, operands, asked, kind, group)
     return found
 
 
-def announce_all(plan: Plan, bundle: Bundle, lanes: list[int]) -> bool:
+def announce_all(plan: MmaPlan, bundle: Bundle, lanes: list[int]) -> bool:
     """Look at A and B in shared memory of the MMAs of some lanes, all at once.
 
     Returns whether everything there may be read. If not, each MMA has to be looked at by itself.

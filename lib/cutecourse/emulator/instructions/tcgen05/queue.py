@@ -24,10 +24,10 @@ from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.instructions.tcgen05.linking import linked
 from cutecourse.emulator.memory.tensor_memory import Moving, TensorMemory
 
-__all__ = ["Operation", "Queue"]
+__all__ = ["Queue", "QueuedOperation"]
 
 
-class Operation:
+class QueuedOperation:
     """Something that a thread has issued and that completes later, with `run`.
 
     `touches` are the regions of tensor memory that a tcgen05.mma or cp reads and writes; None for a commit.
@@ -58,7 +58,7 @@ class Operation:
         self.member = member
         self.work: PendingWork
 
-    def follows(self, earlier: Operation) -> bool:
+    def follows(self, earlier: QueuedOperation) -> bool:
         """True if the operation must complete after `earlier`, which was issued before it."""
         if self.touches is None:
             return earlier.thread == self.thread
@@ -75,7 +75,7 @@ class Queue:
     """The operations of one CTA that are not complete, oldest first."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Operation] = deque()
+        self.waiting: deque[QueuedOperation] = deque()
 
     @classmethod
     def of(cls, origin: Origin) -> Queue:
@@ -88,18 +88,18 @@ class Queue:
             found = queues[key] = cls()
         return found
 
-    def add(self, operation: Operation) -> None:
+    def add(self, operation: QueuedOperation) -> None:
         """Let an operation complete later."""
         self.waiting.append(operation)
         machine = operation.origin.bundle.machine
         operation.work = machine.defer(self._complete, operation)
 
-    def of_thread(self, origin: Origin) -> list[Operation]:
+    def of_thread(self, origin: Origin) -> list[QueuedOperation]:
         """The operations that a thread has issued and that are not complete."""
         mine = (id(origin.bundle), origin.lane)
         return [operation for operation in self.waiting if operation.thread == mine]
 
-    def _complete(self, operation: Operation) -> None:
+    def _complete(self, operation: QueuedOperation) -> None:
         waiting = list(self.waiting)
         first, stop = linked(waiting, operation)
         for earlier in waiting[:first]:

@@ -16,7 +16,7 @@ from cutecourse.emulator.instructions.bulk.operands import check_alive, destinat
 from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
-from cutecourse.emulator.instructions.tcgen05.queue import Operation, Queue
+from cutecourse.emulator.instructions.tcgen05.queue import Queue, QueuedOperation
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.memory.tensor_memory import TensorMemories
 from cutecourse.ptx.syntax import Instruction
@@ -84,7 +84,7 @@ def commit(site: Site) -> Step:
                 tell(origin)
             run = partial(_arrive, origin, ranks, offset)
             if tracked:
-                queue.add(Operation(origin, run))
+                queue.add(QueuedOperation(origin, run))
             else:
                 # A commit waits only for operations of its own thread, and there are none.
                 run()

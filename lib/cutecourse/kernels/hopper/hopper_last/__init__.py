@@ -1,4 +1,4 @@
-"""How `hopper_last` is launched; the kernel is in `source.py`."""
+"""HopperChoice `hopper_last` is launched; the kernel is in `source.py`."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,7 +11,7 @@ FILE = kernel_file("hopper_last")
 __getattr__ = FILE.attribute  # the kernel's constants and functions
 
 
-class How(NamedTuple):
+class HopperChoice(NamedTuple):
     """What the kernel's file calls `How`: the choice for one size."""
 
     pingpong: bool = False
@@ -35,25 +35,25 @@ class How(NamedTuple):
         return self.stages * loaded + FILE.constant("CONSUMERS") * self.buffers * self.rows * self.piece * 2
 
 
-COOPERATIVE = How()
+COOPERATIVE = HopperChoice()
 CHOICES = (
     (COOPERATIVE, 1.0),
-    (How(pingpong=True, tile=(128, 192, 64), stages=5, piece=32, buffers=1), 1.01),
-    (How(pingpong=True, tile=(128, 208, 64), stages=5, piece=16), 1.005),
-    (How(tile=(128, 128, 64), stages=6), 0.93),
-    (How(tile=(128, 64, 64), cluster=(1, 1), stages=8, buffers=1), 0.8),
+    (HopperChoice(pingpong=True, tile=(128, 192, 64), stages=5, piece=32, buffers=1), 1.01),
+    (HopperChoice(pingpong=True, tile=(128, 208, 64), stages=5, piece=16), 1.005),
+    (HopperChoice(tile=(128, 128, 64), stages=6), 0.93),
+    (HopperChoice(tile=(128, 64, 64), cluster=(1, 1), stages=8, buffers=1), 0.8),
 )
 """Each with its speed while all multiprocessors have a tile, as a part of the first one's (an H200's)."""
 
 
-def best(m: int, n: int, sms: int) -> How:
+def best(m: int, n: int, sms: int) -> HopperChoice:
     """The choice for C (M, N): fast, and with few multiprocessors idle while the last tiles are computed."""
     if max(m, n) <= 1024:
         return COOPERATIVE
     if m == n == 2048:  # one tile each: nothing that a pair of CTAs shares comes twice
         return COOPERATIVE._replace(cluster=(1, 1))
 
-    def speed(choice: tuple[How, float]) -> float:
+    def speed(choice: tuple[HopperChoice, float]) -> float:
         how, full_speed = choice
         area = how.tile[0] * how.cluster[0] * how.tile[1] * how.cluster[1]
         tiles = -(-m // (how.tile[0] * how.cluster[0])) * -(-n // (how.tile[1] * how.cluster[1]))
@@ -64,7 +64,12 @@ def best(m: int, n: int, sms: int) -> How:
 
 
 def spec(
-    m: int, n: int, k: int, dtype: str = "f16", how: How | None = None, sms: int = FILE.constant("SMS")
+    m: int,
+    n: int,
+    k: int,
+    dtype: str = "f16",
+    how: HopperChoice | None = None,
+    sms: int = FILE.constant("SMS"),
 ) -> LaunchSpec:
     """The launch for C (M, N) = A (M, K) times B (N, K) transposed, for any M and for N and K in eights.
 
