@@ -22,7 +22,7 @@ from cutecourse.emulator.errors import (
     UninitializedRead,
     UnsupportedInstruction,
 )
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, PhaseWait
+from cutecourse.emulator.memory.mbarriers import MBarrier, PhaseWait
 from cutecourse.emulator.memory.shared_address import SharedTargets
 from cutecourse.trace import Recorder
 

@@ -19,7 +19,7 @@ from cutecourse.emulator import EmulatorError, Note
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, warps_of
 from cutecourse.emulator.core.observer import Observer
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
+from cutecourse.emulator.memory.mbarriers import MBarriers
 from support.order_model import (
     Access,
     Arrive,

@@ -13,7 +13,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.errors import EmulatorError, MulticastError
 from cutecourse.emulator.instructions.bulk.groups import BulkGroups
 from cutecourse.emulator.instructions.bulk.landing import origins_under_way
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
+from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 from cutecourse.emulator.memory.tensor_memory import TensorMemories
 from cutecourse.trace.words import number
 

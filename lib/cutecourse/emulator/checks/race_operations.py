@@ -28,7 +28,7 @@ from cutecourse.emulator.checks.race_words import (
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE, any_true
 from cutecourse.emulator.core.origin import Origin
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
+from cutecourse.emulator.memory.mbarriers import MBarriers
 
 if TYPE_CHECKING:
     from cutecourse.emulator.instructions.bulk.pieces import Chunks

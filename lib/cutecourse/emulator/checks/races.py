@@ -40,8 +40,8 @@ from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, any_true, warps_of
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import NoBarrierError
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier, MBarriers
 from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
+from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.site import Site

@@ -33,7 +33,7 @@ from cutecourse.trace.words import in_runs, number
 if TYPE_CHECKING:
     from cutecourse.emulator.core.machine import Machine
     from cutecourse.emulator.core.origin import Origin
-    from cutecourse.emulator.instructions.sync.mbarrier_state import MBarrier
+    from cutecourse.emulator.memory.mbarriers import MBarrier
     from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["over_budget", "stuck"]

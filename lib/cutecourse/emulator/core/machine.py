@@ -102,7 +102,7 @@ class Machine(Owner):
     changes: int = 0
     """Counts events that may let a waiting warp go on, to detect a wait that nothing can end."""
     sleeping: dict[Any, None] = field(default_factory=dict)
-    """Waits that may give up when nothing else can go on (sync.mbarrier_state), the oldest first."""
+    """Waits that may give up when nothing else can go on (memory.mbarriers), the oldest first."""
     half_awake: dict[Any, None] = field(default_factory=dict)
     """Sleeping waits that could end for some of their lanes."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.errors import EmulatorError, LaunchError
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
+from cutecourse.emulator.memory.mbarriers import MBarriers
 from cutecourse.emulator.memory.tensor_memory import TensorMemories
 from cutecourse.emulator.recording.argument_copies import Copies
 from cutecourse.trace import CtaMemory, Event, Mbarrier, Recorder, Snapshot, TraceError

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
-from cutecourse.emulator.instructions.bulk.reduce import Reduction
 from cutecourse.emulator.memory.tensor_map import BoundTensorMap, Window, covered
 from cutecourse.emulator.numbers.formats import FORMATS
+from cutecourse.emulator.numbers.reductions import Reduction
 
 __all__ = ["Box", "Cut", "Cuts", "needed_bytes", "write_part"]
 

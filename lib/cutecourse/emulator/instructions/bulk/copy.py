@@ -30,10 +30,10 @@ from cutecourse.emulator.instructions.bulk.operands import (
 )
 from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, pieces_of
-from cutecourse.emulator.instructions.bulk.reduce import IN_GLOBAL, IN_SHARED, Reduction, reduction
 from cutecourse.emulator.instructions.bulk.request import Copy
 from cutecourse.emulator.instructions.bulk.stating import BULK, bulk_facts
 from cutecourse.emulator.memory.proxies import COPY, check_source
+from cutecourse.emulator.numbers.reductions import IN_GLOBAL, IN_SHARED, Reduction, reduction
 
 __all__: list[str] = []
 

@@ -17,10 +17,11 @@ from cutecourse.emulator.core.bundle import Cohort
 from cutecourse.emulator.core.kinds import CHUNK, CHUNK_TYPE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.instructions.bulk.operands import DESTINATION, check_alive
+from cutecourse.emulator.instructions.bulk.operands import DESTINATION
 from cutecourse.emulator.instructions.bulk.pieces import Chunks, Piece
 from cutecourse.emulator.instructions.bulk.request import Copy
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
+from cutecourse.emulator.memory.cta_ranks import check_alive
+from cutecourse.emulator.memory.mbarriers import MBarriers
 from cutecourse.emulator.memory.proxies import IN_SIGHT
 
 __all__ = ["land_later", "origins_under_way"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from cutecourse.emulator.core.kinds import CHUNK
 from cutecourse.emulator.core.memory import RANK_SHIFT, Allocation
 from cutecourse.emulator.core.origin import Origin
@@ -11,17 +9,14 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import (
     AddressError,
     AlignmentError,
-    ExitedCTAError,
     InvalidOperand,
-    MulticastError,
 )
 from cutecourse.emulator.instructions.bulk.request import Place, Targets
+from cutecourse.emulator.memory.cta_ranks import check_alive, destination_ranks
 
 __all__ = [
     "DESTINATION",
     "SOURCE",
-    "check_alive",
-    "destination_ranks",
     "global_bytes",
     "shared_place",
     "take_cache_hint",
@@ -71,7 +66,7 @@ def targets_of(
     bar = shared_place(origin, barrier, 8, 8, "the mbarrier")
     ranks: tuple[int, ...] = (place.rank,)
     if bits is not None:
-        ranks = destination_ranks(origin, bits)
+        ranks = destination_ranks(origin, bits, DESTINATION)
     elif place.rank != bar.rank and not (pair and place.rank ^ 1 == bar.rank):
         raise origin.error(
             InvalidOperand,
@@ -80,30 +75,6 @@ def targets_of(
         )
     first_chunk, parity = (place.offset & -period) // CHUNK, bar.rank & 1 if pair else None
     return Targets(place, ranks, bar.offset, first_chunk, parity, named=(place.rank, bar.rank))
-
-
-def destination_ranks(origin: Origin, mask: int, what: str = DESTINATION) -> tuple[int, ...]:
-    """The CTAs that a multicast mask names, checked against the cluster; `what` lies there.
-
-    Errors: InvalidOperand, MulticastError, ExitedCTAError.
-    """
-    size = origin.bundle.cohort.size
-    if mask == 0:
-        raise origin.error(InvalidOperand, "the multicast mask is 0: it names no CTA")
-    ranks = _ranks_in(mask)
-    for rank in ranks:
-        if rank >= size:
-            raise origin.error(
-                MulticastError, f"the multicast mask 0x{mask:04x} names CTA {rank} of a cluster of {size}"
-            )
-        check_alive(origin, rank, what)
-    return ranks
-
-
-@cache
-def _ranks_in(mask: int) -> tuple[int, ...]:
-    """The ranks whose bits a mask of 16 has."""
-    return tuple(rank for rank in range(16) if mask >> rank & 1)
 
 
 def shared_place(
@@ -150,17 +121,6 @@ def shared_place(
         address=address,
         allocation=name,
     )
-
-
-def check_alive(origin: Origin, rank: int, what: str) -> None:
-    """Refuse shared memory of another block that has ended. Errors: ExitedCTAError."""
-    bundle = origin.bundle
-    if rank != bundle.rank and not bundle.cohort.alive(rank)[origin.cluster]:
-        raise origin.error(
-            ExitedCTAError,
-            f"{what} lies in CTA {rank} of the cluster, which has ended. That CTA must wait at the cluster's"
-            " barrier, or for an mbarrier, until no other CTA uses its memory.",
-        )
 
 
 def global_bytes(origin: Origin, address: int, n_bytes: int, what: str) -> tuple[Allocation, int]:

@@ -26,10 +26,10 @@ from cutecourse.emulator.instructions.bulk.operands import (
 )
 from cutecourse.emulator.instructions.bulk.outgoing import CopyOut
 from cutecourse.emulator.instructions.bulk.pieces import lands_in_pieces
-from cutecourse.emulator.instructions.bulk.reduce import IN_TENSOR, reduction
 from cutecourse.emulator.instructions.bulk.request import Copy, Targets
 from cutecourse.emulator.instructions.bulk.stating import BULK, bulk_facts
 from cutecourse.emulator.instructions.bulk.tensor_operand import TensorOperand, find_map, take_dims
+from cutecourse.emulator.numbers.reductions import IN_TENSOR, reduction
 
 __all__: list[str] = []
 

@@ -18,7 +18,7 @@ from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import LaunchError, RegisterPoolError
-from cutecourse.emulator.instructions.wgmma.group import WARPS, Warpgroup
+from cutecourse.emulator.instructions.warpgroups import WARPS, Warpgroup
 from cutecourse.ptx.syntax import IntLiteral
 from cutecourse.trace.words import in_runs, number
 

@@ -14,7 +14,7 @@ from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.instructions.bulk.reduce import INTEGER_OPERATIONS
+from cutecourse.emulator.numbers.reductions import INTEGER_OPERATIONS
 
 __all__: list[str] = []
 

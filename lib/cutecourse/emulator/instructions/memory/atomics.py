@@ -14,11 +14,11 @@ from cutecourse.emulator.core.kinds import KINDS, WARP_SIZE, Mask, put
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.instructions.bulk.reduce import INTEGER_OPERATIONS, reduction
 from cutecourse.emulator.instructions.memory.load_store import take_vector
 from cutecourse.emulator.instructions.stating import by_modifiers, bytes_of, space_of
 from cutecourse.emulator.memory.access import Access, Part
 from cutecourse.emulator.numbers.exact import first_nan
+from cutecourse.emulator.numbers.reductions import INTEGER_OPERATIONS, reduction
 from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []

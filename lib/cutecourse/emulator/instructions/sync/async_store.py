@@ -20,11 +20,11 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import AddressError, UninitializedRead
-from cutecourse.emulator.instructions.bulk.reduce import IN_SHARED, Reduction, reduction
 from cutecourse.emulator.instructions.stating import ASYNCHRONOUS_BYTES, by_modifiers, bytes_of
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
+from cutecourse.emulator.memory.mbarriers import MBarriers
 from cutecourse.emulator.memory.proxies import BY_THREADS
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
+from cutecourse.emulator.numbers.reductions import IN_SHARED, Reduction, reduction
 from cutecourse.ptx.syntax import Instruction
 
 __all__: list[str] = []

@@ -1,6 +1,6 @@
 """mbarrier instructions: barriers in shared memory that count arrivals and bytes, phase after phase.
 
-The barriers' state and the waiting lanes are in emulator.instructions.sync.mbarrier_state.
+The barriers' state and the waiting lanes are in emulator.instructions.memory.mbarriers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import BarrierCountError, BarrierStateError
-from cutecourse.emulator.instructions.memory.cp_async import when_complete
+from cutecourse.emulator.instructions.copy_queue import when_complete
 from cutecourse.emulator.instructions.stating import by_modifiers
-from cutecourse.emulator.instructions.sync.mbarrier_state import (
+from cutecourse.emulator.memory.mbarriers import (
     MAX_COUNT,
     Group,
     MBarrier,

@@ -12,11 +12,11 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import tell_warps
-from cutecourse.emulator.instructions.bulk.operands import check_alive, destination_ranks
 from cutecourse.emulator.instructions.stating import by_modifiers
-from cutecourse.emulator.instructions.sync.mbarrier_state import MBarriers
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Queue, QueuedOperation
+from cutecourse.emulator.memory.cta_ranks import check_alive, destination_ranks
+from cutecourse.emulator.memory.mbarriers import MBarriers
 from cutecourse.emulator.memory.shared_address import SharedTargets, take_shared_space
 from cutecourse.emulator.memory.tensor_memory import TensorMemories
 from cutecourse.ptx.syntax import Instruction

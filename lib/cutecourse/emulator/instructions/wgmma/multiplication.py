@@ -20,8 +20,8 @@ from cutecourse.emulator.core.kinds import CHUNK, WARP_SIZE
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.errors import InvalidOperand
+from cutecourse.emulator.instructions.warpgroups import WARPS, InFlight, Warpgroup
 from cutecourse.emulator.instructions.wgmma.descriptor import decode
-from cutecourse.emulator.instructions.wgmma.group import WARPS, InFlight, Warpgroup
 from cutecourse.emulator.instructions.wgmma.registers import Flight, share
 from cutecourse.emulator.memory.matrix_descriptor import FieldError, MultipliedMatrix, matrix_of
 from cutecourse.emulator.memory.proxies import WGMMA, check_source

@@ -21,7 +21,7 @@ from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.program import Program, Step
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.instructions.wgmma.group import InFlight
+from cutecourse.emulator.instructions.warpgroups import InFlight
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import Register, Scope
 from cutecourse.ptx.syntax import Address, Operand, Vector

@@ -19,7 +19,7 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, tell_warp
 from cutecourse.emulator.errors import NonUniformOperand
 from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
-from cutecourse.emulator.instructions.wgmma.group import WARPS, InFlight, Lagging, Warpgroup
+from cutecourse.emulator.instructions.warpgroups import WARPS, InFlight, Lagging, Warpgroup
 from cutecourse.emulator.instructions.wgmma.multiplication import BYTES, Form, Multiplication
 from cutecourse.emulator.instructions.wgmma.registers import Flight, Watched, share
 from cutecourse.ptx.syntax import Instruction, Vector
