@@ -19,6 +19,7 @@ from cutecourse.emulator.core.bundle import Bundle, Cohort, Split
 from cutecourse.emulator.core.kinds import WARP_SIZE
 from cutecourse.emulator.core.registry import facts_of
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.waits import Meeting, TimedWait, Wait
 from cutecourse.emulator.errors import (
     BudgetExceeded,
     DeadlockError,
@@ -26,6 +27,7 @@ from cutecourse.emulator.errors import (
     EmulatorError,
     TransactionBytesError,
 )
+from cutecourse.emulator.memory.mbarriers import MBarrier, PhaseWait
 from cutecourse.ptx.checks import names
 from cutecourse.ptx.sources import line_in_words
 from cutecourse.trace.words import in_runs, number
@@ -33,7 +35,6 @@ from cutecourse.trace.words import in_runs, number
 if TYPE_CHECKING:
     from cutecourse.emulator.core.machine import Machine
     from cutecourse.emulator.core.origin import Origin
-    from cutecourse.emulator.memory.mbarriers import MBarrier
     from cutecourse.ptx.syntax import Instruction
 
 __all__ = ["over_budget", "stuck"]
@@ -70,12 +71,11 @@ def stuck(machine: Machine, cohorts: Iterable[Cohort], runs: Mapping[int, int]) 
     """The error of a launch in which no warp can go on."""
     waits = [wait for cohort in cohorts for wait in _waits(cohort)]
     rows = _rows(machine, waits)
-    apart = [wait for wait in waits if hasattr(wait.split.waiting, "needs")]
-    if apart and not any(hasattr(wait.split.waiting, "time_out") for wait in waits):
-        needs = apart[0].split.waiting.needs
-        return _error(
-            DivergedWarp, f"{needs}, but some of them wait elsewhere:\n" + "\n".join(rows), apart[0]
-        )
+    meetings = [(wait, wait.reason) for wait in waits if isinstance(wait.reason, Meeting)]
+    if meetings and not any(isinstance(wait.reason, TimedWait) for wait in waits):
+        wait, meeting = meetings[0]
+        problem = f"{meeting.needs}, but some of them wait elsewhere:\n" + "\n".join(rows)
+        return _error(DivergedWarp, problem, wait)
     history = _Histories(machine, runs, waits)
     short = [wait for wait in waits for barrier in wait.barriers if history.bytes_are_wrong(barrier)]
     told = list(history.rows(dict.fromkeys(b for wait in (*short, *waits) for b in wait.barriers)))
@@ -114,23 +114,24 @@ class _Wait:
         return self.bundle.where(self.warp * WARP_SIZE)[0]
 
     @property
+    def reason(self) -> Wait | None:
+        return self.split.waiting
+
+    @property
     def line(self) -> int | None:
-        line = getattr(self.split.waiting, "line", None)
-        if line is not None:
-            return int(line)
+        if self.reason is not None:
+            return self.reason.line
         block = self.bundle.program.blocks[self.split.at]
         return block.instructions[0].line if block.instructions else None
 
     @property
     def barriers(self) -> list[MBarrier]:
         """The mbarriers that the warp waits for."""
-        ask = getattr(self.split.waiting, "barriers", None)
-        return [] if ask is None else list(ask(self.warp))
+        return self.reason.barriers(self.warp) if isinstance(self.reason, PhaseWait) else []
 
     def why(self) -> str:
         """Say what the warp is waiting for."""
-        waiting = self.split.waiting
-        return "could run" if waiting is None else str(waiting.describe(self.warp))
+        return "could run" if self.reason is None else self.reason.describe(self.warp)
 
 
 def _waits(cohort: Cohort) -> Iterator[_Wait]:

@@ -32,6 +32,7 @@ from cutecourse.emulator.core.observer import Listeners
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.program import Gate, Program
 from cutecourse.emulator.core.rows import Rows
+from cutecourse.emulator.core.waits import Wait
 from cutecourse.emulator.errors import EmulatorError, InvalidOperand
 
 __all__ = ["WAIT", "Bundle", "Cohort", "Split"]
@@ -53,8 +54,8 @@ class Split:
     at: int
     mask: Mask
     stack: tuple[int, ...] = ()
-    waiting: Any = None
-    """The reason why the split cannot run, an object with `describe(warp)`; None if it can run."""
+    waiting: Wait | None = None
+    """The reason why the split cannot run; None if it can run."""
     warps: int = 0
     """The number of warps that have a lane in this split."""
     key: bytes = b""

@@ -90,10 +90,6 @@ class Machine(Owner):
     """Instructions issued so far, one for each bundle that runs one."""
     pending: list[PendingWork] = field(default_factory=list)
     """Asynchronous work that is not complete; add with `defer`."""
-    copies: int = 0
-    """Tensor copies into shared memory that have been issued so far."""
-    linked: int = 0
-    """Completions so far of operations that could have completed together with others."""
     wake: Callable[[Any], None] = lambda bundle: None
     """Tells the scheduler that a bundle has something to run again."""
     printed: list[str] = field(default_factory=list)
@@ -101,10 +97,6 @@ class Machine(Owner):
     """Hazards that did not end the launch, by name and the two lines."""
     changes: int = 0
     """Counts events that may let a waiting warp go on, to detect a wait that nothing can end."""
-    sleeping: dict[Any, None] = field(default_factory=dict)
-    """Waits that may give up when nothing else can go on (memory.mbarriers), the oldest first."""
-    half_awake: dict[Any, None] = field(default_factory=dict)
-    """Sleeping waits that could end for some of their lanes."""
 
     def __post_init__(self) -> None:
         """Allocate the program's variables in .global and .const. Errors: LaunchError."""
@@ -127,13 +119,12 @@ class Machine(Owner):
     def begin_part(self, number: int) -> None:
         """Begin a part of the grid as if it were a launch of its own, independent of the other parts."""
         self.random = random.Random(f"{self.seed} {number}")
-        self.copies = self.linked = 0
+        self.forget_owned()
 
     def forget_work(self) -> None:
-        """Drop all pending work and all waits."""
+        """Drop all pending work, and what families of instructions keep of the launch, waits among it."""
         self.pending.clear()
-        self.sleeping.clear()
-        self.half_awake.clear()
+        self.forget_owned()
 
     def defer(self, complete: Callable[..., None], *arguments: Any) -> PendingWork:
         """Issue asynchronous work: `complete(*arguments)` runs later, at a time that the seed chooses."""

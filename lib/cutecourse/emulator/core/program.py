@@ -13,6 +13,7 @@ from cutecourse.emulator.core.kinds import ALL_LANES
 from cutecourse.emulator.core.owner import Owner
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.rows import RowTable
+from cutecourse.emulator.core.waits import Meeting
 from cutecourse.emulator.errors import EmulatorError
 from cutecourse.ptx.scopes import FlatFunction
 from cutecourse.ptx.syntax import Function, Instruction, Module
@@ -29,7 +30,7 @@ A step that can run together with the steps beside it has an attribute `run` (in
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Meeting):
     """A place where lanes must come together before an instruction; waiting lanes hold it as the reason."""
 
     instruction: Instruction

@@ -25,6 +25,7 @@ from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.independence import clusters_are_independent
 from cutecourse.emulator.core.machine import Machine
 from cutecourse.emulator.core.program import BasicBlock
+from cutecourse.emulator.core.waits import Sleepers
 from cutecourse.emulator.errors import EmulatorError
 
 __all__ = ["Scheduler"]
@@ -103,6 +104,7 @@ class Scheduler:
             machine.begin_part(part.start)
         self._next_cluster, self._end_cluster = part.start, part.stop
         pending, below = machine.pending, _below(machine.random)
+        half_awake = machine.own(Sleepers).half_awake
         # Inactive lanes compute garbage, about which NumPy need not warn.
         with np.errstate(all="ignore"):
             self._admit()
@@ -114,9 +116,9 @@ class Scheduler:
                 if pending and (not self.ready or not below(_COMPLETES)):
                     pending[below(len(pending))].finish()
                     continue
-                if machine.half_awake and (not self.ready or not below(_WAKES_SOME)):
+                if half_awake and (not self.ready or not below(_WAKES_SOME)):
                     # Clusters of a bundle that wait together usually go on together.
-                    for wait in list(machine.half_awake):
+                    for wait in list(half_awake):
                         wait.wake_some()
                     continue
                 if not self.ready:
@@ -141,11 +143,12 @@ class Scheduler:
         if machine.changes != self._timed_out_at:
             self._timed_out_at = machine.changes
             self._timed_out.clear()
-        keys = {wait.key() for wait in machine.sleeping}
+        sleepers = machine.own(Sleepers).all
+        keys = {wait.key() for wait in sleepers}
         if keys <= self._timed_out:
             raise self.explain.stuck(machine, self.cohorts, self.block_runs)
         self._timed_out |= keys
-        for wait in list(machine.sleeping):
+        for wait in list(sleepers):
             wait.time_out()
 
     def _wake(self, bundle: Bundle) -> None:

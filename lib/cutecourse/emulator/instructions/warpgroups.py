@@ -22,6 +22,7 @@ from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.waits import Meeting
 from cutecourse.emulator.errors import DivergedWarp, NonUniformOperand
 
 __all__ = ["WARPS", "InFlight", "Lagging", "Warpgroup"]
@@ -171,11 +172,16 @@ class Warpgroup:
 
 
 @dataclass(frozen=True)
-class Lagging:
+class Lagging(Meeting):
     """The wait of a warp for operations that other warps of its warpgroup have not reached."""
 
-    line: int
+    site: Site
     pending: Site
+
+    @property
+    def line(self) -> int:
+        """The line of the wgmma.wait_group."""
+        return self.site.line
 
     @property
     def needs(self) -> str:

@@ -22,6 +22,7 @@ from cutecourse.emulator.core.kinds import WARP_SIZE, put
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.waits import Sleepers, TimedWait
 from cutecourse.emulator.errors import BarrierCountError, EmulatorError, NoBarrierError
 from cutecourse.trace.words import number
 
@@ -48,7 +49,7 @@ class Group:
     wait: PhaseWait = field(init=False)
 
 
-class PhaseWait:
+class PhaseWait(TimedWait):
     """A split that waits for phases to complete: why it waits, and how it continues."""
 
     def __init__(self, split: Split, groups: list[Group], target: int, following: int) -> None:
@@ -58,22 +59,24 @@ class PhaseWait:
         """The slot of the predicate that receives the result of the wait."""
         self.following = following
         self.site, self.bundle = groups[0].origin.site, groups[0].origin.bundle
-        self.line = self.site.line
         self.left = 0
         """The number of groups whose phase is not complete."""
         for group in groups:
             group.wait = self
             self.left += not group.done
-        machine = self.bundle.machine
-        machine.sleeping[self] = None
+        sleepers = self.bundle.machine.own(Sleepers)
+        sleepers.all[self] = None
         if self.left < len(groups):
-            machine.half_awake[self] = None
+            sleepers.half_awake[self] = None
+
+    @property
+    def line(self) -> int:
+        """The line of the instruction that waits."""
+        return self.site.line
 
     def end(self) -> list[Group]:
         """Stop waiting; return the groups, which another wait may take over."""
-        machine = self.bundle.machine
-        machine.sleeping.pop(self, None)
-        machine.half_awake.pop(self, None)
+        self.bundle.machine.own(Sleepers).drop(self)
         groups, self.groups = self.groups, []
         return groups
 
@@ -304,7 +307,6 @@ class MBarrier:
 
     def _completed(self) -> None:
         """Announce that a phase has completed, and wake the lanes that wait for it."""
-        machine = self.cohort.machine
         for tell in self.cohort.listeners.happened_in:
             about = {"barrier": self.about(), "phase": self.phase - 1}
             tell("mbarrier.phase", self.cohort, self.cluster, self.rank, **about)
@@ -318,7 +320,7 @@ class MBarrier:
                 tell(wait.bundle, self)
             wait.left -= 1
             if wait.left:
-                machine.half_awake[wait] = None
+                self.cohort.machine.own(Sleepers).half_awake[wait] = None
             else:
                 wait.wake()
 
@@ -463,7 +465,7 @@ class MBarriers:
             why = "it is still valid. Invalidate it with mbarrier.inval first."
         report("mbarrier in use", f"{found.where()} is {what}, and {why}", origin)
         for group in list(found.waiters):
-            if group.wait in origin.bundle.machine.half_awake:
+            if group.wait in origin.bundle.machine.own(Sleepers).half_awake:
                 group.wait.wake_some()
             if group in found.waiters:
                 group.wait.time_out()

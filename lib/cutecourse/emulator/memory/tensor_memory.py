@@ -20,6 +20,7 @@ from cutecourse.emulator.core.kinds import all_true
 from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
+from cutecourse.emulator.core.waits import Held
 from cutecourse.emulator.errors import (
     EmulatorError,
     TensorMemoryAllocationError,
@@ -226,7 +227,7 @@ class TensorMemory:
 
 
 @dataclass(eq=False)
-class Ticket:
+class Ticket(Held):
     """A warp's request that cannot be answered yet: why its lanes wait, and how they go on."""
 
     origin: Origin
@@ -234,11 +235,15 @@ class Ticket:
     group: int
     answer: Callable[[int], None]
     """Called with the first column when the request is granted."""
-    line: int
     following: int
     start: int | None = None
     """The columns to free; None for an allocation."""
     split: Split | None = None
+
+    @property
+    def line(self) -> int:
+        """The line of the alloc or dealloc."""
+        return self.origin.site.line
 
     @property
     def cluster(self) -> int:

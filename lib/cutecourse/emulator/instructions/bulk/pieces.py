@@ -52,11 +52,19 @@ def pieces_of(count: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
+class _Issued:
+    """How many tensor copies into shared memory a launch has issued."""
+
+    def __init__(self, machine: object) -> None:
+        self.copies = 0
+
+
 def lands_in_pieces(machine: Machine) -> bool:
     """Decide for a new copy: True to land in pieces, False to land as a whole in each destination.
 
     A launch's first copies land in pieces, and of the later ones one in a few, as the seed chooses: a kernel
     that uses a part of its bytes too early does so in its first iterations, or often.
     """
-    machine.copies += 1
-    return machine.copies <= _CUT_FIRST or machine.random.randrange(_CUT_LATER) == 0
+    issued = machine.own(_Issued)
+    issued.copies += 1
+    return issued.copies <= _CUT_FIRST or machine.random.randrange(_CUT_LATER) == 0

@@ -16,6 +16,7 @@ from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.waits import Held
 from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import LaunchError, RegisterPoolError
 from cutecourse.emulator.instructions.warpgroups import WARPS, Warpgroup
@@ -186,6 +187,7 @@ class _Pool:
         waiting, self.waiting = self.waiting, []
         for asleep, split in waiting:
             reason = split.waiting
+            assert isinstance(reason, _PoolWait)
             at = self.ask(reason.site, asleep, split, reason.count, reason.following, again=True)
             if at != WAIT:
                 asleep.unpark(split, at)
@@ -240,7 +242,7 @@ class _Pools(OwnerDict[int, _Pool]):
 
 
 @dataclass(frozen=True)
-class _PoolWait:
+class _PoolWait(Held):
     """The wait of a warp for registers."""
 
     site: Site

@@ -16,6 +16,7 @@ from cutecourse.emulator.core.origin import first_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.waits import Held, Meeting
 from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import BarrierError, InvalidOperand, NonUniformOperand
 
@@ -34,7 +35,7 @@ class _Reduction:
 
 
 @dataclass(eq=False)
-class _WarpPart:
+class _WarpPart(Meeting):
     """Lanes of warps that have reached a barrier; they wait until all lanes of their warp have."""
 
     site: Site
@@ -60,7 +61,7 @@ class _WarpPart:
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _Waiting(Held):
     """Why a split waits at a block's barrier, and where it continues."""
 
     part: _WarpPart
@@ -125,11 +126,13 @@ class _Barriers:
             counts[done] = 0
         waiting, self.waiting[barrier] = self.waiting[barrier], []
         for bundle, split in waiting:
+            reason = split.waiting
+            assert isinstance(reason, _Waiting)
             rest = bundle.keep_waiting(split, done[:, None])
             if rest is not None:
                 self.waiting[barrier].append((bundle, rest))
             if rest is not split:
-                _release(bundle, split, split.waiting.part, summed)
+                _release(bundle, split, reason.part, summed)
 
 
 def _release(bundle: Bundle, split: Split, part: _WarpPart, sums: NDArray[np.int64]) -> None:
@@ -352,13 +355,20 @@ def bar_red(site: Site) -> Step:
 
 
 @dataclass(eq=False)
-class _WarpSync:
+class _WarpSync(Meeting):
     """Lanes that wait at bar.warp.sync."""
 
-    line: int
+    site: Site
     slot: int
     following: int
-    needs = "bar.warp.sync must be executed by all lanes that its membermask names"
+
+    @property
+    def line(self) -> int:
+        return self.site.line
+
+    @property
+    def needs(self) -> str:
+        return "bar.warp.sync must be executed by all lanes that its membermask names"
 
     def describe(self, warp: int) -> str:
         return "waits at bar.warp.sync for the lanes that its membermask names"
@@ -386,20 +396,22 @@ def bar_warp_sync(site: Site) -> Step:
                 InvalidOperand,
                 f"membermask 0x{origin.value(members):08x} does not name the lane that executes it",
             )
-        split.waiting = _WarpSync(site.line, slot, following)
-        waiting = [s for s in bundle.splits if isinstance(s.waiting, _WarpSync)]
+        split.waiting = _WarpSync(site, slot, following)
+        waiting = [(s, s.waiting) for s in bundle.splits if isinstance(s.waiting, _WarpSync)]
         named = np.zeros((bundle.n, WARP_SIZE), dtype=np.uint32)
-        for one in waiting:
+        for one, wait in waiting:
             there = bundle.full if one.mask is None else one.mask
-            np.copyto(named, bundle.rows["u32"][one.waiting.slot], where=there)
+            np.copyto(named, bundle.rows["u32"][wait.slot], where=there)
         present = named != 0
         live = lane_masks(bundle.live)[:, None]
         # A lane may go on when every live lane that it names waits with the same mask.
         same = (named[:, :, None] == named[:, None, :]) & present[:, None, :]
         go = present & ((named & live & ~lane_masks(same)) == 0)
-        for one in waiting:
+        goes_on = False
+        for one, wait in waiting:
             if bundle.keep_waiting(one, go) is not one:
-                one.at, one.waiting = one.waiting.following, None
-        return split.at if split.waiting is None else WAIT
+                one.at, one.waiting = wait.following, None
+                goes_on |= one is split
+        return split.at if goes_on else WAIT
 
     return control

@@ -22,6 +22,7 @@ from cutecourse.emulator.core.origin import first_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.core.waits import Held
 from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import AddressError, BarrierError, InvalidOperand
 
@@ -98,16 +99,18 @@ class _ClusterBarrier(Observer):
             rest = bundle.keep_waiting(split, done[:, None])
             if rest is not None:
                 self.waiting.append((bundle, rest))
+            reason = split.waiting
             if rest is not split:
+                assert isinstance(reason, _ClusterWait)
                 go = bundle.full if split.mask is None else split.mask
                 for tell in self.cohort.listeners.cluster_left:
                     tell(bundle, go)
-                tell_warps(split.waiting.site, bundle, go, "cluster.resume")
-                bundle.unpark(split, split.waiting.following)
+                tell_warps(reason.site, bundle, go, "cluster.resume")
+                bundle.unpark(split, reason.following)
 
 
 @dataclass(eq=False)
-class _ClusterWait:
+class _ClusterWait(Held):
     """Why a split waits at the cluster's barrier, and where it continues."""
 
     site: Site

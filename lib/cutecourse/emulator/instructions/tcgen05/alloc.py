@@ -145,7 +145,7 @@ def _define(
             check_peer(origin, group)
             start, offset = check(origin, memories[origin.cluster, bundle.rank], columns, place)
             granted = partial(answer, origin, columns, offset)
-            tickets.append(Ticket(origin, columns, group, granted, site.line, following, start=start))
+            tickets.append(Ticket(origin, columns, group, granted, following, start=start))
         for ticket in tickets:
             memories.ask(ticket)
         for ticket in tickets:

@@ -30,6 +30,13 @@ class _Linkable(Protocol):
     key: Hashable
 
 
+class _Completions:
+    """How many operations of a launch have completed that could have completed with others."""
+
+    def __init__(self, machine: object) -> None:
+        self.n = 0
+
+
 def linked(waiting: Sequence[_Linkable], operation: _Linkable) -> tuple[int, int]:
     """The range (first, stop) of the operations in a queue that complete at once with one of them.
 
@@ -40,8 +47,9 @@ def linked(waiting: Sequence[_Linkable], operation: _Linkable) -> tuple[int, int
     if operation.key is None:
         return first, stop
     machine = operation.origin.bundle.machine
-    machine.linked += 1
-    if machine.linked > _EACH_FIRST:
+    completions = machine.own(_Completions)
+    completions.n += 1
+    if completions.n > _EACH_FIRST:
         while first and _alike(waiting[first - 1], operation):
             first -= 1
         while stop < len(waiting) and _alike(waiting[stop], operation):

@@ -303,7 +303,7 @@ def wait_group(site: Site) -> Step:
         away = np.zeros_like(bundle.full)
         away[list(lagging)] = True
         waiting = bundle.part(split, away)
-        waiting.waiting = Lagging(site.line, next(iter(lagging.values())).site)
+        waiting.waiting = Lagging(site, next(iter(lagging.values())).site)
         for late in lagging.values():
             late.group.waiting.append((bundle, waiting))
         return WAIT if waiting is split else following
