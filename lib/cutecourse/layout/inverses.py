@@ -158,16 +158,15 @@ def max_common_layout(a: Any, b: Any) -> Any:
     >>> print(max_common_layout(Layout((8, 64), (64, 1)), Layout((8, 64), (64, 1))))
     (64,8):(8,1)
     """
-    if isinstance(b, ComposedLayout):
-        a, b = b, a
-    if isinstance(a, ComposedLayout):
-        common = max_common_layout(a.outer, b)
-        base = _unswizzled(a)
+    one, other = (b, a) if isinstance(b, ComposedLayout) else (a, b)
+    if isinstance(one, ComposedLayout):
+        common = max_common_layout(one.outer, other)
+        base = _unswizzled(one)
         result = composition(common, base) if base < _size(common) else common
         note("result", f"a swizzle leaves runs of {base} offsets together", result=result)
         return result
-    require_layout(a, "max_common_layout")
-    inverse, common = _common(a, b)
+    require_layout(one, "max_common_layout")
+    inverse, common = _common(one, other)
     if flatten_to_tuple(common.stride)[0] == 1:
         first = common[0]
         result = composition(inverse, first)
@@ -187,14 +186,13 @@ def max_common_vector(a: Any, b: Any) -> int:
     >>> max_common_vector(Layout((8, (4, 16)), (1, (8, 32))), Layout((8, (4, 16)), (1, (8, 64))))
     32
     """
-    if isinstance(b, ComposedLayout):
-        a, b = b, a
-    if isinstance(a, ComposedLayout):
-        result = min(max_common_vector(a.outer, b), _unswizzled(a))
-        note("result", f"a swizzle leaves runs of {_unswizzled(a)} offsets together", result=result)
+    one, other = (b, a) if isinstance(b, ComposedLayout) else (a, b)
+    if isinstance(one, ComposedLayout):
+        result = min(max_common_vector(one.outer, other), _unswizzled(one))
+        note("result", f"a swizzle leaves runs of {_unswizzled(one)} offsets together", result=result)
         return result
-    require_layout(a, "max_common_vector")
-    _, common = _common(a, b)
+    require_layout(one, "max_common_vector")
+    _, common = _common(one, other)
     result = int(flatten_to_tuple(common.shape)[0]) if flatten_to_tuple(common.stride)[0] == 1 else 1
     note("result", f"the first mode of {common} counts when its stride is 1", result=result)
     return result

@@ -116,7 +116,7 @@ class Provenance(Observer):
 
     # --- what is written ------------------------------------------------------------------------------------
 
-    def bulk_writes(self, copy: Copy, parts: list[Chunks], pieces: int) -> None:
+    def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
         """Record a copy of a tensor's box or of contiguous bytes.
 
         The bytes of a reduction need not be read.

@@ -40,6 +40,7 @@ from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, any_true, warps_of
 from cutecourse.emulator.core.observer import Observer
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.errors import NoBarrierError
+from cutecourse.emulator.instructions.warpgroups import InFlight
 from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
 from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
 
@@ -79,7 +80,7 @@ class Races(Observer):
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = Operations(cohort, self.clocks, self.threads)
         self._barriers: dict[MBarrier, BarrierClock] = {}
-        self._multiplications: WeakKeyDictionary[Multiplication, Operation] = WeakKeyDictionary()
+        self._multiplications: WeakKeyDictionary[InFlight, Operation] = WeakKeyDictionary()
         self._carried: WeakKeyDictionary[Origin, Row] = WeakKeyDictionary()
         """The clocks that pending stores and commits will bring to their mbarriers."""
 
@@ -282,7 +283,7 @@ class Races(Observer):
             self.operations.reads(origin, origin.bundle.rank, chunks, what, row, reader)
         self._multiplications[multiplication] = reader
 
-    def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: Multiplication) -> None:
+    def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
         """Let a warp know that a wgmma.mma_async is over."""
         reader = self._multiplications.get(multiplication)
         if reader is not None:

@@ -13,11 +13,29 @@ launch. It changes nothing that the kernel can see.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from cutecourse.emulator.core.bundle import Bundle, Cohort
+    from cutecourse.emulator.core.kinds import Mask
+    from cutecourse.emulator.core.origin import Origin
+    from cutecourse.emulator.core.site import Site
+
+    # Rows above name what their events carry. Only mypy reads these imports.
+    from cutecourse.emulator.instructions.bulk.groups import BulkGroups
+    from cutecourse.emulator.instructions.bulk.pieces import Chunks, Piece
+    from cutecourse.emulator.instructions.bulk.request import Copy
+    from cutecourse.emulator.instructions.warpgroups import InFlight
+    from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
+    from cutecourse.emulator.memory.access import Access
+    from cutecourse.emulator.memory.matrix_descriptor import MultipliedMatrix
+    from cutecourse.emulator.memory.mbarriers import MBarrier
+    from cutecourse.emulator.memory.regions import Region
+    from cutecourse.emulator.memory.tensor_memory import TensorMemory
 
 __all__ = ["Listeners", "Observer"]
 
@@ -27,7 +45,7 @@ class Observer:
 
     # --- events of a trace ---------------------------------------------------------------------------------
 
-    def happened(self, kind: str, origin: Any, *, one: bool = True, **data: Any) -> int | None:
+    def happened(self, /, kind: str, origin: Origin, *, one: bool = True, **data: Any) -> int | None:
         """A thread did something with an instruction; `kind` and `data` as cutecourse.trace has them.
 
         `one` is False if several lanes of its warp did it together.
@@ -35,7 +53,7 @@ class Observer:
         """
 
     def happened_in(
-        self, kind: str, cohort: Any, cluster: int, rank: int, line: int | None = None, **data: Any
+        self, /, kind: str, cohort: Cohort, cluster: int, rank: int, line: int | None = None, **data: Any
     ) -> int | None:
         """Something happened in a block that no thread did, such as bytes that land.
 
@@ -44,15 +62,15 @@ class Observer:
 
     # --- lanes and blocks -------------------------------------------------------------------------------
 
-    def lanes_ended(self, bundle: Any, mask: NDArray[np.bool_]) -> None:
+    def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes of a bundle, shape (n, 32), have ended; `bundle.live` no longer has them."""
 
-    def cohort_ended(self, cohort: Any) -> None:
+    def cohort_ended(self, cohort: Cohort) -> None:
         """All blocks of the cohort have ended; their memory still exists."""
 
     # --- threads' accesses of memory --------------------------------------------------------------------
 
-    def addressed(self, access: Any, bundle: Any, address: NDArray[Any], mask: Any) -> None:
+    def addressed(self, access: Access, bundle: Bundle, address: NDArray[Any], mask: Mask) -> None:
         """Lanes are about to read or write memory of any space, at valid addresses.
 
         address  the byte address of each lane in the access's space, shape (n, 32).
@@ -61,8 +79,8 @@ class Observer:
 
     def copy_asked(
         self,
-        accesses: tuple[Any, Any],
-        bundle: Any,
+        accesses: tuple[Access, Access],
+        bundle: Bundle,
         addresses: tuple[NDArray[Any], NDArray[Any]],
         n_bytes: NDArray[Any],
         lanes: NDArray[np.bool_],
@@ -71,8 +89,8 @@ class Observer:
 
     def accessed(
         self,
-        access: Any,
-        bundle: Any,
+        access: Access,
+        bundle: Bundle,
         index: NDArray[np.int64],
         lanes: NDArray[np.int64] | None,
         values: NDArray[Any] | None,
@@ -86,12 +104,12 @@ class Observer:
         values  the values that a store writes, in all its lanes, other spaces included; else None.
         """
 
-    def flagged(self, bundle: Any, mask: NDArray[np.bool_] | None) -> None:
+    def flagged(self, bundle: Bundle, mask: NDArray[np.bool_] | None) -> None:
         """Lanes run an atomic, a fence or an access stronger than weak, which may publish earlier writes."""
 
     # --- barriers ---------------------------------------------------------------------------------------
 
-    def barrier_arrived(self, bundle: Any, number: int, rows: NDArray[np.bool_]) -> None:
+    def barrier_arrived(self, bundle: Bundle, number: int, rows: NDArray[np.bool_]) -> None:
         """Warps of a bundle, shape (n,), arrive at a barrier of their block."""
 
     def barrier_completed(
@@ -102,76 +120,78 @@ class Observer:
         all_threads  it waited for all threads of the block, so ended threads count as arrived.
         """
 
-    def barrier_left(self, bundle: Any, number: int, mask: NDArray[np.bool_] | None) -> None:
+    def barrier_left(self, bundle: Bundle, number: int, mask: NDArray[np.bool_] | None) -> None:
         """Lanes that have waited at a barrier of their block go on."""
 
-    def cluster_arrived(self, bundle: Any, mask: NDArray[np.bool_]) -> None:
+    def cluster_arrived(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes arrive at the barrier of their cluster."""
 
     def cluster_completed(self, rows: NDArray[np.bool_]) -> None:
         """The barrier is complete in the clusters `rows`, shape (n,)."""
 
-    def cluster_left(self, bundle: Any, mask: NDArray[np.bool_]) -> None:
+    def cluster_left(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Lanes that have waited at the barrier of their cluster go on."""
 
     # --- mbarriers --------------------------------------------------------------------------------------
 
-    def mbarrier_made(self, barrier: Any, origin: Any) -> None:
+    def mbarrier_made(self, barrier: MBarrier, origin: Origin) -> None:
         """A thread has initialised an mbarrier."""
 
-    def mbarrier_used(self, barrier: Any, origin: Any) -> None:
+    def mbarrier_used(self, barrier: MBarrier, origin: Origin) -> None:
         """A thread, or work that it has issued, is about to use an mbarrier."""
 
-    def mbarrier_arrived(self, barrier: Any, origin: Any, work: Any) -> None:
+    def mbarrier_arrived(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """The thread, or `work` that it issued earlier, arrives; the barrier counts the arrival next."""
 
-    def mbarrier_received(self, barrier: Any, origin: Any, work: Any) -> None:
+    def mbarrier_received(self, barrier: MBarrier, origin: Origin, work: Origin | None) -> None:
         """Bytes arrive from a st.async, `work`, or (None) from the thread; the barrier counts them next.
 
         `bulk_landed` announces the bytes of bulk copies.
         """
 
-    def mbarrier_completed(self, barrier: Any) -> None:
+    def mbarrier_completed(self, barrier: MBarrier) -> None:
         """A phase is complete and the next one has begun; no waiting warp goes on yet."""
 
-    def mbarrier_seen(self, bundle: Any, barrier: Any) -> None:
+    def mbarrier_seen(self, bundle: Bundle, barrier: MBarrier) -> None:
         """A warp has waited for the last phase that is complete, or has found it complete."""
 
-    def store_asked(self, origin: Any) -> None:
+    def store_asked(self, origin: Origin) -> None:
         """A lane issues a st.async or red.async, which brings its bytes to an mbarrier later."""
 
-    def commit_asked(self, origin: Any) -> None:
+    def commit_asked(self, origin: Origin) -> None:
         """A lane issues a tcgen05.commit, which arrives when the lane's earlier operations are complete."""
 
     # --- bulk and tensor copies ---------------------------------------------------------------------------
 
-    def bulk_issued(self, copy: Any) -> None:
+    def bulk_issued(self, copy: Copy) -> None:
         """A thread has issued a bulk copy, reduction or prefetch; nothing has moved yet."""
 
-    def bulk_reads(self, copy: Any, chunks: NDArray[np.int64]) -> None:
+    def bulk_reads(self, copy: Copy, chunks: NDArray[np.int64]) -> None:
         """An issued copy will read 16-byte chunks of the cohort's shared memory, given by their numbers."""
 
-    def bulk_writes(self, copy: Any, parts: list[Any], pieces: int) -> None:
+    def bulk_writes(self, copy: Copy, parts: Sequence[Chunks], pieces: int) -> None:
         """An issued copy will write shared memory, in `pieces` pieces in each destination.
 
         parts  16-byte chunks, as numbers or slices, counted in each destination from `copy.to.firsts`.
         """
 
-    def bulk_landed(self, copy: Any, position: int, piece: Any) -> None:
+    def bulk_landed(self, copy: Copy, position: int, piece: Piece) -> None:
         """A piece has arrived at the destination `copy.to.ranks[position]`; its mbarrier counts it next."""
 
-    def bulk_source_read(self, copy: Any) -> None:
+    def bulk_source_read(self, copy: Copy) -> None:
         """All of the source of a copy to global memory has been read."""
 
-    def bulk_committed(self, site: Any, bundle: Any, lanes: NDArray[np.bool_], groups: Any) -> None:
+    def bulk_committed(
+        self, site: Site, bundle: Bundle, lanes: NDArray[np.bool_], groups: BulkGroups
+    ) -> None:
         """Lanes, shape (n, 32), close their open bulk groups, whose numbers are in `groups.committed`."""
 
     def bulk_wait_begun(
         self,
-        site: Any,
-        bundle: Any,
+        site: Site,
+        bundle: Bundle,
         lanes: NDArray[np.bool_],
-        groups: Any,
+        groups: BulkGroups,
         newest: int,
         blocked: set[int],
         *,
@@ -184,10 +204,10 @@ class Observer:
 
     def bulk_waited(
         self,
-        site: Any,
-        bundle: Any,
+        site: Site,
+        bundle: Bundle,
         lanes: NDArray[np.bool_],
-        groups: Any,
+        groups: BulkGroups,
         newest: int,
         blocked: set[int],
     ) -> None:
@@ -195,7 +215,7 @@ class Observer:
 
     # --- tensor cores -----------------------------------------------------------------------------------
 
-    def operands_read(self, origin: Any, operands: Any) -> None:
+    def operands_read(self, origin: Origin, operands: Sequence[tuple[int, str, NDArray[np.int64]]]) -> None:
         """A tcgen05.mma or cp is issued that reads shared memory: (rank, name, chunks) of each operand.
 
         chunks  numbers of 16-byte chunks in the cohort's shared memory.
@@ -204,7 +224,7 @@ class Observer:
     def tensor_copied(self, chunks: NDArray[np.int64]) -> None:
         """A tcgen05.cp is issued that reads chunks of the cohort's shared memory, given by their numbers."""
 
-    def matrices_coming(self, coming: list[tuple[list[Any], NDArray[np.int64]]]) -> None:
+    def matrices_coming(self, coming: list[tuple[list[MultipliedMatrix], NDArray[np.int64]]]) -> None:
         """Several lanes are about to issue one tcgen05.mma each; these differ only in their CTAs.
 
         coming  for each of A and B in shared memory, the matrix of every lane (a `MultipliedMatrix`, see
@@ -212,19 +232,19 @@ class Observer:
                 follows for each matrix.
         """
 
-    def matrix_read(self, origin: Any, matrix: Any) -> None:
+    def matrix_read(self, origin: Origin, matrix: MultipliedMatrix) -> None:
         """An MMA is issued that reads a matrix in shared memory, a `MultipliedMatrix`."""
 
     def accumulated(
         self,
-        origin: Any,
-        a: Any,
-        b: Any,
+        origin: Origin,
+        a: MultipliedMatrix | None,
+        b: MultipliedMatrix,
         accumulator: tuple[int, ...],
         *,
         adds: bool,
         written: bool,
-        alone: Any,
+        alone: Hashable,
     ) -> None:
         """An MMA is issued. Its product is added to an accumulator or, with `adds` false, replaces it.
 
@@ -235,37 +255,51 @@ class Observer:
         """
 
     def warpgroup_issued(
-        self, multiplication: Any, origin: Any, warps: Any, number: int, operands: Any
+        self,
+        multiplication: Multiplication,
+        origin: Origin,
+        warps: Sequence[Bundle],
+        number: int,
+        operands: Sequence[tuple[str, NDArray[np.int64]]],
     ) -> None:
         """A wgmma.mma_async of four warps, the warpgroup `number` of its CTA, is issued.
 
         operands  name and chunks of each operand in shared memory.
         """
 
-    def multiplication_waited(self, bundle: Any, cluster: int, multiplication: Any) -> None:
+    def multiplication_waited(self, bundle: Bundle, cluster: int, multiplication: InFlight) -> None:
         """A warp has waited for a wgmma.mma_async."""
 
     # --- tensor memory ----------------------------------------------------------------------------------
 
-    def tensor_summed(self, memory: Any, region: Any, origin: Any, kind: str, *, adds: bool) -> None:
+    def tensor_summed(
+        self, memory: TensorMemory, region: Region, origin: Origin, kind: str, *, adds: bool
+    ) -> None:
         """A tcgen05.mma is issued that writes sums of a type to a region, or adds to the sums there."""
 
-    def tensor_multiplied(self, memory: Any, region: Any) -> None:
+    def tensor_multiplied(self, memory: TensorMemory, region: Region) -> None:
         """A tcgen05.mma is issued that reads A from a region."""
 
-    def tensor_loaded(self, memory: Any, region: Any, origin: Any, *, packed: bool) -> None:
+    def tensor_loaded(self, memory: TensorMemory, region: Region, origin: Origin, *, packed: bool) -> None:
         """A warp loads a region into registers of 32 bits; `packed` holds two columns in each."""
 
-    def tensor_stored(self, memory: Any, region: Any) -> None:
+    def tensor_stored(self, memory: TensorMemory, region: Region) -> None:
         """Threads or a tcgen05.cp write a region."""
 
-    def tensor_freed(self, memory: Any, start: int, columns: int, origin: Any) -> None:
+    def tensor_freed(self, memory: TensorMemory, start: int, columns: int, origin: Origin) -> None:
         """A warp frees columns."""
 
 
 _EVENTS = tuple(
     name for name, found in vars(Observer).items() if not name.startswith("_") and callable(found)
 )
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _of(method: Callable[Concatenate[Observer, _P], _R]) -> tuple[Callable[_P, _R], ...]:
+    """Say the type of an event's subscribers: the method's, bound to an observer."""
+    raise NotImplementedError
 
 
 class Listeners:
@@ -273,9 +307,49 @@ class Listeners:
 
     __slots__ = _EVENTS
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, event: str) -> tuple[Callable[..., None], ...]: ...
+    if TYPE_CHECKING:  # so that an announcement is checked against its event
+        happened = _of(Observer.happened)
+        happened_in = _of(Observer.happened_in)
+        lanes_ended = _of(Observer.lanes_ended)
+        cohort_ended = _of(Observer.cohort_ended)
+        addressed = _of(Observer.addressed)
+        copy_asked = _of(Observer.copy_asked)
+        accessed = _of(Observer.accessed)
+        flagged = _of(Observer.flagged)
+        barrier_arrived = _of(Observer.barrier_arrived)
+        barrier_completed = _of(Observer.barrier_completed)
+        barrier_left = _of(Observer.barrier_left)
+        cluster_arrived = _of(Observer.cluster_arrived)
+        cluster_completed = _of(Observer.cluster_completed)
+        cluster_left = _of(Observer.cluster_left)
+        mbarrier_made = _of(Observer.mbarrier_made)
+        mbarrier_used = _of(Observer.mbarrier_used)
+        mbarrier_arrived = _of(Observer.mbarrier_arrived)
+        mbarrier_received = _of(Observer.mbarrier_received)
+        mbarrier_completed = _of(Observer.mbarrier_completed)
+        mbarrier_seen = _of(Observer.mbarrier_seen)
+        store_asked = _of(Observer.store_asked)
+        commit_asked = _of(Observer.commit_asked)
+        bulk_issued = _of(Observer.bulk_issued)
+        bulk_reads = _of(Observer.bulk_reads)
+        bulk_writes = _of(Observer.bulk_writes)
+        bulk_landed = _of(Observer.bulk_landed)
+        bulk_source_read = _of(Observer.bulk_source_read)
+        bulk_committed = _of(Observer.bulk_committed)
+        bulk_wait_begun = _of(Observer.bulk_wait_begun)
+        bulk_waited = _of(Observer.bulk_waited)
+        operands_read = _of(Observer.operands_read)
+        tensor_copied = _of(Observer.tensor_copied)
+        matrices_coming = _of(Observer.matrices_coming)
+        matrix_read = _of(Observer.matrix_read)
+        accumulated = _of(Observer.accumulated)
+        warpgroup_issued = _of(Observer.warpgroup_issued)
+        multiplication_waited = _of(Observer.multiplication_waited)
+        tensor_summed = _of(Observer.tensor_summed)
+        tensor_multiplied = _of(Observer.tensor_multiplied)
+        tensor_loaded = _of(Observer.tensor_loaded)
+        tensor_stored = _of(Observer.tensor_stored)
+        tensor_freed = _of(Observer.tensor_freed)
 
     def __init__(self) -> None:
         for event in _EVENTS:

@@ -308,8 +308,8 @@ class MBarrier:
     def _completed(self) -> None:
         """Announce that a phase has completed, and wake the lanes that wait for it."""
         for tell in self.cohort.listeners.happened_in:
-            about = {"barrier": self.about(), "phase": self.phase - 1}
-            tell("mbarrier.phase", self.cohort, self.cluster, self.rank, **about)
+            done = self.phase - 1
+            tell("mbarrier.phase", self.cohort, self.cluster, self.rank, barrier=self.about(), phase=done)
         waiters, self.waiters = self.waiters, []
         if waiters:
             self.seen = self.phase
