@@ -242,6 +242,7 @@ SCENES: dict[str, Scene | Product | Warpgroup] = {
     "register pool": Scene(
         "setmaxnreg.dec.sync.aligned.u32 72;\n", options={"block": 128}, directives=".maxnreg 64"
     ),
+    "grid dependency": Scene("griddepcontrol.wait;\n"),
     "setmaxnreg ignored": Scene("setmaxnreg.dec.sync.aligned.u32 40;\n", options={"block": 128}),
 }
 

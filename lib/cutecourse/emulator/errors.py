@@ -82,6 +82,7 @@ __all__ = [
     "TensorMemoryReadUnderWay",
     "TensorMemoryWriteUnderWay",
     "TransactionBytesError",
+    "UncheckedGridDependency",
     "UnfinishedCopy",
     "UnfinishedLoad",
     "UninitializedRead",
@@ -691,4 +692,16 @@ class SetmaxnregIgnored(EmulatorError):
         "the document allows that it has no effect; ptxas leaves it out and says so only with -v",
         what="a kernel executes setmaxnreg, but neither .maxnreg nor .minnctapersm says how many registers"
         " its warps start with",
+    )
+
+
+class UncheckedGridDependency(EmulatorError):
+    """A kernel uses griddepcontrol, but the emulator runs launches one after another."""
+
+    hazard = Hazard(
+        "grid dependency",
+        "note",
+        "a launch here never meets the one before it, so a griddepcontrol.wait that is missing or too late"
+        " changes nothing; on an H200, 20 of 20 chains of kernels without it were wrong",
+        what="a kernel executes griddepcontrol, whose effect shows only between launches that overlap",
     )
