@@ -65,6 +65,7 @@ __all__ = [
     "ReadOnlyError",
     "ReductionMismatch",
     "RegisterPoolError",
+    "RequestAfterRefusal",
     "SameValueWritten",
     "SetmaxnregIgnored",
     "SharedMemoryRace",
@@ -704,4 +705,15 @@ class UncheckedGridDependency(EmulatorError):
         "a launch here never meets the one before it, so a griddepcontrol.wait that is missing or too late"
         " changes nothing; on an H200, 20 of 20 chains of kernels without it were wrong",
         what="a kernel executes griddepcontrol, whose effect shows only between launches that overlap",
+    )
+
+
+class RequestAfterRefusal(EmulatorError):
+    """A CTA asks for another cluster's work although it has found an earlier request refused."""
+
+    hazard = Hazard(
+        "request after refusal",
+        "error",
+        "the document leaves the behaviour undefined",
+        what="a CTA executes clusterlaunchcontrol.try_cancel after is_canceled was false for an earlier one",
     )
