@@ -50,7 +50,7 @@ class _Response:
         """Put the answer into the chunk `first`."""
         if self._answer is None:
             self._answer = self._decide()
-        held[first] = self._answer
+        held[first : first + 1] = self._answer
 
     def _decide(self) -> NDArray[Any]:
         machine = self._bundle.machine
@@ -60,7 +60,8 @@ class _Response:
             per_axis = np.array(machine.grid) // machine.cluster
             ctaid = coordinates(np.array([number], dtype=np.int64), per_axis)[0] * machine.cluster
             words = [*ctaid.tolist(), _GRANTED]
-        return np.array(words, dtype=np.uint32).view(CHUNK_TYPE)[0]
+        answer: NDArray[Any] = np.array(words, dtype=np.uint32).view(CHUNK_TYPE)
+        return answer
 
 
 class _SawRefusal:
