@@ -73,7 +73,14 @@ def test_right_input__runs():
         (("%x, %x, %f", "%x, %at, %f"), InvalidOperand, "register of type .b64"),
         (("st.global.f32 [%at], %x", "st.global.f32 %at, %x"), InvalidOperand, "address in brackets"),
         (("@%p bra", "@%t bra"), PtxError, "line 16.*%t.*not a predicate register"),
-        (("mov.u32 %t, %tid.x;", "cvt.u32.u64 %wide, %at;"), UnsupportedInstruction, "%wide as .u128"),
+        (("mov.u32 %t, %tid.x;", "cvt.u32.u64 %wide, %at;"), InvalidOperand, "register of 128 bits"),
+        (("mov.u32 %t, %tid.x;", "ld.global.u32 %wide, [%at];"), InvalidOperand, "%wide has 128 bits"),
+        (
+            ("mov.u32 %t, %tid.x;", "selp.b128 %wide, %wide, %wide, %p;"),
+            UnsupportedInstruction,
+            "only be moved",
+        ),
+        (("mov.u32 %t, %tid.x;", "mov.b128 {%t, %t, %t, %t}, %wide;"), InvalidOperand, "4 parts of 128"),
         (("mov.u32 %t, %tid.x;", "selp.pred %p, %p, %p, %p;"), UnsupportedInstruction, "selp"),
         (
             ("@%p bra END;", "ways: .branchtargets END, %t; brx.idx %t, ways;"),

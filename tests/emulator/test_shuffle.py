@@ -115,7 +115,7 @@ def test_match__finds_the_lanes_with_the_same_value(bits: str) -> None:
     assert 0 < agreements < 192
 
 
-@pytest.mark.parametrize("name", names("shuffle", "redux"))
+@pytest.mark.parametrize("name", [n for n in names("shuffle", "redux") if not CASES[n].expect])
 def test_redux__reduces_the_lanes_of_its_mask(name: str) -> None:
     before, after = run(name)
     _, operation, kind = name.split("/")[1].split("_")

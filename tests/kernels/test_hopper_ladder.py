@@ -42,9 +42,10 @@ def check(rung, mnk, dtype="f16", *, device="emulator", seed=0, **given):
     expected = (a.astype(np.float32) @ b.astype(np.float32).T).astype(TYPES[dtype])
     assert np.array_equal(run["c"].astype(np.float32), expected.astype(np.float32))
     # A cluster has whole tiles, so one of its CTAs may have a tile behind the end of A.
-    assert {note.hazard.name for note in run.notes} <= {"fill multiplied"}
+    noted = {note.hazard.name for note in run.notes} - {"grid dependency"}
+    assert noted <= {"fill multiplied"}
     if m % 256 == 0 and n % 256 == 0:
-        assert run.notes == ()
+        assert not noted
 
 
 @DEVICES

@@ -242,6 +242,27 @@ SCENES: dict[str, Scene | Product | Warpgroup] = {
     "register pool": Scene(
         "setmaxnreg.dec.sync.aligned.u32 72;\n", options={"block": 128}, directives=".maxnreg 64"
     ),
+    "request after refusal": Scene(
+        """.reg .b128 %word;
+    @%first mbarrier.init.shared::cta.b64 [full], 1;
+    bar.warp.sync 0xffffffff;
+    mov.u32 %x, 0;
+AGAIN:
+    @%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 16;
+    @%first clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [box], [full];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [full], %x;
+    @!%p bra WAIT;
+    ld.shared.b128 %word, [box];
+    fence.proxy.async.shared::cta;
+    bar.warp.sync 0xffffffff;
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p, %word;
+    add.u32 %x, %x, 1;
+    setp.lt.u32 %p, %x, 2;
+    @%p bra AGAIN;
+"""
+    ),
+    "grid dependency": Scene("griddepcontrol.wait;\n"),
     "setmaxnreg ignored": Scene("setmaxnreg.dec.sync.aligned.u32 40;\n", options={"block": 128}),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutecourse.dtypes import DType, dtype
+from cutecourse.dtypes import DType, decode, dtype
 from tools.cases.element_arrays import array_type
 
 __all__ = ["KINDS"]
@@ -189,8 +189,12 @@ def _ties(target: str) -> Maker:
     """Floats on and right beside the middles between two neighbours of a narrower format."""
 
     def make_ties(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
-        shift = 13 if target == "tf32" else 0
         narrow = dtype("f32" if target == "tf32" else target)
+        if narrow.bits < 8:
+            numbers = decode(np.arange(1 << (narrow.bits - 1), dtype=np.uint8), narrow)
+            middles = ((numbers[1:] + numbers[:-1]) / 2).astype(array_type(element))
+            return _beside(rng, element, rng.choice(middles, shape))
+        shift = 13 if target == "tf32" else 0
         exponent_bits, fraction_bits, _ = _FLOATS[narrow.name]
         last = 0x7D if target == "e4m3" else (((1 << exponent_bits) - 1) << fraction_bits) - 1
         place = rng.integers(0, last >> shift, shape, dtype=np.uint64)
@@ -200,12 +204,16 @@ def _ties(target: str) -> Maker:
         )
         below = _from_bits(narrow, place << np.uint64(shift)).astype(np.float64)
         above = _from_bits(narrow, (place + np.uint64(1)) << np.uint64(shift)).astype(np.float64)
-        middle = ((below + above) / 2).astype(array_type(element))
-        bits = middle.view(_unsigned(element)).astype(np.int64) + rng.integers(-1, 2, shape)
-        sign = rng.integers(0, 2, shape, dtype=np.uint64) << np.uint64(element.bits - 1)
-        return _from_bits(element, np.maximum(bits, 0).astype(np.uint64) | sign)
+        return _beside(rng, element, ((below + above) / 2).astype(array_type(element)))
 
     return make_ties
+
+
+def _beside(rng: np.random.Generator, element: DType, middle: Array) -> Array:
+    """Floats with either sign, or one of their two neighbours."""
+    bits = middle.view(_unsigned(element)).astype(np.int64) + rng.integers(-1, 2, middle.shape)
+    sign = rng.integers(0, 2, middle.shape, dtype=np.uint64) << np.uint64(element.bits - 1)
+    return _from_bits(element, np.maximum(bits, 0).astype(np.uint64) | sign)
 
 
 def _quarters(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> Array:
@@ -238,6 +246,7 @@ def _long(rng: np.random.Generator, element: DType, shape: tuple[int, ...]) -> A
     return values.astype(_unsigned(element)).view(array_type(element))
 
 
+_TIED = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "f16", "bf16", "tf32", "f32")
 KINDS: dict[str, Maker] = {
     "around_one": _ordinary,
     "spread": _spread,
@@ -258,5 +267,5 @@ KINDS: dict[str, Maker] = {
     "quarters": _quarters,
     "limits": _limits,
     "long": _long,
-    **{f"ties_{target}": _ties(target) for target in ("e4m3", "e5m2", "f16", "bf16", "tf32", "f32")},
+    **{f"ties_{target}": _ties(target) for target in _TIED},
 }

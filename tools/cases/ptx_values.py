@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cutecourse.dtypes import DType
+from cutecourse.dtypes import DTYPES, DType, decode, encode
 from tools.cases import case_data
 from tools.cases.element_arrays import array_type
 
@@ -306,6 +306,61 @@ def _root(values: np.ndarray, name: str, mode: str) -> np.ndarray:
     return np.array(bits, dtype=np.uint64).astype(raw).view(values.dtype).reshape(values.shape)
 
 
+def _narrowed(values: np.ndarray, name: str, *, relu: bool = False) -> np.ndarray:
+    """f32 as codes of a format with numbers only; NaN becomes the largest one, as in cuda_fp4.hpp."""
+    known = np.where(np.isnan(values), np.inf, np.maximum(values, 0) if relu else values)
+    codes = encode(known, name).astype(np.uint32)
+    return np.where(codes == 1 << (DTYPES[name].bits - 1), 0, codes) if relu else codes
+
+
+def _widened(codes: np.ndarray, name: str, *, relu: bool = False) -> np.ndarray:
+    """Pairs of codes, in nibbles or in bytes, as the bits of two f16, or of two bf16 for ue8m0."""
+    to = "bf16" if name == "ue8m0" else "f16"
+    if DTYPES[name].bits == 4:
+        codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(codes.shape[0], -1)
+    numbers = decode(codes, name)
+    numbers = np.maximum(numbers, np.float32(0)) + np.float32(0) if relu else numbers
+    bits = _bits_of(encode(numbers, to)).astype(np.uint32)
+    bits = np.where(np.isnan(numbers), 0x7FFF, bits)
+    return _both(bits[..., 1::2], bits[..., ::2], 16)
+
+
+def _both(high: np.ndarray, low: np.ndarray, bits: int) -> np.ndarray:
+    """Two codes in one register."""
+    return high.astype(np.uint32) << bits | low.astype(np.uint32)
+
+
+def _power(values: np.ndarray, mode: str, *, satfinite: bool = False) -> np.ndarray:
+    """The codes of the next power of two below (rz) or above (rp) the magnitudes."""
+    size = np.abs(values.astype(np.float64))
+    share, exponent = np.frexp(size)  # the share is at least a half
+    code = exponent - 1 + 127 + ((mode == "rp") & (share > 0.5))
+    code = np.clip(np.where(size == 0, 0, code), 0, 254 if satfinite else 255)
+    code = np.where(np.isinf(size), 254 if satfinite else 255, code)
+    return np.where(np.isnan(size), 255, code)
+
+
+def _extreme(better: Callable[..., bool]) -> Callable[..., np.ndarray]:
+    """A function that gives each lane the best number of its group of neighbours."""
+
+    def of_groups(values: np.ndarray, lanes: int, *, keep_nan: bool, absolute: bool) -> np.ndarray:
+        found = np.empty_like(values)
+        groups = zip(values.reshape(-1, lanes), found.reshape(-1, lanes), strict=True)
+        for group, result in groups:
+            numbers = [abs(one) if absolute else one for one in group if not np.isnan(one)]
+            best = np.float32(np.nan)
+            if numbers and not (keep_nan and len(numbers) < lanes):
+                best = numbers[0]
+                for one in numbers:
+                    signs = np.copysign(1, one), np.copysign(1, best)
+                    if better(one, best) or (one == best and better(*signs)):
+                        best = one
+            result[:] = best
+        return found
+
+    return of_groups
+
+
 def _saturated(values: np.ndarray) -> np.ndarray:
     """Into [0, 1], NaN to +0."""
     clamped = np.clip(values.astype(np.float64), 0, 1) + 0.0
@@ -331,6 +386,12 @@ HELPERS: dict[str, Any] = {
     "flushed": _flushed,
     "root": _root,
     "saturated": _saturated,
+    "narrowed": _narrowed,
+    "widened": _widened,
+    "both": _both,
+    "power": _power,
+    "least": _extreme(lambda one, other: bool(one < other)),
+    "greatest": _extreme(lambda one, other: bool(one > other)),
     "is_nan": is_nan,
     "f32": np.float32,
     "f64": np.float64,

@@ -65,6 +65,7 @@ __all__ = [
     "ReadOnlyError",
     "ReductionMismatch",
     "RegisterPoolError",
+    "RequestAfterRefusal",
     "SameValueWritten",
     "SetmaxnregIgnored",
     "SharedMemoryRace",
@@ -82,6 +83,7 @@ __all__ = [
     "TensorMemoryReadUnderWay",
     "TensorMemoryWriteUnderWay",
     "TransactionBytesError",
+    "UncheckedGridDependency",
     "UnfinishedCopy",
     "UnfinishedLoad",
     "UninitializedRead",
@@ -691,4 +693,27 @@ class SetmaxnregIgnored(EmulatorError):
         "the document allows that it has no effect; ptxas leaves it out and says so only with -v",
         what="a kernel executes setmaxnreg, but neither .maxnreg nor .minnctapersm says how many registers"
         " its warps start with",
+    )
+
+
+class UncheckedGridDependency(EmulatorError):
+    """A kernel uses griddepcontrol, but the emulator runs launches one after another."""
+
+    hazard = Hazard(
+        "grid dependency",
+        "note",
+        "a launch here never meets the one before it, so a griddepcontrol.wait that is missing or too late"
+        " changes nothing; on an H200, 20 of 20 chains of kernels without it were wrong",
+        what="a kernel executes griddepcontrol, whose effect shows only between launches that overlap",
+    )
+
+
+class RequestAfterRefusal(EmulatorError):
+    """A CTA asks for another cluster's work although it has found an earlier request refused."""
+
+    hazard = Hazard(
+        "request after refusal",
+        "error",
+        "the document leaves the behaviour undefined",
+        what="a CTA executes clusterlaunchcontrol.try_cancel after is_canceled was false for an earlier one",
     )

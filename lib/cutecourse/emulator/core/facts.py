@@ -169,6 +169,8 @@ class Facts:
     """True if it refers to other CTAs of the cluster."""
     multicast: bool = False
     """True if it brings bytes to several CTAs."""
+    takes_clusters: bool = False
+    """True if it may take a cluster that has not started from the grid, to do its work."""
 
     @property
     def by_asynchronous_proxy(self) -> bool:

@@ -15,7 +15,7 @@ def clusters_are_independent(program: Program) -> bool:
     Clusters are independent if only asynchronous copies and non-coherent loads read global memory: they need
     not see what another cluster has written there in the same launch. Other loads may wait for a flag, atomic
     operations hand out numbers or add in an order, clocks count all instructions, and printed text has an
-    order as well.
+    order as well. A cluster that takes others from the grid decides what they do.
     """
     if program.rows.reads_clocks:
         return False
@@ -24,6 +24,8 @@ def clusters_are_independent(program: Program) -> bool:
 
 def _learns(one: Instruction, facts: Facts, program: Program) -> bool:
     """Return whether an instruction's result, in registers or in memory, may depend on other clusters."""
+    if facts.takes_clusters:
+        return True
     if facts.flow is Flow.CALL:
         return not any(isinstance(o, Name) and o.text in program.flat for o in one.operands)
     return any(

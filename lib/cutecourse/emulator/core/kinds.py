@@ -61,8 +61,9 @@ KINDS: dict[str, tuple[int, np.dtype[Any], int]] = {
     "s8x4": (32, np.dtype(np.int8), 4),
     "f32x2": (64, np.dtype(np.float32), 2),
     "u32x2": (64, np.dtype(np.uint32), 2),
+    "u128": (128, CHUNK_TYPE, 1),
 }
-for _bits in (8, 16, 32, 64):
+for _bits in (8, 16, 32, 64, 128):
     KINDS[f"b{_bits}"] = KINDS[f"u{_bits}"]
 
 

@@ -92,6 +92,8 @@ class Machine(Owner):
     """Asynchronous work that is not complete; add with `defer`."""
     wake: Callable[[Any], None] = lambda bundle: None
     """Tells the scheduler that a bundle has something to run again."""
+    take_cluster: Callable[[], int | None] = lambda: None
+    """Takes a cluster that has not started from the grid, and gives its number; None if none is given."""
     printed: list[str] = field(default_factory=list)
     notes: dict[tuple[str, int, int | None], Note] = field(default_factory=dict)
     """Hazards that did not end the launch, by name and the two lines."""

@@ -93,7 +93,7 @@ class RowTable:
     """The slots of one program, and the recipes for their rows."""
 
     def __init__(self) -> None:
-        self._recipes: dict[int, list[Recipe]] = {1: [], 8: [], 16: [], 32: [], 64: []}
+        self._recipes: dict[int, list[Recipe]] = {1: [], 8: [], 16: [], 32: [], 64: [], 128: []}
         self._slots: dict[tuple[int, Recipe], int] = {}
         self._seen: dict[str, set[int]] = {kind: set() for kind in KINDS}
         """The slots that instructions view as each kind."""
@@ -164,13 +164,12 @@ class RowTable:
             storage[bits][...] = values
         for bits, slot, recipe in filled:
             row = storage[bits][slot]
-            mask = (1 << bits) - 1
             if recipe[0] == "shared":
-                row[...] = ((rank << RANK_SHIFT) + recipe[1]) & mask
+                row[...] = _patterns(bits, [(rank << RANK_SHIFT) + recipe[1]])
             elif recipe[0] == "param":
                 _, start, n_bytes, signed = recipe
                 raw = parameters[start : start + n_bytes]
-                row[...] = int.from_bytes(raw, "little", signed=signed) & mask
+                row[...] = _patterns(bits, [int.from_bytes(raw, "little", signed=signed)])
             else:
                 row[...] = special(recipe[1])
         return Rows(storage, self._seen, self._parts)
@@ -182,15 +181,22 @@ class RowTable:
         for bits, recipes in self._recipes.items():
             poison = 0 if bits == 1 else int.from_bytes(bytes([POISON]) * (bits // 8), "little")
             held = [r[1] if r[0] == "const" else poison if r[0] == "reg" else 0 for r in recipes]
-            mask = (1 << bits) - 1
-            dtype = np.bool_ if bits == 1 else f"u{bits // 8}"
-            initial[bits] = np.array([number & mask for number in held], dtype).reshape(-1, 1, 1)
+            initial[bits] = _patterns(bits, held).reshape(-1, 1, 1)
             filled += [
                 (bits, slot, recipe)
                 for slot, recipe in enumerate(recipes)
                 if recipe[0] in _FILLED and recipe[1] not in DYNAMIC
             ]
         return initial, filled
+
+
+def _patterns(bits: int, numbers: Sequence[int]) -> NDArray[Any]:
+    """The low bits of integers as one array, of the type that rows of this width have."""
+    mask = (1 << bits) - 1
+    if bits <= 64:
+        return np.array([number & mask for number in numbers], np.bool_ if bits == 1 else f"u{bits // 8}")
+    raw = b"".join((number & mask).to_bytes(bits // 8, "little") for number in numbers)
+    return np.frombuffer(raw, KINDS[f"u{bits}"][1])
 
 
 class Selection:

@@ -39,6 +39,8 @@ _COMPLETES = 4
 """One time in this many, a piece of asynchronous work completes although a bundle could run."""
 _WAKES_SOME = 64
 """One time in this many, clusters of a bundle go on without those that still have to wait."""
+_REFUSES = 8
+"""One time in this many, a request for a cluster that has not started is refused without need."""
 _COHORT_CLUSTERS = 64
 _COHORT_BYTES = 32 << 20
 _PART_WARPS = 256
@@ -64,6 +66,7 @@ class Scheduler:
         self._timed_out: set[tuple[int, ...]] = set()
         self._timed_out_at = -1
         machine.wake = self._wake
+        machine.take_cluster = self._take_cluster
         size = prod(machine.cluster)
         n_clusters = prod(machine.grid) // size
         self._next_cluster = self._end_cluster = 0
@@ -73,6 +76,12 @@ class Scheduler:
         per_cluster += size * machine.threads_per_block * machine.program.local_stride * 2
         self._cohort_clusters = max(1, min(_COHORT_CLUSTERS, _COHORT_BYTES // max(per_cluster, 1)))
         self._warps_per_cluster = size * machine.warps_per_block
+        self._most_warps = _RESIDENT_WARPS
+        """The warps that may run at once."""
+        if any(facts.takes_clusters for _, facts in machine.program.stated):
+            # Some clusters must start late, so that others can take them.
+            most = machine.random.randint(1, n_clusters) * self._warps_per_cluster
+            self._most_warps = min(most, _RESIDENT_WARPS)
         self.parts = self._parts(n_clusters)
         """The grid's parts, as ranges of its clusters in the order in which they start."""
         self.alarm: tuple[float, Callable[[], None]] | None = None
@@ -160,7 +169,7 @@ class Scheduler:
         """Start more blocks while there is room for them."""
         while self._next_cluster < self._end_cluster:
             left = self._end_cluster - self._next_cluster
-            room = (_RESIDENT_WARPS - self._resident_warps) // self._warps_per_cluster
+            room = (self._most_warps - self._resident_warps) // self._warps_per_cluster
             if room < 1 and self.cohorts:
                 return
             count = max(1, min(left, room, self._cohort_clusters))
@@ -174,6 +183,16 @@ class Scheduler:
             self._resident_warps += count * self._warps_per_cluster
             for bundle in cohort.bundles:
                 self._wake(bundle)
+
+    def _take_cluster(self) -> int | None:
+        """Take the next cluster from the grid, so that it does not start; None without one, or by chance.
+
+        Hardware may refuse as well although clusters are left.
+        """
+        if self._next_cluster == self._end_cluster or not self.machine.random.randrange(_REFUSES):
+            return None
+        self._next_cluster += 1
+        return int(self._order[self._next_cluster - 1])
 
     def _ended(self, bundle: Bundle) -> None:
         cohort = bundle.cohort
@@ -201,6 +220,7 @@ class Scheduler:
         self.ready.clear()
         self.machine.forget_work()
         self.machine.wake = lambda bundle: None
+        self.machine.take_cluster = lambda: None
         self._release()
 
     # --- one bundle -----------------------------------------------------------------------------------------

@@ -132,11 +132,16 @@ class Site:
         return found
 
     def type(self, *allowed: str) -> str:  # noqa: RET503 - its last call raises
-        """Take the first modifier that is a type, such as "s32"; only one of `allowed` if any are given."""
+        """Take the first modifier that is a type, such as "s32"; only one of `allowed` if any are given.
+
+        A type of 128 bits has to be among them, because NumPy cannot compute with it.
+        """
         for modifier in self.modifiers:
             if type_bits(modifier) is not None or modifier in KINDS or modifier in allowed:
                 if allowed and modifier not in allowed:
                     self.unsupported(f"type .{modifier} is not one of {', '.join('.' + a for a in allowed)}")
+                if not allowed and (type_bits(modifier) or 0) > 64:
+                    self.unsupported(f"type .{modifier}, which can only be moved, loaded and stored")
                 self.modifiers.remove(modifier)
                 return modifier
         self.unsupported("no type modifier")

@@ -25,7 +25,9 @@ __all__ = [
     "clamp_relu",
     "clamp_unit",
     "convert_float",
+    "convert_from_ue8m0",
     "convert_to_tf32_away",
+    "convert_to_ue8m0",
     "float_to_integer",
     "flush_subnormals",
     "integer_to_float",
@@ -42,6 +44,7 @@ Mask = NDArray[np.bool_]
 
 _ONE = np.uint64(1)
 _F32_EXPONENT_BITS = 8
+_LARGEST_UE8M0 = 254
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class FloatFormat:
     fraction_bits: int
     padding_bits: int = 0
     has_infinity: bool = True
+    has_nan: bool = True
 
     @cached_property
     def bits(self) -> int:
@@ -80,7 +84,7 @@ class FloatFormat:
 
     @cached_property
     def infinity(self) -> np.uint64:
-        """The bits of +Inf; for e4m3, which has no infinity, the bits of NaN."""
+        """The bits of +Inf; without an infinity those of `nan`."""
         if not self.has_infinity:
             return self.nan
         all_ones = (1 << self.exponent_bits) - 1
@@ -90,14 +94,14 @@ class FloatFormat:
     def max_finite(self) -> np.uint64:
         """The bits of the largest finite number."""
         step = 1 << self.padding_bits
-        return np.uint64(int(self.infinity) - step)
+        return np.uint64(int(self.infinity) - step) if self.has_nan else self.nan
 
     @cached_property
     def nan(self) -> np.uint64:
         """The canonical NaN, which an operation writes if its result is not a number.
 
         It has all ones below the sign. In f64, where operands pass on their NaN, it is negative with an empty
-        payload.
+        payload. In a format without NaN it is the largest number, which takes its place.
         """
         if self.name == "f64":
             return np.uint64(0xFFF8_0000_0000_0000)
@@ -124,6 +128,9 @@ FORMATS: dict[str, FloatFormat] = {
         FloatFormat("bf16", 8, 7),
         FloatFormat("e4m3", 4, 3, has_infinity=False),
         FloatFormat("e5m2", 5, 2),
+        FloatFormat("e2m3", 2, 3, has_infinity=False, has_nan=False),
+        FloatFormat("e3m2", 3, 2, has_infinity=False, has_nan=False),
+        FloatFormat("e2m1", 2, 1, has_infinity=False, has_nan=False),
     )
 }
 
@@ -159,7 +166,7 @@ def unpack(bits: ArrayLike, fmt: FloatFormat) -> Unpacked:
         infinite = special & (fraction == 0)
         nan = special & (fraction != 0)
     else:
-        nan = below == fmt.nan
+        nan = (below == fmt.nan) & fmt.has_nan
         special = nan
         infinite = np.zeros_like(nan)
     magnitude = np.where(field > 0, fraction | np.uint64(1 << fmt.fraction_bits), fraction)
@@ -288,7 +295,8 @@ def convert_float(
 
     With `satfinite` an infinity becomes the largest finite number. `ftz` flushes subnormal f32 operands and
     results, `sat` and `relu` clamp the result. A NaN becomes the target's canonical NaN; from or to f64 it
-    keeps its sign and as much payload as fits, and becomes quiet; from bf16 to f32 it does not change.
+    keeps its sign and as much payload as fits, and becomes quiet; from bf16 to f32 it does not change. In a
+    format without NaN it becomes the largest number.
     """
     held = as_bits(bits)
     if ftz and source.name == "f32":
@@ -333,6 +341,34 @@ def convert_to_tf32_away(bits: ArrayLike, *, satfinite: bool = False) -> Bits:
     if satfinite:
         result = np.where((result & exponent) == exponent, result - np.uint64(0x2000), result)
     return result
+
+
+def convert_to_ue8m0(bits: ArrayLike, source: FloatFormat, rounding: Rounding, *, satfinite: bool) -> Bits:
+    """Round the magnitudes of f32 or bf16 numbers to powers of two, down (rz) or up (rp), as codes of ue8m0.
+
+    The sign is ignored. What is smaller than 2^-127 becomes 2^-127. What is too large becomes NaN (255), or
+    2^127 with `satfinite`; NaN stays NaN.
+    Source: PTX ISA 9.0, Alternate Floating-Point Data Formats; the conversions of CUDA's cuda_fp8.hpp, which
+    the ISA leaves open in part.
+    """
+    below = as_bits(bits) & (source.sign_bit - _ONE)
+    code = below >> np.uint64(source.fraction_bits)
+    if rounding == "rp":
+        # Among the subnormal numbers, 2^-127 has the upper half of the fraction's codes above it.
+        smallest = np.uint64(1 << (source.fraction_bits - 1))
+        fraction = below & np.uint64((1 << source.fraction_bits) - 1)
+        code = code + ((fraction != 0) & (below > smallest) & (below < source.infinity))
+    if satfinite:
+        code = np.where(below <= source.infinity, np.minimum(code, np.uint64(_LARGEST_UE8M0)), code)
+    return code
+
+
+def convert_from_ue8m0(codes: ArrayLike) -> Bits:
+    """Convert codes of ue8m0 to bf16, which is exact; 255 becomes the canonical NaN."""
+    held = as_bits(codes)
+    half = np.uint64(1 << (FORMATS["bf16"].fraction_bits - 1))
+    powers = np.where(held == 0, half, held << np.uint64(FORMATS["bf16"].fraction_bits))
+    return np.where(held > _LARGEST_UE8M0, FORMATS["bf16"].nan, powers)
 
 
 def round_to_integral(

@@ -20,10 +20,12 @@ __all__: list[str] = []
 
 _INTEGERS = tuple(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
 _SCALARS = (*_INTEGERS, "f16", "bf16", "f32", "f64", "tf32")
-_PACKED = {"f16x2": "f16", "bf16x2": "bf16", "e4m3x2": "e4m3", "e5m2x2": "e5m2"}
+_NARROW = ("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2")
+_PACKED = {name: name.removesuffix("x2") for name in ("f16x2", "bf16x2", "ue8m0x2", *_NARROW)}
 _TO_INTEGER: dict[str, Rounding] = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi": "rp"}
 _TO_FLOAT: tuple[Rounding, ...] = ("rn", "rz", "rm", "rp", "rna")
-_REGISTER_BITS = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16}
+_REGISTER_BITS = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "ue8m0x2": 16, **dict.fromkeys(_NARROW, 16)}
+_REGISTER_BITS["e2m1x2"] = 8
 
 # (target, source): `nearest_bf16` or a NumPy cast rounds these to nearest even. `formats` does the others.
 _ROUNDED_BY_A_CAST = {
@@ -44,15 +46,20 @@ def _bits(name: str) -> int:
 def cvt(site: Site) -> Step:
     """Convert a number to another type: widen, cut, round or clamp it.
 
-    Shapes:     one number, or two for the packed types: the first source goes to the high half. A source
-                wider than its type gives its low bits; a wider destination is filled with the sign or zeros.
+    Shapes:     one number, or two for the packed types: the first source goes to the high half. A pair of
+                e2m1 fills a register of 8 bits, one of any other narrow format 16; e2m3 and e3m2 have two
+                zeros above their 6 bits. A source wider than its type gives its low bits; a wider destination
+                is filled with the sign or zeros.
     Units:      integer roundings .rni .rzi .rmi .rpi (to a whole number), float roundings .rn .rz .rm .rp
                 .rna; an integer result of a float is always clamped; .sat clamps an integer into the
-                target's range, a float into [0, 1].
-    Errors:     UnsupportedInstruction for types, roundings and clamps that cannot be combined.
-    Simplified: nothing known. The bits of NaNs, which the ISA leaves open in part, are those of an H200.
+                target's range, a float into [0, 1]. To ue8m0, .rz and .rp round the magnitude.
+    Errors:     UnsupportedInstruction for types, roundings and clamps that cannot be combined, and for .rs.
+    Simplified: nothing known. The bits of NaNs, which the ISA leaves open in part, are those of an H200. For
+                ue8m0 and formats without NaN, CUDA's headers say what NaN, zero and negative numbers become.
     Source:     PTX ISA 9.0, cvt (#data-movement-and-conversion-instructions-cvt).
     """
+    if site.has("rs"):
+        site.unsupported("stochastic rounding: take .rn, which rounds to the nearest number")
     whole = site.one_of(*_TO_INTEGER)
     rounding = site.one_of(*_TO_FLOAT)
     clamps = {name: True for name in ("ftz", "sat", "relu", "satfinite") if site.has(name)}
@@ -66,6 +73,8 @@ def cvt(site: Site) -> Step:
         site.unsupported(f".relu cannot be combined with .{target}.{source}")
     convert = _scalar(site, target, source, whole, rounding, clamps)
     width = site.width(0) or _bits(target)
+    if width > 64:
+        site.invalid(f"a number of type .{target} in a register of {width} bits")
     if rounding in (None, "rn") and not clamps and (target, source) in _ROUNDED_BY_A_CAST:
         convert, width = _cast(target, source), _bits(target)
     read = source if source in _INTEGERS else f"u{_bits(source)}"
@@ -139,40 +148,61 @@ def _scalar(
     return lambda a: numerics.convert_float(a, a_fmt, d_fmt, rounding or "rn", **clamps)
 
 
-def _packed(site: Site, target: str, source: str, rounding: Rounding | None, clamps: dict[str, bool]) -> Step:
-    """Convert two numbers at once: f32 to f16, bf16 or fp8, f16 to fp8, and fp8 to f16."""
-    fp8 = target in ("e4m3x2", "e5m2x2")
-    allowed = {
-        "f16x2": ("f32", "e4m3x2", "e5m2x2"),
-        "bf16x2": ("f32",),
-        "e4m3x2": ("f32", "f16x2"),
-        "e5m2x2": ("f32", "f16x2"),
-    }
-    if source not in allowed.get(target, ()) or clamps.keys() & {"ftz", "sat"}:
-        site.unsupported(f"no conversion .{target}.{source} with these modifiers")
-    if rounding not in (("rn", "rz") if source == "f32" and not fp8 else ("rn",)) or (
-        fp8 and "satfinite" not in clamps
-    ):
-        site.unsupported(f".{target}.{source} takes .rn{'.satfinite' if fp8 else ' or .rz'}")
-    d_fmt = FORMATS[_PACKED[target]]
-    a_fmt = FORMATS[_PACKED.get(source, source)]
-    plain = rounding == "rn" and source == "f32" and not fp8 and not clamps
+_PACKED_SOURCES = {
+    "f16x2": ("f32", *_NARROW),
+    "bf16x2": ("f32", "ue8m0x2"),
+    "ue8m0x2": ("f32", "bf16x2"),
+    **dict.fromkeys(_NARROW[:2], ("f32", "f16x2")),
+    **dict.fromkeys(_NARROW[2:], ("f32",)),
+}
+"""The sources of each packed target."""
 
-    def convert(values: Values) -> Values:
-        if plain:
-            return _cast_bits(values.view(np.float32), d_fmt).astype(np.uint64)
-        return numerics.convert_float(values, a_fmt, d_fmt, rounding or "rn", **clamps)
+
+def _packed(site: Site, target: str, source: str, rounding: Rounding | None, clamps: dict[str, bool]) -> Step:
+    """Convert two numbers at once, from a register each or from one."""
+    if source not in _PACKED_SOURCES.get(target, ()) or clamps.keys() & {"ftz", "sat"}:
+        site.unsupported(f"no conversion .{target}.{source} with these modifiers")
+    if "ue8m0x2" in (target, source) and "relu" in clamps:
+        site.unsupported("a power of two has no sign that .relu could clamp")
+    roundings: tuple[Rounding, ...] = ("rn",)
+    if target == "ue8m0x2":
+        roundings = ("rz", "rp")
+    elif target not in _NARROW and source == "f32":
+        roundings = ("rn", "rz")
+    if rounding not in roundings:
+        site.unsupported(f".{target}.{source} takes {' or '.join('.' + name for name in roundings)}")
+    if target in _NARROW and "satfinite" not in clamps:
+        site.unsupported(f".{target}.{source} takes .rn.satfinite")
+    if source not in ("f32", "bf16x2") and target not in _NARROW and "satfinite" in clamps:
+        site.unsupported(f"no number of .{source} is too large for .{target}, so it takes no .satfinite")
+    convert = _one_of_pair(_PACKED[target], _PACKED.get(source, source), rounding, clamps)
+    # Each number takes half of its register.
+    to_bits, of_bits = (np.uint64(_bits(name) // 2) for name in (target, source))
 
     def function(*registers: Values) -> Values:
         if len(registers) == 2:
             high, low = registers
         else:
             both = registers[0].astype(np.uint64)
-            high, low = both >> a_fmt.bits, both & ((1 << a_fmt.bits) - 1)
-        return (convert(high) << d_fmt.bits) | convert(low)
+            high, low = both >> of_bits, both & ((np.uint64(1) << of_bits) - np.uint64(1))
+        return (convert(high) << to_bits) | convert(low)
 
     sources = [f"u{_bits(source)}"] * (2 if source == "f32" else 1)
     return map_lanes(site, function, f"u{_bits(target)}", *sources)
+
+
+def _one_of_pair(target: str, source: str, rounding: Rounding, clamps: dict[str, bool]) -> Convert:
+    """The conversion of one number of a pair."""
+    if source == "ue8m0":
+        return numerics.convert_from_ue8m0
+    a_fmt = FORMATS[source]
+    if target == "ue8m0":
+        satfinite = "satfinite" in clamps
+        return lambda a: numerics.convert_to_ue8m0(a, a_fmt, rounding, satfinite=satfinite)
+    d_fmt = FORMATS[target]
+    if rounding == "rn" and not clamps and (target, source) in _ROUNDED_BY_A_CAST:
+        return lambda a: _cast_bits(a.view(np.float32), d_fmt).astype(np.uint64)
+    return lambda a: numerics.convert_float(a, a_fmt, d_fmt, rounding, **clamps)
 
 
 @instruction("cvt.pack.sat")

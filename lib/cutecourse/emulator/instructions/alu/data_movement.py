@@ -24,15 +24,14 @@ def mov(site: Site) -> Step:
                 bits, lowest part first.
     Units:      an address is in bytes, in the variable's own state space.
     Errors:     InvalidOperand where widths do not agree.
-    Simplified: registers of 128 bits are not supported.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: mov
                 (#data-movement-and-conversion-instructions-mov).
     """
-    kind = site.type()
+    kind = site.one_of("b128") or site.type()
     if site.has("v2", "v4"):
         site.unsupported("vector registers")
     bits = type_bits(kind)
-    if bits is None or bits > 64:
+    if bits is None:
         site.unsupported(f"type .{kind}")
     word = "pred" if bits == 1 else f"u{bits}"
     rows, to, of = site.program.rows, site.operand(0), site.operand(1)
@@ -50,7 +49,7 @@ def mov(site: Site) -> Step:
 
 
 def _part(site: Site, bits: int, count: int) -> str:
-    if count not in {2, 4, 8} or bits // count < 8:
+    if count not in {2, 4, 8} or not 8 <= bits // count <= 64 or (bits == 128 and count > 2):
         site.invalid(f"{count} parts of {bits} bits")
     return f"u{bits // count}"
 

@@ -14,6 +14,7 @@ from cutecourse.emulator.core.memory import POISON
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.numbers.formats import FORMATS
 from cutecourse.emulator.numbers.reductions import INTEGER_OPERATIONS
 
 __all__: list[str] = []
@@ -140,13 +141,18 @@ def match(site: Site) -> Step:
 
 @instruction("redux.sync")
 def redux(site: Site) -> Step:
-    """Reduce a 32-bit integer over the lanes of a membermask and give each of them the result.
+    """Reduce a 32-bit number over the lanes of a membermask and give each of them the result.
 
-    Shapes:     dst, src are 32-bit registers; add, min and max take .u32 and .s32; and, or and xor .b32.
+    Shapes:     dst, src are 32-bit registers; add, min and max take .u32 and .s32; and, or and xor .b32; min
+                and max also .f32, where -0 is less than +0.
+    Units:      .abs takes each f32 without its sign. A NaN counts only with .NaN or if all lanes hold one;
+                the result is then the canonical NaN.
     Errors:     DivergedWarp if a lane that the membermask names cannot get here.
     Source:     PTX ISA 9.0, redux.sync (#parallel-synchronization-and-communication-instructions-redux-sync).
     """
     name = site.expect(*INTEGER_OPERATIONS)
+    if name in ("min", "max") and site.has("f32"):
+        return _redux_f32(site, lowest=name == "min")
     kind = site.type(*(("u32", "s32") if name in ("add", "min", "max") else ("b32",))).replace("b", "u")
     limits = np.iinfo(KINDS[kind][1])
     neutral = {"min": limits.max, "max": limits.min, "and": limits.max}.get(name, 0)
@@ -159,6 +165,34 @@ def redux(site: Site) -> Step:
         named = _members(bundle, mask, members)
         seen = np.where(named, held[:, None, :], held.dtype.type(neutral))
         put(bundle.rows[kind][d], INTEGER_OPERATIONS[name].reduce(seen, axis=-1, dtype=held.dtype), mask)
+
+    return step
+
+
+def _redux_f32(site: Site, *, lowest: bool) -> Step:
+    """The least or greatest f32. Their bits, with the sign's meaning turned, are in the numbers' order."""
+    absolute, keeps_nan = site.has("abs"), site.has("NaN")
+    choose = np.minimum if lowest else np.maximum
+    neutral = np.uint32(0xFFFF_FFFF if lowest else 0)
+    sign = np.uint32(1 << 31)
+    d, a = site.destination(0, "u32"), site.source(1, "u32")
+    site.converge(2)
+    members = site.source(2, "u32")
+
+    def step(bundle: Bundle, mask: Mask) -> None:
+        held = bundle.rows["u32"][a]
+        size = held & ~sign
+        if absolute:
+            held = size
+        nan = size > np.uint32(FORMATS["f32"].infinity)
+        named = _members(bundle, mask, members)
+        counted = named & ~nan[:, None, :]
+        ordered = np.where(held & sign, ~held, held | sign)
+        best = choose.reduce(np.where(counted, ordered[:, None, :], neutral), axis=-1)
+        result = np.where(best & sign, best & ~sign, ~best)
+        some_nan = np.any(named & nan[:, None, :], axis=-1)
+        is_nan = some_nan if keeps_nan else ~np.any(counted, axis=-1)
+        put(bundle.rows["u32"][d], np.where(is_nan, np.uint32(FORMATS["f32"].nan), result), mask)
 
     return step
 

@@ -95,13 +95,18 @@ def take_vector(site: Site) -> int:
 
 
 def _take_form(site: Site) -> tuple[bool, str, int, str, int]:
-    """Take an access: whether it is strong, its space, the number of words, and a word's type and bytes."""
+    """Take an access: whether it is strong, its space, the number of words, and a word's type and bytes.
+
+    A word of 128 bits counts as two of 64 bits, because the alignment and the bytes are the same.
+    """
     strong = _take_semantics(site)
     space = _take_space(site)
     _take_cache_hints(site)
     count = take_vector(site)
-    kind = site.type()
+    kind = site.one_of("b128") or site.type()
     bits = type_bits(kind)
+    if bits == 128 and count == 1:
+        return strong, space, 2, kind, 8
     if bits is None or bits not in {8, 16, 32, 64}:
         site.unsupported(f"no memory access of type .{kind}")
     return strong, space, count, kind, bits // 8
@@ -118,7 +123,7 @@ def ld(site: Site) -> Step:
     """Read a word or a vector of words from memory.
 
     Shapes:     one address in each lane; one to eight destinations.
-    Units:      addresses in bytes; words of 1, 2, 4 or 8 bytes, together at most 32.
+    Units:      addresses in bytes; words of 1, 2, 4 or 8 bytes, together at most 32, or one of 16 bytes.
     Errors:     AddressError, AlignmentError, UninitializedRead (shared memory; local memory if no byte of
                 the access was ever written).
     Simplified: cache operators, eviction hints, prefetch sizes, memory order and scope do not change what
@@ -129,11 +134,14 @@ def ld(site: Site) -> Step:
     strong, space, count, kind, size = _take_form(site)
     address = site.address(1)
     space, known = _where(site, space, address)
-    operand = site.operand(0)
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    if len(items) != count:
-        site.invalid(f"{len(items)} destinations for {count} words")
-    targets = [_target(site, item, kind, size) for item in items]
+    if kind == "b128":
+        targets = [("u64", slot) for slot in site.part_slots("u128", site.destination(0, "u128"), "u64")]
+    else:
+        operand = site.operand(0)
+        items = operand.items if isinstance(operand, Vector) else (operand,)
+        if len(items) != count:
+            site.invalid(f"{len(items)} destinations for {count} words")
+        targets = [_target(site, item, kind, size) for item in items]
     if known and address.constant is not None:
         return _load_parameter(site, address.constant, size, targets)
     access = Access(site, space, size, count, reads=True, flags=strong)
@@ -160,7 +168,7 @@ def _target(site: Site, item: Any, kind: str, size: int) -> tuple[str, int]:
     """The kind and slot of a destination; a register wider than the word extends it by the word's type."""
     register = site.register(item)
     bits = max(register.bits if register else size * 8, 8)
-    if bits < size * 8:
+    if not size * 8 <= bits <= 64:
         site.invalid(f"{item} has {bits} bits, but the word has {size * 8}")
     wide = f"{'s' if kind[0] == 's' else 'u'}{bits}"
     return wide, site.write(item, wide)
@@ -201,20 +209,23 @@ def st(site: Site) -> Step:
     """Write a word or a vector of words to memory.
 
     Shapes:     one address in each lane; one to eight sources.
-    Units:      addresses in bytes; words of 1, 2, 4 or 8 bytes, together at most 32.
+    Units:      addresses in bytes; words of 1, 2, 4 or 8 bytes, together at most 32, or one of 16 bytes.
     Errors:     AddressError, AlignmentError, ReadOnlyError.
     Simplified: if lanes write the same word, the last one wins; on hardware any of them may win. Cache
                 operators, memory order and scope do not change what is written.
     Source:     PTX ISA 9.0, Data Movement and Conversion Instructions: st
                 (#data-movement-and-conversion-instructions-st).
     """
-    strong, space, count, _, size = _take_form(site)
+    strong, space, count, kind, size = _take_form(site)
     address = site.address(0)
     space, known = _where(site, space, address)
     if known:
         site.invalid("a kernel's parameters are read-only")
     word = f"u{8 * size}"
-    sources = site.sources(1, word)
+    if kind == "b128":
+        sources = site.part_slots("u128", site.source(1, "u128"), word)
+    else:
+        sources = site.sources(1, word)
     if len(sources) != count:
         site.invalid(f"{len(sources)} sources for {count} words")
     access = Access(site, space, size, count, writes=True, flags=strong)

@@ -14,6 +14,7 @@ from cutecourse.emulator.core.kinds import Mask
 from cutecourse.emulator.core.origin import first_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import tell_warps
 from cutecourse.emulator.errors import InvalidOperand
@@ -96,12 +97,20 @@ def griddepcontrol(site: Site) -> Step:
     """Let the grids that depend on this one start, or wait for the grids that this one depends on.
 
     Shapes:     no operands.
-    Simplified: a launch here has no dependent or prerequisite grids, so there is nothing to do.
+    Simplified: launches run one after another, so there is nothing to do. A note says so, because the
+                results stay right if a kernel waits too late or not at all (emulator.core.hazards).
     Source:     PTX ISA 9.0, griddepcontrol
                 (#parallel-synchronization-and-communication-instructions-griddepcontrol).
     """
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        return
+        if origin := first_lane(site, bundle, site.active(bundle, mask)):
+            report("grid dependency", _ALONE, origin)
 
     return step
+
+
+_ALONE = (
+    "the emulator runs launches one after another. It cannot show whether this kernel waits for what the"
+    " launch before it writes: on a GPU, a griddepcontrol.wait has to come before such bytes are used."
+)
