@@ -173,7 +173,8 @@ def test_commit__to_a_cta_that_has_ended_is_refused_as_such(when):
         "setp.eq.u32 %q, %rank, 3;\n@%q bra GONE;\n"
     )
     spin = "mov.b32 %x, 0;\nLOOP:\nadd.u32 %x, %x, 1;\nsetp.lt.u32 %q, %x, 4000;\n@%q bra LOOP;\n"
-    body = COPY_IN + leave + ends + (spin if when == "before" else "") + issue(256, 16) + commit("0x5")
+    body = COPY_IN + leave + ends + (spin if when == "before" else "") + issue(256, 16) + commit("0x7")
+    body += WAIT
     told = []
     for seed in range(1 if when == "before" else 8):
         try:

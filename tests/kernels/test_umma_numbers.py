@@ -170,7 +170,10 @@ REPORTS = {
             f"its thread has not waited for that copy. Wait for mbarrier __dynamic_shmem__0+{FULL} of CTA 2,",
         ],
     ),
-    "freed_too_early": (TensorMemoryAccessError, ["tcgen05.ld", "is not allocated", "freed at line "]),
+    "freed_too_early": (
+        TensorMemoryAccessError,
+        ["tcgen05.ld", "frees at line ", "both CTAs"],
+    ),
     "never_cleared": (UninitializedRead, ["Should the first tcgen05.mma have enable-input-d false?"]),
     "not_finished": (
         UninitializedRead,

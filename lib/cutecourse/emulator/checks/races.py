@@ -35,6 +35,7 @@ from cutecourse.emulator.checks.clocks import BarrierClock, Clocks, Row
 from cutecourse.emulator.checks.race_operations import Operation, Operations
 from cutecourse.emulator.checks.race_plan import AccessPlan
 from cutecourse.emulator.checks.race_threads import Lanes, Threads
+from cutecourse.emulator.checks.tensor_memory_races import TensorMemoryRaces
 from cutecourse.emulator.core.bundle import Bundle, Cohort
 from cutecourse.emulator.core.kinds import WARP_SIZE, Mask, any_true, warps_of
 from cutecourse.emulator.core.observer import Observer
@@ -43,6 +44,8 @@ from cutecourse.emulator.errors import NoBarrierError
 from cutecourse.emulator.instructions.warpgroups import InFlight
 from cutecourse.emulator.instructions.wgmma.multiplication import Multiplication
 from cutecourse.emulator.memory.mbarriers import MBarrier, MBarriers
+from cutecourse.emulator.memory.regions import Region
+from cutecourse.emulator.memory.tensor_memory import TensorMemory
 
 if TYPE_CHECKING:
     from cutecourse.emulator.core.site import Site
@@ -79,6 +82,7 @@ class Races(Observer):
         self._fenced = plan.fenced
         self.threads = Threads(cohort, self.clocks, plan)
         self.operations = Operations(cohort, self.clocks, self.threads)
+        self.tensor_memory = TensorMemoryRaces(cohort, self.clocks, self.operations)
         self._barriers: dict[MBarrier, BarrierClock] = {}
         self._multiplications: WeakKeyDictionary[InFlight, Operation] = WeakKeyDictionary()
         self._carried: WeakKeyDictionary[Origin, Row] = WeakKeyDictionary()
@@ -288,3 +292,30 @@ class Races(Observer):
         reader = self._multiplications.get(multiplication)
         if reader is not None:
             self.operations.over(bundle, cluster, reader)
+
+    # --- uses of tensor memory ------------------------------------------------------------------------------
+
+    def tensor_used(
+        self, memory: TensorMemory, region: Region, what: str, origin: Origin, *, writes: bool, pipeline: str
+    ) -> None:
+        """Check and record a use of tensor memory."""
+        use = self.tensor_memory.by_pipe if pipeline else self.tensor_memory.by_warp
+        use(memory, region, what, origin, writes=writes)
+
+    def tensor_loads_over(self, bundle: Bundle, cluster: int) -> None:
+        """A warp's loads are over."""
+        self.tensor_memory.loads_over(bundle, cluster)
+
+    def tensor_store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:
+        """A warp's store is over."""
+        self.tensor_memory.store_over(memory, region, origin)
+
+    def tensor_freeing(
+        self, memory: TensorMemory, start: int, columns: int, origin: Origin, group: int
+    ) -> None:
+        """Check columns that a warp frees."""
+        self.tensor_memory.freeing(memory, start, columns, origin, group)
+
+    def tensor_freed(self, memory: TensorMemory, start: int, columns: int, origin: Origin) -> None:
+        """Forget the uses of columns that are free now."""
+        self.tensor_memory.freed(memory, start, columns)

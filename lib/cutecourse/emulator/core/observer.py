@@ -272,6 +272,25 @@ class Observer:
 
     # --- tensor memory ----------------------------------------------------------------------------------
 
+    def tensor_used(
+        self, memory: TensorMemory, region: Region, what: str, origin: Origin, *, writes: bool, pipeline: str
+    ) -> None:
+        """A region is about to be read or written by a warp or, with a `pipeline`, by a tcgen05.mma or cp.
+
+        what  names the operand in a report.
+        """
+
+    def tensor_loads_over(self, bundle: Bundle, cluster: int) -> None:
+        """A warp has executed tcgen05.wait::ld."""
+
+    def tensor_store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:
+        """A warp has executed tcgen05.wait::st after its store to a region."""
+
+    def tensor_freeing(
+        self, memory: TensorMemory, start: int, columns: int, origin: Origin, group: int
+    ) -> None:
+        """A warp asks to free columns, of both CTAs of its pair if `group` is 2."""
+
     def tensor_summed(
         self, memory: TensorMemory, region: Region, origin: Origin, kind: str, *, adds: bool
     ) -> None:
@@ -345,6 +364,10 @@ class Listeners:
         accumulated = _of(Observer.accumulated)
         warpgroup_issued = _of(Observer.warpgroup_issued)
         multiplication_waited = _of(Observer.multiplication_waited)
+        tensor_used = _of(Observer.tensor_used)
+        tensor_loads_over = _of(Observer.tensor_loads_over)
+        tensor_store_over = _of(Observer.tensor_store_over)
+        tensor_freeing = _of(Observer.tensor_freeing)
         tensor_summed = _of(Observer.tensor_summed)
         tensor_multiplied = _of(Observer.tensor_multiplied)
         tensor_loaded = _of(Observer.tensor_loaded)

@@ -216,14 +216,20 @@ class TensorMemory:
             )
         if writes and self.order.loads:
             self.order.check_loads(region, what, origin)
-        if not frees:
-            self.order.check_fences(region, what, origin, writes=writes, pipelined=bool(pipeline))
+        if frees:
+            return
+        for tell in origin.bundle.cohort.listeners.tensor_used:
+            tell(self, region, what, origin, writes=writes, pipeline=pipeline)
+        self.order.check_fences(region, what, origin, writes=writes, pipelined=bool(pipeline))
 
     def end(self, moving: Moving) -> None:
         """Note that an asynchronous operation has read or written its region."""
         self.moving.remove(moving)
         if moving.writes:
             self.order.written(moving.region, moving.origin, pipelined=bool(moving.pipeline))
+        if not moving.pipeline:
+            for tell in moving.origin.bundle.cohort.listeners.tensor_store_over:
+                tell(self, moving.region, moving.origin)
 
 
 @dataclass(eq=False)

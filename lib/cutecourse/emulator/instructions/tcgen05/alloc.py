@@ -251,6 +251,8 @@ def dealloc(site: Site) -> Step:
             )
         region = Region(np.ones(LANES, dtype=np.bool_), start, start + columns)
         memory.check_quiet(region, "tcgen05.dealloc", origin, writes=True, frees=True)
+        for tell in origin.bundle.cohort.listeners.tensor_freeing:
+            tell(memory, start, columns, origin, group)
         return start, None
 
     return _define(site, group, number, lambda bundle: bundle.rows["u32"][where], "the address", check)

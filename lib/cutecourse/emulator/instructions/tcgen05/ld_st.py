@@ -278,6 +278,8 @@ def wait(site: Site) -> Step:
             else:
                 memory = bundle.cohort.own(TensorMemories)[origin.cluster, bundle.rank]
                 memory.order.waited_for_loads((origin.cluster, bundle.rank, bundle.warp))
+                for tell in bundle.cohort.listeners.tensor_loads_over:
+                    tell(bundle, origin.cluster)
             tell_warp(origin, "tmem.wait", name=name)
 
     return step

@@ -1,0 +1,270 @@
+"""The race check of tensor memory: accesses that nothing orders, by the clocks of the race record.
+
+A load is over at its tcgen05.wait::ld, a store at its tcgen05.wait::st, a tcgen05.mma or cp when the mbarrier
+of a tcgen05.commit after it says so. What follows must know of that: by the wait itself, or by barriers and
+mbarriers from warp to warp. The operations of the pipe need no wait among each other. An access that happens
+early in this launch is no excuse: the report does not depend on the order that the seed chooses.
+
+A pair's columns are freed in both of its CTAs. So each of the two warps that free them must know that nobody
+in either CTA uses them any more.
+
+Simplified: the pipe's operations that two threads issue count as ordered, whoever issues first.
+
+Missing fences of tcgen05 are notes of their own (memory.tensor_memory_order). Cells are tracked in groups of
+16 lanes, and threads in warps.
+
+Source: PTX ISA 9.0, Memory Consistency Model for 5th generation of TensorCore operations
+        (#tcgen05-memory-consistency-model); tcgen05.dealloc
+        (#tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutecourse.emulator.checks.clocks import Clocks, Row
+from cutecourse.emulator.checks.race_operations import Operations
+from cutecourse.emulator.core.bundle import Bundle, Cohort
+from cutecourse.emulator.core.origin import Origin
+from cutecourse.emulator.core.registry import name_of
+from cutecourse.emulator.core.report import report
+from cutecourse.emulator.core.site import Site
+from cutecourse.emulator.errors import TensorMemoryFreed
+from cutecourse.emulator.memory.end_of_load import end_of_load
+from cutecourse.emulator.memory.regions import GROUP, Region
+from cutecourse.emulator.memory.tensor_memory import COLUMNS, LANES, TensorMemories, TensorMemory
+
+__all__ = ["TensorMemoryRaces"]
+
+Tags = NDArray[np.uint32]
+"""The tag of the last access of each tracked cell, shape (8, 512); 0 for none."""
+
+
+@dataclass(eq=False, slots=True)
+class _Uses:
+    """The uses of one CTA's tensor memory, by the component whose clock counts them."""
+
+    loads: dict[int, Tags] = field(default_factory=dict)
+    stores: dict[int, Tags] = field(default_factory=dict)
+    written: dict[int, Tags] = field(default_factory=dict)
+    """D of a thread's tcgen05.mma, and the destination of its tcgen05.cp."""
+    multiplied: dict[int, Tags] = field(default_factory=dict)
+    """A of a thread's tcgen05.mma."""
+    asked: dict[int, tuple[int, Origin]] = field(default_factory=dict)
+    """The columns that the peer has asked to free, (number, who), by the first."""
+    version: int = 0
+    """Counts the uses that a later one may have to know."""
+    checked: dict[tuple[Region, int, bool], int] = field(default_factory=dict)
+    """The version at which an issuing component was found to know all earlier uses of a region."""
+    last: dict[tuple[Region, int, bool], int] = field(default_factory=dict)
+    """The tag that a component last left in a region."""
+
+    def forget(self, first: int, columns: int) -> None:
+        """Forget the uses of columns that are free now."""
+        for kind in (self.loads, self.stores, self.written, self.multiplied):
+            for tags in kind.values():
+                tags[:, first : first + columns] = 0
+        self.asked.pop(first, None)
+        self.checked.clear()
+        self.last.clear()
+
+
+def _no_tags() -> Tags:
+    return np.zeros((LANES // GROUP, COLUMNS), dtype=np.uint32)
+
+
+def _put(kind: dict[int, Tags], component: int, region: Region, tag: int) -> None:
+    found = kind.get(component)
+    if found is None:
+        found = kind[component] = _no_tags()
+    found[region.tracked] = tag
+
+
+class TensorMemoryRaces:
+    """The record of a cohort's tensor memory; part of its race record, whose clocks it asks."""
+
+    def __init__(self, cohort: Cohort, clocks: Clocks, operations: Operations) -> None:
+        self.cohort = cohort
+        self.clocks = clocks
+        self.operations = operations
+        self._uses: WeakKeyDictionary[TensorMemory, _Uses] = WeakKeyDictionary()
+        self._loading: dict[tuple[int, int], list[tuple[TensorMemory, Region, int]]] = {}
+        """The loads for which each warp (its number, its cluster) has not waited, with their lines."""
+        self._ends: WeakKeyDictionary[Site, str] = WeakKeyDictionary()
+        self._names: dict[int, str] = {}
+        """The names of operations of the pipes, by their lines."""
+
+    def _of(self, memory: TensorMemory) -> _Uses:
+        found = self._uses.get(memory)
+        if found is None:
+            found = self._uses[memory] = _Uses()
+        return found
+
+    def _tag(self, warp: int, cluster: int, line: int) -> int:
+        """The tag of what a warp does now."""
+        return int(self.clocks.known[warp, cluster, warp]) - self.clocks.step | line
+
+    # --- uses -----------------------------------------------------------------------------------------------
+
+    def by_pipe(
+        self, memory: TensorMemory, region: Region, what: str, origin: Origin, *, writes: bool
+    ) -> None:
+        """Check and record the region that a tcgen05.mma or cp writes, or reads as A."""
+        uses, clocks, line = self._of(memory), self.clocks, origin.site.line
+        reader = self.operations.of_tensor_core(origin)
+        mine, warp = reader.component, clocks.number(origin.bundle)
+        self._asked(uses, region, what, origin)
+        key = (region, mine, writes)
+        if uses.checked.get(key) != uses.version:
+            row = clocks.row(origin.bundle, origin.cluster)
+            self._threads(uses, region, what, origin, row, warp, writes=writes)
+            uses.checked[key] = uses.version
+        tag = reader.tag & ~clocks.line_mask | line
+        if uses.last.get(key) == tag:
+            return
+        uses.last[key] = tag
+        self._names[line] = name_of(origin.site.instruction)
+        _put(uses.written if writes else uses.multiplied, mine, region, tag)
+        if writes:
+            # One pipe runs them in order: who knows that this one is over knows it of the others.
+            for other, tags in uses.written.items():
+                if other != mine:
+                    tags[region.tracked] = 0
+
+    def by_warp(
+        self, memory: TensorMemory, region: Region, what: str, origin: Origin, *, writes: bool
+    ) -> None:
+        """Check a region that a warp loads or stores. A load is recorded, a store when it is over."""
+        uses = self._of(memory)
+        warp, cluster, line = self.clocks.number(origin.bundle), origin.cluster, origin.site.line
+        self._asked(uses, region, what, origin)
+        row = self.clocks.row(origin.bundle, cluster)
+        self._pipes(uses, region, what, origin, row, writes=writes)
+        self._threads(uses, region, what, origin, row, warp, writes=writes)
+        if writes:
+            return
+        end = self._ends.get(origin.site)
+        if end is None:
+            end = self._ends[origin.site] = end_of_load(origin.site)
+        if end == "use":  # which ends the load as a wait does; memory.end_of_load says why
+            _put(uses.loads, warp, region, self._tag(warp, cluster, line))
+            uses.version += 1
+        else:
+            self._loading.setdefault((warp, cluster), []).append((memory, region, line))
+
+    def loads_over(self, bundle: Bundle, cluster: int) -> None:
+        """A warp has executed tcgen05.wait::ld."""
+        warp = self.clocks.number(bundle)
+        for memory, region, line in self._loading.pop((warp, cluster), ()):
+            uses = self._of(memory)
+            _put(uses.loads, warp, region, self._tag(warp, cluster, line))
+            uses.version += 1
+
+    def store_over(self, memory: TensorMemory, region: Region, origin: Origin) -> None:
+        """A warp has executed tcgen05.wait::st after a store."""
+        warp, uses = self.clocks.number(origin.bundle), self._of(memory)
+        _put(uses.stores, warp, region, self._tag(warp, origin.cluster, origin.site.line))
+        uses.version += 1
+
+    def freeing(self, memory: TensorMemory, first: int, columns: int, origin: Origin, group: int) -> None:
+        """Check columns that a warp is about to free, in its own CTA or in both CTAs of its pair."""
+        cluster, rank = origin.cluster, origin.bundle.rank
+        warp, row = self.clocks.number(origin.bundle), self.clocks.row(origin.bundle, cluster)
+        region = Region(np.ones(LANES, dtype=np.bool_), first, first + columns)
+        what = name_of(origin.site.instruction)
+        uses = self._of(memory)
+        self._pipes(uses, region, what, origin, row, writes=True)
+        if group == 1:
+            self._threads(uses, region, what, origin, row, warp, writes=True)
+            return
+        for each in (rank, rank ^ 1):
+            used = self.cohort.own(TensorMemories).used(cluster, each)
+            uses = _Uses() if used is None else self._of(used)
+            for kind in (uses.loads, uses.stores, uses.written, uses.multiplied):
+                for component, tags in kind.items():
+                    if component != warp and self._unknown(tags, region, row, component):
+                        user, line = self._last(tags, region, component, origin)
+                        raise origin.error(
+                            TensorMemoryFreed,
+                            f"{what} frees {region} of both CTAs of the pair, and nothing orders it after"
+                            f" their use by {user} at line {line}. {_MEET}",
+                        )
+            uses.asked[first] = (columns, origin)
+
+    def freed(self, memory: TensorMemory, first: int, columns: int) -> None:
+        """Forget what used columns that are free now."""
+        self._of(memory).forget(first, columns)
+
+    # --- checks ---------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _unknown(tags: Tags, region: Region, row: Row, component: int) -> bool:
+        """True if a clock does not know the last access of a component to some cell of a region."""
+        return int(tags[region.tracked].max()) >= int(row[component])
+
+    def _last(self, tags: Tags, region: Region, component: int, origin: Origin) -> tuple[str, int]:
+        """Who made the last access of a component to a region, in words, and the line."""
+        found = self.clocks.components[component]
+        x, y, z = self.cohort.blocks[origin.cluster, found.rank].tolist()
+        own = found.rank == origin.bundle.rank
+        where = "" if own else f" of block ({x}, {y}, {z})"
+        line = int(tags[region.tracked].max()) & self.clocks.line_mask
+        return f"warp {found.number}{where}", line
+
+    def _asked(self, uses: _Uses, region: Region, what: str, origin: Origin) -> None:
+        """Refuse columns that the peer has asked to free. Errors: TensorMemoryFreed."""
+        for first, (columns, who) in uses.asked.items():
+            if first < region.stop and region.first < first + columns:
+                block, warp, _ = who.bundle.where(who.lane)
+                raise origin.error(
+                    TensorMemoryFreed,
+                    f"{what} uses {region}, which block {block} warp {warp} frees at line {who.site.line} for"
+                    f" both CTAs of the pair. {_MEET}",
+                )
+
+    def _threads(
+        self, uses: _Uses, region: Region, what: str, origin: Origin, row: Row, warp: int, *, writes: bool
+    ) -> None:
+        """Check a use against the loads (if it writes) and the stores of other warps."""
+        for use, kind in (("store", uses.stores), ("load", uses.loads if writes else {})):
+            for other, tags in kind.items():
+                if other != warp and self._unknown(tags, region, row, other):
+                    self._unordered(use, region, what, origin, tags, other)
+
+    def _pipes(
+        self, uses: _Uses, region: Region, what: str, origin: Origin, row: Row, *, writes: bool
+    ) -> None:
+        """Check a thread's use against what tcgen05.mma and cp write and, if it writes, against their A."""
+        for use, kind in (("write", uses.written), ("read", uses.multiplied if writes else {})):
+            for other, tags in kind.items():
+                if self._unknown(tags, region, row, other):
+                    self._unordered(use, region, what, origin, tags, other)
+
+    def _unordered(
+        self, use: str, region: Region, what: str, origin: Origin, tags: Tags, component: int
+    ) -> None:
+        """Report a use that nothing orders after an earlier one of `component`."""
+        hazard, words, remedy = _EARLIER[use]
+        user, line = self._last(tags, region, component, origin)
+        done = words.format(user=user, line=line, name=self._names.get(line))
+        problem = f"{what} uses {region}, which {done}, and nothing orders the one after the other. {remedy}"
+        report(hazard, problem, origin, line)
+
+
+_MEET = (
+    "Both CTAs must meet at a barrier of the cluster, or tell each other by mbarriers, before one frees them."
+)
+_COMMIT = "Wait for the mbarrier of a tcgen05.commit after that operation."
+_WAIT_FOR_LOAD = "Wait for the mbarrier at which that warp arrives after its tcgen05.wait::ld."
+_WAIT_FOR_STORE = "That warp must arrive at a barrier after its tcgen05.wait::st, and this one wait for it."
+_EARLIER = {
+    "load": ("load under way", "{user} loads at line {line}", _WAIT_FOR_LOAD),
+    "store": ("read before written", "{user} stores to at line {line}", _WAIT_FOR_STORE),
+    "write": ("read before written", "the {name} of {user} at line {line} writes", _COMMIT),
+    "read": ("written before read", "the {name} of {user} at line {line} reads as A", _COMMIT),
+}
+"""By the kind of the earlier use: the hazard, what that use is, and what to do."""

@@ -1,0 +1,159 @@
+"""Tensor memory that is used again before its last use is over: reported under every seed, or silent."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from cutecourse.emulator import EmulatorError, launch
+from cutecourse.emulator.errors import (
+    TensorMemoryFreed,
+    TensorMemoryLoadUnderWay,
+    TensorMemoryReadUnderWay,
+    TensorMemoryWriteUnderWay,
+    UninitializedRead,
+)
+from cutecourse.kernels import twin, umma_two_sm, umma_two_sm_pipeline
+from cutecourse.runtime import run
+from support import tcgen05
+from tools.cases.element_arrays import array_type
+
+SEEDS = range(20)
+TILES = 4
+FULL, EMPTY = "box+8192", "box+8208"
+"""Two mbarriers each: an accumulator is complete; it has been read."""
+BEFORE, AFTER = "tcgen05.fence::before_thread_sync;\n", "tcgen05.fence::after_thread_sync;\n"
+WAIT_LD = "tcgen05.wait::ld.sync.aligned;\n"
+WAIT_ST = "tcgen05.wait::st.sync.aligned;\n"
+
+
+def at(barrier, which):
+    return f"[{barrier}+{8 * which}]"
+
+
+def waited(where, parity, label):
+    return (
+        f"{label}:\nmbarrier.try_wait.parity.shared::cta.b64 %q, {where}, {parity};\n@!%q bra {label};\n"
+        + AFTER
+    )
+
+
+def load(which):
+    return (
+        f"add.u32 %x, %d, {32 * which};\n"
+        "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%x];\n"
+    )
+
+
+def arrive(which):
+    return f"mbarrier.arrive.shared::cta.b64 _, {at(EMPTY, which)};\n"
+
+
+def persistent(epilogue="{load}{wait}{before}{arrive}", waits_for_empty=True, waits_for_full=True, swap=0):
+    """Warp 0 multiplies four tiles into two accumulators; warps 4 to 7 read each of them."""
+    body = "".join(
+        f"@%first mbarrier.init.shared::cta.b64 {at(barrier, which)}, {count};\n"
+        for barrier, count in ((FULL, 1), (EMPTY, 128))
+        for which in (0, 1)
+    )
+    body += tcgen05.SETUP + "setp.ge.u32 %p, %warp, 4;\n@%p bra EPILOGUE;\n@!%first bra END;\n"
+    for tile in range(TILES):
+        which = tile % 2
+        if waits_for_empty and tile >= 2:
+            body += waited(at(EMPTY, which), tile // 2 - 1, f"E{tile}")
+        body += tcgen05.multiply(column=32 * which)
+        body += f"@%first {tcgen05.COMMIT.replace('[bar]', at(FULL, which))}"
+    body += "bra END;\nEPILOGUE:\n"
+    for tile in range(TILES):
+        which = tile % 2
+        if waits_for_full:
+            body += waited(at(FULL, which), tile // 2, f"F{tile}")
+        parts = {"load": load(which ^ swap), "wait": WAIT_LD, "before": BEFORE, "arrive": arrive(which)}
+        body += epilogue.format(**parts)
+    return body + "END:\n"
+
+
+def outcome(body, seed, text=None):
+    out, given = np.zeros((256, 8), np.uint32), np.zeros(16, np.uint8)
+    text = tcgen05.kernel(body, smem=8448) if text is None else text
+    launch(text, grid=1, block=256, args=[out, given, out.nbytes, 16], seed=seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_accumulators__that_wait_for_each_other_are_silent(seed):
+    outcome(persistent(), seed)
+
+
+@pytest.mark.parametrize(
+    ("broken", "kinds"),
+    [
+        # The MMA of the next tile may come before or after the load, and either may see the other.
+        ({"waits_for_empty": False}, (TensorMemoryLoadUnderWay, TensorMemoryWriteUnderWay)),
+        (
+            {"epilogue": "{arrive}{load}{wait}{before}"},
+            (TensorMemoryLoadUnderWay, TensorMemoryWriteUnderWay),
+        ),
+        (
+            {"epilogue": "{load}{before}{arrive}{wait}"},
+            (TensorMemoryLoadUnderWay, TensorMemoryWriteUnderWay),
+        ),
+        ({"waits_for_full": False}, (TensorMemoryWriteUnderWay, UninitializedRead)),
+        ({"swap": 1}, (TensorMemoryLoadUnderWay, TensorMemoryWriteUnderWay)),
+    ],
+)
+def test_two_accumulators__a_missing_order_is_reported_under_every_seed(broken, kinds):
+    for seed in SEEDS:
+        with pytest.raises(kinds) as error:
+            outcome(persistent(**broken), seed)
+        assert error.value.line is not None
+        assert re.search(r"Wait for the mbarrier|tcgen05.wait::ld|a wait for its commit", str(error.value))
+
+
+STORE = (
+    "add.u32 %z, %d, 64;\n"
+    "tcgen05.st.sync.aligned.32x32b.x8.b32 [%z], {%r0, %r0, %r0, %r0, %r0, %r0, %r0, %r0};\n" + WAIT_ST
+)
+MULTIPLY = "add.u32 %y, %tmem, 64;\n" + tcgen05.multiply(a="[%y]")
+DONE = tcgen05.done() + AFTER
+EITHER = (TensorMemoryReadUnderWay, TensorMemoryWriteUnderWay)
+"""The seed decides which of the two comes first, and so what the report calls it."""
+
+
+@pytest.mark.parametrize(
+    ("sync", "then", "kinds"),
+    [
+        ("bar.sync 0;\n", DONE, ()),
+        ("", DONE, EITHER),
+        ("bar.sync 0;\n", STORE + DONE, EITHER),
+        ("bar.sync 0;\n", DONE + STORE, ()),
+    ],
+)
+def test_a_in_tensor_memory__its_stores_and_its_mma_are_ordered(sync, then, kinds):
+    body = tcgen05.SETUP + STORE + BEFORE + sync + AFTER + MULTIPLY + then
+    given, out = np.zeros(16, np.uint8), np.zeros((128, 8), np.uint32)
+    for seed in SEEDS:
+        try:
+            launch(
+                tcgen05.kernel(body, smem=4096),
+                grid=1,
+                block=128,
+                args=[out, given, out.nbytes, 16],
+                seed=seed,
+            )
+            assert not kinds, seed
+        except EmulatorError as error:
+            assert isinstance(error, kinds), seed
+
+
+@pytest.mark.parametrize("module", [umma_two_sm, umma_two_sm_pipeline])
+def test_pair__columns_freed_while_the_peer_reads_are_reported_under_every_seed(module):
+    spec = twin(module.LAUNCH)
+    before, last = spec.ptx.rsplit("barrier.cluster.arrive", 1)
+    rest = last.split(";", 2)[2]  # behind the arrive and its wait
+    broken = dataclasses.replace(spec, ptx=before + "bar.sync 0;" + rest)
+    assert "barrier.cluster.wait" not in rest
+    a, b, c = (np.zeros(tensor.extents, array_type(tensor.dtype)) for tensor in spec.arguments.values())
+    for seed in range(6):
+        with pytest.raises(TensorMemoryFreed, match="both CTAs of the pair"):
+            run(broken, a=a, b=b, c=c, device="emulator", seed=seed)
