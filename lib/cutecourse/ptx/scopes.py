@@ -104,7 +104,7 @@ class Scope:
 
     def materialize(self, name: str) -> Symbol | None:
         """A declared register becomes a register on first use: `%r<1000000>` costs nothing."""
-        declaration: RegisterDeclaration | Variable | None = self.declared.get(name) or self._member(name)
+        declaration = self.declaration(name)
         symbol: Symbol | None = None
         if declaration is None:
             symbol = self._part(name)
@@ -117,10 +117,14 @@ class Scope:
             self.names[name] = symbol
         return symbol
 
+    def declaration(self, name: str) -> RegisterDeclaration | Variable | None:
+        """The declaration in these braces that a register's name, or a name of a range, belongs to."""
+        return self.declared.get(name) or self._member(name)
+
     def _part(self, name: str) -> Symbol | None:
         """The register `v.y` of a vector register `v`, which is `v.g` as well."""
         vector, _, part = name.rpartition(".")
-        declaration = self.declared.get(vector) or (self._member(vector) if vector else None)
+        declaration = self.declaration(vector)
         if not isinstance(declaration, RegisterDeclaration):
             return None
         for letters in _PARTS:
@@ -137,7 +141,7 @@ class Scope:
         """The declaration of the vector register that a name refers to here; None for anything else."""
         scope: Scope | None = self
         while scope is not None:
-            found = scope.declared.get(name) or scope._member(name)
+            found = scope.declaration(name)
             if isinstance(found, RegisterDeclaration) and found.vector > 1:
                 return found
             if found is not None or name in scope.names:
