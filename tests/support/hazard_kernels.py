@@ -159,6 +159,9 @@ SCENES: dict[str, Scene | Product | Warpgroup] = {
     "mbarrier count": Scene(INIT + "@%first mbarrier.arrive.shared::cta.b64 _, [full], 2;\n"),
     "mbarrier state": Scene(INIT + "mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 2;\n"),
     "barrier rules": Scene("barrier.cluster.wait.aligned;\n"),
+    "barrier skipped": Scene(
+        "setp.ge.u32 %p, %me, 64;\n@%p bra OVER;\nbar.sync 0;\nOVER:\n", options={"block": 128}
+    ),
     "open phase": Scene(INIT + LOAD + LATER, seeds=8),
     "bytes never sent": Scene(INIT + EXPECT),
     "out of bounds": Scene("ld.global.b32 %x, [%to+4096];\n"),

@@ -36,6 +36,7 @@ __all__ = [
     "BarrierCountError",
     "BarrierError",
     "BarrierInUse",
+    "BarrierSkipped",
     "BarrierStateError",
     "BudgetExceeded",
     "BytesNeverSent",
@@ -234,6 +235,17 @@ class BarrierError(EmulatorError):
     """A bar, barrier or barrier.cluster is used with counts that disagree, or out of turn."""
 
     hazard = _fatal("barrier rules", "the document leaves the behaviour undefined")
+
+
+class BarrierSkipped(BarrierError):
+    """Some threads of a block end without reaching a bar.sync at which the others wait for all threads."""
+
+    hazard = Hazard(
+        "barrier skipped",
+        "warning",
+        "the document asks all threads of the block for the barrier; since Volta the hardware stops waiting"
+        " for threads that have ended, and the barrier orders nothing that they did before",
+    )
 
 
 class NoBarrierError(BarrierError):
