@@ -294,7 +294,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "expect_tx at the barrier beside",
         "arrival and bytes 8 bytes further on",
-        EXTRA_ARRIVAL | BESIDE | {"OpenPhase"},
+        EXTRA_ARRIVAL | BESIDE | {"BytesNeverSent"},
         "one barrier lacks the arrival, and the other has one too many and waits for bytes that go elsewhere",
         at(sites.EXPECT, moved("address", 8)),
     ),

@@ -278,7 +278,10 @@ WRONG_ARGUMENTS = {
     "an array for a number": ((*GOOD[:6], "--arg", "in:a.npy"), "parameter n (.u32, 4 bytes)"),
     "no kind": ((*GOOD[:6], "--arg", "40"), "'40' is not an argument"),
     "no such file": (("--arg", "in:no.npy", *GOOD[2:]), "no.npy cannot be read: No such file or directory"),
-    "no array": (("--arg", "in:kernel.ptx", *GOOD[2:]), "kernel.ptx is not an array that numpy.save wrote"),
+    "no array": (
+        ("--arg", "in:kernel.ptx", *GOOD[2:]),
+        "kernel.ptx is not an array of numbers that numpy.save wrote\n",
+    ),
     "no type": (("--arg", "zeros:f31:4", *GOOD[2:]), "there is no element type 'f31'"),
     "no shape": (("--arg", "zeros:f32:4x", *GOOD[2:]), "'4x' is not a shape"),
     "an absurd shape": (("--arg", "zeros:f32:1000000x1000000", *GOOD[2:]), "more than the"),
@@ -321,13 +324,13 @@ def test_emulate__refuses_a_tensor_map_that_is_none(capsys, change, said):
 
 WRONG_LAUNCHES = {
     "an absurd grid": (("--grid", "99999999999"), "grid.x is 99999999999"),
-    "too many blocks": (("--grid", "1000000,1000"), "too many to emulate"),
+    "too many blocks": (("--grid", "1000000,1000"), "the emulator runs 1048576 at most"),
     "no blocks": (("--grid", "0"), "grid.x is 0"),
     "a block that is not the kernel's": (("--block", "64"), "requires blocks of (32, 1, 1)"),
     "a cluster that does not divide": (("--grid", "3", "--cluster", "2"), "not a multiple of cluster.x"),
     "a cluster of too many": (("--grid", "32", "--cluster", "32"), "cluster.x is 32"),
     "shared memory of a rack": (("--smem", "1000000"), "of shared memory"),
-    "less than none": (("--smem", "-1"), "dynamic_smem"),
+    "less than none": (("--smem", "-1"), "--smem is a number of bytes, not -1"),
     "no kernel of that name": (("--entry", "k"), "no kernel 'k'; it has: scale"),
     "no budget": (("--budget", "0"), "--budget 0: give a number greater than 0"),
     "no folder for the trace": (("--trace", "no/t.json"), "no/t.json cannot be written"),
@@ -347,7 +350,10 @@ WRONG_TEXTS = {
     "cut off": (SCALE[:400], "PTX line"),
     "a name of nobody": (SCALE.replace("%tid.x", "%tod.x"), "'%tod.x' is used but not declared"),
     "no kernel": (HEAD, "the text has 0 kernels"),
-    "an instruction that there is not": (SCALE.replace("mul.f32", "mull.f32"), "mull.f32 is not supported"),
+    "an instruction that there is not": (
+        SCALE.replace("mul.f32", "mull.f32"),
+        "PTX has no instruction mull. Did you mean mul?",
+    ),
 }
 
 
@@ -378,6 +384,8 @@ def test_emulate__stops_a_kernel_that_never_ends(capsys):
     status, out, err = run(capsys, ENDLESS, "--block", "32", "--budget", "2000")
     assert (status, out) == (3, "")
     assert "did not end within 2000 instructions" in err
+    assert "max_instructions" not in err
+    assert "--budget" in err
 
 
 def test_emulate__stops_after_a_time(capsys):

@@ -56,13 +56,21 @@ def test_right_input__runs():
         (("ld.param.u64", "ld.param.u6"), UnsupportedInstruction, "no type modifier.*line 11"),
         (("mov.u32 %t, %tid.x;", "mov.u32 %t, %tid.x"), PtxSyntaxError, "line 15.*expected ',' or ';'"),
         (("bra END", "bra LOOP"), PtxNameError, "line 16.*LOOP"),
+        ((".reg .b128 %wide", ".reg .v8 .b32 %wide"), PtxError, "line 10.*no register .v8 .b32"),
+        ((".reg .b128 %wide", ".reg .v2 .pred %wide"), PtxError, "line 10.*no register .v2 .pred"),
+        (("%n, [n];", "%n, [n]; .reg .v2 .b32 v; mov.b32 v.z, %n;"), PtxNameError, "line 13.*'v.z'"),
+        (("%n, [n];", "%n, [n]; .reg .v2 .b32 v; add.s32 v, v, v;"), InvalidOperand, "line 13"),
+        (("%n, [n];", "%n, [n]; .reg .v2 .b64 v; ld.u64 %at, [v];"), PtxNameError, "line 13.*part"),
         ((", %tid.x", ", %tidx"), PtxNameError, "line 14.*%tidx"),
         (("[data]", "[dat]"), PtxNameError, "line 11.*dat"),
         (("END:", "%END:"), PtxNameError, "line 16.*END"),
-        (("}", ""), PtxSyntaxError, "end of the text"),
+        (("}", ""), PtxSyntaxError, "the text ends too early; expected"),
         ((".version 8.0", ""), PtxSyntaxError, "version"),
         ((".version 8.0", "// ptx\nversion 8.0"), PtxSyntaxError, "version"),
-        (("mul.f32", "mull.f32"), UnsupportedInstruction, "mull"),
+        (("mul.f32", "mull.f32"), UnsupportedInstruction, "no instruction mull. Did you mean mul.*line 19"),
+        (("mul.f32", "brood"), UnsupportedInstruction, r"no instruction brood\n"),
+        (("mul.f32", "tex.1d.v4"), UnsupportedInstruction, "PTX has tex, but the emulator does not"),
+        (("mul.f32", "cp.reduce"), UnsupportedInstruction, "does not have this form of cp"),
         (("mul.f32", "mul.f31"), UnsupportedInstruction, "line 19"),
         (("mul.f32 %x, %x, %f", "max.abs.f32 %x, %x, %f"), UnsupportedInstruction, "abs without .xorsign"),
         (("mul.f32 %x, %x,", "max.xorsign.abs.f32 %x, %x, %x,"), UnsupportedInstruction, "without .xorsign"),
@@ -98,8 +106,24 @@ def test_text__is_refused_with_its_line(change, kind, message):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n", "kernel<<<1, 1>>>()", "__global__ void k() {}", "\0", "// nothing"]
+    ("text", "line", "said"),
+    [
+        ("// mine\n#include <cuda.h>\nint main() {}\n", 2, r"C\+\+, not PTX; expected PTX, as nvcc --ptx"),
+        ('extern "C" __global__ void k(float *x) { *x = 1; }', 1, r"C\+\+, not PTX"),
+        (
+            '\t\tFunction : k\n\t.headerflags\t@"EF_CUDA_SM90"\n',
+            2,
+            "SASS, not PTX; expected .* cuobjdump -ptx",
+        ),
+        ("        /*0010*/                   MOV R1, c[0x0][0x28] ;", 1, "SASS, not PTX"),
+    ],
 )
+def test_text__of_another_language_is_named(text, line, said):
+    with pytest.raises(PtxSyntaxError, match=rf"line {line}, .*{said}"):
+        run(text)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "kernel<<<1, 1>>>()", "\0", "// nothing"])
 def test_text__that_is_none(text):
     with pytest.raises(PtxSyntaxError, match="version"):
         run(text)
@@ -136,7 +160,7 @@ def test_arguments__are_refused_with_the_parameter(args, message):
     [
         ({"grid": 0}, r"grid\.x is 0, but must be in 1\.\.2147483647"),
         ({"grid": (1, 65536)}, r"grid\.y is 65536"),
-        ({"grid": (2**31 - 1)}, "2147483647 blocks: too many to emulate"),
+        ({"grid": (2**31 - 1)}, "2147483647 blocks: the emulator runs 1048576 at most"),
         ({"grid": (1, 1, 1, 1)}, "grid is one to three integers"),
         ({"grid": 1.0}, "grid is one to three integers"),
         ({"block": 1025}, r"block\.x is 1025"),

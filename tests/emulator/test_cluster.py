@@ -11,7 +11,6 @@ from cutecourse.emulator.errors import (
     BarrierError,
     DeadlockError,
     DivergedWarp,
-    InvalidOperand,
     LaunchError,
     NoBarrierError,
     TransactionBytesError,
@@ -104,7 +103,16 @@ def test_cluster__a_block_that_ends_takes_its_memory_along():
 @pytest.mark.parametrize(
     ("body", "error", "words"),
     [
-        ("mapa.shared::cluster.u32 %y, %x, 2;", InvalidOperand, "CTA 2 of a cluster of 2"),
+        (
+            "mapa.shared::cluster.u32 %y, %x, 2;\n ld.shared::cluster.u32 %z, [%y];",
+            AddressError,
+            "names block 2 of a cluster of 2",
+        ),
+        (
+            "mapa.shared::cluster.u32 %y, %bar, 256;\n mbarrier.arrive.shared::cluster.b64 _, [%y];",
+            AddressError,
+            "names CTA 255 of a cluster of 2",
+        ),
         ("mapa.u64 %wide, %to, 0;", AddressError, "outside shared memory"),
         ("getctarank.u64 %y, %to;", AddressError, "outside shared memory"),
         (

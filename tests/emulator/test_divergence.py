@@ -193,7 +193,8 @@ def test_barrier__whose_warp_never_comes_is_a_deadlock_with_every_waiting_warp()
 
 
 def test_barrier__without_a_count_does_not_wait_for_warps_that_have_ended():
-    out, _ = run("setp.ge.u32 %p0, %t, 64;\n@%p0 ret;\nbar.sync 0;\nmov.u32 %x, 3;", block=128)
+    out, result = run("setp.ge.u32 %p0, %t, 64;\n@%p0 ret;\nbar.sync 0;\nmov.u32 %x, 3;", block=128)
+    assert [note.hazard.name for note in result.notes] == ["barrier skipped"]
     np.testing.assert_array_equal(out, [3] * 64 + [0xCDCDCDCD] * 64)
 
 
@@ -325,3 +326,29 @@ def test_order__long_chains_and_deep_nests_end():
     assert weak_topological_order(chain, [0]) == list(range(n))
     nest = [[i + 1, max(0, i - 1)] for i in range(n - 1)] + [[0]]
     assert sorted(weak_topological_order(nest, [0])) == list(range(n))
+
+
+@pytest.mark.parametrize(
+    ("block", "first", "barrier", "said"),
+    [
+        (128, 64, "bar.sync 0;", "all 128 threads of the block, but 64 of them ended"),
+        (96, 64, "barrier.sync 3;", "barrier 3 is for all 96 threads of the block, but 32 of them ended"),
+        (96, 32, "bar.red.popc.u32 %y, 0, %p0;", "all 96 threads of the block, but 64 of them ended"),
+        (128, 64, "bar.sync 0, 64;", None),
+        (128, 128, "bar.sync 0;", None),
+        (100, 100, "bar.sync 0;", None),
+    ],
+)
+def test_barrier__that_threads_skip_is_told_under_every_seed(block, first, barrier, said):
+    body = f"setp.ge.u32 %p0, %t, {first};\n@%p0 bra over;\n{barrier}\nadd.u32 %x, %x, 1;\nover:\n"
+    for seed in range(4):
+        out, result = run(body, block=block, grid=3, seed=seed)
+        assert out.tolist() == [1] * first + [0] * (block - first)
+        problems = [note.problem for note in result.notes if note.severity == "warning"]
+        assert len(problems) == (said is not None)
+        assert said is None or said in problems[0]
+
+
+def test_barrier__after_which_threads_end_is_skipped_by_nobody():
+    body = "bar.sync 0;\nsetp.ge.u32 %p0, %t, 64;\n@%p0 ret;\nbar.sync 1, 64;\nmov.u32 %x, 3;"
+    assert not run(body, block=128)[1].notes

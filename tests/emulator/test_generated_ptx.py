@@ -117,9 +117,9 @@ def test_load_that_is_never_used__is_under_way_behind_an_assertion_too(failure: 
 
 @pytest.mark.parametrize(
     "instruction",
-    ["add.rn.f32.f16 %f2, %h1, %f1;", "sub.f32.bf16 %f2, %h1, %f1;", "fma.rn.f32.f16 %f2, %h1, %h1, %f1;"],
+    ["mul.f32.f16 %f2, %h1, %f1;", "sub.ftz.f32.bf16 %f2, %h1, %f1;", "mad.rn.f32.f16 %f2, %h1, %h1, %f1;"],
 )
-def test_mixed_precision__is_refused_by_name(instruction: str) -> None:
+def test_mixed_precision__is_refused_by_name_where_the_isa_has_none(instruction: str) -> None:
     text = f""".visible .entry k(.param .u64 out)
     {{
         .reg .b16 %h<3>;

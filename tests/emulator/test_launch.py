@@ -210,7 +210,7 @@ GOOD = np.zeros(32, dtype=np.uint32)
         ({"args": [np.broadcast_to(np.uint32(1), (4,)), 1]}, "contiguous|read-only"),
         ({"grid": 0}, "grid.x is 0"),
         ({"grid": (1, 70000)}, "grid.y is 70000, but must be in 1..65535"),
-        ({"grid": (2**31 - 1, 65535)}, "too many to emulate"),
+        ({"grid": (2**31 - 1, 65535)}, "140735340806145 blocks: the emulator runs 1048576 at most"),
         ({"grid": "a"}, "grid is one to three integers"),
         ({"grid": (1, 2, 3, 4)}, "grid is one to three integers"),
         ({"grid": 1.5}, "grid is one to three integers"),

@@ -105,7 +105,8 @@ def test_access__masked_lanes_are_not_looked_at():
 
 def test_access__shared_out_of_range_names_the_nearest_variable():
     with pytest.raises(
-        AddressError, match=r"4 bytes past the end of the block's 128 bytes; .* is box"
+        AddressError,
+        match=r"it begins 0 bytes past the end of the block's 128 bytes.*; .* is box",
     ) as caught:
         run(".shared .b8 box[128];\nmov.u32 %x, box;\nadd.u32 %x, %x, 128;\nst.shared.u32 [%x], %t;")
     assert caught.value.allocation == "box"
@@ -119,8 +120,23 @@ def test_access__shared_misaligned():
 
 
 def test_access__without_shared_memory_every_shared_address_is_wrong():
-    with pytest.raises(AddressError, match="past the end of the block's 0 bytes"):
-        run("mov.u32 %x, 0;\nld.shared.u32 %y, [%x];")
+    with pytest.raises(
+        AddressError, match=r"begins 64 bytes past the end of the block's 0 bytes.*dynamic_smem"
+    ):
+        run("mov.u32 %x, 64;\nld.shared.u32 %y, [%x];")
+
+
+@pytest.mark.parametrize(("offset", "where"), [(60, "ends 2"), (64, "begins 2"), (96, "begins 34")])
+def test_access__past_dynamic_shared_memory_says_how_much_the_launch_gives(offset, where):
+    body = f"mov.u32 %x, pool;\nst.shared.u32 [%x+{offset}], %t;"
+    with pytest.raises(AddressError, match=rf"it {where} bytes past .*; 62 of them are dynamic"):
+        run(body, outside=".extern .shared .align 4 .b8 pool[];", dynamic_smem=62)
+
+
+def test_access__a_generic_address_in_shared_is_named():
+    body = ".shared .b8 box[128];\nmov.u64 %a, box;\ncvta.shared.u64 %a, %a;\nst.shared.u32 [%a], %t;"
+    with pytest.raises(AddressError, match=r"a generic address, but the operand is in \.shared"):
+        run(body)
 
 
 def test_access__read_of_never_written_shared_memory():

@@ -150,10 +150,23 @@ def test_diverged__one_warp_of_the_warpgroup_alone():
     assert "warp 1, 2, 3 of the warpgroup never executed setmaxnreg.dec" in found.problem
 
 
-def test_diverged__some_lanes_or_half_a_warpgroup():
+def test_diverged__some_lanes():
     assert type(error(f"setp.ne.u32 %p, %me, 0;\n@%p bra END;\n{dec(40)}END:\n")) is DivergedWarp
-    found = error(dec(40), ".reqntid 160, 1, 1\n.minnctapersm 1", block=160)
-    assert "needs a whole warpgroup, warps 4 to 7 of the block, but the block has only 160" in found.problem
+
+
+def test_apart__a_warpgroup_that_the_block_cuts_short_is_noted():
+    found = run(dec(40), ".reqntid 160, 1, 1\n.minnctapersm 1", block=160).notes
+    assert [(note.hazard.name, note.warp) for note in found] == [("setmaxnreg apart", 4)]
+    assert "the block has 160 threads, so this warp's warpgroup is not whole" in found[0].problem
+
+
+def test_apart__the_same_count_at_two_lines_is_noted_and_gives_the_registers():
+    roles = f"setp.eq.u32 %p, %warp, 0;\n@%p bra OTHER;\n{dec(40)}bra END;\nOTHER:\n{dec(40)}END:\n"
+    notes = run(roles).notes
+    assert {note.hazard.name for note in notes} == {"setmaxnreg apart"}
+    assert all("of its warpgroup executed the setmaxnreg at line" in note.problem for note in notes)
+    # 40 of 168 stay, so the pool has enough for 168 again.
+    run(f"{roles}bar.sync 0;\n{inc(168)}")
 
 
 def test_diverged__warps_of_one_warpgroup_execute_different_ones():

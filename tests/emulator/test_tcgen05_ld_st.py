@@ -301,6 +301,19 @@ def test_st__reaches_the_lanes_of_its_warp_only(warp):
             tcgen05.run(store, given, out, block=256)
 
 
+def test_lanes__of_another_warp_are_the_own_ones_where_a_launch_lowers_the_hazard():
+    """As in DeepGEMM, every warp names lane 0; each stores to its own 32 lanes and loads them."""
+    body = (
+        "mad.wide.u32 %at, %me, 4, %in;\nld.global.b32 %r0, [%at];\n"
+        f"tcgen05.st.sync.aligned.32x32b.x1.b32 [%tmem], {{%r0}};\n{WAIT}"
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%tmem];\ntcgen05.wait::ld.sync.aligned;\n"
+        "mad.wide.u32 %at, %me, 4, %out;\nst.global.b32 [%at], %r1;\n"
+    )
+    given, out = np.arange(1, 129, dtype=np.uint32)[:, None], np.zeros((128, 1), np.uint32)
+    tcgen05.run(body, given, out, hazards={"wrong lanes": "note"})
+    np.testing.assert_array_equal(out, given)
+
+
 def test_halves__have_an_offset_that_makes_sense():
     load_at = "tcgen05.ld.sync.aligned.16x32bx2.x2.b32 {%r0, %r1}, [%d], "
     broken(load_at + "%x;\n", InvalidOperand, "must be an integer constant")

@@ -44,6 +44,12 @@ def test_launch__that_does_what_the_document_asks_has_no_notes():
     assert notes(body) == []
 
 
+@pytest.mark.parametrize("apart", [10, 6000])
+def test_load__is_used_at_any_distance(apart):
+    body = LOADED + "add.u32 %x, %x, 1;\n" * apart + USE + BEFORE + BAR + AFTER + multiply() + done(1)
+    assert {n[0] for n in notes(body)} == {"load not waited for"}
+
+
 @pytest.mark.parametrize("access", [LD + WAIT_LD, ST + WAIT_ST], ids=["ld", "st"])
 def test_fence__after_a_wait_is_missed(access):
     (found,) = notes(SETUP + multiply() + done() + access)

@@ -159,7 +159,11 @@ SCENES: dict[str, Scene | Product | Warpgroup] = {
     "mbarrier count": Scene(INIT + "@%first mbarrier.arrive.shared::cta.b64 _, [full], 2;\n"),
     "mbarrier state": Scene(INIT + "mbarrier.try_wait.parity.shared::cta.b64 %p, [full], 2;\n"),
     "barrier rules": Scene("barrier.cluster.wait.aligned;\n"),
-    "open phase": Scene(INIT + EXPECT),
+    "barrier skipped": Scene(
+        "setp.ge.u32 %p, %me, 64;\n@%p bra OVER;\nbar.sync 0;\nOVER:\n", options={"block": 128}
+    ),
+    "open phase": Scene(INIT + LOAD + LATER, seeds=8),
+    "bytes never sent": Scene(INIT + EXPECT),
     "out of bounds": Scene("ld.global.b32 %x, [%to+4096];\n"),
     "misaligned": Scene("st.shared.b32 [box+2], %me;\n"),
     "never written": Scene("ld.shared.b32 %x, [box];\n"),
@@ -204,7 +208,8 @@ SCENES: dict[str, Scene | Product | Warpgroup] = {
         + LD,
         tensor=True,
     ),
-    "wrong lanes": Scene("add.u32 %d, %tmem, 0x100000;\n" + LD, tensor=True),
+    "wrong lanes": Scene(COLUMNS + STORED + "add.u32 %d, %d, 0x100000;\n" + LD + WAIT_LD, tensor=True),
+    "operand in a wrong lane": Scene(SETUP + multiply(column=0x100000) + done(), tensor=True),
     "tensor memory leak": Scene("ret;\n", tensor=True),
     "read before written": Scene(SETUP + STORED + multiply() + LD + WAIT_LD, tensor=True, seeds=8),
     "written before read": Scene(
@@ -263,6 +268,12 @@ WAIT:
 """
     ),
     "grid dependency": Scene("griddepcontrol.wait;\n"),
+    "setmaxnreg apart": Scene(
+        "setp.lt.u32 %p, %me, 32;\n@%p bra ONE;\nsetmaxnreg.dec.sync.aligned.u32 40;\nbra OVER;\n"
+        "ONE: setmaxnreg.dec.sync.aligned.u32 40;\nOVER:\n",
+        options={"block": 128},
+        directives=".maxnreg 64",
+    ),
     "setmaxnreg ignored": Scene("setmaxnreg.dec.sync.aligned.u32 40;\n", options={"block": 128}),
 }
 

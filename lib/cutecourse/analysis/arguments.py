@@ -261,7 +261,9 @@ def _stored(path: str) -> NDArray[Any]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, EOFError, SyntaxError, OverflowError) as error:
-        raise InputError(f"{path} is not an array that numpy.save wrote: {error}") from None
+        # NumPy takes whatever it does not know for a pickle, and advises to load it as one.
+        why = "" if "pickle" in str(error) else f": {error}"
+        raise InputError(f"{path} is not an array of numbers that numpy.save wrote{why}") from None
     if not isinstance(found, np.ndarray):
         raise InputError(f"{path} holds several arrays: save the one that you want with numpy.save")
     return found

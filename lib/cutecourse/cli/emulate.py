@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import re
 import signal
 import sys
 import threading
@@ -147,8 +148,13 @@ def _run(arguments: argparse.Namespace) -> int:
         return _say(error, WRONG)
 
 
+_OPTIONS = {"max_instructions": "--budget", "dynamic_smem": "--smem"}
+"""What a message calls an argument of the launch, and the option that gives it here."""
+
+
 def _say(error: CourseError, status: int) -> int:
-    print(f"cutecourse: {error}", file=sys.stderr)
+    named = re.sub(rf"\b({'|'.join(_OPTIONS)})\b", lambda found: _OPTIONS[found[0]], str(error))
+    print(f"cutecourse: {named}", file=sys.stderr)
     return status
 
 

@@ -36,8 +36,10 @@ __all__ = [
     "BarrierCountError",
     "BarrierError",
     "BarrierInUse",
+    "BarrierSkipped",
     "BarrierStateError",
     "BudgetExceeded",
+    "BytesNeverSent",
     "DeadlockError",
     "DivergedWarp",
     "EmulatorError",
@@ -67,6 +69,7 @@ __all__ = [
     "RegisterPoolError",
     "RequestAfterRefusal",
     "SameValueWritten",
+    "SetmaxnregApart",
     "SetmaxnregIgnored",
     "SharedMemoryRace",
     "StageReusedEarly",
@@ -79,6 +82,7 @@ __all__ = [
     "TensorMemoryLanesError",
     "TensorMemoryLeak",
     "TensorMemoryLoadUnderWay",
+    "TensorMemoryOperandError",
     "TensorMemoryOutside",
     "TensorMemoryReadUnderWay",
     "TensorMemoryWriteUnderWay",
@@ -233,6 +237,17 @@ class BarrierError(EmulatorError):
     hazard = _fatal("barrier rules", "the document leaves the behaviour undefined")
 
 
+class BarrierSkipped(BarrierError):
+    """Some threads of a block end without reaching a bar.sync at which the others wait for all threads."""
+
+    hazard = Hazard(
+        "barrier skipped",
+        "warning",
+        "the document asks all threads of the block for the barrier; since Volta the hardware stops waiting"
+        " for threads that have ended, and the barrier orders nothing that they did before",
+    )
+
+
 class NoBarrierError(BarrierError):
     """An operation uses an mbarrier that was never initialised, or was invalidated or overwritten."""
 
@@ -267,14 +282,23 @@ class BarrierStateError(BarrierError):
 
 
 class OpenPhase(EmulatorError):
-    """A block ended while an mbarrier had bytes that it did not expect, or expected bytes that never came."""
+    """A block ended while one of its mbarriers had received bytes that its phase does not expect."""
 
     hazard = Hazard(
         "open phase",
         "error",
         "the next phase would have ended early or never; the block did not wait for some of its copies",
-        what="a block ends while one of its mbarriers has received bytes that its phase does not expect,"
-        " or still expects bytes that never came",
+    )
+
+
+class BytesNeverSent(EmulatorError):
+    """A block ended while one of its mbarriers expected bytes that no copy was to bring."""
+
+    hazard = Hazard(
+        "bytes never sent",
+        "note",
+        "nobody waits for that phase: the tail of a TMA producer announces bytes like this, and an H100"
+        " runs it; a thread that needs the bytes and does not wait has a report of its own",
     )
 
 
@@ -525,14 +549,22 @@ class TensorMemoryFreed(TensorMemoryAccessError):
 
 
 class TensorMemoryLanesError(TensorMemoryAccessError):
-    """An access uses lanes of tensor memory that the warp cannot reach, or where no operand can start."""
+    """A tcgen05.ld or st names lanes of tensor memory that its warp cannot reach.
 
-    hazard = _fatal(
+    If a launch lowers the hazard, the warp accesses its own lanes, as the hardware does.
+    """
+
+    hazard = Hazard(
         "wrong lanes",
-        "the document leaves the behaviour undefined",
-        what="a warp accesses lanes of tensor memory that it cannot reach, or an operand starts in a lane"
-        " where it must not start",
+        "error",
+        "the document leaves the behaviour undefined; DeepGEMM relies on the warp's own lanes",
     )
+
+
+class TensorMemoryOperandError(TensorMemoryAccessError):
+    """An operand of a tcgen05.mma or cp starts in a lane of tensor memory where it must not start."""
+
+    hazard = _fatal("operand in a wrong lane", "the document leaves the behaviour undefined")
 
 
 class TensorMemoryLeak(TensorMemoryError):
@@ -681,6 +713,17 @@ class RegisterPoolError(EmulatorError):
         "the document leaves the behaviour undefined",
         what="a setmaxnreg.inc asks for fewer registers than its warp has, a setmaxnreg.dec for more, or a"
         " warp executes a second setmaxnreg before its whole warpgroup has executed the first",
+    )
+
+
+class SetmaxnregApart(EmulatorError):
+    """The warps of a warpgroup execute setmaxnreg at several lines, or the warpgroup is not whole."""
+
+    hazard = Hazard(
+        "setmaxnreg apart",
+        "note",
+        "the document asks all four warps for the same instruction; an H100 gives each warp what it asks for,"
+        " and Triton's warp specialisation relies on it",
     )
 
 

@@ -347,7 +347,7 @@ def _check_launch(
     if threads > 1024:
         raise LaunchError(f"a block of {block} has {threads} threads, but at most 1024 are possible")
     if blocks > _MAX_BLOCKS:
-        raise LaunchError(f"a grid of {grid} has {blocks} blocks: too many to emulate")
+        raise LaunchError(f"a grid of {grid} has {blocks} blocks: the emulator runs {_MAX_BLOCKS} at most")
     for axis, extent, part in zip("xyz", grid, cluster, strict=True):
         if extent % part:
             raise LaunchError(f"grid.{axis} = {extent} is not a multiple of cluster.{axis} = {part}")

@@ -112,6 +112,8 @@ def _check_instruction(module: Module, instruction: Instruction, scope: Scope) -
                 is_part = bool(base) and isinstance(scope.lookup(base), Register)
                 if is_part and is_special(name.text):
                     _hidden(module, name, base)
+                if scope.vector(name.text) is not None:
+                    _whole(module, name)
                 if not is_part and not is_special(name.text):
                     _undeclared(module, name.text, name)
     if instruction.opcode in {"bra", "brx"}:
@@ -140,6 +142,17 @@ def _undeclared(module: Module, name: str, node: Name | SymbolOffset | BranchTar
         column=column,
         text=module.line_text(line),
         expected=f"a declared {what}",
+    )
+
+
+def _whole(module: Module, name: Name) -> None:
+    """Refuse a vector register where one word is needed, as in an address."""
+    raise PtxNameError(
+        f"{name.text!r} is a vector register",
+        line=name.line,
+        column=name.column,
+        text=module.line_text(name.line),
+        expected=f"one of its parts, such as {name.text}.x",
     )
 
 

@@ -75,9 +75,9 @@ class Cursor:
     def fail(self, expected: str, problem: str = "") -> NoReturn:
         """Refuse the text at the next token."""
         line, column = self.place()
-        shown = self.text if self.kind == "end" else repr(self.text)
+        found = "the text ends too early" if self.kind == "end" else f"unexpected {self.text!r}"
         raise PtxSyntaxError(
-            problem or f"unexpected {shown}",
+            problem or found,
             line=line,
             column=column,
             text=self.tokens.source[line - 1],

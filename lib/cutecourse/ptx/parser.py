@@ -7,8 +7,10 @@ is read; what an instruction's modifiers mean is not looked at here.
 
 from __future__ import annotations
 
+import re
+
 from cutecourse.ptx.cursor import Cursor
-from cutecourse.ptx.errors import PtxError, PtxLimitError
+from cutecourse.ptx.errors import PtxError, PtxLimitError, PtxSyntaxError
 from cutecourse.ptx.scopes import type_bits
 from cutecourse.ptx.syntax import (
     Address,
@@ -65,6 +67,7 @@ def parse(text: str) -> Module:
     """
     if not isinstance(text, str):
         raise PtxError(f"a PTX text is a str, not {type(text).__name__}", line=1, column=1)
+    _refuse_another_language(text)
     try:
         return _Parser(text).module()
     except PtxError as error:
@@ -75,6 +78,27 @@ def parse(text: str) -> Module:
         raise type(error)(
             error.problem, line=error.line, column=error.column, text=line, expected=error.expected
         ) from None
+
+
+_OTHERS = (
+    (r"^[ \t]*\.headerflags|^[ \t]*(?:code for|arch =) sm_|/\*[0-9a-f]{4}\*/", "this is SASS, not PTX",
+     "PTX, as cuobjdump -ptx takes it from a program or nvcc --ptx makes it from CUDA C++"),
+    (r"\b__global__\b|\b__device__\b|^[ \t]*#[ \t]*include\b|\btemplate[ \t]*<", "this is C++, not PTX",
+     "PTX, as nvcc --ptx makes it from CUDA C++"),
+)  # fmt: skip
+"""Signs of another language, what a text with them is, and what to do."""
+
+
+def _refuse_another_language(text: str) -> None:
+    """Say so if a text without .version is CUDA C++ or SASS. Errors: PtxSyntaxError."""
+    if re.search(r"^[ \t]*\.version\b", text, re.MULTILINE):
+        return
+    for sign, problem, expected in _OTHERS:
+        if found := re.search(sign, text, re.MULTILINE):
+            line = text.count("\n", 0, found.start()) + 1
+            column = found.start() - text.rfind("\n", 0, found.start())
+            shown = text.split("\n")[line - 1]
+            raise PtxSyntaxError(problem, line=line, column=column, text=shown, expected=expected)
 
 
 class _Parser(Cursor):

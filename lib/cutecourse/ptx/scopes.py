@@ -6,7 +6,7 @@ PTX's braces open scopes, and inline assembly leans on them: two scopes may each
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cutecourse.ptx.errors import PtxError, PtxNameError, PtxSyntaxError
 from cutecourse.ptx.syntax import (
@@ -17,10 +17,14 @@ from cutecourse.ptx.syntax import (
     Instruction,
     Label,
     Module,
+    Name,
     Node,
+    Operand,
     Pragma,
     RegisterDeclaration,
+    Sequence,
     Variable,
+    Vector,
 )
 
 __all__ = ["FlatFunction", "LabelSymbol", "Register", "Scope", "Symbol", "flatten", "type_bits"]
@@ -72,6 +76,9 @@ class LabelSymbol:
     position: int
 
 
+_PARTS = ("xyzw", "rgba")
+"""The names of a vector register's parts; both words name the same parts."""
+
 Symbol = Register | LabelSymbol | Variable | Function | BranchTargets | CallPrototype
 
 
@@ -97,21 +104,50 @@ class Scope:
 
     def materialize(self, name: str) -> Symbol | None:
         """A declared register becomes a register on first use: `%r<1000000>` costs nothing."""
-        declaration = self.declared.get(name)
+        declaration = self.declaration(name)
         symbol: Symbol | None = None
-        if declaration is not None:
+        if declaration is None:
+            symbol = self._part(name)
+        elif isinstance(declaration, Variable):
+            symbol = declaration
+        elif declaration.vector == 1:
             symbol = Register(len(self.registers), name, declaration.type)
             self.registers.append(symbol)
-        else:
-            member = self._member(name)
-            if isinstance(member, RegisterDeclaration):
-                symbol = Register(len(self.registers), name, member.type)
-                self.registers.append(symbol)
-            elif member is not None:
-                symbol = member
         if symbol is not None:
             self.names[name] = symbol
         return symbol
+
+    def declaration(self, name: str) -> RegisterDeclaration | Variable | None:
+        """The declaration in these braces that a register's name, or a name of a range, belongs to."""
+        return self.declared.get(name) or self._member(name)
+
+    def _part(self, name: str) -> Symbol | None:
+        """The register `v.y` of a vector register `v`, which is `v.g` as well."""
+        vector, _, part = name.rpartition(".")
+        declaration = self.declaration(vector)
+        if not isinstance(declaration, RegisterDeclaration):
+            return None
+        for letters in _PARTS:
+            if part and part in letters[: declaration.vector] and declaration.vector > 1:
+                canonical = f"{vector}.{_PARTS[0][letters.index(part)]}"
+                if canonical != name:
+                    return self.lookup(canonical)
+                register = Register(len(self.registers), name, declaration.type)
+                self.registers.append(register)
+                return register
+        return None
+
+    def vector(self, name: str) -> RegisterDeclaration | None:
+        """The declaration of the vector register that a name refers to here; None for anything else."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.declaration(name)
+            if isinstance(found, RegisterDeclaration) and found.vector > 1:
+                return found
+            if found is not None or name in scope.names:
+                return None
+            scope = scope.parent
+        return None
 
     def _member(self, name: str) -> RegisterDeclaration | Variable | None:
         """The declaration `x<10>` that `x7` belongs to; `x07` belongs to none."""
@@ -189,6 +225,7 @@ def flatten(module: Module, function: Function) -> FlatFunction:
     scopes: list[Scope] = []
     labels: list[LabelSymbol] = []
     variables: list[Variable] = []
+    has_vectors = False
 
     # A stack of our own: braces nest as deep as the text likes.
     work: list[tuple[Scope, list[object]]] = [(top, list(reversed(function.body.statements)))]
@@ -200,7 +237,7 @@ def flatten(module: Module, function: Function) -> FlatFunction:
         statement = pending.pop()
         match statement:
             case Instruction():
-                instructions.append(statement)
+                instructions.append(_spelled_out(statement, scope) if has_vectors else statement)
                 scopes.append(scope)
             case Label():
                 symbol = LabelSymbol(statement.name, len(instructions))
@@ -208,6 +245,7 @@ def flatten(module: Module, function: Function) -> FlatFunction:
                 labels.append(symbol)
             case RegisterDeclaration():
                 _declare_register(scope, statement)
+                has_vectors |= statement.vector > 1
             case Variable():
                 if statement.count is not None:
                     scope.ranges[statement.name] = statement
@@ -226,11 +264,34 @@ def flatten(module: Module, function: Function) -> FlatFunction:
     return FlatFunction(function, tuple(instructions), tuple(scopes), tuple(labels), tuple(variables), top)
 
 
+def _spelled_out(instruction: Instruction, scope: Scope) -> Instruction:
+    """Write `{v.x, v.y, v.z, v.w}` for each operand that is a vector register `v` as a whole."""
+    operands = tuple(_parts_of(operand, scope) for operand in instruction.operands)
+    return instruction if operands == instruction.operands else replace(instruction, operands=operands)
+
+
+def _parts_of(operand: Operand, scope: Scope) -> Operand:
+    if isinstance(operand, Sequence):
+        return replace(operand, items=tuple(_parts_of(item, scope) for item in operand.items))
+    found = scope.vector(operand.text) if isinstance(operand, Name) else None
+    if found is None:
+        return operand
+    names = (f"{operand}.{part}" for part in _PARTS[0][: found.vector])
+    return Vector(operand.line, operand.column, tuple(Name(operand.line, operand.column, n) for n in names))
+
+
 def _declare_register(scope: Scope, declaration: RegisterDeclaration) -> None:
     name = declaration.name
     if declaration.type not in _TYPE_BITS:
         raise PtxError(
             f".{declaration.type} is not a register type", line=declaration.line, column=declaration.column
+        )
+    if declaration.vector > len(_PARTS[0]) or (declaration.vector > 1 and declaration.type == "pred"):
+        raise PtxError(
+            f"there is no register .v{declaration.vector} .{declaration.type}",
+            line=declaration.line,
+            column=declaration.column,
+            expected="a vector register of 2 or 4 parts that are no predicates",
         )
     if declaration.count is not None:
         if name in scope.ranges:

@@ -223,7 +223,10 @@ class Label(Node):
 
 @dataclass(frozen=True, slots=True)
 class RegisterDeclaration(Node):
-    """`.reg .b32 %r<10>` declares ten registers, with `count` 10; without brackets `count` is None."""
+    """`.reg .b32 %r<10>` declares ten registers, with `count` 10; without brackets `count` is None.
+
+    `vector` is the number of parts of a vector register: 4 in `.reg .v4 .b32 %v`.
+    """
 
     type: str
     name: str

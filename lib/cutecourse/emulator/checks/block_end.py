@@ -23,9 +23,9 @@ __all__ = ["BlockEnds", "unexpected_multicast"]
 class BlockEnds(Observer):
     """Checks the mbarriers, the copies out of shared memory and the tensor memory of blocks that end.
 
-    Bytes that nobody expects, or that are expected and never come, are a mistake. A phase with only some of
-    its arrivals is not reported, because correct kernels leave such phases too. If nobody has waited for a
-    phase, its bytes may still be under way at the end, even if they have landed in this run.
+    Bytes that nobody expects are a mistake. Bytes that are announced and never sent are worth a note. A phase
+    with only some of its arrivals is not reported, because correct kernels leave such phases too. If nobody
+    has waited for a phase, its bytes may still be under way at the end, even if they have landed in this run.
     """
 
     def __init__(self, cohort: Cohort) -> None:
@@ -34,7 +34,7 @@ class BlockEnds(Observer):
     def lanes_ended(self, bundle: Bundle, mask: NDArray[np.bool_]) -> None:
         """Report what an ended block has left.
 
-        Errors: OpenPhase, MulticastError, UnfinishedLoad, UnfinishedCopy, TensorMemoryLeak.
+        Errors: OpenPhase, BytesNeverSent, MulticastError, UnfinishedLoad, UnfinishedCopy, TensorMemoryLeak.
         """
         gone = ~self.cohort.alive(bundle.rank) & mask.any(axis=1)
         if not any_true(gone):
@@ -91,7 +91,7 @@ def _look(barrier: MBarrier) -> None:
             f"the block ended, but phase {barrier.phase} of {barrier.where()} expected"
             f" {number(barrier.tx, 'byte')} that never came. Is a copy missing, or a wait before the end?"
         )
-        report("open phase", problem, origin)
+        report("bytes never sent", problem, origin)
 
 
 def _under_way(barrier: MBarrier) -> Origin | None:

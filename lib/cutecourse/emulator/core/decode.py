@@ -8,6 +8,7 @@ launches of a kernel share it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
@@ -20,13 +21,14 @@ from cutecourse.emulator.core.kinds import KINDS, Mask
 from cutecourse.emulator.core.order import weak_topological_order
 from cutecourse.emulator.core.placement import Placement
 from cutecourse.emulator.core.program import BasicBlock, Control, Program, Step
-from cutecourse.emulator.core.registry import facts_of, lookup
+from cutecourse.emulator.core.registry import facts_of, lookup, supported_instructions
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.special import dynamic_value
 from cutecourse.emulator.errors import EmulatorError, UnsupportedInstruction
 from cutecourse.ptx.checked import CheckedModule
+from cutecourse.ptx.opcodes import OPCODES
 from cutecourse.ptx.scopes import FlatFunction
-from cutecourse.ptx.syntax import Function, Name
+from cutecourse.ptx.syntax import Function, Instruction, Name
 
 __all__ = ["decode"]
 
@@ -205,8 +207,7 @@ class _Decoder:
         instruction = self._flat.instructions[position]
         found = lookup(instruction.opcode, instruction.modifiers)
         if found is None:
-            problem = f"{instruction.name} is not supported"
-            raise self.program.error(UnsupportedInstruction, problem, instruction.line)
+            raise self.program.error(UnsupportedInstruction, _unknown(instruction), instruction.line)
         info, used = found
         site = self._site(position, used)
         block.instructions.append(instruction)
@@ -239,6 +240,17 @@ class _Decoder:
             successors[source].insert(0, target)
         rank = weak_topological_order(successors, [program.starts[program.kernel], *program.starts.values()])
         program.places = [(2 * place + 1,) for place in rank]
+
+
+def _unknown(instruction: Instruction) -> str:
+    """Say of an instruction that has no definition if PTX has it, and else what may be meant."""
+    opcode, known = instruction.opcode, {info.name.partition(".")[0] for info in supported_instructions()}
+    if opcode in known:
+        return f"{instruction.name} is not supported: the emulator does not have this form of {opcode}"
+    if opcode in OPCODES:
+        return f"{instruction.name} is not supported: PTX has {opcode}, but the emulator does not"
+    near = get_close_matches(opcode, sorted(OPCODES), n=1)
+    return f"PTX has no instruction {opcode}" + (f". Did you mean {near[0]}?" if near else "")
 
 
 _Piece = tuple[Callable[[BasicBlock, range], None], range]

@@ -195,6 +195,7 @@ class Placement:
                 self.shared_bytes = end
         self.shared_static = self.shared_bytes
         dynamic = [(name, v) for name, v in shared if "extern" in v.linkage]
+        self.has_dynamic = bool(dynamic)
         if dynamic or dynamic_smem:
             # LLVM folds masks that assume the alignment that the CuTe DSL declares: 1024.
             start = align_up(self.shared_static, _DYNAMIC_ALIGNMENT)

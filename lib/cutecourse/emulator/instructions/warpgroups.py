@@ -8,7 +8,7 @@ for the others before wgmma.wait_group.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.waits import Meeting
 from cutecourse.emulator.errors import DivergedWarp, NonUniformOperand
 
-__all__ = ["WARPS", "InFlight", "Lagging", "Warpgroup"]
+__all__ = ["WARPS", "Common", "InFlight", "Lagging", "Warpgroup"]
 
 WARPS = 4
 """The number of warps in a warpgroup; the first one's rank in the block is a multiple of it."""
@@ -104,8 +104,8 @@ class Warpgroup:
         key = (origin.cluster, bundle.rank, number)
         found = groups.get(key)
         if found is None:
-            threads = bundle.machine.threads_per_block
-            if threads < (number + 1) * WARPS * WARP_SIZE:
+            if not cls.is_whole(bundle):
+                threads = bundle.machine.threads_per_block
                 raise origin.error(
                     DivergedWarp,
                     f"{origin.site.instruction.name} needs a whole warpgroup, warps {WARPS * number} to"
@@ -116,10 +116,22 @@ class Warpgroup:
             found = groups[key] = cls(bundle.cohort, origin.cluster, bundle.rank, bundles)
         return found
 
-    def come(self, origin: Origin, operands: _Operands = None) -> Common:
+    @staticmethod
+    def is_whole(bundle: Bundle) -> bool:
+        """True if the block has all four warps of a warp's warpgroup."""
+        last = bundle.warp // WARPS * WARPS + WARPS
+        return bundle.machine.threads_per_block >= last * WARP_SIZE
+
+    def come(
+        self,
+        origin: Origin,
+        operands: _Operands = None,
+        stands_for: Callable[[Common, Origin], bool] = lambda found, origin: False,
+    ) -> Common:
         """Note that a warp has reached an instruction.
 
-        Errors: DivergedWarp if another warp has reached a different instruction; NonUniformOperand.
+        `stands_for` says whether the instruction may take the place of a different one, which another warp
+        has reached. Errors: DivergedWarp if it may not; NonUniformOperand.
         """
         site, number = origin.site, origin.bundle.warp
         index = self.position[number % WARPS] - self.passed
@@ -127,7 +139,7 @@ class Warpgroup:
         if index == len(self.common):
             self.common.append(Common(site, operands, number))
         found = self.common[index]
-        if found.site is not site:
+        if found.site is not site and not stands_for(found, origin):
             raise origin.error(
                 DivergedWarp,
                 f"warp {number} executes {site.instruction.name} where warp {found.first} of its"

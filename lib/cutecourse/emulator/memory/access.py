@@ -35,6 +35,7 @@ from cutecourse.emulator.errors import (
     NoBarrierError,
     ReadOnlyError,
 )
+from cutecourse.emulator.memory.shared_address import GENERIC, is_generic, outside
 from cutecourse.emulator.memory.unwritten import Unwritten, describe_unwritten
 
 __all__ = ["Access", "Part"]
@@ -439,7 +440,9 @@ class Access:
         offset, rank = (one & _RANK_MASK, one >> RANK_SHIFT) if size > 1 else (one, 0)
         name = bundle.program.shared_name(offset)
         kind = AddressError
-        if rank >= size:
+        if is_generic(one):
+            problem = GENERIC
+        elif rank >= size:
             problem = f"the address names block {rank} of a cluster of {size}"
         elif rank != bundle.rank and self.space == "shared":
             problem = f"the address lies in block {rank} of the cluster: use .shared::cluster to reach it"
@@ -450,7 +453,7 @@ class Access:
                 " uses its memory any more"
             )
         elif offset + self.size > limit:
-            problem = f"{offset + self.size - limit} bytes past the end of the block's {limit} bytes"
+            problem = f"it {outside(bundle, offset, self.size)}"
         else:
             self._misaligned(origin, one, name)
         near = f"; the nearest variable is {name}" if name else ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cutecourse.emulator.core.facts import Flow, IntegerOperation, Pipe
-from cutecourse.emulator.core.registry import facts_of
 from cutecourse.ptx.checks import registers
 from cutecourse.ptx.scopes import LabelSymbol
 from cutecourse.ptx.syntax import Address, Name
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["end_of_load"]
 
-_FAR = 4000
-"""The search looks at no more than this many instructions."""
-
 
 def end_of_load(site: Site) -> str:
     """Say what follows a tcgen05.ld before its thread can tell others: "wait", "use" or "nothing".
@@ -34,21 +30,17 @@ def end_of_load(site: Site) -> str:
     through. A path that ends in `trap` or in a failed assertion tells nobody, so the search then takes the
     last branch that it has passed. A mov is no use; what it copies counts.
     """
-    for flat in site.program.flat.values():
-        position = next((i for i, one in enumerate(flat.instructions) if one is site.instruction), None)
-        if position is not None:
-            break
-    else:
-        return "nothing"
+    flat, stated = site.program.flat[site.function], site.program.facts[site.function]
+    position = next(i for i, one in enumerate(flat.instructions) if one is site.instruction)
     end = "nothing"
     wanted = set(registers(site.operands[0], site.scope))
     seen: set[int] = set()
     passed: list[object] = []
     position += 1
-    while position < len(flat.instructions) and position not in seen and len(seen) < _FAR:
+    while position < len(flat.instructions) and position not in seen:
         seen.add(position)
         found, scope = flat.instructions[position], flat.scopes[position]
-        facts = facts_of(found)
+        facts = stated[position]
         read = {r for operand in _read(found) for r in registers(operand, scope)}
         if read & wanted:
             if facts.computes is IntegerOperation.COPY:

@@ -18,10 +18,30 @@ from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.site import AddressSource, Site
 from cutecourse.emulator.errors import AddressError, AlignmentError, EmulatorError, ExitedCTAError
 
-__all__ = ["SharedTargets", "take_shared_space"]
+__all__ = ["GENERIC", "SharedTargets", "is_generic", "outside", "take_shared_space"]
 
 _OFFSET_MASK = (1 << RANK_SHIFT) - 1
 _LAST = WARP_SIZE - 1
+GENERIC = (
+    "this is a generic address, but the operand is in .shared. Convert it with cvta.to.shared, or leave the"
+    " state space out"
+)
+"""What is wrong with an address of which `is_generic` is true."""
+
+
+def is_generic(address: int) -> bool:
+    """True for an address in .shared that is a generic one: it points into the window of shared memory."""
+    return address >> WINDOW_BITS == SHARED_WINDOW >> WINDOW_BITS
+
+
+def outside(bundle: Bundle, offset: int, size: int) -> str:
+    """Say by how much `size` bytes at an offset miss the block's shared memory, in words that follow "it"."""
+    limit, dynamic = bundle.program.shared_bytes, bundle.machine.dynamic_smem
+    missed = f"begins {offset - limit}" if offset >= limit else f"ends {offset + size - limit}"
+    advice = ""
+    if not limit or bundle.program.placement.has_dynamic:
+        advice = f"; {dynamic or 'none'} of them are dynamic: say with dynamic_smem how many the launch gives"
+    return f"{missed} bytes past the end of the block's {limit} bytes of shared memory{advice}"
 
 
 def take_shared_space(site: Site, *, cluster: bool = True) -> str:
@@ -107,10 +127,12 @@ class SharedTargets:
         kind: type[EmulatorError] = AddressError
         if self.space == "generic" and address >> WINDOW_BITS != SHARED_WINDOW >> WINDOW_BITS:
             why = "the generic address lies outside shared memory"
+        elif self.space != "generic" and is_generic(address):
+            why = GENERIC
         elif rank >= size:
             why = f"it names CTA {rank} of a cluster of {size}"
         elif offset + self.size > bundle.program.shared_bytes:
-            why = f"it lies past the end of the CTA's {bundle.program.shared_bytes} bytes of shared memory"
+            why = f"it {outside(bundle, offset, self.size)}"
         elif offset % self.size:
             kind, why = AlignmentError, f"it is not a multiple of {self.size}"
         elif rank == bundle.rank:

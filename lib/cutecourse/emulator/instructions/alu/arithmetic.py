@@ -17,11 +17,8 @@ __all__: list[str] = []
 
 
 def _is_float(site: Site) -> bool:
-    """True if the type is a float. Errors: UnsupportedInstruction for two float types, as in .f32.f16."""
-    kinds = [m for m in site.modifiers if m in floats.FLOAT_KINDS]
-    if len(kinds) > 1:
-        site.unsupported(f"mixed precision (.{'.'.join(kinds)}): convert the operands first with cvt")
-    return bool(kinds)
+    """True if the type is a float."""
+    return not set(floats.FLOAT_KINDS).isdisjoint(site.modifiers)
 
 
 _WHOLE = {
@@ -45,7 +42,8 @@ def _facts(one: Instruction) -> Facts:
 def add(site: Site) -> Step:
     """Add or subtract two numbers.
 
-    Shapes:     one number in each lane; two in the packed types.
+    Shapes:     one number in each lane; two in the packed types. With mixed precision (`.f32.f16`,
+                `.f32.bf16`) the first source has 16 bits and is converted to f32 before.
     Units:      integers wrap around, or are clamped with `.sat` (s32); floats round once, as `.rn .rz .rm
                 .rp` say.
     Errors:     InvalidOperand where widths do not agree.
@@ -53,7 +51,8 @@ def add(site: Site) -> Step:
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: add, sub (#integer-arithmetic-instructions-add);
                 Floating Point Instructions: add, sub (#floating-point-instructions-add);
                 Half Precision Floating Point Instructions: add, sub
-                (#half-precision-floating-point-instructions-add).
+                (#half-precision-floating-point-instructions-add); Mixed Precision Floating Point
+                Instructions: add, sub (#mixed-precision-floating-point-instructions-add).
     """
     if _is_float(site):
         return floats.two_operands(site)
@@ -86,13 +85,16 @@ def mad(site: Site) -> Step:
     """Multiply two numbers and add a third.
 
     Shapes:     one number in each lane; two in the packed types. `.wide` adds and writes twice the width.
+                With mixed precision (`.f32.f16`, `.f32.bf16`) the factors have 16 bits and are converted to
+                f32 before.
     Units:      floats round once at the end, as `.rn .rz .rm .rp` say.
     Errors:     InvalidOperand where widths do not agree.
     Simplified: nothing; mad.f32 is the fused operation, as on all current targets.
     Source:     PTX ISA 9.0, Integer Arithmetic Instructions: mad (#integer-arithmetic-instructions-mad);
                 Floating Point Instructions: mad, fma (#floating-point-instructions-fma);
                 Half Precision Floating Point Instructions: fma
-                (#half-precision-floating-point-instructions-fma).
+                (#half-precision-floating-point-instructions-fma); Mixed Precision Floating Point
+                Instructions: fma (#mixed-precision-floating-point-instructions-fma).
     """
     if _is_float(site):
         return floats.fused(site)

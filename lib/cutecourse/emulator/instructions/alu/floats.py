@@ -17,7 +17,13 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.instructions.lanes import Values, map_lanes
 from cutecourse.emulator.numbers import exact
-from cutecourse.emulator.numbers.formats import FORMATS, FloatFormat, Rounding, flush_subnormals
+from cutecourse.emulator.numbers.formats import (
+    FORMATS,
+    FloatFormat,
+    Rounding,
+    convert_float,
+    flush_subnormals,
+)
 
 __all__ = [
     "FLOAT_KINDS",
@@ -75,18 +81,36 @@ def rounded_once(
     rounding: Rounding,
     clamps: dict[str, bool],
     looked_at: tuple[int, ...],
+    narrow: str | None = None,
 ) -> Step:
     """A step that computes with a function of `numbers.exact`.
 
     looked_at  the operands, counted from 0, in the order in which the hardware looks for a NaN in f64.
+    narrow     with mixed precision, the kind of all operands but the last.
     """
     bits, fmt = bits_kind(kind), format_of(kind)
+    sources = [bits] * len(looked_at)
+    if narrow is not None:
+        sources[:-1] = [bits_kind(narrow)] * (len(sources) - 1)
 
     def compute(*operands: Values) -> Values:
+        if narrow is not None:
+            wide = (convert_float(one, format_of(narrow), fmt, "rn") for one in operands[:-1])
+            operands = (*wide, operands[-1])
         result = function(*operands, fmt, rounding, **clamps)
         return exact.first_nan(result, *(operands[i] for i in looked_at)) if kind == "f64" else result
 
-    return map_lanes(site, compute, bits, *[bits] * len(looked_at))
+    return map_lanes(site, compute, bits, *sources)
+
+
+def _take_narrow(site: Site, clamps: dict[str, bool]) -> str | None:
+    """Take the second type of `.f32.f16` or `.f32.bf16`: mixed precision. None if there is none."""
+    narrow = site.one_of("f16", "bf16")
+    if narrow is not None and site.instruction.opcode not in {"add", "sub", "fma"}:
+        site.unsupported("mixed precision goes with add, sub and fma: convert the operands first with cvt")
+    if narrow is not None and clamps.keys() - {"sat"}:
+        site.unsupported("mixed precision takes .sat and no other clamp")
+    return narrow
 
 
 def _take_form(site: Site) -> tuple[str, Rounding, dict[str, bool]]:
@@ -106,6 +130,8 @@ def two_operands(site: Site) -> Step:
     if "relu" in clamps or ("sat" in clamps and kind == "f64"):
         site.unsupported("the clamp cannot be combined with this type")
     ufunc, function = _FUNCTIONS[site.instruction.opcode]
+    if kind == "f32" and (narrow := _take_narrow(site, clamps)) is not None:
+        return rounded_once(site, function, kind, rounding, clamps, (0, 1), narrow)
     if rounding == "rn" and not clamps and kind in {"f16", "f32", "f64"}:
         return map_lanes(site, lambda x, y: _canonical(ufunc(x, y), kind, y, x), kind, kind, kind)
     return rounded_once(site, function, kind, rounding, clamps, (1, 0))
@@ -118,6 +144,8 @@ def fused(site: Site) -> Step:
         site.unsupported(f".sat cannot be combined with .{kind}")
     if "relu" in clamps and kind not in {"f16", "f16x2", "bf16", "bf16x2"}:
         site.unsupported(f".relu cannot be combined with .{kind}")
+    if kind == "f32" and (narrow := _take_narrow(site, clamps)) is not None:
+        return rounded_once(site, exact.fma, kind, rounding, clamps, (0, 1, 2), narrow)
     if kind == "f32" and rounding == "rn" and not clamps:
         return map_lanes(site, _fused_f32, kind, kind, kind, kind)
     return rounded_once(site, exact.fma, kind, rounding, clamps, (1, 2, 0))

@@ -13,6 +13,7 @@ from cutecourse.emulator.errors import (
 )
 from cutecourse.emulator.instructions.bulk.request import Place, Targets
 from cutecourse.emulator.memory.cta_ranks import check_alive, destination_ranks
+from cutecourse.emulator.memory.shared_address import GENERIC, is_generic, outside
 
 __all__ = [
     "DESTINATION",
@@ -99,6 +100,8 @@ def shared_place(
                 address=address,
             )
         return Place(bundle, origin.cluster, rank, offset)
+    if is_generic(address):
+        raise origin.error(AddressError, f"{what} is at 0x{address:x}: {GENERIC}", address=address)
     if rank >= cohort.size:
         raise origin.error(
             AddressError,
@@ -116,8 +119,7 @@ def shared_place(
         )
     raise origin.error(
         AddressError,
-        f"{what} is {n_bytes} bytes at {at}, which end {offset + n_bytes - limit} bytes past the end of the"
-        f" block's {limit} bytes",
+        f"{what} is {n_bytes} bytes at {at}: it {outside(bundle, offset, n_bytes)}",
         address=address,
         allocation=name,
     )

@@ -19,7 +19,7 @@ from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.waits import Held
 from cutecourse.emulator.core.warp_values import require_whole_warps
 from cutecourse.emulator.errors import LaunchError, RegisterPoolError
-from cutecourse.emulator.instructions.warpgroups import WARPS, Warpgroup
+from cutecourse.emulator.instructions.warpgroups import WARPS, Common, Warpgroup
 from cutecourse.ptx.syntax import IntLiteral
 from cutecourse.trace.words import in_runs, number
 
@@ -40,7 +40,9 @@ def setmaxnreg(site: Site) -> Step:
     Units:      registers of a thread, a multiple of 8 from 24 to 256.
     Blocks:     .inc, while the pool has too few registers for the warp.
     Errors:     RegisterPoolError (.inc to fewer registers than the warp has, .dec to more, a second
-                setmaxnreg before all warps of the warpgroup have executed the first), DivergedWarp,
+                setmaxnreg before all warps of the warpgroup have executed the first), DivergedWarp (but a
+                note where warps execute the same count at different lines, or the block ends within the
+                warpgroup: an H100 gives each warp what it asks for),
                 DeadlockError if the pool never has enough. LaunchError at the first setmaxnreg of a block
                 that starts with more registers than an SM has.
     Simplified: all warps start with the smallest of three numbers: `.maxnreg`; the share that `.minnctapersm`
@@ -67,9 +69,12 @@ def setmaxnreg(site: Site) -> Step:
         clusters = bundle.clusters(split.mask)
         for cluster in clusters:
             origin = Origin(site, bundle, cluster * WARP_SIZE)
-            group = Warpgroup.of(origin)
-            _check_order(origin, group)
-            group.come(origin)
+            if Warpgroup.is_whole(bundle):
+                group = Warpgroup.of(origin)
+                _check_order(origin, group)
+                group.come(origin, stands_for=_stands_for)
+            else:
+                report("setmaxnreg apart", _NOT_WHOLE.format(bundle.machine.threads_per_block), origin)
             if start is None:
                 report("setmaxnreg ignored", _IGNORED, origin)
         if start is None:
@@ -98,6 +103,22 @@ _IGNORED = (
     "nothing says how many registers the warps start with, so setmaxnreg does nothing. Give the entry"
     " .maxnreg, or .minnctapersm beside .reqntid (in the CuTe DSL: min_blocks_per_mp=1 at the launch)."
 )
+
+
+_NOT_WHOLE = "the block has {} threads, so this warp's warpgroup is not whole"
+
+
+def _stands_for(found: Common, origin: Origin) -> bool:
+    """Accept a setmaxnreg of the same direction and count at another line, with a note."""
+    here, there = origin.site, found.site
+    if here.instruction.name != there.instruction.name or here.constant(0) != there.constant(0):
+        return False
+    problem = (
+        f"warp {origin.bundle.warp} executes it where warp {found.first} of its warpgroup executed the"
+        f" setmaxnreg at line {found.site.line}"
+    )
+    report("setmaxnreg apart", problem, origin, found.site.line)
+    return True
 
 
 def _short(site: Site) -> str:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.bundle import WAIT, Bundle, Cohort, Split
 from cutecourse.emulator.core.facts import Facts
-from cutecourse.emulator.core.kinds import LANE_BITS, WARP_SIZE, lane_masks, put, warps_of
+from cutecourse.emulator.core.kinds import LANE_BITS, WARP_SIZE, any_true, lane_masks, put, warps_of
 from cutecourse.emulator.core.observer import Observer
-from cutecourse.emulator.core.origin import first_lane
+from cutecourse.emulator.core.origin import Origin, first_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
+from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.waits import Held, Meeting
 from cutecourse.emulator.core.warp_values import tell_warps
@@ -92,12 +93,16 @@ class _Barriers:
         self.waiting: list[list[tuple[Bundle, Split]]] = [[] for _ in range(N_BARRIERS)]
         self.live: NDArray[np.int64] | None = None
         """Live warps of each block; None if a warp has ended since the last count."""
+        self.ended = np.zeros(cohort.n, dtype=np.int64)
+        """Threads of each block that have ended, by the same count."""
 
     def live_warps(self) -> NDArray[np.int64]:
         """Count the warps of each block that have not ended."""
         if self.live is None:
             bundles = [b for b in self.cohort.bundles if b.rank == self.rank]
             self.live = np.sum([b.live.any(axis=1) for b in bundles], axis=0, dtype=np.int64)
+            lanes = np.sum([b.live.sum(axis=1) for b in bundles], axis=0, dtype=np.int64)
+            self.ended = self.cohort.machine.threads_per_block - lanes
         return self.live
 
     def absent(self, barrier: int, cluster: int) -> str:
@@ -111,6 +116,25 @@ class _Barriers:
         missing = [str(b.warp) for b in bundles if b.warp not in here]
         return f", but not warp {', '.join(missing)}" if missing else ""
 
+    def _report_skipped(self, barrier: int, blocks: NDArray[np.bool_]) -> None:
+        """Report a barrier for all threads that completes because the threads that lack have ended."""
+        threads = self.cohort.machine.threads_per_block
+        left = blocks.copy()
+        for bundle, split in self.waiting[barrier]:
+            reason = split.waiting
+            assert isinstance(reason, _Waiting)
+            here = bundle.full if split.mask is None else split.mask
+            for cluster in np.flatnonzero(left & here.any(axis=1)).tolist():
+                left[cluster] = False
+                ended = int(self.ended[cluster])
+                report(
+                    "barrier skipped",
+                    f"barrier {barrier} is for all {threads} threads of the block, but {ended} of them ended"
+                    " without reaching it. Move the barrier to where all threads come, or give it the number"
+                    " of threads that do.",
+                    Origin(reason.part.site, bundle, cluster * WARP_SIZE + int(np.argmax(here[cluster]))),
+                )
+
     def settle(self, barrier: int) -> None:
         """Release the splits that wait at a barrier where it is complete."""
         arrived, expected, sums = self.arrived[barrier], self.expected[barrier], self.sums[barrier]
@@ -118,6 +142,8 @@ class _Barriers:
         done = (arrived > 0) & (arrived >= wanted)
         if not done.any():
             return
+        if any_true(skipped := done & (expected == 0) & (self.ended > 0)):
+            self._report_skipped(barrier, skipped)
         for tell in self.cohort.listeners.barrier_completed:
             tell(self.rank, barrier, done & (expected > 0), all_threads=False)
             tell(self.rank, barrier, done & (expected == 0), all_threads=True)
@@ -305,7 +331,12 @@ def bar_sync(site: Site) -> Step:
     Blocks:     until the count is reached.
     Errors:     NonUniformOperand, InvalidOperand, BarrierError; DivergedWarp where a warp cannot come
                 together; DeadlockError where the count is never reached.
-    Simplified: without a number of threads, the barrier does not wait for warps that have ended.
+    Simplified: without a number of threads, the barrier does not wait for warps that have ended. The ISA has
+                all threads of the block take part. The CUDA programming guide says that since compute
+                capability 7.0 the barrier waits for all threads that have not exited, and synccheck's
+                sample divergent_threads has such a barrier as an error. So it is a warning (BarrierSkipped),
+                an early return before a barrier included: the order in which the others then come is the
+                hardware's, not the text's.
     Source:     PTX ISA 9.0, Parallel Synchronization and Communication Instructions: bar, barrier
                 (#parallel-synchronization-and-communication-instructions-bar).
     """

@@ -24,7 +24,7 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.waits import Held
 from cutecourse.emulator.core.warp_values import tell_warps
-from cutecourse.emulator.errors import AddressError, BarrierError, InvalidOperand
+from cutecourse.emulator.errors import AddressError, BarrierError
 
 __all__: list[str] = []
 
@@ -222,9 +222,11 @@ def mapa(site: Site) -> Step:
     Shapes:     an address and a rank in each lane; the result is an address in `.shared::cluster` or, if no
                 space is given, a generic address.
     Units:      bytes; the rank as in %cluster_ctarank.
-    Errors:     InvalidOperand for a rank that the cluster does not have; AddressError for a generic address
-                outside of shared memory.
-    Simplified: the address carries the rank from bit 24 up; the hardware's layout is not documented.
+    Errors:     AddressError for a generic address outside of shared memory. An address with a rank that the
+                cluster does not have is refused where it is used: kernels map every lane's number, and an
+                H100 runs them.
+    Simplified: the address carries the rank from bit 24 up, and every rank above 255 as 255; the hardware's
+                layout is not documented.
     Source:     PTX ISA 9.0, mapa (#data-movement-and-conversion-instructions-mapa).
     """
     generic = not site.has("shared::cluster")
@@ -232,16 +234,14 @@ def mapa(site: Site) -> Step:
     target, source, rank = site.destination(0, kind), site.source(1, kind), site.source(2, "u32")
     word = KINDS[kind][1].type
     offset_mask = word((1 << RANK_SHIFT) - 1)
+    most = np.uint32((1 << (WINDOW_BITS - RANK_SHIFT)) - 1)
     base = word(SHARED_WINDOW if generic else 0)
 
     def step(bundle: Bundle, mask: Mask) -> None:
-        active = site.active(bundle, mask)
-        ranks, size = bundle.rows["u32"][rank], bundle.cohort.size
-        if origin := first_lane(site, bundle, active & (ranks >= size)):
-            raise origin.error(InvalidOperand, f"CTA {origin.value(ranks)} of a cluster of {size}")
+        ranks = np.minimum(bundle.rows["u32"][rank], most)
         address = bundle.rows[kind][source]
         if generic:
-            _inside(site, bundle, active, address)
+            _inside(site, bundle, site.active(bundle, mask), address)
         moved = base + (ranks.astype(word) << word(RANK_SHIFT)) + (address & offset_mask)
         put(bundle.rows[kind][target], moved, mask)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cutecourse.emulator.core.origin import Origin
 from cutecourse.emulator.core.report import report
-from cutecourse.emulator.errors import TensorMemoryLanesError
+from cutecourse.emulator.errors import TensorMemoryOperandError
 from cutecourse.emulator.instructions.tcgen05.placement import PartOfD, along_k, region_of
 from cutecourse.emulator.instructions.tcgen05.plans import MmaPlan
 from cutecourse.emulator.memory.event_memory import chunks_touched, region_touches
@@ -48,12 +48,12 @@ class IssuedMma:
         """The regions of tensor memory that it reads or writes."""
 
     def a_region(self, part: PartOfD) -> Region:
-        """Where A in tensor memory lies, for a part of D. Errors: TensorMemoryLanesError."""
+        """Where A in tensor memory lies, for a part of D. Errors: TensorMemoryOperandError."""
         plan = self.plan
         lane, column = split_address(plan.asked.a)
         if lane != plan.lane:
             raise self.origin.error(
-                TensorMemoryLanesError,
+                TensorMemoryOperandError,
                 f"A at 0x{plan.asked.a:x} starts in lane {lane} and D in lane {plan.lane}: both must start"
                 " in the same lane",
             )

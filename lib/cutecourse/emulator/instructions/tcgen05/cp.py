@@ -13,7 +13,7 @@ from cutecourse.emulator.core.origin import Origin, each_lane
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
+from cutecourse.emulator.errors import InvalidOperand, TensorMemoryOperandError
 from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.queue import Queue, QueuedOperation
@@ -66,7 +66,7 @@ def cp(site: Site) -> Step:
                 rows to one lane of each warp, the address's and those 32, 64 and 96 below it. With
                 .cta_group::2 in both CTAs, each from its own shared memory.
     Units:      the address in lanes and columns; the descriptor in bits, K-major.
-    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryLanesError,
+    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryOperandError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError.
     Simplified: reads and writes when it completes, at a time that the seed chooses. The formats that are
                 unpacked on the way, .b6x16_p32 and .b4x16_p64 into .b8x16, are not supported yet, as no .kind
@@ -112,7 +112,7 @@ def _issue(
     if lane >= room:
         allowed = f"0 to {room - 1}" if room > 1 else "0"
         raise origin.error(
-            TensorMemoryLanesError,
+            TensorMemoryOperandError,
             f"the address 0x{address:x} is in lane {lane}, but must be in lane {allowed}",
         )
     lanes = lanes + lane

@@ -21,7 +21,6 @@ from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.report import report
 from cutecourse.emulator.core.site import Site
 from cutecourse.emulator.core.warp_values import each_warp, take_sync_aligned, tell_warp
-from cutecourse.emulator.errors import TensorMemoryLanesError
 from cutecourse.emulator.instructions.stating import by_modifiers
 from cutecourse.emulator.instructions.tcgen05.alloc import uniform_value
 from cutecourse.emulator.instructions.tcgen05.fragments import (
@@ -95,11 +94,13 @@ class _Access:
         span = self.fragment.lanes
         if not own <= lane <= own + WARP_SIZE - span or lane % span:
             which = f"lane {own}" if span == WARP_SIZE else f"lane {own} or {own + span}"
-            raise origin.error(
-                TensorMemoryLanesError,
+            report(
+                "wrong lanes",
                 f"the address 0x{address:x} is in lane {lane}: warp {bundle.warp} reaches lanes {own} to"
                 f" {own + WARP_SIZE - 1}, so .{self.shape} must start at {which}",
+                origin,
             )
+            lane = own + lane % WARP_SIZE // span * span
         memory = bundle.cohort.own(TensorMemories)[origin.cluster, bundle.rank]
         name = "tcgen05.st" if self.stores else "tcgen05.ld"
         regions = self._regions.get((lane, column))

@@ -17,7 +17,7 @@ from cutecourse.emulator.core.owner import OwnerDict
 from cutecourse.emulator.core.program import Step
 from cutecourse.emulator.core.registry import instruction
 from cutecourse.emulator.core.site import Site
-from cutecourse.emulator.errors import InvalidOperand, TensorMemoryLanesError
+from cutecourse.emulator.errors import InvalidOperand, TensorMemoryOperandError
 from cutecourse.emulator.instructions.stating import SHARED_CHUNKS
 from cutecourse.emulator.instructions.tcgen05.alloc import check_peer, take_cta_group
 from cutecourse.emulator.instructions.tcgen05.completion import IssuedMma, complete
@@ -69,7 +69,7 @@ def mma(site: Site) -> Step:
                 memory in the lanes of D's rows; B is k x n in shared memory. Lanes of D whose bit is set in
                 disable-output-lane are not written.
     Units:      addresses in lanes and columns; descriptors in bits; scale-input-d is an exponent.
-    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryLanesError,
+    Errors:     InvalidOperand for a descriptor's field, by its name; TensorMemoryOperandError,
                 TensorMemoryHazard, UninitializedRead, MissingProxyFence, OverwrittenSource, AddressError (a
                 matrix behind the end of shared memory, no peer).
     Simplified: reads its operands and writes D when it completes, at a time that the seed chooses, behind
@@ -124,7 +124,7 @@ def _issue(mma: IssuedMma, collector: str, *, in_sight: bool) -> None:
     _collect(mma, collector)
     if not plan.parts:
         raise origin.error(
-            TensorMemoryLanesError,
+            TensorMemoryOperandError,
             f"D at 0x{asked.d:x} starts in lane {plan.lane}: with M = {shape.m} and .cta_group::"
             f"{plan.group} it must start in lane {' or '.join(map(str, plan.lanes))}",
         )
